@@ -1,0 +1,1 @@
+//! Services for development and tests.

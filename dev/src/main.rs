@@ -1,0 +1,3 @@
+//! `cargo dev`.
+
+fn main() {}

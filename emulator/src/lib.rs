@@ -1,0 +1,1 @@
+//! Finds, starts and provisions a Pub/Sub emulator.

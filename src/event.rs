@@ -1,0 +1,94 @@
+//! The shared vocabulary: ids, handler addresses, events, rules and notifications.
+//!
+//! Everything here is plain data that was checked when it was made. No I/O, no SQL, no clock.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// A moment, always on the database's clock unless said otherwise.
+pub type Timestamp = chrono::DateTime<chrono::Utc>;
+
+/// A tenant. Nothing crosses canvases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CanvasId(pub Uuid);
+
+/// An event's own id; never the id of a Pub/Sub message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EventId(pub Uuid);
+
+impl EventId {
+    /// A new id, ordered by time (uuid version 7).
+    pub fn new() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl Default for EventId {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+macro_rules! displayed_as_uuid {
+    ($($name:ident),*) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(formatter)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Uuid::from_str(text).map($name)
+            }
+        }
+    )*};
+}
+
+displayed_as_uuid!(CanvasId, EventId);
+
+/// "Now would be a good time to look at this event." It carries no other truth: it may be lost, late, doubled,
+/// reordered or forged.
+///
+/// ```
+/// use wakeq::{CanvasId, EventId, Notification};
+///
+/// let notification = Notification { id: EventId::new(), canvas: CanvasId(Default::default()) };
+/// assert_eq!(Notification::parse(&notification.body()).unwrap(), notification);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Notification {
+    /// The event to look at.
+    pub id: EventId,
+    /// The canvas it belongs to.
+    #[serde(rename = "canvasID")]
+    pub canvas: CanvasId,
+}
+
+impl Notification {
+    /// The message body, `{"id":"…","canvasID":"…"}`.
+    pub fn body(&self) -> Vec<u8> {
+        format!(r#"{{"id":"{}","canvasID":"{}"}}"#, self.id, self.canvas).into_bytes()
+    }
+
+    /// Reads a message body; anything else than what [`Notification::body`] writes is malformed.
+    pub fn parse(body: &[u8]) -> Result<Self, MalformedNotification> {
+        serde_json::from_slice(body).map_err(|source| MalformedNotification { length: body.len(), source })
+    }
+}
+
+/// A message that is no notification. It is acknowledged and counted, and hurts nobody else.
+#[derive(Debug, thiserror::Error)]
+#[error("a message of {length} bytes is not a notification")]
+pub struct MalformedNotification {
+    /// Length of the body in bytes; the body itself is not kept.
+    pub length: usize,
+    source: serde_json::Error,
+}

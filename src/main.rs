@@ -1,0 +1,3 @@
+//! The `wakeq` command.
+
+fn main() {}

@@ -1,0 +1,90 @@
+//! How workers are woken: the [`Notifier`] and what it delivers.
+//!
+//! A notifier carries notifications and nothing else; it is never asked what work there is, and nothing depends on it
+//! keeping what it was given. It must never read or write the store.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::event::{MalformedNotification, Notification};
+
+/// Publishes notifications and lets a worker receive them.
+#[async_trait]
+pub trait Notifier: Send + Sync + 'static {
+    /// Publishes every notification, in requests of at most 1,000. Returns when the broker has them all, or with the
+    /// first error; what was published before it stays published.
+    async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError>;
+
+    /// Opens a stream of deliveries that holds at most `max_outstanding` unanswered ones.
+    async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError>;
+}
+
+/// A stream of deliveries. It repairs itself: after an interruption it subscribes again.
+#[async_trait]
+pub trait Subscription: Send {
+    /// The next delivery; `None` after [`Subscription::close`]. Cancel safe.
+    async fn next(&mut self) -> Option<Delivery>;
+
+    /// Why nothing can be received now, in words that say what to do; `None` while all is well.
+    fn trouble(&self) -> Option<String>;
+
+    /// Stops receiving and gives back what was received but not yet handed out by [`Subscription::next`]. Deliveries
+    /// handed out before can still be answered; returns once their answers have been sent, or after `grace`.
+    async fn close(self: Box<Self>, grace: Duration);
+}
+
+/// One delivered message. Dropped without an answer, it is put back.
+#[derive(Debug)]
+pub struct Delivery {
+    /// What the message says.
+    pub notification: Result<Notification, MalformedNotification>,
+    answer: Option<Box<dyn Answer>>,
+}
+
+/// Tells the broker what became of a message.
+pub trait Answer: Send + fmt::Debug {
+    /// The message is done with.
+    fn acknowledge(self: Box<Self>);
+    /// Deliver it again, after the subscription's retry delay.
+    fn put_back(self: Box<Self>);
+}
+
+impl Delivery {
+    /// A delivery with the body of a message and the way to answer it.
+    pub fn new(body: &[u8], answer: Box<dyn Answer>) -> Self {
+        Self { notification: Notification::parse(body), answer: Some(answer) }
+    }
+
+    /// The message is done with.
+    pub fn acknowledge(mut self) {
+        if let Some(answer) = self.answer.take() {
+            answer.acknowledge();
+        }
+    }
+
+    /// Deliver it again, after the subscription's retry delay.
+    pub fn put_back(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        if let Some(answer) = self.answer.take() {
+            answer.put_back();
+        }
+    }
+}
+
+/// Why a notification could not be published or a subscription not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct NotifyError {
+    /// What failed, and what to do about it.
+    pub what: String,
+    /// The cause, as the client library tells it.
+    #[source]
+    pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
