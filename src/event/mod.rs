@@ -2,6 +2,18 @@
 //!
 //! Everything here is plain data that was checked when it was made. No I/O, no SQL, no clock.
 
+mod draft;
+mod handler;
+mod json;
+mod schedule;
+mod trace;
+
+pub use draft::{Due, Event, EventError};
+pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
+pub use json::JsonError;
+pub use schedule::{Claim, RuleKind, Timing};
+pub use trace::{InvalidTraceparent, Traceparent};
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,6 +27,17 @@ pub type Timestamp = chrono::DateTime<chrono::Utc>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CanvasId(pub Uuid);
+
+impl CanvasId {
+    /// The canvas of deployments that have only one.
+    pub const DEFAULT: Self = Self(Uuid::nil());
+}
+
+impl Default for CanvasId {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
 
 /// An event's own id; never the id of a Pub/Sub message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

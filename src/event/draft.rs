@@ -1,0 +1,167 @@
+//! An event before it is emitted.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{
+    CanvasId, EventId, HandlerAddress, HandlerScope, InvalidName, InvalidTraceparent, JsonError, Name,
+    Timestamp, Traceparent, json,
+};
+
+/// Longest delay: a hundred years.
+const DELAY_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+
+/// When an event may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// At once.
+    Now,
+    /// This long after it was emitted, on the database's clock.
+    After(Duration),
+    /// At a moment.
+    At(Timestamp),
+}
+
+/// An event to be emitted: a value for a handler.
+///
+/// ```
+/// use std::time::Duration;
+/// use wakeq::Event;
+///
+/// # fn main() -> Result<(), wakeq::EventError> {
+/// let welcome = Event::new("send-email", &"ada@example.com")?;
+/// let reminder = Event::new("send-email", &"ada@example.com")?.after(Duration::from_secs(86_400))?;
+/// let report = Event::new("report", &42)?.module("REPORTS")?.modifier("weekly")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub(crate) id: Option<EventId>,
+    pub(crate) canvas: Option<CanvasId>,
+    pub(crate) module: Name,
+    pub(crate) name: Name,
+    pub(crate) modifier: Name,
+    pub(crate) value: String,
+    pub(crate) due: Due,
+    pub(crate) traceparent: Option<Traceparent>,
+}
+
+/// Why an event can't be emitted. Nothing was stored.
+#[derive(Debug, thiserror::Error)]
+pub enum EventError {
+    /// A part of the handler's address is not a valid name.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// The value can't be stored.
+    #[error(transparent)]
+    Value(#[from] JsonError),
+    /// The trace context is not one.
+    #[error(transparent)]
+    Trace(#[from] InvalidTraceparent),
+    /// The value is larger than the queue accepts.
+    #[error(
+        "the value has {size_bytes} bytes, the limit is {limit_bytes}: store it elsewhere and emit a reference"
+    )]
+    TooLarge {
+        /// Size of the value as JSON.
+        size_bytes: usize,
+        /// The queue's limit.
+        limit_bytes: usize,
+    },
+    /// The event would run more than a hundred years from now, or the moment is out of range.
+    #[error("the delay is out of range: an event can wait for 100 years at most")]
+    TooLate,
+}
+
+impl Event {
+    /// An event for the handler `name` of module `WORKER`, to run at once. The value is stored as JSON.
+    pub fn new(name: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, EventError> {
+        let value = serde_json::to_string(value).map_err(JsonError::Invalid)?;
+        Self::with_checked_json(name, value)
+    }
+
+    /// The same with a value that is JSON text already; it is kept to the letter.
+    pub fn from_json(name: &str, value: impl Into<String>) -> Result<Self, EventError> {
+        let value = value.into();
+        serde_json::from_str::<serde::de::IgnoredAny>(&value).map_err(JsonError::Invalid)?;
+        Self::with_checked_json(name, value)
+    }
+
+    fn with_checked_json(name: &str, value: String) -> Result<Self, EventError> {
+        json::check(&value)?;
+        Ok(Self {
+            id: None,
+            canvas: None,
+            module: Name::worker(),
+            name: name.parse()?,
+            modifier: Name::no_modifier(),
+            value,
+            due: Due::Now,
+            traceparent: None,
+        })
+    }
+
+    /// The handler's module, when it is not `WORKER`.
+    pub fn module(mut self, module: &str) -> Result<Self, EventError> {
+        self.module = module.parse()?;
+        Ok(self)
+    }
+
+    /// The handler's modifier, when it is not `_`.
+    pub fn modifier(mut self, modifier: &str) -> Result<Self, EventError> {
+        self.modifier = modifier.parse()?;
+        Ok(self)
+    }
+
+    /// The canvas, when it is not the queue's default.
+    pub fn canvas(mut self, canvas: CanvasId) -> Self {
+        self.canvas = Some(canvas);
+        self
+    }
+
+    /// Runs this long after it was emitted.
+    pub fn after(mut self, delay: Duration) -> Result<Self, EventError> {
+        if delay > DELAY_MAX {
+            return Err(EventError::TooLate);
+        }
+        self.due = Due::After(delay);
+        Ok(self)
+    }
+
+    /// Runs at a moment; at once, if it has passed.
+    pub fn at(mut self, moment: Timestamp) -> Result<Self, EventError> {
+        let years = chrono::Datelike::year(&moment);
+        if !(1..=9999).contains(&years) {
+            return Err(EventError::TooLate);
+        }
+        self.due = Due::At(moment);
+        Ok(self)
+    }
+
+    /// An id of the caller's choice: emitting it again within 7 days adds nothing, also when the event has completed.
+    pub fn id(mut self, id: EventId) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// The trace that caused the event; its handler continues it. Default: that of the handler that emits it, else new.
+    pub fn traceparent(mut self, traceparent: &str) -> Result<Self, EventError> {
+        self.traceparent = Some(traceparent.parse()?);
+        Ok(self)
+    }
+
+    /// Refuses a value of more than `limit_bytes`.
+    pub(crate) fn check_size(&self, limit_bytes: usize) -> Result<(), EventError> {
+        let size_bytes = self.value.len();
+        if size_bytes > limit_bytes { Err(EventError::TooLarge { size_bytes, limit_bytes }) } else { Ok(()) }
+    }
+
+    /// Where it goes, on a queue whose default canvas is `canvas`.
+    pub(crate) fn address(&self, canvas: CanvasId) -> HandlerAddress {
+        let canvas = self.canvas.unwrap_or(canvas);
+        let scope = HandlerScope { canvas, module: self.module.clone(), name: self.name.clone() };
+        HandlerAddress { scope, modifier: self.modifier.clone() }
+    }
+}

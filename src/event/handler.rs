@@ -1,0 +1,107 @@
+//! Where an event goes: the handler's address, made of checked names.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::CanvasId;
+
+/// One part of a handler's address: `[A-Za-z0-9_.-]{1,128}`.
+///
+/// ```
+/// use wakeq::Name;
+///
+/// assert_eq!("send-email".parse::<Name>().unwrap().as_str(), "send-email");
+/// assert!("no spaces".parse::<Name>().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Box<str>);
+
+/// A text that can't be part of a handler's address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no valid name: use 1 to 128 of the characters A-Z a-z 0-9 _ . -")]
+pub struct InvalidName {
+    /// The refused text, cut to 128 characters.
+    pub text: String,
+}
+
+impl Name {
+    /// The module of events that user code emits.
+    pub fn worker() -> Self {
+        Self("WORKER".into())
+    }
+
+    /// The modifier that means "none".
+    pub fn no_modifier() -> Self {
+        Self("_".into())
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Name {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        let valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+        if (1..=128).contains(&text.len()) && text.bytes().all(valid) {
+            Ok(Self(text.into()))
+        } else {
+            Err(InvalidName { text: text.chars().take(128).collect() })
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&self.0)
+    }
+}
+
+/// What rules and counts are about: a handler with every modifier it has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HandlerScope {
+    /// The tenant.
+    pub canvas: CanvasId,
+    /// The event space, `WORKER` for events that user code emits.
+    pub module: Name,
+    /// The handler's name.
+    pub name: Name,
+}
+
+impl HandlerScope {
+    /// The handler `name` of module `WORKER` on a canvas.
+    ///
+    /// ```
+    /// use wakeq::{CanvasId, HandlerScope};
+    ///
+    /// let scope = HandlerScope::worker(CanvasId::DEFAULT, "send-email").unwrap();
+    /// assert_eq!(scope.to_string(), "WORKER/send-email");
+    /// ```
+    pub fn worker(canvas: CanvasId, name: &str) -> Result<Self, InvalidName> {
+        Ok(Self { canvas, module: Name::worker(), name: name.parse()? })
+    }
+}
+
+impl fmt::Display for HandlerScope {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&format!("{}/{}", self.module, self.name))
+    }
+}
+
+/// The exact handler an event is run on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HandlerAddress {
+    /// Canvas, module and name.
+    pub scope: HandlerScope,
+    /// Distinguishes handlers of one name, `_` when there is only one.
+    pub modifier: Name,
+}
+
+impl fmt::Display for HandlerAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&format!("{}/{}", self.scope, self.modifier))
+    }
+}

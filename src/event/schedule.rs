@@ -1,0 +1,87 @@
+//! What decides when an event runs: claims, rules and the durations of a deployment.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::EventId;
+
+/// The right to run an event, as long as no later claim was made on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Claim {
+    /// The claimed event.
+    pub id: EventId,
+    /// The how-manyth claim on it this is: the fencing token.
+    pub claims: i32,
+}
+
+/// Who stopped a handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RuleKind {
+    /// The user.
+    Pause,
+    /// An admin; outranks a pause, and only an admin lifts it.
+    Block,
+}
+
+impl RuleKind {
+    /// The value of the column `rule_type`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pause => "pause",
+            Self::Block => "block",
+        }
+    }
+}
+
+impl fmt::Display for RuleKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.as_str())
+    }
+}
+
+impl FromStr for RuleKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "pause" => Ok(Self::Pause),
+            "block" => Ok(Self::Block),
+            other => Err(format!("{other:?} is no kind of rule: use pause or block")),
+        }
+    }
+}
+
+/// The durations that every process of a deployment has to share: they are written into rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// How long a claim stands without renewal. Default 60 s; renewed every third of it.
+    pub lease: Duration,
+    /// How far ahead of its time an event may be given to a worker, which then waits. Default 10 min.
+    pub horizon: Duration,
+    /// How long after an event is due its notification counts as lost. Default 30 s.
+    pub grace: Duration,
+    /// How often one of the processes runs the probe. Default 60 s.
+    pub probe_period: Duration,
+    /// How long the probe waits after it woke an event before it wakes it again; doubled each time. Default 10 min.
+    pub probe_backoff: Duration,
+    /// The longest such wait. Default 1 h.
+    pub probe_backoff_max: Duration,
+    /// When an event is looked at again whose handler a worker did not know. Default 5 min.
+    pub unknown_handler_wait: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        let minutes = |count: u64| Duration::from_secs(60 * count);
+        Self {
+            lease: minutes(1),
+            horizon: minutes(10),
+            grace: Duration::from_secs(30),
+            probe_period: minutes(1),
+            probe_backoff: minutes(10),
+            probe_backoff_max: minutes(60),
+            unknown_handler_wait: minutes(5),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! How long and how often: the only knobs a run has.
+
+use std::time::Duration;
+
+/// The durations and limits of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// How long a claim stands without renewal.
+    pub lease: Duration,
+    /// How long a worker may keep a notification waiting for its time.
+    pub horizon: Duration,
+    /// How many claims may be lost before an event counts as poison.
+    pub losses_max: u32,
+}
+
+/// When and how often a handler is tried again after an operational error.
+///
+/// ```
+/// use std::time::Duration;
+/// use wakeq::RetryPolicy;
+///
+/// let policy = RetryPolicy { retries: 5, delay: Duration::from_secs(1), factor: 2, delay_max: Duration::from_secs(10) };
+/// let delays: Vec<u64> = (0..5).map(|retries| policy.delay_after(retries).as_secs()).collect();
+/// assert_eq!(delays, [1, 2, 4, 8, 10]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// How many times it is tried again after the first failure. Default 2.
+    pub retries: u32,
+    /// How long after the first failure. Default 5 min.
+    pub delay: Duration,
+    /// Each further delay is this many times the one before. Default 1.
+    pub factor: u32,
+    /// The longest delay. Default 24 h.
+    pub delay_max: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            retries: 2,
+            delay: Duration::from_secs(300),
+            factor: 1,
+            delay_max: Duration::from_secs(24 * 3600),
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// How long to wait after a failure that `retries` retries came before.
+    pub fn delay_after(&self, retries: u32) -> Duration {
+        let factor = self.factor.saturating_pow(retries);
+        self.delay.saturating_mul(factor).min(self.delay_max)
+    }
+}
