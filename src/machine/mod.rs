@@ -11,6 +11,7 @@ mod tests;
 pub use outcome::Outcome;
 pub use policy::{Policy, RetryPolicy};
 pub use run::{
-    Answer, Cause, Claimed, Effect, Input, Ran, Removal, Running, Schedule, State, Transition,
-    UnexpectedInput, When,
+    Answer, Claimed, Effect, Input, Ran, Removal, Running, State, Transition, UnexpectedInput, When,
 };
+
+pub use crate::event::{Cause, Schedule};
