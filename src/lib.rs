@@ -1,14 +1,24 @@
 //! A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.
 
+mod admin;
+mod emit;
 mod event;
+mod explain;
+mod fault;
 mod machine;
 pub mod notify;
 mod store;
+mod telemetry;
+mod wake;
 
+pub use admin::{Actor, Admin, AdminError, HandlerStats, LIST_MAX, Resumed, Stop};
+pub use explain::{Explanation, Live};
+pub use wake::{Pass, WakeError};
+pub use emit::{EmitError, Emitted, Queue, QueueConfig, Receipt};
 pub use event::{
     CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope, InvalidName,
     InvalidTraceparent, JsonError, MalformedNotification, Name, Notification, RuleKind, Timestamp, Timing,
     Traceparent,
 };
-pub use store::{DeadEvent, DeadFilter, HandlerCounts, MigrationState, MigrationStatus, Rule, Store, StoreConfig, StoreError};
-pub use machine::{Outcome, RetryPolicy};
+pub use store::{DeadEvent, DeadFilter, HandlerCounts, MigrationState, MigrationStatus, Retention, Rule, Store, StoreConfig, StoreError};
+pub use machine::{Outcome, RetryPolicy, Standing};

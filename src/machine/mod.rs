@@ -2,12 +2,14 @@
 //!
 //! `docs/state_machine.md` draws it, and a test holds the drawing to the code.
 
+mod look;
 mod outcome;
 mod policy;
 mod run;
 #[cfg(test)]
 mod tests;
 
+pub use look::{Standing, look};
 pub use outcome::Outcome;
 pub use policy::{Policy, RetryPolicy};
 pub use run::{

@@ -22,10 +22,19 @@ pub(crate) struct Minute {
 }
 
 /// How long things are kept that only their age removes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Retention {
-    pub(crate) emitted_ids: Duration,
-    pub(crate) dead_events: Duration,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Ids chosen by callers: so long a repeated emit is recognized. Default 7 days.
+    pub emitted_ids: Duration,
+    /// Dead events. Default 30 days.
+    pub dead_events: Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        let days = |count: u64| Duration::from_secs(count * 24 * 3600);
+        Self { emitted_ids: days(7), dead_events: days(30) }
+    }
 }
 
 impl Store {

@@ -1,5 +1,7 @@
 //! Events that are not tried again: listed, brought back, forgotten.
 
+use uuid::Uuid;
+
 use super::load::address;
 use super::session::interval;
 use super::{Store, StoreError};
@@ -45,7 +47,8 @@ impl Store {
     /// Dead events, the latest first.
     pub(crate) async fn dead_events(&self, filter: &DeadFilter, limit: i64) -> Result<Vec<DeadEvent>, StoreError> {
         let mut session = self.session().await?;
-        let query = sqlx::query!(
+        let query = sqlx::query_as!(
+            Row,
             r#"select id, canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
                       cause, retries, losses, last_error, enqueued_at, died_at
                  from wakeq.dead_events
@@ -64,19 +67,21 @@ impl Store {
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("list dead events", rows)?;
-        let events = rows.into_iter().filter_map(|row| {
-            Some(DeadEvent {
-                id: EventId(row.id),
-                address: address(row.canvas_id, &row.module, &row.name, &row.modifier).ok()?,
-                cause: row.cause,
-                retries: row.retries,
-                losses: row.losses,
-                last_error: row.last_error,
-                enqueued_at: row.enqueued_at,
-                died_at: row.died_at,
-            })
-        });
-        Ok(events.collect())
+        Ok(rows.into_iter().filter_map(Row::into_event).collect())
+    }
+
+    /// A dead event by its id, of whatever canvas.
+    pub(crate) async fn dead_event(&self, id: EventId) -> Result<Option<DeadEvent>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            Row,
+            r#"select id, canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
+                      cause, retries, losses, last_error, enqueued_at, died_at
+                 from wakeq.dead_events where id = $1"#,
+            id.0
+        );
+        let row = session.limit(|connection| query.fetch_optional(connection)).await;
+        Ok(session.answered("look for a dead event", row)?.and_then(Row::into_event))
     }
 
     /// Brings up to 1,000 dead events back, the oldest first: with their `claims`, without their retries and losses.
@@ -113,5 +118,34 @@ impl Store {
         let rows = session.answered("redrive dead events", rows)?;
         let pairs = rows.into_iter().map(|row| (row.id, row.canvas_id));
         Ok(pairs.map(|(id, canvas)| Notification { id: EventId(id), canvas: CanvasId(canvas) }).collect())
+    }
+}
+
+struct Row {
+    id: Uuid,
+    canvas_id: Uuid,
+    module: String,
+    name: String,
+    modifier: String,
+    cause: String,
+    retries: i32,
+    losses: i32,
+    last_error: Option<String>,
+    enqueued_at: Timestamp,
+    died_at: Timestamp,
+}
+
+impl Row {
+    fn into_event(self) -> Option<DeadEvent> {
+        Some(DeadEvent {
+            id: EventId(self.id),
+            address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
+            cause: self.cause,
+            retries: self.retries,
+            losses: self.losses,
+            last_error: self.last_error,
+            enqueued_at: self.enqueued_at,
+            died_at: self.died_at,
+        })
     }
 }

@@ -51,7 +51,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// Sorts an error of the client library.
-    pub(super) fn from_sqlx(statement: &'static str, error: sqlx::Error) -> Self {
+    pub(crate) fn from_sqlx(statement: &'static str, error: sqlx::Error) -> Self {
         let source = Arc::new(error);
         match source.as_database_error().map(|error| error.code().unwrap_or_default().into_owned()) {
             // undefined table, schema or function

@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
+use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
 use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{Due, EventId, HandlerAddress, Timestamp, Timing, Traceparent};
+
+/// Most rows in one statement.
+const PAGE: usize = 1000;
 
 /// A checked event on its way into the table.
 #[derive(Clone, Debug)]
@@ -38,6 +42,14 @@ impl Store {
         session.answered("insert events", answer)
     }
 
+    /// Inserts events in one transaction, those with `chosen` ids one by one. Nothing is kept if a chosen id is foreign.
+    pub(crate) async fn insert_all(&self, events: &[NewEvent], chosen: &[bool]) -> Result<Vec<Inserted>, StoreError> {
+        let mut session = self.session().await?;
+        let timing = self.timing();
+        let answer = session.limit(|connection| insert_in_one_transaction(connection, events, chosen, timing)).await;
+        session.answered("insert events in one transaction", answer)
+    }
+
     /// Inserts an event whose id the caller chose, unless it is known.
     pub(crate) async fn insert_chosen(&self, event: &NewEvent) -> Result<Inserted, StoreError> {
         let mut session = self.session().await?;
@@ -47,8 +59,49 @@ impl Store {
     }
 }
 
+/// One event, on any connection: also inside a caller's transaction.
+pub(crate) async fn insert_one(
+    connection: &mut PgConnection,
+    event: &Arc<NewEvent>,
+    chosen: bool,
+    timing: &Timing,
+) -> Result<Inserted, sqlx::Error> {
+    if chosen {
+        return insert_chosen_row(connection, event, timing).await;
+    }
+    let inserted = insert_rows(connection, std::slice::from_ref(event), timing).await?;
+    Ok(inserted.first().copied().unwrap_or(Inserted::New { due_soon: true }))
+}
+
+async fn insert_in_one_transaction(
+    connection: &mut PgConnection,
+    events: &[NewEvent],
+    chosen: &[bool],
+    timing: &Timing,
+) -> Result<Vec<Inserted>, sqlx::Error> {
+    let mut transaction = connection.begin().await?;
+    let mut inserted = vec![Inserted::Known; events.len()];
+    let (mut alone, together): (Vec<usize>, Vec<usize>) = (0..events.len()).partition(|at| chosen[*at]);
+    // Two calls with the same ids wait for each other in one order only.
+    alone.sort_by_key(|at| events[*at].id);
+    for at in alone {
+        inserted[at] = insert_chosen_row(&mut transaction, &events[at], timing).await?;
+    }
+    for page in together.chunks(PAGE) {
+        let rows: Vec<_> = page.iter().map(|at| Arc::new(events[*at].clone())).collect();
+        let answers = insert_rows(&mut transaction, &rows, timing).await?;
+        page.iter().zip(answers).for_each(|(at, answer)| inserted[*at] = answer);
+    }
+    if inserted.contains(&Inserted::Foreign) {
+        transaction.rollback().await?;
+    } else {
+        transaction.commit().await?;
+    }
+    Ok(inserted)
+}
+
 /// The statement behind [`Store::insert`], on any connection: also inside a caller's transaction.
-pub(crate) async fn insert_rows(
+async fn insert_rows(
     connection: &mut PgConnection,
     events: &[Arc<NewEvent>],
     timing: &Timing,
@@ -91,7 +144,7 @@ pub(crate) async fn insert_rows(
 }
 
 /// The statement behind [`Store::insert_chosen`].
-pub(crate) async fn insert_chosen_row(
+async fn insert_chosen_row(
     connection: &mut PgConnection,
     event: &NewEvent,
     timing: &Timing,

@@ -19,13 +19,13 @@ mod rules;
 mod session;
 mod unknown_handlers;
 
-pub(crate) use chores::{Minute, Retention};
+pub use chores::Retention;
 pub(crate) use claims::{ClaimLimits, ClaimedEvent, Retry};
 pub(crate) use coalescer::Coalescer;
 pub use counts::HandlerCounts;
 pub use dead_events::{DeadEvent, DeadFilter};
 pub use error::StoreError;
-pub(crate) use insert::{Inserted, NewEvent};
+pub(crate) use insert::{Inserted, NewEvent, insert_one};
 pub(crate) use load::LoadedEvent;
 pub use migrate::{MigrationState, MigrationStatus};
 pub(crate) use resume::ResumePage;
