@@ -169,7 +169,9 @@ impl Admin {
             return Err(AdminError::Invalid("the actor's name must have 1 to 200 characters"));
         }
         if stop.reason.as_ref().is_some_and(|reason| reason.chars().count() > 1000 || reason.contains('\0')) {
-            return Err(AdminError::Invalid("the reason must have at most 1,000 characters, none of them NUL"));
+            return Err(AdminError::Invalid(
+                "the reason must have at most 1,000 characters, none of them NUL",
+            ));
         }
         let reason = stop.reason.as_deref();
         Ok(self.store.add_rule(kind, scope, reason, stop.until, &actor.name).await?)
@@ -218,10 +220,15 @@ impl Admin {
         Ok(stats)
     }
 
-    async fn handler_stats(&self, counts: HandlerCounts, rules: Vec<Rule>) -> Result<HandlerStats, AdminError> {
+    async fn handler_stats(
+        &self,
+        counts: HandlerCounts,
+        rules: Vec<Rule>,
+    ) -> Result<HandlerStats, AdminError> {
         let HandlerCounts { scope, due, delayed, oldest_due, dead } = counts;
         let running = if due > 0 { self.store.running(&scope).await?.min(due) } else { 0 };
-        let unknown_since = self.store.unknown_since(&scope, 2 * self.store.timing().unknown_handler_wait).await?;
+        let unknown_since =
+            self.store.unknown_since(&scope, 2 * self.store.timing().unknown_handler_wait).await?;
         let held = due - running;
         let (waiting, paused) = if rules.is_empty() { (held, 0) } else { (0, held) };
         Ok(HandlerStats { scope, waiting, delayed, paused, running, dead, oldest_due, rules, unknown_since })

@@ -127,8 +127,11 @@ impl Queue {
         let events = events.into_iter().map(|event| self.checked(event)).collect::<Result<Vec<_>, _>>()?;
         let inserted = self.store.insert_all(&events, &chosen).await?;
         fault::point("emit.committed");
-        let outcomes =
-            events.iter().zip(inserted).map(|(event, inserted)| outcome(event, inserted)).collect::<Result<Vec<_>, _>>()?;
+        let outcomes = events
+            .iter()
+            .zip(inserted)
+            .map(|(event, inserted)| outcome(event, inserted))
+            .collect::<Result<Vec<_>, _>>()?;
         let notifications: Vec<_> = outcomes.iter().filter_map(|(_, notification)| *notification).collect();
         let notified = self.publish(&notifications).await;
         let emitted = outcomes.into_iter().map(|(emitted, notification)| Emitted {
@@ -177,7 +180,8 @@ impl Queue {
         if notifications.is_empty() {
             return false;
         }
-        let published = tokio::time::timeout(self.config.publish_timeout, self.notifier.publish(notifications)).await;
+        let published =
+            tokio::time::timeout(self.config.publish_timeout, self.notifier.publish(notifications)).await;
         match published {
             Ok(Ok(())) => return true,
             Ok(Err(error)) => tracing::warn!(

@@ -154,7 +154,12 @@ impl Store {
     }
 
     /// Moves an event to the dead ones.
-    pub(crate) async fn die(&self, claim: Claim, cause: Cause, error: Option<&str>) -> Result<bool, StoreError> {
+    pub(crate) async fn die(
+        &self,
+        claim: Claim,
+        cause: Cause,
+        error: Option<&str>,
+    ) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             "with gone as (

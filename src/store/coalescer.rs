@@ -55,8 +55,11 @@ where
     }
 }
 
-async fn serve<Q, A, S, F>(waiting: Arc<Mutex<mpsc::Receiver<Waiting<Q, A>>>>, statement: Arc<S>, batch_max: usize)
-where
+async fn serve<Q, A, S, F>(
+    waiting: Arc<Mutex<mpsc::Receiver<Waiting<Q, A>>>>,
+    statement: Arc<S>,
+    batch_max: usize,
+) where
     Q: Clone,
     S: Fn(Vec<Q>) -> F,
     F: Future<Output = Result<Vec<A>, StoreError>>,
@@ -99,7 +102,9 @@ where
                 todo.push((second, tries));
                 todo.push((requests, tries));
             }
-            Err(error) if error.is_contention() && tries < CONTENTION_TRIES => todo.push((requests, tries + 1)),
+            Err(error) if error.is_contention() && tries < CONTENTION_TRIES => {
+                todo.push((requests, tries + 1))
+            }
             Err(error) => done.extend(requests.iter().map(|_| Err(error.clone()))),
         }
     }

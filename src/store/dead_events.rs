@@ -45,7 +45,11 @@ pub struct DeadFilter {
 
 impl Store {
     /// Dead events, the latest first.
-    pub(crate) async fn dead_events(&self, filter: &DeadFilter, limit: i64) -> Result<Vec<DeadEvent>, StoreError> {
+    pub(crate) async fn dead_events(
+        &self,
+        filter: &DeadFilter,
+        limit: i64,
+    ) -> Result<Vec<DeadEvent>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Row,

@@ -71,7 +71,9 @@ impl StoreError {
             Self::Unavailable(source) | Self::NotMigrated(source) | Self::Refused { source, .. } => {
                 Some(source.as_database_error()?.code()?.into_owned())
             }
-            Self::TimedOut { .. } | Self::Migration(_) | Self::UnsafeDurability { .. } | Self::Overloaded => None,
+            Self::TimedOut { .. } | Self::Migration(_) | Self::UnsafeDurability { .. } | Self::Overloaded => {
+                None
+            }
         }
     }
 

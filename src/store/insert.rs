@@ -43,10 +43,15 @@ impl Store {
     }
 
     /// Inserts events in one transaction, those with `chosen` ids one by one. Nothing is kept if a chosen id is foreign.
-    pub(crate) async fn insert_all(&self, events: &[NewEvent], chosen: &[bool]) -> Result<Vec<Inserted>, StoreError> {
+    pub(crate) async fn insert_all(
+        &self,
+        events: &[NewEvent],
+        chosen: &[bool],
+    ) -> Result<Vec<Inserted>, StoreError> {
         let mut session = self.session().await?;
         let timing = self.timing();
-        let answer = session.limit(|connection| insert_in_one_transaction(connection, events, chosen, timing)).await;
+        let answer =
+            session.limit(|connection| insert_in_one_transaction(connection, events, chosen, timing)).await;
         session.answered("insert events in one transaction", answer)
     }
 
@@ -139,7 +144,8 @@ async fn insert_rows(
     )
     .fetch_all(connection)
     .await?;
-    let due_soon: std::collections::HashMap<_, _> = rows.into_iter().map(|row| (row.id, row.due_soon)).collect();
+    let due_soon: std::collections::HashMap<_, _> =
+        rows.into_iter().map(|row| (row.id, row.due_soon)).collect();
     Ok(ids.iter().map(|id| Inserted::New { due_soon: due_soon.get(id).copied().unwrap_or(true) }).collect())
 }
 

@@ -3,7 +3,9 @@
 use uuid::Uuid;
 
 use super::{Store, StoreError};
-use crate::event::{CanvasId, EventId, HandlerAddress, HandlerScope, InvalidName, RuleKind, Schedule, Timestamp};
+use crate::event::{
+    CanvasId, EventId, HandlerAddress, HandlerScope, InvalidName, RuleKind, Schedule, Timestamp,
+};
 
 /// An event as the load found it.
 #[derive(Clone, Debug)]
@@ -66,7 +68,12 @@ impl Row {
         let rule = self.rule.as_deref().and_then(|kind| kind.parse::<RuleKind>().ok());
         Some(LoadedEvent {
             address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
-            schedule: Schedule { delay_until: self.delay_until, locked_at: self.locked_at, rule, now: self.now },
+            schedule: Schedule {
+                delay_until: self.delay_until,
+                locked_at: self.locked_at,
+                rule,
+                now: self.now,
+            },
             enqueued_at: self.enqueued_at,
             notify_at: self.notify_at,
             retries: self.retries,

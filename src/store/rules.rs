@@ -108,7 +108,11 @@ impl Store {
 
     /// The rules in force on a handler, a block first; of all handlers of all canvases, if none is named. At most
     /// `limit`.
-    pub(crate) async fn rules(&self, scope: Option<&HandlerScope>, limit: i64) -> Result<Vec<Rule>, StoreError> {
+    pub(crate) async fn rules(
+        &self,
+        scope: Option<&HandlerScope>,
+        limit: i64,
+    ) -> Result<Vec<Rule>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select rule_type::text as "rule_type!", canvas_id, event_space::text as "module!",

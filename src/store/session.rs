@@ -151,7 +151,10 @@ impl Session {
     }
 
     /// Runs a statement, for little longer than the server would.
-    pub(super) async fn limit<'c, T, F>(&'c mut self, statement: impl FnOnce(&'c mut PgConnection) -> F) -> Bounded<T>
+    pub(super) async fn limit<'c, T, F>(
+        &'c mut self,
+        statement: impl FnOnce(&'c mut PgConnection) -> F,
+    ) -> Bounded<T>
     where
         F: Future<Output = Result<T, sqlx::Error>> + 'c,
     {
@@ -163,7 +166,11 @@ impl Session {
     }
 
     /// Gives the connection back if the server answered, and sorts the error.
-    pub(super) fn answered<T>(mut self, statement: &'static str, answer: Bounded<T>) -> Result<T, StoreError> {
+    pub(super) fn answered<T>(
+        mut self,
+        statement: &'static str,
+        answer: Bounded<T>,
+    ) -> Result<T, StoreError> {
         let result = match answer {
             Some(result) => result.map_err(|error| StoreError::from_sqlx(statement, error)),
             None => Err(StoreError::TimedOut { statement, after: self.limit }),

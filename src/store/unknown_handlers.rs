@@ -4,7 +4,11 @@ use super::{Store, StoreError};
 
 impl Store {
     /// A worker has these handlers now: makes a resume job for each of them that events wait for.
-    pub(crate) async fn register(&self, handlers: &[String], canvas_handlers: &[String]) -> Result<u64, StoreError> {
+    pub(crate) async fn register(
+        &self,
+        handlers: &[String],
+        canvas_handlers: &[String],
+    ) -> Result<u64, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             "with known as (
