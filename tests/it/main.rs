@@ -1,1 +1,3 @@
 //! The only integration test binary.
+
+mod tidy;
