@@ -1,6 +1,7 @@
 //! `cargo xtask`: the repository's longer checks and chores, one file per verb.
 //!
 //! A verb may use what is installed and says what to do when something is missing; it never installs anything itself.
+//! It must not depend on `wakeq`, not even through another crate: `prepare` has to run while `wakeq` does not compile.
 #![allow(clippy::print_stdout, reason = "a command talks to its user")]
 
 mod deps;
@@ -8,7 +9,7 @@ mod postgres;
 mod prepare;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -27,10 +28,17 @@ enum Verb {
     },
 }
 
-fn main() -> Result<()> {
-    match Verb::parse() {
+fn main() -> ExitCode {
+    let outcome = match Verb::parse() {
         Verb::Deps => deps::run(),
         Verb::Prepare { check } => prepare::run(check),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }
 
