@@ -1,7 +1,7 @@
 //! A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.
 
 mod event;
-mod machine;
+pub mod machine;
 pub mod notify;
 
 pub use event::{

@@ -96,7 +96,7 @@ pub enum Cause {
 /// When a notification comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// This long from now; never longer than the horizon.
+    /// This long from now; never longer than the horizon, or than a lease.
     In(Duration),
     /// After the subscription's retry delay.
     Soon,
@@ -177,7 +177,7 @@ pub enum Input {
 pub enum Ran {
     /// It returned.
     Completed,
-    /// An operational error; the handler may say when to try again.
+    /// An operational error; the handler may say when to try again, within the longest delay of its policy.
     Failed(Option<Duration>),
     /// The lease ran out under it.
     LeaseLost,
@@ -238,8 +238,8 @@ impl State {
             (Self::RuleCheck(schedule @ Schedule { rule: None, .. }), Input::Decide) => {
                 (Outcome::RuleNone, Self::HandlerCheck(schedule))
             }
-            (Self::HandlerCheck(_), Input::Handler(Some(policy))) => {
-                (Outcome::HandlerKnown, Self::LockClaim(policy))
+            (Self::HandlerCheck(_), Input::Handler(Some(retry))) => {
+                (Outcome::HandlerKnown, Self::LockClaim(retry))
             }
             (Self::HandlerCheck(_), Input::Handler(None)) => (Outcome::HandlerUnknown, Self::Defer),
             (Self::Defer, Input::Deferred) => (Outcome::Deferred, Self::End(Answer::Acknowledge)),
@@ -286,7 +286,8 @@ impl Running {
     }
 
     fn delay(&self, after: Option<Duration>) -> Duration {
-        after.unwrap_or_else(|| self.policy.delay_after(self.retries))
+        let delay = after.unwrap_or_else(|| self.policy.delay_after(self.retries));
+        delay.min(self.policy.delay_max)
     }
 
     fn save_retry(&self, after: Option<Duration>) -> Effect {
@@ -294,19 +295,20 @@ impl Running {
     }
 }
 
-pub(super) fn delay_check(schedule: Schedule, policy: &Policy) -> (Outcome, State) {
+fn delay_check(schedule: Schedule, policy: &Policy) -> (Outcome, State) {
     match (schedule.delay_until - schedule.now).to_std() {
         Ok(left) if !left.is_zero() => (Outcome::DelayNotYet, wait(left, policy)),
         Ok(_) | Err(_) => (Outcome::DelayNone, State::LockCheck(schedule)),
     }
 }
 
-pub(super) fn lock_check(schedule: Schedule, policy: &Policy) -> (Outcome, State) {
+fn lock_check(schedule: Schedule, policy: &Policy) -> (Outcome, State) {
     let Some(locked_at) = schedule.locked_at else {
         return (Outcome::LockNone, State::RuleCheck(schedule));
     };
     match (locked_at + policy.lease - schedule.now).to_std() {
-        Ok(left) => (Outcome::IsLocked, wait(left.min(policy.lease), policy)),
+        // A claim from the future (the clock was set back) is looked at again after one lease.
+        Ok(left) => (Outcome::IsLocked, State::Queue(When::In(left.min(policy.lease)))),
         Err(_) => (Outcome::LockExpired, State::RuleCheck(schedule)),
     }
 }
