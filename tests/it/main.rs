@@ -1,1 +1,5 @@
 //! The only integration test binary.
+
+mod scenarios;
+mod simulation;
+mod world;
