@@ -285,6 +285,11 @@ impl Admin {
         }
     }
 
+    /// The database's clock.
+    pub async fn clock(&self) -> Result<Timestamp, AdminError> {
+        Ok(self.store.clock().await?)
+    }
+
     /// Runs the minute's pass now, if it is due; with `all`, makes everything that waits due first.
     pub async fn wake(&self, all: bool, retention: Retention) -> Result<Pass, AdminError> {
         if all {

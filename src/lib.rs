@@ -1,11 +1,16 @@
 //! A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.
 
 mod admin;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
+#[cfg(feature = "cli")]
+mod config;
 mod emit;
 mod event;
 mod explain;
 mod fault;
-mod machine;
+pub mod machine;
 pub mod notify;
 mod store;
 mod telemetry;

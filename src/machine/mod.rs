@@ -1,6 +1,19 @@
 //! The state machine that every notification runs through. Pure: no I/O, no clock, no randomness, no task.
 //!
-//! `docs/state_machine.md` draws it, and a test holds the drawing to the code.
+//! `docs/state_machine.md` draws it, and a test holds the drawing to the code. Whoever drives it performs
+//! [`State::effect`] and hands the answer to [`State::step`], until the effect is to wait or to answer:
+//!
+//! ```
+//! use std::time::Duration;
+//! use wakeq::machine::{Answer, Effect, Input, Outcome, Policy, State};
+//!
+//! let policy = Policy { lease: Duration::from_secs(60), horizon: Duration::from_secs(600), losses_max: 5 };
+//! let state = State::EventLoad;
+//! assert_eq!(state.effect(), Effect::LoadEvent);
+//! let transition = state.step(Input::Loaded(None), &policy).unwrap();
+//! assert_eq!(transition.outcome, Outcome::EventMissing);
+//! assert_eq!(transition.next.effect(), Effect::Answer(Answer::Acknowledge));
+//! ```
 
 mod look;
 mod outcome;

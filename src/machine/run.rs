@@ -74,7 +74,7 @@ pub enum Removal {
 /// When a notification comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// This long from now; never longer than the horizon.
+    /// This long from now; never longer than the horizon, or than a lease.
     In(Duration),
     /// After the subscription's retry delay.
     Soon,
@@ -155,7 +155,7 @@ pub enum Input {
 pub enum Ran {
     /// It returned.
     Completed,
-    /// An operational error; the handler may say when to try again.
+    /// An operational error; the handler may say when to try again, within the longest delay of its policy.
     Failed(Option<Duration>),
     /// The lease ran out under it.
     LeaseLost,
@@ -216,8 +216,8 @@ impl State {
             (Self::RuleCheck(schedule @ Schedule { rule: None, .. }), Input::Decide) => {
                 (Outcome::RuleNone, Self::HandlerCheck(schedule))
             }
-            (Self::HandlerCheck(_), Input::Handler(Some(policy))) => {
-                (Outcome::HandlerKnown, Self::LockClaim(policy))
+            (Self::HandlerCheck(_), Input::Handler(Some(retry))) => {
+                (Outcome::HandlerKnown, Self::LockClaim(retry))
             }
             (Self::HandlerCheck(_), Input::Handler(None)) => (Outcome::HandlerUnknown, Self::Defer),
             (Self::Defer, Input::Deferred) => (Outcome::Deferred, Self::End(Answer::Acknowledge)),
@@ -264,7 +264,8 @@ impl Running {
     }
 
     fn delay(&self, after: Option<Duration>) -> Duration {
-        after.unwrap_or_else(|| self.policy.delay_after(self.retries))
+        let delay = after.unwrap_or_else(|| self.policy.delay_after(self.retries));
+        delay.min(self.policy.delay_max)
     }
 
     fn save_retry(&self, after: Option<Duration>) -> Effect {
@@ -284,7 +285,8 @@ pub(super) fn lock_check(schedule: Schedule, policy: &Policy) -> (Outcome, State
         return (Outcome::LockNone, State::RuleCheck(schedule));
     };
     match (locked_at + policy.lease - schedule.now).to_std() {
-        Ok(left) => (Outcome::IsLocked, wait(left.min(policy.lease), policy)),
+        // A claim from the future (the clock was set back) is looked at again after one lease.
+        Ok(left) => (Outcome::IsLocked, State::Queue(When::In(left.min(policy.lease)))),
         Err(_) => (Outcome::LockExpired, State::RuleCheck(schedule)),
     }
 }

@@ -62,7 +62,14 @@ pub struct Faults {
 
 impl Default for Faults {
     fn default() -> Self {
-        Self { lose: 0.0, double: 0.0, delay: 0.0, reorder: 0.0, forge: 0.0, longest_delay: Duration::from_secs(1) }
+        Self {
+            lose: 0.0,
+            double: 0.0,
+            delay: 0.0,
+            reorder: 0.0,
+            forge: 0.0,
+            longest_delay: Duration::from_secs(1),
+        }
     }
 }
 
@@ -184,7 +191,8 @@ struct MemorySubscription {
 #[async_trait]
 impl Subscription for MemorySubscription {
     async fn next(&mut self) -> Option<Delivery> {
-        let (message, body) = self.shared.until(|state| state.hand_out(self.subscriber, self.max_outstanding)).await;
+        let (message, body) =
+            self.shared.until(|state| state.hand_out(self.subscriber, self.max_outstanding)).await;
         let answer = MemoryAnswer { shared: Arc::clone(&self.shared), message };
         Some(Delivery::new(&body, Box::new(answer)))
     }
@@ -319,7 +327,8 @@ impl State {
     fn mistreat(&mut self, body: Vec<u8>) {
         let faults = self.faults;
         let [lose, double, delay, reorder, forge] =
-            [faults.lose, faults.double, faults.delay, faults.reorder, faults.forge].map(|p| self.random.happens(p));
+            [faults.lose, faults.double, faults.delay, faults.reorder, faults.forge]
+                .map(|p| self.random.happens(p));
         let [how_late, how_far, forged] = [(); 3].map(|()| self.random.next());
         if forge {
             self.enqueue(forged_body(forged));
@@ -378,8 +387,12 @@ impl State {
     }
 
     fn give_back_all_of(&mut self, subscriber: u64) {
-        let held: Vec<u64> =
-            self.unanswered.iter().filter(|(_, (holder, _))| *holder == subscriber).map(|(number, _)| *number).collect();
+        let held: Vec<u64> = self
+            .unanswered
+            .iter()
+            .filter(|(_, (holder, _))| *holder == subscriber)
+            .map(|(number, _)| *number)
+            .collect();
         held.into_iter().for_each(|number| self.put_back(number));
     }
 }

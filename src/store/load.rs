@@ -15,7 +15,6 @@ pub(crate) struct LoadedEvent {
     pub(crate) enqueued_at: Timestamp,
     pub(crate) notify_at: Option<Timestamp>,
     pub(crate) retries: i32,
-    pub(crate) claims: i32,
     pub(crate) losses: i32,
     pub(crate) last_error: Option<String>,
 }
@@ -29,7 +28,7 @@ impl Store {
             Row,
             r#"select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
                       e.modifier::text as "modifier!", e.retries, e.delay_until, e.enqueued_at, e.locked_at, e.notify_at,
-                      e.claims, e.losses, e.last_error,
+                      e.losses, e.last_error,
                       (select max(r.rule_type)::text from wakeq.scheduling_rules r
                         where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
                           and (r.until is null or r.until > now())) as rule,
@@ -56,7 +55,6 @@ struct Row {
     enqueued_at: Timestamp,
     locked_at: Option<Timestamp>,
     notify_at: Option<Timestamp>,
-    claims: i32,
     losses: i32,
     last_error: Option<String>,
     rule: Option<String>,
@@ -77,7 +75,6 @@ impl Row {
             enqueued_at: self.enqueued_at,
             notify_at: self.notify_at,
             retries: self.retries,
-            claims: self.claims,
             losses: self.losses,
             last_error: self.last_error,
         })

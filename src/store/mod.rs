@@ -28,7 +28,5 @@ pub use error::StoreError;
 pub(crate) use insert::{Inserted, NewEvent, insert_one};
 pub(crate) use load::LoadedEvent;
 pub use migrate::{MigrationState, MigrationStatus};
-pub(crate) use resume::ResumePage;
-pub(crate) use rules::Lifted;
 pub use rules::Rule;
 pub use session::{Store, StoreConfig};

@@ -19,14 +19,6 @@ pub(crate) struct ResumePage {
 }
 
 impl Store {
-    /// The open jobs, oldest first.
-    pub(crate) async fn resume_jobs(&self) -> Result<Vec<i64>, StoreError> {
-        let mut session = self.session().await?;
-        let query = sqlx::query_scalar!("select id from wakeq.resume_jobs order by id limit 1000");
-        let jobs = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("list resume jobs", jobs)
-    }
-
     /// Re-arms the next page of a job's events and moves the job's cursor, or ends the job, in one transaction. Rows
     /// that others hold are waited for, not skipped: a skipped one would stay parked for ever.
     pub(crate) async fn resume_page(&self, job: i64) -> Result<ResumePage, StoreError> {

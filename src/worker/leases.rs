@@ -87,10 +87,6 @@ impl Held {
     pub(super) async fn lost(&self) {
         self.lost.cancelled().await;
     }
-
-    pub(super) fn claim(&self) -> Claim {
-        self.claim
-    }
 }
 
 impl Drop for Held {

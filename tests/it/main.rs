@@ -5,4 +5,7 @@
     reason = "clippy.toml allows them in tests, but not in their helpers"
 )]
 
+mod scenarios;
+mod simulation;
 mod tidy;
+mod world;

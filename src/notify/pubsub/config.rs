@@ -78,7 +78,9 @@ impl PubSubConfig {
         }
         let extension_s = self.lease_extension.as_secs();
         if !(10..=600).contains(&extension_s) {
-            return Err(NotifyError::new(format!("lease_extension is {extension_s} s; Pub/Sub allows 10 s to 600 s")));
+            return Err(NotifyError::new(format!(
+                "lease_extension is {extension_s} s; Pub/Sub allows 10 s to 600 s"
+            )));
         }
         Ok(())
     }

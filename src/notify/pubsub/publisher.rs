@@ -60,7 +60,8 @@ impl TopicPublisher {
     /// Publishes once; returns the bodies that did not make it and why the first of them did not.
     async fn attempt(&self, bodies: &[Vec<u8>]) -> Result<(), (Vec<Vec<u8>>, PublishFailure)> {
         let publisher = self.publisher.read().await.clone();
-        let answers = join_all(bodies.iter().map(|body| publisher.publish(Message::new().set_data(body.clone()))));
+        let answers =
+            join_all(bodies.iter().map(|body| publisher.publish(Message::new().set_data(body.clone()))));
         let Ok(answers) = timeout(self.config.publish_timeout + MARGIN, answers).await else {
             return Err((bodies.to_vec(), PublishFailure::NoAnswer));
         };
@@ -107,9 +108,9 @@ impl PublishFailure {
     fn kind(&self) -> FailureKind {
         match self {
             Self::NoAnswer => FailureKind::Unreachable,
-            Self::Refused(error) => {
-                cause_of(error).as_deref().map_or(FailureKind::Unreachable, |cause: &Error| FailureKind::of(cause))
-            }
+            Self::Refused(error) => cause_of(error)
+                .as_deref()
+                .map_or(FailureKind::Unreachable, |cause: &Error| FailureKind::of(cause)),
         }
     }
 }

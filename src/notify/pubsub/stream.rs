@@ -110,9 +110,10 @@ impl Intake {
                     Err(error) => error,
                 }
             }
-            FailureKind::Missing | FailureKind::AlreadyThere | FailureKind::Unreachable | FailureKind::Other => {
-                self.failed(error)
-            }
+            FailureKind::Missing
+            | FailureKind::AlreadyThere
+            | FailureKind::Unreachable
+            | FailureKind::Other => self.failed(error),
         };
         self.trouble.begins(in_one_line(&trouble));
         Sight::Away
@@ -137,7 +138,9 @@ impl Intake {
         let broker_returns = std::pin::pin!(self.watch());
         let reading = async {
             loop {
-                let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return Ended::Closing };
+                let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
+                    return Ended::Closing;
+                };
                 match stream.next().await {
                     Some(Ok((message, handler))) => {
                         self.trouble.ends();
@@ -147,7 +150,11 @@ impl Intake {
                         }
                     }
                     Some(Err(error)) => return Ended::Failed(self.failed(error)),
-                    None => return Ended::Failed(NotifyError::new("the broker ended the stream; subscribing again")),
+                    None => {
+                        return Ended::Failed(NotifyError::new(
+                            "the broker ended the stream; subscribing again",
+                        ));
+                    }
                 }
             }
         };
@@ -172,7 +179,8 @@ impl Intake {
                 }
                 (Sight::Sound, true) | (Sight::CreatedAnew, _) => return,
                 (Sight::Away, _) => {
-                    pause = if was_away { (pause * 2).min(self.config.longest_back_off) } else { FIRST_BACK_OFF };
+                    pause =
+                        if was_away { (pause * 2).min(self.config.longest_back_off) } else { FIRST_BACK_OFF };
                     was_away = true;
                 }
             }

@@ -78,7 +78,10 @@ impl Subscription for PubSubSubscription {
             }
         };
         if timeout(grace, orderly_end).await.is_err() {
-            tracing::warn!(grace_ms = grace.as_millis() as u64, "some deliveries were not answered within the grace");
+            tracing::warn!(
+                grace_ms = grace.as_millis() as u64,
+                "some deliveries were not answered within the grace"
+            );
         }
     }
 }

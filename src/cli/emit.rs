@@ -1,0 +1,56 @@
+//! `wakeq emit`.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::{Context, show};
+use crate::emit::{Queue, QueueConfig};
+use crate::event::{Event, EventId, Timestamp};
+
+#[derive(Args)]
+pub(crate) struct Emit {
+    /// The handler: its name, or MODULE/name when the module is not WORKER
+    handler: String,
+    /// The value, as JSON
+    #[arg(default_value = "null")]
+    value: String,
+    /// The handler's modifier
+    #[arg(long, default_value = "_")]
+    modifier: String,
+    /// Run this long from now (30s, 5m, 2days)
+    #[arg(long, value_parser = humantime::parse_duration, conflicts_with = "at")]
+    after: Option<Duration>,
+    /// Run at this moment (2030-01-31T08:00:00Z)
+    #[arg(long)]
+    at: Option<Timestamp>,
+    /// An id of your choice: emitting it again within 7 days adds nothing
+    #[arg(long)]
+    id: Option<EventId>,
+}
+
+impl Emit {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let scope = show::scope(context.canvas.canvas, &self.handler)?;
+        let mut event = Event::from_json(scope.name.as_str(), self.value)
+            .context("the value must be JSON, for example '\"text\"' or '{\"a\":1}'")?
+            .module(scope.module.as_str())?
+            .modifier(&self.modifier)?
+            .canvas(scope.canvas);
+        if let Some(delay) = self.after {
+            event = event.after(delay)?;
+        }
+        if let Some(moment) = self.at {
+            event = event.at(moment)?;
+        }
+        if let Some(id) = self.id {
+            event = event.id(id);
+        }
+        let store = context.database.connect(&context.timing).await?;
+        let queue = Queue::new(store, context.pubsub.connect().await?, QueueConfig::default());
+        let emitted = queue.emit(event).await?;
+        let note = if emitted.duplicate { "  (emitted before: nothing added)" } else { "" };
+        show::line(format_args!("{}{note}", emitted.id))
+    }
+}

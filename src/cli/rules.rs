@@ -1,0 +1,100 @@
+//! `wakeq pause`, `unpause`, `block`, `unblock`.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::show::HandlerArg;
+use super::{Context, show};
+use crate::admin::{self, Actor, Resumed};
+use crate::event::{RuleKind, Timestamp};
+
+#[derive(Args)]
+pub(crate) struct Stop {
+    #[command(flatten)]
+    handler: HandlerArg,
+    /// Why, for those who wonder
+    #[arg(long)]
+    reason: Option<String>,
+    /// Lift it at this moment (2030-01-31T08:00:00Z)
+    #[arg(long, conflicts_with = "lasting")]
+    until: Option<Timestamp>,
+    /// Lift it after this long (30m, 2h)
+    #[arg(long = "for", value_parser = humantime::parse_duration)]
+    lasting: Option<Duration>,
+    #[command(flatten)]
+    actor: ActorArg,
+}
+
+#[derive(Args)]
+pub(crate) struct Lift {
+    #[command(flatten)]
+    handler: HandlerArg,
+    #[command(flatten)]
+    actor: ActorArg,
+}
+
+#[derive(Args)]
+struct ActorArg {
+    /// Who does it, for the record
+    #[arg(long, env = "USER", default_value = "cli")]
+    actor: String,
+}
+
+impl Stop {
+    pub(super) async fn pause(self, context: &Context) -> anyhow::Result<()> {
+        let scope = self.handler.scope(context.canvas.canvas)?;
+        let admin = context.admin().await?;
+        let stop = self.stop(&admin).await?;
+        let new = admin.pause(&scope, &Actor::user(&self.actor.actor), &stop).await?;
+        show::line(format_args!("{scope} {}", if new { "paused" } else { "was paused already" }))
+    }
+
+    pub(super) async fn block(self, context: &Context) -> anyhow::Result<()> {
+        let scope = self.handler.scope(context.canvas.canvas)?;
+        let admin = context.admin().await?;
+        let stop = self.stop(&admin).await?;
+        let new = admin.block(&scope, &Actor::admin(&self.actor.actor), &stop).await?;
+        show::line(format_args!("{scope} {}", if new { "blocked" } else { "was blocked already" }))
+    }
+
+    async fn stop(&self, admin: &admin::Admin) -> anyhow::Result<admin::Stop> {
+        let until = match (self.until, self.lasting) {
+            (None, Some(lasting)) => Some(admin.clock().await? + lasting),
+            (until, _) => until,
+        };
+        Ok(admin::Stop { reason: self.reason.clone(), until })
+    }
+}
+
+impl Lift {
+    pub(super) async fn unpause(self, context: &Context) -> anyhow::Result<()> {
+        let scope = self.handler.scope(context.canvas.canvas)?;
+        let resumed = context.admin().await?.unpause(&scope).await?;
+        show_resumed(&scope.to_string(), RuleKind::Pause, resumed)
+    }
+
+    pub(super) async fn unblock(self, context: &Context) -> anyhow::Result<()> {
+        let scope = self.handler.scope(context.canvas.canvas)?;
+        let actor = Actor::admin(&self.actor.actor);
+        let resumed = context.admin().await?.unblock(&scope, &actor).await?;
+        show_resumed(&scope.to_string(), RuleKind::Block, resumed)
+    }
+}
+
+fn show_resumed(handler: &str, kind: RuleKind, resumed: Resumed) -> anyhow::Result<()> {
+    if resumed.lifted {
+        show::line(format_args!("{handler}: {kind} lifted, {} waiting events woken", resumed.woken))?;
+    } else {
+        show::line(format_args!("{handler}: there was no {kind}"))?;
+    }
+    match resumed.still {
+        Some(RuleKind::Block) => {
+            show::line(format_args!("{handler} is still blocked: only `wakeq unblock` lifts that"))
+        }
+        Some(RuleKind::Pause) => {
+            show::line(format_args!("{handler} is still paused: `wakeq unpause` lifts that"))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,20 @@
+//! `wakeq wake`.
+
+use clap::Args;
+
+use super::{Context, show};
+use crate::store::Retention;
+
+#[derive(Args)]
+pub(crate) struct Wake {
+    /// Make everything that waits and could run due first: after a restore, or when Pub/Sub lost its messages
+    #[arg(long)]
+    all: bool,
+}
+
+impl Wake {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let pass = context.admin().await?.wake(self.all, Retention::default()).await?;
+        show::line(format_args!("{} overdue events woken, {} resume jobs carried on", pass.woken, pass.jobs))
+    }
+}

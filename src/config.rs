@@ -1,0 +1,148 @@
+//! The binary's configuration: one struct per concern, from flags and environment, checked when it is read.
+//!
+//! Every process of a deployment has to be given the same durations; they are written into rows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::event::{CanvasId, Timing};
+use crate::notify::{Notifier, NotifyError, PubSub, PubSubConfig};
+use crate::store::{Store, StoreConfig, StoreError};
+
+/// Where the events are.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Database")]
+pub(crate) struct DatabaseArgs {
+    /// postgres://user:password@host:port/database
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true, global = true, default_value = "")]
+    database_url: String,
+    /// Work on a server that may forget commits (fsync or synchronous_commit off)
+    #[arg(long, env = "WAKEQ_ALLOW_UNSAFE_DURABILITY", global = true, num_args = 0..=1, default_missing_value = "1",
+          default_value = "0", value_parser = clap::builder::BoolishValueParser::new())]
+    allow_unsafe_durability: bool,
+}
+
+/// The durations that all processes of a deployment share.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Timing, the same in every process")]
+pub(crate) struct TimingArgs {
+    /// How long a claim stands without renewal
+    #[arg(long, env = "WAKEQ_LEASE", value_parser = humantime::parse_duration, global = true, default_value = "60s")]
+    lease: Duration,
+    /// How far ahead of its time an event is given to a worker
+    #[arg(long, env = "WAKEQ_HORIZON", value_parser = humantime::parse_duration, global = true, default_value = "10m")]
+    horizon: Duration,
+    /// How long after an event is due its notification counts as lost
+    #[arg(long, env = "WAKEQ_GRACE", value_parser = humantime::parse_duration, global = true, default_value = "30s")]
+    grace: Duration,
+    /// How often the overdue is looked for
+    #[arg(long, env = "WAKEQ_PROBE_PERIOD", value_parser = humantime::parse_duration, global = true,
+          default_value = "60s")]
+    probe_period: Duration,
+    /// How long after waking an event it is woken again; doubled each time, up to an hour
+    #[arg(long, env = "WAKEQ_PROBE_BACKOFF", value_parser = humantime::parse_duration, global = true,
+          default_value = "10m")]
+    probe_backoff: Duration,
+}
+
+/// How workers are woken.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Pub/Sub")]
+pub(crate) struct PubSubArgs {
+    /// The Google Cloud project
+    #[arg(long, env = "GOOGLE_CLOUD_PROJECT", global = true, default_value = "")]
+    project: String,
+    /// The topic
+    #[arg(long, env = "WAKEQ_TOPIC", global = true, default_value = "wakeq")]
+    topic: String,
+    /// The subscription that all workers share
+    #[arg(long, env = "WAKEQ_SUBSCRIPTION", global = true, default_value = "wakeq")]
+    subscription: String,
+    /// host:port of an emulator, instead of Google's service
+    #[arg(long, env = "PUBSUB_EMULATOR_HOST", global = true)]
+    emulator_host: Option<String>,
+}
+
+/// The tenant that a command is about.
+#[derive(Args, Clone, Copy)]
+#[command(next_help_heading = "Tenant")]
+pub(crate) struct CanvasArgs {
+    /// The canvas, a uuid; the nil uuid for deployments with one tenant
+    #[arg(long, env = "WAKEQ_CANVAS", global = true, default_value_t = CanvasId::DEFAULT)]
+    pub(crate) canvas: CanvasId,
+}
+
+/// A setting that is missing.
+#[derive(Debug, thiserror::Error)]
+#[error("{variable} is not set: {example}")]
+pub(crate) struct Missing {
+    variable: &'static str,
+    example: &'static str,
+}
+
+impl DatabaseArgs {
+    /// The connection URL, which must be given.
+    pub(crate) fn url(&self) -> Result<&str, Missing> {
+        let example =
+            "export DATABASE_URL=postgres://user:password@host:5432/database, or pass --database-url";
+        if self.database_url.is_empty() {
+            Err(Missing { variable: "DATABASE_URL", example })
+        } else {
+            Ok(&self.database_url)
+        }
+    }
+
+    /// Connects.
+    pub(crate) async fn connect(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
+        let config = StoreConfig {
+            allow_unsafe_durability: self.allow_unsafe_durability,
+            timing: timing.timing(),
+            ..StoreConfig::default()
+        };
+        let connected: Result<Store, StoreError> = Store::connect(self.url()?, config).await;
+        Ok(connected?)
+    }
+}
+
+impl TimingArgs {
+    /// As the store and the machine take them.
+    pub(crate) fn timing(&self) -> Timing {
+        Timing {
+            lease: self.lease,
+            horizon: self.horizon,
+            grace: self.grace,
+            probe_period: self.probe_period,
+            probe_backoff: self.probe_backoff,
+            ..Timing::default()
+        }
+    }
+}
+
+impl PubSubArgs {
+    /// As the notifier takes them. With an emulator any project will do.
+    pub(crate) fn config(&self) -> Result<PubSubConfig, Missing> {
+        let project = match (self.project.as_str(), &self.emulator_host) {
+            ("", Some(_)) => "wakeq-dev",
+            ("", None) => {
+                let example = "export GOOGLE_CLOUD_PROJECT=my-project, or PUBSUB_EMULATOR_HOST=localhost:8085 for an \
+                               emulator";
+                return Err(Missing { variable: "GOOGLE_CLOUD_PROJECT", example });
+            }
+            (project, _) => project,
+        };
+        Ok(PubSubConfig {
+            topic: self.topic.clone(),
+            subscription: self.subscription.clone(),
+            emulator_host: self.emulator_host.clone(),
+            ..PubSubConfig::new(project)
+        })
+    }
+
+    /// Connects.
+    pub(crate) async fn connect(&self) -> anyhow::Result<Arc<dyn Notifier>> {
+        let connected: Result<PubSub, NotifyError> = PubSub::connect(self.config()?).await;
+        Ok(Arc::new(connected?))
+    }
+}

@@ -1,0 +1,213 @@
+//! The transition tables, with times at the edges.
+
+use std::time::Duration;
+
+use super::super::{
+    Answer, Cause, Claimed, Effect, Input, Outcome, Policy, Ran, Removal, Running, State, When,
+};
+use super::{DAY, HORIZON, LEASE, POLICY, claim, retry_policy, schedule};
+use crate::event::RuleKind;
+
+const ACKNOWLEDGED: State = State::End(Answer::Acknowledge);
+const PUT_BACK: State = State::End(Answer::PutBack);
+const SOON: State = State::Queue(When::Soon);
+
+fn after_ms(milliseconds: u64) -> State {
+    State::Queue(When::In(Duration::from_millis(milliseconds)))
+}
+
+#[track_caller]
+fn check(state: State, input: Input, outcome: Outcome, next: State) {
+    check_with(&POLICY, state, input, outcome, next);
+}
+
+#[track_caller]
+fn check_with(policy: &Policy, state: State, input: Input, outcome: Outcome, next: State) {
+    let transition = state.step(input, policy).unwrap();
+    assert_eq!((transition.outcome, transition.next), (outcome, next));
+}
+
+fn running(retries: u32, delay: Duration) -> Running {
+    Running { claim: claim(), retries, policy: retry_policy(2, delay) }
+}
+
+// EV2-53
+#[test]
+fn a_missing_event_is_acknowledged() {
+    check(State::EventLoad, Input::Loaded(None), Outcome::EventMissing, ACKNOWLEDGED);
+    let row = schedule(0, None, None);
+    check(State::EventLoad, Input::Loaded(Some(row)), Outcome::EventPresent, State::DelayCheck(row));
+}
+
+// EV2-54
+#[test]
+fn an_event_waits_until_it_is_due() {
+    let horizon_ms = 600_000;
+    for (due_ms, outcome, next) in [
+        (-1, Outcome::DelayNone, None),
+        (0, Outcome::DelayNone, None),
+        (1, Outcome::DelayNotYet, Some(after_ms(1))),
+        (horizon_ms - 1, Outcome::DelayNotYet, Some(after_ms(599_999))),
+        (horizon_ms, Outcome::DelayNotYet, Some(after_ms(600_000))),
+        (horizon_ms + 1, Outcome::DelayNotYet, Some(ACKNOWLEDGED)),
+    ] {
+        let row = schedule(due_ms, None, None);
+        check(State::DelayCheck(row), Input::Decide, outcome, next.unwrap_or(State::LockCheck(row)));
+    }
+}
+
+// EV2-54: without a horizon nothing waits in a worker; the promise on the row is the due time itself.
+#[test]
+fn without_a_horizon_an_early_notification_is_acknowledged() {
+    let policy = Policy { horizon: Duration::ZERO, ..POLICY };
+    let row = schedule(1, None, None);
+    check_with(&policy, State::DelayCheck(row), Input::Decide, Outcome::DelayNotYet, ACKNOWLEDGED);
+}
+
+// EV2-55
+#[test]
+fn a_claim_stands_for_exactly_one_lease() {
+    let lease_ms = 60_000;
+    for (locked_ms, outcome, next) in [
+        (None, Outcome::LockNone, None),
+        (Some(-lease_ms - 1), Outcome::LockExpired, None),
+        (Some(-lease_ms), Outcome::IsLocked, Some(after_ms(0))),
+        (Some(-lease_ms + 1), Outcome::IsLocked, Some(after_ms(1))),
+        (Some(0), Outcome::IsLocked, Some(after_ms(60_000))),
+    ] {
+        let row = schedule(0, locked_ms, None);
+        check(State::LockCheck(row), Input::Decide, outcome, next.unwrap_or(State::RuleCheck(row)));
+    }
+}
+
+// EV2-55
+#[test]
+fn a_claim_from_the_future_is_looked_at_again_after_one_lease() {
+    for set_back_ms in [1, 60_000, 86_400_000] {
+        let row = schedule(0, Some(set_back_ms), None);
+        check(State::LockCheck(row), Input::Decide, Outcome::IsLocked, State::Queue(When::In(LEASE)));
+    }
+}
+
+// EV2-55: the lease is a setting, and waiting for its end does not depend on the horizon.
+#[test]
+fn the_lease_is_configurable() {
+    let policy = Policy { lease: Duration::from_secs(300), horizon: Duration::ZERO, ..POLICY };
+    let held = schedule(0, Some(-299_999), None);
+    check_with(&policy, State::LockCheck(held), Input::Decide, Outcome::IsLocked, after_ms(1));
+    let lost = schedule(0, Some(-300_001), None);
+    check_with(&policy, State::LockCheck(lost), Input::Decide, Outcome::LockExpired, State::RuleCheck(lost));
+}
+
+// EV2-56
+#[test]
+fn a_ruled_event_is_parked_only_while_the_rule_stands() {
+    for (kind, outcome) in [(RuleKind::Pause, Outcome::RulePaused), (RuleKind::Block, Outcome::RuleBlocked)] {
+        let ruled = State::RuleCheck(schedule(0, None, Some(kind)));
+        assert_eq!(ruled.effect(), Effect::Park);
+        check(ruled.clone(), Input::Parked(true), outcome, ACKNOWLEDGED);
+        check(ruled, Input::Parked(false), Outcome::RuleLifted, SOON);
+    }
+    let free = schedule(0, None, None);
+    check(State::RuleCheck(free), Input::Decide, Outcome::RuleNone, State::HandlerCheck(free));
+}
+
+#[test]
+fn an_event_without_a_handler_here_is_deferred() {
+    let retry = retry_policy(2, DAY);
+    let asking = State::HandlerCheck(schedule(0, None, None));
+    check(asking.clone(), Input::Handler(None), Outcome::HandlerUnknown, State::Defer);
+    check(asking, Input::Handler(Some(retry)), Outcome::HandlerKnown, State::LockClaim(retry));
+    check(State::Defer, Input::Deferred, Outcome::Deferred, ACKNOWLEDGED);
+}
+
+// EV2-57
+#[test]
+fn the_claim_decides_who_runs() {
+    let retry = retry_policy(2, DAY);
+    let claiming = State::LockClaim(retry);
+    check(claiming.clone(), Input::Claimed(None), Outcome::LockClaimFailed, SOON);
+    let won = Claimed { claim: claim(), retries: 1, losses: 4 };
+    let running = Running { claim: claim(), retries: 1, policy: retry };
+    check(claiming, Input::Claimed(Some(won)), Outcome::LockClaimed, State::Process(running));
+}
+
+#[test]
+fn the_fifth_lost_claim_is_poison() {
+    for losses in [5, 6] {
+        let won = Claimed { claim: claim(), retries: 0, losses };
+        let dead = State::Delete(claim(), Removal::Dead(Cause::Poison));
+        check(State::LockClaim(retry_policy(2, DAY)), Input::Claimed(Some(won)), Outcome::Poison, dead);
+    }
+}
+
+// EV2-58
+#[test]
+fn a_completed_event_is_deleted_and_only_then_acknowledged() {
+    let process = State::Process(running(0, DAY));
+    let delete = State::Delete(claim(), Removal::Completed);
+    assert_eq!(delete.effect(), Effect::Remove(claim(), Removal::Completed));
+    check(process, Input::Ran(Ran::Completed), Outcome::ExecutesToCompletion, delete.clone());
+    check(delete.clone(), Input::Removed(true), Outcome::Deleted, ACKNOWLEDGED);
+    check(delete, Input::Removed(false), Outcome::FencedOut, PUT_BACK);
+}
+
+// EV2-59
+#[test]
+fn an_operational_error_leads_to_the_retry_check() {
+    let running = running(0, DAY);
+    for after in [None, Some(Duration::from_secs(7))] {
+        let failed = Input::Ran(Ran::Failed(after));
+        check(State::Process(running), failed, Outcome::Exception, State::RetryCheck(running, after));
+    }
+}
+
+#[test]
+fn a_run_that_lost_its_lease_or_its_worker_gives_the_notification_back() {
+    let process = State::Process(running(0, DAY));
+    check(process.clone(), Input::Ran(Ran::LeaseLost), Outcome::LeaseLost, PUT_BACK);
+    let release = State::Release(claim());
+    check(process, Input::Ran(Ran::ShutDown), Outcome::ShutDown, release.clone());
+    check(release, Input::Released, Outcome::Released, PUT_BACK);
+}
+
+// EV2-60
+#[test]
+fn a_retry_counts_and_waits() {
+    let minutes = Duration::from_secs(300);
+    for (delay, next) in [
+        (minutes, State::Queue(When::In(minutes))),
+        (HORIZON, State::Queue(When::In(HORIZON))),
+        (HORIZON + Duration::from_millis(1), ACKNOWLEDGED),
+    ] {
+        let state = State::RetryCheck(running(1, delay), None);
+        assert_eq!(state.effect(), Effect::SaveRetry { claim: claim(), retries: 2, delay });
+        check(state, Input::RetrySaved(true), Outcome::RetryAllowed, next);
+    }
+}
+
+// EV2-60: what the handler asks for replaces the policy's delay, up to the policy's longest.
+#[test]
+fn a_handler_may_say_when_to_try_again() {
+    for (asked, delay) in [(Duration::from_secs(1), Duration::from_secs(1)), (DAY * 365, DAY)] {
+        let state = State::RetryCheck(running(0, Duration::from_secs(300)), Some(asked));
+        assert_eq!(state.effect(), Effect::SaveRetry { claim: claim(), retries: 1, delay });
+    }
+}
+
+// EV2-61
+#[test]
+fn after_the_last_retry_the_event_is_dead() {
+    for retries in [2, 3] {
+        let state = State::RetryCheck(running(retries, DAY), None);
+        assert_eq!(state.effect(), Effect::Decide);
+        let dead = State::Delete(claim(), Removal::Dead(Cause::Retries));
+        check(state, Input::Decide, Outcome::RetryTooMany, dead);
+    }
+}
+
+// EV2-62
+#[test]
+fn a_retry_that_could_not_be_saved_gives_the_notification_back() {
+    check(State::RetryCheck(running(0, DAY), None), Input::RetrySaved(false), Outcome::Exception, SOON);
+}

@@ -1,0 +1,92 @@
+//! Walks everything that can be reached from `EventLoad` with representative answers.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::super::{Claimed, Effect, Input, Outcome, Ran, State};
+use super::{DAY, POLICY, claim, retry_policy, schedule};
+use crate::event::RuleKind;
+
+/// An edge of the chart: from, outcome, to.
+pub(super) type Edge = (&'static str, &'static str, &'static str);
+
+pub(super) struct Walk {
+    pub(super) states: Vec<State>,
+    pub(super) edges: BTreeSet<Edge>,
+    pub(super) outcomes: BTreeSet<Outcome>,
+}
+
+/// What the edge from `Queue` is called in the chart.
+const RECEIVED: &str = "Receive notification";
+
+pub(super) fn walk() -> Walk {
+    let mut found =
+        Walk { states: vec![State::EventLoad], edges: BTreeSet::new(), outcomes: BTreeSet::new() };
+    let mut next = 0;
+    while let Some(state) = found.states.get(next).cloned() {
+        next += 1;
+        if let State::Queue(_) = state {
+            found.edges.insert((state.name(), RECEIVED, State::EventLoad.name()));
+        }
+        for input in answers(&state.effect()) {
+            let transition = state.clone().step(input, &POLICY).unwrap();
+            found.edges.insert((state.name(), transition.outcome.as_str(), transition.next.name()));
+            found.outcomes.insert(transition.outcome);
+            if !found.states.contains(&transition.next) {
+                found.states.push(transition.next);
+            }
+        }
+    }
+    found
+}
+
+/// Answers of every kind to a question. No `_`: a new effect has to be given its answers.
+pub(super) fn answers(effect: &Effect) -> Vec<Input> {
+    match effect {
+        Effect::LoadEvent => loads(),
+        Effect::Decide => vec![Input::Decide],
+        Effect::Park => vec![Input::Parked(true), Input::Parked(false)],
+        Effect::FindHandler => [
+            None,
+            Some(retry_policy(2, Duration::from_secs(300))),
+            Some(retry_policy(2, DAY)),
+            Some(retry_policy(0, DAY)),
+        ]
+        .map(Input::Handler)
+        .into(),
+        Effect::Defer => vec![Input::Deferred],
+        Effect::ClaimLock => {
+            [None, claimed(0, 0), claimed(1, 4), claimed(2, 0), claimed(0, 5)].map(Input::Claimed).into()
+        }
+        Effect::RunHandler => [
+            Ran::Completed,
+            Ran::Failed(None),
+            Ran::Failed(Some(Duration::from_secs(1))),
+            Ran::LeaseLost,
+            Ran::ShutDown,
+        ]
+        .map(Input::Ran)
+        .into(),
+        Effect::SaveRetry { .. } => vec![Input::RetrySaved(true), Input::RetrySaved(false)],
+        Effect::Release(_) => vec![Input::Released],
+        Effect::Remove(..) => vec![Input::Removed(true), Input::Removed(false)],
+        Effect::Wait(_) | Effect::Answer(_) => Vec::new(),
+    }
+}
+
+fn claimed(retries: u32, losses: u32) -> Option<Claimed> {
+    Some(Claimed { claim: claim(), retries, losses })
+}
+
+/// A missing row, and rows due and not, locked and not, under each rule.
+fn loads() -> Vec<Input> {
+    let mut loads = vec![Input::Loaded(None)];
+    for due_ms in [-1, 0, 1, 600_000, 600_001] {
+        for locked_ms in [None, Some(-60_001), Some(-60_000), Some(0), Some(3_600_000)] {
+            for rule in [None, Some(RuleKind::Pause), Some(RuleKind::Block)] {
+                loads.push(Input::Loaded(Some(schedule(due_ms, locked_ms, rule))));
+            }
+        }
+    }
+    loads
+}

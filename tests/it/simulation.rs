@@ -1,0 +1,423 @@
+//! Thousands of random worlds: whatever happens in whatever order, no event is lost or owned twice.
+//!
+//! Every world is made from a seed and can be replayed; a failing one is replayed with its trace.
+
+use std::time::Duration;
+
+use wakeq::machine::{Cause, Ran, Removal, State};
+use wakeq::{EventId, RuleKind};
+
+use crate::world::worker::{Line, Moved, Worker, pass};
+use crate::world::{Defect, World};
+
+const HANDLERS: [&str; 2] = ["mail", "print"];
+const EVENTS_MAX: usize = 4;
+const ACTIONS: usize = 120;
+/// Enough probes for the longest delay and the longest back-off.
+const DRAIN_ROUNDS: usize = 600;
+
+/// A small generator (splitmix64): the same seed gives the same world everywhere.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+}
+
+/// What may go wrong in a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Faults {
+    /// Messages get lost and doubled, rules come and go, handlers fail.
+    OfMessages,
+    /// Workers die and stall as well, and answers of the database get lost.
+    OfProcesses,
+}
+
+struct Simulation {
+    dice: Dice,
+    faults: Faults,
+    world: World,
+    workers: Vec<Worker>,
+}
+
+impl Simulation {
+    fn new(seed: u64, faults: Faults, defect: Option<Defect>, traced: bool) -> Self {
+        let mut dice = Dice(seed);
+        let mut world = World::new();
+        world.defect = defect;
+        world.page = 1 + dice.below(2);
+        world.losses_max = 1 + dice.below(4) as u32;
+        world.retry.retries = dice.below(3) as u32;
+        world.retry.delay = Duration::from_secs(dice.one_of(&[1, 60, 300, 3_600]));
+        world.trace = traced.then(Vec::new);
+        let all = || HANDLERS.map(str::to_owned);
+        let workers = vec![
+            Worker::new("anna", all()),
+            Worker::new("bert", all()),
+            Worker::new("carl", [HANDLERS[0].to_owned()]),
+        ];
+        Self { dice, faults, world, workers }
+    }
+
+    /// Plays a world to its end; what the checks found.
+    fn play(mut self) -> (Vec<String>, World) {
+        for _ in 0..ACTIONS {
+            self.act();
+            self.check();
+            if !self.world.violations.is_empty() {
+                return (self.world.violations.clone(), self.world);
+            }
+        }
+        self.drain();
+        self.check_end();
+        (self.world.violations.clone(), self.world)
+    }
+
+    /// One thing happens.
+    fn act(&mut self) {
+        match self.dice.below(if self.faults == Faults::OfMessages { 90 } else { 100 }) {
+            0..8 => self.emit(),
+            8..26 => self.deliver(),
+            26..52 => self.advance(),
+            52..58 => self.end_handler(),
+            58..62 => self.double_or_lose(),
+            62..67 => self.change_rule(),
+            67..73 => self.resume(),
+            73..78 => self.probe(),
+            78..89 => self.pass(),
+            89 => self.shut_down(),
+            90..92 => self.kill(),
+            92..97 => self.stall_or_wake(),
+            _ => self.cut_line(),
+        }
+    }
+
+    fn emit(&mut self) {
+        if self.world.records.len() == EVENTS_MAX {
+            return;
+        }
+        let label = format!("e{}", self.world.records.len());
+        let handler = self.dice.one_of(&HANDLERS);
+        let delay_s = self.dice.one_of(&[0, 0, 0, 5, 90, 600, 601, 7_200]);
+        let id = self.world.emit(&label, handler, Duration::from_secs(delay_s));
+        if self.dice.below(5) > 0 {
+            self.world.publish_if_due(id);
+        }
+    }
+
+    fn deliver(&mut self) {
+        let now = self.world.now;
+        let deliverable: Vec<EventId> = self.world.broker.deliverable(now).collect();
+        let able: Vec<usize> = self.able_workers();
+        if !deliverable.is_empty() && !able.is_empty() {
+            let worker = self.dice.one_of(&able);
+            let event = self.dice.one_of(&deliverable);
+            self.workers[worker].take(&mut self.world, event);
+        }
+    }
+
+    fn able_workers(&self) -> Vec<usize> {
+        let able = |at: &usize| self.workers[*at].alive && !self.workers[*at].stalled;
+        (0..self.workers.len()).filter(able).collect()
+    }
+
+    /// A random run of a random worker, if any fits.
+    fn some_run(&mut self, fits: impl Fn(&State) -> bool) -> Option<(usize, usize)> {
+        let found: Vec<(usize, usize)> = self
+            .able_workers()
+            .into_iter()
+            .flat_map(|worker| (0..self.workers[worker].runs.len()).map(move |at| (worker, at)))
+            .filter(|(worker, at)| fits(&self.workers[*worker].runs[*at].state))
+            .collect();
+        (!found.is_empty()).then(|| self.dice.one_of(&found))
+    }
+
+    fn advance(&mut self) {
+        let moving = |state: &State| !matches!(state, State::Process(_));
+        if let Some((worker, at)) = self.some_run(moving) {
+            for _ in 0..=self.dice.below(8) {
+                if self.workers[worker].advance(&mut self.world, at) != Moved::On {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn end_handler(&mut self) {
+        let Some((worker, at)) = self.some_run(|state| matches!(state, State::Process(_))) else { return };
+        let after = self.dice.one_of(&[None, None, Some(Duration::from_secs(20))]);
+        let ran = self.dice.one_of(&[Ran::Completed, Ran::Completed, Ran::Failed(after)]);
+        self.workers[worker].end_handler(&mut self.world, at, ran);
+    }
+
+    fn double_or_lose(&mut self) {
+        let all: Vec<EventId> = self.world.broker.messages.iter().map(|message| message.event).collect();
+        if all.is_empty() {
+            return;
+        }
+        let event = self.dice.one_of(&all);
+        if self.dice.below(3) == 0 {
+            self.world.broker.lose(event);
+        } else {
+            let now = self.world.now;
+            self.world.broker.publish(event, now);
+        }
+    }
+
+    fn change_rule(&mut self) {
+        let handler = self.dice.one_of(&HANDLERS);
+        let kind = self.dice.one_of(&[RuleKind::Pause, RuleKind::Block]);
+        if self.world.rules.contains(&(handler.to_owned(), kind)) {
+            self.world.log(|_| format!("{kind} of {handler} lifted"));
+            self.world.lift(handler, kind);
+        } else if self.dice.below(3) == 0 {
+            self.world.log(|_| format!("{kind} of {handler}"));
+            self.world.add_rule(handler, kind);
+        }
+    }
+
+    /// A page of a resume job, by a process that may die before it publishes.
+    fn resume(&mut self) {
+        if self.world.jobs.is_empty() {
+            return;
+        }
+        let job = self.dice.below(self.world.jobs.len());
+        let page = self.world.resume_page(job);
+        if self.dice.below(5) > 0 {
+            page.into_iter().for_each(|id| self.world.publish_if_due(id));
+        }
+    }
+
+    fn probe(&mut self) {
+        let overdue = self.world.probe();
+        if self.dice.below(5) > 0 {
+            self.world.publish(&overdue);
+        }
+    }
+
+    fn pass(&mut self) {
+        let duration_ms = self.dice.one_of(&[1, 900, 10_000, 61_000, 90_000, 400_000]);
+        let duration = Duration::from_millis(duration_ms);
+        if self.faults == Faults::OfMessages {
+            self.finish_writes();
+        }
+        pass(&mut self.world, &mut self.workers, duration, |_, _| ());
+    }
+
+    /// A healthy process does not let time pass between the end of a handler and the write that follows.
+    fn finish_writes(&mut self) {
+        let owns = |state: &State| matches!(state, State::Delete(..) | State::RetryCheck(..));
+        while let Some((worker, at)) = self.some_run(owns) {
+            self.workers[worker].advance(&mut self.world, at);
+        }
+    }
+
+    /// A process ends in good order, and another takes its place.
+    fn shut_down(&mut self) {
+        let able = self.able_workers();
+        if let Some(at) = (!able.is_empty()).then(|| self.dice.one_of(&able)) {
+            self.workers[at].shut_down(&mut self.world);
+            self.replace(at);
+        }
+    }
+
+    fn kill(&mut self) {
+        let at = self.dice.below(self.workers.len());
+        self.workers[at].die(&mut self.world);
+        self.replace(at);
+    }
+
+    fn replace(&mut self, at: usize) {
+        let Worker { name, handlers, .. } = &self.workers[at];
+        self.workers[at] = Worker::new(name, handlers.clone());
+    }
+
+    fn stall_or_wake(&mut self) {
+        let at = self.dice.below(self.workers.len());
+        let worker = &mut self.workers[at];
+        worker.stalled = !worker.stalled;
+        let (name, what) = (&worker.name, if worker.stalled { "stalls" } else { "wakes" });
+        self.world.log(|_| format!("{name} {what}"));
+    }
+
+    fn cut_line(&mut self) {
+        let at = self.dice.below(self.workers.len());
+        self.workers[at].line = self.dice.one_of(&[Line::AnswerLost, Line::Down]);
+    }
+
+    /// No more faults: probes run, messages arrive, handlers complete, rules stay as they are.
+    fn drain(&mut self) {
+        self.finish_writes();
+        self.world.log(|_| "no more faults from here".to_owned());
+        for worker in &mut self.workers {
+            worker.stalled = false;
+            worker.line = Line::Up;
+        }
+        for _ in 0..DRAIN_ROUNDS {
+            if self.settled() && self.workers.iter().all(|worker| worker.runs.is_empty()) {
+                return;
+            }
+            while !self.world.jobs.is_empty() {
+                let page = self.world.resume_page(0);
+                page.into_iter().for_each(|id| self.world.publish_if_due(id));
+            }
+            let overdue = self.world.probe();
+            self.world.publish(&overdue);
+            let now = self.world.now;
+            let deliverable: Vec<EventId> = self.world.broker.deliverable(now).collect();
+            for event in deliverable {
+                let worker = self.dice.below(self.workers.len());
+                self.workers[worker].take(&mut self.world, event);
+            }
+            self.go_on_everywhere();
+            let period = self.world.timing.probe_period;
+            pass(&mut self.world, &mut self.workers, period, |_, _| ());
+            self.go_on_everywhere();
+        }
+    }
+
+    fn go_on_everywhere(&mut self) {
+        for worker in &mut self.workers {
+            for at in (0..worker.runs.len()).rev() {
+                let mut moved = Moved::On;
+                while moved == Moved::On {
+                    moved = match worker.runs[at].state {
+                        State::Process(_) => worker.end_handler(&mut self.world, at, Ran::Completed),
+                        _ => worker.advance(&mut self.world, at),
+                    };
+                }
+            }
+        }
+        self.check();
+    }
+
+    /// Whether every event that is left is parked under a standing rule.
+    fn settled(&self) -> bool {
+        self.world.rows.iter().all(|(id, row)| {
+            row.notify_at.is_none() && self.world.rule_on(self.world.handler_of(*id)).is_some()
+        })
+    }
+
+    /// What has to hold between any two steps.
+    fn check(&mut self) {
+        self.world.check_rows();
+        let mut found = Vec::new();
+        for run in self.workers.iter().filter(|worker| worker.alive).flat_map(|worker| &worker.runs) {
+            let State::Process(running) = run.state else { continue };
+            let lease_stands = self.world.now <= run.lease_until;
+            let row = self.world.rows.get(&run.event);
+            let owned = row.is_some_and(|row| row.claims == running.claim.claims && row.locked_at.is_some());
+            if lease_stands && !owned {
+                found.push(format!("the row of a live owner was taken: {:?}", running.claim));
+            }
+        }
+        found.into_iter().for_each(|what| self.world.violated(what));
+    }
+
+    fn check_end(&mut self) {
+        let mut found = Vec::new();
+        if !self.settled() {
+            found.push("an event is neither over nor parked under a rule".to_owned());
+        }
+        for record in self.world.records.values() {
+            let label = &record.label;
+            let undisturbed = record.last.losses == 0;
+            if undisturbed && record.completions > 1 {
+                found.push(format!("{label} ran to completion {} times, no claim lost", record.completions));
+            }
+            if self.faults == Faults::OfMessages && !undisturbed {
+                found.push(format!("{label} lost a claim without any fault of a process"));
+            }
+            match record.removed {
+                Some(Removal::Completed) if record.completions == 0 => {
+                    found.push(format!("{label} was removed and never completed"));
+                }
+                Some(Removal::Dead(Cause::Retries)) if record.last.retries < self.world.retry.retries => {
+                    found.push(format!("{label} died after {} retries", record.last.retries));
+                }
+                Some(Removal::Dead(Cause::Poison)) if record.last.losses < self.world.losses_max => {
+                    found.push(format!("{label} died of {} losses", record.last.losses));
+                }
+                Some(_) | None => (),
+            }
+        }
+        found.into_iter().for_each(|what| self.world.violated(what));
+    }
+}
+
+/// Plays the seed again with a trace and shows what went wrong.
+fn report(seed: u64, faults: Faults) -> String {
+    let (violations, world) = Simulation::new(seed, faults, None, true).play();
+    let trace = world.trace.unwrap_or_default().join("\n  ");
+    format!("seed {seed}, {faults:?}: {}\n  {trace}", violations.join("; "))
+}
+
+#[track_caller]
+fn check_worlds(faults: Faults, worlds: u64) {
+    let mut ends = [0_u32; 4];
+    for seed in 0..worlds {
+        let (violations, world) = Simulation::new(seed, faults, None, false).play();
+        assert!(violations.is_empty(), "{}", report(seed, faults));
+        for record in world.records.values() {
+            ends[match record.removed {
+                Some(Removal::Completed) => 0,
+                Some(Removal::Dead(Cause::Retries)) => 1,
+                None => 2,
+                Some(Removal::Dead(Cause::Poison)) => 3,
+            }] += 1;
+        }
+    }
+    let [completed, dead, parked, poison] = ends;
+    assert!(completed > 0 && dead > 0 && parked > 0, "the worlds are too quiet: {ends:?}");
+    assert_eq!(poison > 0, faults == Faults::OfProcesses, "{ends:?}");
+}
+
+#[test]
+fn without_lost_claims_every_event_runs_to_completion_once() {
+    check_worlds(Faults::OfMessages, 1_500);
+}
+
+#[test]
+fn nothing_is_lost_when_processes_die_stall_and_hear_no_answer() {
+    check_worlds(Faults::OfProcesses, 3_000);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_world() {
+    let trace = |seed| Simulation::new(seed, Faults::OfProcesses, None, true).play().1.trace.unwrap();
+    assert_eq!(trace(7), trace(7));
+    assert_ne!(trace(7), trace(8));
+}
+
+#[test]
+fn each_broken_statement_is_caught() {
+    for (defect, sign) in [
+        (Defect::ParkWithoutRule, "no rule stands and no job will wake it"),
+        (Defect::RemoveWithoutFence, "the row of a live owner was taken"),
+        (Defect::RetryWithoutFence, "the row of a live owner was taken"),
+        (Defect::ClaimWithoutLock, "the row of a live owner was taken"),
+        (Defect::ClaimWithoutRule, "claimed under a standing rule"),
+        (Defect::LiftWithoutJob, "no rule stands and no job will wake it"),
+        (Defect::ResumeSkipsRunning, "no rule stands and no job will wake it"),
+        (Defect::RetryWithoutPromise, "no rule stands and no job will wake it"),
+    ] {
+        let caught = (0..3_000).any(|seed| {
+            let (violations, _) = Simulation::new(seed, Faults::OfProcesses, Some(defect), false).play();
+            violations.iter().any(|violation| violation.contains(sign))
+        });
+        assert!(caught, "no world noticed {defect:?}");
+    }
+}

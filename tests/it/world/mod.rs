@@ -1,0 +1,171 @@
+//! A simulated world for the real state machine: the rows, rules and clock of a database, a broker, and workers.
+//!
+//! It decides nothing that the machine decides; its statements say what the SQL says, each at one moment.
+
+pub(crate) mod broker;
+pub(crate) mod statements;
+pub(crate) mod worker;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use uuid::Uuid;
+use wakeq::machine::{Policy, Removal};
+use wakeq::{EventId, RetryPolicy, RuleKind, Timestamp, Timing};
+
+use broker::Broker;
+
+/// A statement that is wrong on purpose, to show that the checks notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Defect {
+    /// Parking does not look at the rule again.
+    ParkWithoutRule,
+    /// Completing does not compare `claims`.
+    RemoveWithoutFence,
+    /// Saving a retry does not compare `claims`.
+    RetryWithoutFence,
+    /// Claiming does not look at the lock again.
+    ClaimWithoutLock,
+    /// Claiming does not look at the rules again.
+    ClaimWithoutRule,
+    /// Lifting a rule leaves no resume job behind.
+    LiftWithoutJob,
+    /// The resume job passes over rows that somebody runs.
+    ResumeSkipsRunning,
+    /// Retrying forgets to set the promise.
+    RetryWithoutPromise,
+}
+
+/// A row of `events_v2`, as far as it matters for scheduling.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) delay_until: Timestamp,
+    pub(crate) locked_at: Option<Timestamp>,
+    pub(crate) notify_at: Option<Timestamp>,
+    pub(crate) probes: u32,
+    pub(crate) claims: i32,
+    pub(crate) losses: u32,
+    pub(crate) retries: u32,
+}
+
+/// What the test remembers of an event, also after its row is gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) label: String,
+    pub(crate) handler: String,
+    /// How often the handler was started.
+    pub(crate) starts: u32,
+    /// How often the handler completed, fenced out or not.
+    pub(crate) completions: u32,
+    /// How the row was removed.
+    pub(crate) removed: Option<Removal>,
+    /// The last counts of the row.
+    pub(crate) last: Row,
+}
+
+/// Wakes a handler's events, page by page.
+#[derive(Clone, Debug)]
+pub(crate) struct ResumeJob {
+    pub(crate) handler: String,
+    /// Only the parked ones (a rule was lifted), or all (the handler appeared).
+    pub(crate) only_parked: bool,
+    pub(crate) after: Option<EventId>,
+}
+
+/// Everything outside the workers.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) now: Timestamp,
+    pub(crate) timing: Timing,
+    pub(crate) losses_max: u32,
+    pub(crate) retry: RetryPolicy,
+    /// How many rows a page of a resume job has.
+    pub(crate) page: usize,
+    pub(crate) defect: Option<Defect>,
+    pub(crate) rows: BTreeMap<EventId, Row>,
+    pub(crate) rules: BTreeSet<(String, RuleKind)>,
+    pub(crate) jobs: Vec<ResumeJob>,
+    pub(crate) broker: Broker,
+    pub(crate) records: BTreeMap<EventId, Record>,
+    /// What the checks found.
+    pub(crate) violations: Vec<String>,
+    /// A readable log; `None` where thousands of worlds are made.
+    pub(crate) trace: Option<Vec<String>>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self {
+            now: Timestamp::from_timestamp(1_767_225_600, 0).unwrap(),
+            timing: Timing::default(),
+            losses_max: 5,
+            retry: RetryPolicy::default(),
+            page: 1_000,
+            defect: None,
+            rows: BTreeMap::new(),
+            rules: BTreeSet::new(),
+            jobs: Vec::new(),
+            broker: Broker::default(),
+            records: BTreeMap::new(),
+            violations: Vec::new(),
+            trace: None,
+        }
+    }
+
+    /// The machine's knobs in this world.
+    pub(crate) fn policy(&self) -> Policy {
+        Policy { lease: self.timing.lease, horizon: self.timing.horizon, losses_max: self.losses_max }
+    }
+
+    /// The n-th event ever emitted here gets the n-th id.
+    pub(crate) fn next_id(&self) -> EventId {
+        EventId(Uuid::from_u128(self.records.len() as u128 + 1))
+    }
+
+    pub(crate) fn record(&mut self, id: EventId) -> &mut Record {
+        self.records.get_mut(&id).unwrap()
+    }
+
+    pub(crate) fn handler_of(&self, id: EventId) -> &str {
+        &self.records[&id].handler
+    }
+
+    pub(crate) fn log(&mut self, line: impl FnOnce(&Self) -> String) {
+        if self.trace.is_some() {
+            let line = format!("{}  {}", self.now.format("%d %H:%M:%S%.3f"), line(self));
+            self.trace.as_mut().unwrap().push(line);
+        }
+    }
+
+    pub(crate) fn violated(&mut self, what: String) {
+        self.log(|_| format!("!! {what}"));
+        self.violations.push(what);
+    }
+
+    /// When an event must be woken: the one definition for every statement.
+    pub(crate) fn wake_at(&self, due: Timestamp, wait: Duration) -> Timestamp {
+        let horizon = self.timing.horizon;
+        if due > self.now + horizon { due - horizon } else { due.max(self.now) + wait }
+    }
+
+    /// What has to hold of the rows between any two statements.
+    pub(crate) fn check_rows(&mut self) {
+        let mut found = Vec::new();
+        for (id, row) in &self.rows {
+            let Record { label, handler, last, .. } = &self.records[id];
+            let resuming = self.jobs.iter().any(|job| job.handler == *handler);
+            if row.notify_at.is_none() && !resuming && self.rule_on(handler).is_none() {
+                found.push(format!("{label} is parked, but no rule stands and no job will wake it"));
+            }
+            if row.retries > self.retry.retries {
+                found.push(format!("{label} was retried {} times", row.retries));
+            }
+            if row.claims < last.claims {
+                found.push(format!("the claims of {label} went back to {}", row.claims));
+            }
+        }
+        for what in found {
+            self.violated(what);
+        }
+    }
+}

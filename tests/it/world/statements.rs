@@ -1,0 +1,233 @@
+//! The statements of the protocol, each at one moment.
+
+use std::time::Duration;
+
+use wakeq::machine::{Claimed, Removal, Schedule};
+use wakeq::{Claim, EventId, RuleKind, Timestamp};
+
+use super::{Defect, Record, ResumeJob, Row, World};
+
+impl World {
+    /// Inserts the row; publishing is the next step, and the emitter may die before it.
+    pub(crate) fn emit(&mut self, label: &str, handler: &str, delay: Duration) -> EventId {
+        let id = self.next_id();
+        let delay_until = self.now + delay;
+        let row = Row {
+            delay_until,
+            locked_at: None,
+            notify_at: Some(self.wake_at(delay_until, self.timing.grace)),
+            probes: 0,
+            claims: 0,
+            losses: 0,
+            retries: 0,
+        };
+        let record = Record {
+            label: label.to_owned(),
+            handler: handler.to_owned(),
+            starts: 0,
+            completions: 0,
+            removed: None,
+            last: row.clone(),
+        };
+        self.rows.insert(id, row);
+        self.records.insert(id, record);
+        id
+    }
+
+    /// Publishes what is due within the horizon.
+    pub(crate) fn publish_if_due(&mut self, id: EventId) {
+        let within = self.now + self.timing.horizon;
+        if self.rows.get(&id).is_some_and(|row| row.delay_until <= within) {
+            self.broker.publish(id, self.now);
+            self.log(|world| format!("notification for {} published", world.records[&id].label));
+        }
+    }
+
+    /// The rule in force on a handler; a block outranks a pause.
+    pub(crate) fn rule_on(&self, handler: &str) -> Option<RuleKind> {
+        [RuleKind::Block, RuleKind::Pause]
+            .into_iter()
+            .find(|kind| self.rules.contains(&(handler.to_owned(), *kind)))
+    }
+
+    pub(crate) fn load(&self, id: EventId) -> Option<Schedule> {
+        let row = self.rows.get(&id)?;
+        let rule = self.rule_on(self.handler_of(id));
+        Some(Schedule { delay_until: row.delay_until, locked_at: row.locked_at, rule, now: self.now })
+    }
+
+    /// Clears the promise, only while a rule stands.
+    pub(crate) fn park(&mut self, id: EventId) -> bool {
+        let stands =
+            self.rule_on(self.handler_of(id)).is_some() || self.defect == Some(Defect::ParkWithoutRule);
+        match self.rows.get_mut(&id) {
+            Some(row) if stands => {
+                row.notify_at = None;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Another worker may know the handler.
+    pub(crate) fn defer(&mut self, id: EventId) {
+        let at = self.now + self.timing.unknown_handler_wait;
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.notify_at = Some(at);
+        }
+    }
+
+    pub(crate) fn claim(&mut self, id: EventId) -> Option<Claimed> {
+        let ruled =
+            self.rule_on(self.handler_of(id)).is_some() && self.defect != Some(Defect::ClaimWithoutRule);
+        let (now, lease) = (self.now, self.timing.lease);
+        let row = self.rows.get_mut(&id)?;
+        let lock_free = row.locked_at.is_none_or(|locked_at| locked_at < now - lease)
+            || self.defect == Some(Defect::ClaimWithoutLock);
+        if ruled || !lock_free || row.delay_until > now {
+            return None;
+        }
+        row.losses += u32::from(row.locked_at.is_some());
+        row.locked_at = Some(now);
+        row.claims += 1;
+        let claimed =
+            Claimed { claim: Claim { id, claims: row.claims }, retries: row.retries, losses: row.losses };
+        let row = row.clone();
+        let record = self.record(id);
+        let before = record.last.claims;
+        record.last = row;
+        if claimed.claim.claims <= before {
+            self.violated(format!("claim {} after claim {before}", claimed.claim.claims));
+        }
+        if self.rule_on(self.handler_of(id)).is_some() {
+            self.violated("an event was claimed under a standing rule".to_owned());
+        }
+        Some(claimed)
+    }
+
+    /// The row, if this claim still stands on it; the fence of every write by a worker.
+    fn owned(&mut self, claim: Claim, unfenced: Defect) -> Option<&mut Row> {
+        let unfenced = self.defect == Some(unfenced);
+        let row = self.rows.get_mut(&claim.id)?;
+        (unfenced || (row.claims == claim.claims && row.locked_at.is_some())).then_some(row)
+    }
+
+    pub(crate) fn renew(&mut self, claim: Claim) -> bool {
+        let now = self.now;
+        match self.rows.get_mut(&claim.id) {
+            Some(row) if row.claims == claim.claims && row.locked_at.is_some() => {
+                row.locked_at = Some(now);
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    pub(crate) fn save_retry(&mut self, claim: Claim, retries: u32, delay: Duration) -> bool {
+        let delay_until = self.now + delay;
+        let notify_at = self.wake_at(delay_until, self.timing.grace);
+        let forgets = self.defect == Some(Defect::RetryWithoutPromise);
+        let Some(row) = self.owned(claim, Defect::RetryWithoutFence) else { return false };
+        row.retries = retries;
+        row.delay_until = delay_until;
+        row.notify_at = if forgets { None } else { Some(notify_at) };
+        row.probes = 0;
+        row.locked_at = None;
+        let row = row.clone();
+        self.record(claim.id).last = row;
+        true
+    }
+
+    pub(crate) fn release(&mut self, claim: Claim) {
+        if let Some(row) = self.rows.get_mut(&claim.id)
+            && row.claims == claim.claims
+        {
+            row.locked_at = None;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, claim: Claim, removal: Removal) -> bool {
+        if self.owned(claim, Defect::RemoveWithoutFence).is_none() {
+            return false;
+        }
+        self.rows.remove(&claim.id);
+        self.record(claim.id).removed = Some(removal);
+        true
+    }
+
+    pub(crate) fn add_rule(&mut self, handler: &str, kind: RuleKind) {
+        self.rules.insert((handler.to_owned(), kind));
+    }
+
+    /// Deletes the rule and leaves a resume job behind, in one transaction.
+    pub(crate) fn lift(&mut self, handler: &str, kind: RuleKind) {
+        if self.rules.remove(&(handler.to_owned(), kind)) && self.defect != Some(Defect::LiftWithoutJob) {
+            self.jobs.push(ResumeJob { handler: handler.to_owned(), only_parked: true, after: None });
+        }
+    }
+
+    /// A handler appeared: whatever waits for it is woken.
+    pub(crate) fn register(&mut self, handler: &str) {
+        self.jobs.push(ResumeJob { handler: handler.to_owned(), only_parked: false, after: None });
+    }
+
+    /// One page of a resume job: arms the rows and moves the cursor in one transaction, then publishes. Returns what
+    /// to publish: the process may die in between.
+    pub(crate) fn resume_page(&mut self, job: usize) -> Vec<EventId> {
+        let ResumeJob { handler, only_parked, after } = self.jobs[job].clone();
+        let skip_running = self.defect == Some(Defect::ResumeSkipsRunning);
+        let page: Vec<EventId> = self
+            .rows
+            .iter()
+            .filter(|(id, row)| {
+                self.records[id].handler == handler
+                    && after.is_none_or(|after| **id > after)
+                    && (!only_parked || row.notify_at.is_none())
+                    && !(skip_running && row.locked_at.is_some())
+            })
+            .map(|(id, _)| *id)
+            .take(self.page)
+            .collect();
+        for id in &page {
+            let notify_at = self.wake_at(self.rows[id].delay_until, self.timing.grace);
+            let row = self.rows.get_mut(id).unwrap();
+            row.notify_at = Some(notify_at);
+            row.probes = 0;
+        }
+        match page.last() {
+            Some(last) => self.jobs[job].after = Some(*last),
+            None => drop(self.jobs.remove(job)),
+        }
+        page
+    }
+
+    /// The probe: moves the promises that are overdue, then publishes. Returns what to publish.
+    pub(crate) fn probe(&mut self) -> Vec<EventId> {
+        let (now, lease) = (self.now, self.timing.lease);
+        let timing = &self.timing;
+        let mut overdue = Vec::new();
+        for (id, row) in &mut self.rows {
+            let runs = row.locked_at.is_some_and(|locked_at| locked_at >= now - lease);
+            if row.notify_at.is_some_and(|at| at <= now) && !runs {
+                let back_off = timing.probe_backoff.saturating_mul(1 << row.probes.min(16));
+                row.notify_at = Some(now + back_off.min(timing.probe_backoff_max));
+                row.probes += 1;
+                overdue.push(*id);
+            }
+        }
+        overdue
+    }
+
+    /// Publishes whatever is named.
+    pub(crate) fn publish(&mut self, ids: &[EventId]) {
+        for id in ids {
+            self.broker.publish(*id, self.now);
+            self.log(|world| format!("notification for {} published again", world.records[id].label));
+        }
+    }
+
+    /// When the promise on an event falls due.
+    pub(crate) fn promised_at(&self, id: EventId) -> Option<Timestamp> {
+        self.rows.get(&id)?.notify_at
+    }
+}

@@ -1,0 +1,290 @@
+//! Workers that drive the real machine over the simulated world: they perform effects and hand in the answers.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use wakeq::machine::{Answer, Effect, Input, Outcome, Ran, State, Transition, When};
+use wakeq::{EventId, Timestamp};
+
+use super::World;
+
+/// How long the broker waits before it delivers again: what was put back, and what a dead worker held.
+const REDELIVERY: Duration = Duration::from_secs(10);
+const ACKNOWLEDGE_DEADLINE: Duration = Duration::from_secs(60);
+/// The parking lot's clock has ticks of this length.
+const TICK: Duration = Duration::from_millis(1);
+
+/// What becomes of the next statement a worker sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// It is executed and answered.
+    Up,
+    /// It is executed; the answer is lost.
+    AnswerLost,
+    /// It never arrives.
+    Down,
+}
+
+/// A process that takes notifications.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) name: String,
+    pub(crate) handlers: BTreeSet<String>,
+    pub(crate) alive: bool,
+    /// It does nothing, not even renew its leases.
+    pub(crate) stalled: bool,
+    pub(crate) line: Line,
+    pub(crate) runs: Vec<Run>,
+    /// The edges it took, oldest first.
+    pub(crate) outcomes: Vec<Outcome>,
+}
+
+/// One notification in a worker's hands.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) event: EventId,
+    pub(crate) state: State,
+    /// In the parking lot until then.
+    pub(crate) wakes_at: Option<Timestamp>,
+    /// By the worker's own clock, counted from before it sent the claim or the renewal.
+    pub(crate) lease_until: Timestamp,
+}
+
+/// What a step of a run came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// It can go on.
+    On,
+    /// The handler runs, or the notification is in the parking lot.
+    Waits,
+    /// The notification is answered; the run is gone.
+    Over,
+}
+
+impl Worker {
+    pub(crate) fn new(name: &str, handlers: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            name: name.to_owned(),
+            handlers: handlers.into_iter().collect(),
+            alive: true,
+            stalled: false,
+            line: Line::Up,
+            runs: Vec::new(),
+            outcomes: Vec::new(),
+        }
+    }
+
+    /// Takes a delivery; says whether there was one.
+    pub(crate) fn take(&mut self, world: &mut World, event: EventId) -> bool {
+        let taken = world.broker.take(event, world.now);
+        if taken {
+            let lease_until = world.now;
+            self.runs.push(Run { event, state: State::EventLoad, wakes_at: None, lease_until });
+        }
+        taken
+    }
+
+    /// Performs the effect of a run's state and moves it with the answer.
+    pub(crate) fn advance(&mut self, world: &mut World, at: usize) -> Moved {
+        if self.runs[at].wakes_at.is_some() {
+            return Moved::Waits;
+        }
+        let effect = self.runs[at].state.effect();
+        match effect {
+            Effect::RunHandler => Moved::Waits,
+            Effect::Wait(When::In(left)) => self.wait(world, at, left),
+            Effect::Wait(When::Soon) | Effect::Answer(Answer::PutBack) => self.put_back(world, at),
+            Effect::Answer(Answer::Acknowledge) => self.acknowledge(world, at),
+            Effect::LoadEvent
+            | Effect::Decide
+            | Effect::Park
+            | Effect::FindHandler
+            | Effect::Defer
+            | Effect::ClaimLock
+            | Effect::SaveRetry { .. }
+            | Effect::Release(_)
+            | Effect::Remove(..) => match self.perform(world, at, &effect) {
+                Some(input) => self.step(world, at, input),
+                None => self.put_back(world, at),
+            },
+        }
+    }
+
+    /// The handler of a run ends.
+    pub(crate) fn end_handler(&mut self, world: &mut World, at: usize, ran: Ran) -> Moved {
+        let event = self.runs[at].event;
+        world.record(event).completions += u32::from(ran == Ran::Completed);
+        self.step(world, at, Input::Ran(ran))
+    }
+
+    fn step(&mut self, world: &mut World, at: usize, input: Input) -> Moved {
+        let policy = world.policy();
+        let run = &mut self.runs[at];
+        let from = run.state.name();
+        let Transition { outcome, next } = run.state.clone().step(input, &policy).unwrap();
+        run.state = next;
+        self.outcomes.push(outcome);
+        let (event, name, state) = (run.event, &self.name, &run.state);
+        world.log(|world| format!("{name} {}: {from} -{outcome}-> {state:?}", world.records[&event].label));
+        if let State::Process(_) = run.state {
+            world.record(event).starts += 1;
+        }
+        Moved::On
+    }
+
+    /// One statement, or a look at what the worker knows. `None`: no answer, and the machine has no name for that.
+    fn perform(&mut self, world: &mut World, at: usize, effect: &Effect) -> Option<Input> {
+        let run = &mut self.runs[at];
+        let id = run.event;
+        let line = match effect {
+            Effect::Decide | Effect::FindHandler => Line::Up,
+            _ => std::mem::replace(&mut self.line, Line::Up),
+        };
+        let arrives = line != Line::Down;
+        let answered = line == Line::Up;
+        let input = match effect {
+            Effect::Decide => Input::Decide,
+            Effect::FindHandler => {
+                Input::Handler(self.handlers.contains(world.handler_of(id)).then_some(world.retry))
+            }
+            Effect::LoadEvent => Input::Loaded(world.load(id)),
+            Effect::Park => Input::Parked(arrives && world.park(id)),
+            Effect::Defer => {
+                if arrives {
+                    world.defer(id);
+                }
+                Input::Deferred
+            }
+            Effect::ClaimLock => {
+                run.lease_until = world.now + world.timing.lease;
+                let claimed = arrives.then(|| world.claim(id)).flatten();
+                Input::Claimed(claimed.filter(|_| answered))
+            }
+            Effect::SaveRetry { claim, retries, delay } => {
+                Input::RetrySaved(arrives && world.save_retry(*claim, *retries, *delay) && answered)
+            }
+            Effect::Release(claim) => {
+                if arrives {
+                    world.release(*claim);
+                }
+                Input::Released
+            }
+            Effect::Remove(claim, removal) => {
+                Input::Removed(arrives && world.remove(*claim, *removal) && answered)
+            }
+            Effect::RunHandler | Effect::Wait(_) | Effect::Answer(_) => unreachable!("no statement"),
+        };
+        let has_a_name_for_silence = !matches!(effect, Effect::LoadEvent | Effect::Park | Effect::Defer);
+        (answered || has_a_name_for_silence).then_some(input)
+    }
+
+    /// Into the parking lot, which keeps one notification per event.
+    fn wait(&mut self, world: &mut World, at: usize, left: Duration) -> Moved {
+        let event = self.runs[at].event;
+        if self.runs.iter().any(|run| run.event == event && run.wakes_at.is_some()) {
+            return self.acknowledge(world, at);
+        }
+        self.runs[at].wakes_at = Some(world.now + left.max(TICK));
+        Moved::Waits
+    }
+
+    fn acknowledge(&mut self, world: &mut World, at: usize) -> Moved {
+        let run = self.runs.remove(at);
+        let name = &self.name;
+        world.log(|world| format!("{name} {}: acknowledged", world.records[&run.event].label));
+        Moved::Over
+    }
+
+    fn put_back(&mut self, world: &mut World, at: usize) -> Moved {
+        let run = self.runs.remove(at);
+        world.broker.publish(run.event, world.now + REDELIVERY);
+        let name = &self.name;
+        world.log(|world| format!("{name} {}: put back", world.records[&run.event].label));
+        Moved::Over
+    }
+
+    /// The process is gone; the broker notices after a while.
+    pub(crate) fn die(&mut self, world: &mut World) {
+        self.alive = false;
+        for run in self.runs.drain(..) {
+            world.broker.publish(run.event, world.now + ACKNOWLEDGE_DEADLINE);
+        }
+        let name = &self.name;
+        world.log(|_| format!("{name} died"));
+    }
+
+    /// Cuts handlers short, releases their claims and gives everything back.
+    pub(crate) fn shut_down(&mut self, world: &mut World) {
+        while let Some(at) = self.runs.len().checked_sub(1) {
+            if let State::Process(_) = self.runs[at].state {
+                self.end_handler(world, at, Ran::ShutDown);
+            }
+            let owner =
+                matches!(self.runs[at].state, State::Release(_) | State::Delete(..) | State::RetryCheck(..));
+            let mut moved = Moved::On;
+            while owner && moved == Moved::On {
+                moved = self.advance(world, at);
+            }
+            if moved != Moved::Over {
+                self.put_back(world, at);
+            }
+        }
+        self.alive = false;
+        let name = &self.name;
+        world.log(|_| format!("{name} shut down"));
+    }
+
+    /// When this worker has something to do by itself.
+    pub(crate) fn next_at(&self, world: &World) -> Option<Timestamp> {
+        let busy = self.alive && !self.stalled;
+        let times = self.runs.iter().filter_map(|run| match run.state {
+            State::Process(_) => Some(run.lease_until - world.timing.lease * 2 / 3),
+            _ => run.wakes_at,
+        });
+        times.filter(|_| busy).min()
+    }
+
+    /// Does what is due: renews leases, and starts runs from the parking lot over.
+    pub(crate) fn tick(&mut self, world: &mut World) {
+        if !self.alive || self.stalled {
+            return;
+        }
+        for at in 0..self.runs.len() {
+            let run = &mut self.runs[at];
+            if let State::Process(running) = &run.state {
+                let renewal_at = run.lease_until - world.timing.lease * 2 / 3;
+                if world.now < renewal_at {
+                    continue;
+                }
+                if world.now <= run.lease_until && world.renew(running.claim) {
+                    run.lease_until = world.now + world.timing.lease;
+                } else {
+                    self.end_handler(world, at, Ran::LeaseLost);
+                }
+            } else if run.wakes_at.is_some_and(|wakes_at| wakes_at <= world.now) {
+                run.wakes_at = None;
+                run.state = State::EventLoad;
+            }
+        }
+    }
+}
+
+/// Lets virtual time pass, stopping whenever a worker has something to do by itself.
+pub(crate) fn pass(
+    world: &mut World,
+    workers: &mut [Worker],
+    duration: Duration,
+    mut then: impl FnMut(&mut World, &mut [Worker]),
+) {
+    let end = world.now + duration;
+    loop {
+        let next = workers.iter().filter_map(|worker| worker.next_at(world)).min();
+        let Some(next) = next.filter(|next| *next <= end) else { break };
+        world.now = world.now.max(next);
+        for worker in &mut *workers {
+            worker.tick(world);
+        }
+        then(world, workers);
+    }
+    world.now = end;
+}
