@@ -11,5 +11,5 @@ mod source;
 pub use google::{EmulatorError, GoogleEmulator};
 pub use locate::{Installation, NotInstalled, find, program_on_path};
 pub use port::free_port;
-pub use process::{Guard, Guarded, Launch, ProcessError, RunAs};
+pub use process::{Ending, Guard, Guarded, Launch, ProcessError, RunAs};
 pub use source::Source;

@@ -20,22 +20,31 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::sync::watch;
 
-/// Reads `watch PID` and `forget PID`; at the end of its input kills the watched with their children, and then
-/// removes the folder, which a dying child may still be writing to.
+/// Reads `watch PID SIGNAL` and `forget PID`. At the end of its input it ends the watched by their signals, kills what
+/// is left of them and their children, and then removes the folder, which a dying child may still be writing to.
 const GUARD_SCRIPT: &str = r#"
 trap '' HUP INT TERM
 watched=
-while read -r word pid; do
+while read -r word pid signal; do
   case $word in
-    watch) watched="$watched $pid" ;;
+    watch) watched="$watched $pid:$signal" ;;
     forget)
       rest=
-      for other in $watched; do [ "$other" = "$pid" ] || rest="$rest $other"; done
+      for other in $watched; do [ "${other%:*}" = "$pid" ] || rest="$rest $other"; done
       watched=$rest ;;
   esac
 done
-for pid in $watched; do
-  kill -STOP "$pid"
+for entry in $watched; do
+  pid=${entry%:*}
+  if [ "${entry#*:}" != KILL ]; then
+    kill -"${entry#*:}" "$pid"
+    attempt=0
+    while kill -0 "$pid" && [ $attempt -lt 100 ]; do
+      attempt=$((attempt + 1))
+      sleep 0.02
+    done
+  fi
+  kill -STOP "$pid" || continue
   children=$(cat "/proc/$pid/task/$pid/children" || pgrep -P "$pid")
   kill -KILL "$pid" $children
 done
@@ -51,6 +60,8 @@ done
 /// Waits for the word that the guard watches it, then becomes the program.
 const GATE_SCRIPT: &str = r#"read -r go || exit 125; exec "$0" "$@""#;
 
+/// How long a process may take to end by its own signal before it is killed.
+const QUITS_WITHIN: Duration = Duration::from_secs(2);
 /// How long killed processes may take to be gone.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 const LONGEST_LINE_BYTES: u64 = 16 * 1024;
@@ -114,6 +125,17 @@ pub struct RunAs {
     pub group: u32,
 }
 
+/// How a child is ended when its handle is dropped or this process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ending {
+    /// By SIGKILL.
+    #[default]
+    Kill,
+    /// By SIGQUIT, and by SIGKILL two seconds later: for a program that must give back what outlives a process, as
+    /// Postgres its shared memory.
+    Quit,
+}
+
 /// What to start: a program, its arguments, and where its output goes.
 pub struct Launch {
     program: OsString,
@@ -122,6 +144,7 @@ pub struct Launch {
     folder: Option<PathBuf>,
     run_as: Option<RunAs>,
     errors: Option<File>,
+    ending: Ending,
     on_line: Box<dyn FnMut(&str) + Send>,
 }
 
@@ -135,6 +158,7 @@ impl Launch {
             folder: None,
             run_as: None,
             errors: None,
+            ending: Ending::default(),
             on_line: Box::new(|_| {}),
         }
     }
@@ -175,6 +199,12 @@ impl Launch {
         self
     }
 
+    /// How it ends when nobody ends it explicitly; SIGKILL, if this is not called.
+    pub fn ending(mut self, ending: Ending) -> Self {
+        self.ending = ending;
+        self
+    }
+
     /// Is called, on a thread of its own, with every line of output. It must not block.
     pub fn on_line(mut self, on_line: impl FnMut(&str) + Send + 'static) -> Self {
         self.on_line = Box::new(on_line);
@@ -188,6 +218,7 @@ impl Launch {
 #[derive(Debug)]
 pub struct Guarded {
     pid: u32,
+    ending: Ending,
     shared: Arc<Shared>,
     ended: watch::Receiver<Option<ExitStatus>>,
     reaper: JoinHandle<()>,
@@ -196,7 +227,7 @@ pub struct Guarded {
 
 impl Guarded {
     fn start(launch: Launch, watchdog: Arc<Watchdog>) -> io::Result<Self> {
-        let Launch { program, arguments, environment, folder, run_as, errors, on_line } = launch;
+        let Launch { program, arguments, environment, folder, run_as, errors, ending, on_line } = launch;
         let (output, output_writer) = io::pipe()?;
         let mut command = Command::new("sh");
         command.arg("-c").arg(GATE_SCRIPT).arg(program).args(arguments).envs(environment).process_group(0);
@@ -228,8 +259,8 @@ impl Guarded {
                 ended_sender.send_replace(status);
             })?
         };
-        let guarded = Self { pid, shared, ended, reaper, _watchdog: Arc::clone(&watchdog) };
-        watchdog.watch(pid)?;
+        let guarded = Self { pid, ending, shared, ended, reaper, _watchdog: Arc::clone(&watchdog) };
+        watchdog.watch(pid, ending)?;
         if let Some(mut gate) = gate {
             gate.write_all(b"go\n")?;
         }
@@ -296,15 +327,26 @@ impl Guarded {
     pub fn thaw(&self) {
         self.shared.signal(Signal::SIGCONT);
     }
+
+    fn await_reaper(&self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        while !self.reaper.is_finished() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        self.shared.kill_family();
-        let deadline = Instant::now() + GONE_WITHIN;
-        while !self.reaper.is_finished() && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1));
+        match self.ending {
+            Ending::Kill => {}
+            Ending::Quit => {
+                self.shared.signal(Signal::SIGQUIT);
+                self.await_reaper(QUITS_WITHIN);
+            }
         }
+        self.shared.kill_family();
+        self.await_reaper(GONE_WITHIN);
     }
 }
 
@@ -397,8 +439,12 @@ impl Watchdog {
         Ok(Self { pipe: Mutex::new(Some(writer)), shell: Mutex::new(shell) })
     }
 
-    fn watch(&self, pid: u32) -> io::Result<()> {
-        self.tell(&format!("watch {pid}\n"))
+    fn watch(&self, pid: u32, ending: Ending) -> io::Result<()> {
+        let signal = match ending {
+            Ending::Kill => "KILL",
+            Ending::Quit => "QUIT",
+        };
+        self.tell(&format!("watch {pid} {signal}\n"))
     }
 
     fn forget(&self, pid: u32) {

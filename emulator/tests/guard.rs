@@ -1,7 +1,7 @@
 //! Guarded children end with their parent, whichever way that ends.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -23,6 +23,8 @@ fn runs(pid: i32) -> bool {
     kill(Pid::from_raw(pid), None).is_ok() && !stat.contains(") Z ")
 }
 
+const HOLDS: &str = "WAKEQ_TEST_HOLDS_A_FAMILY";
+
 /// The end of a process that is not our child sends no signal to us, so it is asked for, within a bound.
 fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
@@ -32,20 +34,30 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
+/// The process that the next test kills: says which processes it holds, on a channel that is not captured.
+#[tokio::test]
+#[ignore = "runs only as another test's child"]
+async fn holds_a_family_until_it_is_killed() {
+    let Some(folder) = std::env::var_os(HOLDS) else { return };
+    let guard = Guard::new(Some(folder.as_ref())).unwrap();
+    let family = Launch::new("sh").argument("-c").argument("sleep 1000 & echo $$ $!; wait");
+    let say = |pids: &str| writeln!(std::io::stderr(), "{pids}").unwrap();
+    let child = guard.start(family.current_folder(&folder).on_line(say)).unwrap();
+    child.ended().await;
+}
+
 #[test]
 fn child_grandchild_and_folder_end_with_a_parent_killed_with_9() {
     let folder = scratch_folder("parent");
     fs::write(folder.join("file"), "content").unwrap();
-    let example = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("examples/guarded");
-    let mut parent = Command::new(example).arg(&folder).stderr(Stdio::piped()).spawn().unwrap();
+    let mut parent = Command::new(std::env::current_exe().unwrap());
+    parent.args(["--exact", "holds_a_family_until_it_is_killed", "--ignored"]).env(HOLDS, &folder);
+    let mut parent = parent.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let mut output = BufReader::new(parent.stderr.take().unwrap());
-    let mut pids = [0; 2];
-    for pid in &mut pids {
-        let mut line = String::new();
-        output.read_line(&mut line).unwrap();
-        *pid = line.trim().parse().unwrap();
-    }
-    assert!(pids.iter().all(|pid| runs(*pid)) && folder.exists());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    let pids: Vec<i32> = line.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    assert!(pids.len() == 2 && pids.iter().all(|pid| runs(*pid)) && folder.exists());
 
     parent.kill().unwrap();
     parent.wait().unwrap();
