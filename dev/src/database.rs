@@ -84,7 +84,7 @@ impl TestDatabase {
 impl Drop for TestDatabase {
     fn drop(&mut self) {
         if let Some(server) = SERVER.get() {
-            server.keeper.run_blocking(drop_database(&self.name), server.patience());
+            server.undertaker.run_blocking(drop_database(&self.name), server.patience());
         }
     }
 }
@@ -112,7 +112,7 @@ impl Drop for Live {
             && server.live.load(Ordering::SeqCst) == 0
         {
             for (_, name) in templates.drain() {
-                server.keeper.run_blocking(drop_database(&name), DROPPED_WITHIN);
+                server.undertaker.run_blocking(drop_database(&name), DROPPED_WITHIN);
             }
         }
     }
@@ -125,6 +125,8 @@ static SERVER: OnceCell<Server> = OnceCell::const_new();
 struct Server {
     postgres: Postgres,
     keeper: Keeper,
+    /// Dropping a database waits for a checkpoint, which nobody who creates one should wait for.
+    undertaker: Keeper,
     run: String,
     databases_made: AtomicU64,
     live: AtomicUsize,
@@ -142,9 +144,10 @@ impl Server {
         let _ = writeln!(std::io::stderr(), "{postgres}");
         let run = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
         let options = PgConnectOptions::from_str(&postgres.maintenance_url())?;
-        let keeper = Keeper::start(options, run.clone()).await?;
+        let keeper = Keeper::start(options.clone(), run.clone()).await?;
+        let undertaker = Keeper::start(options, run.clone()).await?;
         let (databases_made, live, templates) = Default::default();
-        Ok(Self { postgres, keeper, run, databases_made, live, templates })
+        Ok(Self { postgres, keeper, undertaker, run, databases_made, live, templates })
     }
 
     /// Made under another name first: a template is complete, and nobody is connected to it.

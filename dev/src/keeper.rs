@@ -99,11 +99,12 @@ async fn run(
     timeout(STATEMENT_WITHIN, execution).await.map_err(|_| sqlx::Error::PoolTimedOut)?.map(drop)
 }
 
-/// Drops the databases whose process has gone without doing so: its keeper's connection is gone as well.
+/// Drops the databases whose process has gone without doing so: its keeper's connection is gone as well. Only names
+/// exactly as we make them; everything else on the server is somebody's.
 async fn sweep(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let left = sqlx::raw_sql(
         "select datname from pg_database
-         where starts_with(datname, 'wakeq_test_') and pg_has_role(datdba, 'member')
+         where datname ~ '^wakeq_test_[0-9a-f]{16}_([0-9]+|template_[0-9a-f]{16})$' and pg_has_role(datdba, 'member')
            and not exists (select from pg_stat_activity
                            where application_name = 'wakeq test ' || split_part(datname, '_', 3))",
     )
@@ -111,10 +112,8 @@ async fn sweep(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     .await?;
     for row in left {
         let name: String = row.try_get(0)?;
-        if name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_') {
-            // Another process may do the same at the same time.
-            let _ = sqlx::raw_sql(AssertSqlSafe(drop_database(&name))).execute(&mut *connection).await;
-        }
+        // Another process may do the same at the same time.
+        let _ = sqlx::raw_sql(AssertSqlSafe(drop_database(&name))).execute(&mut *connection).await;
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Clusters of our own: they survive a kill, and leave nothing behind.
 
+#![allow(clippy::unwrap_used)]
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,6 +17,7 @@ async fn answer(url: &str, query: &'static str) -> Option<String> {
 
 const HOLDS: &str = "WAKEQ_TEST_HOLDS_A_CLUSTER";
 
+#[expect(clippy::disallowed_methods, reason = "the end of a stranger sends no signal")]
 /// The end of a process that is not our child sends no signal to us, so it is asked for, within a bound.
 fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);

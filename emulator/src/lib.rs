@@ -7,6 +7,7 @@ mod locate;
 mod port;
 mod process;
 mod source;
+mod watchdog;
 
 pub use google::{EmulatorError, GoogleEmulator};
 pub use locate::{Installation, NotInstalled, find, program_on_path};

@@ -1,61 +1,24 @@
 //! Child processes that end when this process ends, also when it is killed with -9.
 //!
-//! A `Guard` is a small shell in a process group of its own. It reads from a pipe whose only writing end is ours; when
-//! that pipe ends, because we did, it kills what it was told to watch and removes its folder. A child is held back
-//! until the guard knows of it, so no moment is left in which only the child would survive.
+//! A child is held back until the watchdog knows of it, so no moment is left in which only the child would survive.
 //! This module must never signal a process that it did not start, nor one that has already been reaped.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::sync::watch;
 
-/// Reads `watch PID SIGNAL` and `forget PID`. At the end of its input it ends the watched by their signals, kills what
-/// is left of them and their children, and then removes the folder, which a dying child may still be writing to.
-const GUARD_SCRIPT: &str = r#"
-trap '' HUP INT TERM
-watched=
-while read -r word pid signal; do
-  case $word in
-    watch) watched="$watched $pid:$signal" ;;
-    forget)
-      rest=
-      for other in $watched; do [ "${other%:*}" = "$pid" ] || rest="$rest $other"; done
-      watched=$rest ;;
-  esac
-done
-for entry in $watched; do
-  pid=${entry%:*}
-  if [ "${entry#*:}" != KILL ]; then
-    kill -"${entry#*:}" "$pid"
-    attempt=0
-    while kill -0 "$pid" && [ $attempt -lt 100 ]; do
-      attempt=$((attempt + 1))
-      sleep 0.02
-    done
-  fi
-  kill -STOP "$pid" || continue
-  children=$(cat "/proc/$pid/task/$pid/children" || pgrep -P "$pid")
-  kill -KILL "$pid" $children
-done
-[ -n "$1" ] || exit 0
-attempt=0
-while [ $attempt -lt 100 ]; do
-  rm -rf -- "$1" && exit 0
-  attempt=$((attempt + 1))
-  sleep 0.05
-done
-"#;
+use crate::watchdog::Watchdog;
 
 /// Waits for the word that the guard watches it, then becomes the program.
 const GATE_SCRIPT: &str = r#"read -r go || exit 125; exec "$0" "$@""#;
@@ -221,7 +184,8 @@ pub struct Guarded {
     ending: Ending,
     shared: Arc<Shared>,
     ended: watch::Receiver<Option<ExitStatus>>,
-    reaper: JoinHandle<()>,
+    /// Disconnected when the child has been reaped.
+    reaped: Mutex<mpsc::Receiver<()>>,
     _watchdog: Arc<Watchdog>,
 }
 
@@ -250,16 +214,20 @@ impl Guarded {
         let gate = child.stdin.take();
         let shared = Arc::new(Shared { child: Mutex::new(child), last_lines: Mutex::default() });
         let (ended_sender, ended) = watch::channel(None);
-        let reaper = {
+        let (reaped_sender, reaped) = mpsc::channel::<()>();
+        {
             let (shared, watchdog) = (Arc::clone(&shared), Arc::clone(&watchdog));
             thread::Builder::new().name(format!("child {pid}")).spawn(move || {
                 shared.read(output, on_line);
                 let status = shared.reap();
                 watchdog.forget(pid);
+                drop(watchdog);
                 ended_sender.send_replace(status);
-            })?
-        };
-        let guarded = Self { pid, ending, shared, ended, reaper, _watchdog: Arc::clone(&watchdog) };
+                drop(reaped_sender);
+            })?;
+        }
+        let reaped = Mutex::new(reaped);
+        let guarded = Self { pid, ending, shared, ended, reaped, _watchdog: Arc::clone(&watchdog) };
         watchdog.watch(pid, ending)?;
         if let Some(mut gate) = gate {
             gate.write_all(b"go\n")?;
@@ -328,11 +296,8 @@ impl Guarded {
         self.shared.signal(Signal::SIGCONT);
     }
 
-    fn await_reaper(&self, patience: Duration) {
-        let deadline = Instant::now() + patience;
-        while !self.reaper.is_finished() && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1));
-        }
+    fn await_reaped(&self, patience: Duration) {
+        let _ = locked(&self.reaped).recv_timeout(patience);
     }
 }
 
@@ -342,11 +307,11 @@ impl Drop for Guarded {
             Ending::Kill => {}
             Ending::Quit => {
                 self.shared.signal(Signal::SIGQUIT);
-                self.await_reaper(QUITS_WITHIN);
+                self.await_reaped(QUITS_WITHIN);
             }
         }
         self.shared.kill_family();
-        self.await_reaper(GONE_WITHIN);
+        self.await_reaped(GONE_WITHIN);
     }
 }
 
@@ -368,17 +333,20 @@ impl Shared {
                 Ok(_) => {}
             }
             let line = String::from_utf8_lossy(&bytes).trim_end().to_owned();
-            on_line(&line);
-            let mut last_lines = locked(&self.last_lines);
-            last_lines.push_back(line);
-            if last_lines.len() > REMEMBERED_LINES {
-                last_lines.pop_front();
+            {
+                let mut last_lines = locked(&self.last_lines);
+                last_lines.push_back(line.clone());
+                if last_lines.len() > REMEMBERED_LINES {
+                    last_lines.pop_front();
+                }
             }
+            on_line(&line);
         }
     }
 
     /// The output has ended, so the child is about to, if it has not done so: asks now and then, instead of waiting
     /// with the child locked, so that it can still be killed.
+    #[expect(clippy::disallowed_methods, reason = "nothing signals the end of a child to a thread")]
     fn reap(&self) -> Option<ExitStatus> {
         let mut pause = Duration::from_millis(1);
         loop {
@@ -421,51 +389,6 @@ fn children_of(parent: u32) -> Vec<u32> {
     listed.unwrap_or_default().split_whitespace().filter_map(|number| number.parse().ok()).collect()
 }
 
-/// The shell that outlives us for a moment. Its pipe closes when this is dropped, and when we are killed.
-#[derive(Debug)]
-struct Watchdog {
-    pipe: Mutex<Option<PipeWriter>>,
-    shell: Mutex<Child>,
-}
-
-impl Watchdog {
-    fn start(folder: Option<&Path>) -> io::Result<Self> {
-        let (reader, writer) = io::pipe()?;
-        let mut command = Command::new("sh");
-        command.arg("-c").arg(GUARD_SCRIPT).arg("wakeq-guard").args(folder);
-        command.current_dir("/").process_group(0);
-        // Whoever waits for the end of our own output must not wait for the guard.
-        let shell = command.stdin(reader).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-        Ok(Self { pipe: Mutex::new(Some(writer)), shell: Mutex::new(shell) })
-    }
-
-    fn watch(&self, pid: u32, ending: Ending) -> io::Result<()> {
-        let signal = match ending {
-            Ending::Kill => "KILL",
-            Ending::Quit => "QUIT",
-        };
-        self.tell(&format!("watch {pid} {signal}\n"))
-    }
-
-    fn forget(&self, pid: u32) {
-        let _ = self.tell(&format!("forget {pid}\n"));
-    }
-
-    fn tell(&self, line: &str) -> io::Result<()> {
-        match locked(&self.pipe).as_mut() {
-            Some(pipe) => pipe.write_all(line.as_bytes()),
-            None => Err(io::ErrorKind::BrokenPipe.into()),
-        }
-    }
-}
-
-impl Drop for Watchdog {
-    fn drop(&mut self) {
-        locked(&self.pipe).take();
-        let _ = locked(&self.shell).wait(); // it is bounded itself
-    }
-}
-
 fn at_start(program: &str) -> impl FnOnce(io::Error) -> ProcessError {
     let program = program.to_owned();
     move |source| ProcessError::Start { program, source }
@@ -476,6 +399,6 @@ fn pid(number: u32) -> Pid {
 }
 
 /// A panic while one of these locks was held leaves nothing half-done behind it.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,7 @@
 //! Google's emulator: found, started, killed and started again at its address.
 
+#![allow(clippy::unwrap_used)]
+
 use std::time::Instant;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,5 +1,7 @@
 //! Guarded children end with their parent, whichever way that ends.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -25,6 +27,7 @@ fn runs(pid: i32) -> bool {
 
 const HOLDS: &str = "WAKEQ_TEST_HOLDS_A_FAMILY";
 
+#[expect(clippy::disallowed_methods, reason = "the end of a stranger sends no signal")]
 /// The end of a process that is not our child sends no signal to us, so it is asked for, within a bound.
 fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
@@ -71,9 +74,9 @@ fn child_grandchild_and_folder_end_with_a_parent_killed_with_9() {
 #[tokio::test]
 async fn kill_9_takes_the_children_along() {
     let guard = Guard::new(None).unwrap();
-    let (sender, mut lines) = mpsc::unbounded_channel();
+    let (sender, mut lines) = mpsc::channel(10);
     let family = Launch::new("sh").argument("-c").argument("trap '' TERM; sleep 1000 & echo $!; wait");
-    let child = guard.start(family.on_line(move |line| drop(sender.send(line.to_owned())))).unwrap();
+    let child = guard.start(family.on_line(move |line| sender.try_send(line.to_owned()).unwrap())).unwrap();
     let grandchild: i32 = lines.recv().await.unwrap().parse().unwrap();
     assert!(child.is_running() && runs(grandchild));
 
@@ -85,9 +88,9 @@ async fn kill_9_takes_the_children_along() {
 async fn a_stop_is_an_offer_first_and_an_order_later() {
     let guard = Guard::new(None).unwrap();
     let script = "trap 'echo leaving; exit 7' TERM; echo ready; while :; do sleep 0.01; done";
-    let (sender, mut lines) = mpsc::unbounded_channel();
+    let (sender, mut lines) = mpsc::channel(10);
     let launch = Launch::new("sh").argument("-c").argument(script);
-    let child = guard.start(launch.on_line(move |line| drop(sender.send(line.to_owned())))).unwrap();
+    let child = guard.start(launch.on_line(move |line| sender.try_send(line.to_owned()).unwrap())).unwrap();
     assert_eq!(lines.recv().await.unwrap(), "ready");
 
     child.stop(Duration::from_secs(10)).await.unwrap();
