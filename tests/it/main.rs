@@ -5,7 +5,9 @@
     reason = "clippy.toml allows them in tests, but not in their helpers"
 )]
 
+mod basics;
 mod scenarios;
 mod simulation;
+mod support;
 mod tidy;
 mod world;

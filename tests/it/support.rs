@@ -1,0 +1,160 @@
+//! What the tests of the whole queue share: a database of their own, a notifier, workers that are stopped at the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use wakeq::notify::{MemoryNotifier, Notifier};
+use wakeq::{
+    Admin, CanvasId, Counters, Event, EventId, HandlerScope, Handlers, Outcome, Queue, QueueConfig, QueueWorker,
+    RunReport, Store, StoreConfig, Timing, WorkerConfig,
+};
+use wakeq_dev::TestDatabase;
+
+/// Longest wait for anything that has to happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A queue on a database of its own.
+pub(crate) struct Stage {
+    pub(crate) database: TestDatabase,
+    pub(crate) store: Store,
+    pub(crate) notifier: Arc<dyn Notifier>,
+    pub(crate) queue: Queue,
+    pub(crate) admin: Admin,
+    /// For the test's own looks into the tables.
+    pub(crate) pool: sqlx::PgPool,
+}
+
+/// A database with the tables, for one test.
+pub(crate) async fn database() -> TestDatabase {
+    let state = Store::migrations_hash().to_le_bytes();
+    let migrate = async |url: String| Store::migrate(&url, false).await.map(drop);
+    TestDatabase::create(&state, migrate).await.unwrap()
+}
+
+/// Durations that make a test quick: what is lost is found within two seconds.
+pub(crate) fn quick() -> Timing {
+    Timing {
+        lease: Duration::from_secs(2),
+        horizon: Duration::from_secs(60),
+        grace: Duration::from_secs(1),
+        probe_period: Duration::from_secs(1),
+        probe_backoff: Duration::from_secs(1),
+        probe_backoff_max: Duration::from_secs(4),
+        unknown_handler_wait: Duration::from_secs(2),
+    }
+}
+
+impl Stage {
+    /// With a notifier in memory and the defaults.
+    pub(crate) async fn memory() -> (Self, Arc<MemoryNotifier>) {
+        Self::memory_with(Timing::default()).await
+    }
+
+    pub(crate) async fn memory_with(timing: Timing) -> (Self, Arc<MemoryNotifier>) {
+        let notifier = Arc::new(MemoryNotifier::new());
+        (Self::with(notifier.clone(), timing).await, notifier)
+    }
+
+    pub(crate) async fn with(notifier: Arc<dyn Notifier>, timing: Timing) -> Self {
+        let database = database().await;
+        let store = connect(database.url(), timing).await;
+        let queue = Queue::new(store.clone(), notifier.clone(), QueueConfig::default());
+        let admin = Admin::new(store.clone(), notifier.clone());
+        let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
+        Self { database, store, notifier, queue, admin, pool }
+    }
+
+    pub(crate) async fn emit(&self, name: &str) -> EventId {
+        self.queue.emit(Event::new(name, "value").unwrap()).await.unwrap().id
+    }
+
+    pub(crate) async fn emit_many(&self, name: &str, count: usize) -> Vec<EventId> {
+        let events = (0..count).map(|index| Event::new(name, &index).unwrap()).collect();
+        self.queue.emit_all(events).await.unwrap().into_iter().map(|emitted| emitted.id).collect()
+    }
+
+    /// How many rows `events_v2` has.
+    pub(crate) async fn rows(&self) -> i64 {
+        sqlx::query_scalar("select count(*) from wakeq.events_v2").fetch_one(&self.pool).await.unwrap()
+    }
+
+    pub(crate) fn worker(&self, handlers: Handlers) -> Running {
+        self.worker_with(handlers, WorkerConfig::default())
+    }
+
+    pub(crate) fn worker_with(&self, handlers: Handlers, config: WorkerConfig) -> Running {
+        Running::start(self.store.clone(), self.notifier.clone(), handlers, config)
+    }
+}
+
+/// A handler of the default canvas.
+pub(crate) fn scope(name: &str) -> HandlerScope {
+    HandlerScope::worker(CanvasId::DEFAULT, name).unwrap()
+}
+
+pub(crate) async fn connect(url: &str, timing: Timing) -> Store {
+    Store::connect(url, StoreConfig { timing, ..StoreConfig::default() }).await.unwrap()
+}
+
+/// A worker in this process.
+pub(crate) struct Running {
+    pub(crate) counters: Arc<Counters>,
+    reports: mpsc::Receiver<RunReport>,
+    stop: CancellationToken,
+    task: Option<JoinHandle<Result<(), wakeq::WorkerError>>>,
+}
+
+impl Running {
+    pub(crate) fn start(store: Store, notifier: Arc<dyn Notifier>, handlers: Handlers, config: WorkerConfig) -> Self {
+        let mut worker = QueueWorker::new(store, notifier, handlers, config).unwrap();
+        let reports = worker.reports();
+        let (counters, stop) = (worker.counters(), worker.stop_token());
+        Self { counters, reports, stop, task: Some(tokio::spawn(worker.run())) }
+    }
+
+    /// The next report of a run.
+    pub(crate) async fn report(&mut self) -> RunReport {
+        let report = tokio::time::timeout(PATIENCE, self.reports.recv()).await;
+        report.expect("no run ended in time").expect("the worker has ended")
+    }
+
+    /// Reads reports until a run of the event ended with this outcome.
+    pub(crate) async fn until(&mut self, id: EventId, outcome: Outcome) -> RunReport {
+        loop {
+            let report = self.report().await;
+            if report.notification.id == id && report.trail.last() == Some(&outcome) {
+                return report;
+            }
+        }
+    }
+
+    /// Reads reports until this many runs ended with this outcome.
+    pub(crate) async fn until_count(&mut self, count: usize, outcome: Outcome) -> Vec<RunReport> {
+        let mut found = Vec::new();
+        while found.len() < count {
+            let report = self.report().await;
+            if report.trail.last() == Some(&outcome) {
+                found.push(report);
+            }
+        }
+        found
+    }
+
+    /// Shuts the worker down, as SIGTERM does.
+    pub(crate) async fn stop(mut self) {
+        self.stop.cancel();
+        let task = self.task.take().expect("stopped once");
+        tokio::time::timeout(Duration::from_secs(40), task).await.expect("no end in time").unwrap().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
