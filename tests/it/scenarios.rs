@@ -90,7 +90,6 @@ impl Stage {
             [name, "takes", label] => self.take(name, label, None)?,
             [name, "takes", label, "until", state] => self.take(name, label, Some(state))?,
             [name, "continues", label] => self.go_on(name, label, None)?,
-            [name, "continues", label, "until", state] => self.go_on(name, label, Some(state))?,
             [name, "completes", label] => self.end(name, label, Ran::Completed, None)?,
             [name, "completes", label, "until", state] => {
                 self.end(name, label, Ran::Completed, Some(state))?;
@@ -99,7 +98,6 @@ impl Stage {
             [name, "fails", label, "for", delay] => {
                 self.end(name, label, Ran::Failed(Some(duration(delay)?)), None)?;
             }
-            [name, "notices", label] => self.end(name, label, Ran::LeaseLost, None)?,
             [name, "dies"] => self.with(name, Worker::die)?,
             [name, "shuts", "down"] => self.with(name, Worker::shut_down)?,
             [name, "stalls"] => self.worker(name)?.stalled = true,
@@ -115,7 +113,9 @@ impl Stage {
     fn expect(&mut self, words: &[&str]) -> Result<(), Wrong> {
         match words {
             [label, "completed"] => same(self.removal(label)?, Some(Removal::Completed)),
-            [label, "dead", "of", "retries"] => same(self.removal(label)?, Some(Removal::Dead(Cause::Retries))),
+            [label, "dead", "of", "retries"] => {
+                same(self.removal(label)?, Some(Removal::Dead(Cause::Retries)))
+            }
             [label, "dead", "of", "poison"] => same(self.removal(label)?, Some(Removal::Dead(Cause::Poison))),
             [label, "parked"] => {
                 let id = self.event(label)?;
@@ -157,7 +157,8 @@ impl Stage {
     /// The last edges a worker took.
     fn did(&mut self, name: &str, edges: &[&str]) -> Result<(), Wrong> {
         let outcomes = &self.worker(name)?.outcomes;
-        let last: Vec<&str> = outcomes.iter().rev().take(edges.len()).rev().map(|edge| edge.as_str()).collect();
+        let last: Vec<&str> =
+            outcomes.iter().rev().take(edges.len()).rev().map(|edge| edge.as_str()).collect();
         same(last.as_slice(), edges)
     }
 
@@ -221,9 +222,8 @@ impl Stage {
         let event = self.event(label)?;
         let worker = self.workers.iter_mut().find(|worker| worker.name == name);
         let worker = worker.ok_or_else(|| format!("there is no worker {name}"))?;
-        let runs = |run: &crate::world::worker::Run| {
-            run.event == event && matches!(run.state, State::Process(_))
-        };
+        let runs =
+            |run: &crate::world::worker::Run| run.event == event && matches!(run.state, State::Process(_));
         let at = worker.runs.iter().position(runs).ok_or_else(|| format!("{name} does not run {label}"))?;
         worker.end_handler(&mut self.world, at, ran);
         self.go_on_at(name, at, until)

@@ -134,13 +134,21 @@ fn the_table_has_a_row_for_every_state_and_names_every_outcome() {
         assert!(DOCUMENT.contains(&row), "docs/state_machine.md has no table row for {}", state.name());
     }
     for outcome in every_outcome() {
-        assert!(DOCUMENT.contains(&format!("`{outcome}`")), "docs/state_machine.md does not explain {outcome}");
+        assert!(
+            DOCUMENT.contains(&format!("`{outcome}`")),
+            "docs/state_machine.md does not explain {outcome}"
+        );
     }
 }
 
 #[test]
 fn every_outcome_is_reached() {
     assert_eq!(walk().outcomes, every_outcome());
+}
+
+#[test]
+fn the_list_of_outcomes_is_complete() {
+    assert_eq!(BTreeSet::from(Outcome::ALL), every_outcome());
 }
 
 /// Lists the variants and, in a match without `_`, makes the compiler insist that none is missing.

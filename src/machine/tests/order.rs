@@ -6,7 +6,9 @@ use super::super::{Effect, Input, Outcome, Schedule, State, When};
 use super::{LEASE, POLICY, schedule};
 use crate::event::RuleKind;
 
-const ORDERS: [[fn(Schedule) -> State; 3]; 6] = [
+type Check = fn(Schedule) -> State;
+
+const ORDERS: [[Check; 3]; 6] = [
     [State::DelayCheck, State::LockCheck, State::RuleCheck],
     [State::DelayCheck, State::RuleCheck, State::LockCheck],
     [State::LockCheck, State::DelayCheck, State::RuleCheck],
@@ -17,10 +19,8 @@ const ORDERS: [[fn(Schedule) -> State; 3]; 6] = [
 
 /// The outcome of one check, whatever came before it, and whether it lets the event through.
 fn check(state: State) -> (Outcome, bool) {
-    let input = match state.effect() {
-        Effect::Park => Input::Parked(true),
-        _ => Input::Decide,
-    };
+    let parks = state.effect() == Effect::Park;
+    let input = if parks { Input::Parked(true) } else { Input::Decide };
     let transition = state.step(input, &POLICY).unwrap();
     let through = !matches!(transition.next, State::Queue(_) | State::End(_));
     (transition.outcome, through)
@@ -32,11 +32,13 @@ fn machine_may_claim(schedule: Schedule) -> bool {
     let mut input = Input::Loaded(Some(schedule));
     loop {
         state = state.step(input, &POLICY).unwrap().next;
-        input = match state.effect() {
-            Effect::Decide => Input::Decide,
-            Effect::Park => Input::Parked(true),
-            Effect::FindHandler => return true,
-            _ => return false,
+        let effect = state.effect();
+        input = if effect == Effect::Decide {
+            Input::Decide
+        } else if effect == Effect::Park {
+            Input::Parked(true)
+        } else {
+            return effect == Effect::FindHandler;
         };
     }
 }

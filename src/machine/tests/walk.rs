@@ -55,9 +55,9 @@ pub(super) fn answers(effect: &Effect) -> Vec<Input> {
         .map(Input::Handler)
         .into(),
         Effect::Defer => vec![Input::Deferred],
-        Effect::ClaimLock => [None, claimed(0, 0), claimed(1, 4), claimed(2, 0), claimed(0, 5)]
-            .map(Input::Claimed)
-            .into(),
+        Effect::ClaimLock => {
+            [None, claimed(0, 0), claimed(1, 4), claimed(2, 0), claimed(0, 5)].map(Input::Claimed).into()
+        }
         Effect::RunHandler => [
             Ran::Completed,
             Ran::Failed(None),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 use wakeq::machine::{Policy, Removal};
-use wakeq::{EventId, RetryPolicy, RuleKind, Timestamp, Timing};
+use wakeq::{EventId, Outcome, RetryPolicy, RuleKind, Timestamp, Timing};
 
 use broker::Broker;
 
@@ -87,6 +87,8 @@ pub(crate) struct World {
     pub(crate) jobs: Vec<ResumeJob>,
     pub(crate) broker: Broker,
     pub(crate) records: BTreeMap<EventId, Record>,
+    /// The edges that any worker took.
+    pub(crate) outcomes: BTreeSet<Outcome>,
     /// What the checks found.
     pub(crate) violations: Vec<String>,
     /// A readable log; `None` where thousands of worlds are made.
@@ -107,6 +109,7 @@ impl World {
             jobs: Vec::new(),
             broker: Broker::default(),
             records: BTreeMap::new(),
+            outcomes: BTreeSet::new(),
             violations: Vec::new(),
             trace: None,
         }

@@ -58,7 +58,8 @@ impl World {
 
     /// Clears the promise, only while a rule stands.
     pub(crate) fn park(&mut self, id: EventId) -> bool {
-        let stands = self.rule_on(self.handler_of(id)).is_some() || self.defect == Some(Defect::ParkWithoutRule);
+        let stands =
+            self.rule_on(self.handler_of(id)).is_some() || self.defect == Some(Defect::ParkWithoutRule);
         match self.rows.get_mut(&id) {
             Some(row) if stands => {
                 row.notify_at = None;
@@ -77,7 +78,8 @@ impl World {
     }
 
     pub(crate) fn claim(&mut self, id: EventId) -> Option<Claimed> {
-        let ruled = self.rule_on(self.handler_of(id)).is_some() && self.defect != Some(Defect::ClaimWithoutRule);
+        let ruled =
+            self.rule_on(self.handler_of(id)).is_some() && self.defect != Some(Defect::ClaimWithoutRule);
         let (now, lease) = (self.now, self.timing.lease);
         let row = self.rows.get_mut(&id)?;
         let lock_free = row.locked_at.is_none_or(|locked_at| locked_at < now - lease)
