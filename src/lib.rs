@@ -1,12 +1,32 @@
 //! A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.
 
+mod admin;
+mod emit;
 mod event;
+mod explain;
+mod fault;
 pub mod machine;
 pub mod notify;
+mod store;
+mod telemetry;
+mod wake;
+mod worker;
 
+pub use admin::{Actor, Admin, AdminError, HandlerStats, LIST_MAX, Resumed, Stop};
+pub use emit::{EmitError, Emitted, Queue, QueueConfig, Receipt};
 pub use event::{
     CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope, InvalidName,
     InvalidTraceparent, JsonError, MalformedNotification, Name, Notification, RuleKind, Timestamp, Timing,
     Traceparent,
 };
-pub use machine::{Outcome, RetryPolicy};
+pub use explain::{Explanation, Live};
+pub use machine::{Outcome, RetryPolicy, Standing};
+pub use store::{
+    DeadEvent, DeadFilter, HandlerCounts, MigrationState, MigrationStatus, Retention, Rule, Store,
+    StoreConfig, StoreError,
+};
+pub use wake::{Pass, WakeError};
+pub use worker::{
+    Counters, Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, QueueWorker, Route, RunReport,
+    Verdict, WorkerConfig, WorkerError,
+};

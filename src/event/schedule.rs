@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::EventId;
+use super::{EventId, Timestamp};
 
 /// The right to run an event, as long as no later claim was made on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +48,38 @@ impl FromStr for RuleKind {
             "pause" => Ok(Self::Pause),
             "block" => Ok(Self::Block),
             other => Err(format!("{other:?} is no kind of rule: use pause or block")),
+        }
+    }
+}
+
+/// What the load says of an event: one snapshot of the row, of the rule on its handler and of the database's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// The event may not run before this.
+    pub delay_until: Timestamp,
+    /// When the standing claim was made or renewed.
+    pub locked_at: Option<Timestamp>,
+    /// The rule in force on the handler; a block, when both kinds stand.
+    pub rule: Option<RuleKind>,
+    /// The database's clock.
+    pub now: Timestamp,
+}
+
+/// Why an event died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// Its handler failed too often.
+    Retries,
+    /// Its owners died too often.
+    Poison,
+}
+
+impl Cause {
+    /// The value of the column `cause`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Retries => "retries",
+            Self::Poison => "poison",
         }
     }
 }

@@ -15,15 +15,18 @@
 //! assert_eq!(transition.next.effect(), Effect::Answer(Answer::Acknowledge));
 //! ```
 
+mod look;
 mod outcome;
 mod policy;
 mod run;
 #[cfg(test)]
 mod tests;
 
+pub use look::{Standing, look};
 pub use outcome::Outcome;
 pub use policy::{Policy, RetryPolicy};
 pub use run::{
-    Answer, Cause, Claimed, Effect, Input, Ran, Removal, Running, Schedule, State, Transition,
-    UnexpectedInput, When,
+    Answer, Claimed, Effect, Input, Ran, Removal, Running, State, Transition, UnexpectedInput, When,
 };
+
+pub use crate::event::{Cause, Schedule};

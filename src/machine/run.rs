@@ -7,20 +7,7 @@
 use std::time::Duration;
 
 use super::{Outcome, Policy, RetryPolicy};
-use crate::event::{Claim, RuleKind, Timestamp};
-
-/// What the load says of an event: one snapshot of the row, of the rule on its handler and of the database's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Schedule {
-    /// The event may not run before this.
-    pub delay_until: Timestamp,
-    /// When the standing claim was made or renewed.
-    pub locked_at: Option<Timestamp>,
-    /// The rule in force on the handler; a block, when both kinds stand.
-    pub rule: Option<RuleKind>,
-    /// The database's clock.
-    pub now: Timestamp,
-}
+use crate::event::{Cause, Claim, RuleKind, Schedule};
 
 /// What a successful claim returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,15 +69,6 @@ pub enum Removal {
     Completed,
     /// It goes to the dead events.
     Dead(Cause),
-}
-
-/// Why an event died.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cause {
-    /// Its handler failed too often.
-    Retries,
-    /// Its owners died too often.
-    Poison,
 }
 
 /// When a notification comes back.
@@ -299,14 +277,14 @@ impl Running {
     }
 }
 
-fn delay_check(schedule: Schedule, policy: &Policy) -> (Outcome, State) {
+pub(super) fn delay_check(schedule: Schedule, policy: &Policy) -> (Outcome, State) {
     match (schedule.delay_until - schedule.now).to_std() {
         Ok(left) if !left.is_zero() => (Outcome::DelayNotYet, wait(left, policy)),
         Ok(_) | Err(_) => (Outcome::DelayNone, State::LockCheck(schedule)),
     }
 }
 
-fn lock_check(schedule: Schedule, policy: &Policy) -> (Outcome, State) {
+pub(super) fn lock_check(schedule: Schedule, policy: &Policy) -> (Outcome, State) {
     let Some(locked_at) = schedule.locked_at else {
         return (Outcome::LockNone, State::RuleCheck(schedule));
     };

@@ -3,12 +3,22 @@
 //! A notifier carries notifications and nothing else; it is never asked what work there is, and nothing depends on it
 //! keeping what it was given. It must never read or write the store.
 
+mod memory;
+#[cfg(feature = "pubsub")]
+mod pubsub;
+
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use crate::event::{MalformedNotification, Notification};
+
+pub use memory::{Faults, MemoryNotifier};
+#[cfg(feature = "pubsub")]
+pub use pubsub::{
+    PubSub, PubSubConfig, SettingDifference, TopicState, TopicsReport, create_topics, describe_topics,
+};
 
 /// Publishes notifications and lets a worker receive them.
 #[async_trait]
@@ -87,4 +97,11 @@ pub struct NotifyError {
     /// The cause, as the client library tells it.
     #[source]
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl NotifyError {
+    /// An error without a cause of its own.
+    pub fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), source: None }
+    }
 }

@@ -86,6 +86,7 @@ impl Stage {
                 let overdue = self.world.probe();
                 self.world.publish(&overdue);
             }
+            ["wake", "all"] => self.world.wake_all(),
             ["wait", duration] => self.wait(duration)?,
             [name, "takes", label] => self.take(name, label, None)?,
             [name, "takes", label, "until", state] => self.take(name, label, Some(state))?,

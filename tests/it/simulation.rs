@@ -203,6 +203,9 @@ impl Simulation {
     }
 
     fn probe(&mut self) {
+        if self.dice.below(20) == 0 {
+            self.world.wake_all();
+        }
         let overdue = self.world.probe();
         if self.dice.below(5) > 0 {
             self.world.publish(&overdue);

@@ -1,3 +1,66 @@
-//! `cargo xtask`.
+//! `cargo xtask`: the repository's longer checks and chores, one file per verb.
+//!
+//! A verb may use what is installed and says what to do when something is missing; it never installs anything itself.
+//! It must not depend on `wakeq`, not even through another crate: `prepare` has to run while `wakeq` does not compile.
+#![allow(clippy::print_stdout, reason = "a command talks to its user")]
 
-fn main() {}
+mod deps;
+mod postgres;
+mod prepare;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+
+/// Longer checks and chores of this repository.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+enum Verb {
+    /// Hold the dependency tree to deny.toml: doubled and banned crates; with cargo-deny also licences and advisories.
+    Deps,
+    /// Describe every query of src/ against the migrations in a private Postgres, and bring .sqlx up to date.
+    Prepare {
+        /// Change nothing; fail if .sqlx is not up to date.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Verb::parse() {
+        Verb::Deps => deps::run(),
+        Verb::Prepare { check } => prepare::run(check),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// The `cargo` that runs this command, in the root of the repository.
+fn cargo() -> Command {
+    let mut command =
+        Command::new(std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from));
+    command.current_dir(root());
+    command
+}
+
+fn succeed(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("{command:?} can't be started"))?;
+    ensure!(status.success(), "{command:?} failed ({status})");
+    Ok(())
+}
+
+fn read_toml(name: &str) -> Result<toml::Table> {
+    let text = std::fs::read_to_string(root().join(name)).with_context(|| format!("{name} can't be read"))?;
+    text.parse().with_context(|| format!("{name} is not valid TOML"))
+}

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::super::Outcome;
 use super::walk::{Edge, walk};
+use crate::machine::Outcome;
 
 const DOCUMENT: &str = include_str!("../../../docs/state_machine.md");
 

@@ -134,10 +134,9 @@ impl World {
     }
 
     pub(crate) fn log(&mut self, line: impl FnOnce(&Self) -> String) {
-        if self.trace.is_some() {
-            let line = format!("{}  {}", self.now.format("%d %H:%M:%S%.3f"), line(self));
-            self.trace.as_mut().unwrap().push(line);
-        }
+        let Some(mut trace) = self.trace.take() else { return };
+        trace.push(format!("{}  {}", self.now.format("%d %H:%M:%S%.3f"), line(self)));
+        self.trace = Some(trace);
     }
 
     pub(crate) fn violated(&mut self, what: String) {

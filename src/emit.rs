@@ -1,0 +1,231 @@
+//! Emit: insert, then publish; alone, in a batch, or inside the caller's own transaction.
+//!
+//! The row is the event. A notification that could not be published is no error: the probe publishes it later.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::PgConnection;
+
+use crate::event::{CanvasId, Event, EventError, EventId, Notification};
+use crate::notify::Notifier;
+use crate::store::{Coalescer, Inserted, NewEvent, Store, StoreError, insert_one};
+use crate::{fault, telemetry};
+
+/// Most events that one call may emit.
+const EVENTS_MAX: usize = 10_000;
+/// Most events in one statement.
+const BATCH_MAX: usize = 500;
+/// How many insert statements run at a time.
+const IN_FLIGHT: usize = 2;
+
+/// How events are emitted.
+#[derive(Clone, Debug)]
+pub struct QueueConfig {
+    /// The canvas of events that name none. Default: the nil uuid, for deployments with one tenant.
+    pub canvas: CanvasId,
+    /// Largest value of an event, as JSON. Default 256 KiB.
+    pub payload_limit_bytes: usize,
+    /// How long an emit waits for its notification to be published before it leaves it to the probe. Default 2 s.
+    pub publish_timeout: Duration,
+}
+
+impl Default for QueueConfig {
+    fn default() -> Self {
+        Self {
+            canvas: CanvasId::DEFAULT,
+            payload_limit_bytes: 256 * 1024,
+            publish_timeout: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Emits events. Cheap to clone; all clones share their insert statements.
+#[derive(Clone)]
+pub struct Queue {
+    store: Store,
+    notifier: Arc<dyn Notifier>,
+    config: QueueConfig,
+    inserts: Coalescer<Arc<NewEvent>, Inserted>,
+}
+
+/// An event that was emitted: its row is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Emitted {
+    /// The event's id.
+    pub id: EventId,
+    /// The id was the caller's choice and had been emitted before: nothing was added.
+    pub duplicate: bool,
+    /// Whether a notification went out: not for duplicates and far-off events, which need none now, and not when
+    /// Pub/Sub did not take it, which the probe makes up for.
+    pub notified: bool,
+}
+
+/// Why nothing was emitted.
+#[derive(Debug, thiserror::Error)]
+pub enum EmitError {
+    /// The event itself can't be emitted.
+    #[error(transparent)]
+    Event(#[from] EventError),
+    /// Postgres did not take it. After [`StoreError::TimedOut`] and [`StoreError::Unavailable`] it may have, all the
+    /// same: emit again with an id of your choice to be sure of one event.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The chosen id belongs to an event of another canvas.
+    #[error("the id {0} belongs to another canvas: choose another one")]
+    ForeignId(EventId),
+    /// More events than one call may emit.
+    #[error("{0} events in one call, the limit is {EVENTS_MAX}: emit them in several calls")]
+    TooMany(usize),
+}
+
+impl Queue {
+    /// A queue over a store and a notifier. Must be called inside a tokio runtime.
+    pub fn new(store: Store, notifier: Arc<dyn Notifier>, config: QueueConfig) -> Self {
+        let inserts = Coalescer::new(BATCH_MAX, IN_FLIGHT, {
+            let store = store.clone();
+            move |events: Vec<Arc<NewEvent>>| {
+                let store = store.clone();
+                async move { store.insert(&events).await }
+            }
+        });
+        Self { store, notifier, config, inserts }
+    }
+
+    /// Emits an event: when this returns, its row is committed.
+    ///
+    /// ```no_run
+    /// # async fn example(queue: wakeq::Queue) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::Event;
+    ///
+    /// let emitted = queue.emit(Event::new("send-email", &"ada@example.com")?).await?;
+    /// println!("event {}", emitted.id);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn emit(&self, event: Event) -> Result<Emitted, EmitError> {
+        let chosen = event.id.is_some();
+        let event = self.checked(event)?;
+        // A chosen id may have to wait for a stranger's transaction: it never shares a statement.
+        let inserted = if chosen {
+            self.store.insert_chosen(&event).await?
+        } else {
+            self.inserts.call(Arc::new(event.clone())).await?
+        };
+        fault::point("emit.committed");
+        let (mut emitted, notification) = outcome(&event, inserted)?;
+        emitted.notified = self.publish(notification.as_slice()).await;
+        Ok(emitted)
+    }
+
+    /// Emits up to 10,000 events in one transaction: all or none.
+    pub async fn emit_all(&self, events: Vec<Event>) -> Result<Vec<Emitted>, EmitError> {
+        if events.len() > EVENTS_MAX {
+            return Err(EmitError::TooMany(events.len()));
+        }
+        let chosen: Vec<bool> = events.iter().map(|event| event.id.is_some()).collect();
+        let events = events.into_iter().map(|event| self.checked(event)).collect::<Result<Vec<_>, _>>()?;
+        let inserted = self.store.insert_all(&events, &chosen).await?;
+        fault::point("emit.committed");
+        let outcomes = events
+            .iter()
+            .zip(inserted)
+            .map(|(event, inserted)| outcome(event, inserted))
+            .collect::<Result<Vec<_>, _>>()?;
+        let notifications: Vec<_> = outcomes.iter().filter_map(|(_, notification)| *notification).collect();
+        let notified = self.publish(&notifications).await;
+        let emitted = outcomes.into_iter().map(|(emitted, notification)| Emitted {
+            notified: notified && notification.is_some(),
+            ..emitted
+        });
+        Ok(emitted.collect())
+    }
+
+    /// Emits an event inside the caller's own transaction. Call [`Receipt::notify`] after the commit; forgotten, the
+    /// probe makes up for it; rolled back, there is neither row nor notification.
+    ///
+    /// ```no_run
+    /// # async fn example(queue: wakeq::Queue, pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::Event;
+    ///
+    /// let mut transaction = pool.begin().await?;
+    /// // … the caller's own statements …
+    /// let receipt = queue.emit_in(&mut transaction, Event::new("send-email", &"ada@example.com")?).await?;
+    /// transaction.commit().await?;
+    /// receipt.notify().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn emit_in(&self, connection: &mut PgConnection, event: Event) -> Result<Receipt, EmitError> {
+        let chosen = event.id.is_some();
+        let event = Arc::new(self.checked(event)?);
+        let inserted = insert_one(connection, &event, chosen, self.store.timing()).await;
+        let inserted = inserted.map_err(|error| StoreError::from_sqlx("insert an event", error))?;
+        let (emitted, notification) = outcome(&event, inserted)?;
+        Ok(Receipt { emitted, notification, queue: self.clone() })
+    }
+
+    fn checked(&self, event: Event) -> Result<NewEvent, EventError> {
+        event.check_size(self.config.payload_limit_bytes)?;
+        Ok(NewEvent {
+            id: event.id.unwrap_or_default(),
+            address: event.address(self.config.canvas),
+            value: event.value,
+            due: event.due,
+            traceparent: event.traceparent.unwrap_or_else(telemetry::current_trace),
+        })
+    }
+
+    async fn publish(&self, notifications: &[Notification]) -> bool {
+        if notifications.is_empty() {
+            return false;
+        }
+        let published =
+            tokio::time::timeout(self.config.publish_timeout, self.notifier.publish(notifications)).await;
+        match published {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => tracing::warn!(
+                events = notifications.len(),
+                error = &error as &dyn std::error::Error,
+                "notifications not published; the probe will publish them"
+            ),
+            Err(_) => tracing::warn!(
+                events = notifications.len(),
+                after = ?self.config.publish_timeout,
+                "notifications not published in time; the probe will publish them"
+            ),
+        }
+        false
+    }
+}
+
+/// Proof of an event inserted in a transaction that the caller still has to commit.
+#[must_use = "call `notify` after the commit, or the event waits for the probe"]
+pub struct Receipt {
+    emitted: Emitted,
+    notification: Option<Notification>,
+    queue: Queue,
+}
+
+impl Receipt {
+    /// The event's id.
+    pub fn id(&self) -> EventId {
+        self.emitted.id
+    }
+
+    /// Publishes the event's notification. Call it after the commit.
+    pub async fn notify(self) -> Emitted {
+        let notified = self.queue.publish(self.notification.as_slice()).await;
+        Emitted { notified, ..self.emitted }
+    }
+}
+
+fn outcome(event: &NewEvent, inserted: Inserted) -> Result<(Emitted, Option<Notification>), EmitError> {
+    let emitted = |duplicate| Emitted { id: event.id, duplicate, notified: false };
+    let notification = Notification { id: event.id, canvas: event.address.scope.canvas };
+    match inserted {
+        Inserted::New { due_soon } => Ok((emitted(false), due_soon.then_some(notification))),
+        Inserted::Known => Ok((emitted(true), None)),
+        Inserted::Foreign => Err(EmitError::ForeignId(event.id)),
+    }
+}

@@ -1,0 +1,117 @@
+//! Why an event is not running, in the words of the state machine.
+
+use crate::event::{EventId, HandlerAddress, RuleKind, Timestamp};
+use crate::machine::{Policy, Standing, look};
+use crate::store::{DeadEvent, LoadedEvent, Rule, Store, StoreError};
+
+/// What is known of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Explanation {
+    /// The row is there.
+    Live(Box<Live>),
+    /// It died, and is kept.
+    Dead(Box<DeadEvent>),
+    /// Its id was chosen by the caller and is remembered: it completed, or was cancelled or purged.
+    Gone {
+        /// When it was emitted.
+        emitted_at: Timestamp,
+    },
+    /// Nothing: it completed, was cancelled or purged, or never was.
+    Unknown,
+}
+
+/// An event that has not ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Live {
+    /// Its handler.
+    pub address: HandlerAddress,
+    /// What a notification would find now; [`Standing::outcome`] is its name in the chart.
+    pub standing: Standing,
+    /// Since when that is so.
+    pub since: Timestamp,
+    /// Until when, as far as that is known.
+    pub until: Option<Timestamp>,
+    /// The rule that holds it.
+    pub rule: Option<Rule>,
+    /// When its notification is published anew if nothing else happens; none while a rule holds it.
+    pub notify_at: Option<Timestamp>,
+    /// When it was emitted.
+    pub enqueued_at: Timestamp,
+    /// Retries so far.
+    pub retries: i32,
+    /// Owners it has outlived.
+    pub losses: i32,
+    /// Since when some worker has known no handler for it.
+    pub unknown_since: Option<Timestamp>,
+    /// What its handler said last.
+    pub last_error: Option<String>,
+    /// The database's clock.
+    pub now: Timestamp,
+}
+
+impl Live {
+    /// What happens next, in a sentence.
+    pub fn next(&self) -> &'static str {
+        match self.standing {
+            Standing::Delayed => "runs when it is due",
+            Standing::Running => "ends with its handler, or is taken over when its lease runs out",
+            Standing::Held(RuleKind::Pause) => "is woken when the handler is unpaused",
+            Standing::Held(RuleKind::Block) => "is woken when an admin unblocks the handler",
+            Standing::Ready if self.unknown_since.is_some() => {
+                "waits for a worker that has its handler; tried again every few minutes"
+            }
+            Standing::Ready => "runs when a worker with room takes its notification",
+        }
+    }
+}
+
+pub(crate) async fn explain(store: &Store, id: EventId) -> Result<Explanation, StoreError> {
+    if let Some(event) = store.load(&[id]).await?.pop().flatten() {
+        return Ok(Explanation::Live(Box::new(live(store, event).await?)));
+    }
+    if let Some(dead) = store.dead_event(id).await? {
+        return Ok(Explanation::Dead(Box::new(dead)));
+    }
+    Ok(match store.emitted_at(id).await? {
+        Some(emitted_at) => Explanation::Gone { emitted_at },
+        None => Explanation::Unknown,
+    })
+}
+
+async fn live(store: &Store, event: LoadedEvent) -> Result<Live, StoreError> {
+    let timing = store.timing();
+    let policy = Policy { lease: timing.lease, horizon: timing.horizon, losses_max: u32::MAX };
+    let schedule = event.schedule;
+    let standing = look(schedule, &policy);
+    let rule = match schedule.rule {
+        Some(_) => store.rules(Some(&event.address.scope), 1).await?.pop(),
+        None => None,
+    };
+    let unknown_since = store.unknown_since(&event.address.scope, 2 * timing.unknown_handler_wait).await?;
+    let (since, until) = match standing {
+        Standing::Delayed => (event.enqueued_at, Some(schedule.delay_until)),
+        Standing::Running => {
+            let locked_at = schedule.locked_at.unwrap_or(schedule.now);
+            (locked_at, Some(locked_at + timing.lease))
+        }
+        Standing::Held(_) => {
+            let started = rule.as_ref().map_or(schedule.now, |rule| rule.created_at);
+            (started.max(event.enqueued_at), rule.as_ref().and_then(|rule| rule.until))
+        }
+        Standing::Ready => (schedule.delay_until, None),
+    };
+    Ok(Live {
+        standing,
+        since,
+        until,
+        rule,
+        notify_at: event.notify_at,
+        address: event.address,
+        enqueued_at: event.enqueued_at,
+        retries: event.retries,
+        losses: event.losses,
+        unknown_since,
+        last_error: event.last_error,
+        now: schedule.now,
+    })
+}

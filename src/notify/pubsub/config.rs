@@ -1,0 +1,150 @@
+//! Where the notifier's topic and subscription are, and how patient the client is.
+//!
+//! Values come in from the caller; nothing here reads the environment.
+
+use std::time::Duration;
+
+use crate::notify::NotifyError;
+
+/// Which topic and subscription carry the notifications, and how the client behaves.
+///
+/// ```
+/// use wakeq::notify::PubSubConfig;
+///
+/// let mut config = PubSubConfig::new("my-project");
+/// config.emulator_host = std::env::var("PUBSUB_EMULATOR_HOST").ok();
+/// config.create_missing = config.emulator_host.is_some();
+/// config.check().unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct PubSubConfig {
+    /// The Google Cloud project. With an emulator any valid name will do. No default.
+    pub project: String,
+    /// The topic's id, without its project. Default `wakeq`.
+    pub topic: String,
+    /// The id of the subscription all workers share, without its project. Default `wakeq`.
+    pub subscription: String,
+    /// `host:port` of an emulator, which is spoken to in plain text and without credentials. Default none: Google's
+    /// service with the application default credentials.
+    pub emulator_host: Option<String>,
+    /// Creates the topic and the subscription when they turn out to be missing. For development; in production their
+    /// absence is reported and waited out. Default false.
+    pub create_missing: bool,
+    /// How long one publish may take, with the client's own retries. Default 5 s.
+    pub publish_timeout: Duration,
+    /// For how long the client keeps a delivery that nobody answers. Default 1 h.
+    pub max_lease: Duration,
+    /// By how much a lease is extended at a time, and so after how long a dead process's deliveries go to another.
+    /// 10 s to 600 s; default 60 s.
+    pub lease_extension: Duration,
+    /// How often an open subscription is checked by a separate small request, because the client's stream does not
+    /// tell an idle broker from an unreachable one. Default 15 s; 1 s with an emulator.
+    pub check_period: Duration,
+    /// The longest pause between two attempts to subscribe again. Default 5 s.
+    pub longest_back_off: Duration,
+}
+
+impl PubSubConfig {
+    /// The defaults, for a project.
+    pub fn new(project: impl Into<String>) -> Self {
+        Self {
+            project: project.into(),
+            topic: "wakeq".to_owned(),
+            subscription: "wakeq".to_owned(),
+            emulator_host: None,
+            create_missing: false,
+            publish_timeout: Duration::from_secs(5),
+            max_lease: Duration::from_secs(60 * 60),
+            lease_extension: Duration::from_secs(60),
+            check_period: Duration::from_secs(15),
+            longest_back_off: Duration::from_secs(5),
+        }
+    }
+
+    /// Refuses what Pub/Sub would refuse later, in words that say what to change.
+    pub fn check(&self) -> Result<(), NotifyError> {
+        check_project(&self.project)?;
+        check_id("topic", &self.topic)?;
+        check_id("subscription", &self.subscription)?;
+        if let Some(host) = &self.emulator_host
+            && (host.contains("://") || host.contains('/') || host.rsplit_once(':').is_none())
+        {
+            return Err(NotifyError::new(format!(
+                "the emulator's host {host:?} is not of the form host:port; set PUBSUB_EMULATOR_HOST to, for example, localhost:8085"
+            )));
+        }
+        if self.publish_timeout.is_zero() || self.check_period.is_zero() {
+            return Err(NotifyError::new("publish_timeout and check_period must be longer than zero"));
+        }
+        let extension_s = self.lease_extension.as_secs();
+        if !(10..=600).contains(&extension_s) {
+            return Err(NotifyError::new(format!("lease_extension is {extension_s} s; Pub/Sub allows 10 s to 600 s")));
+        }
+        Ok(())
+    }
+
+    pub(super) fn topic_path(&self) -> String {
+        format!("projects/{}/topics/{}", self.project, self.topic)
+    }
+
+    pub(super) fn subscription_path(&self) -> String {
+        format!("projects/{}/subscriptions/{}", self.project, self.subscription)
+    }
+
+    pub(super) fn endpoint(&self) -> Option<String> {
+        self.emulator_host.as_ref().map(|host| format!("http://{host}"))
+    }
+
+    pub(super) fn effective_check_period(&self) -> Duration {
+        match self.emulator_host {
+            Some(_) => self.check_period.min(Duration::from_secs(1)),
+            None => self.check_period,
+        }
+    }
+}
+
+fn check_project(project: &str) -> Result<(), NotifyError> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-.:_".contains(c);
+    if project.is_empty() || project.len() > 100 || !project.chars().all(allowed) {
+        return Err(NotifyError::new(format!("{project:?} is not the id of a Google Cloud project")));
+    }
+    Ok(())
+}
+
+fn check_id(kind: &str, id: &str) -> Result<(), NotifyError> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.~+%".contains(c);
+    let starts_well = id.starts_with(|c: char| c.is_ascii_alphabetic()) && !id.starts_with("goog");
+    if !(3..=255).contains(&id.len()) || !starts_well || !id.chars().all(allowed) {
+        return Err(NotifyError::new(format!(
+            "{id:?} is no valid {kind} id: use 3 to 255 letters, digits and -_.~+%, beginning with a letter, not with \"goog\""
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid() {
+        PubSubConfig::new("local").check().unwrap();
+    }
+
+    #[test]
+    fn bad_ids_and_hosts_are_refused_with_words() {
+        let refused = |change: fn(&mut PubSubConfig), expected: &str| {
+            let mut config = PubSubConfig::new("local");
+            change(&mut config);
+            let error = config.check().unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        };
+        refused(|config| config.topic = "ab".into(), "topic id");
+        refused(|config| config.subscription = "goog-things".into(), "subscription id");
+        refused(|config| config.topic = "projects/p/topics/t".into(), "topic id");
+        refused(|config| config.project = String::new(), "project");
+        refused(|config| config.emulator_host = Some("http://localhost:8085".into()), "host:port");
+        refused(|config| config.lease_extension = Duration::from_secs(5), "10 s to 600 s");
+        refused(|config| config.publish_timeout = Duration::ZERO, "longer than zero");
+    }
+}

@@ -1,0 +1,75 @@
+//! Google Cloud Pub/Sub, or an emulator of it, as the notifier.
+//!
+//! Publishes in batches and receives by streaming pull. Everything the broker may lose is replaced by the rows'
+//! promises, so nothing here may ever be the only place that knows something.
+
+mod clients;
+mod config;
+mod failure;
+mod publisher;
+mod stream;
+mod subscription;
+mod topics;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+pub use config::PubSubConfig;
+pub use topics::{SettingDifference, TopicState, TopicsReport, create_topics, describe_topics};
+
+use super::{Notifier, NotifyError, Subscription};
+use crate::event::Notification;
+use clients::Admins;
+use publisher::TopicPublisher;
+
+/// Notifications over a topic and a subscription of Google Cloud Pub/Sub.
+///
+/// ```no_run
+/// use wakeq::notify::{Notifier, PubSub, PubSubConfig};
+///
+/// # async fn receive() -> Result<(), wakeq::notify::NotifyError> {
+/// let notifier = PubSub::connect(PubSubConfig::new("my-project")).await?;
+/// let mut subscription = notifier.subscribe(100).await?;
+/// while let Some(delivery) = subscription.next().await {
+///     delivery.acknowledge();
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct PubSub {
+    config: Arc<PubSubConfig>,
+    admins: Admins,
+    publisher: Arc<TopicPublisher>,
+}
+
+impl PubSub {
+    /// Makes the clients. Nothing is sent yet: a broker that is down is no error here.
+    pub async fn connect(config: PubSubConfig) -> Result<Self, NotifyError> {
+        config.check()?;
+        let config = Arc::new(config);
+        let admins = clients::admins(&config).await?;
+        let publisher = Arc::new(TopicPublisher::new(Arc::clone(&config), admins.clone()).await?);
+        Ok(Self { config, admins, publisher })
+    }
+
+    /// What it was made with.
+    pub fn config(&self) -> &PubSubConfig {
+        &self.config
+    }
+}
+
+#[async_trait]
+impl Notifier for PubSub {
+    async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
+        let bodies: Vec<Vec<u8>> = notifications.iter().map(Notification::body).collect();
+        self.publisher.publish(&bodies).await
+    }
+
+    async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
+        let opened =
+            subscription::open(Arc::clone(&self.config), self.admins.clone(), max_outstanding).await?;
+        Ok(Box::new(opened))
+    }
+}

@@ -1,0 +1,115 @@
+//! Publishes message bodies to the topic, in batches.
+//!
+//! It keeps nothing: what could not be published is reported, and whoever holds the promise publishes again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use google_cloud_pubsub::Error;
+use google_cloud_pubsub::client::Publisher;
+use google_cloud_pubsub::error::PublishError;
+use google_cloud_pubsub::model::Message;
+use tokio::sync::RwLock;
+use tokio::time::timeout;
+
+use super::clients::{self, Admins};
+use super::config::PubSubConfig;
+use super::failure::{FailureKind, cause_of};
+use super::topics::create_with;
+use crate::notify::NotifyError;
+
+/// How many messages are handed to the client before their answers are awaited.
+const WINDOW: usize = 10_000;
+
+/// How much longer than the client's own limit an answer is awaited.
+const MARGIN: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+pub(super) struct TopicPublisher {
+    config: Arc<PubSubConfig>,
+    admins: Admins,
+    /// Replaced after an attempt that got no answer: its connection may be dead without knowing.
+    publisher: RwLock<Publisher>,
+}
+
+impl TopicPublisher {
+    pub(super) async fn new(config: Arc<PubSubConfig>, admins: Admins) -> Result<Self, NotifyError> {
+        let publisher = RwLock::new(clients::publisher(&config).await?);
+        Ok(Self { config, admins, publisher })
+    }
+
+    /// Publishes all bodies; on an error, some of them may have been published.
+    pub(super) async fn publish(&self, bodies: &[Vec<u8>]) -> Result<(), NotifyError> {
+        for window in bodies.chunks(WINDOW) {
+            let (left, failure) = match self.attempt(window).await {
+                Ok(()) => continue,
+                Err(refused) => refused,
+            };
+            if !(failure.is_missing() && self.config.create_missing) {
+                return Err(self.give_up(failure).await);
+            }
+            create_with(&self.admins, &self.config).await?;
+            if let Err((_, failure)) = self.attempt(&left).await {
+                return Err(self.give_up(failure).await);
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes once; returns the bodies that did not make it and why the first of them did not.
+    async fn attempt(&self, bodies: &[Vec<u8>]) -> Result<(), (Vec<Vec<u8>>, PublishFailure)> {
+        let publisher = self.publisher.read().await.clone();
+        let answers = join_all(bodies.iter().map(|body| publisher.publish(Message::new().set_data(body.clone()))));
+        let Ok(answers) = timeout(self.config.publish_timeout + MARGIN, answers).await else {
+            return Err((bodies.to_vec(), PublishFailure::NoAnswer));
+        };
+        let mut left = Vec::new();
+        let mut first = None;
+        for (body, answer) in bodies.iter().zip(answers) {
+            if let Err(error) = answer {
+                left.push(body.clone());
+                first.get_or_insert(error);
+            }
+        }
+        match first {
+            None => Ok(()),
+            Some(error) => Err((left, PublishFailure::Refused(error))),
+        }
+    }
+
+    /// Says what failed, and makes sure that the next publish does not suffer from it.
+    async fn give_up(&self, failure: PublishFailure) -> NotifyError {
+        let kind = failure.kind();
+        if kind == FailureKind::Unreachable
+            && let Ok(fresh) = clients::publisher(&self.config).await
+        {
+            *self.publisher.write().await = fresh;
+        }
+        let what = format!("could not publish: {}", kind.words(&self.config.topic_path(), &self.config));
+        match failure {
+            PublishFailure::NoAnswer => NotifyError::new(what),
+            PublishFailure::Refused(error) => NotifyError { what, source: Some(Box::new(error)) },
+        }
+    }
+}
+
+enum PublishFailure {
+    NoAnswer,
+    Refused(PublishError),
+}
+
+impl PublishFailure {
+    fn is_missing(&self) -> bool {
+        self.kind() == FailureKind::Missing
+    }
+
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::NoAnswer => FailureKind::Unreachable,
+            Self::Refused(error) => {
+                cause_of(error).as_deref().map_or(FailureKind::Unreachable, |cause: &Error| FailureKind::of(cause))
+            }
+        }
+    }
+}

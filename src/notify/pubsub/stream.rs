@@ -1,0 +1,197 @@
+//! Keeps a streaming pull open, and repairs it.
+//!
+//! The client library repairs brief interruptions itself, ends the stream on anything else, and waits up to a minute
+//! between its own attempts without saying so. So a stream is watched from the side, and replaced together with its
+//! connection when the broker was away. It never holds a message that nobody asked for: what is not handed out when
+//! a stream ends is put back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use google_cloud_pubsub::Error;
+use google_cloud_pubsub::subscriber::{MessageStream, ShutdownBehavior};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::{JoinSet, unconstrained};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::clients::{self, Admins};
+use super::config::PubSubConfig;
+use super::failure::{FailureKind, failed, in_one_line};
+use super::subscription::{StreamAnswer, Trouble};
+use super::topics::{create_with, find_subscription};
+use crate::notify::{Delivery, NotifyError};
+
+/// How long a new stream must stand before it counts as sound.
+const SETTLING: Duration = Duration::from_secs(1);
+
+/// The first pause before another attempt; it doubles up to the configured one.
+const FIRST_BACK_OFF: Duration = Duration::from_millis(100);
+
+/// A stream that lived this long starts the back-off anew when it fails.
+const LONG_LIFE: Duration = Duration::from_secs(10);
+
+/// Reads the stream into the channel of deliveries.
+pub(super) struct Intake {
+    pub(super) config: Arc<PubSubConfig>,
+    pub(super) admins: Admins,
+    pub(super) max_outstanding: usize,
+    /// One for each delivery that may be unanswered; the delivery holds it.
+    pub(super) permits: Arc<Semaphore>,
+    pub(super) deliveries: UnboundedSender<Delivery>,
+    pub(super) trouble: Trouble,
+    pub(super) closing: CancellationToken,
+}
+
+/// Why a stream is read no longer.
+enum Ended {
+    Closing,
+    /// The broker was away and is back.
+    BrokerReturned,
+    Failed(NotifyError),
+}
+
+/// What a look from the side saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// The subscription is there, as far as can be told.
+    Sound,
+    /// It was missing, and was created.
+    CreatedAnew,
+    /// It is missing or unreachable; the trouble says which.
+    Away,
+}
+
+impl Intake {
+    /// Reads stream after stream until closing. Returns what ends when the last delivery of each has been answered.
+    pub(super) async fn run(self) -> JoinSet<()> {
+        let mut endings = JoinSet::new();
+        let mut back_off = FIRST_BACK_OFF;
+        while !self.closing.is_cancelled() {
+            let started = Instant::now();
+            let ended = match self.open().await {
+                Ok(mut stream) => {
+                    let ended = self.read(&mut stream).await;
+                    end(stream, &mut endings);
+                    ended
+                }
+                Err(error) => Ended::Failed(error),
+            };
+            while endings.try_join_next().is_some() {}
+            match ended {
+                Ended::Closing => break,
+                Ended::BrokerReturned => back_off = FIRST_BACK_OFF,
+                Ended::Failed(error) => {
+                    self.trouble.begins(in_one_line(&error));
+                    if started.elapsed() > LONG_LIFE {
+                        back_off = FIRST_BACK_OFF;
+                    }
+                    let _ = self.closing.run_until_cancelled(sleep(back_off)).await;
+                    back_off = (back_off * 2).min(self.config.longest_back_off);
+                    let _ = self.closing.run_until_cancelled(self.look()).await;
+                }
+            }
+        }
+        endings
+    }
+
+    /// Looks from the side whether the subscription is there, creates it where that is allowed, and otherwise notes
+    /// the trouble.
+    pub(super) async fn look(&self) -> Sight {
+        let Err(error) = find_subscription(&self.admins, &self.config).await else { return Sight::Sound };
+        let trouble = match FailureKind::of(&error) {
+            // We may be allowed to read a subscription and not to describe it; the stream will tell.
+            FailureKind::Denied => return Sight::Sound,
+            FailureKind::Missing if self.config.create_missing => {
+                match create_with(&self.admins, &self.config).await {
+                    Ok(_) => return Sight::CreatedAnew,
+                    Err(error) => error,
+                }
+            }
+            FailureKind::Missing | FailureKind::AlreadyThere | FailureKind::Unreachable | FailureKind::Other => {
+                self.failed(error)
+            }
+        };
+        self.trouble.begins(in_one_line(&trouble));
+        Sight::Away
+    }
+
+    /// A new stream on a connection of its own.
+    async fn open(&self) -> Result<MessageStream, NotifyError> {
+        let subscriber = clients::subscriber(&self.config).await?;
+        let stream = subscriber
+            .subscribe(self.config.subscription_path())
+            .set_max_outstanding_messages(self.max_outstanding as i64)
+            .set_max_lease(self.config.max_lease)
+            .set_max_lease_extension(self.config.lease_extension)
+            .set_shutdown_behavior(ShutdownBehavior::WaitForProcessing)
+            .build();
+        Ok(stream)
+    }
+
+    /// Hands out deliveries until the stream ends. Reading is only ever abandoned for good: opening a stream is not
+    /// cancel safe, and an idle one counts as opening until its first message.
+    async fn read(&self, stream: &mut MessageStream) -> Ended {
+        let broker_returns = std::pin::pin!(self.watch());
+        let reading = async {
+            loop {
+                let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return Ended::Closing };
+                match stream.next().await {
+                    Some(Ok((message, handler))) => {
+                        self.trouble.ends();
+                        let answer = Box::new(StreamAnswer { handler, _permit: permit });
+                        if self.deliveries.send(Delivery::new(&message.data, answer)).is_err() {
+                            return Ended::Closing;
+                        }
+                    }
+                    Some(Err(error)) => return Ended::Failed(self.failed(error)),
+                    None => return Ended::Failed(NotifyError::new("the broker ended the stream; subscribing again")),
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.closing.cancelled() => Ended::Closing,
+            () = broker_returns => Ended::BrokerReturned,
+            ended = reading => ended,
+        }
+    }
+
+    /// Notes trouble while the subscription cannot be found from the side. Returns when it could not, and can again.
+    async fn watch(&self) {
+        let mut pause = SETTLING.min(self.config.effective_check_period());
+        let mut was_away = false;
+        loop {
+            sleep(pause).await;
+            match (self.look().await, was_away) {
+                (Sight::Sound, false) => {
+                    self.trouble.ends();
+                    pause = self.config.effective_check_period();
+                }
+                (Sight::Sound, true) | (Sight::CreatedAnew, _) => return,
+                (Sight::Away, _) => {
+                    pause = if was_away { (pause * 2).min(self.config.longest_back_off) } else { FIRST_BACK_OFF };
+                    was_away = true;
+                }
+            }
+        }
+    }
+
+    fn failed(&self, error: Error) -> NotifyError {
+        failed(&self.config.subscription_path(), &self.config, error)
+    }
+}
+
+/// Puts back what the stream has received and nobody was given, closes it, and leaves its last answers to `endings`.
+///
+/// The client would keep extending the leases of the messages in its own buffer until the last delivery handed out
+/// has been answered, which may be an hour. So its buffer is emptied first.
+fn end(mut stream: MessageStream, endings: &mut JoinSet<()>) {
+    while let Some(Some(Ok((_, handler)))) = unconstrained(stream.next()).now_or_never() {
+        handler.nack();
+    }
+    let token = stream.shutdown_token();
+    endings.spawn(async move { token.shutdown().await });
+}

@@ -1,0 +1,131 @@
+//! The subscription as the worker sees it: deliveries, answers, trouble, and an orderly end.
+//!
+//! The stream itself, and its repair, are in `stream`; nothing here talks to the broker.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use google_cloud_pubsub::subscriber::handler::Handler;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::clients::Admins;
+use super::config::PubSubConfig;
+use super::stream::Intake;
+use crate::notify::{Answer, Delivery, NotifyError, Subscription};
+
+/// Opens a subscription. A missing or unreachable one is no error but trouble, which the stream repairs.
+pub(super) async fn open(
+    config: Arc<PubSubConfig>,
+    admins: Admins,
+    max_outstanding: usize,
+) -> Result<PubSubSubscription, NotifyError> {
+    if max_outstanding == 0 || max_outstanding > 100_000 {
+        return Err(NotifyError::new(format!("max_outstanding is {max_outstanding}; use 1 to 100,000")));
+    }
+    let (sender, deliveries) = mpsc::unbounded_channel();
+    let trouble = Trouble::default();
+    let closing = CancellationToken::new();
+    let intake = Intake {
+        config,
+        admins,
+        max_outstanding,
+        permits: Arc::new(Semaphore::new(max_outstanding)),
+        deliveries: sender,
+        trouble: trouble.clone(),
+        closing: closing.clone(),
+    };
+    intake.look().await;
+    let intake = tokio::spawn(intake.run());
+    Ok(PubSubSubscription { deliveries, trouble, closing: closing.drop_guard(), intake })
+}
+
+/// An open subscription. Dropped without [`Subscription::close`], it gives back the same, with nobody waiting for it.
+pub(super) struct PubSubSubscription {
+    /// Bounded by the permits that the deliveries in it hold.
+    deliveries: UnboundedReceiver<Delivery>,
+    trouble: Trouble,
+    closing: DropGuard,
+    intake: JoinHandle<JoinSet<()>>,
+}
+
+#[async_trait]
+impl Subscription for PubSubSubscription {
+    async fn next(&mut self) -> Option<Delivery> {
+        self.deliveries.recv().await
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.trouble.words()
+    }
+
+    async fn close(self: Box<Self>, grace: Duration) {
+        let Self { mut deliveries, closing, intake, .. } = *self;
+        drop(closing);
+        let orderly_end = async {
+            let endings = intake.await;
+            deliveries.close();
+            while let Ok(delivery) = deliveries.try_recv() {
+                delivery.put_back();
+            }
+            if let Ok(mut endings) = endings {
+                while endings.join_next().await.is_some() {}
+            }
+        };
+        if timeout(grace, orderly_end).await.is_err() {
+            tracing::warn!(grace_ms = grace.as_millis() as u64, "some deliveries were not answered within the grace");
+        }
+    }
+}
+
+/// Why nothing can be received now, shared between the stream and its reader.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trouble(Arc<Mutex<Option<String>>>);
+
+impl Trouble {
+    pub(super) fn words(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Logs a change once, not every repetition of it.
+    pub(super) fn begins(&self, words: String) {
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.as_ref() != Some(&words) {
+            tracing::warn!(reason = %words, "no notifications can be received");
+            *current = Some(words);
+        }
+    }
+
+    pub(super) fn ends(&self) {
+        if self.0.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
+            tracing::info!("notifications can be received again");
+        }
+    }
+}
+
+/// Answers one delivery, and lets the stream take another.
+pub(super) struct StreamAnswer {
+    pub(super) handler: Handler,
+    pub(super) _permit: OwnedSemaphorePermit,
+}
+
+impl fmt::Debug for StreamAnswer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("StreamAnswer")
+    }
+}
+
+impl Answer for StreamAnswer {
+    fn acknowledge(self: Box<Self>) {
+        self.handler.ack();
+    }
+
+    fn put_back(self: Box<Self>) {
+        self.handler.nack();
+    }
+}

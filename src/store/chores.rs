@@ -1,0 +1,171 @@
+//! Periodic work. One process at a time does it: a row of `chores` lets one through when it is due.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::session::interval;
+use super::{Store, StoreError};
+use crate::event::{CanvasId, EventId, Notification};
+
+/// What the minute's statement found to do.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Minute {
+    /// Overdue events, to be published; their promises have been moved already.
+    pub(crate) notifications: Vec<Notification>,
+    /// Open resume jobs.
+    pub(crate) jobs: Vec<i64>,
+    /// Whether the statement should run again at once.
+    pub(crate) more: bool,
+    /// Whether [`Store::expire`] is due.
+    pub(crate) expire_due: bool,
+}
+
+/// How long things are kept that only their age removes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Ids chosen by callers: so long a repeated emit is recognized. Default 7 days.
+    pub emitted_ids: Duration,
+    /// Dead events. Default 30 days.
+    pub dead_events: Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        let days = |count: u64| Duration::from_secs(count * 24 * 3600);
+        Self { emitted_ids: days(7), dead_events: days(30) }
+    }
+}
+
+impl Store {
+    /// The minute's statement: lifts one rule that reached its end, moves the promises of a page of overdue events,
+    /// lists open jobs. Does nothing unless it is due or `again`, the next page of the same pass.
+    ///
+    /// It reads the promises from the low-water mark of earlier passes on, so that it does not pass the dead index
+    /// entries of what was woken or parked; every tenth pass starts at the beginning, for promises that a long
+    /// transaction committed late. Events that run are moved to the end of their lease, and not published.
+    pub(crate) async fn minute(&self, again: bool) -> Result<Minute, StoreError> {
+        let timing = self.timing();
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"with gate as (
+                   select passes, low_water from wakeq.chores
+                    where name = 'minute' and ($1 or next_at <= now() or next_at > now() + 2 * $2::interval)
+                      for update skip locked
+               ), start as (
+                   select case when passes % 10 = 0 and not $1 then '-infinity' else low_water end as at from gate
+               ), expired as (
+                   delete from wakeq.scheduling_rules where id = (
+                       select id from wakeq.scheduling_rules
+                        where until <= now() and exists (select from gate)
+                        order by until limit 1 for update skip locked)
+                returning canvas_id, event_space, handler_name
+               ), job as (
+                   insert into wakeq.resume_jobs (kind, canvas_id, module, name)
+                   select 'lifted', canvas_id, event_space, handler_name from expired
+                returning id
+               ), overdue as (
+                   select e.id, e.notify_at,
+                          coalesce(e.locked_at > clock_timestamp() - $3::interval, false) as runs
+                     from wakeq.events_v2 e
+                    where e.notify_at >= (select at from start) and e.notify_at <= now()
+                    order by e.notify_at limit 1000 for update skip locked
+               ), moved as (
+                   update wakeq.events_v2 e
+                      set notify_at = case
+                              when overdue.runs then e.locked_at + $3 + $5
+                              else wakeq.wake_at(e.delay_until, now(), $4,
+                                                 least($6::interval * power(2, least(e.probes, 20)), $7::interval))
+                          end,
+                          probes = e.probes + (not overdue.runs)::integer
+                     from overdue where e.id = overdue.id
+                returning e.id, e.canvas_id, not overdue.runs and e.delay_until <= now() + $4 as publish
+               ), turn as (
+                   update wakeq.chores c
+                      set next_at = now() + $2, passes = c.passes + (not $1)::integer,
+                          low_water = case when (select count(*) from overdue) < 1000 then now() - 2 * $2::interval
+                                           else (select max(notify_at) from overdue) end
+                     from gate where c.name = 'minute'
+                returning c.name
+               )
+               select array(select id from moved where publish order by id) as "ids!",
+                      array(select canvas_id from moved where publish order by id) as "canvases!",
+                      array(select id from wakeq.resume_jobs where exists (select from gate) order by id limit 1000)
+                          || array(select id from job) as "jobs!",
+                      ((select count(*) from overdue) >= 1000 or exists (select from expired)) as "more!",
+                      exists (select from turn)
+                          and exists (select from wakeq.chores where name = 'expire' and next_at <= now())
+                          as "expire_due!""#,
+            again,
+            interval(timing.probe_period),
+            interval(timing.lease),
+            interval(timing.horizon),
+            interval(timing.grace),
+            interval(timing.probe_backoff),
+            interval(timing.probe_backoff_max)
+        );
+        let row = session.limit(|connection| query.fetch_one(connection)).await;
+        let row = session.answered("the minute's statement", row)?;
+        Ok(Minute {
+            notifications: notifications(row.ids, row.canvases),
+            jobs: row.jobs,
+            more: row.more,
+            expire_due: row.expire_due,
+        })
+    }
+
+    /// Deletes what is too old to keep: remembered ids, dead events, notes of unknown handlers; at most 1,000 of each.
+    /// Whether there is more.
+    pub(crate) async fn expire(&self, again: bool, retention: Retention) -> Result<bool, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"with gate as (
+                   update wakeq.chores set next_at = now() + interval '1 hour', passes = passes + 1
+                    where name = 'expire' and ($1 or next_at <= now() or next_at > now() + interval '2 hours')
+                returning name
+               ), ids as (
+                   delete from wakeq.emitted_ids where id in (
+                       select id from wakeq.emitted_ids
+                        where emitted_at < now() - $2::interval and exists (select from gate)
+                        order by emitted_at limit 1000 for update skip locked)
+                returning id
+               ), dead as (
+                   delete from wakeq.dead_events where id in (
+                       select id from wakeq.dead_events
+                        where died_at < now() - $3::interval and exists (select from gate)
+                        order by died_at limit 1000 for update skip locked)
+                returning id
+               ), unknown as (
+                   delete from wakeq.unknown_handlers
+                    where last_seen < now() - $3::interval and exists (select from gate)
+               )
+               select (select count(*) from ids) >= 1000 or (select count(*) from dead) >= 1000 as "more!""#,
+            again,
+            interval(retention.emitted_ids),
+            interval(retention.dead_events)
+        );
+        let more = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("expire what is old", more)
+    }
+
+    /// Makes every promise due now, for the next passes of the minute's statement; returns how many, a page at a time.
+    pub(crate) async fn make_all_due(&self) -> Result<u64, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "with page as (
+                 select id from wakeq.events_v2 where notify_at > now() and delay_until <= now() and locked_at is null
+                  order by notify_at limit 1000 for update skip locked
+             ), reset as (
+                 update wakeq.chores set next_at = now(), low_water = '-infinity' where name = 'minute'
+             )
+             update wakeq.events_v2 e set notify_at = now(), probes = 0 from page where e.id = page.id"
+        );
+        let moved = session.limit(|connection| query.execute(connection)).await;
+        Ok(session.answered("make everything due", moved)?.rows_affected())
+    }
+}
+
+pub(super) fn notifications(ids: Vec<Uuid>, canvases: Vec<Uuid>) -> Vec<Notification> {
+    let pairs = ids.into_iter().zip(canvases);
+    pairs.map(|(id, canvas)| Notification { id: EventId(id), canvas: CanvasId(canvas) }).collect()
+}

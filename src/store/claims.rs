@@ -1,0 +1,231 @@
+//! What a worker writes while it owns an event: claim, renew, complete, retry, release, die.
+//!
+//! Every statement but the claim is fenced: it takes effect only while the claim stands, and says so.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::load::address;
+use super::session::interval;
+use super::{Store, StoreError};
+use crate::event::{Cause, Claim, EventId, HandlerAddress, Timestamp, Traceparent};
+
+/// What a claim statement may claim.
+#[derive(Clone, Debug)]
+pub(crate) struct ClaimLimits {
+    /// Handlers of any canvas, as `module/name/modifier`.
+    pub(crate) handlers: Vec<String>,
+    /// Handlers of one canvas, as `canvas/module/name/modifier`.
+    pub(crate) canvas_handlers: Vec<String>,
+    /// Only events with fewer losses than this, the loss of a takeover included.
+    pub(crate) losses_below: i32,
+}
+
+/// A claimed event, with all that its handler needs.
+#[derive(Clone, Debug)]
+pub(crate) struct ClaimedEvent {
+    pub(crate) claim: Claim,
+    pub(crate) address: HandlerAddress,
+    pub(crate) value: String,
+    pub(crate) retries: i32,
+    pub(crate) losses: i32,
+    pub(crate) took_over: bool,
+    pub(crate) delay_until: Timestamp,
+    pub(crate) enqueued_at: Timestamp,
+    pub(crate) locked_at: Timestamp,
+    pub(crate) traceparent: Option<Traceparent>,
+}
+
+/// An event that is to be tried again.
+#[derive(Clone, Debug)]
+pub(crate) struct Retry {
+    pub(crate) claim: Claim,
+    /// The new count of retries.
+    pub(crate) retries: i32,
+    pub(crate) delay: Duration,
+    pub(crate) error: String,
+}
+
+impl Store {
+    /// Claims what may run now, on the database's clock; `None` for each that may not.
+    pub(crate) async fn claim(
+        &self,
+        ids: &[EventId],
+        limits: &ClaimLimits,
+    ) -> Result<Vec<Option<ClaimedEvent>>, StoreError> {
+        let keys = keys(ids);
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            ClaimedRow,
+            r#"select id as "id!", canvas_id as "canvas_id!", module as "module!", name as "name!",
+                      modifier as "modifier!", value as "value!", retries as "retries!", delay_until as "delay_until!",
+                      enqueued_at as "enqueued_at!", locked_at as "locked_at!", claims as "claims!",
+                      losses as "losses!", took_over as "took_over!", traceparent
+                 from wakeq.claim($1, $2, $3, $4, $5)"#,
+            &keys,
+            &limits.handlers,
+            &limits.canvas_handlers,
+            interval(self.timing().lease),
+            limits.losses_below
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("claim events", rows)?;
+        let mut claimed: std::collections::HashMap<Uuid, ClaimedEvent> =
+            rows.into_iter().filter_map(|row| Some((row.id, row.into_event()?))).collect();
+        // Two notifications of one event in one batch: only the first has claimed it.
+        Ok(keys.iter().map(|key| claimed.remove(key)).collect())
+    }
+
+    /// Renews the leases of running claims, on a connection of its own; `false` for each that was lost.
+    pub(crate) async fn renew(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+        let (ids, fences) = fences(claims);
+        let mut session = self.renewal_session().await?;
+        let query = sqlx::query_scalar!(
+            "update wakeq.events_v2 set locked_at = clock_timestamp()
+              where id = any ($1) and claims = ($2::integer[])[array_position($1, id)] and locked_at is not null
+          returning id",
+            &ids,
+            &fences
+        );
+        let renewed = session.limit(|connection| query.fetch_all(connection)).await;
+        Ok(happened(claims, session.answered("renew leases", renewed)?))
+    }
+
+    /// Deletes completed events.
+    pub(crate) async fn complete(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+        let (ids, fences) = fences(claims);
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "delete from wakeq.events_v2
+              where id = any ($1) and claims = ($2::integer[])[array_position($1, id)] and locked_at is not null
+          returning id",
+            &ids,
+            &fences
+        );
+        let deleted = session.limit(|connection| query.fetch_all(connection)).await;
+        Ok(happened(claims, session.answered("complete events", deleted)?))
+    }
+
+    /// Counts a retry, says when it is due and releases the claim. The new count is written, not added: the statement
+    /// may be repeated when its answer was lost.
+    pub(crate) async fn retry(&self, retries: &[Arc<Retry>]) -> Result<Vec<bool>, StoreError> {
+        let claims: Vec<Claim> = retries.iter().map(|retry| retry.claim).collect();
+        let (ids, fences) = fences(&claims);
+        let counts: Vec<i32> = retries.iter().map(|retry| retry.retries).collect();
+        let delays_s: Vec<f64> = retries.iter().map(|retry| retry.delay.as_secs_f64()).collect();
+        let errors: Vec<String> = retries.iter().map(|retry| retry.error.clone()).collect();
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "update wakeq.events_v2
+                set retries = ($3::integer[])[array_position($1, id)],
+                    delay_until = now() + ($4::float8[])[array_position($1, id)] * interval '1 second',
+                    notify_at = wakeq.wake_at(
+                        now() + ($4::float8[])[array_position($1, id)] * interval '1 second', now(), $6, $7),
+                    probes = 0, locked_at = null, last_error = ($5::text[])[array_position($1, id)]
+              where id = any ($1) and claims = ($2::integer[])[array_position($1, id)] and locked_at is not null
+          returning id",
+            &ids,
+            &fences,
+            &counts,
+            &delays_s,
+            &errors,
+            interval(self.timing().horizon),
+            interval(self.timing().grace)
+        );
+        let saved = session.limit(|connection| query.fetch_all(connection)).await;
+        Ok(happened(&claims, session.answered("save retries", saved)?))
+    }
+
+    /// Gives claims up without counting anything; the events may run again at once.
+    pub(crate) async fn release(&self, claims: &[Claim]) -> Result<(), StoreError> {
+        let (ids, fences) = fences(claims);
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "update wakeq.events_v2 set locked_at = null
+              where id = any ($1) and claims = ($2::integer[])[array_position($1, id)] and locked_at is not null",
+            &ids,
+            &fences
+        );
+        let released = session.limit(|connection| query.execute(connection)).await;
+        session.answered("release claims", released).map(drop)
+    }
+
+    /// Moves an event to the dead ones.
+    pub(crate) async fn die(
+        &self,
+        claim: Claim,
+        cause: Cause,
+        error: Option<&str>,
+    ) -> Result<bool, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "with gone as (
+                 delete from wakeq.events_v2
+                  where id = $1 and claims = $2 and locked_at is not null
+              returning *
+             )
+             insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
+                                            losses, traceparent, last_error, cause)
+             select id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
+                    losses, traceparent, coalesce($4, last_error), $3
+               from gone",
+            claim.id.0,
+            claim.claims,
+            cause.as_str(),
+            error
+        );
+        let moved = session.limit(|connection| query.execute(connection)).await;
+        Ok(session.answered("move an event to the dead ones", moved)?.rows_affected() > 0)
+    }
+}
+
+struct ClaimedRow {
+    id: Uuid,
+    canvas_id: Uuid,
+    module: String,
+    name: String,
+    modifier: String,
+    value: String,
+    retries: i32,
+    delay_until: Timestamp,
+    enqueued_at: Timestamp,
+    locked_at: Timestamp,
+    claims: i32,
+    losses: i32,
+    took_over: bool,
+    traceparent: Option<String>,
+}
+
+impl ClaimedRow {
+    fn into_event(self) -> Option<ClaimedEvent> {
+        Some(ClaimedEvent {
+            claim: Claim { id: EventId(self.id), claims: self.claims },
+            address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
+            value: self.value,
+            retries: self.retries,
+            losses: self.losses,
+            took_over: self.took_over,
+            delay_until: self.delay_until,
+            enqueued_at: self.enqueued_at,
+            locked_at: self.locked_at,
+            traceparent: self.traceparent.and_then(|text| text.parse().ok()),
+        })
+    }
+}
+
+fn keys(ids: &[EventId]) -> Vec<Uuid> {
+    ids.iter().map(|id| id.0).collect()
+}
+
+/// Ids and, at the same positions, the tokens that must still stand.
+fn fences(claims: &[Claim]) -> (Vec<Uuid>, Vec<i32>) {
+    claims.iter().map(|claim| (claim.id.0, claim.claims)).unzip()
+}
+
+fn happened(claims: &[Claim], ids: Vec<Uuid>) -> Vec<bool> {
+    let ids: HashSet<Uuid> = ids.into_iter().collect();
+    claims.iter().map(|claim| ids.contains(&claim.id.0)).collect()
+}

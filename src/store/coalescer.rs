@@ -1,0 +1,112 @@
+//! Turns single requests into batches: whatever waits while the previous statement is in flight makes the next one.
+//!
+//! At low load a request goes out at once, alone; at high load hundreds share a statement. No timer is involved.
+
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+use super::StoreError;
+
+/// Most requests that may wait; more are refused.
+const WAITING_MAX: usize = 20_000;
+/// How often a lone request is repeated that met a lock.
+const CONTENTION_TRIES: u32 = 5;
+
+type Waiting<Q, A> = (Q, oneshot::Sender<Result<A, StoreError>>);
+
+/// A queue in front of a batched statement. Its tasks end when the last clone is dropped.
+pub(crate) struct Coalescer<Q, A> {
+    queue: mpsc::Sender<Waiting<Q, A>>,
+}
+
+impl<Q, A> Clone for Coalescer<Q, A> {
+    fn clone(&self) -> Self {
+        Self { queue: self.queue.clone() }
+    }
+}
+
+impl<Q, A> Coalescer<Q, A>
+where
+    Q: Clone + Send + Sync + 'static,
+    A: Send + 'static,
+{
+    /// Runs `statement` over batches of at most `batch_max` requests, `in_flight` at a time. It answers every request,
+    /// in their order.
+    pub(crate) fn new<S, F>(batch_max: usize, in_flight: usize, statement: S) -> Self
+    where
+        S: Fn(Vec<Q>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Vec<A>, StoreError>> + Send + 'static,
+    {
+        let (queue, waiting) = mpsc::channel(WAITING_MAX);
+        let waiting = Arc::new(Mutex::new(waiting));
+        let statement = Arc::new(statement);
+        for _ in 0..in_flight {
+            tokio::spawn(serve(Arc::clone(&waiting), Arc::clone(&statement), batch_max));
+        }
+        Self { queue }
+    }
+
+    /// Waits for the batch that this request ends up in.
+    pub(crate) async fn call(&self, request: Q) -> Result<A, StoreError> {
+        let (sender, answer) = oneshot::channel();
+        self.queue.try_send((request, sender)).map_err(|_| StoreError::Overloaded)?;
+        answer.await.map_err(|_| StoreError::Overloaded)?
+    }
+}
+
+async fn serve<Q, A, S, F>(
+    waiting: Arc<Mutex<mpsc::Receiver<Waiting<Q, A>>>>,
+    statement: Arc<S>,
+    batch_max: usize,
+) where
+    Q: Clone,
+    S: Fn(Vec<Q>) -> F,
+    F: Future<Output = Result<Vec<A>, StoreError>>,
+{
+    let mut batch = Vec::new();
+    loop {
+        if waiting.lock().await.recv_many(&mut batch, batch_max).await == 0 {
+            return;
+        }
+        // Who stopped waiting gets no statement of its own.
+        let (requests, senders): (Vec<_>, Vec<_>) =
+            batch.drain(..).filter(|(_, sender)| !sender.is_closed()).unzip();
+        for (sender, answer) in senders.into_iter().zip(answers(requests, statement.as_ref()).await) {
+            // The caller may have given up meanwhile; its request took effect all the same.
+            let _ = sender.send(answer);
+        }
+    }
+}
+
+/// Runs a batch, in halves where a row's data or a lock spoils it, until the bad row stands alone.
+async fn answers<Q, A, S, F>(requests: Vec<Q>, statement: &S) -> Vec<Result<A, StoreError>>
+where
+    Q: Clone,
+    S: Fn(Vec<Q>) -> F,
+    F: Future<Output = Result<Vec<A>, StoreError>>,
+{
+    let mut todo = vec![(requests, 1)];
+    let mut done = Vec::new();
+    while let Some((mut requests, tries)) = todo.pop() {
+        if requests.is_empty() {
+            continue;
+        }
+        match statement(requests.clone()).await {
+            Ok(answers) => {
+                debug_assert_eq!(answers.len(), requests.len(), "a batched statement answers every request");
+                done.extend(answers.into_iter().map(Ok));
+            }
+            Err(error) if requests.len() > 1 && (error.is_contention() || error.is_data()) => {
+                let second = requests.split_off(requests.len() / 2);
+                todo.push((second, tries));
+                todo.push((requests, tries));
+            }
+            Err(error) if error.is_contention() && tries < CONTENTION_TRIES => {
+                todo.push((requests, tries + 1))
+            }
+            Err(error) => done.extend(requests.iter().map(|_| Err(error.clone()))),
+        }
+    }
+    done
+}

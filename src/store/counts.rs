@@ -1,0 +1,99 @@
+//! How many events each handler has, from one index.
+
+use std::time::Duration;
+
+use super::session::interval;
+use super::{Store, StoreError};
+use crate::event::{CanvasId, HandlerScope, Name, Timestamp};
+
+/// The events of one handler, by what they wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandlerCounts {
+    /// The handler, with all its modifiers.
+    pub scope: HandlerScope,
+    /// Due; running ones included.
+    pub due: i64,
+    /// Not due yet.
+    pub delayed: i64,
+    /// Since when the oldest due event has been due.
+    pub oldest_due: Option<Timestamp>,
+    /// Dead, and kept.
+    pub dead: i64,
+}
+
+impl Store {
+    /// Counts of every handler of a canvas that has events, or of the one named; at most `limit` handlers. The
+    /// counting is an index-only scan.
+    pub(crate) async fn counts(
+        &self,
+        canvas: CanvasId,
+        handler: Option<(&Name, &Name)>,
+        limit: i64,
+    ) -> Result<Vec<HandlerCounts>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"with live as (
+                   select module, name, count(*) filter (where delay_until <= now()) as due,
+                          count(*) filter (where delay_until > now()) as delayed,
+                          min(delay_until) filter (where delay_until <= now()) as oldest_due
+                     from wakeq.events_v2
+                    where canvas_id = $1 and ($2::text is null or module = $2) and ($3::text is null or name = $3)
+                    group by module, name
+               ), dead as (
+                   select module, name, count(*) as dead from wakeq.dead_events
+                    where canvas_id = $1 and ($2::text is null or module = $2) and ($3::text is null or name = $3)
+                    group by module, name
+               )
+               select module::text as "module!", name::text as "name!", coalesce(due, 0) as "due!",
+                      coalesce(delayed, 0) as "delayed!", oldest_due, coalesce(dead, 0) as "dead!"
+                 from live full join dead using (module, name) order by 1, 2 limit $4"#,
+            canvas.0,
+            handler.map(|(module, _)| module.as_str()),
+            handler.map(|(_, name)| name.as_str()),
+            limit
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("count events", rows)?;
+        let counts = rows.into_iter().filter_map(|row| {
+            let scope = super::load::address(canvas.0, &row.module, &row.name, "_").ok()?.scope;
+            let (due, delayed, oldest_due, dead) = (row.due, row.delayed, row.oldest_due, row.dead);
+            Some(HandlerCounts { scope, due, delayed, oldest_due, dead })
+        });
+        Ok(counts.collect())
+    }
+
+    /// How many events of a handler run now. Reads the handler's rows: no index knows what runs.
+    pub(crate) async fn running(&self, scope: &HandlerScope) -> Result<i64, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"select count(*) as "count!" from wakeq.events_v2
+                where canvas_id = $1 and module = $2 and name = $3 and delay_until <= now()
+                  and locked_at >= now() - $4::interval"#,
+            scope.canvas.0,
+            scope.module.as_str() as _,
+            scope.name.as_str() as _,
+            interval(self.timing().lease)
+        );
+        let count = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("count running events", count)
+    }
+
+    /// Since when some worker has not known this handler, if that was so within the last `recently`.
+    pub(crate) async fn unknown_since(
+        &self,
+        scope: &HandlerScope,
+        recently: Duration,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "select min(first_seen) from wakeq.unknown_handlers
+              where canvas_id = $1 and module = $2 and name = $3 and last_seen > now() - $4::interval",
+            scope.canvas.0,
+            scope.module.as_str() as _,
+            scope.name.as_str() as _,
+            interval(recently)
+        );
+        let since = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("look for an unknown handler", since)
+    }
+}

@@ -1,0 +1,155 @@
+//! Events that are not tried again: listed, brought back, forgotten.
+
+use uuid::Uuid;
+
+use super::load::address;
+use super::session::interval;
+use super::{Store, StoreError};
+use crate::event::{CanvasId, EventId, HandlerAddress, HandlerScope, Notification, Timestamp};
+
+/// An event that died.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadEvent {
+    /// Its id; a redriven event keeps it.
+    pub id: EventId,
+    /// The handler it was for.
+    pub address: HandlerAddress,
+    /// Why it died: `retries` or `poison`.
+    pub cause: String,
+    /// Retries it had.
+    pub retries: i32,
+    /// Owners it outlived.
+    pub losses: i32,
+    /// What its handler said last.
+    pub last_error: Option<String>,
+    /// When it was emitted.
+    pub enqueued_at: Timestamp,
+    /// When it died.
+    pub died_at: Timestamp,
+}
+
+/// Which dead events are meant. Nothing set: all of the canvas.
+#[derive(Clone, Debug, Default)]
+pub struct DeadFilter {
+    /// The tenant.
+    pub canvas: CanvasId,
+    /// Of this handler only.
+    pub scope: Option<HandlerScope>,
+    /// This event only.
+    pub id: Option<EventId>,
+    /// That died at or after this.
+    pub since: Option<Timestamp>,
+    /// That died before this.
+    pub before: Option<Timestamp>,
+}
+
+impl Store {
+    /// Dead events, the latest first.
+    pub(crate) async fn dead_events(
+        &self,
+        filter: &DeadFilter,
+        limit: i64,
+    ) -> Result<Vec<DeadEvent>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            Row,
+            r#"select id, canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
+                      cause, retries, losses, last_error, enqueued_at, died_at
+                 from wakeq.dead_events
+                where canvas_id = $1
+                  and ($2::text is null or module = $2) and ($3::text is null or name = $3)
+                  and ($4::uuid is null or id = $4)
+                  and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)
+                order by died_at desc, id limit $7"#,
+            filter.canvas.0,
+            filter.scope.as_ref().map(|scope| scope.module.as_str()),
+            filter.scope.as_ref().map(|scope| scope.name.as_str()),
+            filter.id.map(|id| id.0),
+            filter.since,
+            filter.before,
+            limit
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("list dead events", rows)?;
+        Ok(rows.into_iter().filter_map(Row::into_event).collect())
+    }
+
+    /// A dead event by its id, of whatever canvas.
+    pub(crate) async fn dead_event(&self, id: EventId) -> Result<Option<DeadEvent>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            Row,
+            r#"select id, canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
+                      cause, retries, losses, last_error, enqueued_at, died_at
+                 from wakeq.dead_events where id = $1"#,
+            id.0
+        );
+        let row = session.limit(|connection| query.fetch_optional(connection)).await;
+        Ok(session.answered("look for a dead event", row)?.and_then(Row::into_event))
+    }
+
+    /// Brings up to 1,000 dead events back, the oldest first: with their `claims`, without their retries and losses.
+    /// Returns what to publish.
+    pub(crate) async fn redrive_page(&self, filter: &DeadFilter) -> Result<Vec<Notification>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "with back as (
+                 delete from wakeq.dead_events where id = any (array(
+                     select id from wakeq.dead_events
+                      where canvas_id = $1
+                        and ($2::text is null or module = $2) and ($3::text is null or name = $3)
+                        and ($4::uuid is null or id = $4)
+                        and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)
+                      order by died_at limit 1000 for update skip locked))
+              returning *
+             )
+             insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, enqueued_at, notify_at, claims,
+                                          traceparent, last_error)
+             select id, canvas_id, module, name, modifier, value, enqueued_at, wakeq.wake_at(now(), now(), $7, $8),
+                    claims, traceparent, last_error
+               from back
+          returning id, canvas_id",
+            filter.canvas.0,
+            filter.scope.as_ref().map(|scope| scope.module.as_str()),
+            filter.scope.as_ref().map(|scope| scope.name.as_str()),
+            filter.id.map(|id| id.0),
+            filter.since,
+            filter.before,
+            interval(self.timing().horizon),
+            interval(self.timing().grace)
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("redrive dead events", rows)?;
+        let pairs = rows.into_iter().map(|row| (row.id, row.canvas_id));
+        Ok(pairs.map(|(id, canvas)| Notification { id: EventId(id), canvas: CanvasId(canvas) }).collect())
+    }
+}
+
+struct Row {
+    id: Uuid,
+    canvas_id: Uuid,
+    module: String,
+    name: String,
+    modifier: String,
+    cause: String,
+    retries: i32,
+    losses: i32,
+    last_error: Option<String>,
+    enqueued_at: Timestamp,
+    died_at: Timestamp,
+}
+
+impl Row {
+    fn into_event(self) -> Option<DeadEvent> {
+        Some(DeadEvent {
+            id: EventId(self.id),
+            address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
+            cause: self.cause,
+            retries: self.retries,
+            losses: self.losses,
+            last_error: self.last_error,
+            enqueued_at: self.enqueued_at,
+            died_at: self.died_at,
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! What can go wrong with a statement.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a statement gave no result. Whether it took effect is unknown for [`StoreError::TimedOut`] and
+/// [`StoreError::Unavailable`]; every statement can be repeated.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The server can't be reached, or the connection broke.
+    #[error("Postgres is not reachable: check DATABASE_URL and that the server runs")]
+    Unavailable(#[source] Arc<sqlx::Error>),
+    /// No answer in time; the connection was closed.
+    #[error("Postgres gave no answer to `{statement}` within {after:?}")]
+    TimedOut {
+        /// The statement's name.
+        statement: &'static str,
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// The server refused the statement.
+    #[error("Postgres refused `{statement}`")]
+    Refused {
+        /// The statement's name.
+        statement: &'static str,
+        /// The server's words.
+        #[source]
+        source: Arc<sqlx::Error>,
+    },
+    /// The schema `wakeq` is missing or older than this program.
+    #[error("the schema `wakeq` is not up to date: run `wakeq migrate`")]
+    NotMigrated(#[source] Arc<sqlx::Error>),
+    /// A migration failed.
+    #[error("the migration failed; what it did was rolled back")]
+    Migration(#[source] Arc<sqlx::migrate::MigrateError>),
+    /// The server may forget commits.
+    #[error(
+        "the server has {setting} = {value}: a crash may lose events that were acknowledged. Turn it on, or say that \
+         losing events is acceptable (`allow_unsafe_durability`, WAKEQ_ALLOW_UNSAFE_DURABILITY=1)"
+    )]
+    UnsafeDurability {
+        /// `fsync` or `synchronous_commit`.
+        setting: String,
+        /// Its value.
+        value: String,
+    },
+    /// A statement's own queue is full or gone: more is asked than the database answers.
+    #[error("too many statements wait for Postgres: slow down, or give it more room")]
+    Overloaded,
+}
+
+impl StoreError {
+    /// Sorts an error of the client library.
+    pub(crate) fn from_sqlx(statement: &'static str, error: sqlx::Error) -> Self {
+        let source = Arc::new(error);
+        match source.as_database_error().map(|error| error.code().unwrap_or_default().into_owned()) {
+            // undefined table, schema or function
+            Some(code) if ["42P01", "3F000", "42883"].contains(&code.as_str()) => Self::NotMigrated(source),
+            // shutting down, starting up, crashed, out of connections, read-only standby
+            Some(code) if ["57P01", "57P02", "57P03", "53300", "25006"].contains(&code.as_str()) => {
+                Self::Unavailable(source)
+            }
+            Some(_) => Self::Refused { statement, source },
+            None => Self::Unavailable(source),
+        }
+    }
+
+    /// The server's five-letter code, if it gave one.
+    pub(crate) fn code(&self) -> Option<String> {
+        match self {
+            Self::Unavailable(source) | Self::NotMigrated(source) | Self::Refused { source, .. } => {
+                Some(source.as_database_error()?.code()?.into_owned())
+            }
+            Self::TimedOut { .. } | Self::Migration(_) | Self::UnsafeDurability { .. } | Self::Overloaded => {
+                None
+            }
+        }
+    }
+
+    /// A deadlock, or a lock that was not to be had: the same statement may succeed on fewer rows, or later.
+    pub(crate) fn is_contention(&self) -> bool {
+        self.code().is_some_and(|code| ["40P01", "55P03", "40001"].contains(&code.as_str()))
+    }
+
+    /// The data of one row was refused: the others of its batch may pass.
+    pub(crate) fn is_data(&self) -> bool {
+        self.code().is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
+    }
+}

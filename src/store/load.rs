@@ -1,0 +1,96 @@
+//! The load: what stands in the row, on its handler and on the clock, in one snapshot. Read-only.
+
+use uuid::Uuid;
+
+use super::{Store, StoreError};
+use crate::event::{
+    CanvasId, EventId, HandlerAddress, HandlerScope, InvalidName, RuleKind, Schedule, Timestamp,
+};
+
+/// An event as the load found it.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadedEvent {
+    pub(crate) address: HandlerAddress,
+    pub(crate) schedule: Schedule,
+    pub(crate) enqueued_at: Timestamp,
+    pub(crate) notify_at: Option<Timestamp>,
+    pub(crate) retries: i32,
+    pub(crate) claims: i32,
+    pub(crate) losses: i32,
+    pub(crate) last_error: Option<String>,
+}
+
+impl Store {
+    /// Loads events by their ids; `None` for each that is gone.
+    pub(crate) async fn load(&self, ids: &[EventId]) -> Result<Vec<Option<LoadedEvent>>, StoreError> {
+        let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            Row,
+            r#"select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
+                      e.modifier::text as "modifier!", e.retries, e.delay_until, e.enqueued_at, e.locked_at, e.notify_at,
+                      e.claims, e.losses, e.last_error,
+                      (select max(r.rule_type)::text from wakeq.scheduling_rules r
+                        where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
+                          and (r.until is null or r.until > now())) as rule,
+                      now() as "now!"
+                 from wakeq.events_v2 e where e.id = any ($1)"#,
+            &keys
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("load events", rows)?;
+        let found: std::collections::HashMap<Uuid, LoadedEvent> =
+            rows.into_iter().filter_map(|row| Some((row.id, row.into_event()?))).collect();
+        Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
+    }
+}
+
+struct Row {
+    id: Uuid,
+    canvas_id: Uuid,
+    module: String,
+    name: String,
+    modifier: String,
+    retries: i32,
+    delay_until: Timestamp,
+    enqueued_at: Timestamp,
+    locked_at: Option<Timestamp>,
+    notify_at: Option<Timestamp>,
+    claims: i32,
+    losses: i32,
+    last_error: Option<String>,
+    rule: Option<String>,
+    now: Timestamp,
+}
+
+impl Row {
+    fn into_event(self) -> Option<LoadedEvent> {
+        let rule = self.rule.as_deref().and_then(|kind| kind.parse::<RuleKind>().ok());
+        Some(LoadedEvent {
+            address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
+            schedule: Schedule {
+                delay_until: self.delay_until,
+                locked_at: self.locked_at,
+                rule,
+                now: self.now,
+            },
+            enqueued_at: self.enqueued_at,
+            notify_at: self.notify_at,
+            retries: self.retries,
+            claims: self.claims,
+            losses: self.losses,
+            last_error: self.last_error,
+        })
+    }
+}
+
+/// The columns of a handler's address, which the schema's domains hold to the same rules.
+pub(super) fn address(
+    canvas_id: Uuid,
+    module: &str,
+    name: &str,
+    modifier: &str,
+) -> Result<HandlerAddress, InvalidName> {
+    let scope = HandlerScope { canvas: CanvasId(canvas_id), module: module.parse()?, name: name.parse()? };
+    Ok(HandlerAddress { scope, modifier: modifier.parse()? })
+}

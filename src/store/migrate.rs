@@ -1,0 +1,96 @@
+//! The migrations, embedded, and what a database has of them.
+
+use std::sync::Arc;
+
+use sqlx::migrate::{Migrate, Migrator};
+use sqlx::{ConnectOptions, Connection};
+
+use super::{Store, StoreError};
+
+static MIGRATIONS: Migrator = sqlx::migrate!();
+
+/// A migration and whether the database has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MigrationState {
+    /// Its number.
+    pub version: i64,
+    /// What it makes.
+    pub description: String,
+    /// Whether it was applied: before, or just now.
+    pub status: MigrationStatus,
+}
+
+/// Whether a migration was applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MigrationStatus {
+    /// By an earlier run.
+    Present,
+    /// By this run.
+    Applied,
+    /// Not yet.
+    Missing,
+}
+
+impl Store {
+    /// Applies the migrations that the database lacks, each in its own transaction, one process at a time.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), wakeq::StoreError> {
+    /// for migration in wakeq::Store::migrate("postgres://localhost/app", false).await? {
+    ///     println!("{} {} {:?}", migration.version, migration.description, migration.status);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// With `dry_run` nothing is changed. A connection of its own is used, without a limit on time.
+    pub async fn migrate(url: &str, dry_run: bool) -> Result<Vec<MigrationState>, StoreError> {
+        let refused = |error| StoreError::from_sqlx("migrate", error);
+        let options: sqlx::postgres::PgConnectOptions = url.parse().map_err(refused)?;
+        let mut connection = options.application_name("wakeq migrate").connect().await.map_err(refused)?;
+        let before = applied(&mut connection).await?;
+        if !dry_run {
+            MIGRATIONS.run(&mut connection).await.map_err(failed)?;
+        }
+        connection.close().await.map_err(refused)?;
+        let status = |version: i64| match (before.contains(&version), dry_run) {
+            (true, _) => MigrationStatus::Present,
+            (false, true) => MigrationStatus::Missing,
+            (false, false) => MigrationStatus::Applied,
+        };
+        let states = MIGRATIONS.iter().map(|migration| MigrationState {
+            version: migration.version,
+            description: migration.description.to_string(),
+            status: status(migration.version),
+        });
+        Ok(states.collect())
+    }
+
+    /// A hash over all migrations: two databases with the same one have the same schema.
+    pub fn migrations_hash() -> u64 {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+
+        let mut hasher = DefaultHasher::new();
+        for migration in MIGRATIONS.iter() {
+            migration.checksum.hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+}
+
+/// The versions that the database has; none, before the first run.
+async fn applied(connection: &mut sqlx::PgConnection) -> Result<Vec<i64>, StoreError> {
+    let exists: bool = sqlx::query_scalar("select to_regclass('wakeq._migrations') is not null")
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(|error| StoreError::from_sqlx("look for the table of migrations", error))?;
+    if !exists {
+        return Ok(Vec::new());
+    }
+    let applied = connection.list_applied_migrations("wakeq._migrations").await.map_err(failed)?;
+    Ok(applied.into_iter().map(|migration| migration.version).collect())
+}
+
+fn failed(error: sqlx::migrate::MigrateError) -> StoreError {
+    StoreError::Migration(Arc::new(error))
+}

@@ -1,0 +1,34 @@
+//! All SQL: a concrete struct over sqlx's pool, one file per table or concern, one function per statement.
+//!
+//! Every write restates its precondition in `where` and says whether it happened. Time is the database's: no function
+//! here takes a worker's clock. Nothing here publishes, decides or retries beyond its own statement.
+
+mod chores;
+mod claims;
+mod coalescer;
+mod control;
+mod counts;
+mod dead_events;
+mod error;
+mod insert;
+mod load;
+mod migrate;
+mod promises;
+mod resume;
+mod rules;
+mod session;
+mod unknown_handlers;
+
+pub use chores::Retention;
+pub(crate) use claims::{ClaimLimits, ClaimedEvent, Retry};
+pub(crate) use coalescer::Coalescer;
+pub use counts::HandlerCounts;
+pub use dead_events::{DeadEvent, DeadFilter};
+pub use error::StoreError;
+pub(crate) use insert::{Inserted, NewEvent, insert_one};
+pub(crate) use load::LoadedEvent;
+pub use migrate::{MigrationState, MigrationStatus};
+pub(crate) use resume::ResumePage;
+pub(crate) use rules::Lifted;
+pub use rules::Rule;
+pub use session::{Store, StoreConfig};

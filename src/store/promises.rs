@@ -1,0 +1,51 @@
+//! `notify_at`, the promise on a row, where neither emit nor a claim's owner writes it: park, defer.
+
+use uuid::Uuid;
+
+use super::session::interval;
+use super::{Store, StoreError};
+use crate::event::EventId;
+
+impl Store {
+    /// Clears the promise on events while a rule stands on their handler; `false` for each whose rule is gone. The
+    /// rule's row is locked, so that lifting it waits and then finds these events parked.
+    pub(crate) async fn park(&self, ids: &[EventId]) -> Result<Vec<bool>, StoreError> {
+        let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "update wakeq.events_v2 e set notify_at = null
+              where e.id = any ($1)
+                and exists (
+                    select from wakeq.scheduling_rules r
+                     where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
+                       and (r.until is null or r.until > clock_timestamp())
+                       for share of r)
+          returning e.id",
+            &keys
+        );
+        let parked = session.limit(|connection| query.fetch_all(connection)).await;
+        let parked = session.answered("park events", parked)?;
+        Ok(keys.iter().map(|key| parked.contains(key)).collect())
+    }
+
+    /// Moves the promise of events whose handler this worker does not know, and notes the handler. Another worker may
+    /// know it, so the promise stays.
+    pub(crate) async fn defer(&self, ids: &[EventId]) -> Result<(), StoreError> {
+        let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "with deferred as (
+                 update wakeq.events_v2 set notify_at = clock_timestamp() + $2
+                  where id = any ($1) and locked_at is null and notify_at is not null
+              returning canvas_id, module, name, modifier
+             )
+             insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)
+             select distinct canvas_id, module, name, modifier from deferred order by 1, 2, 3, 4
+                 on conflict (canvas_id, module, name, modifier) do update set last_seen = now()",
+            &keys,
+            interval(self.timing().unknown_handler_wait)
+        );
+        let deferred = session.limit(|connection| query.execute(connection)).await;
+        session.answered("defer events", deferred).map(drop)
+    }
+}

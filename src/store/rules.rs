@@ -1,0 +1,146 @@
+//! Pauses and blocks. Lifting one is always a delete, one rule per transaction, with its resume job in it.
+
+use super::{Store, StoreError};
+use crate::event::{HandlerScope, RuleKind, Timestamp};
+
+/// A pause or a block on a handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Who stopped it: user or admin.
+    pub kind: RuleKind,
+    /// The handler, with all its modifiers.
+    pub scope: HandlerScope,
+    /// Why.
+    pub reason: Option<String>,
+    /// When it ends by itself.
+    pub until: Option<Timestamp>,
+    /// Who made it.
+    pub created_by: String,
+    /// Since when it stands.
+    pub created_at: Timestamp,
+}
+
+/// What lifting a rule did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lifted {
+    /// The job that wakes what waited; none, if the rule did not stand.
+    pub(crate) job: Option<i64>,
+    /// Whether a rule of the other kind still stands.
+    pub(crate) other_stands: bool,
+}
+
+/// The lock that every claim shares and a new rule passes through alone. The same number stands in the migration that
+/// makes `wakeq.claim`.
+const CLAIM_LOCK: i64 = 7_810_752_301;
+
+impl Store {
+    /// Puts a rule on a handler, or renews its reason and end; whether it is new. When this returns, no claim that did
+    /// not see the rule can commit any more.
+    pub(crate) async fn add_rule(
+        &self,
+        kind: RuleKind,
+        scope: &HandlerScope,
+        reason: Option<&str>,
+        until: Option<Timestamp>,
+        created_by: &str,
+    ) -> Result<bool, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"insert into wakeq.scheduling_rules
+                   (rule_type, canvas_id, event_space, handler_name, reason, until, created_by)
+               values ($1::text::wakeq.scheduling_rule_type, $2, $3, $4, $5, $6, $7)
+                   on conflict on constraint scheduling_rules_one_of_a_kind
+                   do update set reason = excluded.reason, until = excluded.until, created_by = excluded.created_by
+            returning xmax = 0 as "new!""#,
+            kind.as_str(),
+            scope.canvas.0,
+            scope.module.as_str() as _,
+            scope.name.as_str() as _,
+            reason,
+            until,
+            created_by
+        );
+        let new = session.limit(|connection| query.fetch_one(connection)).await;
+        let new = session.answered("add a rule", new)?;
+        self.await_older_claims().await?;
+        Ok(new)
+    }
+
+    /// Waits until every claim that may not have seen a committed rule has ended.
+    async fn await_older_claims(&self) -> Result<(), StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "select set_config('lock_timeout', '4s', true), pg_advisory_xact_lock($1)::text as passed",
+            CLAIM_LOCK
+        );
+        let passed = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("wait for older claims", passed).map(drop)
+    }
+
+    /// Lifts a rule and, in the same transaction, makes the job that wakes what waited.
+    pub(crate) async fn lift_rule(&self, kind: RuleKind, scope: &HandlerScope) -> Result<Lifted, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            Lifted,
+            r#"with lifted as (
+                   delete from wakeq.scheduling_rules
+                    where canvas_id = $2 and event_space = $3 and handler_name = $4
+                      and rule_type = $1::text::wakeq.scheduling_rule_type
+                returning canvas_id, event_space, handler_name
+               ), job as (
+                   insert into wakeq.resume_jobs (kind, canvas_id, module, name)
+                   select 'lifted', canvas_id, event_space, handler_name from lifted
+                returning id
+               )
+               select (select id from job) as job,
+                      exists (select from wakeq.scheduling_rules r
+                               where r.canvas_id = $2 and r.event_space = $3 and r.handler_name = $4
+                                 and r.rule_type <> $1::text::wakeq.scheduling_rule_type
+                                 and (r.until is null or r.until > now())) as "other_stands!""#,
+            kind.as_str(),
+            scope.canvas.0,
+            scope.module.as_str() as _,
+            scope.name.as_str() as _,
+        );
+        let lifted = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("lift a rule", lifted)
+    }
+
+    /// The rules in force on a handler, a block first; of all handlers of all canvases, if none is named. At most
+    /// `limit`.
+    pub(crate) async fn rules(
+        &self,
+        scope: Option<&HandlerScope>,
+        limit: i64,
+    ) -> Result<Vec<Rule>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select rule_type::text as "rule_type!", canvas_id, event_space::text as "module!",
+                      handler_name::text as "name!", reason, until, created_by,
+                      created_at at time zone 'UTC' as "created_at!"
+                 from wakeq.scheduling_rules
+                where ($1::uuid is null or (canvas_id = $1 and event_space = $2 and handler_name = $3))
+                  and (until is null or until > now())
+                order by canvas_id, event_space, handler_name, rule_type desc limit $4"#,
+            scope.map(|scope| scope.canvas.0),
+            scope.map(|scope| scope.module.as_str()) as _,
+            scope.map(|scope| scope.name.as_str()) as _,
+            limit
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("list rules", rows)?;
+        Ok(rows
+            .into_iter()
+            .filter_map(|row| {
+                Some(Rule {
+                    kind: row.rule_type.parse().ok()?,
+                    scope: super::load::address(row.canvas_id, &row.module, &row.name, "_").ok()?.scope,
+                    reason: row.reason,
+                    until: row.until,
+                    created_by: row.created_by,
+                    created_at: row.created_at,
+                })
+            })
+            .collect())
+    }
+}

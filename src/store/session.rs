@@ -1,0 +1,197 @@
+//! Connections: how they are made, checked, bounded and given back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::types::PgInterval;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Postgres};
+
+use super::StoreError;
+use crate::event::Timing;
+
+/// How the store uses Postgres.
+///
+/// ```
+/// let config = wakeq::StoreConfig { max_connections: 10, ..Default::default() };
+/// assert_eq!(config.statement_timeout.as_secs(), 5);
+/// ```
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// Most connections at a time, without the one that renews leases. Default 6; one is enough to work.
+    pub max_connections: u32,
+    /// The server ends a statement after this long. Default 5 s.
+    pub statement_timeout: Duration,
+    /// The server ends a wait for a lock after this long. Default 200 ms.
+    pub lock_timeout: Duration,
+    /// Work on a server that may forget commits (`fsync` or `synchronous_commit` off). Default false.
+    pub allow_unsafe_durability: bool,
+    /// The durations that are written into rows; the same in every process of a deployment.
+    pub timing: Timing,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self {
+            max_connections: 6,
+            statement_timeout: Duration::from_secs(5),
+            lock_timeout: Duration::from_millis(200),
+            allow_unsafe_durability: false,
+            timing: Timing::default(),
+        }
+    }
+}
+
+/// The events, rules and chores in Postgres. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pool: PgPool,
+    renewals: PgPool,
+    pub(super) config: Arc<StoreConfig>,
+}
+
+impl Store {
+    /// Connects, and checks that the server keeps what it commits.
+    ///
+    /// `url` has the form `postgres://user:password@host:port/database`. Errors: [`StoreError::Unavailable`] and
+    /// [`StoreError::UnsafeDurability`].
+    pub async fn connect(url: &str, config: StoreConfig) -> Result<Self, StoreError> {
+        let options: PgConnectOptions =
+            url.parse().map_err(|error| StoreError::from_sqlx("read the connection URL", error))?;
+        let options = options.application_name("wakeq");
+        let pool = pool(&config, config.max_connections).connect_lazy_with(options.clone());
+        let renewals = pool_of_one(&config).connect_lazy_with(options);
+        let store = Self { pool, renewals, config: Arc::new(config) };
+        store.check_durability().await?;
+        Ok(store)
+    }
+
+    /// The durations this store writes into rows.
+    pub fn timing(&self) -> &Timing {
+        &self.config.timing
+    }
+
+    /// Closes every connection; running statements are waited for.
+    pub async fn close(&self) {
+        self.renewals.close().await;
+        self.pool.close().await;
+    }
+
+    pub(super) async fn session(&self) -> Result<Session, StoreError> {
+        Session::of(&self.pool, self.config.statement_timeout).await
+    }
+
+    pub(super) async fn renewal_session(&self) -> Result<Session, StoreError> {
+        Session::of(&self.renewals, self.config.statement_timeout).await
+    }
+
+    async fn check_durability(&self) -> Result<(), StoreError> {
+        if self.config.allow_unsafe_durability {
+            return Ok(());
+        }
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select name as "name!", setting as "setting!" from pg_catalog.pg_settings
+               where name in ('fsync', 'synchronous_commit') and setting = 'off'"#
+        );
+        let unsafe_settings = session.limit(|connection| query.fetch_optional(connection)).await;
+        match session.answered("check durability", unsafe_settings)? {
+            Some(row) => Err(StoreError::UnsafeDurability { setting: row.name, value: row.setting }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn pool_of_one(config: &StoreConfig) -> PgPoolOptions {
+    pool(config, 1)
+}
+
+/// Sequential and bitmap scans are off because batches over `id = any (..)` deadlock when two of them visit the rows
+/// in different orders: index scans visit them in the order of the ids.
+fn pool(config: &StoreConfig, max_connections: u32) -> PgPoolOptions {
+    let statement_timeout = config.statement_timeout.as_millis().to_string();
+    let lock_timeout = config.lock_timeout.as_millis().to_string();
+    PgPoolOptions::new()
+        .max_connections(max_connections)
+        .acquire_timeout(config.statement_timeout)
+        .test_before_acquire(false)
+        .after_connect(move |connection, _| {
+            let (statement_timeout, lock_timeout) = (statement_timeout.clone(), lock_timeout.clone());
+            Box::pin(async move {
+                sqlx::query(
+                    "select set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false),
+                            set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),
+                            set_config('jit', 'off', false), set_config('TimeZone', 'UTC', false),
+                            set_config('default_transaction_isolation', 'read committed', false),
+                            set_config('default_transaction_read_only', 'off', false)",
+                )
+                .bind(statement_timeout)
+                .bind(lock_timeout)
+                .execute(connection)
+                .await?;
+                Ok(())
+            })
+        })
+}
+
+/// A connection for one statement or transaction. Unless its answer was seen, it is closed and not used again: the
+/// server may still be busy with what nobody waits for.
+pub(super) struct Session {
+    connection: Option<PoolConnection<Postgres>>,
+    limit: Duration,
+}
+
+/// What came of a bounded statement: its own result, or nothing in time.
+pub(super) type Bounded<T> = Option<Result<T, sqlx::Error>>;
+
+impl Session {
+    async fn of(pool: &PgPool, statement_timeout: Duration) -> Result<Self, StoreError> {
+        let connection = pool.acquire().await.map_err(|error| StoreError::from_sqlx("connect", error))?;
+        Ok(Self { connection: Some(connection), limit: statement_timeout + Duration::from_secs(1) })
+    }
+
+    /// Runs a statement, for little longer than the server would.
+    pub(super) async fn limit<'c, T, F>(
+        &'c mut self,
+        statement: impl FnOnce(&'c mut PgConnection) -> F,
+    ) -> Bounded<T>
+    where
+        F: Future<Output = Result<T, sqlx::Error>> + 'c,
+    {
+        let limit = self.limit;
+        match &mut self.connection {
+            Some(connection) => tokio::time::timeout(limit, statement(connection)).await.ok(),
+            None => None,
+        }
+    }
+
+    /// Gives the connection back if the server answered, and sorts the error.
+    pub(super) fn answered<T>(
+        mut self,
+        statement: &'static str,
+        answer: Bounded<T>,
+    ) -> Result<T, StoreError> {
+        let result = match answer {
+            Some(result) => result.map_err(|error| StoreError::from_sqlx(statement, error)),
+            None => Err(StoreError::TimedOut { statement, after: self.limit }),
+        };
+        if matches!(result, Ok(_) | Err(StoreError::Refused { .. } | StoreError::NotMigrated(_))) {
+            drop(self.connection.take());
+        }
+        result
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            drop(connection.detach());
+        }
+    }
+}
+
+/// A duration as Postgres takes it, in whole microseconds.
+pub(super) fn interval(duration: Duration) -> PgInterval {
+    let microseconds = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+    PgInterval { months: 0, days: 0, microseconds }
+}

@@ -1,0 +1,28 @@
+//! Handlers that events name and some worker did not know.
+
+use super::{Store, StoreError};
+
+impl Store {
+    /// A worker has these handlers now: makes a resume job for each of them that events wait for.
+    pub(crate) async fn register(
+        &self,
+        handlers: &[String],
+        canvas_handlers: &[String],
+    ) -> Result<u64, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "with known as (
+                 delete from wakeq.unknown_handlers u
+                  where u.module || '/' || u.name || '/' || u.modifier = any ($1)
+                     or u.canvas_id || '/' || u.module || '/' || u.name || '/' || u.modifier = any ($2)
+              returning canvas_id, module, name
+             )
+             insert into wakeq.resume_jobs (kind, canvas_id, module, name)
+             select distinct 'registered', canvas_id, module, name from known",
+            handlers,
+            canvas_handlers
+        );
+        let jobs = session.limit(|connection| query.execute(connection)).await;
+        Ok(session.answered("register handlers", jobs)?.rows_affected())
+    }
+}

@@ -1,0 +1,105 @@
+//! Publishing what the store says has to be woken: overdue promises, and the events behind a lifted rule.
+//!
+//! The store moves a promise before anything is published, so a process that dies in between loses nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::event::Notification;
+use crate::notify::{Notifier, NotifyError};
+use crate::store::{Retention, Store, StoreError};
+
+/// Least time between two pages of 1,000 notifications: workers and broker are not to be flooded.
+const PAGE_PERIOD: Duration = Duration::from_millis(50);
+
+/// Wakes events. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Waker {
+    store: Store,
+    notifier: Arc<dyn Notifier>,
+}
+
+/// What a pass of the minute's statement did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pass {
+    /// Overdue events whose notifications were published.
+    pub woken: usize,
+    /// Resume jobs that were carried on.
+    pub jobs: usize,
+}
+
+/// Why waking stopped; the promises on the rows make up for it.
+#[derive(Debug, thiserror::Error)]
+pub enum WakeError {
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Pub/Sub.
+    #[error(transparent)]
+    Notify(#[from] NotifyError),
+}
+
+impl Waker {
+    pub(crate) fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
+        Self { store, notifier }
+    }
+
+    /// The minute's pass: does nothing unless it is due.
+    pub(crate) async fn pass(&self, retention: Retention) -> Result<Pass, WakeError> {
+        let mut pass = Pass::default();
+        let mut jobs = Vec::new();
+        let mut again = false;
+        loop {
+            let started = Instant::now();
+            let minute = self.store.minute(again).await?;
+            pass.woken += minute.notifications.len();
+            self.publish(&minute.notifications).await?;
+            jobs.extend(minute.jobs);
+            if minute.expire_due {
+                self.expire(retention).await?;
+            }
+            if !minute.more {
+                break;
+            }
+            again = true;
+            tokio::time::sleep_until(started + PAGE_PERIOD).await;
+        }
+        jobs.sort_unstable();
+        jobs.dedup();
+        pass.jobs = jobs.len();
+        for job in jobs {
+            self.resume(job).await?;
+        }
+        Ok(pass)
+    }
+
+    /// Carries a resume job on to its end, or as long as no other process has it; how many events were published.
+    pub(crate) async fn resume(&self, job: i64) -> Result<usize, WakeError> {
+        let mut published = 0;
+        loop {
+            let started = Instant::now();
+            let page = self.store.resume_page(job).await?;
+            crate::fault::point("resume.page");
+            published += page.notifications.len();
+            self.publish(&page.notifications).await?;
+            if !page.more {
+                return Ok(published);
+            }
+            tokio::time::sleep_until(started + PAGE_PERIOD).await;
+        }
+    }
+
+    async fn expire(&self, retention: Retention) -> Result<(), StoreError> {
+        let mut more = self.store.expire(false, retention).await?;
+        while more {
+            more = self.store.expire(true, retention).await?;
+        }
+        Ok(())
+    }
+
+    async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
+        if notifications.is_empty() { Ok(()) } else { self.notifier.publish(notifications).await }
+    }
+}

@@ -1,0 +1,29 @@
+//! The periodic work of a worker: the minute's pass. A row in the database lets one process at a time through.
+
+use std::time::Duration;
+
+use crate::store::Retention;
+use crate::wake::{Pass, Waker};
+
+/// Runs the pass every period, from a moment that differs between processes.
+pub(super) async fn run(waker: Waker, period: Duration, retention: Retention) {
+    loop {
+        match waker.pass(retention).await {
+            Ok(pass) if pass == Pass::default() => {}
+            Ok(pass) => tracing::info!(woken = pass.woken, jobs = pass.jobs, "woke what was overdue"),
+            Err(error) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the minute's pass failed; tried again"
+                );
+            }
+        }
+        tokio::time::sleep(jittered(period)).await;
+    }
+}
+
+/// Between nine and eleven tenths of the period.
+fn jittered(period: Duration) -> Duration {
+    let share = uuid::Uuid::new_v4().as_u128() % 201;
+    period.mul_f64(0.9 + 0.001 * share as f64)
+}

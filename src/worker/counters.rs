@@ -1,0 +1,84 @@
+//! What a worker did: counts by outcome, and a report of each run.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::event::{HandlerAddress, Notification};
+use crate::machine::Outcome;
+
+/// Counts since the worker was made.
+#[derive(Debug, Default)]
+pub struct Counters {
+    malformed: AtomicU64,
+    doubled: AtomicU64,
+    outcomes: Mutex<BTreeMap<Outcome, u64>>,
+}
+
+impl Counters {
+    /// Messages that were no notifications.
+    pub fn malformed(&self) -> u64 {
+        self.malformed.load(Ordering::Relaxed)
+    }
+
+    /// Notifications of events that wait here already.
+    pub fn doubled(&self) -> u64 {
+        self.doubled.load(Ordering::Relaxed)
+    }
+
+    /// How often a run took an edge of the chart.
+    pub fn outcome(&self, outcome: Outcome) -> u64 {
+        let outcomes = self.outcomes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        outcomes.get(&outcome).copied().unwrap_or(0)
+    }
+
+    pub(super) fn count_malformed(&self) {
+        self.malformed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_doubled(&self) {
+        self.doubled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count(&self, trail: &[Outcome]) {
+        let mut outcomes = self.outcomes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        for outcome in trail {
+            *outcomes.entry(*outcome).or_default() += 1;
+        }
+    }
+}
+
+/// How a run ended for its notification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is acknowledged.
+    Acknowledged,
+    /// It goes back to the broker.
+    PutBack,
+    /// It waits here this long, then runs again.
+    Waits(Duration),
+    /// It waits here for room at its handler, or for its turn among suspects.
+    WaitsForRoom,
+    /// Postgres gave no answer; it goes back to the broker.
+    Failed(String),
+}
+
+/// One notification's way through the machine.
+#[derive(Clone, Debug)]
+pub struct RunReport {
+    /// What the notification named.
+    pub notification: Notification,
+    /// The event's handler, if the row was there.
+    pub address: Option<HandlerAddress>,
+    /// The edges taken.
+    pub trail: Vec<Outcome>,
+    /// Which attempt it was, if a handler ran.
+    pub attempt: Option<u32>,
+    /// What the handler said, if it failed.
+    pub error: Option<String>,
+    /// How long the handler ran.
+    pub took: Option<Duration>,
+    /// What becomes of the notification.
+    pub verdict: Verdict,
+}

@@ -1,0 +1,333 @@
+//! Registration of handlers: an explicit list of routes, each with its policy.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
+
+use crate::event::{CanvasId, EventId, HandlerAddress, InvalidName, Name, Timestamp, Traceparent};
+use crate::machine::RetryPolicy;
+
+/// What a handler answers: `Ok` completes the event.
+pub type HandlerResult = Result<(), HandlerError>;
+
+/// Why a handler did not complete: an operational error, which is tried again; or an error value, which is not.
+///
+/// Every error converts into an operational one, so `?` retries. Use [`HandlerError::value`] for an outcome that
+/// trying again can't change.
+#[derive(Debug)]
+pub struct HandlerError {
+    message: String,
+    kind: ErrorKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ErrorKind {
+    Operational(Option<Duration>),
+    Value,
+}
+
+impl HandlerError {
+    /// An operational error: the event is tried again, as its handler's policy says.
+    pub fn operational(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), kind: ErrorKind::Operational(None) }
+    }
+
+    /// An error value: the event has completed, with this as its result, and is not tried again.
+    ///
+    /// ```
+    /// use wakeq::{Execution, HandlerError, HandlerResult};
+    ///
+    /// async fn send_email(event: Execution) -> HandlerResult {
+    ///     let address: String = event.value()?;
+    ///     if !address.contains('@') {
+    ///         return Err(HandlerError::value("no e-mail address"));
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn value(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), kind: ErrorKind::Value }
+    }
+
+    /// Tried again after this long, whatever the policy's delay; it counts as a retry.
+    pub fn retry_after(mut self, delay: Duration) -> Self {
+        self.kind = ErrorKind::Operational(Some(delay));
+        self
+    }
+
+    /// What happened.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// `None` for an error value, else the handler's own wish for a delay.
+    pub(super) fn retry(&self) -> Option<Option<Duration>> {
+        match self.kind {
+            ErrorKind::Operational(delay) => Some(delay),
+            ErrorKind::Value => None,
+        }
+    }
+}
+
+impl<E: std::error::Error> From<E> for HandlerError {
+    fn from(error: E) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            message.push_str(": ");
+            message.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        Self::operational(message)
+    }
+}
+
+/// An event on its handler.
+#[derive(Clone, Debug)]
+pub struct Execution {
+    /// The event's id: the same for every attempt, so a key for idempotent effects.
+    pub id: EventId,
+    /// The handler it runs on.
+    pub address: HandlerAddress,
+    /// The emitted value, as JSON.
+    pub json: String,
+    /// Which attempt this is, from 1. Attempts whose process died are not counted.
+    pub attempt: u32,
+    /// When it was emitted.
+    pub enqueued_at: Timestamp,
+    /// When it was due.
+    pub due_at: Timestamp,
+    /// When this attempt claimed it, on the database's clock.
+    pub claimed_at: Timestamp,
+    /// The trace it belongs to.
+    pub traceparent: Option<Traceparent>,
+}
+
+impl Execution {
+    /// The emitted value. A value of another shape is an operational error, so that the event ends among the dead,
+    /// where it can be seen.
+    pub fn value<T: DeserializeOwned>(&self) -> Result<T, HandlerError> {
+        serde_json::from_str(&self.json).map_err(|error| {
+            HandlerError::operational(format!("the event's value does not fit the handler: {error}"))
+        })
+    }
+}
+
+/// Which events go to a handler, and how it runs.
+///
+/// ```
+/// use std::time::Duration;
+/// use wakeq::{Handlers, RetryPolicy, Route};
+///
+/// let retry = RetryPolicy { retries: 5, delay: Duration::from_secs(10), factor: 2, ..Default::default() };
+/// let weekly = Route::new("report").module("REPORTS").modifier("weekly").retry(retry).concurrency(2);
+/// let handlers = Handlers::new().on(weekly, |_event| async { Ok(()) });
+/// ```
+#[derive(Clone, Debug)]
+pub struct Route {
+    canvas: Option<CanvasId>,
+    module: String,
+    name: String,
+    modifier: String,
+    retry: RetryPolicy,
+    timeout: Option<Duration>,
+    concurrency: Option<usize>,
+}
+
+impl Route {
+    /// Events for the handler `name` of module `WORKER`, modifier `_`, of every canvas.
+    pub fn new(name: &str) -> Self {
+        Self {
+            canvas: None,
+            module: "WORKER".into(),
+            name: name.into(),
+            modifier: "_".into(),
+            retry: RetryPolicy::default(),
+            timeout: None,
+            concurrency: None,
+        }
+    }
+
+    /// Only of this canvas; goes before a route for every canvas.
+    pub fn canvas(mut self, canvas: CanvasId) -> Self {
+        self.canvas = Some(canvas);
+        self
+    }
+
+    /// Of another module.
+    pub fn module(mut self, module: &str) -> Self {
+        self.module = module.into();
+        self
+    }
+
+    /// With another modifier.
+    pub fn modifier(mut self, modifier: &str) -> Self {
+        self.modifier = modifier.into();
+        self
+    }
+
+    /// How it is tried again.
+    pub fn retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// An attempt that takes longer is cut off and counts as an operational error. Default: no limit.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// At most this many at a time on a worker. Default: as many as the worker has room for.
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.concurrency = Some(concurrency);
+        self
+    }
+}
+
+impl From<&str> for Route {
+    fn from(name: &str) -> Self {
+        Self::new(name)
+    }
+}
+
+/// Why a list of handlers is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRoute {
+    /// A part of a route's address is no valid name.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// Two handlers for the same events.
+    #[error("two handlers are registered for {0}: keep one")]
+    Twice(String),
+    /// A handler that may never run.
+    #[error("the handler for {0} has concurrency 0: use at least 1, or leave it out")]
+    NoConcurrency(String),
+}
+
+type BoxedHandler = Arc<dyn Fn(Execution) -> BoxFuture<'static, HandlerResult> + Send + Sync>;
+
+/// The handlers of a worker: an explicit list.
+#[derive(Clone, Default)]
+pub struct Handlers {
+    routes: Vec<(Route, BoxedHandler)>,
+}
+
+impl Handlers {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a handler for a name, or for a [`Route`].
+    pub fn on<F, R>(mut self, route: impl Into<Route>, handler: F) -> Self
+    where
+        F: Fn(Execution) -> R + Send + Sync + 'static,
+        R: Future<Output = HandlerResult> + Send + 'static,
+    {
+        self.routes.push((route.into(), Arc::new(move |event| Box::pin(handler(event)))));
+        self
+    }
+
+    pub(super) fn registry(self) -> Result<Registry, InvalidRoute> {
+        let mut handlers = HashMap::new();
+        for (route, run) in self.routes {
+            for part in [&route.module, &route.name, &route.modifier] {
+                part.parse::<Name>()?;
+            }
+            let key = key(route.canvas, &route.module, &route.name, &route.modifier);
+            if route.concurrency == Some(0) {
+                return Err(InvalidRoute::NoConcurrency(key));
+            }
+            let room = route.concurrency.map(|limit| Arc::new(Semaphore::new(limit)));
+            let handler = Handler { run, retry: route.retry, timeout: route.timeout, room };
+            if handlers.insert(key.clone(), (route.canvas.is_some(), Arc::new(handler))).is_some() {
+                return Err(InvalidRoute::Twice(key));
+            }
+        }
+        Ok(Registry { handlers })
+    }
+}
+
+/// A registered handler.
+pub(super) struct Handler {
+    pub(super) run: BoxedHandler,
+    pub(super) retry: RetryPolicy,
+    pub(super) timeout: Option<Duration>,
+    /// Room for more runs, where that is limited.
+    pub(super) room: Option<Arc<Semaphore>>,
+}
+
+/// The handlers by their keys.
+pub(super) struct Registry {
+    handlers: HashMap<String, (bool, Arc<Handler>)>,
+}
+
+impl Registry {
+    pub(super) fn find(&self, address: &HandlerAddress) -> Option<&Arc<Handler>> {
+        let scope = &address.scope;
+        let key = |canvas| key(canvas, scope.module.as_str(), scope.name.as_str(), address.modifier.as_str());
+        let found = self.handlers.get(&key(Some(scope.canvas))).or_else(|| self.handlers.get(&key(None)));
+        found.map(|(_, handler)| handler)
+    }
+
+    /// Keys of the handlers for every canvas.
+    pub(super) fn any_canvas(&self) -> Vec<String> {
+        self.keys(|of_one_canvas, _| !of_one_canvas)
+    }
+
+    /// Keys of the handlers for one canvas.
+    pub(super) fn one_canvas(&self) -> Vec<String> {
+        self.keys(|of_one_canvas, _| of_one_canvas)
+    }
+
+    pub(super) fn keys(&self, wanted: impl Fn(bool, &Handler) -> bool) -> Vec<String> {
+        let entries =
+            self.handlers.iter().filter(|(_, (of_one_canvas, handler))| wanted(*of_one_canvas, handler));
+        entries.map(|(key, _)| key.clone()).collect()
+    }
+}
+
+/// The form in which the claim compares handlers.
+fn key(canvas: Option<CanvasId>, module: &str, name: &str, modifier: &str) -> String {
+    match canvas {
+        Some(canvas) => format!("{canvas}/{module}/{name}/{modifier}"),
+        None => format!("{module}/{name}/{modifier}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn nothing(_event: Execution) -> HandlerResult {
+        Ok(())
+    }
+
+    #[test]
+    fn wrong_lists_are_refused() {
+        let refused = |handlers: Handlers| handlers.registry().err().map(|error| error.to_string());
+        assert_eq!(
+            refused(Handlers::new().on("a", nothing).on(Route::new("a").modifier("b"), nothing)),
+            None
+        );
+        assert!(refused(Handlers::new().on("a", nothing).on("a", nothing)).unwrap().contains("two handlers"));
+        assert!(refused(Handlers::new().on("a b", nothing)).unwrap().contains("no valid name"));
+        let never = Handlers::new().on(Route::new("a").concurrency(0), nothing);
+        assert!(refused(never).unwrap().contains("concurrency 0"));
+    }
+
+    #[test]
+    fn errors_are_operational_unless_they_are_values() {
+        let from_error = HandlerError::from("x".parse::<i32>().unwrap_err());
+        assert_eq!(from_error.retry(), Some(None));
+        assert_eq!(HandlerError::value("done").retry(), None);
+        let later = HandlerError::operational("busy").retry_after(Duration::from_secs(3));
+        assert_eq!(later.retry(), Some(Some(Duration::from_secs(3))));
+    }
+}

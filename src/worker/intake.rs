@@ -1,0 +1,229 @@
+//! The worker's loop: takes a notification when a handler has room, answers it when its run has ended, keeps what
+//! waits for its time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::WorkerConfig;
+use super::counters::{Counters, RunReport};
+use super::lot::Lot;
+use super::run::{Finished, Halt, Room, RoomKind, Runner};
+use crate::event::{EventId, Notification};
+use crate::machine::{Answer, Outcome, When};
+use crate::notify::{Delivery, Subscription};
+
+/// How long a notification waits here whose run got no answer from Postgres.
+const FAILED_WAIT: Duration = Duration::from_secs(1);
+/// How long released claims and last answers may take once the grace is over.
+const CLOSE_WAIT: Duration = Duration::from_secs(2);
+
+pub(super) struct Intake {
+    runner: Arc<Runner>,
+    capacity: usize,
+    shutdown_grace: Duration,
+    lot: Lot,
+    ready: VecDeque<(Notification, Delivery, Room)>,
+    running: JoinSet<(Delivery, Finished)>,
+    entering: JoinSet<(Notification, Room)>,
+    counters: Arc<Counters>,
+    reports: Option<mpsc::Sender<RunReport>>,
+    stopping: bool,
+}
+
+impl Intake {
+    pub(super) fn new(
+        runner: Arc<Runner>,
+        config: &WorkerConfig,
+        counters: Arc<Counters>,
+        reports: Option<mpsc::Sender<RunReport>>,
+    ) -> Self {
+        Self {
+            runner,
+            capacity: config.capacity,
+            shutdown_grace: config.shutdown_grace,
+            lot: Lot::new(config.lot_max),
+            ready: VecDeque::new(),
+            running: JoinSet::new(),
+            entering: JoinSet::new(),
+            counters,
+            reports,
+            stopping: false,
+        }
+    }
+
+    pub(super) async fn run(
+        mut self,
+        mut subscription: Box<dyn Subscription>,
+        stop: CancellationToken,
+        kill: CancellationToken,
+    ) {
+        loop {
+            let free = self.running.len() < self.capacity;
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(ended) = self.running.join_next() => self.ended(ended),
+                Some(entered) = self.entering.join_next() => self.entered(entered),
+                (id, delivery) = self.lot.due() => self.due(id, delivery),
+                () = std::future::ready(()), if free && !self.ready.is_empty() => self.start_ready(),
+                delivery = subscription.next(), if free && self.ready.is_empty() => match delivery {
+                    Some(delivery) => self.receive(delivery),
+                    None => break,
+                },
+            }
+        }
+        self.stop(subscription, kill).await;
+    }
+
+    fn receive(&mut self, delivery: Delivery) {
+        match &delivery.notification {
+            Err(error) => {
+                tracing::warn!(
+                    error = error as &dyn std::error::Error,
+                    "acknowledged a message that says nothing"
+                );
+                self.counters.count_malformed();
+                delivery.acknowledge();
+            }
+            Ok(notification) if self.waits(notification.id) => {
+                self.counters.count_doubled();
+                delivery.acknowledge();
+            }
+            Ok(notification) => self.start(*notification, delivery, Room::default()),
+        }
+    }
+
+    fn waits(&self, id: EventId) -> bool {
+        self.lot.contains(id) || self.ready.iter().any(|(notification, ..)| notification.id == id)
+    }
+
+    fn start(&mut self, notification: Notification, delivery: Delivery, room: Room) {
+        let runner = Arc::clone(&self.runner);
+        self.running.spawn(async move { (delivery, runner.run(notification, room).await) });
+    }
+
+    fn start_ready(&mut self) {
+        if let Some((notification, delivery, room)) = self.ready.pop_front() {
+            self.start(notification, delivery, room);
+        }
+    }
+
+    fn due(&mut self, id: EventId, delivery: Delivery) {
+        if let Ok(notification) = delivery.notification {
+            debug_assert_eq!(notification.id, id);
+            self.ready.push_back((notification, delivery, Room::default()));
+        }
+    }
+
+    fn entered(&mut self, entered: Result<(Notification, Room), tokio::task::JoinError>) {
+        let Ok((notification, room)) = entered else { return };
+        if let Some(delivery) = self.lot.take(notification.id) {
+            self.ready.push_back((notification, delivery, room));
+        }
+    }
+
+    /// Answers the notification of a run. One that panicked, which only a defect of ours does, is put back by its drop.
+    fn ended(&mut self, ended: Result<(Delivery, Finished), tokio::task::JoinError>) {
+        let (delivery, finished) = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "a run ended by a defect of the worker"
+                );
+                return;
+            }
+        };
+        let Finished { halt, room, report } = finished;
+        let notification = report.notification;
+        self.counters.count(&report.trail);
+        let gone = matches!(report.trail.last(), Some(Outcome::Deleted | Outcome::EventMissing));
+        match halt {
+            Halt::Answer(Answer::Acknowledge) => delivery.acknowledge(),
+            Halt::Answer(Answer::PutBack) | Halt::Wait(When::Soon) => delivery.put_back(),
+            Halt::Wait(When::In(wait)) => self.park(notification.id, delivery, wait),
+            Halt::Failed(_) if self.stopping || self.lot.is_full() => delivery.put_back(),
+            Halt::Failed(_) => self.park(notification.id, delivery, FAILED_WAIT),
+            Halt::Room(kind, semaphore) => self.wait_for_room(notification, delivery, room, kind, semaphore),
+        }
+        if let Some(other) = gone.then(|| self.lot.take(notification.id)).flatten() {
+            other.acknowledge();
+        }
+        if let Some(reports) = &self.reports {
+            // A slow reader misses reports; the queue does not wait for it.
+            let _ = reports.try_send(report);
+        }
+    }
+
+    /// Keeps a notification for its time. Without room for it the promise on the row wakes the event.
+    fn park(&mut self, id: EventId, delivery: Delivery, wait: Duration) {
+        if self.stopping {
+            delivery.put_back();
+        } else if self.lot.contains(id) || self.lot.is_full() {
+            delivery.acknowledge();
+        } else {
+            self.lot.park(id, delivery, wait);
+        }
+    }
+
+    fn wait_for_room(
+        &mut self,
+        notification: Notification,
+        delivery: Delivery,
+        mut room: Room,
+        kind: RoomKind,
+        semaphore: Arc<tokio::sync::Semaphore>,
+    ) {
+        if self.stopping || self.lot.is_full() {
+            return delivery.put_back();
+        }
+        if self.lot.contains(notification.id) {
+            return delivery.acknowledge();
+        }
+        self.lot.park_open(notification.id, delivery);
+        self.entering.spawn(async move {
+            let permit: Option<OwnedSemaphorePermit> = semaphore.acquire_owned().await.ok();
+            match kind {
+                RoomKind::Handler => room.handler = permit,
+                RoomKind::Suspect => room.suspect = permit,
+            }
+            (notification, room)
+        });
+    }
+
+    /// Takes nothing more, gives back what has not started, lets runs end within the grace, cuts off the rest.
+    async fn stop(mut self, subscription: Box<dyn Subscription>, kill: CancellationToken) {
+        self.stopping = true;
+        let deadline = Instant::now() + self.shutdown_grace;
+        tracing::info!(running = self.running.len(), grace = ?self.shutdown_grace, "shutting down");
+        self.entering.shutdown().await;
+        self.lot.clear();
+        self.ready.clear();
+        let closing = tokio::spawn(subscription.close(self.shutdown_grace + CLOSE_WAIT));
+        self.drain(deadline).await;
+        if !self.running.is_empty() {
+            tracing::warn!(
+                running = self.running.len(),
+                "the grace is over: handlers are cut off, their claims released"
+            );
+            kill.cancel();
+            self.drain(Instant::now() + CLOSE_WAIT).await;
+        }
+        self.running.shutdown().await;
+        if closing.await.is_err() {
+            tracing::error!("closing the subscription failed");
+        }
+    }
+
+    async fn drain(&mut self, deadline: Instant) {
+        while let Ok(Some(ended)) = tokio::time::timeout_at(deadline, self.running.join_next()).await {
+            self.ended(ended);
+        }
+    }
+}

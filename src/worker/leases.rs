@@ -1,0 +1,133 @@
+//! The claims that this process holds, kept alive: renewed together, on a connection of their own, and given up for
+//! lost when they could not be renewed in time.
+//!
+//! Deadlines are on this process's monotonic clock, counted from the moment before the claim or renewal was sent: they
+//! never lie behind the database's.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::event::{Claim, EventId};
+use crate::store::Store;
+
+/// Most claims renewed by one statement.
+const PAGE: usize = 1000;
+
+#[derive(Debug)]
+pub(super) struct Leases {
+    lease: Duration,
+    held: Mutex<HashMap<EventId, Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    claims: i32,
+    deadline: Instant,
+    lost: CancellationToken,
+}
+
+/// A claim in this process's care, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    leases: Arc<Leases>,
+    claim: Claim,
+    lost: CancellationToken,
+}
+
+impl Leases {
+    pub(super) fn new(lease: Duration) -> Self {
+        Self { lease, held: Mutex::default() }
+    }
+
+    /// Takes a claim into care whose statement was sent at `sent`.
+    pub(super) fn hold(self: &Arc<Self>, claim: Claim, sent: Instant) -> Held {
+        let lost = CancellationToken::new();
+        let entry = Entry { claims: claim.claims, deadline: sent + self.lease, lost: lost.clone() };
+        self.held().insert(claim.id, entry);
+        Held { leases: Arc::clone(self), claim, lost }
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        let held = self.held();
+        held.iter().map(|(id, entry)| Claim { id: *id, claims: entry.claims }).collect()
+    }
+
+    fn renewed(&self, claim: Claim, sent: Instant) {
+        if let Some(entry) = self.held().get_mut(&claim.id).filter(|entry| entry.claims == claim.claims) {
+            entry.deadline = sent + self.lease;
+        }
+    }
+
+    fn lost(&self, claim: Claim) {
+        if let Some(entry) = self.held().get(&claim.id).filter(|entry| entry.claims == claim.claims) {
+            entry.lost.cancel();
+        }
+    }
+
+    /// Gives up what is past its deadline; the next deadline of the rest.
+    fn expire(&self, now: Instant) -> Instant {
+        let held = self.held();
+        let (expired, alive): (Vec<&Entry>, Vec<&Entry>) =
+            held.values().partition(|entry| entry.deadline <= now);
+        expired.iter().for_each(|entry| entry.lost.cancel());
+        alive.iter().map(|entry| entry.deadline).min().unwrap_or(now + self.lease)
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<EventId, Entry>> {
+        self.held.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Held {
+    /// Ends when the claim is lost: another worker may have the event.
+    pub(super) async fn lost(&self) {
+        self.lost.cancelled().await;
+    }
+
+    pub(super) fn claim(&self) -> Claim {
+        self.claim
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut held = self.leases.held();
+        if held.get(&self.claim.id).is_some_and(|entry| entry.claims == self.claim.claims) {
+            held.remove(&self.claim.id);
+        }
+    }
+}
+
+/// Renews all held claims every third of a lease.
+pub(super) async fn renew(leases: Arc<Leases>, store: Store) {
+    let mut ticks = tokio::time::interval(leases.lease / 3);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        for page in leases.claims().chunks(PAGE) {
+            let sent = Instant::now();
+            match store.renew(page).await {
+                Ok(renewed) => page.iter().zip(renewed).for_each(|(claim, renewed)| {
+                    if renewed { leases.renewed(*claim, sent) } else { leases.lost(*claim) }
+                }),
+                Err(error) => tracing::warn!(
+                    claims = page.len(),
+                    error = &error as &dyn std::error::Error,
+                    "leases not renewed; tried again until they run out"
+                ),
+            }
+        }
+    }
+}
+
+/// Cancels what is past its deadline, also while a renewal hangs.
+pub(super) async fn watch(leases: Arc<Leases>) {
+    loop {
+        let next = leases.expire(Instant::now());
+        tokio::time::sleep_until(next).await;
+    }
+}

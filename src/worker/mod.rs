@@ -1,0 +1,201 @@
+//! The worker: takes notifications, runs each through the machine, keeps the claims it holds alive.
+//!
+//! Intake and parking lot belong to one loop; each run is a task; leases and chores have tasks of their own.
+
+mod chores;
+mod counters;
+mod handlers;
+mod intake;
+mod leases;
+mod lot;
+mod process;
+mod run;
+mod statements;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+pub use counters::{Counters, RunReport, Verdict};
+pub use handlers::{Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Route};
+
+use crate::machine::Policy;
+use crate::notify::{Notifier, NotifyError};
+use crate::store::{Retention, Store, StoreError};
+use crate::wake::Waker;
+use handlers::Registry;
+use leases::Leases;
+use run::Runner;
+use statements::Statements;
+
+/// How much a worker takes on, and how it stops.
+#[derive(Clone, Debug)]
+pub struct WorkerConfig {
+    /// Handlers that run at a time. Default 64.
+    pub capacity: usize,
+    /// Notifications that wait here for their time. Default 5,000; beyond that the promise on the row wakes the event.
+    pub lot_max: usize,
+    /// How long handlers may run on after a shutdown was asked for. Default 28 s; Cloud Run allows 8.
+    pub shutdown_grace: Duration,
+    /// Lost claims after which an event is not tried any more. Default 5.
+    pub losses_max: u32,
+    /// Lost claims after which an event counts as suspect: a worker runs one suspect at a time. Default 2.
+    pub suspect_losses: u32,
+    /// How long ids and dead events are kept.
+    pub retention: Retention,
+}
+
+impl Default for WorkerConfig {
+    fn default() -> Self {
+        Self {
+            capacity: 64,
+            lot_max: 5_000,
+            shutdown_grace: Duration::from_secs(28),
+            losses_max: 5,
+            suspect_losses: 2,
+            retention: Retention::default(),
+        }
+    }
+}
+
+/// Why a worker could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// A handler's registration is wrong.
+    #[error(transparent)]
+    Route(#[from] InvalidRoute),
+    /// The configuration is wrong.
+    #[error("{0}")]
+    Config(&'static str),
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The notifier.
+    #[error(transparent)]
+    Notify(#[from] NotifyError),
+}
+
+/// Pulls notifications and runs events.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use wakeq::{Execution, HandlerResult, Handlers, QueueWorker, Store, WorkerConfig, notify::Notifier};
+///
+/// async fn send_email(event: Execution) -> HandlerResult {
+///     let address: String = event.value()?;
+///     println!("to {address}");
+///     Ok(())
+/// }
+///
+/// # async fn example(store: Store, notifier: Arc<dyn Notifier>) -> Result<(), Box<dyn std::error::Error>> {
+/// let handlers = Handlers::new().on("send-email", send_email);
+/// let worker = QueueWorker::new(store, notifier, handlers, WorkerConfig::default())?;
+/// let stop = worker.stop_token();
+/// tokio::spawn(async move {
+///     let _ = tokio::signal::ctrl_c().await;
+///     stop.cancel();
+/// });
+/// worker.run().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct QueueWorker {
+    store: Store,
+    notifier: Arc<dyn Notifier>,
+    registry: Arc<Registry>,
+    config: WorkerConfig,
+    counters: Arc<Counters>,
+    reports: Option<mpsc::Sender<RunReport>>,
+    stop: CancellationToken,
+    kill: CancellationToken,
+}
+
+impl QueueWorker {
+    /// A worker with its handlers; it starts with [`QueueWorker::run`].
+    pub fn new(
+        store: Store,
+        notifier: Arc<dyn Notifier>,
+        handlers: Handlers,
+        config: WorkerConfig,
+    ) -> Result<Self, WorkerError> {
+        if config.capacity == 0 {
+            return Err(WorkerError::Config(
+                "the capacity is 0: a worker must be able to run at least one handler",
+            ));
+        }
+        if config.suspect_losses == 0 || config.losses_max < config.suspect_losses {
+            return Err(WorkerError::Config("use 1 <= suspect_losses <= losses_max"));
+        }
+        let registry = Arc::new(handlers.registry()?);
+        Ok(Self {
+            store,
+            notifier,
+            registry,
+            config,
+            counters: Arc::default(),
+            reports: None,
+            stop: CancellationToken::new(),
+            kill: CancellationToken::new(),
+        })
+    }
+
+    /// Tells of each run that ended. When the receiver is slow, reports are left out, not waited for.
+    pub fn reports(&mut self) -> mpsc::Receiver<RunReport> {
+        let (sender, receiver) = mpsc::channel(10_000);
+        self.reports = Some(sender);
+        receiver
+    }
+
+    /// What the worker has done so far.
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// Cancel it to shut the worker down.
+    pub fn stop_token(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// Runs until [`QueueWorker::stop_token`] is cancelled: then takes nothing more, gives back what has not started,
+    /// lets handlers end within the grace, and cuts off and releases the rest.
+    pub async fn run(self) -> Result<(), WorkerError> {
+        let registered =
+            self.store.register(&self.registry.any_canvas(), &self.registry.one_canvas()).await?;
+        if registered > 0 {
+            tracing::info!(handlers = registered, "events had waited for handlers that this worker has");
+        }
+        let leases = Arc::new(Leases::new(self.store.timing().lease));
+        let waker = Waker::new(self.store.clone(), Arc::clone(&self.notifier));
+        let period = self.store.timing().probe_period;
+        let _renewing =
+            AbortOnDropHandle::new(tokio::spawn(leases::renew(Arc::clone(&leases), self.store.clone())));
+        let _watching = AbortOnDropHandle::new(tokio::spawn(leases::watch(Arc::clone(&leases))));
+        let _chores = AbortOnDropHandle::new(tokio::spawn(chores::run(waker, period, self.config.retention)));
+        let subscription = self.notifier.subscribe(self.config.capacity + self.config.lot_max).await?;
+        let runner = Arc::new(self.runner(leases));
+        intake::Intake::new(runner, &self.config, self.counters, self.reports)
+            .run(subscription, self.stop, self.kill)
+            .await;
+        Ok(())
+    }
+
+    fn runner(&self, leases: Arc<Leases>) -> Runner {
+        let timing = self.store.timing();
+        Runner {
+            statements: Statements::new(&self.store, &self.registry, self.config.suspect_losses),
+            registry: Arc::clone(&self.registry),
+            leases,
+            policy: Policy {
+                lease: timing.lease,
+                horizon: timing.horizon,
+                losses_max: self.config.losses_max,
+            },
+            suspect_losses: self.config.suspect_losses,
+            suspects: Arc::new(tokio::sync::Semaphore::new(1)),
+            kill: self.kill.clone(),
+        }
+    }
+}

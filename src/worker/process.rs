@@ -1,0 +1,78 @@
+//! Running one handler: its panic, its time-out, a lost lease and a shutdown all end here.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio_util::sync::CancellationToken;
+
+use super::handlers::{Execution, Handler, HandlerResult};
+use super::leases::Held;
+use crate::event::Traceparent;
+use crate::machine::Ran;
+use crate::telemetry;
+
+/// Longest error text that is kept with an event, in characters.
+const ERROR_MAX: usize = 4000;
+
+/// How a handler ended, and what it said.
+pub(super) struct Ended {
+    pub(super) ran: Ran,
+    pub(super) error: Option<String>,
+}
+
+/// Runs the handler until it ends, its lease is lost, or `kill` cuts it off.
+pub(super) async fn process(
+    handler: &Handler,
+    execution: Execution,
+    held: &Held,
+    kill: &CancellationToken,
+) -> Ended {
+    let trace = execution.traceparent.clone().unwrap_or_else(Traceparent::root);
+    // Made inside, so that a panic before the first await is caught as well.
+    let run = async { (handler.run)(execution).await };
+    let run = telemetry::in_trace(trace, AssertUnwindSafe(run).catch_unwind());
+    tokio::select! {
+        ended = within(handler.timeout, run) => ended,
+        () = held.lost() => Ended { ran: Ran::LeaseLost, error: None },
+        () = kill.cancelled() => Ended { ran: Ran::ShutDown, error: None },
+    }
+}
+
+async fn within<F>(timeout: Option<Duration>, run: F) -> Ended
+where
+    F: Future<Output = std::thread::Result<HandlerResult>>,
+{
+    let Some(timeout) = timeout else {
+        return ended(run.await);
+    };
+    match tokio::time::timeout(timeout, run).await {
+        Ok(result) => ended(result),
+        Err(_) => failed(format!("timed out after {timeout:?}"), None),
+    }
+}
+
+fn ended(result: std::thread::Result<HandlerResult>) -> Ended {
+    match result {
+        Ok(Ok(())) => Ended { ran: Ran::Completed, error: None },
+        Ok(Err(error)) => match error.retry() {
+            Some(delay) => failed(error.message().to_owned(), delay),
+            None => Ended { ran: Ran::Completed, error: Some(text(error.message())) },
+        },
+        Err(panic) => failed(format!("panicked: {}", panic_message(panic.as_ref())), None),
+    }
+}
+
+fn failed(error: String, delay: Option<Duration>) -> Ended {
+    Ended { ran: Ran::Failed(delay), error: Some(text(&error)) }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+/// As Postgres can hold it: cut, and without NUL.
+fn text(error: &str) -> String {
+    error.chars().filter(|character| *character != '\0').take(ERROR_MAX).collect()
+}

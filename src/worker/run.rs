@@ -1,0 +1,370 @@
+//! The driver: performs what the machine asks, for one notification, until it ends.
+//!
+//! It decides nothing. A claim tried ahead of the questions only means that it holds their answers already.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use super::counters::{RunReport, Verdict};
+use super::handlers::{Execution, Handler, Registry};
+use super::leases::{Held, Leases};
+use super::process::process;
+use super::statements::Statements;
+use crate::event::{Cause, Claim, HandlerAddress, Notification, Schedule};
+use crate::machine::{Answer, Claimed, Effect, Input, Outcome, Policy, Removal, State, When};
+use crate::store::{ClaimedEvent, Retry, StoreError};
+use crate::telemetry;
+
+/// How often a run starts over that met a change between two of its statements.
+const ROUNDS_MAX: usize = 3;
+
+pub(super) struct Runner {
+    pub(super) statements: Statements,
+    pub(super) registry: Arc<Registry>,
+    pub(super) leases: Arc<Leases>,
+    pub(super) policy: Policy,
+    pub(super) suspect_losses: u32,
+    /// One event that lost its owners before may run here at a time: it might take the others with it.
+    pub(super) suspects: Arc<Semaphore>,
+    /// Cuts handlers off when the grace of a shutdown is over.
+    pub(super) kill: CancellationToken,
+}
+
+/// Room that a run has to hold before it may claim.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    pub(super) handler: Option<OwnedSemaphorePermit>,
+    pub(super) suspect: Option<OwnedSemaphorePermit>,
+}
+
+/// Which room was full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RoomKind {
+    Handler,
+    Suspect,
+}
+
+/// Why a run ended.
+#[derive(Debug)]
+pub(super) enum Halt {
+    Wait(When),
+    Answer(Answer),
+    /// It needs room that others hold.
+    Room(RoomKind, Arc<Semaphore>),
+    /// Postgres did not answer.
+    Failed(StoreError),
+}
+
+/// What came of a run.
+pub(super) struct Finished {
+    pub(super) halt: Halt,
+    /// What it held and may need again.
+    pub(super) room: Room,
+    pub(super) report: RunReport,
+}
+
+impl Runner {
+    /// Runs one notification to its end.
+    pub(super) async fn run(&self, notification: Notification, mut room: Room) -> Finished {
+        let span = telemetry::run_span!(notification);
+        let mut round = 1;
+        loop {
+            let finished = self.round(notification, room).instrument(span.clone()).await;
+            let met_a_change =
+                matches!(finished.report.trail.last(), Some(Outcome::LockClaimFailed | Outcome::RuleLifted));
+            if round == ROUNDS_MAX || !met_a_change {
+                span.in_scope(|| log(&finished.report));
+                return finished;
+            }
+            round += 1;
+            room = finished.room;
+        }
+    }
+
+    async fn round(&self, notification: Notification, room: Room) -> Finished {
+        let mut run = Run { runner: self, notification, room, facts: Facts::default() };
+        let mut state = State::EventLoad;
+        let mut trail = Vec::new();
+        let halt = loop {
+            let input = match run.perform(state.effect()).await {
+                Ok(input) => input,
+                Err(halt) => break halt,
+            };
+            match state.step(input, &self.policy) {
+                Ok(transition) => {
+                    trail.push(transition.outcome);
+                    state = transition.next;
+                }
+                Err(unexpected) => {
+                    tracing::error!(error = &unexpected as &dyn std::error::Error, "the driver is wrong");
+                    break Halt::Answer(Answer::PutBack);
+                }
+            }
+        };
+        let Run { facts, room, .. } = run;
+        let report = RunReport {
+            notification,
+            address: facts.address,
+            trail,
+            attempt: facts.attempt,
+            error: facts.error,
+            took: facts.took,
+            verdict: verdict(&halt),
+        };
+        Finished { halt, room, report }
+    }
+}
+
+/// One round of a run.
+struct Run<'a> {
+    runner: &'a Runner,
+    notification: Notification,
+    room: Room,
+    facts: Facts,
+}
+
+/// What a run has learned.
+#[derive(Default)]
+struct Facts {
+    address: Option<HandlerAddress>,
+    handler: Option<Arc<Handler>>,
+    /// Losses that the event will have once it is claimed.
+    losses: u32,
+    event: Option<ClaimedEvent>,
+    held: Option<Held>,
+    attempt: Option<u32>,
+    error: Option<String>,
+    took: Option<Duration>,
+}
+
+impl Run<'_> {
+    async fn perform(&mut self, effect: Effect) -> Result<Input, Halt> {
+        let id = self.notification.id;
+        let statements = &self.runner.statements;
+        Ok(match effect {
+            Effect::LoadEvent => Input::Loaded(self.load().await.map_err(Halt::Failed)?),
+            Effect::Decide => Input::Decide,
+            Effect::Park => Input::Parked(statements.parks.call(id).await.map_err(Halt::Failed)?),
+            Effect::FindHandler => {
+                self.facts.handler = self
+                    .facts
+                    .address
+                    .as_ref()
+                    .and_then(|address| self.runner.registry.find(address))
+                    .cloned();
+                Input::Handler(self.facts.handler.as_ref().map(|handler| handler.retry))
+            }
+            Effect::Defer => {
+                statements.defers.call(id).await.map_err(Halt::Failed)?;
+                Input::Deferred
+            }
+            Effect::ClaimLock => Input::Claimed(self.claim().await?),
+            Effect::RunHandler => Input::Ran(self.process().await),
+            Effect::SaveRetry { claim, retries, delay } => {
+                Input::RetrySaved(self.save(claim, retries, delay).await)
+            }
+            Effect::Release(claim) => {
+                if let Err(error) = statements.releases.call(claim).await {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "claim not released; its lease runs out"
+                    );
+                }
+                Input::Released
+            }
+            Effect::Remove(claim, removal) => Input::Removed(self.remove(claim, removal).await),
+            Effect::Wait(when) => return Err(Halt::Wait(when)),
+            Effect::Answer(answer) => return Err(Halt::Answer(answer)),
+        })
+    }
+
+    /// Tries the claim first: it answers the load and all checks when it succeeds.
+    async fn load(&mut self) -> Result<Option<Schedule>, StoreError> {
+        let statements = &self.runner.statements;
+        let sent = Instant::now();
+        if let Some(event) = statements.claims_ahead.call(self.notification.id).await? {
+            let schedule = self.schedule(&event);
+            self.take(event, sent);
+            return Ok(Some(schedule));
+        }
+        let Some(event) = statements.loads.call(self.notification.id).await? else {
+            return Ok(None);
+        };
+        self.facts.losses =
+            u32::try_from(event.losses).unwrap_or(0) + u32::from(event.schedule.locked_at.is_some());
+        self.facts.address = Some(event.address);
+        Ok(Some(event.schedule))
+    }
+
+    /// What the load would have said of an event that could be claimed.
+    fn schedule(&self, event: &ClaimedEvent) -> Schedule {
+        let just_expired = event.locked_at - self.runner.policy.lease - Duration::from_micros(1);
+        Schedule {
+            delay_until: event.delay_until,
+            locked_at: event.took_over.then_some(just_expired),
+            rule: None,
+            now: event.locked_at,
+        }
+    }
+
+    async fn claim(&mut self) -> Result<Option<Claimed>, Halt> {
+        if self.facts.event.is_none() {
+            self.claim_with_room().await?;
+        }
+        Ok(self.facts.event.as_ref().map(|event| Claimed {
+            claim: event.claim,
+            retries: u32::try_from(event.retries).unwrap_or(0),
+            losses: u32::try_from(event.losses).unwrap_or(0),
+        }))
+    }
+
+    async fn claim_with_room(&mut self) -> Result<(), Halt> {
+        let limited = self.facts.handler.as_ref().and_then(|handler| handler.room.clone());
+        if let Some(room) = limited {
+            enter(&mut self.room.handler, RoomKind::Handler, &room)?;
+        }
+        let suspect = self.facts.losses >= self.runner.suspect_losses;
+        if suspect {
+            enter(&mut self.room.suspect, RoomKind::Suspect, &self.runner.suspects)?;
+        }
+        let id = self.notification.id;
+        let sent = Instant::now();
+        let claimed = if suspect {
+            self.runner.statements.claim_suspect(id).await
+        } else {
+            self.runner.statements.claims.call(id).await
+        };
+        if let Some(event) = claimed.map_err(Halt::Failed)? {
+            self.take(event, sent);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: ClaimedEvent, sent: Instant) {
+        self.facts.held = Some(self.runner.leases.hold(event.claim, sent));
+        self.facts.address = Some(event.address.clone());
+        self.facts.event = Some(event);
+    }
+
+    async fn process(&mut self) -> crate::machine::Ran {
+        let (Some(event), Some(handler), Some(held)) =
+            (self.facts.event.take(), &self.facts.handler, &self.facts.held)
+        else {
+            return crate::machine::Ran::LeaseLost;
+        };
+        let attempt = u32::try_from(event.retries).unwrap_or(0) + 1;
+        let span = tracing::Span::current();
+        span.record("handler", tracing::field::display(&event.address));
+        span.record("attempt", attempt);
+        if let Some(trace) = &event.traceparent {
+            span.record("trace_id", trace.trace_id());
+        }
+        self.facts.attempt = Some(attempt);
+        let started = Instant::now();
+        let ended = process(handler, execution(event, attempt), held, &self.runner.kill).await;
+        self.facts.took = Some(started.elapsed());
+        self.facts.error = ended.error;
+        ended.ran
+    }
+
+    async fn save(&self, claim: Claim, retries: u32, delay: Duration) -> bool {
+        let retries = i32::try_from(retries).unwrap_or(i32::MAX);
+        let error = self.facts.error.clone().unwrap_or_default();
+        let retry = Arc::new(Retry { claim, retries, delay, error });
+        self.until_lost(|| self.runner.statements.retries.call(Arc::clone(&retry))).await
+    }
+
+    async fn remove(&self, claim: Claim, removal: Removal) -> bool {
+        let statements = &self.runner.statements;
+        match removal {
+            Removal::Completed => self.until_lost(|| statements.completions.call(claim)).await,
+            Removal::Dead(cause) => {
+                let poison = "its workers died or stalled while it ran, too often";
+                let error = match cause {
+                    Cause::Retries => self.facts.error.as_deref(),
+                    Cause::Poison => Some(poison),
+                };
+                self.until_lost(|| statements.die(claim, cause, error)).await
+            }
+        }
+    }
+
+    /// Repeats a fenced write that gets no answer, as long as the lease stands.
+    async fn until_lost<F>(&self, write: impl Fn() -> F) -> bool
+    where
+        F: Future<Output = Result<bool, StoreError>>,
+    {
+        let Some(held) = &self.facts.held else { return false };
+        let repeated = async {
+            loop {
+                match write().await {
+                    Ok(happened) => return happened,
+                    Err(error) => {
+                        tracing::warn!(
+                            error = &error as &dyn std::error::Error,
+                            "repeated until the lease ends"
+                        );
+                    }
+                }
+                tokio::time::sleep(Statements::PAUSE).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            happened = repeated => happened,
+            () = held.lost() => false,
+        }
+    }
+}
+
+/// Enters a room that the run is not in yet.
+fn enter(
+    place: &mut Option<OwnedSemaphorePermit>,
+    kind: RoomKind,
+    room: &Arc<Semaphore>,
+) -> Result<(), Halt> {
+    if place.is_none() {
+        let entered = Arc::clone(room).try_acquire_owned();
+        *place = Some(entered.map_err(|_| Halt::Room(kind, Arc::clone(room)))?);
+    }
+    Ok(())
+}
+
+fn execution(event: ClaimedEvent, attempt: u32) -> Execution {
+    Execution {
+        id: event.claim.id,
+        address: event.address,
+        json: event.value,
+        attempt,
+        enqueued_at: event.enqueued_at,
+        due_at: event.delay_until,
+        claimed_at: event.locked_at,
+        traceparent: event.traceparent,
+    }
+}
+
+fn verdict(halt: &Halt) -> Verdict {
+    match halt {
+        Halt::Answer(Answer::Acknowledge) => Verdict::Acknowledged,
+        Halt::Answer(Answer::PutBack) | Halt::Wait(When::Soon) => Verdict::PutBack,
+        Halt::Wait(When::In(wait)) => Verdict::Waits(*wait),
+        Halt::Room(..) => Verdict::WaitsForRoom,
+        Halt::Failed(error) => Verdict::Failed(error.to_string()),
+    }
+}
+
+fn log(report: &RunReport) {
+    let trail = report.trail.iter().map(|outcome| outcome.as_str()).collect::<Vec<_>>().join(" ");
+    match (&report.verdict, &report.error) {
+        (Verdict::Failed(error), _) => {
+            tracing::warn!(trail, error, "run cut short; its notification runs again")
+        }
+        (_, Some(error)) => tracing::warn!(trail, error, took = ?report.took, "handler failed"),
+        (_, None) => tracing::debug!(trail, took = ?report.took, "run ended"),
+    }
+}

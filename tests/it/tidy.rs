@@ -1,0 +1,187 @@
+//! Holds the tree to its own rules: arrows between modules, sizes, headers, leftovers and documents.
+//!
+//! Each rule is a function from text to a list of complaints, with a test on a bad sample, and one test here that
+//! applies it to the tree. A rule never changes a file.
+
+mod arrows;
+mod documents;
+mod source;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use source::Source;
+
+const FOLDERS: [&str; 5] = ["src", "emulator", "dev", "xtask", "tests"];
+const FILE_LINES_MAX: usize = 500;
+const FUNCTION_LINES_MAX: usize = 70;
+const LEFTOVERS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
+
+#[test]
+fn modules_import_only_along_the_arrows() {
+    let sources = sources_under(&root().join("src"));
+    assert!(sources.len() > 2, "src/ was not read");
+    pass(&arrows::complaints(&sources));
+}
+
+#[test]
+fn files_and_functions_are_small() {
+    pass(&sources().iter().flat_map(size_complaints).collect::<Vec<_>>());
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    pass(&sources().iter().filter_map(header_complaint).collect::<Vec<_>>());
+}
+
+#[test]
+fn nothing_unfinished_is_left() {
+    pass(&sources().iter().flat_map(leftover_complaints).collect::<Vec<_>>());
+}
+
+#[test]
+fn links_in_documents_lead_somewhere() {
+    let documents = files_with_extension(&root(), "md");
+    assert!(!documents.is_empty(), "no document was read");
+    let complaints = documents.iter().flat_map(|path| {
+        documents::link_complaints(&name_of(path), &read(path), |target| {
+            path.parent().is_some_and(|folder| folder.join(target).exists())
+        })
+    });
+    pass(&complaints.collect::<Vec<_>>());
+}
+
+#[test]
+fn every_decision_is_in_the_list_of_decisions() {
+    let folder = root().join("docs/adr");
+    let index = folder.join("README.md");
+    if !index.exists() {
+        return; // Nothing has been decided yet.
+    }
+    let decisions = files_with_extension(&folder, "md").iter().map(|path| name_of(path)).collect::<Vec<_>>();
+    pass(&documents::unlisted_decisions(&read(&index), &decisions));
+}
+
+#[test]
+fn every_requirement_names_a_test_that_exists() {
+    let table = root().join("docs/requirements.md");
+    if !table.exists() {
+        return; // The table is written when there are tests to name.
+    }
+    let tests = sources().iter().flat_map(Source::test_names).collect();
+    pass(&documents::requirement_complaints(&read(&table), &tests));
+}
+
+fn size_complaints(source: &Source) -> Vec<String> {
+    let lines = source.text.lines().count();
+    let mut complaints = Vec::new();
+    if lines > FILE_LINES_MAX {
+        complaints.push(format!(
+            "{}: {lines} lines, at most {FILE_LINES_MAX}; split it by responsibility",
+            source.name
+        ));
+    }
+    for function in source.functions() {
+        if function.lines > FUNCTION_LINES_MAX {
+            complaints.push(format!(
+                "{}:{}: `{}` has {} lines, at most {FUNCTION_LINES_MAX}",
+                source.name, function.line, function.name, function.lines
+            ));
+        }
+    }
+    complaints
+}
+
+fn header_complaint(source: &Source) -> Option<String> {
+    (!source.text.starts_with("//! ")).then(|| {
+        format!(
+            "{}: open the file with `//!`: what it is responsible for and what it must never do",
+            source.name
+        )
+    })
+}
+
+fn leftover_complaints(source: &Source) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (index, line) in source.code.lines().enumerate() {
+        for leftover in LEFTOVERS.iter().filter(|leftover| line.contains(**leftover)) {
+            complaints.push(format!("{}:{}: finish it or drop it: `{leftover}`", source.name, index + 1));
+        }
+        if line.replace(' ', "").contains("#[ignore]") {
+            complaints.push(format!("{}:{}: say why: `#[ignore = \"…\"]`", source.name, index + 1));
+        }
+    }
+    complaints
+}
+
+fn pass(complaints: &[String]) {
+    assert!(complaints.is_empty(), "{} complaint(s):\n{}", complaints.len(), complaints.join("\n"));
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn sources() -> Vec<Source> {
+    let all: Vec<_> = FOLDERS.iter().flat_map(|folder| sources_under(&root().join(folder))).collect();
+    for folder in FOLDERS {
+        assert!(all.iter().any(|source| source.name.starts_with(folder)), "{folder}/ was not read");
+    }
+    all
+}
+
+fn sources_under(folder: &Path) -> Vec<Source> {
+    files_with_extension(folder, "rs").iter().map(|path| Source::new(&name_of(path), &read(path))).collect()
+}
+
+/// Files of the repository in a stable order, without build output and hidden folders.
+fn files_with_extension(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() && name != "target" && !name.starts_with('.') {
+                folders.push(path);
+            } else if path.extension().is_some_and(|found| found == extension) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn name_of(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap().to_string_lossy().into_owned()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn a_long_file_and_a_long_function_are_found() {
+    let function = format!("//! It.\nfn long() {{\n{}}}\n", "    step();\n".repeat(FUNCTION_LINES_MAX - 1));
+    assert_eq!(size_complaints(&Source::new("a.rs", &function)).len(), 1);
+    let function = function.replacen("    step();\n", "", 1);
+    assert_eq!(size_complaints(&Source::new("a.rs", &function)), Vec::<String>::new());
+    assert_eq!(size_complaints(&Source::new("a.rs", &"//\n".repeat(FILE_LINES_MAX + 1))).len(), 1);
+    assert_eq!(size_complaints(&Source::new("a.rs", &"//\n".repeat(FILE_LINES_MAX))).len(), 0);
+}
+
+#[test]
+fn a_missing_header_is_found() {
+    assert!(header_complaint(&Source::new("a.rs", "// It.\nfn a() {}")).is_some());
+    assert!(header_complaint(&Source::new("a.rs", "//! It.\nfn a() {}")).is_none());
+}
+
+#[test]
+fn leftovers_are_found_in_code_only() {
+    let bad =
+        Source::new("a.rs", "fn a() { todo!() }\nfn b() { dbg!(1); unimplemented!() }\n#[ignore]\nfn c() {}");
+    assert_eq!(leftover_complaints(&bad).len(), 4);
+    let good = "// todo! later\nfn a() { say(\"dbg!\") }\n#[ignore = \"needs a cloud\"]\nfn c() {}";
+    assert_eq!(leftover_complaints(&Source::new("a.rs", good)), Vec::<String>::new());
+}

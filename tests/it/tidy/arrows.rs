@@ -1,0 +1,296 @@
+//! Which module of `src/` may import which, and which may name which outside crate.
+//!
+//! The table is the rule. A module that is not in it, or an import it does not list, is a complaint; nothing is allowed
+//! by being forgotten.
+
+use std::collections::BTreeMap;
+
+use super::source::{Source, is_word, words};
+
+/// Each top-level module of `src/` and the ones it may import. The leaves come first.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("event", &[]),
+    ("telemetry", &[]),
+    ("config", &["event", "telemetry"]),
+    ("machine", &["event"]),
+    ("store", &["event", "config", "telemetry"]),
+    ("notify", &["event", "config", "telemetry"]),
+    ("emit", &["event", "config", "telemetry", "store", "notify"]),
+    ("admin", &["event", "config", "telemetry", "store", "notify", "machine"]),
+    ("worker", &["event", "config", "telemetry", "store", "notify", "emit", "machine"]),
+    ("http", &["event", "config", "telemetry", "store", "notify", "emit", "admin"]),
+    ("cli", &["event", "config", "telemetry", "store", "notify", "emit", "admin"]),
+    ("main", &["event", "config", "telemetry", "store", "notify", "emit", "admin", "worker", "http", "cli"]),
+];
+
+/// Outside crates that stay in a few modules, by how their names begin.
+const CONFINED: &[(&str, &[&str])] = &[
+    ("sqlx", &["store", "emit", "config"]),
+    ("google_cloud_", &["notify", "config"]),
+    ("axum", &["http"]),
+    ("clap", &["cli", "main", "config"]),
+    ("anyhow", &["cli", "main"]),
+];
+
+/// The module that stays pure, and the crates it may name beside the standard library.
+const PURE: &str = "machine";
+const PURE_CRATES: &[&str] = &["thiserror"];
+
+const STATEMENTS: &[(&str, &str)] = &[
+    ("select ", " from "),
+    ("select ", "("),
+    ("insert into ", ""),
+    ("update ", " set "),
+    ("delete from ", ""),
+    ("with ", " as ("),
+    ("create table", ""),
+    ("truncate ", ""),
+];
+
+/// Imports, crates and SQL that are where the tables do not allow them.
+pub(super) fn complaints(sources: &[Source]) -> Vec<String> {
+    let exports =
+        sources.iter().find(|source| source.name == "src/lib.rs").map(reexports).unwrap_or_default();
+    sources
+        .iter()
+        .filter(|source| source.name != "src/lib.rs")
+        .flat_map(|source| check(source, &exports))
+        .collect()
+}
+
+fn check(source: &Source, exports: &BTreeMap<String, String>) -> Vec<String> {
+    let module =
+        source.name.trim_start_matches("src/").trim_end_matches(".rs").split('/').next().unwrap_or_default();
+    let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == module) else {
+        return vec![format!(
+            "{}: add the module `{module}` to the table in tests/it/tidy/arrows.rs",
+            source.name
+        )];
+    };
+    let mut complaints = Vec::new();
+    for (name, line) in imports(source) {
+        let known = ARROWS.iter().any(|(module, _)| *module == name);
+        let target = if known { name.clone() } else { exports.get(&name).cloned().unwrap_or_default() };
+        if target.is_empty() {
+            complaints.push(format!(
+                "{}:{line}: `{name}` is no module; import it from the one that defines it",
+                source.name
+            ));
+        } else if target != module && !allowed.contains(&target.as_str()) {
+            complaints.push(format!("{}:{line}: `{module}` must not import `{target}`", source.name));
+        }
+    }
+    complaints.extend(confined_complaints(source, module));
+    complaints.extend(pure_complaints(source, module));
+    complaints.extend(detour_complaints(source));
+    complaints.extend(statement_complaints(source, module));
+    complaints
+}
+
+/// First names after `crate::` and `wakeq::`, with their lines.
+fn imports(source: &Source) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    for root in ["crate", "wakeq"] {
+        for start in words(&source.code, root) {
+            let Some(path) = source.code[start + root.len()..].strip_prefix("::") else { continue };
+            let names = match path.strip_prefix('{') {
+                Some(group) => group_names(group),
+                None => vec![first_name(path)],
+            };
+            found.extend(names.into_iter().map(|name| (name, source.line_at(start))));
+        }
+    }
+    found
+}
+
+/// First names in `{a::b, c::{d, e}, f}`, given what follows the first brace.
+fn group_names(group: &str) -> Vec<String> {
+    let mut depth = 1;
+    let mut names = Vec::new();
+    let mut at_start = true;
+    for (offset, character) in group.char_indices() {
+        match character {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 1 => at_start = true,
+            _ if at_start && is_word(character) => {
+                names.push(first_name(&group[offset..]));
+                at_start = false;
+            }
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    names
+}
+
+fn first_name(path: &str) -> String {
+    path.trim_start().chars().take_while(|character| is_word(*character)).collect()
+}
+
+/// What `lib.rs` exports, each name with the module it comes from.
+fn reexports(lib: &Source) -> BTreeMap<String, String> {
+    let mut exports = BTreeMap::new();
+    for statement in
+        lib.code.split(';').filter_map(|item| item.split_once("pub use ")).map(|(_, statement)| statement)
+    {
+        let module = first_name(statement.trim_start_matches("crate::"));
+        for name in statement.split(['{', '}', ',']).filter_map(|path| path.trim().rsplit([':', ' ']).next())
+        {
+            exports.insert(name.to_owned(), module.clone());
+        }
+    }
+    exports
+}
+
+fn confined_complaints(source: &Source, module: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (name, line) in path_roots(source, &source.code) {
+        for (prefix, modules) in CONFINED {
+            if name.starts_with(prefix) && !modules.contains(&module) {
+                complaints.push(format!("{}:{line}: `{name}` belongs in {modules:?} only", source.name));
+            }
+        }
+    }
+    complaints
+}
+
+fn pure_complaints(source: &Source, module: &str) -> Vec<String> {
+    if module != PURE {
+        return Vec::new();
+    }
+    let crates = dependencies(include_str!("../../../Cargo.toml"));
+    let named = path_roots(source, &source.code_outside_inline_modules()).into_iter();
+    let outside = named.filter(|(name, _)| crates.contains(name) && !PURE_CRATES.contains(&name.as_str()));
+    outside.map(|(name, line)| format!("{}:{line}: `{PURE}` must not know `{name}`", source.name)).collect()
+}
+
+/// Names of the crates that a manifest depends on, as code writes them.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let sections = manifest.split("\n[").filter(|section| section.starts_with("dependencies]"));
+    let lines = sections.flat_map(|section| section.lines().skip(1));
+    lines.map(|line| first_name(&line.replace('-', "_"))).filter(|name| !name.is_empty()).collect()
+}
+
+/// Names that a path begins with (`name::…`), with their lines.
+fn path_roots(source: &Source, code: &str) -> Vec<(String, usize)> {
+    let mut roots = Vec::new();
+    for (end, _) in code.match_indices("::") {
+        let name: String = code[..end].chars().rev().take_while(|character| is_word(*character)).collect();
+        let name: String = name.chars().rev().collect();
+        let before = &code[..end - name.len()];
+        if !name.is_empty() && !before.ends_with("::") && !before.ends_with('$') {
+            roots.push((name, source.line_at(end)));
+        }
+    }
+    roots
+}
+
+/// Ways around the table: `super` from a top-level file, and `super::super`.
+fn detour_complaints(source: &Source) -> Vec<String> {
+    let is_top = source.name.trim_end_matches("/mod.rs").matches('/').count() == 1;
+    let code = if is_top { source.code_outside_inline_modules() } else { source.code.clone() };
+    let detour = if is_top { "super::" } else { "super::super" };
+    let found = code.match_indices(detour).map(|(start, _)| source.line_at(start));
+    found.map(|line| format!("{}:{line}: write `crate::…` instead of `{detour}`", source.name)).collect()
+}
+
+fn statement_complaints(source: &Source, module: &str) -> Vec<String> {
+    if module == "store" {
+        return Vec::new();
+    }
+    let mut lines: Vec<_> = source
+        .strings
+        .iter()
+        .filter(|literal| is_statement(&literal.text))
+        .map(|literal| literal.line)
+        .collect();
+    lines.extend(source.code.match_indices("sqlx::query").map(|(start, _)| source.line_at(start)));
+    lines
+        .into_iter()
+        .map(|line| format!("{}:{line}: SQL lives in src/store/ and migrations/", source.name))
+        .collect()
+}
+
+fn is_statement(text: &str) -> bool {
+    let words = text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
+    STATEMENTS.iter().any(|(start, part)| words.starts_with(start) && words.contains(part))
+}
+
+#[cfg(test)]
+fn found(name: &str, text: &str) -> Vec<String> {
+    let lib = "pub use event::{CanvasId, EventId as Id};\npub use worker::QueueWorker;\npub use crate::store::Store;";
+    complaints(&[Source::new("src/lib.rs", lib), Source::new(name, text)])
+}
+
+#[track_caller]
+fn check_found(name: &str, text: &str, part: &str) {
+    let found = found(name, text);
+    assert!(found.len() == 1 && found[0].contains(part), "{part}: {found:?}");
+}
+
+#[test]
+fn a_wrong_arrow_is_found_however_it_is_written() {
+    check_found("src/notify/memory.rs", "use crate::store::Store;", "must not import `store`");
+    check_found(
+        "src/store/events.rs",
+        "use crate::{event::{A, notify}, notify::B};",
+        "must not import `notify`",
+    );
+    check_found(
+        "src/machine/run.rs",
+        "fn a() {\n    crate::worker::b()\n}",
+        "run.rs:2: `machine` must not import `worker`",
+    );
+    check_found("src/http/mod.rs", "use crate::QueueWorker;", "must not import `worker`");
+    check_found("src/emit.rs", "mod tests { use wakeq::QueueWorker; }", "must not import `worker`");
+    check_found("src/emit.rs", "use crate::Surprise;", "`Surprise` is no module");
+    check_found("src/novelty.rs", "", "add the module `novelty` to the table");
+    check_found("src/notify/memory.rs", "use super::super::store;", "instead of `super::super`");
+    check_found("src/notify/mod.rs", "use super::store;", "instead of `super::`");
+}
+
+#[test]
+fn a_crate_in_the_wrong_module_is_found() {
+    check_found("src/admin.rs", "fn a(pool: &sqlx::PgPool) {}", "`sqlx` belongs in");
+    check_found(
+        "src/worker/run.rs",
+        "use google_cloud_pubsub::client::Subscriber;",
+        "`google_cloud_pubsub` belongs in",
+    );
+    check_found("src/machine/run.rs", "use tokio::time;", "must not know `tokio`");
+    check_found("src/machine/run.rs", "fn a() -> chrono::Utc { b() }", "must not know `chrono`");
+}
+
+#[test]
+fn sql_outside_the_store_is_found() {
+    check_found("src/admin.rs", "const A: &str = \"\n  SELECT id\n  from b\";", "admin.rs:1: SQL lives in");
+    check_found("src/emit.rs", "fn a() { sqlx::query_scalar!(A) }", "SQL lives in");
+    check_found("src/emit.rs", "const A: &str = r#\"with a as (select 1) select 2\"#;", "SQL lives in");
+}
+
+#[test]
+fn what_the_arrows_allow_passes() {
+    let good = [
+        (
+            "src/worker/run.rs",
+            "use crate::{emit, machine::{State, store}, store::Store, CanvasId};\nuse super::intake;",
+        ),
+        (
+            "src/machine/mod.rs",
+            "mod run;\nuse std::fmt;\nuse crate::event::Id;\npub use run::State;\nfn a() { u32::from(State::A) }\nmod tests { use super::*; use proptest::prelude::*; }",
+        ),
+        ("src/store/events.rs", "fn a() { sqlx::query!(\"select 1 from b\") }"),
+        (
+            "src/emit.rs",
+            "/// Uses `crate::worker::A` and sqlx.\nfn a(c: &mut sqlx::PgConnection) { say(\"update your settings; select one\") }",
+        ),
+        ("src/notify/pubsub/mod.rs", "use super::Delivery;"),
+        ("src/main.rs", "use wakeq::{QueueWorker, Store};"),
+    ];
+    for (name, text) in good {
+        assert_eq!(found(name, text), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,149 @@
+//! `cargo xtask prepare`: keeps `.sqlx` in step with the queries of `src/` and the migrations.
+//!
+//! `sqlx`'s macros write what they learn about a query into `SQLX_OFFLINE_DIR` when they are given a live database.
+//! This gives them a private one, migrated from `migrations/`, and compares the outcome with `.sqlx`. It never
+//! touches a database that somebody else runs.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result, bail, ensure};
+use sqlx::{Connection, PgConnection, migrate::Migrator};
+
+use crate::postgres::Postgres;
+use crate::{cargo, read_toml, root, succeed};
+
+/// Descriptions of queries by file name.
+type Descriptions = BTreeMap<String, String>;
+
+pub(crate) fn run(check: bool) -> Result<()> {
+    let fresh_folder = root().join("target/sqlx-fresh");
+    if fresh_folder.exists() {
+        fs::remove_dir_all(&fresh_folder)?;
+    }
+    fs::create_dir_all(&fresh_folder)?;
+    describe_queries(&fresh_folder)?;
+
+    let kept_folder = root().join(".sqlx");
+    let fresh = read_descriptions(&fresh_folder)?;
+    let differences = differences(&read_descriptions(&kept_folder)?, &fresh);
+    for difference in &differences {
+        println!("{difference}");
+    }
+    if differences.is_empty() {
+        println!("{} queries, .sqlx is up to date", fresh.len());
+        return Ok(());
+    }
+    ensure!(!check, ".sqlx is not up to date: run `cargo xtask prepare` and commit what it changes");
+    replace_descriptions(&kept_folder, &fresh)?;
+    println!("{} queries, .sqlx is up to date now", fresh.len());
+    Ok(())
+}
+
+/// Compiles `src/` against a migrated private database; the macros leave their descriptions in `folder`.
+fn describe_queries(folder: &Path) -> Result<()> {
+    let postgres = Postgres::start()?;
+    let url = postgres.url();
+    migrate(&url)?;
+    // Cargo does not know that the macros read these variables; a changed file makes it run them again.
+    File::options().append(true).open(root().join("src/lib.rs"))?.set_modified(SystemTime::now())?;
+    let variable = database_variable()?;
+    // The same packages as everywhere, so that no dependency is compiled twice; every feature that has queries.
+    let mut check = cargo();
+    check.args(["check", "--workspace", "--features", "wakeq/fault-points"]);
+    check.env(variable, &url).env("SQLX_OFFLINE", "false").env("SQLX_OFFLINE_DIR", folder);
+    succeed(&mut check)
+}
+
+fn database_variable() -> Result<String> {
+    let config = read_toml("sqlx.toml")?;
+    let variable =
+        config.get("common").and_then(|common| common.get("database-url-var")).and_then(toml::Value::as_str);
+    Ok(variable.context("sqlx.toml has no `common.database-url-var`")?.to_owned())
+}
+
+/// Applies `migrations/` in the way `sqlx::migrate!` does: into the schema and the table that sqlx.toml names.
+#[tokio::main(flavor = "current_thread")]
+async fn migrate(url: &str) -> Result<()> {
+    let config = read_toml("sqlx.toml")?;
+    let section = config.get("migrate").context("sqlx.toml has no section `migrate`")?;
+    let table =
+        section.get("table-name").and_then(toml::Value::as_str).context("sqlx.toml names no table")?;
+    let schemas =
+        section.get("create-schemas").and_then(toml::Value::as_array).context("sqlx.toml names no schema")?;
+    let folder = root().join("migrations");
+    let mut migrator = Migrator::new(folder.as_path()).await.context("migrations/ can't be read")?;
+    migrator.dangerous_set_table_name(table.to_owned());
+    for schema in schemas.iter().filter_map(toml::Value::as_str) {
+        migrator.create_schema(schema.to_owned());
+    }
+    let mut connection = PgConnection::connect(url).await.context("the private Postgres does not answer")?;
+    migrator.run_direct(None, &mut connection, false).await.context("the migrations can't be applied")?;
+    connection.close().await?;
+    Ok(())
+}
+
+/// An absent folder has no descriptions.
+fn read_descriptions(folder: &Path) -> Result<Descriptions> {
+    let mut descriptions = Descriptions::new();
+    if !folder.exists() {
+        return Ok(descriptions);
+    }
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with("query-") && name.ends_with(".json") {
+            let text =
+                fs::read_to_string(&path).with_context(|| format!("{} can't be read", path.display()))?;
+            descriptions.insert(name, text);
+        }
+    }
+    Ok(descriptions)
+}
+
+fn differences(kept: &Descriptions, fresh: &Descriptions) -> Vec<String> {
+    let mut differences = Vec::new();
+    for (name, text) in fresh {
+        match kept.get(name) {
+            None => differences.push(format!("added   {name}")),
+            Some(kept) if kept != text => differences.push(format!("changed {name}")),
+            Some(_) => {}
+        }
+    }
+    let stale = kept.keys().filter(|name| !fresh.contains_key(*name));
+    differences.extend(stale.map(|name| format!("stale   {name}")));
+    differences
+}
+
+fn replace_descriptions(folder: &Path, fresh: &Descriptions) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    for name in read_descriptions(folder)?.keys().filter(|name| !fresh.contains_key(*name)) {
+        fs::remove_file(folder.join(name))?;
+    }
+    for (name, text) in fresh {
+        fs::write(folder.join(name), text)?;
+    }
+    if read_descriptions(folder)? != *fresh {
+        bail!("{} changed while it was written; run this again", folder.display());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn descriptions(entries: &[(&str, &str)]) -> Descriptions {
+        entries.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn every_kind_of_difference_is_told() {
+        let kept = descriptions(&[("a", "1"), ("b", "1"), ("c", "1")]);
+        let fresh = descriptions(&[("b", "1"), ("c", "2"), ("d", "1")]);
+        assert_eq!(differences(&kept, &fresh), ["changed c", "added   d", "stale   a"]);
+        assert!(differences(&fresh, &fresh).is_empty());
+    }
+}
