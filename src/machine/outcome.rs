@@ -60,6 +60,42 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Every outcome, in the order of the chart; a metric has one series for each.
+    ///
+    /// ```
+    /// use wakeq::Outcome;
+    ///
+    /// assert!(Outcome::ALL.iter().any(|outcome| outcome.as_str() == "LockClaimed"));
+    /// ```
+    pub const ALL: [Self; 26] = [
+        Self::EventMissing,
+        Self::EventPresent,
+        Self::DelayNone,
+        Self::DelayNotYet,
+        Self::LockNone,
+        Self::LockExpired,
+        Self::IsLocked,
+        Self::RuleNone,
+        Self::RulePaused,
+        Self::RuleBlocked,
+        Self::RuleLifted,
+        Self::HandlerKnown,
+        Self::HandlerUnknown,
+        Self::Deferred,
+        Self::LockClaimed,
+        Self::LockClaimFailed,
+        Self::Poison,
+        Self::ExecutesToCompletion,
+        Self::Exception,
+        Self::LeaseLost,
+        Self::ShutDown,
+        Self::Released,
+        Self::RetryAllowed,
+        Self::RetryTooMany,
+        Self::Deleted,
+        Self::FencedOut,
+    ];
+
     /// The name in the chart.
     pub fn as_str(self) -> &'static str {
         match self {

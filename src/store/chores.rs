@@ -74,8 +74,8 @@ impl Store {
                    update wakeq.events_v2 e
                       set notify_at = case
                               when overdue.runs then e.locked_at + $3 + $5
-                              else wakeq.wake_at(e.delay_until, now(), $4,
-                                                 least($6::interval * power(2, least(e.probes, 20)), $7::interval))
+                              when e.delay_until > now() then wakeq.wake_at(e.delay_until, now(), $4, $5)
+                              else now() + least($6::interval * power(2, least(e.probes, 20)), $7::interval)
                           end,
                           probes = e.probes + (not overdue.runs)::integer
                      from overdue where e.id = overdue.id

@@ -36,7 +36,8 @@ impl Store {
         let query = sqlx::query!(
             "with deferred as (
                  update wakeq.events_v2 set notify_at = clock_timestamp() + $2
-                  where id = any ($1) and locked_at is null and notify_at is not null
+                  where id = any ($1) and delay_until <= clock_timestamp() and locked_at is null
+                    and notify_at is not null
               returning canvas_id, module, name, modifier
              )
              insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)

@@ -86,11 +86,11 @@ impl Stage {
                 let overdue = self.world.probe();
                 self.world.publish(&overdue);
             }
+            ["wake", "all"] => self.world.wake_all(),
             ["wait", duration] => self.wait(duration)?,
             [name, "takes", label] => self.take(name, label, None)?,
             [name, "takes", label, "until", state] => self.take(name, label, Some(state))?,
             [name, "continues", label] => self.go_on(name, label, None)?,
-            [name, "continues", label, "until", state] => self.go_on(name, label, Some(state))?,
             [name, "completes", label] => self.end(name, label, Ran::Completed, None)?,
             [name, "completes", label, "until", state] => {
                 self.end(name, label, Ran::Completed, Some(state))?;
@@ -99,7 +99,6 @@ impl Stage {
             [name, "fails", label, "for", delay] => {
                 self.end(name, label, Ran::Failed(Some(duration(delay)?)), None)?;
             }
-            [name, "notices", label] => self.end(name, label, Ran::LeaseLost, None)?,
             [name, "dies"] => self.with(name, Worker::die)?,
             [name, "shuts", "down"] => self.with(name, Worker::shut_down)?,
             [name, "stalls"] => self.worker(name)?.stalled = true,

@@ -8,8 +8,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use wakeq::notify::{MemoryNotifier, Notifier};
 use wakeq::{
-    Admin, CanvasId, Counters, Event, EventId, HandlerScope, Handlers, Outcome, Queue, QueueConfig, QueueWorker,
-    RunReport, Store, StoreConfig, Timing, WorkerConfig,
+    Admin, CanvasId, Counters, Event, EventId, HandlerScope, Handlers, Outcome, Queue, QueueConfig,
+    QueueWorker, RunReport, Store, StoreConfig, Timing, WorkerConfig,
 };
 use wakeq_dev::TestDatabase;
 
@@ -108,7 +108,12 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn start(store: Store, notifier: Arc<dyn Notifier>, handlers: Handlers, config: WorkerConfig) -> Self {
+    pub(crate) fn start(
+        store: Store,
+        notifier: Arc<dyn Notifier>,
+        handlers: Handlers,
+        config: WorkerConfig,
+    ) -> Self {
         let mut worker = QueueWorker::new(store, notifier, handlers, config).unwrap();
         let reports = worker.reports();
         let (counters, stop) = (worker.counters(), worker.stop_token());

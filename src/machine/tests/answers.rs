@@ -1,8 +1,8 @@
 //! Every state takes the answer to its own question and no other.
 
-use super::super::{Effect, Input, UnexpectedInput};
 use super::POLICY;
 use super::walk::{answers, walk};
+use crate::machine::{Effect, Input, State, UnexpectedInput};
 
 /// Whether the answer belongs to the question. No `_`: a new answer has to name its question.
 fn belongs(input: &Input, effect: &Effect) -> bool {
@@ -54,6 +54,6 @@ fn a_state_that_asks_a_question_gets_further_with_each_answer() {
 
 #[test]
 fn a_refusal_names_the_state_and_the_answer() {
-    let refused = super::super::State::EventLoad.step(Input::Released, &POLICY).unwrap_err();
+    let refused = State::EventLoad.step(Input::Released, &POLICY).unwrap_err();
     assert_eq!(refused.to_string(), "EventLoad did not ask for Released");
 }

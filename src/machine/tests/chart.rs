@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::super::Outcome;
 use super::walk::{Edge, walk};
+use crate::machine::Outcome;
 
 const DOCUMENT: &str = include_str!("../../../docs/state_machine.md");
 
@@ -144,6 +144,11 @@ fn the_table_has_a_row_for_every_state_and_names_every_outcome() {
 #[test]
 fn every_outcome_is_reached() {
     assert_eq!(walk().outcomes, every_outcome());
+}
+
+#[test]
+fn the_list_of_outcomes_is_complete() {
+    assert_eq!(BTreeSet::from(Outcome::ALL), every_outcome());
 }
 
 /// Lists the variants and, in a match without `_`, makes the compiler insist that none is missing.

@@ -8,10 +8,8 @@ mod walk;
 
 use std::time::Duration;
 
-use uuid::Uuid;
-
-use super::{Policy, RetryPolicy, Schedule};
-use crate::event::{Claim, EventId, RuleKind, Timestamp};
+use crate::event::{Claim, EventId, RuleKind, Schedule, Timestamp};
+use crate::machine::{Policy, RetryPolicy};
 
 const LEASE: Duration = Duration::from_secs(60);
 const HORIZON: Duration = Duration::from_secs(600);
@@ -25,7 +23,7 @@ fn now() -> Timestamp {
 
 /// A moment this many milliseconds from now.
 fn moment(offset_ms: i64) -> Timestamp {
-    now() + chrono::TimeDelta::milliseconds(offset_ms)
+    Timestamp::from_timestamp_millis(now().timestamp_millis() + offset_ms).unwrap()
 }
 
 fn schedule(due_ms: i64, locked_ms: Option<i64>, rule: Option<RuleKind>) -> Schedule {
@@ -33,7 +31,8 @@ fn schedule(due_ms: i64, locked_ms: Option<i64>, rule: Option<RuleKind>) -> Sche
 }
 
 fn claim() -> Claim {
-    Claim { id: EventId(Uuid::from_u128(1)), claims: 3 }
+    let id: EventId = "00000000-0000-7000-8000-000000000001".parse().unwrap();
+    Claim { id, claims: 3 }
 }
 
 fn retry_policy(retries: u32, delay: Duration) -> RetryPolicy {

@@ -2,11 +2,13 @@
 
 use proptest::prelude::*;
 
-use super::super::{Effect, Input, Outcome, Schedule, State, When};
 use super::{LEASE, POLICY, schedule};
 use crate::event::RuleKind;
+use crate::machine::{Effect, Input, Outcome, Schedule, Standing, State, When, look};
 
-const ORDERS: [[fn(Schedule) -> State; 3]; 6] = [
+type Check = fn(Schedule) -> State;
+
+const ORDERS: [[Check; 3]; 6] = [
     [State::DelayCheck, State::LockCheck, State::RuleCheck],
     [State::DelayCheck, State::RuleCheck, State::LockCheck],
     [State::LockCheck, State::DelayCheck, State::RuleCheck],
@@ -17,10 +19,8 @@ const ORDERS: [[fn(Schedule) -> State; 3]; 6] = [
 
 /// The outcome of one check, whatever came before it, and whether it lets the event through.
 fn check(state: State) -> (Outcome, bool) {
-    let input = match state.effect() {
-        Effect::Park => Input::Parked(true),
-        _ => Input::Decide,
-    };
+    let parks = state.effect() == Effect::Park;
+    let input = if parks { Input::Parked(true) } else { Input::Decide };
     let transition = state.step(input, &POLICY).unwrap();
     let through = !matches!(transition.next, State::Queue(_) | State::End(_));
     (transition.outcome, through)
@@ -32,11 +32,13 @@ fn machine_may_claim(schedule: Schedule) -> bool {
     let mut input = Input::Loaded(Some(schedule));
     loop {
         state = state.step(input, &POLICY).unwrap().next;
-        input = match state.effect() {
-            Effect::Decide => Input::Decide,
-            Effect::Park => Input::Parked(true),
-            Effect::FindHandler => return true,
-            _ => return false,
+        let effect = state.effect();
+        input = if effect == Effect::Decide {
+            Input::Decide
+        } else if effect == Effect::Park {
+            Input::Parked(true)
+        } else {
+            return effect == Effect::FindHandler;
         };
     }
 }
@@ -66,6 +68,7 @@ proptest! {
     fn the_checks_agree_in_every_order_and_with_the_claim(schedule in schedules()) {
         let verdict = statement_may_claim(&schedule);
         prop_assert_eq!(machine_may_claim(schedule), verdict);
+        prop_assert_eq!(look(schedule, &POLICY) == Standing::Ready, verdict);
         let mut outcomes_of_first_order = None;
         for order in ORDERS {
             let checks = order.map(|state| check(state(schedule)));

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::super::{
-    Answer, Cause, Claimed, Effect, Input, Outcome, Policy, Ran, Removal, Running, State, When,
-};
 use super::{DAY, HORIZON, LEASE, POLICY, claim, retry_policy, schedule};
 use crate::event::RuleKind;
+use crate::machine::{
+    Answer, Cause, Claimed, Effect, Input, Outcome, Policy, Ran, Removal, Running, State, When,
+};
 
 const ACKNOWLEDGED: State = State::End(Answer::Acknowledge);
 const PUT_BACK: State = State::End(Answer::PutBack);

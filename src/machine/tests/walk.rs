@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::super::{Claimed, Effect, Input, Outcome, Ran, State};
 use super::{DAY, POLICY, claim, retry_policy, schedule};
 use crate::event::RuleKind;
+use crate::machine::{Claimed, Effect, Input, Outcome, Ran, State};
 
 /// An edge of the chart: from, outcome, to.
 pub(super) type Edge = (&'static str, &'static str, &'static str);

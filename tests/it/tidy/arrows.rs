@@ -10,26 +10,29 @@ use super::source::{Source, is_word, words};
 /// Each top-level module of `src/` and the ones it may import. The leaves come first.
 const ARROWS: &[(&str, &[&str])] = &[
     ("event", &[]),
-    ("telemetry", &[]),
-    ("config", &["event", "telemetry"]),
+    ("fault", &[]),
+    ("telemetry", &["event"]),
     ("machine", &["event"]),
-    ("store", &["event", "config", "telemetry"]),
-    ("notify", &["event", "config", "telemetry"]),
-    ("emit", &["event", "config", "telemetry", "store", "notify"]),
-    ("admin", &["event", "config", "telemetry", "store", "notify", "machine"]),
-    ("worker", &["event", "config", "telemetry", "store", "notify", "emit", "machine"]),
-    ("http", &["event", "config", "telemetry", "store", "notify", "emit", "admin"]),
-    ("cli", &["event", "config", "telemetry", "store", "notify", "emit", "admin"]),
-    ("main", &["event", "config", "telemetry", "store", "notify", "emit", "admin", "worker", "http", "cli"]),
+    ("store", &["event"]),
+    ("notify", &["event"]),
+    ("wake", &["event", "fault", "store", "notify"]),
+    ("explain", &["event", "machine", "store"]),
+    ("emit", &["event", "fault", "telemetry", "store", "notify"]),
+    ("admin", &["event", "fault", "store", "notify", "wake", "explain"]),
+    ("worker", &["event", "telemetry", "store", "notify", "wake", "emit", "machine"]),
+    ("config", &["event", "store", "notify"]),
+    ("http", &["event", "config", "telemetry", "store", "notify", "emit", "admin", "explain"]),
+    ("cli", &["event", "config", "store", "notify", "emit", "admin", "explain"]),
+    ("main", &["cli", "http", "worker"]),
 ];
 
 /// Outside crates that stay in a few modules, by how their names begin.
 const CONFINED: &[(&str, &[&str])] = &[
-    ("sqlx", &["store", "emit", "config"]),
+    ("sqlx", &["store", "emit"]),
     ("google_cloud_", &["notify", "config"]),
     ("axum", &["http"]),
     ("clap", &["cli", "main", "config"]),
-    ("anyhow", &["cli", "main"]),
+    ("anyhow", &["cli", "main", "config"]),
 ];
 
 /// The module that stays pure, and the crates it may name beside the standard library.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 use wakeq::machine::{Policy, Removal};
-use wakeq::{EventId, RetryPolicy, RuleKind, Timestamp, Timing};
+use wakeq::{EventId, Outcome, RetryPolicy, RuleKind, Timestamp, Timing};
 
 use broker::Broker;
 
@@ -87,6 +87,8 @@ pub(crate) struct World {
     pub(crate) jobs: Vec<ResumeJob>,
     pub(crate) broker: Broker,
     pub(crate) records: BTreeMap<EventId, Record>,
+    /// The edges that any worker took.
+    pub(crate) outcomes: BTreeSet<Outcome>,
     /// What the checks found.
     pub(crate) violations: Vec<String>,
     /// A readable log; `None` where thousands of worlds are made.
@@ -107,6 +109,7 @@ impl World {
             jobs: Vec::new(),
             broker: Broker::default(),
             records: BTreeMap::new(),
+            outcomes: BTreeSet::new(),
             violations: Vec::new(),
             trace: None,
         }
@@ -131,10 +134,9 @@ impl World {
     }
 
     pub(crate) fn log(&mut self, line: impl FnOnce(&Self) -> String) {
-        if self.trace.is_some() {
-            let line = format!("{}  {}", self.now.format("%d %H:%M:%S%.3f"), line(self));
-            self.trace.as_mut().unwrap().push(line);
-        }
+        let Some(mut trace) = self.trace.take() else { return };
+        trace.push(format!("{}  {}", self.now.format("%d %H:%M:%S%.3f"), line(self)));
+        self.trace = Some(trace);
     }
 
     pub(crate) fn violated(&mut self, what: String) {

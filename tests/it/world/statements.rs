@@ -201,21 +201,40 @@ impl World {
         page
     }
 
-    /// The probe: moves the promises that are overdue, then publishes. Returns what to publish.
+    /// The probe: moves the promises that are overdue, then publishes what is due within the horizon and not running.
+    /// Returns what to publish.
     pub(crate) fn probe(&mut self) -> Vec<EventId> {
-        let (now, lease) = (self.now, self.timing.lease);
-        let timing = &self.timing;
-        let mut overdue = Vec::new();
-        for (id, row) in &mut self.rows {
-            let runs = row.locked_at.is_some_and(|locked_at| locked_at >= now - lease);
-            if row.notify_at.is_some_and(|at| at <= now) && !runs {
-                let back_off = timing.probe_backoff.saturating_mul(1 << row.probes.min(16));
-                row.notify_at = Some(now + back_off.min(timing.probe_backoff_max));
-                row.probes += 1;
-                overdue.push(*id);
-            }
+        let now = self.now;
+        let overdue = |row: &&EventId| self.rows[row].notify_at.is_some_and(|at| at <= now);
+        let overdue: Vec<EventId> = self.rows.keys().filter(overdue).copied().collect();
+        overdue.into_iter().filter(|id| self.move_promise(*id)).collect()
+    }
+
+    /// Moves an overdue promise; says whether the event has to be woken now.
+    fn move_promise(&mut self, id: EventId) -> bool {
+        let (now, timing) = (self.now, self.timing.clone());
+        let row = &self.rows[&id];
+        let lease_end = row.locked_at.map(|locked_at| locked_at + timing.lease);
+        let runs_until = lease_end.filter(|end| *end > now);
+        let due_soon = row.delay_until <= now + timing.horizon;
+        let back_off =
+            timing.probe_backoff.saturating_mul(1 << row.probes.min(16)).min(timing.probe_backoff_max);
+        let notify_at = match runs_until {
+            Some(end) => end + timing.grace,
+            None => self.wake_at(row.delay_until, back_off),
+        };
+        let row = self.rows.get_mut(&id).unwrap();
+        row.notify_at = Some(notify_at);
+        row.probes += u32::from(runs_until.is_none());
+        runs_until.is_none() && due_soon
+    }
+
+    /// Makes every promise overdue.
+    pub(crate) fn wake_all(&mut self) {
+        for row in self.rows.values_mut().filter(|row| row.notify_at.is_some()) {
+            row.notify_at = Some(self.now);
+            row.probes = 0;
         }
-        overdue
     }
 
     /// Publishes whatever is named.

@@ -124,6 +124,7 @@ impl Worker {
         let Transition { outcome, next } = run.state.clone().step(input, &policy).unwrap();
         run.state = next;
         self.outcomes.push(outcome);
+        world.outcomes.insert(outcome);
         let (event, name, state) = (run.event, &self.name, &run.state);
         world.log(|world| format!("{name} {}: {from} -{outcome}-> {state:?}", world.records[&event].label));
         if let State::Process(_) = run.state {
@@ -136,10 +137,8 @@ impl Worker {
     fn perform(&mut self, world: &mut World, at: usize, effect: &Effect) -> Option<Input> {
         let run = &mut self.runs[at];
         let id = run.event;
-        let line = match effect {
-            Effect::Decide | Effect::FindHandler => Line::Up,
-            _ => std::mem::replace(&mut self.line, Line::Up),
-        };
+        let statement = !matches!(effect, Effect::Decide | Effect::FindHandler);
+        let line = if statement { std::mem::replace(&mut self.line, Line::Up) } else { Line::Up };
         let arrives = line != Line::Down;
         let answered = line == Line::Up;
         let input = match effect {
@@ -237,9 +236,9 @@ impl Worker {
     /// When this worker has something to do by itself.
     pub(crate) fn next_at(&self, world: &World) -> Option<Timestamp> {
         let busy = self.alive && !self.stalled;
-        let times = self.runs.iter().filter_map(|run| match run.state {
-            State::Process(_) => Some(run.lease_until - world.timing.lease * 2 / 3),
-            _ => run.wakes_at,
+        let times = self.runs.iter().filter_map(|run| {
+            let renewal_at = run.lease_until - world.timing.lease * 2 / 3;
+            if matches!(run.state, State::Process(_)) { Some(renewal_at) } else { run.wakes_at }
         });
         times.filter(|_| busy).min()
     }
