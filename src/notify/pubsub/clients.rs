@@ -56,11 +56,15 @@ pub(super) async fn admins(config: &PubSubConfig) -> Result<Admins, NotifyError>
     let mut subscriptions = SubscriptionAdmin::builder().with_retry_policy(NeverRetry);
     if let Some(endpoint) = config.endpoint() {
         topics = topics.with_endpoint(endpoint.clone()).with_credentials(anonymous::Builder::new().build());
-        subscriptions = subscriptions.with_endpoint(endpoint).with_credentials(anonymous::Builder::new().build());
+        subscriptions =
+            subscriptions.with_endpoint(endpoint).with_credentials(anonymous::Builder::new().build());
     }
     Ok(Admins {
         topics: topics.build().await.map_err(|error| no_client("topic administration", error))?,
-        subscriptions: subscriptions.build().await.map_err(|error| no_client("subscription administration", error))?,
+        subscriptions: subscriptions
+            .build()
+            .await
+            .map_err(|error| no_client("subscription administration", error))?,
     })
 }
 

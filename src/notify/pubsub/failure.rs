@@ -53,14 +53,18 @@ impl FailureKind {
             None => "Google Pub/Sub".to_owned(),
         };
         match self {
-            Self::Missing => format!("{subject} does not exist in {place}; create it with `wakeq topics create`"),
+            Self::Missing => {
+                format!("{subject} does not exist in {place}; create it with `wakeq topics create`")
+            }
             Self::AlreadyThere => format!("{subject} exists already in {place}"),
             Self::Denied => format!(
                 "{place} refuses access to {subject}; check the credentials, and grant roles/pubsub.publisher on the \
                  topic and roles/pubsub.subscriber on the subscription"
             ),
             Self::Unreachable => {
-                format!("{place} cannot be reached for {subject}; check that it runs and that the network lets us through")
+                format!(
+                    "{place} cannot be reached for {subject}; check that it runs and that the network lets us through"
+                )
             }
             Self::Other => format!("{place} does not serve {subject}; see the cause"),
         }

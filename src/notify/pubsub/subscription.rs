@@ -14,7 +14,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::clients::Admins;
+use super::BrokerAccess;
 use super::config::PubSubConfig;
 use super::stream::Intake;
 use crate::notify::{Answer, Delivery, NotifyError, Subscription};
@@ -22,7 +22,7 @@ use crate::notify::{Answer, Delivery, NotifyError, Subscription};
 /// Opens a subscription. A missing or unreachable one is no error but trouble, which the stream repairs.
 pub(super) async fn open(
     config: Arc<PubSubConfig>,
-    admins: Admins,
+    broker: Arc<BrokerAccess>,
     max_outstanding: usize,
 ) -> Result<PubSubSubscription, NotifyError> {
     if max_outstanding == 0 || max_outstanding > 100_000 {
@@ -33,7 +33,7 @@ pub(super) async fn open(
     let closing = CancellationToken::new();
     let intake = Intake {
         config,
-        admins,
+        broker,
         max_outstanding,
         permits: Arc::new(Semaphore::new(max_outstanding)),
         deliveries: sender,
@@ -78,7 +78,10 @@ impl Subscription for PubSubSubscription {
             }
         };
         if timeout(grace, orderly_end).await.is_err() {
-            tracing::warn!(grace_ms = grace.as_millis() as u64, "some deliveries were not answered within the grace");
+            tracing::warn!(
+                grace_ms = grace.as_millis() as u64,
+                "some deliveries were not answered within the grace"
+            );
         }
     }
 }

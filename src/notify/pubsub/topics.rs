@@ -99,7 +99,8 @@ pub async fn describe_topics(config: &PubSubConfig) -> Result<TopicsReport, Noti
     config.check()?;
     let admins = clients::admins(config).await?;
     let topic = config.topic_path();
-    let topic_request = admins.topics.get_topic().set_topic(topic.clone()).with_attempt_timeout(REQUEST_TIMEOUT);
+    let topic_request =
+        admins.topics.get_topic().set_topic(topic.clone()).with_attempt_timeout(REQUEST_TIMEOUT);
     let topic_state = match topic_request.send().await {
         Ok(_) => TopicState::AlreadyThere,
         Err(error) if FailureKind::of(&error) == FailureKind::Missing => TopicState::Missing,
@@ -117,7 +118,8 @@ pub async fn describe_topics(config: &PubSubConfig) -> Result<TopicsReport, Noti
 /// As [`create_topics`], with clients that exist already.
 pub(super) async fn create_with(admins: &Admins, config: &PubSubConfig) -> Result<TopicsReport, NotifyError> {
     let topic = config.topic_path();
-    let topic_request = admins.topics.create_topic().set_name(topic.clone()).with_attempt_timeout(REQUEST_TIMEOUT);
+    let topic_request =
+        admins.topics.create_topic().set_name(topic.clone()).with_attempt_timeout(REQUEST_TIMEOUT);
     let topic_state = made(topic_request.send().await, &topic, config)?;
     let subscription = config.subscription_path();
     let wanted = wanted_subscription(config)?;
@@ -127,7 +129,8 @@ pub(super) async fn create_with(admins: &Admins, config: &PubSubConfig) -> Resul
     let differences = match subscription_state {
         TopicState::Created | TopicState::Missing => Vec::new(),
         TopicState::AlreadyThere => {
-            let found = find_subscription(admins, config).await.map_err(|e| failed(&subscription, config, e))?;
+            let found =
+                find_subscription(admins, config).await.map_err(|e| failed(&subscription, config, e))?;
             differences(&found, config)
         }
     };
@@ -168,7 +171,8 @@ fn differences(found: &Subscription, config: &PubSubConfig) -> Vec<SettingDiffer
     let name = &found.name;
     let update = |flags: String| format!("gcloud pubsub subscriptions update {name} {flags}");
     let recreate = || format!("gcloud pubsub subscriptions delete {name}, then `wakeq topics create`");
-    let seconds = |duration: Option<i64>| duration.map_or("unset".to_owned(), |seconds| format!("{seconds} s"));
+    let seconds =
+        |duration: Option<i64>| duration.map_or("unset".to_owned(), |seconds| format!("{seconds} s"));
     let retry = found.retry_policy.as_ref();
     let shortest = retry.and_then(|policy| policy.minimum_backoff.as_ref()).map(|backoff| backoff.seconds());
     let longest = retry.and_then(|policy| policy.maximum_backoff.as_ref()).map(|backoff| backoff.seconds());
@@ -191,7 +195,9 @@ fn differences(found: &Subscription, config: &PubSubConfig) -> Vec<SettingDiffer
         ),
         (
             "expiration",
-            ttl.map_or("after 31 days".to_owned(), |ttl| ttl.map_or("never".to_owned(), |ttl| seconds(Some(ttl)))),
+            ttl.map_or("after 31 days".to_owned(), |ttl| {
+                ttl.map_or("never".to_owned(), |ttl| seconds(Some(ttl)))
+            }),
             "never".to_owned(),
             update("--expiration-period=never".to_owned()),
         ),
@@ -236,7 +242,8 @@ mod tests {
     fn a_foreign_subscription_is_told_apart_with_a_command() {
         let config = PubSubConfig::new("local");
         let foreign = Subscription::new().set_topic("_deleted-topic_").set_enable_message_ordering(true);
-        let settings: Vec<_> = differences(&foreign, &config).iter().map(|difference| difference.setting).collect();
+        let settings: Vec<_> =
+            differences(&foreign, &config).iter().map(|difference| difference.setting).collect();
         assert_eq!(settings, ["topic", "retry policy", "retention", "expiration", "ack deadline", "order"]);
         let shown = differences(&foreign, &config)[3].to_string();
         assert!(shown.contains("wanted never") && shown.contains("--expiration-period=never"), "{shown}");
