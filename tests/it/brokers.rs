@@ -1,5 +1,7 @@
 //! The brokers that the tests run on: the in-memory one, and Google's emulator.
 
+use std::fmt::Arguments;
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -99,13 +101,22 @@ fn endpoint(config: &PubSubConfig) -> String {
 pub(crate) async fn own_google_emulator() -> Option<GoogleEmulator> {
     match GoogleEmulator::start(None).await {
         Ok(emulator) => {
-            println!("emulator: Google's {}, started at {}", emulator.version(), emulator.host());
+            say(format_args!(
+                "Pub/Sub: Google's emulator {} on {}, to be killed",
+                emulator.version(),
+                emulator.host()
+            ));
             Some(emulator)
         }
         Err(EmulatorError::NotInstalled(why)) if !Source::is_required() => {
-            println!("SKIPPED: {why}");
+            say(format_args!("SKIPPED: a test that kills its emulator. {why}"));
             None
         }
         Err(error) => panic!("{error}"),
     }
+}
+
+/// Past the capturing of test output, which would hide it.
+fn say(line: Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }

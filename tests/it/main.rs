@@ -1,4 +1,6 @@
 //! The only integration test binary.
+#![allow(clippy::print_stdout, reason = "figures, shown by `cargo test -- --nocapture`")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod brokers;
 mod notify;
