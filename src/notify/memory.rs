@@ -109,12 +109,12 @@ impl MemoryNotifier {
 
     /// How many deliveries nobody has answered yet.
     pub fn unanswered(&self) -> usize {
-        self.shared.lock().unanswered.len()
+        self.shared.lock().unanswered_by_all()
     }
 
     /// Returns once no message waits and no delivery is unanswered.
     pub async fn drained(&self) {
-        self.shared.until(|state| (state.waiting() + state.unanswered.len() == 0).then_some(())).await;
+        self.shared.until(|state| (state.waiting() + state.unanswered_by_all() == 0).then_some(())).await;
     }
 
     /// Delivers a body that no notification was made into.
@@ -193,7 +193,7 @@ impl Subscription for MemorySubscription {
     async fn next(&mut self) -> Option<Delivery> {
         let (message, body) =
             self.shared.until(|state| state.hand_out(self.subscriber, self.max_outstanding)).await;
-        let answer = MemoryAnswer { shared: Arc::clone(&self.shared), message };
+        let answer = MemoryAnswer { shared: Arc::clone(&self.shared), subscriber: self.subscriber, message };
         Some(Delivery::new(&body, Box::new(answer)))
     }
 
@@ -216,6 +216,7 @@ impl Drop for MemorySubscription {
 
 struct MemoryAnswer {
     shared: Arc<Shared>,
+    subscriber: u64,
     message: u64,
 }
 
@@ -227,11 +228,11 @@ impl fmt::Debug for MemoryAnswer {
 
 impl Answer for MemoryAnswer {
     fn acknowledge(self: Box<Self>) {
-        self.shared.change(|state| state.acknowledge(self.message));
+        self.shared.change(|state| state.acknowledge(self.subscriber, self.message));
     }
 
     fn put_back(self: Box<Self>) {
-        self.shared.change(|state| state.put_back(self.message));
+        self.shared.change(|state| state.put_back(self.subscriber, self.message));
     }
 }
 
@@ -293,8 +294,8 @@ struct State {
     ready: VecDeque<Message>,
     /// Due time and number, so that equal times keep their order.
     delayed: BTreeMap<(Instant, u64), Vec<u8>>,
-    /// By message: who holds it, and its body.
-    unanswered: HashMap<u64, (u64, Vec<u8>)>,
+    /// By subscriber and message: the bodies of what it holds.
+    unanswered: HashMap<u64, HashMap<u64, Vec<u8>>>,
     last_number: u64,
     steps_left: Option<usize>,
     broken: Option<String>,
@@ -314,7 +315,11 @@ impl State {
     }
 
     fn unanswered_by(&self, subscriber: u64) -> usize {
-        self.unanswered.values().filter(|(holder, _)| *holder == subscriber).count()
+        self.unanswered.get(&subscriber).map_or(0, HashMap::len)
+    }
+
+    fn unanswered_by_all(&self) -> usize {
+        self.unanswered.values().map(HashMap::len).sum()
     }
 
     fn enqueue(&mut self, body: Vec<u8>) {
@@ -368,32 +373,32 @@ impl State {
         }
         let message = self.ready.pop_front()?;
         self.steps_left = self.steps_left.map(|left| left - 1);
-        self.unanswered.insert(message.number, (subscriber, message.body.clone()));
+        self.unanswered.entry(subscriber).or_default().insert(message.number, message.body.clone());
         Some((message.number, message.body))
     }
 
     /// An acknowledgement that comes after the message was given back still counts, unless it was handed out again.
-    fn acknowledge(&mut self, number: u64) {
-        if self.unanswered.remove(&number).is_none() {
+    fn acknowledge(&mut self, subscriber: u64, number: u64) {
+        if self.take_from(subscriber, number).is_none() {
             self.ready.retain(|message| message.number != number);
             self.delayed.retain(|(_, waiting), _| *waiting != number);
         }
     }
 
-    fn put_back(&mut self, number: u64) {
-        if let Some((_, body)) = self.unanswered.remove(&number) {
+    fn put_back(&mut self, subscriber: u64, number: u64) {
+        if let Some(body) = self.take_from(subscriber, number) {
             self.delayed.insert((Instant::now() + self.retry_delay, number), body);
         }
     }
 
+    fn take_from(&mut self, subscriber: u64, number: u64) -> Option<Vec<u8>> {
+        self.unanswered.get_mut(&subscriber)?.remove(&number)
+    }
+
     fn give_back_all_of(&mut self, subscriber: u64) {
-        let held: Vec<u64> = self
-            .unanswered
-            .iter()
-            .filter(|(_, (holder, _))| *holder == subscriber)
-            .map(|(number, _)| *number)
-            .collect();
-        held.into_iter().for_each(|number| self.put_back(number));
+        let due = Instant::now() + self.retry_delay;
+        let held = self.unanswered.remove(&subscriber).unwrap_or_default();
+        self.delayed.extend(held.into_iter().map(|(number, body)| ((due, number), body)));
     }
 }
 

@@ -1,11 +1,12 @@
 //! The only integration test binary.
-#![allow(
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "clippy.toml allows them in tests, but not in their helpers"
-)]
+#![allow(clippy::print_stdout, reason = "figures, shown by `cargo test -- --nocapture`")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod basics;
+mod brokers;
+mod notify;
+mod notify_google;
+mod notify_memory;
 mod scenarios;
 mod simulation;
 mod support;

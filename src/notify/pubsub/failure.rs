@@ -87,8 +87,5 @@ pub(super) fn in_one_line(error: &NotifyError) -> String {
 
 /// The remote error inside a failed publish, if it got that far.
 pub(super) fn cause_of(error: &PublishError) -> Option<Arc<Error>> {
-    match error {
-        PublishError::Rpc(cause) => Some(Arc::clone(cause)),
-        _ => None,
-    }
+    if let PublishError::Rpc(cause) = error { Some(Arc::clone(cause)) } else { None }
 }

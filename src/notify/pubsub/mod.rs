@@ -22,6 +22,8 @@ use super::{Notifier, NotifyError, Subscription};
 use crate::event::Notification;
 use clients::Admins;
 use publisher::TopicPublisher;
+use tokio::sync::RwLock;
+use topics::create_with;
 
 /// Notifications over a topic and a subscription of Google Cloud Pub/Sub.
 ///
@@ -40,7 +42,7 @@ use publisher::TopicPublisher;
 #[derive(Clone, Debug)]
 pub struct PubSub {
     config: Arc<PubSubConfig>,
-    admins: Admins,
+    broker: Arc<BrokerAccess>,
     publisher: Arc<TopicPublisher>,
 }
 
@@ -49,9 +51,10 @@ impl PubSub {
     pub async fn connect(config: PubSubConfig) -> Result<Self, NotifyError> {
         config.check()?;
         let config = Arc::new(config);
-        let admins = clients::admins(&config).await?;
-        let publisher = Arc::new(TopicPublisher::new(Arc::clone(&config), admins.clone()).await?);
-        Ok(Self { config, admins, publisher })
+        let broker =
+            Arc::new(BrokerAccess { admins: clients::admins(&config).await?, creating: RwLock::new(()) });
+        let publisher = Arc::new(TopicPublisher::new(Arc::clone(&config), Arc::clone(&broker)).await?);
+        Ok(Self { config, broker, publisher })
     }
 
     /// What it was made with.
@@ -69,7 +72,22 @@ impl Notifier for PubSub {
 
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
         let opened =
-            subscription::open(Arc::clone(&self.config), self.admins.clone(), max_outstanding).await?;
+            subscription::open(Arc::clone(&self.config), Arc::clone(&self.broker), max_outstanding).await?;
         Ok(Box::new(opened))
+    }
+}
+
+/// What the publisher and the streams share: creating what is missing.
+#[derive(Debug)]
+struct BrokerAccess {
+    admins: Admins,
+    /// Held for reading while publishing: what is published to a topic that has no subscription yet is lost.
+    creating: RwLock<()>,
+}
+
+impl BrokerAccess {
+    async fn create(&self, config: &PubSubConfig) -> Result<TopicsReport, NotifyError> {
+        let _nobody_publishes = self.creating.write().await;
+        create_with(&self.admins, config).await
     }
 }

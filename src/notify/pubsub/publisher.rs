@@ -13,10 +13,10 @@ use google_cloud_pubsub::model::Message;
 use tokio::sync::RwLock;
 use tokio::time::timeout;
 
-use super::clients::{self, Admins};
+use super::BrokerAccess;
+use super::clients;
 use super::config::PubSubConfig;
 use super::failure::{FailureKind, cause_of};
-use super::topics::create_with;
 use crate::notify::NotifyError;
 
 /// How many messages are handed to the client before their answers are awaited.
@@ -28,15 +28,18 @@ const MARGIN: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct TopicPublisher {
     config: Arc<PubSubConfig>,
-    admins: Admins,
+    broker: Arc<BrokerAccess>,
     /// Replaced after an attempt that got no answer: its connection may be dead without knowing.
     publisher: RwLock<Publisher>,
 }
 
 impl TopicPublisher {
-    pub(super) async fn new(config: Arc<PubSubConfig>, admins: Admins) -> Result<Self, NotifyError> {
+    pub(super) async fn new(
+        config: Arc<PubSubConfig>,
+        broker: Arc<BrokerAccess>,
+    ) -> Result<Self, NotifyError> {
         let publisher = RwLock::new(clients::publisher(&config).await?);
-        Ok(Self { config, admins, publisher })
+        Ok(Self { config, broker, publisher })
     }
 
     /// Publishes all bodies; on an error, some of them may have been published.
@@ -49,7 +52,7 @@ impl TopicPublisher {
             if !(failure.is_missing() && self.config.create_missing) {
                 return Err(self.give_up(failure).await);
             }
-            create_with(&self.admins, &self.config).await?;
+            self.broker.create(&self.config).await?;
             if let Err((_, failure)) = self.attempt(&left).await {
                 return Err(self.give_up(failure).await);
             }
@@ -59,6 +62,7 @@ impl TopicPublisher {
 
     /// Publishes once; returns the bodies that did not make it and why the first of them did not.
     async fn attempt(&self, bodies: &[Vec<u8>]) -> Result<(), (Vec<Vec<u8>>, PublishFailure)> {
+        let _both_or_neither = self.broker.creating.read().await;
         let publisher = self.publisher.read().await.clone();
         let answers =
             join_all(bodies.iter().map(|body| publisher.publish(Message::new().set_data(body.clone()))));

@@ -12,16 +12,17 @@ use futures_util::FutureExt;
 use google_cloud_pubsub::Error;
 use google_cloud_pubsub::subscriber::{MessageStream, ShutdownBehavior};
 use tokio::sync::Semaphore;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::Sender;
 use tokio::task::{JoinSet, unconstrained};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::clients::{self, Admins};
+use super::BrokerAccess;
+use super::clients;
 use super::config::PubSubConfig;
 use super::failure::{FailureKind, failed, in_one_line};
 use super::subscription::{StreamAnswer, Trouble};
-use super::topics::{create_with, find_subscription};
+use super::topics::find_subscription;
 use crate::notify::{Delivery, NotifyError};
 
 /// How long a new stream must stand before it counts as sound.
@@ -36,11 +37,11 @@ const LONG_LIFE: Duration = Duration::from_secs(10);
 /// Reads the stream into the channel of deliveries.
 pub(super) struct Intake {
     pub(super) config: Arc<PubSubConfig>,
-    pub(super) admins: Admins,
+    pub(super) broker: Arc<BrokerAccess>,
     pub(super) max_outstanding: usize,
     /// One for each delivery that may be unanswered; the delivery holds it.
     pub(super) permits: Arc<Semaphore>,
-    pub(super) deliveries: UnboundedSender<Delivery>,
+    pub(super) deliveries: Sender<Delivery>,
     pub(super) trouble: Trouble,
     pub(super) closing: CancellationToken,
 }
@@ -48,8 +49,10 @@ pub(super) struct Intake {
 /// Why a stream is read no longer.
 enum Ended {
     Closing,
-    /// The broker was away and is back.
-    BrokerReturned,
+    /// The subscription was missing and has been created anew: the stream may hang on the old one.
+    Renewed,
+    /// The broker is away, so the stream is dead, whatever it says.
+    BrokerAway,
     Failed(NotifyError),
 }
 
@@ -68,9 +71,10 @@ impl Intake {
     /// Reads stream after stream until closing. Returns what ends when the last delivery of each has been answered.
     pub(super) async fn run(self) -> JoinSet<()> {
         let mut endings = JoinSet::new();
-        let mut back_off = FIRST_BACK_OFF;
+        let mut back_off = BackOff::new(self.config.longest_back_off);
+        self.until_there(&mut back_off).await;
         while !self.closing.is_cancelled() {
-            let started = Instant::now();
+            let opened = Instant::now();
             let ended = match self.open().await {
                 Ok(mut stream) => {
                     let ended = self.read(&mut stream).await;
@@ -80,32 +84,42 @@ impl Intake {
                 Err(error) => Ended::Failed(error),
             };
             while endings.try_join_next().is_some() {}
+            if opened.elapsed() > LONG_LIFE {
+                back_off.reset();
+            }
             match ended {
                 Ended::Closing => break,
-                Ended::BrokerReturned => back_off = FIRST_BACK_OFF,
+                Ended::Renewed => {}
+                Ended::BrokerAway => self.until_there(&mut back_off).await,
                 Ended::Failed(error) => {
                     self.trouble.begins(in_one_line(&error));
-                    if started.elapsed() > LONG_LIFE {
-                        back_off = FIRST_BACK_OFF;
-                    }
-                    let _ = self.closing.run_until_cancelled(sleep(back_off)).await;
-                    back_off = (back_off * 2).min(self.config.longest_back_off);
-                    let _ = self.closing.run_until_cancelled(self.look()).await;
+                    let _ = self.closing.run_until_cancelled(sleep(back_off.next())).await;
+                    self.until_there(&mut back_off).await;
                 }
             }
         }
         endings
     }
 
+    /// Waits until a stream has a chance. A stream opened before that would leave the waiting to the client library,
+    /// which lets up to a minute pass between its attempts.
+    async fn until_there(&self, back_off: &mut BackOff) {
+        while let Some(Sight::Away) = self.closing.run_until_cancelled(self.look()).await {
+            let _ = self.closing.run_until_cancelled(sleep(back_off.next())).await;
+        }
+    }
+
     /// Looks from the side whether the subscription is there, creates it where that is allowed, and otherwise notes
     /// the trouble.
     pub(super) async fn look(&self) -> Sight {
-        let Err(error) = find_subscription(&self.admins, &self.config).await else { return Sight::Sound };
+        let Err(error) = find_subscription(&self.broker.admins, &self.config).await else {
+            return Sight::Sound;
+        };
         let trouble = match FailureKind::of(&error) {
             // We may be allowed to read a subscription and not to describe it; the stream will tell.
             FailureKind::Denied => return Sight::Sound,
             FailureKind::Missing if self.config.create_missing => {
-                match create_with(&self.admins, &self.config).await {
+                match self.broker.create(&self.config).await {
                     Ok(_) => return Sight::CreatedAnew,
                     Err(error) => error,
                 }
@@ -126,7 +140,7 @@ impl Intake {
             .subscribe(self.config.subscription_path())
             .set_max_outstanding_messages(self.max_outstanding as i64)
             .set_max_lease(self.config.max_lease)
-            .set_max_lease_extension(self.config.lease_extension)
+            .set_max_lease_extension(self.config.effective_lease_extension())
             .set_shutdown_behavior(ShutdownBehavior::WaitForProcessing)
             .build();
         Ok(stream)
@@ -135,53 +149,51 @@ impl Intake {
     /// Hands out deliveries until the stream ends. Reading is only ever abandoned for good: opening a stream is not
     /// cancel safe, and an idle one counts as opening until its first message.
     async fn read(&self, stream: &mut MessageStream) -> Ended {
-        let broker_returns = std::pin::pin!(self.watch());
-        let reading = async {
-            loop {
-                let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
-                    return Ended::Closing;
-                };
-                match stream.next().await {
-                    Some(Ok((message, handler))) => {
-                        self.trouble.ends();
-                        let answer = Box::new(StreamAnswer { handler, _permit: permit });
-                        if self.deliveries.send(Delivery::new(&message.data, answer)).is_err() {
-                            return Ended::Closing;
-                        }
-                    }
-                    Some(Err(error)) => return Ended::Failed(self.failed(error)),
-                    None => {
-                        return Ended::Failed(NotifyError::new(
-                            "the broker ended the stream; subscribing again",
-                        ));
-                    }
-                }
-            }
-        };
         tokio::select! {
             biased;
             () = self.closing.cancelled() => Ended::Closing,
-            () = broker_returns => Ended::BrokerReturned,
-            ended = reading => ended,
+            ended = self.watch() => ended,
+            ended = self.hand_out(stream) => ended,
         }
     }
 
-    /// Notes trouble while the subscription cannot be found from the side. Returns when it could not, and can again.
-    async fn watch(&self) {
+    async fn hand_out(&self, stream: &mut MessageStream) -> Ended {
+        loop {
+            let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return Ended::Closing };
+            match stream.next().await {
+                Some(Ok((message, handler))) => {
+                    self.trouble.ends();
+                    let answer = Box::new(StreamAnswer { handler, _permit: permit });
+                    if self.deliveries.try_send(Delivery::new(&message.data, answer)).is_err() {
+                        return Ended::Closing;
+                    }
+                }
+                Some(Err(error)) => return Ended::Failed(self.failed(error)),
+                None => {
+                    return Ended::Failed(NotifyError::new("the broker ended the stream; subscribing again"));
+                }
+            }
+        }
+    }
+
+    /// Looks at the broker from the side, and returns when the stream had better be replaced. A broker must be away
+    /// twice in a row: giving up a sound stream would freeze what is on its way for a lease.
+    async fn watch(&self) -> Ended {
         let mut pause = SETTLING.min(self.config.effective_check_period());
         let mut was_away = false;
         loop {
             sleep(pause).await;
-            match (self.look().await, was_away) {
-                (Sight::Sound, false) => {
+            match self.look().await {
+                Sight::Sound => {
                     self.trouble.ends();
+                    was_away = false;
                     pause = self.config.effective_check_period();
                 }
-                (Sight::Sound, true) | (Sight::CreatedAnew, _) => return,
-                (Sight::Away, _) => {
-                    pause =
-                        if was_away { (pause * 2).min(self.config.longest_back_off) } else { FIRST_BACK_OFF };
+                Sight::CreatedAnew => return Ended::Renewed,
+                Sight::Away if was_away => return Ended::BrokerAway,
+                Sight::Away => {
                     was_away = true;
+                    pause = FIRST_BACK_OFF;
                 }
             }
         }
@@ -189,6 +201,28 @@ impl Intake {
 
     fn failed(&self, error: Error) -> NotifyError {
         failed(&self.config.subscription_path(), &self.config, error)
+    }
+}
+
+/// The pauses between attempts: each twice as long as the one before, up to a limit.
+struct BackOff {
+    next: Duration,
+    longest: Duration,
+}
+
+impl BackOff {
+    fn new(longest: Duration) -> Self {
+        Self { next: FIRST_BACK_OFF.min(longest), longest }
+    }
+
+    fn reset(&mut self) {
+        *self = Self::new(self.longest);
+    }
+
+    fn next(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = (pause * 2).min(self.longest);
+        pause
     }
 }
 

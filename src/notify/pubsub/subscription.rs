@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use google_cloud_pubsub::subscriber::handler::Handler;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::clients::Admins;
+use super::BrokerAccess;
 use super::config::PubSubConfig;
 use super::stream::Intake;
 use crate::notify::{Answer, Delivery, NotifyError, Subscription};
@@ -22,18 +22,18 @@ use crate::notify::{Answer, Delivery, NotifyError, Subscription};
 /// Opens a subscription. A missing or unreachable one is no error but trouble, which the stream repairs.
 pub(super) async fn open(
     config: Arc<PubSubConfig>,
-    admins: Admins,
+    broker: Arc<BrokerAccess>,
     max_outstanding: usize,
 ) -> Result<PubSubSubscription, NotifyError> {
     if max_outstanding == 0 || max_outstanding > 100_000 {
         return Err(NotifyError::new(format!("max_outstanding is {max_outstanding}; use 1 to 100,000")));
     }
-    let (sender, deliveries) = mpsc::unbounded_channel();
+    let (sender, deliveries) = mpsc::channel(max_outstanding);
     let trouble = Trouble::default();
     let closing = CancellationToken::new();
     let intake = Intake {
         config,
-        admins,
+        broker,
         max_outstanding,
         permits: Arc::new(Semaphore::new(max_outstanding)),
         deliveries: sender,
@@ -48,7 +48,7 @@ pub(super) async fn open(
 /// An open subscription. Dropped without [`Subscription::close`], it gives back the same, with nobody waiting for it.
 pub(super) struct PubSubSubscription {
     /// Bounded by the permits that the deliveries in it hold.
-    deliveries: UnboundedReceiver<Delivery>,
+    deliveries: Receiver<Delivery>,
     trouble: Trouble,
     closing: DropGuard,
     intake: JoinHandle<JoinSet<()>>,
