@@ -291,7 +291,7 @@ fn what_the_arrows_allow_passes() {
             "/// Uses `crate::worker::A` and sqlx.\nfn a(c: &mut sqlx::PgConnection) { say(\"update your settings; select one\") }",
         ),
         ("src/notify/pubsub/mod.rs", "use super::Delivery;"),
-        ("src/main.rs", "use wakeq::{QueueWorker, Store};"),
+        ("src/main.rs", "use wakeq::QueueWorker;"),
     ];
     for (name, text) in good {
         assert_eq!(found(name, text), Vec::<String>::new());
