@@ -8,6 +8,7 @@ mod documents;
 mod notify;
 mod notify_google;
 mod notify_memory;
+mod packages;
 mod scenarios;
 mod simulation;
 mod support;
