@@ -12,6 +12,7 @@ mod explain;
 mod fault;
 pub mod machine;
 pub mod notify;
+mod shutdown;
 mod store;
 mod telemetry;
 mod wake;
@@ -26,6 +27,7 @@ pub use event::{
 };
 pub use explain::{Explanation, Live};
 pub use machine::{Outcome, RetryPolicy, Standing};
+pub use shutdown::shutdown_signal;
 pub use store::{
     DeadEvent, DeadFilter, HandlerCounts, MigrationState, MigrationStatus, Retention, Rule, Store,
     StoreConfig, StoreError,

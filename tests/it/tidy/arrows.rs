@@ -11,6 +11,7 @@ use super::source::{Source, is_word, words};
 const ARROWS: &[(&str, &[&str])] = &[
     ("event", &[]),
     ("fault", &[]),
+    ("shutdown", &[]),
     ("telemetry", &["event"]),
     ("machine", &["event"]),
     ("store", &["event"]),
