@@ -26,11 +26,11 @@ pub(super) fn introduction(services: &Services, migrations: usize, url: &str, ho
     line("In a second terminal:");
     line(&format!("  export DATABASE_URL={url}"));
     line(&format!("  export PUBSUB_EMULATOR_HOST={host}"));
-    line("  cargo run -q -- stats");
-    line("  cargo run -q -- pause greet");
-    line("  cargo run -q -- unpause greet");
-    line("  cargo run -q -- emit greet '\"you\"'");
-    line("  cargo run -q -- explain EVENT");
+    line("  cargo wakeq stats");
+    line("  cargo wakeq pause greet");
+    line("  cargo wakeq unpause greet");
+    line("  cargo wakeq emit greet '\"you\"'");
+    line("  cargo wakeq explain EVENT");
     line("");
     line(&format!("{:36}  {:8}  WHAT HAPPENS", "EVENT", "HANDLER"));
 }
