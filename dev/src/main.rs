@@ -13,7 +13,7 @@ use anyhow::Context;
 use clap::Parser;
 use tokio::sync::mpsc;
 use tracing_subscriber::EnvFilter;
-use wakeq::notify::{Notifier, PubSub, PubSubConfig, create_topics};
+use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSub, PubSubConfig, create_topics};
 use wakeq::{Queue, QueueConfig, QueueWorker, RunReport, Store, StoreConfig, Timing, WorkerConfig};
 use wakeq_dev::{ClusterOptions, Folder, Postgres};
 use wakeq_emulator::Source;
@@ -89,7 +89,7 @@ async fn work(
     let pubsub = PubSubConfig {
         emulator_host: Some(host.clone()),
         create_missing: true,
-        ..PubSubConfig::new("wakeq-dev")
+        ..PubSubConfig::new(DEVELOPMENT_PROJECT)
     };
     create_topics(&pubsub).await?;
     screen::introduction(services, migrations.len(), &url, &host);
