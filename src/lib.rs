@@ -35,5 +35,5 @@ pub use store::{
 pub use wake::{Pass, WakeError};
 pub use worker::{
     Counters, Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, QueueWorker, Route, RunReport,
-    Verdict, WorkerConfig, WorkerError,
+    Verdict, WorkerConfig, WorkerError, shutdown_signal,
 };
