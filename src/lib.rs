@@ -12,7 +12,6 @@ mod explain;
 mod fault;
 pub mod machine;
 pub mod notify;
-mod shutdown;
 mod store;
 mod telemetry;
 mod wake;
@@ -27,7 +26,6 @@ pub use event::{
 };
 pub use explain::{Explanation, Live};
 pub use machine::{Outcome, RetryPolicy, Standing};
-pub use shutdown::shutdown_signal;
 pub use store::{
     DeadEvent, DeadFilter, HandlerCounts, MigrationState, MigrationStatus, Retention, Rule, Store,
     StoreConfig, StoreError,

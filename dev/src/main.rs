@@ -36,7 +36,7 @@ async fn main() -> anyhow::Result<()> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     // Asked for before anything starts, so that Ctrl-C during the start ends it as cleanly.
-    let stop = wakeq::shutdown_signal();
+    let stop = wakeq::shutdown_signal()?;
     tokio::pin!(stop);
     let services = tokio::select! {
         services = Services::start() => services?,
@@ -81,7 +81,7 @@ fn data_folder() -> anyhow::Result<PathBuf> {
 async fn work(
     services: &Services,
     arguments: &Arguments,
-    stop: impl Future<Output = &'static str>,
+    stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let url = services.postgres.maintenance_url();
     let host = services.emulator.host();
@@ -106,8 +106,8 @@ async fn work(
     let telling = tokio::spawn(tell(reports));
     let trickle = (!arguments.no_trickle).then(|| tokio::spawn(samples::trickle(queue)));
     let working = tokio::spawn(worker.run());
-    let signal = stop.await;
-    screen::line(&format!("{signal}: the worker takes nothing more, and waits for its handlers"));
+    stop.await;
+    screen::line("stopping: the worker takes nothing more, and waits for its handlers");
     if let Some(trickle) = trickle {
         trickle.abort();
     }

@@ -11,7 +11,6 @@ use super::source::{Source, is_word, words};
 const ARROWS: &[(&str, &[&str])] = &[
     ("event", &[]),
     ("fault", &[]),
-    ("shutdown", &[]),
     ("telemetry", &["event"]),
     ("machine", &["event"]),
     ("store", &["event"]),
