@@ -22,8 +22,8 @@ pub(super) async fn run(waker: Waker, period: Duration, retention: Retention) {
     }
 }
 
-/// Between nine and eleven tenths of the period.
+/// Between ten and twelve tenths of the period: a moment too early would find nothing due and wait a period more.
 fn jittered(period: Duration) -> Duration {
     let share = uuid::Uuid::new_v4().as_u128() % 201;
-    period.mul_f64(0.9 + 0.001 * share as f64)
+    period.mul_f64(1.0 + 0.001 * share as f64)
 }

@@ -105,17 +105,29 @@ pub(super) async fn renew(leases: Arc<Leases>, store: Store) {
     loop {
         ticks.tick().await;
         for page in leases.claims().chunks(PAGE) {
-            let sent = Instant::now();
-            match store.renew(page).await {
-                Ok(renewed) => page.iter().zip(renewed).for_each(|(claim, renewed)| {
-                    if renewed { leases.renewed(*claim, sent) } else { leases.lost(*claim) }
-                }),
-                Err(error) => tracing::warn!(
-                    claims = page.len(),
-                    error = &error as &dyn std::error::Error,
-                    "leases not renewed; tried again until they run out"
-                ),
+            renew_page(&leases, &store, page).await;
+        }
+    }
+}
+
+/// Renews in halves where somebody holds a row's lock: one locked row must not cost the others their leases.
+async fn renew_page(leases: &Leases, store: &Store, page: &[Claim]) {
+    let mut todo = vec![page];
+    while let Some(page) = todo.pop() {
+        let sent = Instant::now();
+        match store.renew(page).await {
+            Ok(renewed) => page.iter().zip(renewed).for_each(|(claim, renewed)| {
+                if renewed { leases.renewed(*claim, sent) } else { leases.lost(*claim) }
+            }),
+            Err(error) if error.is_contention() && page.len() > 1 => {
+                let (first, second) = page.split_at(page.len() / 2);
+                todo.extend([second, first]);
             }
+            Err(error) => tracing::warn!(
+                claims = page.len(),
+                error = &error as &dyn std::error::Error,
+                "leases not renewed; tried again until they run out"
+            ),
         }
     }
 }
