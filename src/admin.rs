@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::event::{CanvasId, EventId, HandlerScope, Notification, RuleKind, Timestamp};
 use crate::explain::{Explanation, explain};
 use crate::notify::Notifier;
-use crate::store::{DeadEvent, DeadFilter, HandlerCounts, Retention, Rule, Store, StoreError};
+use crate::store::{DeadEvent, DeadFilter, HandlerCounts, PURGE_PAGE, Retention, Rule, Store, StoreError};
 use crate::wake::{Pass, WakeError, Waker};
 
 /// Most rows that a list holds.
@@ -193,7 +193,8 @@ impl Admin {
 
     /// The rules in force, of one handler or of all.
     pub async fn rules(&self, scope: Option<&HandlerScope>) -> Result<Vec<Rule>, AdminError> {
-        Ok(self.store.rules(scope, i64::from(LIST_MAX)).await?)
+        let handler = scope.map(|scope| (&scope.module, &scope.name));
+        Ok(self.store.rules(scope.map(|scope| scope.canvas), handler, i64::from(LIST_MAX)).await?)
     }
 
     /// The handlers of a canvas that have events, with counts and rules; one handler, if it is named.
@@ -204,8 +205,8 @@ impl Admin {
     ) -> Result<Vec<HandlerStats>, AdminError> {
         let handler = scope.map(|scope| (&scope.module, &scope.name));
         let mut counts = self.store.counts(canvas, handler, i64::from(LIST_MAX)).await?;
-        let rules = self.store.rules(scope, i64::from(LIST_MAX)).await?;
-        for rule in rules.iter().filter(|rule| rule.scope.canvas == canvas) {
+        let rules = self.store.rules(Some(canvas), handler, 2 * i64::from(LIST_MAX)).await?;
+        for rule in &rules {
             if !counts.iter().any(|counted| counted.scope == rule.scope) {
                 let (due, delayed, dead, oldest_due) = (0, 0, 0, None);
                 counts.push(HandlerCounts { scope: rule.scope.clone(), due, delayed, dead, oldest_due });
@@ -258,7 +259,8 @@ impl Admin {
         let mut purged = 0;
         loop {
             match self.store.purge_page(scope).await? {
-                0 => return Ok(purged),
+                // What is emitted meanwhile is not chased.
+                page if page < PURGE_PAGE => return Ok(purged + page),
                 page => purged += page,
             }
         }

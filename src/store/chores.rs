@@ -124,16 +124,16 @@ impl Store {
                     where name = 'expire' and ($1 or next_at <= now() or next_at > now() + interval '2 hours')
                 returning name
                ), ids as (
-                   delete from wakeq.emitted_ids where id in (
+                   delete from wakeq.emitted_ids where id = any (array(
                        select id from wakeq.emitted_ids
                         where emitted_at < now() - $2::interval and exists (select from gate)
-                        order by emitted_at limit 1000 for update skip locked)
+                        order by emitted_at limit 1000 for update skip locked))
                 returning id
                ), dead as (
-                   delete from wakeq.dead_events where id in (
+                   delete from wakeq.dead_events where id = any (array(
                        select id from wakeq.dead_events
                         where died_at < now() - $3::interval and exists (select from gate)
-                        order by died_at limit 1000 for update skip locked)
+                        order by died_at limit 1000 for update skip locked))
                 returning id
                ), unknown as (
                    delete from wakeq.unknown_handlers
