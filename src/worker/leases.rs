@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{Claim, EventId};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// Most claims renewed by one statement.
 const PAGE: usize = 1000;
@@ -21,6 +22,8 @@ const PAGE: usize = 1000;
 pub(super) struct Leases {
     lease: Duration,
     held: Mutex<HashMap<EventId, Entry>>,
+    /// A claim was taken into care whose statement took long: it runs out before those that were watched for.
+    sooner: Notify,
 }
 
 #[derive(Debug)]
@@ -40,15 +43,26 @@ pub(super) struct Held {
 
 impl Leases {
     pub(super) fn new(lease: Duration) -> Self {
-        Self { lease, held: Mutex::default() }
+        Self { lease, held: Mutex::default(), sooner: Notify::new() }
     }
 
     /// Takes a claim into care whose statement was sent at `sent`.
     pub(super) fn hold(self: &Arc<Self>, claim: Claim, sent: Instant) -> Held {
         let lost = CancellationToken::new();
         let entry = Entry { claims: claim.claims, deadline: sent + self.lease, lost: lost.clone() };
-        self.held().insert(claim.id, entry);
+        let sooner = self.insert(claim.id, entry);
+        if sooner {
+            self.sooner.notify_one();
+        }
         Held { leases: Arc::clone(self), claim, lost }
+    }
+
+    /// Whether the new claim is the first to run out.
+    fn insert(&self, id: EventId, entry: Entry) -> bool {
+        let mut held = self.held();
+        let sooner = held.values().all(|other| entry.deadline < other.deadline);
+        held.insert(id, entry);
+        sooner
     }
 
     fn claims(&self) -> Vec<Claim> {
@@ -104,12 +118,15 @@ pub(super) async fn renew(leases: Arc<Leases>, store: Store) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        for page in leases.claims().chunks(PAGE) {
-            let sent = Instant::now();
-            match store.renew(page).await {
-                Ok(renewed) => page.iter().zip(renewed).for_each(|(claim, renewed)| {
-                    if renewed { leases.renewed(*claim, sent) } else { leases.lost(*claim) }
-                }),
+        let claims = leases.claims();
+        let mut pages: Vec<&[Claim]> = claims.chunks(PAGE).collect();
+        while let Some(page) = pages.pop() {
+            match renew_page(&leases, &store, page).await {
+                Ok(()) => {}
+                // One row that somebody has locked must not cost the others their leases.
+                Err(error) if error.is_contention() && page.len() > 1 => {
+                    pages.extend(<[&[Claim]; 2]>::from(page.split_at(page.len() / 2)));
+                }
                 Err(error) => tracing::warn!(
                     claims = page.len(),
                     error = &error as &dyn std::error::Error,
@@ -120,10 +137,22 @@ pub(super) async fn renew(leases: Arc<Leases>, store: Store) {
     }
 }
 
+async fn renew_page(leases: &Leases, store: &Store, page: &[Claim]) -> Result<(), StoreError> {
+    let sent = Instant::now();
+    let renewed = store.renew(page).await?;
+    for (claim, renewed) in page.iter().zip(renewed) {
+        if renewed { leases.renewed(*claim, sent) } else { leases.lost(*claim) }
+    }
+    Ok(())
+}
+
 /// Cancels what is past its deadline, also while a renewal hangs.
 pub(super) async fn watch(leases: Arc<Leases>) {
     loop {
         let next = leases.expire(Instant::now());
-        tokio::time::sleep_until(next).await;
+        tokio::select! {
+            () = tokio::time::sleep_until(next) => {}
+            () = leases.sooner.notified() => {}
+        }
     }
 }
