@@ -236,7 +236,10 @@ pub(super) fn read(delivery: Delivery, counters: &Counters) -> Option<(Notificat
     match &delivery.notification {
         Ok(notification) => Some((*notification, delivery)),
         Err(error) => {
-            tracing::warn!(error = error as &dyn std::error::Error, "acknowledged a message that says nothing");
+            tracing::warn!(
+                error = error as &dyn std::error::Error,
+                "acknowledged a message that says nothing"
+            );
             counters.count_malformed();
             delivery.acknowledge();
             None
