@@ -1,7 +1,7 @@
 //! Pauses and blocks. Lifting one is always a delete, one rule per transaction, with its resume job in it.
 
 use super::{Store, StoreError};
-use crate::event::{HandlerScope, RuleKind, Timestamp};
+use crate::event::{CanvasId, HandlerScope, Name, RuleKind, Timestamp};
 
 /// A pause or a block on a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,11 +106,11 @@ impl Store {
         session.answered("lift a rule", lifted)
     }
 
-    /// The rules in force on a handler, a block first; of all handlers of all canvases, if none is named. At most
-    /// `limit`.
+    /// The rules in force, a block first: of all canvases, of one, or of one of its handlers. At most `limit`.
     pub(crate) async fn rules(
         &self,
-        scope: Option<&HandlerScope>,
+        canvas: Option<CanvasId>,
+        handler: Option<(&Name, &Name)>,
         limit: i64,
     ) -> Result<Vec<Rule>, StoreError> {
         let mut session = self.session().await?;
@@ -119,12 +119,13 @@ impl Store {
                       handler_name::text as "name!", reason, until, created_by,
                       created_at at time zone 'UTC' as "created_at!"
                  from wakeq.scheduling_rules
-                where ($1::uuid is null or (canvas_id = $1 and event_space = $2 and handler_name = $3))
+                where ($1::uuid is null or canvas_id = $1)
+                  and ($2::text is null or event_space = $2) and ($3::text is null or handler_name = $3)
                   and (until is null or until > now())
                 order by canvas_id, event_space, handler_name, rule_type desc limit $4"#,
-            scope.map(|scope| scope.canvas.0),
-            scope.map(|scope| scope.module.as_str()) as _,
-            scope.map(|scope| scope.name.as_str()) as _,
+            canvas.map(|canvas| canvas.0),
+            handler.map(|(module, _)| module.as_str()),
+            handler.map(|(_, name)| name.as_str()),
             limit
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
