@@ -11,7 +11,7 @@ mod trace;
 pub use draft::{Due, Event, EventError};
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
 pub use json::JsonError;
-pub use schedule::{Cause, Claim, RuleKind, Schedule, Timing};
+pub use schedule::{Cause, Claim, InvalidTiming, RuleKind, Schedule, Timing};
 pub use trace::{InvalidTraceparent, Traceparent};
 
 use std::fmt;

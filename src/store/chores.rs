@@ -114,6 +114,15 @@ impl Store {
         })
     }
 
+    /// Makes the next pass of the minute's statement due now.
+    pub(crate) async fn hasten_minute(&self) -> Result<(), StoreError> {
+        let mut session = self.session().await?;
+        let query =
+            sqlx::query!("update wakeq.chores set next_at = now() where name = 'minute' and next_at > now()");
+        let hastened = session.limit(|connection| query.execute(connection)).await;
+        session.answered("make the minute's statement due", hastened).map(drop)
+    }
+
     /// Deletes what is too old to keep: remembered ids, dead events, notes of unknown handlers; at most 1,000 of each.
     /// Whether there is more.
     pub(crate) async fn expire(&self, again: bool, retention: Retention) -> Result<bool, StoreError> {

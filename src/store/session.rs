@@ -54,8 +54,9 @@ impl Store {
     /// Connects, and checks that the server keeps what it commits.
     ///
     /// `url` has the form `postgres://user:password@host:port/database`. Errors: [`StoreError::Unavailable`] and
-    /// [`StoreError::UnsafeDurability`].
+    /// [`StoreError::UnsafeDurability`]; [`StoreError::Timing`] for durations that no queue can work with.
     pub async fn connect(url: &str, config: StoreConfig) -> Result<Self, StoreError> {
+        config.timing.check()?;
         let options: PgConnectOptions =
             url.parse().map_err(|error| StoreError::from_sqlx("read the connection URL", error))?;
         let options = options.application_name("wakeq");
