@@ -35,3 +35,8 @@ pub use worker::{
     Counters, Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, QueueWorker, Route, RunReport,
     Verdict, WorkerConfig, WorkerError, shutdown_signal,
 };
+
+/// The code in the README, so that it compiles.
+#[cfg(all(doctest, feature = "pubsub"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -4,6 +4,7 @@
 
 mod basics;
 mod brokers;
+mod documents;
 mod notify;
 mod notify_google;
 mod notify_memory;
