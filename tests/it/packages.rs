@@ -32,7 +32,6 @@ fn the_agreed_packages_are_declared_and_used() {
     let code = code_under(&root.join("src"));
     let declares = |package: &&str| dependencies.lines().any(|line| line.starts_with(package));
     let uses = |package: &&str| code.contains(&format!("{}::", package.replace('-', "_")));
-    let idle: Vec<_> =
-        PACKAGES.into_iter().filter(|package| !(declares(package) && uses(package))).collect();
+    let idle: Vec<_> = PACKAGES.into_iter().filter(|package| !(declares(package) && uses(package))).collect();
     assert_eq!(idle, Vec::<&str>::new());
 }
