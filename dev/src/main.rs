@@ -29,6 +29,9 @@ struct Arguments {
     /// Emit no sample events
     #[arg(long)]
     no_trickle: bool,
+    /// Start no worker and emit nothing: only Postgres and Pub/Sub, for a worker of your own
+    #[arg(long)]
+    no_worker: bool,
 }
 
 #[tokio::main]
@@ -103,6 +106,10 @@ async fn work(
     };
     create_topics(&pubsub).await?;
     screen::introduction(services, migrations.len(), &url, &host);
+    if arguments.no_worker {
+        stop.await;
+        return Ok(());
+    }
 
     let timing = Timing { probe_period: Duration::from_secs(5), ..Timing::default() };
     let store = Store::connect(&url, StoreConfig { timing, ..StoreConfig::default() }).await?;
