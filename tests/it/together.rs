@@ -47,9 +47,8 @@ async fn paused_blocked_retried_and_delayed_events_are_all_kept_and_run_in_the_e
     let mut completed = Vec::new();
     while completed.len() < 2 {
         let report = worker.report().await;
-        match report.trail.last() {
-            Some(Outcome::Deleted) => completed.push((report.notification.id, report.attempt)),
-            Some(_) | None => {}
+        if report.trail.last() == Some(&Outcome::Deleted) {
+            completed.push((report.notification.id, report.attempt));
         }
     }
     completed.sort_unstable();
