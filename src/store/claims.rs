@@ -119,7 +119,8 @@ impl Store {
         let (ids, fences) = fences(&claims);
         let written: HashMap<Claim, &Retry> =
             retries.iter().map(|retry| (retry.claim, retry.as_ref())).collect();
-        let in_order = ids.iter().zip(&fences).map(|(id, claims)| Claim { id: EventId(*id), claims: *claims });
+        let in_order =
+            ids.iter().zip(&fences).map(|(id, claims)| Claim { id: EventId(*id), claims: *claims });
         let in_order: Vec<&Retry> = in_order.filter_map(|claim| written.get(&claim).copied()).collect();
         let counts: Vec<i32> = in_order.iter().map(|retry| retry.retries).collect();
         let delays_s: Vec<f64> =
