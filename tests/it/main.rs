@@ -4,10 +4,13 @@
 
 mod basics;
 mod brokers;
+mod emitting;
 mod notify;
 mod notify_google;
 mod notify_memory;
+mod operating;
 mod scenarios;
+mod schema;
 mod simulation;
 mod support;
 mod tidy;
