@@ -161,6 +161,36 @@ async fn events_of_one_transaction_are_all_there_or_none() {
     assert_eq!(table.number("select count(*) from wakeq.emitted_ids").await, 2, "nothing is left of it");
 }
 
+/// An id that one call names twice is one event; on two canvases it is refused.
+#[tokio::test]
+async fn an_id_twice_in_a_call_is_one_event() {
+    let table = Table::new().await;
+    let (one, two) = (event(Due::Now), event(Due::After(Duration::from_secs(86_400))));
+    let events = [two.clone(), one.clone(), two.clone()];
+    let inserted = table.store.insert_all(&events, &[true; 3]).await.unwrap();
+    let later = Inserted::New { due_soon: false };
+    assert_eq!(inserted, [later, NEW, Inserted::Known]);
+    let other = event(Due::Now);
+    let events = [other.clone(), of_canvas(&other, 7)];
+    let inserted = table.store.insert_all(&events, &[true; 2]).await.unwrap();
+    assert!(inserted.contains(&Inserted::Foreign), "{inserted:?}");
+    assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 2);
+}
+
+/// The largest call that is allowed fits into the time of a statement, with ids of the caller's choice too.
+#[tokio::test]
+async fn ten_thousand_chosen_ids_are_no_ten_thousand_statements() {
+    let table = Table::new().await;
+    let events: Vec<_> = (0..10_000).map(|_| event(Due::Now)).collect();
+    let inserted = table.store.insert_all(&events, &vec![true; 10_000]).await.unwrap();
+    assert_eq!(inserted, vec![NEW; 10_000]);
+    assert_eq!(
+        table.store.insert_all(&events, &vec![true; 10_000]).await.unwrap(),
+        vec![Inserted::Known; 10_000]
+    );
+    assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 10_000);
+}
+
 /// The same ids in another order, by two callers: they wait for each other, but not in a circle.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_callers_with_the_same_ids_do_not_deadlock() {
