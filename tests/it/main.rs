@@ -5,9 +5,11 @@
 mod basics;
 mod brokers;
 mod documents;
+mod emitting;
 mod notify;
 mod notify_google;
 mod notify_memory;
+mod operating;
 mod packages;
 mod scenarios;
 mod schema;
