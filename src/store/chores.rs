@@ -83,6 +83,9 @@ impl Store {
     /// transaction committed late. Events that run are moved to the end of their lease, and not published. The mark is
     /// raised by the next pass, to where this process knows that an earlier one came: a process that dies between two
     /// pages leaves it where it was.
+    ///
+    /// It is all that an idle queue asks, so it reads fewer than ten pages, and one when it is not due: `chores` without
+    /// its index, which has as many pages as the table.
     pub(crate) async fn minute(&self, again: bool) -> Result<Minute, StoreError> {
         let timing = self.timing();
         let known = self.probe.known();
@@ -92,7 +95,7 @@ impl Store {
                    update wakeq.chores
                       set next_at = now() + $2, passes = passes + (not $1)::integer,
                           low_water = greatest(low_water, $9::timestamptz)
-                    where name = 'minute' and ($1 or next_at <= now() or next_at > now() + 2 * $2::interval)
+                    where name || '' = 'minute' and ($1 or next_at <= now() or next_at > now() + 2 * $2::interval)
                 returning passes,
                           case when $1 then coalesce($8::timestamptz, '-infinity')
                                when passes % 10 = 0 then '-infinity'
