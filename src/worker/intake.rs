@@ -113,10 +113,7 @@ impl Intake {
                 self.counters.count_malformed();
                 delivery.acknowledge();
             }
-            Ok(notification) if self.waits(notification.id) => {
-                self.counters.count_doubled();
-                delivery.acknowledge();
-            }
+            Ok(notification) if self.waits(notification.id) => self.doubled(delivery),
             Ok(notification) => self.start(*notification, delivery, Room::default()),
         }
     }
@@ -175,7 +172,7 @@ impl Intake {
             Halt::Room(kind, semaphore) => self.wait_for_room(notification, delivery, room, kind, semaphore),
         }
         if let Some(other) = gone.then(|| self.lot.take(notification.id)).flatten() {
-            other.acknowledge();
+            self.doubled(other);
         }
         if let Some(reports) = &self.reports {
             // A slow reader misses reports; the queue does not wait for it.
@@ -183,11 +180,19 @@ impl Intake {
         }
     }
 
+    /// One notification of an event is enough.
+    fn doubled(&self, delivery: Delivery) {
+        self.counters.count_doubled();
+        delivery.acknowledge();
+    }
+
     /// Keeps a notification for its time. Without room for it the promise on the row wakes the event.
     fn park(&mut self, id: EventId, delivery: Delivery, wait: Duration) {
         if self.stopping {
             delivery.put_back();
-        } else if self.lot.contains(id) || self.lot.is_full() {
+        } else if self.lot.contains(id) {
+            self.doubled(delivery);
+        } else if self.lot.is_full() {
             delivery.acknowledge();
         } else {
             self.lot.park(id, delivery, wait);
@@ -206,7 +211,7 @@ impl Intake {
             return delivery.put_back();
         }
         if self.lot.contains(notification.id) {
-            return delivery.acknowledge();
+            return self.doubled(delivery);
         }
         self.lot.park_open(notification.id, delivery);
         self.entering.spawn(async move {

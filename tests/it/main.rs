@@ -4,11 +4,17 @@
 
 mod basics;
 mod brokers;
+mod children;
+mod crashes;
+mod idle;
+mod leases;
+mod many;
 mod notify;
 mod notify_google;
 mod notify_memory;
 mod scenarios;
 mod simulation;
 mod support;
+mod theatre;
 mod tidy;
 mod world;
