@@ -28,6 +28,7 @@ async fn a_worker_is_killed_amid_running_events() {
     theatre.until_at_least(STARTED, count as i64).await;
     let ended = theatre.completed().await;
     theatre.kill_9(&victim).await;
+    theatre.forget_dead_streams().await;
     let _heir = theatre.worker(count).await;
     let took = theatre.until_empty().await;
     assert_eq!(theatre.completed().await, count as i64);

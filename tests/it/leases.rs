@@ -85,6 +85,7 @@ async fn an_event_that_kills_its_process_ends_among_the_dead() {
                 deaths += 1;
                 assert!(deaths < 10, "it never ends:\n{}", worker.child.last_lines());
                 theatre.died(worker.pid()).await;
+                theatre.forget_dead_streams().await;
                 worker = theatre.start(&Role::Worker { capacity: 64, shutdown_grace_ms: 3_000 }, None);
             }
             _ = theatre.until_empty() => break,
@@ -119,6 +120,7 @@ async fn sigterm_lets_short_handlers_end_and_cuts_the_long_one() {
     assert!((Duration::from_secs(3)..Duration::from_secs(5)).contains(&took), "it took {took:?}");
     assert_eq!(theatre.completed().await, 3);
     assert_eq!(counts(&theatre, long).await, (false, 0, 0, 1), "released, and nothing counted");
+    theatre.forget_dead_streams().await;
     let heir = theatre.worker(8).await;
     theatre.until_empty().await;
     assert_eq!(theatre.completed().await, 4);

@@ -146,6 +146,13 @@ impl Theatre {
         self.died(process.pid()).await;
     }
 
+    /// Replaces the subscription by a new one, when no worker is left. Google's emulator goes on giving messages to the
+    /// streams of dead processes, each for ten seconds; a test of what workers do need not wait for that.
+    pub(crate) async fn forget_dead_streams(&self) {
+        Broker::delete_subscription(&self.place.pubsub()).await;
+        wakeq::notify::create_topics(&self.place.pubsub()).await.unwrap();
+    }
+
     /// Remembers a process that has died.
     pub(crate) async fn died(&self, pid: i32) {
         let now = self.clock().await;
