@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use wakeq::EventId;
 
 use crate::children::{Durations, PILL, Role, WORK, WORK_ONCE, Work};
-use crate::theatre::{Theatre, figure, size};
+use crate::theatre::{Theatre, figure};
 
 const STARTED: &str = "select count(*) from runs";
 const TAKEN_OVER: &str = "select count(*) from runs l where exists (
@@ -73,8 +73,9 @@ async fn a_frozen_worker_loses_its_claims() {
 async fn an_event_that_kills_its_process_ends_among_the_dead() {
     let timing = Durations { lease_ms: 1_500, grace_ms: 200, probe_ms: 200, backoff_ms: 200 };
     let Some(theatre) = Theatre::new("pill", timing).await else { return };
-    let innocents = size(63, 63);
-    theatre.emit_many(WORK, innocents, Work::lasting(300)).await;
+    let innocents = 63;
+    let work = Work { first_ms: 300, later_ms: 50, first_fails: false };
+    theatre.emit_many(WORK, innocents, work).await;
     let pill = theatre.emit(PILL, Work::default()).await;
     let mut deaths = 0;
     // A supervisor: whatever dies is started again.
@@ -98,7 +99,7 @@ async fn an_event_that_kills_its_process_ends_among_the_dead() {
             .await
             .unwrap();
     assert_eq!((cause.as_str(), losses, deaths), ("poison", 5, 5));
-    assert_eq!(theatre.completed().await, innocents as i64);
+    assert_eq!(theatre.completed().await, i64::try_from(innocents).unwrap());
     figure("deaths of the worker", deaths);
     figure("extra runs of innocents", theatre.extra_runs().await.len() - (deaths - 1));
 }
