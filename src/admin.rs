@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::event::{CanvasId, EventId, HandlerScope, Notification, RuleKind, Timestamp};
 use crate::explain::{Explanation, explain};
 use crate::notify::Notifier;
-use crate::store::{DeadEvent, DeadFilter, HandlerCounts, Retention, Rule, Store, StoreError};
+use crate::store::{DeadEvent, DeadFilter, HandlerCounts, PURGE_PAGE, Retention, Rule, Store, StoreError};
 use crate::wake::{Pass, WakeError, Waker};
 
 /// Most rows that a list holds.
@@ -173,6 +173,11 @@ impl Admin {
                 "the reason must have at most 1,000 characters, none of them NUL",
             ));
         }
+        if let Some(until) = stop.until
+            && until <= self.store.clock().await?
+        {
+            return Err(AdminError::Invalid("the rule would end in the past: give a later moment"));
+        }
         let reason = stop.reason.as_deref();
         Ok(self.store.add_rule(kind, scope, reason, stop.until, &actor.name).await?)
     }
@@ -193,7 +198,8 @@ impl Admin {
 
     /// The rules in force, of one handler or of all.
     pub async fn rules(&self, scope: Option<&HandlerScope>) -> Result<Vec<Rule>, AdminError> {
-        Ok(self.store.rules(scope, i64::from(LIST_MAX)).await?)
+        let handler = scope.map(|scope| (&scope.module, &scope.name));
+        Ok(self.store.rules(scope.map(|scope| scope.canvas), handler, i64::from(LIST_MAX)).await?)
     }
 
     /// The handlers of a canvas that have events, with counts and rules; one handler, if it is named.
@@ -204,8 +210,8 @@ impl Admin {
     ) -> Result<Vec<HandlerStats>, AdminError> {
         let handler = scope.map(|scope| (&scope.module, &scope.name));
         let mut counts = self.store.counts(canvas, handler, i64::from(LIST_MAX)).await?;
-        let rules = self.store.rules(scope, i64::from(LIST_MAX)).await?;
-        for rule in rules.iter().filter(|rule| rule.scope.canvas == canvas) {
+        let rules = self.store.rules(Some(canvas), handler, 2 * i64::from(LIST_MAX)).await?;
+        for rule in &rules {
             if !counts.iter().any(|counted| counted.scope == rule.scope) {
                 let (due, delayed, dead, oldest_due) = (0, 0, 0, None);
                 counts.push(HandlerCounts { scope: rule.scope.clone(), due, delayed, dead, oldest_due });
@@ -258,7 +264,8 @@ impl Admin {
         let mut purged = 0;
         loop {
             match self.store.purge_page(scope).await? {
-                0 => return Ok(purged),
+                // What is emitted meanwhile is not chased.
+                page if page < PURGE_PAGE => return Ok(purged + page),
                 page => purged += page,
             }
         }
@@ -273,7 +280,8 @@ impl Admin {
     pub async fn redrive(&self, filter: &DeadFilter) -> Result<u64, AdminError> {
         let mut redriven = 0;
         // What dies again while this runs is not brought back a second time.
-        let before = filter.before.unwrap_or(self.store.clock().await?);
+        let now = self.store.clock().await?;
+        let before = filter.before.map_or(now, |before| before.min(now));
         let filter = DeadFilter { before: Some(before), ..filter.clone() };
         loop {
             let page = self.store.redrive_page(&filter).await?;
@@ -290,11 +298,12 @@ impl Admin {
         Ok(self.store.clock().await?)
     }
 
-    /// Runs the minute's pass now, if it is due; with `all`, makes everything that waits due first.
+    /// Runs the minute's pass now; with `all`, makes the promises of everything that could run due first.
     pub async fn wake(&self, all: bool, retention: Retention) -> Result<Pass, AdminError> {
         if all {
             while self.store.make_all_due().await? > 0 {}
         }
+        self.store.hasten_minute().await?;
         self.waker.pass(retention).await.map_err(AdminError::Wake)
     }
 

@@ -1,6 +1,6 @@
 //! Why an event is not running, in the words of the state machine.
 
-use crate::event::{EventId, HandlerAddress, RuleKind, Timestamp};
+use crate::event::{EventId, HandlerAddress, HandlerScope, RuleKind, Timestamp};
 use crate::machine::{Policy, Standing, look};
 use crate::store::{DeadEvent, LoadedEvent, Rule, Store, StoreError};
 
@@ -53,6 +53,7 @@ impl Live {
     /// What happens next, in a sentence.
     pub fn next(&self) -> &'static str {
         match self.standing {
+            Standing::Delayed if self.rule.is_some() => "is due then, but runs only when its handler may",
             Standing::Delayed => "runs when it is due",
             Standing::Running => "ends with its handler, or is taken over when its lease runs out",
             Standing::Held(RuleKind::Pause) => "is woken when the handler is unpaused",
@@ -84,7 +85,10 @@ async fn live(store: &Store, event: LoadedEvent) -> Result<Live, StoreError> {
     let schedule = event.schedule;
     let standing = look(schedule, &policy);
     let rule = match schedule.rule {
-        Some(_) => store.rules(Some(&event.address.scope), 1).await?.pop(),
+        Some(_) => {
+            let HandlerScope { canvas, module, name } = &event.address.scope;
+            store.rules(Some(*canvas), Some((module, name)), 1).await?.pop()
+        }
         None => None,
     };
     let unknown_since = store.unknown_since(&event.address.scope, 2 * timing.unknown_handler_wait).await?;

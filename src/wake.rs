@@ -69,10 +69,12 @@ impl Waker {
         jobs.sort_unstable();
         jobs.dedup();
         pass.jobs = jobs.len();
+        // A job that can't go on now must not hold up the others.
+        let mut trouble = Ok(());
         for job in jobs {
-            self.resume(job).await?;
+            trouble = trouble.and(self.resume(job).await.map(drop));
         }
-        Ok(pass)
+        trouble.map(|()| pass)
     }
 
     /// Carries a resume job on to its end, or as long as no other process has it; how many events were published.

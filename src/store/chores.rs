@@ -114,6 +114,15 @@ impl Store {
         })
     }
 
+    /// Makes the next pass of the minute's statement due now.
+    pub(crate) async fn hasten_minute(&self) -> Result<(), StoreError> {
+        let mut session = self.session().await?;
+        let query =
+            sqlx::query!("update wakeq.chores set next_at = now() where name = 'minute' and next_at > now()");
+        let hastened = session.limit(|connection| query.execute(connection)).await;
+        session.answered("make the minute's statement due", hastened).map(drop)
+    }
+
     /// Deletes what is too old to keep: remembered ids, dead events, notes of unknown handlers; at most 1,000 of each.
     /// Whether there is more.
     pub(crate) async fn expire(&self, again: bool, retention: Retention) -> Result<bool, StoreError> {
@@ -124,16 +133,16 @@ impl Store {
                     where name = 'expire' and ($1 or next_at <= now() or next_at > now() + interval '2 hours')
                 returning name
                ), ids as (
-                   delete from wakeq.emitted_ids where id in (
+                   delete from wakeq.emitted_ids where id = any (array(
                        select id from wakeq.emitted_ids
                         where emitted_at < now() - $2::interval and exists (select from gate)
-                        order by emitted_at limit 1000 for update skip locked)
+                        order by emitted_at limit 1000 for update skip locked))
                 returning id
                ), dead as (
-                   delete from wakeq.dead_events where id in (
+                   delete from wakeq.dead_events where id = any (array(
                        select id from wakeq.dead_events
                         where died_at < now() - $3::interval and exists (select from gate)
-                        order by died_at limit 1000 for update skip locked)
+                        order by died_at limit 1000 for update skip locked))
                 returning id
                ), unknown as (
                    delete from wakeq.unknown_handlers

@@ -54,8 +54,9 @@ impl Store {
     /// Connects, and checks that the server keeps what it commits.
     ///
     /// `url` has the form `postgres://user:password@host:port/database`. Errors: [`StoreError::Unavailable`] and
-    /// [`StoreError::UnsafeDurability`].
+    /// [`StoreError::UnsafeDurability`]; [`StoreError::Timing`] for durations that no queue can work with.
     pub async fn connect(url: &str, config: StoreConfig) -> Result<Self, StoreError> {
+        config.timing.check()?;
         let options: PgConnectOptions =
             url.parse().map_err(|error| StoreError::from_sqlx("read the connection URL", error))?;
         let options = options.application_name("wakeq");
@@ -107,7 +108,8 @@ fn pool_of_one(config: &StoreConfig) -> PgPoolOptions {
 }
 
 /// Sequential and bitmap scans are off because batches over `id = any (..)` deadlock when two of them visit the rows
-/// in different orders: index scans visit them in the order of the ids.
+/// in different orders: index scans visit them in the order of the ids. Hash and merge joins are off because a plan
+/// made while the table was small would go on reading all of it when it has grown.
 fn pool(config: &StoreConfig, max_connections: u32) -> PgPoolOptions {
     let statement_timeout = config.statement_timeout.as_millis().to_string();
     let lock_timeout = config.lock_timeout.as_millis().to_string();
@@ -121,6 +123,7 @@ fn pool(config: &StoreConfig, max_connections: u32) -> PgPoolOptions {
                 sqlx::query(
                     "select set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false),
                             set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),
+                            set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false),
                             set_config('jit', 'off', false), set_config('TimeZone', 'UTC', false),
                             set_config('default_transaction_isolation', 'read committed', false),
                             set_config('default_transaction_read_only', 'off', false)",

@@ -104,22 +104,18 @@ impl Intake {
     }
 
     fn receive(&mut self, delivery: Delivery) {
-        match &delivery.notification {
-            Err(error) => {
-                tracing::warn!(
-                    error = error as &dyn std::error::Error,
-                    "acknowledged a message that says nothing"
-                );
-                self.counters.count_malformed();
-                delivery.acknowledge();
-            }
-            Ok(notification) if self.waits(notification.id) => self.doubled(delivery),
-            Ok(notification) => self.start(*notification, delivery, Room::default()),
+        let Some((notification, delivery)) = read(delivery, &self.counters) else { return };
+        // One that waits for its time is looked at all the same: it may have become due (`run_now`).
+        if self.lot.waits_openly(notification.id) {
+            self.double(delivery);
+        } else {
+            self.start(notification, delivery, Room::default());
         }
     }
 
-    fn waits(&self, id: EventId) -> bool {
-        self.lot.contains(id) || self.ready.iter().any(|(notification, ..)| notification.id == id)
+    fn double(&self, delivery: Delivery) {
+        self.counters.count_doubled();
+        delivery.acknowledge();
     }
 
     fn start(&mut self, notification: Notification, delivery: Delivery, room: Room) {
@@ -172,7 +168,7 @@ impl Intake {
             Halt::Room(kind, semaphore) => self.wait_for_room(notification, delivery, room, kind, semaphore),
         }
         if let Some(other) = gone.then(|| self.lot.take(notification.id)).flatten() {
-            self.doubled(other);
+            self.double(other);
         }
         if let Some(reports) = &self.reports {
             // A slow reader misses reports; the queue does not wait for it.
@@ -180,18 +176,13 @@ impl Intake {
         }
     }
 
-    /// One notification of an event is enough.
-    fn doubled(&self, delivery: Delivery) {
-        self.counters.count_doubled();
-        delivery.acknowledge();
-    }
-
-    /// Keeps a notification for its time. Without room for it the promise on the row wakes the event.
+    /// Keeps a notification for its time, one per event. Without room for it the promise on the row wakes the event.
     fn park(&mut self, id: EventId, delivery: Delivery, wait: Duration) {
         if self.stopping {
             delivery.put_back();
         } else if self.lot.contains(id) {
-            self.doubled(delivery);
+            self.lot.hasten(id, wait);
+            self.double(delivery);
         } else if self.lot.is_full() {
             delivery.acknowledge();
         } else {
@@ -207,11 +198,16 @@ impl Intake {
         kind: RoomKind,
         semaphore: Arc<tokio::sync::Semaphore>,
     ) {
-        if self.stopping || self.lot.is_full() {
+        if self.stopping {
             return delivery.put_back();
         }
-        if self.lot.contains(notification.id) {
-            return self.doubled(delivery);
+        if self.lot.waits_openly(notification.id) {
+            return self.double(delivery);
+        }
+        if let Some(other) = self.lot.take(notification.id) {
+            self.double(other);
+        } else if self.lot.is_full() {
+            return delivery.put_back();
         }
         self.lot.park_open(notification.id, delivery);
         self.entering.spawn(async move {
@@ -253,6 +249,22 @@ impl Intake {
     async fn drain(&mut self, deadline: Instant) {
         while let Ok(Some(ended)) = tokio::time::timeout_at(deadline, self.running.join_next()).await {
             self.ended(ended);
+        }
+    }
+}
+
+/// What a delivery says; a message that is no notification is acknowledged and counted.
+pub(super) fn read(delivery: Delivery, counters: &Counters) -> Option<(Notification, Delivery)> {
+    match &delivery.notification {
+        Ok(notification) => Some((*notification, delivery)),
+        Err(error) => {
+            tracing::warn!(
+                error = error as &dyn std::error::Error,
+                "acknowledged a message that says nothing"
+            );
+            counters.count_malformed();
+            delivery.acknowledge();
+            None
         }
     }
 }

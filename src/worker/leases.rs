@@ -23,9 +23,16 @@ const RETRY_WAIT_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Leases {
     lease: Duration,
-    held: Mutex<HashMap<EventId, Entry>>,
-    /// Rung when a claim was taken into care whose deadline the watch may not know of.
-    taken: Notify,
+    care: Mutex<Care>,
+    /// Rung when a claim was taken into care that runs out before the watch would wake.
+    sooner: Notify,
+}
+
+#[derive(Debug)]
+struct Care {
+    held: HashMap<EventId, Entry>,
+    /// When the watch wakes next.
+    watched: Instant,
 }
 
 #[derive(Debug)]
@@ -45,7 +52,8 @@ pub(super) struct Held {
 
 impl Leases {
     pub(super) fn new(lease: Duration) -> Self {
-        Self { lease, held: Mutex::default(), taken: Notify::new() }
+        let care = Care { held: HashMap::new(), watched: Instant::now() + lease };
+        Self { lease, care: Mutex::new(care), sooner: Notify::new() }
     }
 
     /// Takes a claim into care whose statement was sent at `sent`.
@@ -56,39 +64,44 @@ impl Leases {
             // The answer took longer than the claim stands, or the process was stopped meanwhile.
             lost.cancel();
         }
-        self.held().insert(claim.id, Entry { claims: claim.claims, deadline, lost: lost.clone() });
-        self.taken.notify_one();
+        let mut care = self.care();
+        care.held.insert(claim.id, Entry { claims: claim.claims, deadline, lost: lost.clone() });
+        if deadline < care.watched {
+            self.sooner.notify_one();
+        }
         Held { leases: Arc::clone(self), claim, lost }
     }
 
     fn claims(&self) -> Vec<Claim> {
-        let held = self.held();
-        held.iter().map(|(id, entry)| Claim { id: *id, claims: entry.claims }).collect()
+        let care = self.care();
+        care.held.iter().map(|(id, entry)| Claim { id: *id, claims: entry.claims }).collect()
     }
 
     fn renewed(&self, claim: Claim, sent: Instant) {
-        if let Some(entry) = self.held().get_mut(&claim.id).filter(|entry| entry.claims == claim.claims) {
+        if let Some(entry) = self.care().held.get_mut(&claim.id).filter(|entry| entry.claims == claim.claims)
+        {
             entry.deadline = sent + self.lease;
         }
     }
 
     fn lost(&self, claim: Claim) {
-        if let Some(entry) = self.held().get(&claim.id).filter(|entry| entry.claims == claim.claims) {
+        if let Some(entry) = self.care().held.get(&claim.id).filter(|entry| entry.claims == claim.claims) {
             entry.lost.cancel();
         }
     }
 
     /// Gives up what is past its deadline; the next deadline of the rest.
     fn expire(&self, now: Instant) -> Instant {
-        let held = self.held();
+        let mut care = self.care();
         let (expired, alive): (Vec<&Entry>, Vec<&Entry>) =
-            held.values().partition(|entry| entry.deadline <= now);
+            care.held.values().partition(|entry| entry.deadline <= now);
         expired.iter().for_each(|entry| entry.lost.cancel());
-        alive.iter().map(|entry| entry.deadline).min().unwrap_or(now + self.lease)
+        care.watched = alive.iter().map(|entry| entry.deadline).min().unwrap_or(now + self.lease);
+        care.watched
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<EventId, Entry>> {
-        self.held.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn care(&self) -> MutexGuard<'_, Care> {
+        self.care.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -101,9 +114,9 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut held = self.leases.held();
-        if held.get(&self.claim.id).is_some_and(|entry| entry.claims == self.claim.claims) {
-            held.remove(&self.claim.id);
+        let mut care = self.leases.care();
+        if care.held.get(&self.claim.id).is_some_and(|entry| entry.claims == self.claim.claims) {
+            care.held.remove(&self.claim.id);
         }
     }
 }
@@ -156,7 +169,7 @@ pub(super) async fn watch(leases: Arc<Leases>) {
         let next = leases.expire(Instant::now());
         tokio::select! {
             () = tokio::time::sleep_until(next) => {}
-            () = leases.taken.notified() => {}
+            () = leases.sooner.notified() => {}
         }
     }
 }

@@ -24,13 +24,13 @@ pub use counters::{Counters, RunReport, Verdict};
 pub use handlers::{Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Route};
 pub use signal::shutdown_signal;
 
-use crate::machine::Policy;
-use crate::notify::{Notifier, NotifyError};
+use crate::machine::{Answer, Policy};
+use crate::notify::{Notifier, NotifyError, Subscription};
 use crate::store::{Retention, Store, StoreError};
 use crate::wake::Waker;
 use handlers::Registry;
 use leases::Leases;
-use run::Runner;
+use run::{Halt, Room, Runner};
 use statements::Statements;
 
 /// How much a worker takes on, and how it stops.
@@ -188,9 +188,7 @@ impl QueueWorker {
         let leases = Arc::new(Leases::new(self.store.timing().lease));
         let waker = Waker::new(self.store.clone(), Arc::clone(&self.notifier));
         let period = self.store.timing().probe_period;
-        let _renewing =
-            AbortOnDropHandle::new(tokio::spawn(leases::renew(Arc::clone(&leases), self.store.clone())));
-        let _watching = AbortOnDropHandle::new(tokio::spawn(leases::watch(Arc::clone(&leases))));
+        let _kept = self.keep(&leases);
         let _chores = AbortOnDropHandle::new(tokio::spawn(chores::run(waker, period, self.config.retention)));
         let subscription = self.notifier.subscribe(self.config.capacity + self.config.lot_max).await?;
         let runner = Arc::new(self.runner(leases));
@@ -200,6 +198,49 @@ impl QueueWorker {
         } else {
             Err(NotifyError::new("the subscription ended by a defect; start the worker again").into())
         }
+    }
+
+    /// Takes one notification from the subscription and runs it to its end; `None` once the subscription has ended.
+    ///
+    /// For tests, and for callers with a loop of their own. There is no parking lot: what has to wait, for its time or
+    /// for room, is put back. Messages that are no notifications are acknowledged and passed over.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use wakeq::notify::{MemoryNotifier, Notifier};
+    /// use wakeq::{Handlers, QueueWorker, RunReport, Store, WorkerConfig};
+    ///
+    /// async fn run_one(store: Store, handlers: Handlers) -> Result<Option<RunReport>, Box<dyn std::error::Error>> {
+    ///     let notifier = Arc::new(MemoryNotifier::new());
+    ///     let worker = QueueWorker::new(store, notifier.clone(), handlers, WorkerConfig::default())?;
+    ///     let mut subscription = notifier.subscribe(1).await?;
+    ///     Ok(worker.dequeue(subscription.as_mut()).await)
+    /// }
+    /// ```
+    pub async fn dequeue(&self, subscription: &mut dyn Subscription) -> Option<RunReport> {
+        let (notification, delivery) = loop {
+            if let Some(read) = intake::read(subscription.next().await?, &self.counters) {
+                break read;
+            }
+        };
+        let leases = Arc::new(Leases::new(self.store.timing().lease));
+        let _kept = self.keep(&leases);
+        let finished = self.runner(leases).run(notification, Room::default()).await;
+        self.counters.count(&finished.report.trail);
+        match finished.halt {
+            Halt::Answer(Answer::Acknowledge) => delivery.acknowledge(),
+            Halt::Answer(Answer::PutBack) | Halt::Wait(_) | Halt::Room(..) | Halt::Failed(_) => {
+                delivery.put_back();
+            }
+        }
+        Some(finished.report)
+    }
+
+    /// Keeps claims alive until it is dropped.
+    fn keep(&self, leases: &Arc<Leases>) -> [AbortOnDropHandle<()>; 2] {
+        let renewing = tokio::spawn(leases::renew(Arc::clone(leases), self.store.clone()));
+        let watching = tokio::spawn(leases::watch(Arc::clone(leases)));
+        [renewing, watching].map(AbortOnDropHandle::new)
     }
 
     fn runner(&self, leases: Arc<Leases>) -> Runner {

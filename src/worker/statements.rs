@@ -30,19 +30,15 @@ pub(super) struct Statements {
 
 impl Statements {
     pub(super) fn new(store: &Store, registry: &Registry, suspect_losses: u32) -> Self {
-        let limits = |unlimited_only: bool, losses_below: i32| {
-            let wanted = |one_canvas: bool| {
-                registry.keys(|of_one, handler| {
-                    of_one == one_canvas && !(unlimited_only && handler.room.is_some())
-                })
-            };
-            Arc::new(ClaimLimits { handlers: wanted(false), canvas_handlers: wanted(true), losses_below })
+        let limits = |(handlers, canvas_handlers), losses_below| {
+            Arc::new(ClaimLimits { handlers, canvas_handlers, losses_below })
         };
+        let all = || (registry.any_canvas(), registry.one_canvas());
         let trusted = i32::try_from(suspect_losses).unwrap_or(i32::MAX);
         Self {
             loads: batched(store, |store, ids| async move { store.load(&ids).await }),
-            claims_ahead: claims(store, limits(true, trusted)),
-            claims: claims(store, limits(false, trusted)),
+            claims_ahead: claims(store, limits(registry.unlimited(), trusted)),
+            claims: claims(store, limits(all(), trusted)),
             completions: batched(store, |store, claims| async move { store.complete(&claims).await }),
             retries: batched(store, |store, retries| async move { store.retry(&retries).await }),
             parks: batched(store, |store, ids| async move { store.park(&ids).await }),
@@ -53,7 +49,7 @@ impl Statements {
                 store.release(&claims).await.map(|()| vec![(); claims.len()])
             }),
             store: store.clone(),
-            suspects: limits(false, i32::MAX),
+            suspects: limits(all(), i32::MAX),
         }
     }
 

@@ -6,6 +6,7 @@ mod basics;
 mod brokers;
 mod children;
 mod crashes;
+mod documents;
 mod idle;
 mod leases;
 mod many;
