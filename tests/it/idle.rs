@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::Connection;
 use wakeq_dev::{Cluster, ClusterOptions};
 
-use crate::children::{Durations, Role, WORK};
+use crate::children::{Durations, WORK};
 use crate::theatre::{Theatre, figure, is_full, size};
 
 /// EV2-01: with paused events only, at most one statement a period and process, each of few buffers, also while a
@@ -15,27 +15,24 @@ async fn an_idle_queue_asks_one_small_statement_a_period() {
     let cluster = Cluster::start(ClusterOptions::default()).await.unwrap();
     let timing = if is_full() { Durations::production() } else { Durations::quick() };
     let Some(theatre) = Theatre::on("idle", timing, Some(&cluster), None).await else { return };
-    let observer = observer(&cluster).await;
+    let mut observer = observer(&cluster).await;
     park(&theatre, size(20_000, 1_000_000) as i64).await;
-    let role = Role::Worker { capacity: 64, shutdown_grace_ms: 1_000 };
-    let workers = [theatre.start(&role, None), theatre.start(&role, None)];
-    for worker in &workers {
-        worker.says("ready").await;
-    }
     figure(
         "paused events",
         theatre.count("select count(*) from wakeq.events_v2 where notify_at is null").await,
     );
-    figure("processes", workers.len());
-    let mut observer = observer;
-    let window_s = if is_full() { 120 } else { 5 };
-    let period_s = timing.probe_ms / 1_000;
-    measure(&mut observer, &theatre, window_s, period_s, "").await;
+    let window = Window {
+        length: Duration::from_secs(if is_full() { 120 } else { 5 }),
+        period: Duration::from_millis(timing.probe_ms),
+    };
+    let _one = theatre.worker(64).await;
+    window.measure(&mut observer, &theatre, 1, "one process").await;
+    let _other = theatre.worker(64).await;
     let mut holder = sqlx::PgConnection::connect(&cluster.url("postgres")).await.unwrap();
     let mut snapshot = holder.begin().await.unwrap();
     sqlx::query("set transaction isolation level repeatable read").execute(&mut *snapshot).await.unwrap();
     sqlx::query("select count(*) from wakeq.chores").execute(&mut *snapshot).await.unwrap();
-    measure(&mut observer, &theatre, window_s, period_s, ", with a snapshot held open").await;
+    window.measure(&mut observer, &theatre, 2, "two processes, and a snapshot held open").await;
 }
 
 /// A connection to another database: its own statements are told apart.
@@ -66,35 +63,41 @@ async fn park(theatre: &Theatre, count: i64) {
     theatre.count("select count(*) from wakeq.events_v2").await;
 }
 
-async fn measure(
-    observer: &mut sqlx::PgConnection,
-    theatre: &Theatre,
-    window_s: u64,
-    period_s: u64,
-    condition: &str,
-) {
-    let passes = "select passes from wakeq.chores where name = 'minute'";
-    let before = theatre.count(passes).await;
-    sqlx::raw_sql("select pg_stat_statements_reset()").execute(&mut *observer).await.unwrap();
-    // Nothing happens in this window, and that is what is measured.
-    tokio::time::sleep(Duration::from_secs(window_s)).await;
-    let statements: Vec<(String, i64, i64)> = sqlx::query_as(
-        "select regexp_replace(left(query, 40), '\\s+', ' ', 'g'), calls, shared_blks_hit + shared_blks_read
-           from pg_stat_statements join pg_database on oid = dbid
-          where datname = 'postgres' and query not like 'select passes%' order by calls desc",
-    )
-    .fetch_all(&mut *observer)
-    .await
-    .unwrap();
-    let passed = theatre.count(passes).await - before;
-    let calls: i64 = statements.iter().map(|(_, calls, _)| calls).sum();
-    figure(&format!("window{condition}"), format!("{window_s} s, period {period_s} s, {passed} passes"));
-    for (query, calls, buffers) in &statements {
-        let each = *buffers as f64 / *calls as f64;
-        figure("  statement", format!("{calls} x {query:?}, {each:.1} buffers each"));
-        assert!(each < 10.0, "{query} reads {each} buffers");
+struct Window {
+    length: Duration,
+    period: Duration,
+}
+
+impl Window {
+    async fn measure(
+        &self,
+        observer: &mut sqlx::PgConnection,
+        theatre: &Theatre,
+        processes: u32,
+        condition: &str,
+    ) {
+        let passes = "select passes from wakeq.chores where name = 'minute'";
+        let before = theatre.count(passes).await;
+        sqlx::raw_sql("select pg_stat_statements_reset()").execute(&mut *observer).await.unwrap();
+        // Nothing happens in this window, and that is what is measured.
+        tokio::time::sleep(self.length).await;
+        let statements: Vec<(String, i64, i64)> = sqlx::query_as(
+            "select regexp_replace(left(query, 40), '\\s+', ' ', 'g'), calls, shared_blks_hit + shared_blks_read
+               from pg_stat_statements join pg_database on oid = dbid where datname = 'postgres' order by calls desc",
+        )
+        .fetch_all(&mut *observer)
+        .await
+        .unwrap();
+        let passed = theatre.count(passes).await - before;
+        let calls: i64 = statements.iter().map(|(_, calls, _)| calls).sum();
+        figure(condition, format!("{passed} passes in {:?}, every {:?}", self.length, self.period));
+        for (query, calls, buffers) in &statements {
+            let each = *buffers as f64 / *calls as f64;
+            figure("  statement", format!("{calls} x {query:?}, {each:.1} buffers each"));
+            assert!(each < 10.0, "{query} reads {each} buffers");
+        }
+        let allowed = i64::from(processes) * self.length.div_duration_f64(self.period).ceil() as i64;
+        assert!(passed > 0, "nobody runs the pass");
+        assert!((1..=allowed).contains(&calls), "{calls} statements, {allowed} allowed: {statements:?}");
     }
-    let allowed = 2 * window_s.div_ceil(period_s) as i64;
-    assert!(passed > 0, "nobody runs the pass");
-    assert!((1..=allowed).contains(&calls), "{calls} statements, {allowed} allowed: {statements:?}");
 }

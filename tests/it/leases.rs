@@ -38,7 +38,7 @@ async fn a_frozen_worker_loses_its_claims() {
     let Some(theatre) = Theatre::new("frozen", Durations::quick()).await else { return };
     let frozen = theatre.worker(4).await;
     // What the frozen one would do with each when it goes on; the heir takes longer.
-    let completes = Work { first_ms: 500, later_ms: 20_000, first_fails: false };
+    let completes = Work { first_ms: 2_000, later_ms: 20_000, first_fails: false };
     let fails = Work { first_fails: true, ..completes };
     let events = [
         theatre.emit(WORK, completes).await,

@@ -44,7 +44,6 @@ pub(crate) fn figure(name: &str, value: impl std::fmt::Display) {
 
 pub(crate) struct Theatre {
     pub(crate) place: Place,
-    pub(crate) store: Store,
     pub(crate) notifier: Arc<dyn Notifier>,
     pub(crate) queue: Queue,
     pub(crate) admin: Admin,
@@ -60,7 +59,6 @@ pub(crate) struct ExtraRun {
     pub(crate) event: Uuid,
     pub(crate) pid: i32,
     pub(crate) claimed_at: Timestamp,
-    pub(crate) started_at: Timestamp,
     pub(crate) ended_at: Option<Timestamp>,
 }
 
@@ -125,7 +123,7 @@ impl Theatre {
         .unwrap();
         let guard = Guard::new(None).unwrap();
         let kills = std::sync::Mutex::default();
-        Self { place, store, notifier, queue, admin, pool, kills, guard, _database: database }
+        Self { place, notifier, queue, admin, pool, kills, guard, _database: database }
     }
 
     /// Starts a child; `fault` is the point at which it kills itself.
@@ -214,7 +212,7 @@ impl Theatre {
     /// Runs that were not the last of their event. Fails if one of them was not in flight when its process was killed.
     pub(crate) async fn extra_runs(&self) -> Vec<ExtraRun> {
         let extra: Vec<ExtraRun> = sqlx::query_as(
-            "select event, pid, claimed_at, started_at, ended_at from runs r
+            "select event, pid, claimed_at, ended_at from runs r
               where exists (select from runs l where l.event = r.event and l.claimed_at > r.claimed_at)
               order by claimed_at",
         )
@@ -239,7 +237,7 @@ pub(crate) fn list(extra: &[ExtraRun]) {
         let ended = run.ended_at.map_or("cut off".to_owned(), |at| format!("ended {at}"));
         figure(
             "  extra",
-            format!("{} in process {}, started {}, {ended}", run.event, run.pid, run.started_at),
+            format!("{} in process {}, claimed {}, {ended}", run.event, run.pid, run.claimed_at),
         );
     }
     if extra.len() > 5 {
