@@ -6,6 +6,7 @@ mod screen;
 mod story;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,11 +29,23 @@ struct Arguments {
     /// Emit no sample events
     #[arg(long)]
     no_trickle: bool,
+    /// Start no worker and emit nothing: only Postgres and Pub/Sub, for a worker of your own
+    #[arg(long)]
+    no_worker: bool,
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let arguments = Arguments::parse();
+async fn main() -> ExitCode {
+    match run(Arguments::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            screen::line(&format!("cargo dev: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     // Asked for before anything starts, so that Ctrl-C during the start ends it as cleanly.
@@ -93,6 +106,10 @@ async fn work(
     };
     create_topics(&pubsub).await?;
     screen::introduction(services, migrations.len(), &url, &host);
+    if arguments.no_worker {
+        stop.await;
+        return Ok(());
+    }
 
     let timing = Timing { probe_period: Duration::from_secs(5), ..Timing::default() };
     let store = Store::connect(&url, StoreConfig { timing, ..StoreConfig::default() }).await?;

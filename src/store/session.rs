@@ -8,6 +8,7 @@ use sqlx::postgres::types::PgInterval;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Postgres};
 
 use super::StoreError;
+use super::chores::Probe;
 use crate::event::Timing;
 
 /// How the store uses Postgres.
@@ -48,6 +49,7 @@ pub struct Store {
     pool: PgPool,
     renewals: PgPool,
     pub(super) config: Arc<StoreConfig>,
+    pub(super) probe: Arc<Probe>,
 }
 
 impl Store {
@@ -62,7 +64,7 @@ impl Store {
         let options = options.application_name("wakeq");
         let pool = pool(&config, config.max_connections).connect_lazy_with(options.clone());
         let renewals = pool_of_one(&config).connect_lazy_with(options);
-        let store = Self { pool, renewals, config: Arc::new(config) };
+        let store = Self { pool, renewals, config: Arc::new(config), probe: Arc::default() };
         store.check_durability().await?;
         Ok(store)
     }

@@ -15,6 +15,7 @@ use crate::support::scope;
 use crate::theatre::{Theatre, figure, is_full, list, size};
 
 const STARTED: &str = "select count(*) from runs";
+const PARKED: &str = "select count(*) from wakeq.events_v2 where notify_at is null";
 const ENDED: &str = "select count(distinct event) from runs where ended_at is not null";
 
 /// EV2-10.
@@ -46,7 +47,7 @@ async fn workers_are_killed_at_random_moments() {
     let Some(theatre) = Theatre::new("random-kills", Durations::quick()).await else { return };
     let (count, kills) = (size(80, 1_000), size(2, 8));
     let mut workers = vec![theatre.worker(16).await, theatre.worker(16).await];
-    let lasting_ms = if is_full() { 100 } else { 60 };
+    let lasting_ms = if is_full() { 100 } else { 200 };
     theatre.emit_many(WORK, count, Work::lasting(lasting_ms)).await;
     let mut random = uuid::Uuid::new_v4().as_u128();
     figure("seed", format!("{random:x}"));
@@ -131,7 +132,6 @@ async fn an_admin_is_killed_half_way_through_an_unpause() {
     let _worker = theatre.worker(64).await;
     theatre.admin.pause(&scope(WORK), &Actor::user("test"), &Stop::default()).await.unwrap();
     theatre.emit_many(WORK, count as usize, Work::default()).await;
-    const PARKED: &str = "select count(*) from wakeq.events_v2 where notify_at is null";
     theatre.until_at_least(PARKED, count).await;
     assert_eq!(theatre.count(STARTED).await, 0, "it was paused");
     let by_fault = !is_full();
@@ -152,6 +152,20 @@ async fn an_admin_is_killed_half_way_through_an_unpause() {
     let extra = theatre.extra_runs().await;
     list(&extra);
     assert_eq!(extra.len(), 0, "no worker was killed");
+}
+
+/// The rule is gone and nothing was woken: the job that its deletion left behind does it.
+#[tokio::test]
+async fn an_admin_dies_between_lifting_a_pause_and_waking_anything() {
+    let Some(theatre) = Theatre::new("rule-lifted", Durations::quick()).await else { return };
+    let _worker = theatre.worker(8).await;
+    theatre.admin.pause(&scope(WORK), &Actor::user("test"), &Stop::default()).await.unwrap();
+    theatre.emit_many(WORK, 50, Work::default()).await;
+    theatre.until_at_least(PARKED, 50).await;
+    let admin = theatre.start(&Role::Unpause, Some("rule.lifted"));
+    assert!(!admin.child.ended().await.success(), "it should have died");
+    theatre.until_empty().await;
+    assert_eq!((theatre.count(STARTED).await, theatre.completed().await), (50, 50));
 }
 
 /// Emits events one after another, and each again until Postgres has confirmed it.
