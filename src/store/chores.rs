@@ -105,11 +105,9 @@ impl Store {
                 returning canvas_id, event_space, handler_name
                ), job as (
                    insert into wakeq.resume_jobs (kind, canvas_id, module, name)
-                   select 'lifted', canvas_id, event_space, handler_name from expired
-                returning id
+                   select 'lifted', canvas_id, event_space, handler_name from expired returning id
                ), overdue as (
-                   select e.id, e.notify_at,
-                          coalesce(e.locked_at > clock_timestamp() - $3::interval, false) as runs
+                   select e.id, e.notify_at, coalesce(e.locked_at > clock_timestamp() - $3::interval, false) as runs
                      from wakeq.events_v2 e
                     where e.notify_at >= (select start from gate) and e.notify_at <= now()
                     order by e.notify_at limit 1000 for update skip locked
@@ -145,8 +143,8 @@ impl Store {
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("the minute's statement", row)?;
         if row.passes.is_some() {
-            let margin = 2 * timing.probe_period;
-            self.probe.learn(again, row.full.then_some(row.reached).flatten(), row.now - margin);
+            let rest = row.reached.filter(|_| row.full);
+            self.probe.learn(again, rest, row.now - 2 * timing.probe_period);
         }
         Ok(Minute {
             notifications: notifications(row.ids, row.canvases),

@@ -1,9 +1,11 @@
 //! Emit: rows into `events_v2`, and chosen ids into `emitted_ids`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
+use uuid::Uuid;
 
 use super::session::interval;
 use super::{Store, StoreError};
@@ -42,7 +44,7 @@ impl Store {
         session.answered("insert events", answer)
     }
 
-    /// Inserts events in one transaction, those with `chosen` ids one by one. Nothing is kept if a chosen id is foreign.
+    /// Inserts events in one transaction; `chosen` says which ids are the caller's. Nothing is kept if one is foreign.
     pub(crate) async fn insert_all(
         &self,
         events: &[NewEvent],
@@ -86,11 +88,27 @@ async fn insert_in_one_transaction(
 ) -> Result<Vec<Inserted>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     let mut inserted = vec![Inserted::Known; events.len()];
-    let (mut alone, together): (Vec<usize>, Vec<usize>) = (0..events.len()).partition(|at| chosen[*at]);
+    let (mut by_id, together): (Vec<usize>, Vec<usize>) = (0..events.len()).partition(|at| chosen[*at]);
     // Two calls with the same ids wait for each other in one order only.
-    alone.sort_by_key(|at| events[*at].id);
-    for at in alone {
-        inserted[at] = insert_chosen_row(&mut transaction, &events[at], timing).await?;
+    by_id.sort_by_key(|at| events[*at].id);
+    let mut firsts = by_id.clone();
+    firsts.dedup_by_key(|at| events[*at].id);
+    for page in firsts.chunks(PAGE) {
+        let rows: Vec<&NewEvent> = page.iter().map(|at| &events[*at]).collect();
+        let due_soon = insert_chosen_rows(&mut transaction, &rows, timing).await?;
+        for at in page {
+            if let Some(due_soon) = due_soon.get(&events[*at].id.0) {
+                inserted[*at] = Inserted::New { due_soon: *due_soon };
+            }
+        }
+    }
+    by_id.retain(|at| inserted[*at] == Inserted::Known);
+    for page in by_id.chunks(PAGE) {
+        let foreign = foreign(&mut transaction, page.iter().map(|at| &events[*at])).await?;
+        page.iter()
+            .zip(foreign)
+            .filter(|(_, foreign)| *foreign)
+            .for_each(|(at, _)| inserted[*at] = Inserted::Foreign);
     }
     for page in together.chunks(PAGE) {
         let rows: Vec<_> = page.iter().map(|at| Arc::new(events[*at].clone())).collect();
@@ -111,15 +129,7 @@ async fn insert_rows(
     events: &[Arc<NewEvent>],
     timing: &Timing,
 ) -> Result<Vec<Inserted>, sqlx::Error> {
-    let ids: Vec<_> = events.iter().map(|event| event.id.0).collect();
-    let canvases: Vec<_> = events.iter().map(|event| event.address.scope.canvas.0).collect();
-    let modules: Vec<_> = events.iter().map(|event| event.address.scope.module.to_string()).collect();
-    let names: Vec<_> = events.iter().map(|event| event.address.scope.name.to_string()).collect();
-    let modifiers: Vec<_> = events.iter().map(|event| event.address.modifier.to_string()).collect();
-    let values: Vec<_> = events.iter().map(|event| event.value.clone()).collect();
-    let moments: Vec<_> = events.iter().map(|event| moment(event.due)).collect();
-    let delays: Vec<_> = events.iter().map(|event| delay_s(event.due)).collect();
-    let traces: Vec<_> = events.iter().map(|event| event.traceparent.to_string()).collect();
+    let new = Columns::of(events.iter().map(AsRef::as_ref));
     let rows = sqlx::query!(
         r#"insert into wakeq.events_v2
                (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
@@ -130,23 +140,26 @@ async fn insert_rows(
                   as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent),
                   lateral (select coalesce(new.moment, now() + new.delay_s * interval '1 second')) as due (at)
         returning id, delay_until <= clock_timestamp() + $10 as "due_soon!""#,
-        &ids,
-        &canvases,
-        &modules,
-        &names,
-        &modifiers,
-        &values,
-        moments.as_slice() as &[Option<Timestamp>],
-        &delays,
-        &traces,
+        &new.ids,
+        &new.canvases,
+        &new.modules,
+        &new.names,
+        &new.modifiers,
+        &new.values,
+        new.moments.as_slice() as &[Option<Timestamp>],
+        &new.delays_s,
+        &new.traces,
         interval(timing.horizon),
         interval(timing.grace),
     )
     .fetch_all(connection)
     .await?;
-    let due_soon: std::collections::HashMap<_, _> =
-        rows.into_iter().map(|row| (row.id, row.due_soon)).collect();
-    Ok(ids.iter().map(|id| Inserted::New { due_soon: due_soon.get(id).copied().unwrap_or(true) }).collect())
+    let due_soon: HashMap<_, _> = rows.into_iter().map(|row| (row.id, row.due_soon)).collect();
+    Ok(new
+        .ids
+        .iter()
+        .map(|id| Inserted::New { due_soon: due_soon.get(id).copied().unwrap_or(true) })
+        .collect())
 }
 
 /// The statement behind [`Store::insert_chosen`]. An id may outlive its remembrance: its event waits, or its maker did
@@ -195,6 +208,103 @@ async fn insert_chosen_row(
     .fetch_one(connection)
     .await?;
     Ok(if owner == Some(canvas) { Inserted::Known } else { Inserted::Foreign })
+}
+
+/// The same for several events, each with an id of its own; those that are new, and whether they are due soon. Only for
+/// a transaction that is all or none: a stranger who holds one of the ids makes all of them wait.
+async fn insert_chosen_rows(
+    connection: &mut PgConnection,
+    events: &[&NewEvent],
+    timing: &Timing,
+) -> Result<HashMap<Uuid, bool>, sqlx::Error> {
+    let new = Columns::of(events.iter().copied());
+    let rows = sqlx::query!(
+        r#"with new as (
+               select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
+                                    $7::timestamptz[], $8::float8[], $9::text[])
+                   as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent)
+           ), known as (
+               insert into wakeq.emitted_ids (id, canvas_id)
+               select id, canvas_id from new
+                where not exists (select from wakeq.events_v2 e where e.id = new.id)
+                order by id
+                   on conflict do nothing returning id
+           )
+           insert into wakeq.events_v2
+               (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
+           select new.id, new.canvas_id, new.module, new.name, new.modifier, new.value, due.at,
+                  wakeq.wake_at(due.at, clock_timestamp(), $10, $11), new.traceparent
+             from new join known on known.id = new.id,
+                  lateral (select coalesce(new.moment, now() + new.delay_s * interval '1 second')) as due (at)
+        returning id, delay_until <= clock_timestamp() + $10 as "due_soon!""#,
+        &new.ids,
+        &new.canvases,
+        &new.modules,
+        &new.names,
+        &new.modifiers,
+        &new.values,
+        new.moments.as_slice() as &[Option<Timestamp>],
+        &new.delays_s,
+        &new.traces,
+        interval(timing.horizon),
+        interval(timing.grace),
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.id, row.due_soon)).collect())
+}
+
+/// For each of these events whether its id belongs to another canvas.
+async fn foreign(
+    connection: &mut PgConnection,
+    events: impl Iterator<Item = &NewEvent>,
+) -> Result<Vec<bool>, sqlx::Error> {
+    let (ids, canvases): (Vec<_>, Vec<_>) =
+        events.map(|event| (event.id.0, event.address.scope.canvas.0)).unzip();
+    sqlx::query_scalar!(
+        r#"select new.canvas_id is distinct from coalesce(
+                      (select e.canvas_id from wakeq.events_v2 e where e.id = new.id),
+                      (select k.canvas_id from wakeq.emitted_ids k where k.id = new.id)) as "foreign!"
+             from unnest($1::uuid[], $2::uuid[]) with ordinality as new (id, canvas_id, position)
+            order by new.position"#,
+        &ids,
+        &canvases
+    )
+    .fetch_all(connection)
+    .await
+}
+
+/// Events as columns, for `unnest`.
+#[derive(Default)]
+struct Columns {
+    ids: Vec<Uuid>,
+    canvases: Vec<Uuid>,
+    modules: Vec<String>,
+    names: Vec<String>,
+    modifiers: Vec<String>,
+    values: Vec<String>,
+    moments: Vec<Option<Timestamp>>,
+    delays_s: Vec<f64>,
+    traces: Vec<String>,
+}
+
+impl Columns {
+    fn of<'a>(events: impl Iterator<Item = &'a NewEvent>) -> Self {
+        let mut columns = Self::default();
+        for event in events {
+            let HandlerAddress { scope, modifier } = &event.address;
+            columns.ids.push(event.id.0);
+            columns.canvases.push(scope.canvas.0);
+            columns.modules.push(scope.module.to_string());
+            columns.names.push(scope.name.to_string());
+            columns.modifiers.push(modifier.to_string());
+            columns.values.push(event.value.clone());
+            columns.moments.push(moment(event.due));
+            columns.delays_s.push(delay_s(event.due));
+            columns.traces.push(event.traceparent.to_string());
+        }
+        columns
+    }
 }
 
 fn moment(due: Due) -> Option<Timestamp> {

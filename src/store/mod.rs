@@ -17,6 +17,8 @@ mod promises;
 mod resume;
 mod rules;
 mod session;
+#[cfg(test)]
+pub(crate) mod tests;
 mod unknown_handlers;
 
 pub use chores::Retention;

@@ -29,15 +29,16 @@ impl Store {
     }
 
     /// Moves the promise of events whose handler this worker does not know, and notes the handler. Another worker may
-    /// know it, so the promise stays.
+    /// know it, so the promise stays. What is parked stays parked, by the assignment: as a condition it would make
+    /// the planner read all promises in their order, and deadlock with batches in the order of the ids.
     pub(crate) async fn defer(&self, ids: &[EventId]) -> Result<(), StoreError> {
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let mut session = self.session().await?;
         let query = sqlx::query!(
             "with deferred as (
-                 update wakeq.events_v2 set notify_at = clock_timestamp() + $2
+                 update wakeq.events_v2
+                    set notify_at = case when notify_at is not null then clock_timestamp() + $2 end
                   where id = any ($1) and delay_until <= clock_timestamp() and locked_at is null
-                    and notify_at is not null
               returning canvas_id, module, name, modifier
              )
              insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)

@@ -2,6 +2,8 @@
 //!
 //! Intake and parking lot belong to one loop; each run is a task; leases and chores have tasks of their own.
 
+#[cfg(test)]
+mod agreement;
 mod chores;
 mod counters;
 mod handlers;

@@ -7,12 +7,17 @@ mod brokers;
 mod children;
 mod crashes;
 mod documents;
+<<<<<<< HEAD
 mod idle;
 mod leases;
 mod many;
+=======
+mod emitting;
+>>>>>>> main
 mod notify;
 mod notify_google;
 mod notify_memory;
+mod operating;
 mod packages;
 mod scenarios;
 mod schema;

@@ -217,14 +217,14 @@ async fn close_gives_back_what_was_not_handed_out(broker: Broker) {
     let closing = tokio::spawn(first.close(4 * PATIENCE));
     let started = Instant::now();
     let expected = if broker.forgets_closed_streams_late() { 1 } else { 90 };
-    let (sender, mut taken) = mpsc::unbounded_channel();
+    let (sender, mut taken) = mpsc::channel(1000);
     let mut takers = JoinSet::new();
     for _ in 0..5 {
         let mut subscription = broker.notifier.subscribe(100).await.unwrap();
         let sender = sender.clone();
         takers.spawn(async move {
             while let Some(delivery) = subscription.next().await {
-                sender.send(delivery.notification.as_ref().unwrap().id).unwrap();
+                sender.send(delivery.notification.as_ref().unwrap().id).await.unwrap();
                 delivery.acknowledge();
             }
         });

@@ -1,0 +1,199 @@
+//! The coalescer with statements made up here: batches, order, halving, and that nobody waits for ever.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use sqlx::error::{DatabaseError, ErrorKind};
+use tokio::sync::Semaphore;
+
+use crate::store::{Coalescer, StoreError};
+
+/// An error of the server with this code.
+#[derive(Debug)]
+struct Code(&'static str);
+
+impl fmt::Display for Code {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.0)
+    }
+}
+
+impl Error for Code {}
+
+impl DatabaseError for Code {
+    fn message(&self) -> &str {
+        self.0
+    }
+    fn code(&self) -> Option<Cow<'_, str>> {
+        Some(self.0.into())
+    }
+    fn as_error(&self) -> &(dyn Error + Send + Sync + 'static) {
+        self
+    }
+    fn as_error_mut(&mut self) -> &mut (dyn Error + Send + Sync + 'static) {
+        self
+    }
+    fn into_error(self: Box<Self>) -> Box<dyn Error + Send + Sync + 'static> {
+        self
+    }
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Other
+    }
+}
+
+fn refused(code: &'static str) -> StoreError {
+    StoreError::from_sqlx("made up", sqlx::Error::Database(Box::new(Code(code))))
+}
+
+/// The batches that a statement saw.
+type Seen = Arc<Mutex<Vec<Vec<u32>>>>;
+
+/// One statement at a time, which waits for a permit and then answers as it is told.
+fn gated(answer: fn(&[u32]) -> Result<Vec<u32>, StoreError>) -> (Coalescer<u32, u32>, Arc<Semaphore>, Seen) {
+    let (gate, seen) = (Arc::new(Semaphore::new(0)), Seen::default());
+    let coalescer = Coalescer::new(100, 1, {
+        let (gate, seen) = (Arc::clone(&gate), Arc::clone(&seen));
+        move |requests: Vec<u32>| {
+            let (gate, seen) = (Arc::clone(&gate), Arc::clone(&seen));
+            async move {
+                seen.lock().unwrap().push(requests.clone());
+                gate.acquire().await.unwrap().forget();
+                answer(&requests)
+            }
+        }
+    });
+    (coalescer, gate, seen)
+}
+
+fn doubled(requests: &[u32]) -> Result<Vec<u32>, StoreError> {
+    Ok(requests.iter().map(|request| request * 2).collect())
+}
+
+/// Calls with 0, waits until its statement is in flight, then calls with all the others; their answers, in order.
+async fn while_one_is_in_flight(
+    coalescer: &Coalescer<u32, u32>,
+    gate: &Semaphore,
+    seen: &Seen,
+    others: u32,
+) -> Vec<Result<u32, StoreError>> {
+    let call = |request| {
+        let coalescer = coalescer.clone();
+        tokio::spawn(async move { coalescer.call(request).await })
+    };
+    let first = call(0);
+    while seen.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let calls: Vec<_> = (1..=others).map(call).collect();
+    tokio::task::yield_now().await;
+    gate.add_permits(1000);
+    let mut answers = vec![first.await.unwrap()];
+    for call in calls {
+        answers.push(call.await.unwrap());
+    }
+    answers
+}
+
+/// Low load: at once and alone. High load: all that waits while a statement is in flight makes the next one.
+#[tokio::test]
+async fn what_waits_makes_the_next_batch() {
+    let (coalescer, gate, seen) = gated(doubled);
+    let answers = while_one_is_in_flight(&coalescer, &gate, &seen, 150).await;
+    let answers: Vec<u32> = answers.into_iter().map(Result::unwrap).collect();
+    assert_eq!(answers, (0..=150).map(|request| request * 2).collect::<Vec<_>>(), "each its own answer");
+    let sizes: Vec<usize> = seen.lock().unwrap().iter().map(Vec::len).collect();
+    assert_eq!(sizes, [1, 100, 50]);
+}
+
+/// A row that the server refuses stands alone in the end; the others of its batch pass.
+#[tokio::test]
+async fn a_bad_row_stands_alone() {
+    let (coalescer, gate, seen) = gated(|requests| {
+        if requests.contains(&7) || requests.contains(&30) {
+            Err(refused("22021"))
+        } else {
+            doubled(requests)
+        }
+    });
+    let answers = while_one_is_in_flight(&coalescer, &gate, &seen, 40).await;
+    for (request, answer) in (0..).zip(answers) {
+        match answer {
+            Ok(answer) => assert_eq!(answer, request * 2),
+            Err(error) => assert!([7, 30].contains(&request) && error.is_data(), "{request}: {error}"),
+        }
+    }
+    assert!(seen.lock().unwrap().contains(&vec![7]) && seen.lock().unwrap().contains(&vec![30]));
+}
+
+/// A lock that is not to be had halves the batch too, and is tried for five times by the one that meets it.
+#[tokio::test]
+async fn contention_is_tried_again_in_halves() {
+    let (coalescer, gate, seen) =
+        gated(|requests| if requests.contains(&3) { Err(refused("55P03")) } else { doubled(requests) });
+    let answers = while_one_is_in_flight(&coalescer, &gate, &seen, 8).await;
+    let failed: Vec<usize> =
+        (0..).zip(&answers).filter(|(_, answer)| answer.is_err()).map(|(at, _)| at).collect();
+    assert_eq!(failed, [3]);
+    assert_eq!(seen.lock().unwrap().iter().filter(|batch| **batch == [3]).count(), 5);
+}
+
+/// Any other failure is everybody's, once.
+#[tokio::test]
+async fn a_failed_statement_is_told_to_all() {
+    let (coalescer, gate, seen) = gated(|_| Err(refused("57014")));
+    let answers = while_one_is_in_flight(&coalescer, &gate, &seen, 5).await;
+    assert!(answers.iter().all(|answer| matches!(answer, Err(StoreError::Refused { .. }))), "{answers:?}");
+    assert_eq!(seen.lock().unwrap().len(), 2);
+}
+
+/// Who gave up before the statement was sent is left out of it.
+#[tokio::test]
+async fn a_caller_who_gave_up_gets_no_statement() {
+    let (coalescer, gate, seen) = gated(doubled);
+    let first = tokio::spawn({
+        let coalescer = coalescer.clone();
+        async move { coalescer.call(1).await }
+    });
+    while seen.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    {
+        let mut impatient = std::pin::pin!(coalescer.call(2));
+        assert!(futures_util::poll!(impatient.as_mut()).is_pending());
+    }
+    gate.add_permits(10);
+    assert_eq!(first.await.unwrap().unwrap(), 2);
+    assert_eq!(coalescer.call(3).await.unwrap(), 6);
+    assert_eq!(*seen.lock().unwrap(), [vec![1], vec![3]]);
+}
+
+/// When the last clone goes, what was asked is still answered, and the tasks end.
+#[tokio::test]
+async fn nothing_hangs_when_it_is_dropped() {
+    let (coalescer, gate, seen) = gated(doubled);
+    let calls: Vec<_> = (1..=3)
+        .map(|request| {
+            let coalescer = coalescer.clone();
+            tokio::spawn(async move { coalescer.call(request).await })
+        })
+        .collect();
+    drop(coalescer);
+    gate.add_permits(10);
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    // The statement, and with it the clone of `seen` it holds, goes when the last task has ended.
+    while Arc::strong_count(&seen) > 1 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A statement that panics, which only a defect of ours does, is an error for its callers and for all that follow.
+#[tokio::test]
+async fn a_defect_is_an_error_not_a_wait() {
+    let coalescer: Coalescer<u32, u32> = Coalescer::new(10, 1, |_| async { panic!("made up") });
+    assert!(matches!(coalescer.call(1).await, Err(StoreError::Overloaded)));
+    assert!(matches!(coalescer.call(2).await, Err(StoreError::Overloaded)));
+}

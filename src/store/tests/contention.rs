@@ -1,0 +1,165 @@
+//! Locks, limits and lost connections: nothing waits for ever, and nothing deadlocks.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::{Table, limits, scope, shuffled};
+use crate::event::{Claim, EventId, RuleKind, Timing};
+use crate::store::{Retry, Store, StoreConfig, StoreError};
+
+/// The tokens seen last.
+type Tokens = Arc<Mutex<HashMap<EventId, i32>>>;
+
+/// Random overlapping batches of everything that locks rows of events, from eight connections. The limit on waiting
+/// for a lock lies above Postgres' own search for deadlocks, which would otherwise never find one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn overlapping_batches_never_deadlock() {
+    let timing = Timing { lease: Duration::from_micros(1), ..Timing::default() };
+    let table = Table::with(StoreConfig {
+        max_connections: 8,
+        lock_timeout: Duration::from_secs(20),
+        statement_timeout: Duration::from_secs(25),
+        timing,
+        ..StoreConfig::default()
+    })
+    .await;
+    let ids = table.add(150).await;
+    table
+        .store
+        .add_rule(
+            RuleKind::Pause,
+            &super::HandlerScope { name: "other".parse().unwrap(), ..scope() },
+            None,
+            None,
+            "test",
+        )
+        .await
+        .unwrap();
+    let tokens = Tokens::default();
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..8 {
+        let (store, ids, tokens) = (table.store.clone(), ids.clone(), Arc::clone(&tokens));
+        writers.spawn(async move {
+            for round in 0..40 {
+                let batch = shuffled(&ids, writer * 1000 + round)[..80].to_vec();
+                write(&store, &batch, &tokens, (writer + round) % 8).await.unwrap();
+            }
+        });
+    }
+    writers.join_all().await;
+    let deadlocks = "select deadlocks from pg_stat_database where datname = current_database()";
+    assert_eq!(table.number(deadlocks).await, 0);
+}
+
+async fn write(store: &Store, ids: &[EventId], tokens: &Tokens, kind: u64) -> Result<(), StoreError> {
+    let limits = crate::store::ClaimLimits { losses_below: i32::MAX, ..limits() };
+    let claims: Vec<Claim> = {
+        let tokens = tokens.lock().unwrap();
+        ids.iter().filter_map(|id| Some(Claim { id: *id, claims: *tokens.get(id)? })).collect()
+    };
+    match kind {
+        0 | 4 => {
+            let claimed = store.claim(ids, &limits).await?;
+            tokens
+                .lock()
+                .unwrap()
+                .extend(claimed.into_iter().flatten().map(|event| (event.claim.id, event.claim.claims)));
+        }
+        1 => drop(store.renew(&claims).await?),
+        2 => store.release(&claims).await?,
+        3 => {
+            let retry =
+                |claim| Arc::new(Retry { claim, retries: 1, delay: Duration::ZERO, error: String::new() });
+            drop(store.retry(&claims.into_iter().map(retry).collect::<Vec<_>>()).await?);
+        }
+        5 => drop(store.complete(&claims[..claims.len().min(2)]).await?),
+        6 => store.defer(ids).await?,
+        _ => drop(store.minute(true).await?),
+    }
+    Ok(())
+}
+
+/// A stranger who holds a row's lock costs a statement 200 ms.
+#[tokio::test]
+async fn a_wait_for_a_lock_ends() {
+    let table = Table::new().await;
+    let id = table.add(1).await[0];
+    let mut stranger = table.pool.begin().await.unwrap();
+    sqlx::query("select from wakeq.events_v2 for update").execute(&mut *stranger).await.unwrap();
+    let started = Instant::now();
+    let error = table.store.cancel(id).await.unwrap_err();
+    assert_eq!(error.code().as_deref(), Some("55P03"));
+    assert!(error.is_contention());
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    stranger.rollback().await.unwrap();
+    assert!(table.store.cancel(id).await.unwrap());
+}
+
+/// The server ends what takes too long; the connection is good for the next statement.
+#[tokio::test]
+async fn a_statement_that_takes_too_long_ends() {
+    let table = Table::with(StoreConfig {
+        max_connections: 1,
+        statement_timeout: Duration::from_millis(300),
+        lock_timeout: Duration::from_secs(30),
+        ..StoreConfig::default()
+    })
+    .await;
+    let id = table.add(1).await[0];
+    let mut stranger = table.pool.begin().await.unwrap();
+    sqlx::query("select from wakeq.events_v2 for update").execute(&mut *stranger).await.unwrap();
+    let error = table.store.cancel(id).await.unwrap_err();
+    assert_eq!(error.code().as_deref(), Some("57014"));
+    table.store.clock().await.unwrap();
+}
+
+/// Whoever gives a statement up leaves the server busy with it: that connection must not be used for the next one.
+#[tokio::test]
+async fn the_connection_of_a_statement_given_up_is_closed() {
+    let config =
+        StoreConfig { max_connections: 1, lock_timeout: Duration::from_secs(30), ..StoreConfig::default() };
+    let table = Table::with(config).await;
+    let id = table.add(1).await[0];
+    let mut stranger = table.pool.begin().await.unwrap();
+    sqlx::query("select from wakeq.events_v2 for update").execute(&mut *stranger).await.unwrap();
+    let store = table.store.clone();
+    let given_up = tokio::spawn(async move { store.cancel(id).await });
+    table.until_waiting(1).await;
+    given_up.abort();
+    assert!(given_up.await.unwrap_err().is_cancelled());
+    let started = Instant::now();
+    table.store.clock().await.unwrap();
+    assert!(
+        started.elapsed() < Duration::from_secs(2),
+        "the pool's only place stayed taken: {:?}",
+        started.elapsed()
+    );
+    assert_eq!(table.waiting().await, 1, "the server still tries");
+}
+
+/// Everything works on a pool of one connection, whoever else wants it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_connection_is_enough() {
+    let table = Table::with(StoreConfig { max_connections: 1, ..StoreConfig::default() }).await;
+    let ids = table.add(200).await;
+    let mut workers = tokio::task::JoinSet::new();
+    for batch in ids.chunks(20) {
+        let (store, batch) = (table.store.clone(), batch.to_vec());
+        workers.spawn(async move {
+            let claimed = store.claim(&batch, &limits()).await.unwrap();
+            let claims: Vec<Claim> = claimed.into_iter().flatten().map(|event| event.claim).collect();
+            assert_eq!(store.renew(&claims).await.unwrap(), [true; 20]);
+            assert_eq!(store.complete(&claims).await.unwrap(), [true; 20]);
+        });
+        let store = table.store.clone();
+        workers.spawn(async move {
+            let other = super::HandlerScope { name: "other".parse().unwrap(), ..scope() };
+            store.add_rule(RuleKind::Pause, &other, None, None, "test").await.unwrap();
+            store.lift_rule(RuleKind::Pause, &other).await.unwrap();
+            store.minute(false).await.unwrap();
+        });
+    }
+    workers.join_all().await;
+    assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 0);
+}

@@ -1,0 +1,209 @@
+//! What statements cost: every claim a HOT update, every look by an index, nothing that grows with the queue.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use sqlx::AssertSqlSafe;
+
+use super::Table;
+use crate::event::{CanvasId, EventId};
+use crate::store::{Store, StoreConfig};
+
+impl Table {
+    /// With one connection, so that what the store prepared can be asked about.
+    async fn of_one_connection() -> Self {
+        Self::with(StoreConfig { max_connections: 1, ..StoreConfig::default() }).await
+    }
+}
+
+macro_rules! updates {
+    ($column:literal) => {
+        concat!("select ", $column, " from pg_stat_user_tables where relname = 'events_v2'")
+    };
+}
+
+/// Runs the statement that the store prepared before, found by a part of its text, and shows its plan.
+async fn plan(store: &Store, part: &str, arguments: &str) -> String {
+    let mut session = store.session().await.unwrap();
+    let name = sqlx::query_scalar(
+        "select name from pg_prepared_statements where statement like '%' || $1 || '%' and statement not like '%pg_prepared%'",
+    );
+    let name: String =
+        session.limit(|connection| name.bind(part).fetch_one(connection)).await.unwrap().unwrap();
+    let explain =
+        AssertSqlSafe(format!("explain (analyze, buffers, timing off) execute \"{name}\" ({arguments})"));
+    let lines = session
+        .limit(|connection| sqlx::query_scalar::<_, String>(explain).persistent(false).fetch_all(connection))
+        .await;
+    session.answered("explain", lines).unwrap().join("\n")
+}
+
+/// Pages of the shared buffers that the node whose line contains `part` looked at, with all below it.
+fn buffers(plan: &str, part: &str) -> i64 {
+    let from = plan.lines().skip_while(|line| !line.contains(part));
+    let line =
+        from.into_iter().find(|line| line.contains("Buffers: shared")).unwrap_or("Buffers: shared hit=0");
+    let counted =
+        line.split_whitespace().filter_map(|word| word.strip_prefix("hit=").or(word.strip_prefix("read=")));
+    counted.map(|count| count.parse::<i64>().unwrap()).sum()
+}
+
+fn array(ids: &[EventId]) -> String {
+    let mut text = String::new();
+    for id in ids {
+        write!(text, "{id},").unwrap();
+    }
+    format!("'{{{}}}'::uuid[]", text.trim_end_matches(','))
+}
+
+fn claim_arguments(ids: &[EventId]) -> String {
+    format!("{}, '{{WORKER/known/_}}', '{{}}', '1 min', 5", array(ids))
+}
+
+/// A claim leaves every index alone, and finds room for its version; so do renewal and release. Versions that a
+/// transaction elsewhere on the server still keeps are no defect of theirs: the second half has room for all.
+#[tokio::test]
+async fn every_claim_and_renewal_is_a_hot_update() {
+    let table = Table::new().await;
+    let options = "select reloptions::text like '%fillfactor=50%' from pg_class where oid = 'wakeq.events_v2'::regclass";
+    assert!(table.holds(options).await);
+    for batch in table.add(2000).await.chunks(200) {
+        table.claim(batch).await;
+    }
+    table.run("alter table wakeq.events_v2 set (fillfactor = 20)").await;
+    for batch in table.add(2000).await.chunks(200) {
+        let claims = table.claim(batch).await;
+        assert_eq!(table.store.renew(&claims).await.unwrap(), [true; 200]);
+        table.store.release(&claims).await.unwrap();
+    }
+    // A connection that ends reports what it did.
+    table.store.close().await;
+    let reported = async {
+        while table.number(updates!("n_tup_upd")).await < 8000 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), reported).await.expect("no report");
+    assert_eq!(table.number(updates!("n_tup_hot_upd")).await, 8000);
+}
+
+/// EV2-30: counting is an index-only scan.
+#[tokio::test]
+async fn counting_is_an_index_only_scan() {
+    let table = Table::of_one_connection().await;
+    table.add(5000).await;
+    table.run("vacuum analyze wakeq.events_v2").await;
+    let handler = ("WORKER".parse().unwrap(), "known".parse().unwrap());
+    let counts = table.store.counts(CanvasId::DEFAULT, Some((&handler.0, &handler.1)), 10).await.unwrap();
+    assert_eq!(counts[0].due, 5000);
+    for handler in ["'WORKER', 'known'", "null, null"] {
+        let plan =
+            plan(&table.store, "with live as", &format!("'{}', {handler}, 10", CanvasId::DEFAULT)).await;
+        assert!(plan.contains("Index Only Scan using events_v2_handler"), "{plan}");
+        assert!(buffers(&plan, "Index Only Scan using events_v2_handler") < 100, "{plan}");
+    }
+}
+
+/// EV2-01, EV2-20: what a worker does to events it does by their keys.
+#[tokio::test]
+async fn workers_reach_events_by_their_keys() {
+    let table = Table::of_one_connection().await;
+    let ids = table.add(3000).await[..100].to_vec();
+    table.run("analyze wakeq.events_v2").await;
+    let claims = table.claim(&ids).await;
+    table.store.load(&ids).await.unwrap();
+    table.store.park(&ids).await.unwrap();
+    table.store.defer(&ids).await.unwrap();
+    table.store.release(&claims).await.unwrap();
+    table.store.complete(&claims[..1]).await.unwrap();
+    table.store.cancel(ids[0]).await.unwrap();
+    let (many, fences) = (array(&ids), format!("'{{{}}}'::integer[]", vec!["1"; ids.len()].join(",")));
+    let statements = [
+        ("from wakeq.events_v2 e where e.id = any", many.clone()),
+        ("set notify_at = null", many.clone()),
+        ("with deferred as", format!("{many}, '5 min'")),
+        ("set locked_at = null", format!("{many}, {fences}")),
+        ("delete from wakeq.events_v2\n              where id = any", format!("{many}, {fences}")),
+        ("where id = $1 and (locked_at is null", format!("'{}', '1 min'", ids[0])),
+    ];
+    for (part, arguments) in statements {
+        let plan = plan(&table.store, part, &arguments).await;
+        assert!(plan.contains("Index Scan using events_v2_pkey"), "{part}: {plan}");
+        assert!(!plan.contains("Seq Scan on events_v2"), "{part}: {plan}");
+        assert!(buffers(&plan, "") < 1500, "{part}: {plan}");
+    }
+}
+
+/// EV2-25: the cost of a claim does not depend on how much waits.
+#[tokio::test]
+async fn a_claim_costs_the_same_in_a_long_queue() {
+    let table = Table::of_one_connection().await;
+    let ids = table.add(1000).await;
+    table.claim(&ids[..1]).await;
+    let few = buffers(&plan(&table.store, "from wakeq.claim", &claim_arguments(&ids[100..200])).await, "");
+    table
+        .run(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
+             select gen_random_uuid(), gen_random_uuid(), 'WORKER', 'known', '_', '1', null
+               from generate_series(1, 100000)",
+        )
+        .await;
+    table.run("vacuum analyze wakeq.events_v2").await;
+    let parked = sqlx::query_scalar("select id from wakeq.events_v2 where notify_at is null limit 50");
+    let parked: Vec<_> = parked.fetch_all(&table.pool).await.unwrap().into_iter().map(EventId).collect();
+    let chosen = [&ids[200..250], &parked].concat();
+    plan(&table.store, "from wakeq.claim", &claim_arguments(&ids[300..400])).await;
+    let many = buffers(&plan(&table.store, "from wakeq.claim", &claim_arguments(&chosen)).await, "");
+    println!("pages for 100 claims: {few} among 1,000 events, {many} among 101,000");
+    assert_eq!(table.number("select count(*) from wakeq.events_v2 where locked_at is not null").await, 301);
+    assert!(many * 10 <= few * 12, "{few} pages among 1,000 events, {many} among 101,000");
+}
+
+/// EV2-01: the minute's statement reads what is overdue, not the queue: neither what is parked nor, under a snapshot
+/// that keeps dead versions alive, what was woken or parked before.
+#[tokio::test]
+async fn the_minutes_statement_does_not_read_the_queue() {
+    let table = Table::of_one_connection().await;
+    table
+        .run(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
+             select gen_random_uuid(), gen_random_uuid(), 'WORKER', 'known', '_', '1', now() - interval '1 h'
+               from generate_series(1, 20000)",
+        )
+        .await;
+    let mut snapshot = table.pool.begin().await.unwrap();
+    sqlx::query("set transaction isolation level repeatable read").execute(&mut *snapshot).await.unwrap();
+    sqlx::query("select from wakeq.chores").execute(&mut *snapshot).await.unwrap();
+    table.run("update wakeq.events_v2 set notify_at = null").await;
+    table.run("insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
+               select gen_random_uuid(), gen_random_uuid(), 'WORKER', 'known', '_', '1', null from generate_series(1, 80000)").await;
+    table.store.minute(false).await.unwrap();
+    let arguments = "false, '1 min', '1 min', '10 min', '30 s', '10 min', '1 h'";
+    table.run("update wakeq.chores set next_at = now()").await;
+    let plan = plan(&table.store, "with gate as (\n                   select passes", arguments).await;
+    let (overdue, all) = (buffers(&plan, "events_v2_promised"), buffers(&plan, ""));
+    println!(
+        "the minute's statement among 100,000 parked events: {overdue} pages of the promises, {all} in all"
+    );
+    assert!(overdue < 10, "{plan}");
+    assert!(all < 40, "{plan}");
+    snapshot.rollback().await.unwrap();
+}
+
+/// EV2-42: a page of a resume job reads its own events, however many others wait.
+#[tokio::test]
+async fn a_resume_page_reads_only_its_own_events() {
+    let table = Table::of_one_connection().await;
+    table.add(4000).await;
+    table.run("update wakeq.events_v2 set notify_at = null").await;
+    table.pause().await;
+    let job = table.unpause().await;
+    table.store.resume_page(job).await.unwrap();
+    let arguments = format!("{job}, 1000, '10 min', '30 s'");
+    let few = buffers(&plan(&table.store, "parked as (", &arguments).await, "CTE parked");
+    table.add_for(40_000, "other").await;
+    table.run("update wakeq.events_v2 set notify_at = null where name = 'other'").await;
+    let many = buffers(&plan(&table.store, "parked as (", &arguments).await, "CTE parked");
+    println!("pages to find and lock 1,000 parked events: {few} among 4,000, {many} among 44,000");
+    assert!(few > 0 && many * 10 <= few * 12 + 100, "{few} and {many}");
+}

@@ -1,0 +1,191 @@
+//! What a claim is worth: while it stands, after it was lost, and between two that want the same event.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Table, limits, shuffled};
+use crate::event::{Cause, Claim, EventId};
+use crate::store::{DeadFilter, Retry};
+
+fn retry(claim: Claim, retries: i32) -> Arc<Retry> {
+    Arc::new(Retry { claim, retries, delay: Duration::ZERO, error: "no".into() })
+}
+
+impl Table {
+    async fn row(&self, id: EventId) -> Option<String> {
+        let row = sqlx::query_scalar("select e::text from wakeq.events_v2 e where id = $1").bind(id.0);
+        row.fetch_optional(&self.pool).await.unwrap()
+    }
+}
+
+/// EV2-57: every write of an owner whose claim was taken over leaves the row as it is.
+#[tokio::test]
+async fn a_lost_claim_writes_nothing() {
+    let table = Table::new().await;
+    let ids = table.add(1).await;
+    let old = table.claim(&ids).await[0];
+    table.end_leases().await;
+    let new = table.claim(&ids).await[0];
+    assert_eq!((old.claims, new.claims), (1, 2));
+    let before = table.row(old.id).await;
+
+    assert_eq!(table.store.renew(&[old]).await.unwrap(), [false]);
+    assert_eq!(table.store.complete(&[old]).await.unwrap(), [false]);
+    assert_eq!(table.store.retry(&[retry(old, 1)]).await.unwrap(), [false]);
+    assert!(!table.store.die(old, Cause::Retries, Some("no")).await.unwrap());
+    table.store.release(&[old]).await.unwrap();
+    assert_eq!(table.row(old.id).await, before);
+    assert_eq!(table.number("select count(*) from wakeq.dead_events").await, 0);
+
+    assert_eq!(table.store.renew(&[new]).await.unwrap(), [true]);
+    assert_eq!(table.store.complete(&[new]).await.unwrap(), [true]);
+    assert_eq!(table.store.complete(&[new]).await.unwrap(), [false], "it is gone");
+    assert_eq!(table.row(old.id).await, None);
+}
+
+/// A renewal that arrives late must not lock a row that nobody owns any more.
+#[tokio::test]
+async fn a_renewal_after_a_release_locks_nothing() {
+    let table = Table::new().await;
+    let ids = table.add(1).await;
+    let claim = table.claim(&ids).await[0];
+    table.store.release(&[claim]).await.unwrap();
+    assert_eq!(table.store.renew(&[claim]).await.unwrap(), [false]);
+    assert!(table.holds("select bool_and(locked_at is null and losses = 0) from wakeq.events_v2").await);
+}
+
+/// EV2-45, EV2-35, EV2-60: the count is written, not added, because the answer may get lost.
+#[tokio::test]
+async fn a_repeated_retry_writes_the_same_count() {
+    let table = Table::new().await;
+    let ids = table.add(1).await;
+    let claim = table.claim(&ids).await[0];
+    assert_eq!(table.store.retry(&[retry(claim, 1)]).await.unwrap(), [true]);
+    assert_eq!(table.store.retry(&[retry(claim, 1)]).await.unwrap(), [false]);
+    let columns = "select bool_and(retries = 1 and locked_at is null and probes = 0 and last_error = 'no'
+                          and delay_until between now() - interval '1 min' and now()
+                          and notify_at between now() and now() + interval '31 s') from wakeq.events_v2";
+    assert!(table.holds(columns).await);
+}
+
+/// A delay that no calendar holds is cut to one that Postgres can add.
+#[tokio::test]
+async fn the_longest_delay_of_a_retry_is_a_hundred_years() {
+    let table = Table::new().await;
+    let ids = table.add(1).await;
+    let claim = table.claim(&ids).await[0];
+    let endless = Retry { claim, retries: 1, delay: Duration::MAX, error: String::new() };
+    assert_eq!(table.store.retry(&[Arc::new(endless)]).await.unwrap(), [true]);
+    assert!(
+        table.holds("select bool_and(delay_until > now() + interval '99 years') from wakeq.events_v2").await
+    );
+}
+
+/// The token outlives retries, releases, death and redrive; retries and losses do not.
+#[tokio::test]
+async fn claims_are_never_reset() {
+    let table = Table::new().await;
+    let ids = table.add(1).await;
+    let first = table.claim(&ids).await[0];
+    table.store.retry(&[retry(first, 1)]).await.unwrap();
+    let second = table.claim(&ids).await[0];
+    table.store.release(&[second]).await.unwrap();
+    table.claim(&ids).await;
+    table.end_leases().await;
+    let fourth = table.claim(&ids).await[0];
+    assert!(table.holds("select bool_and(losses = 1 and retries = 1) from wakeq.events_v2").await);
+    assert!(table.store.die(fourth, Cause::Retries, Some("enough")).await.unwrap());
+    let notifications = table.store.redrive_page(&DeadFilter::default()).await.unwrap();
+    assert_eq!(notifications.iter().map(|notification| notification.id).collect::<Vec<_>>(), ids);
+    assert!(
+        table.holds("select bool_and(losses = 0 and retries = 0 and claims = 4) from wakeq.events_v2").await
+    );
+    assert_eq!(table.claim(&ids).await[0].claims, 5);
+    assert_eq!(table.store.complete(&[first, second, fourth]).await.unwrap(), [false; 3]);
+}
+
+/// The same worker may lose an event and get it again; both owners' writes may then share a statement.
+#[tokio::test]
+async fn two_claims_on_one_event_in_a_batch_are_told_apart() {
+    let table = Table::new().await;
+    let ids = table.add(3).await;
+    let old = table.claim(&ids).await;
+    table.end_leases().await;
+    let new = table.claim(&ids).await;
+    assert_eq!(table.store.renew(&[old[0], new[0]]).await.unwrap(), [false, true]);
+    assert_eq!(table.store.renew(&[new[0], old[0]]).await.unwrap(), [true, false]);
+    assert_eq!(table.store.retry(&[retry(old[0], 1), retry(new[0], 2)]).await.unwrap(), [false, true]);
+    assert_eq!(
+        table.number("select retries::bigint from wakeq.events_v2 order by retries desc limit 1").await,
+        2
+    );
+    assert_eq!(table.store.complete(&[old[1], new[1]]).await.unwrap(), [false, true]);
+    assert_eq!(table.store.complete(&[new[2], old[2], new[2]]).await.unwrap(), [true, false, true]);
+}
+
+/// EV2-44, EV2-57: eight connections want the same events; each event has one winner.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_claims_on_an_event_one_wins() {
+    let table = Table::new().await;
+    let ids = table.add(300).await;
+    let mut racers = tokio::task::JoinSet::new();
+    for seed in 0..8 {
+        let (store, ids) = (table.store.clone(), shuffled(&ids, seed));
+        racers.spawn(async move {
+            let mut won = Vec::new();
+            for batch in ids.chunks(20) {
+                let claimed = store.claim(batch, &limits()).await.unwrap();
+                won.extend(claimed.into_iter().flatten().map(|event| event.claim.id));
+            }
+            won
+        });
+    }
+    let mut winners: Vec<EventId> = racers.join_all().await.concat();
+    winners.sort_unstable();
+    let mut ids = ids;
+    ids.sort_unstable();
+    assert_eq!(winners, ids);
+    assert!(table.holds("select bool_and(claims = 1 and losses = 0) from wakeq.events_v2").await);
+}
+
+/// EV2-64: what the checks saw is advice; the claim decides.
+#[tokio::test]
+async fn a_claim_between_check_and_claim_is_noticed() {
+    let table = Table::new().await;
+    let ids = table.add(1).await;
+    let seen = table.store.load(&ids).await.unwrap().pop().flatten().unwrap();
+    assert_eq!(seen.schedule.locked_at, None);
+    table.claim(&ids).await;
+    assert!(table.store.claim(&ids, &limits()).await.unwrap()[0].is_none());
+}
+
+/// One notification doubled in a batch is one claim.
+#[tokio::test]
+async fn an_event_twice_in_a_batch_is_claimed_once() {
+    let table = Table::new().await;
+    let id = table.add(1).await[0];
+    let claimed = table.store.claim(&[id, id], &limits()).await.unwrap();
+    assert_eq!(claimed.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
+}
+
+/// A chosen id may be forgotten, emitted again, and die a second time while its first death is still kept.
+#[tokio::test]
+async fn an_id_may_die_twice() {
+    let table = Table::new().await;
+    let ids = table.add(1).await;
+    let claim = table.claim(&ids).await[0];
+    assert!(table.store.die(claim, Cause::Retries, Some("first")).await.unwrap());
+    table
+        .run(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
+               select id, canvas_id, module, name, modifier, value from wakeq.dead_events",
+        )
+        .await;
+    let filter = DeadFilter::default();
+    assert_eq!(table.store.redrive_page(&filter).await.unwrap(), [], "its id lives again");
+    let claim = table.claim(&ids).await[0];
+    assert!(table.store.die(claim, Cause::Poison, Some("second")).await.unwrap());
+    let dead = table.store.dead_events(&filter, 10).await.unwrap();
+    assert_eq!(dead.len(), 1);
+    assert_eq!((dead[0].cause.as_str(), dead[0].last_error.as_deref()), ("poison", Some("second")));
+}

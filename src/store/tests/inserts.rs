@@ -1,0 +1,207 @@
+//! Emitted rows: promises at the horizon's edge, chosen ids, batches in which one row is refused.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Table, scope};
+use crate::event::{CanvasId, Due, EventId, HandlerAddress, HandlerScope, Timestamp, Traceparent};
+use crate::store::{Coalescer, Inserted, NewEvent};
+
+const NEW: Inserted = Inserted::New { due_soon: true };
+
+fn event(due: Due) -> NewEvent {
+    NewEvent {
+        id: EventId::new(),
+        address: HandlerAddress { scope: scope(), modifier: "_".parse().unwrap() },
+        value: "1".into(),
+        due,
+        traceparent: Traceparent::root(),
+    }
+}
+
+fn of_canvas(event: &NewEvent, canvas: u128) -> NewEvent {
+    let canvas = CanvasId(uuid::Uuid::from_u128(canvas));
+    let scope = HandlerScope { canvas, ..event.address.scope.clone() };
+    NewEvent { address: HandlerAddress { scope, ..event.address.clone() }, ..event.clone() }
+}
+
+/// EV2-18, EV2-27, EV2-34: due within the horizon the promise is the grace after it; later, it is a horizon before.
+#[tokio::test]
+async fn promises_are_made_by_one_rule() {
+    let table = Table::new().await;
+    let seconds = |count| Due::After(Duration::from_secs(count));
+    let past = Due::At(Timestamp::from_timestamp_millis(0).unwrap());
+    let dues = [
+        (Due::Now, true),
+        (past, true),
+        (seconds(599), true),
+        (seconds(605), false),
+        (seconds(86_400), false),
+    ];
+    let events: Vec<_> = dues.iter().map(|(due, _)| Arc::new(event(*due))).collect();
+    let inserted = table.store.insert(&events).await.unwrap();
+    let expected: Vec<_> = dues.iter().map(|(_, due_soon)| Inserted::New { due_soon: *due_soon }).collect();
+    assert_eq!(inserted, expected);
+    let chosen = event(seconds(86_400));
+    assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), Inserted::New { due_soon: false });
+    assert!(table.holds(
+        "select count(*) = 6 and bool_and(case
+                    when delay_until > enqueued_at + interval '10 min' then notify_at = delay_until - interval '10 min'
+                    when delay_until > enqueued_at then notify_at = delay_until + interval '30 s'
+                    else notify_at between enqueued_at + interval '30 s' and enqueued_at + interval '40 s' end)
+           from wakeq.events_v2").await);
+}
+
+/// A chosen id makes one event: while it waits, after it completed, and again when it is forgotten.
+#[tokio::test]
+async fn a_chosen_id_makes_one_event() {
+    let table = Table::new().await;
+    let chosen = event(Due::Now);
+    assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), NEW);
+    assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), Inserted::Known);
+    assert_eq!(table.store.insert_chosen(&of_canvas(&chosen, 7)).await.unwrap(), Inserted::Foreign);
+    let claims = table.claim(&[chosen.id]).await;
+    table.store.complete(&claims).await.unwrap();
+    assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), Inserted::Known, "it completed");
+    table.run("delete from wakeq.emitted_ids").await;
+    assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), NEW, "it was forgotten");
+    assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 1);
+}
+
+/// An id may be forgotten while its event waits on: paused, or far off. The row is what counts then.
+#[tokio::test]
+async fn a_chosen_id_is_known_as_long_as_its_event_waits() {
+    let table = Table::new().await;
+    let chosen = event(Due::Now);
+    table.store.insert_chosen(&chosen).await.unwrap();
+    table.run("delete from wakeq.emitted_ids").await;
+    assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), Inserted::Known);
+    assert_eq!(table.store.insert_chosen(&of_canvas(&chosen, 7)).await.unwrap(), Inserted::Foreign);
+    assert_eq!(
+        table.number("select count(*) from wakeq.emitted_ids").await,
+        0,
+        "nothing is claimed for a stranger"
+    );
+}
+
+/// Eight callers choose the same id at the same time: one event, seven duplicates.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_callers_with_the_same_id_one_inserts() {
+    let table = Table::new().await;
+    for _ in 0..10 {
+        let chosen = event(Due::Now);
+        let mut callers = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            let (store, chosen) = (table.store.clone(), chosen.clone());
+            callers.spawn(async move { store.insert_chosen(&chosen).await.unwrap() });
+        }
+        let inserted = callers.join_all().await;
+        assert_eq!(inserted.iter().filter(|inserted| **inserted == NEW).count(), 1, "{inserted:?}");
+        assert!(inserted.iter().all(|inserted| [NEW, Inserted::Known].contains(inserted)));
+    }
+    assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 10);
+}
+
+/// A stranger's open transaction holds an id: whoever wants the same one is told so soon, nobody else waits.
+#[tokio::test]
+async fn an_open_transaction_with_an_id_blocks_nobody_else() {
+    let table = Table::new().await;
+    let chosen = event(Due::Now);
+    let mut stranger = table.pool.begin().await.unwrap();
+    let shared = Arc::new(chosen.clone());
+    let inserted = crate::store::insert_one(&mut stranger, &shared, true, table.store.timing()).await;
+    assert_eq!(inserted.unwrap(), NEW);
+    let error = table.store.insert_chosen(&chosen).await.unwrap_err();
+    assert_eq!(error.code().as_deref(), Some("55P03"));
+    let others: Vec<_> = (0..20).map(|_| Arc::new(event(Due::Now))).collect();
+    assert_eq!(table.store.insert(&others).await.unwrap(), [NEW; 20]);
+    assert_eq!(table.store.insert_chosen(&event(Due::Now)).await.unwrap(), NEW);
+    stranger.rollback().await.unwrap();
+    assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), NEW);
+}
+
+/// One row that Postgres refuses does not cost the others of its statement theirs.
+#[tokio::test]
+async fn a_refused_row_stands_alone() {
+    let table = Table::new().await;
+    let store = table.store.clone();
+    let inserts = Coalescer::new(500, 1, move |events: Vec<Arc<NewEvent>>| {
+        let store = store.clone();
+        async move { store.insert(&events).await }
+    });
+    let mut callers = tokio::task::JoinSet::new();
+    for index in 0..60 {
+        let inserts = inserts.clone();
+        let value = if index == 33 { "\"\0\"".into() } else { index.to_string() };
+        callers.spawn(async move { inserts.call(Arc::new(NewEvent { value, ..event(Due::Now) })).await });
+    }
+    let answers = callers.join_all().await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), 1);
+    assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 59);
+}
+
+/// All or none, with made and chosen ids, over several pages; a foreign id takes all back.
+#[tokio::test]
+async fn events_of_one_transaction_are_all_there_or_none() {
+    let table = Table::new().await;
+    let events: Vec<_> = (0..2105).map(|_| event(Due::Now)).collect();
+    let mut chosen = vec![false; 2105];
+    chosen[3] = true;
+    chosen[2100] = true;
+    assert_eq!(table.store.insert_all(&events, &chosen).await.unwrap(), vec![NEW; 2105]);
+    let again = [events[3].clone(), event(Due::Now), events[2100].clone()];
+    let inserted = table.store.insert_all(&again, &[true, false, true]).await.unwrap();
+    assert_eq!(inserted, [Inserted::Known, NEW, Inserted::Known]);
+    let foreign = [event(Due::Now), event(Due::Now), of_canvas(&events[3], 7)];
+    let inserted = table.store.insert_all(&foreign, &[false, true, true]).await.unwrap();
+    assert!(inserted.contains(&Inserted::Foreign));
+    assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 2106);
+    let refused = [event(Due::Now), NewEvent { value: "\0".into(), ..event(Due::Now) }];
+    assert!(table.store.insert_all(&refused, &[true, false]).await.unwrap_err().is_data());
+    assert_eq!(table.number("select count(*) from wakeq.emitted_ids").await, 2, "nothing is left of it");
+}
+
+/// An id that one call names twice is one event; on two canvases it is refused.
+#[tokio::test]
+async fn an_id_twice_in_a_call_is_one_event() {
+    let table = Table::new().await;
+    let (one, two) = (event(Due::Now), event(Due::After(Duration::from_secs(86_400))));
+    let events = [two.clone(), one.clone(), two.clone()];
+    let inserted = table.store.insert_all(&events, &[true; 3]).await.unwrap();
+    let later = Inserted::New { due_soon: false };
+    assert_eq!(inserted, [later, NEW, Inserted::Known]);
+    let other = event(Due::Now);
+    let events = [other.clone(), of_canvas(&other, 7)];
+    let inserted = table.store.insert_all(&events, &[true; 2]).await.unwrap();
+    assert!(inserted.contains(&Inserted::Foreign), "{inserted:?}");
+    assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 2);
+}
+
+/// The largest call that is allowed fits into the time of a statement, with ids of the caller's choice too.
+#[tokio::test]
+async fn ten_thousand_chosen_ids_are_no_ten_thousand_statements() {
+    let table = Table::new().await;
+    let events: Vec<_> = (0..10_000).map(|_| event(Due::Now)).collect();
+    let inserted = table.store.insert_all(&events, &vec![true; 10_000]).await.unwrap();
+    assert_eq!(inserted, vec![NEW; 10_000]);
+    assert_eq!(
+        table.store.insert_all(&events, &vec![true; 10_000]).await.unwrap(),
+        vec![Inserted::Known; 10_000]
+    );
+    assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 10_000);
+}
+
+/// The same ids in another order, by two callers: they wait for each other, but not in a circle.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_callers_with_the_same_ids_do_not_deadlock() {
+    let table = Table::new().await;
+    let events: Vec<_> = (0..40).map(|_| event(Due::Now)).collect();
+    let backwards: Vec<_> = events.iter().rev().cloned().collect();
+    let mut callers = tokio::task::JoinSet::new();
+    for events in [events, backwards] {
+        let store = table.store.clone();
+        callers.spawn(async move { store.insert_all(&events, &[true; 40]).await.unwrap() });
+    }
+    let inserted = callers.join_all().await.concat();
+    assert_eq!(inserted.iter().filter(|inserted| **inserted == NEW).count(), 40);
+}

@@ -1,0 +1,235 @@
+//! The minute's statement and what it finds to do.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::parking::resume;
+use super::{Table, scope};
+use crate::event::RuleKind;
+use crate::store::{Retention, StoreConfig};
+
+impl Table {
+    async fn due_again(&self) {
+        self.run("update wakeq.chores set next_at = now()").await;
+    }
+}
+
+/// EV2-01: of eight processes whose minute is over one is let through.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_process_a_minute_is_let_through() {
+    let table = Table::with(StoreConfig { max_connections: 8, ..StoreConfig::default() }).await;
+    table.add(5).await;
+    for pass in 1..=5 {
+        table.due_again().await;
+        table.run("update wakeq.events_v2 set notify_at = now(), probes = 0").await;
+        let mut processes = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            let store = table.store.clone();
+            processes.spawn(async move { store.minute(false).await.unwrap().notifications.len() });
+        }
+        let mut found = processes.join_all().await;
+        found.sort_unstable();
+        assert_eq!(found, [0, 0, 0, 0, 0, 0, 0, 5]);
+        assert_eq!(table.number("select passes from wakeq.chores where name = 'minute'").await, pass);
+    }
+}
+
+/// A clock that was set back leaves a next pass far ahead; more than two periods ahead it is not believed.
+#[tokio::test]
+async fn a_clock_set_back_heals() {
+    let table = Table::new().await;
+    table.add(1).await;
+    table.run("update wakeq.chores set next_at = now() + interval '110 s'").await;
+    assert!(table.store.minute(false).await.unwrap().notifications.is_empty());
+    table.run("update wakeq.chores set next_at = now() + interval '1 day'").await;
+    assert_eq!(table.store.minute(false).await.unwrap().notifications.len(), 1);
+    assert!(
+        table
+            .holds(
+                "select bool_and(next_at < now() + interval '61 s') from wakeq.chores where name = 'minute'"
+            )
+            .await
+    );
+}
+
+/// X5: page after page of 1,000 until nothing is overdue; each event once.
+#[tokio::test]
+async fn overdue_events_are_published_page_after_page() {
+    let table = Table::new().await;
+    table.add(2300).await;
+    table.run("update wakeq.events_v2 set notify_at = now() - interval '1 min' * random()").await;
+    let mut published = HashSet::new();
+    for (expected, more) in [(1000, true), (2000, true), (2300, false)] {
+        let minute = table.store.minute(expected > 1000).await.unwrap();
+        assert_eq!(minute.more, more);
+        published.extend(minute.notifications);
+        assert_eq!(published.len(), expected);
+    }
+    assert_eq!(
+        table.number("select passes from wakeq.chores where name = 'minute'").await,
+        1,
+        "pages of one pass"
+    );
+    assert!(!table.store.minute(true).await.unwrap().more);
+}
+
+/// The wait doubles from 10 min to 1 h with each time an event had to be woken.
+#[tokio::test]
+async fn the_probe_backs_off() {
+    let table = Table::new().await;
+    table.add(7).await;
+    table.run("update wakeq.events_v2 e set probes = n.probes from (
+                   select id, (array[0, 1, 2, 3, 10, 31, 1000])[row_number() over ()] as probes from wakeq.events_v2) n
+                where n.id = e.id").await;
+    assert_eq!(table.store.minute(false).await.unwrap().notifications.len(), 7);
+    let waits: Vec<(i32, i64)> = sqlx::query_as(
+        "select probes, round(extract(epoch from notify_at - now()) / 60)::bigint from wakeq.events_v2 order by probes")
+        .fetch_all(&table.pool).await.unwrap();
+    assert_eq!(waits, [(1, 10), (2, 20), (3, 40), (4, 60), (11, 60), (32, 60), (1001, 60)]);
+}
+
+/// What runs is not woken: its promise moves to the end of its lease. What lost its owner is.
+#[tokio::test]
+async fn running_events_are_moved_and_not_published() {
+    let table = Table::new().await;
+    let ids = table.add(2).await;
+    table.claim(&ids).await;
+    sqlx::query("update wakeq.events_v2 set locked_at = now() - interval '61 s' where id = $1")
+        .bind(ids[1].0)
+        .execute(&table.pool)
+        .await
+        .unwrap();
+    let minute = table.store.minute(false).await.unwrap();
+    assert_eq!(minute.notifications.iter().map(|notification| notification.id).collect::<Vec<_>>(), ids[1..]);
+    assert!(
+        table
+            .holds(
+                "select count(*) = 1 and bool_and(probes = 0) from wakeq.events_v2
+                          where notify_at = locked_at + interval '90 s'"
+            )
+            .await
+    );
+}
+
+/// EV2-27: an event of next month, inserted by plain SQL, is armed for its time and not published before.
+#[tokio::test]
+async fn far_future_events_are_armed_for_their_time() {
+    let table = Table::new().await;
+    table.add(3).await;
+    table.run("update wakeq.events_v2 set delay_until = now() + interval '30 days' where id in (select id from wakeq.events_v2 limit 1)").await;
+    table
+        .run(
+            "update wakeq.events_v2 set delay_until = now() + interval '9 min' where id in (
+                   select id from wakeq.events_v2 where delay_until <= now() limit 1)",
+        )
+        .await;
+    let minute = table.store.minute(false).await.unwrap();
+    assert_eq!(minute.notifications.len(), 2, "due, and due within the horizon");
+    assert!(table.holds("select count(*) = 1 from wakeq.events_v2
+                          where delay_until > now() + interval '1 day' and notify_at = delay_until - interval '10 min'").await);
+    assert!(
+        table
+            .holds(
+                "select count(*) = 1 from wakeq.events_v2
+                          where delay_until > now() and notify_at = delay_until + interval '30 s'"
+            )
+            .await
+    );
+}
+
+/// A promise that a long transaction commits behind the low-water mark is found by the tenth pass.
+#[tokio::test]
+async fn a_promise_behind_the_low_water_mark_is_found_on_the_tenth_pass() {
+    let table = Table::new().await;
+    table.store.minute(false).await.unwrap();
+    table.add(2).await;
+    table.run("update wakeq.events_v2 set notify_at = now() - interval '1 h' where id in (select id from wakeq.events_v2 limit 1)").await;
+    let mut found = Vec::new();
+    for _ in 2..=11 {
+        table.due_again().await;
+        found.push(table.store.minute(false).await.unwrap().notifications.len());
+    }
+    assert_eq!(found, [1, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+}
+
+/// `until` reached: lifted by the minute's statement, one rule a statement, each with its job.
+#[tokio::test]
+async fn rules_that_reached_their_end_are_lifted_one_by_one() {
+    let table = Table::new().await;
+    let ids = table.add(1).await;
+    table.pause().await;
+    table.store.add_rule(RuleKind::Block, &scope(), None, None, "ops").await.unwrap();
+    assert_eq!(table.store.park(&ids).await.unwrap(), [true]);
+    table.run("update wakeq.scheduling_rules set until = now() - interval '1 s'").await;
+    let minute = table.store.minute(false).await.unwrap();
+    assert_eq!((minute.jobs.len(), minute.more), (1, true));
+    assert_eq!(table.number("select count(*) from wakeq.scheduling_rules").await, 1);
+    let minute = table.store.minute(true).await.unwrap();
+    assert_eq!((minute.jobs.len(), minute.more), (2, true));
+    let last = table.store.minute(true).await.unwrap();
+    assert_eq!((last.jobs.len(), last.more), (2, false));
+    assert_eq!(resume(&table.store, last.jobs[0]).await, ids);
+    assert_eq!(resume(&table.store, last.jobs[1]).await, []);
+}
+
+/// Old ids, dead events and notes go; fresh ones stay; once an hour.
+#[tokio::test]
+async fn what_is_old_is_forgotten_once_an_hour() {
+    let table = Table::new().await;
+    let retention = Retention { emitted_ids: Duration::from_secs(60), dead_events: Duration::from_secs(60) };
+    let old = async |table: &Table| {
+        table.run("insert into wakeq.emitted_ids (id, canvas_id, emitted_at)
+                   select gen_random_uuid(), gen_random_uuid(), now() - interval '1 h' from generate_series(1, 1200)").await;
+    };
+    old(&table).await;
+    table
+        .run("insert into wakeq.emitted_ids (id, canvas_id) values (gen_random_uuid(), gen_random_uuid())")
+        .await;
+    table.run("insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause, died_at)
+               select gen_random_uuid(), gen_random_uuid(), 'm', 'n', '_', '1', 0, now(), 1, 0, 'poison', now() - n * interval '2 min'
+                 from generate_series(0, 1) n").await;
+    table.run("insert into wakeq.unknown_handlers (canvas_id, module, name, modifier, last_seen)
+               select gen_random_uuid(), 'm', 'n', '_', now() - n * interval '2 min' from generate_series(0, 1) n").await;
+    assert!(table.store.minute(false).await.unwrap().expire_due);
+    assert!(table.store.expire(false, retention).await.unwrap(), "1,000 of 1,200");
+    assert!(!table.store.expire(true, retention).await.unwrap());
+    for left in [
+        "select count(*) from wakeq.emitted_ids",
+        "select count(*) from wakeq.dead_events",
+        "select count(*) from wakeq.unknown_handlers",
+    ] {
+        assert_eq!(table.number(left).await, 1, "{left}");
+    }
+    old(&table).await;
+    assert!(!table.store.expire(false, retention).await.unwrap(), "not due");
+    assert_eq!(table.number("select count(*) from wakeq.emitted_ids").await, 1201);
+    table.run("update wakeq.chores set next_at = now() where name = 'minute'").await;
+    assert!(!table.store.minute(false).await.unwrap().expire_due);
+}
+
+/// X6: nothing to do is nothing done.
+#[tokio::test]
+async fn an_empty_queue_has_nothing_to_publish() {
+    let table = Table::new().await;
+    let minute = table.store.minute(false).await.unwrap();
+    assert!(minute.notifications.is_empty() && minute.jobs.is_empty() && !minute.more);
+}
+
+/// `wakeq wake --all`: whatever waits without reason is due; not what is delayed, parked or on a worker.
+#[tokio::test]
+async fn everything_that_waits_can_be_made_due() {
+    let table = Table::new().await;
+    let ids = table.add(4).await;
+    table.claim(&ids[..1]).await;
+    table.run("update wakeq.events_v2 set notify_at = now() + interval '1 h', probes = 5").await;
+    for (column, id) in [
+        ("update wakeq.events_v2 set notify_at = null where id = $1", ids[1]),
+        ("update wakeq.events_v2 set delay_until = now() + interval '2 h' where id = $1", ids[2]),
+    ] {
+        sqlx::query(column).bind(id.0).execute(&table.pool).await.unwrap();
+    }
+    assert_eq!(table.store.make_all_due().await.unwrap(), 1);
+    assert_eq!(table.store.make_all_due().await.unwrap(), 0);
+    let minute = table.store.minute(false).await.unwrap();
+    assert_eq!(minute.notifications.iter().map(|notification| notification.id).collect::<Vec<_>>(), ids[3..]);
+}

@@ -1,0 +1,187 @@
+//! Tests of the statements on a real Postgres: each has a database of its own.
+
+mod coalescer;
+mod contention;
+mod cost;
+mod fences;
+mod inserts;
+mod minute;
+mod parking;
+mod resuming;
+
+use std::time::Duration;
+
+use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
+use wakeq_dev::TestDatabase;
+
+use super::{ClaimLimits, Store, StoreConfig};
+use crate::event::{CanvasId, Claim, EventId, HandlerScope, RuleKind};
+
+/// A migrated database, the store on it, and connections for the test's own looks.
+pub(crate) struct Table {
+    pub(crate) store: Store,
+    pub(crate) pool: PgPool,
+    database: TestDatabase,
+}
+
+impl Table {
+    pub(crate) async fn new() -> Self {
+        Self::with(StoreConfig::default()).await
+    }
+
+    pub(crate) async fn with(config: StoreConfig) -> Self {
+        let state = Store::migrations_hash().to_le_bytes();
+        let migrate = async |url: String| Store::migrate(&url, false).await.map(drop);
+        let database = TestDatabase::create(&state, migrate).await.unwrap();
+        let pool = PgPoolOptions::new().max_connections(4).connect(database.url()).await.unwrap();
+        let store = Store::connect(database.url(), config).await.unwrap();
+        Self { store, pool, database }
+    }
+
+    /// Another process on the same tables.
+    async fn other_store(&self, config: StoreConfig) -> Store {
+        Store::connect(self.database.url(), config).await.unwrap()
+    }
+
+    /// Runs a statement; how many rows it changed.
+    pub(crate) async fn run(&self, sql: &'static str) -> u64 {
+        sqlx::query(sql).execute(&self.pool).await.unwrap().rows_affected()
+    }
+
+    /// The number that a statement answers.
+    pub(crate) async fn number(&self, sql: &'static str) -> i64 {
+        sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
+    }
+
+    /// Whether all that the statement looks at is so.
+    async fn holds(&self, sql: &'static str) -> bool {
+        sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
+    }
+
+    /// Adds events that are due, by plain SQL.
+    pub(crate) async fn add(&self, count: i32) -> Vec<EventId> {
+        self.add_for(count, "known").await
+    }
+
+    async fn add_for(&self, count: i32, name: &str) -> Vec<EventId> {
+        let ids = sqlx::query_scalar(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
+             select gen_random_uuid(), $1, 'WORKER', $2, '_', '1' from generate_series(1, $3) returning id",
+        )
+        .bind(CanvasId::DEFAULT.0)
+        .bind(name)
+        .bind(count)
+        .fetch_all(&self.pool)
+        .await
+        .unwrap();
+        ids.into_iter().map(EventId).collect()
+    }
+
+    /// Claims events, all of which have to be free.
+    async fn claim(&self, ids: &[EventId]) -> Vec<Claim> {
+        let claimed = self.store.claim(ids, &limits()).await.unwrap();
+        claimed.into_iter().map(|event| event.expect("it was free").claim).collect()
+    }
+
+    /// Lets every standing lease run out.
+    async fn end_leases(&self) {
+        self.run(
+            "update wakeq.events_v2 set locked_at = locked_at - interval '1 day' where locked_at is not null",
+        )
+        .await;
+    }
+
+    /// How many statements wait for a lock now.
+    async fn waiting(&self) -> i64 {
+        self.number(
+            "select count(*) from pg_stat_activity
+              where datname = current_database() and wait_event_type = 'Lock' and state = 'active'",
+        )
+        .await
+    }
+
+    /// Returns once so many statements wait for a lock.
+    async fn until_waiting(&self, count: i64) {
+        let waiting = async {
+            while self.waiting().await < count {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("nothing waits for a lock");
+    }
+}
+
+/// A row as a test describes it; moments in milliseconds from the database's clock.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) due_ms: i64,
+    pub(crate) locked_ms: Option<i64>,
+    pub(crate) losses: i32,
+    /// Kind and end.
+    pub(crate) rule: Option<(RuleKind, Option<i64>)>,
+}
+
+impl Table {
+    /// Empties the tables, then adds these rows and their rules at one moment; the rows' ids.
+    pub(crate) async fn set(&self, rows: &[Row]) -> Vec<EventId> {
+        self.run("truncate wakeq.events_v2, wakeq.scheduling_rules").await;
+        let mut transaction = self.pool.begin().await.unwrap();
+        let ids: Vec<_> = rows.iter().map(|_| EventId::new()).collect();
+        sqlx::query(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, locked_at, losses, claims)
+             select id, $1, 'WORKER', name, '_', '1', now() + due * interval '1 ms', now() + locked * interval '1 ms', losses, losses + 1
+               from unnest($2::uuid[], $3::text[], $4::float8[], $5::float8[], $6::integer[]) as new (id, name, due, locked, losses)",
+        )
+        .bind(CanvasId::DEFAULT.0)
+        .bind(ids.iter().map(|id| id.0).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.name.clone()).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.due_ms as f64).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.locked_ms.map(|locked| locked as f64)).collect::<Vec<_>>())
+        .bind(rows.iter().map(|row| row.losses).collect::<Vec<_>>())
+        .execute(&mut *transaction)
+        .await
+        .unwrap();
+        let rules = rows.iter().filter_map(|row| Some((row.name.clone(), row.rule?)));
+        let (names, rules): (Vec<_>, Vec<_>) = rules.unzip();
+        sqlx::query(
+            "insert into wakeq.scheduling_rules (canvas_id, event_space, handler_name, rule_type, until, created_by)
+             select $1, 'WORKER', name, kind::wakeq.scheduling_rule_type, now() + until * interval '1 ms', 'test'
+               from unnest($2::text[], $3::text[], $4::float8[]) as new (name, kind, until)
+                 on conflict do nothing",
+        )
+        .bind(CanvasId::DEFAULT.0)
+        .bind(names)
+        .bind(rules.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>())
+        .bind(rules.iter().map(|(_, until)| until.map(|until| until as f64)).collect::<Vec<_>>())
+        .execute(&mut *transaction)
+        .await
+        .unwrap();
+        transaction.commit().await.unwrap();
+        ids
+    }
+}
+
+/// What a worker with the handler `known` may claim.
+pub(crate) fn limits() -> ClaimLimits {
+    ClaimLimits { handlers: vec!["WORKER/known/_".into()], canvas_handlers: Vec::new(), losses_below: 5 }
+}
+
+fn scope() -> HandlerScope {
+    HandlerScope::worker(CanvasId::DEFAULT, "known").unwrap()
+}
+
+/// Puts things into an order that depends only on the seed.
+fn shuffled<T: Copy>(things: &[T], seed: u64) -> Vec<T> {
+    let mut random = seed;
+    let mut next = move || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(random >> 33).unwrap()
+    };
+    let mut shuffled = things.to_vec();
+    for at in (1..shuffled.len()).rev() {
+        shuffled.swap(at, next() % (at + 1));
+    }
+    shuffled
+}

@@ -1,0 +1,189 @@
+//! Parking under a rule, lifting it, and whoever comes between the two.
+
+use std::time::Duration;
+
+use super::{Table, scope};
+use crate::event::{EventId, RuleKind};
+use crate::store::Store;
+
+const PARKED: &str = "select count(*) from wakeq.events_v2 where notify_at is null";
+
+impl Table {
+    pub(super) async fn pause(&self) {
+        self.store.add_rule(RuleKind::Pause, &scope(), None, None, "test").await.unwrap();
+    }
+
+    /// Lifts the pause; the number of the job that wakes what waited.
+    pub(super) async fn unpause(&self) -> i64 {
+        self.store.lift_rule(RuleKind::Pause, &scope()).await.unwrap().job.expect("it stood")
+    }
+
+    pub(super) async fn parked(&self) -> i64 {
+        self.number(PARKED).await
+    }
+}
+
+/// Carries a job on to its end.
+pub(super) async fn resume(store: &Store, job: i64) -> Vec<EventId> {
+    let mut woken = Vec::new();
+    loop {
+        let page = store.resume_page(job).await.unwrap();
+        woken.extend(page.notifications.into_iter().map(|notification| notification.id));
+        if !page.more {
+            return woken;
+        }
+    }
+}
+
+/// EV2-22: only under a rule in force, and only on its own handler.
+#[tokio::test]
+async fn events_are_parked_only_while_a_rule_stands() {
+    let table = Table::new().await;
+    let (held, free) = (table.add(2).await, table.add_for(2, "other").await);
+    assert_eq!(table.store.park(&held).await.unwrap(), [false, false]);
+    table.pause().await;
+    assert_eq!(table.store.park(&[held[0], free[0]]).await.unwrap(), [true, false]);
+    table.run("update wakeq.scheduling_rules set until = now() - interval '1 s'").await;
+    assert_eq!(table.store.park(&[held[1]]).await.unwrap(), [false], "the rule has ended");
+    assert_eq!(table.parked().await, 1);
+    table.unpause().await;
+    assert_eq!(table.store.park(&[held[1]]).await.unwrap(), [false], "the rule is gone");
+}
+
+/// EV2-29, EV2-42: two workers park while the pause is lifted; whatever they parked, the job finds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_stays_parked_behind_a_lifted_rule() {
+    let table = Table::new().await;
+    let ids = table.add(60).await;
+    let (mut parked, mut refused) = (0, 0);
+    for round in 0..150 {
+        table.pause().await;
+        let mut parkers = tokio::task::JoinSet::new();
+        for half in ids.chunks(30) {
+            let (store, half) = (table.store.clone(), super::shuffled(half, round));
+            parkers.spawn(async move {
+                let mut parked = Vec::new();
+                for batch in half.chunks(6) {
+                    parked.extend(store.park(batch).await.unwrap());
+                }
+                parked
+            });
+        }
+        // At another moment in every round: after none to all of the first statements.
+        for _ in 0..round % 10 {
+            table.number("select 1::bigint").await;
+        }
+        let job = table.unpause().await;
+        let resumed = tokio::spawn({
+            let store = table.store.clone();
+            async move { resume(&store, job).await }
+        });
+        let answers = parkers.join_all().await.concat();
+        resumed.await.unwrap();
+        assert_eq!(table.parked().await, 0, "round {round}");
+        parked += answers.iter().filter(|answer| **answer).count();
+        refused += answers.iter().filter(|answer| !**answer).count();
+    }
+    assert!(parked > 500 && refused > 500, "the rounds met nothing: {parked} parked, {refused} refused");
+}
+
+/// A rule can be lifted, and renewed, however many workers share its row all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_is_lifted_while_workers_park_without_end() {
+    let table = Table::new().await;
+    let ids = table.add(400).await;
+    table.pause().await;
+    let mut parkers = tokio::task::JoinSet::new();
+    for part in ids.chunks(100) {
+        let (store, part) = (table.store.clone(), part.to_vec());
+        parkers.spawn(async move { while store.park(&part).await.unwrap()[0] {} });
+    }
+    table.pause().await;
+    let job = table.unpause().await;
+    parkers.join_all().await;
+    resume(&table.store, job).await;
+    assert_eq!(table.parked().await, 0);
+}
+
+/// EV2-08, EV2-43, EV2-56: lifting one kind leaves the other, and says so.
+#[tokio::test]
+async fn lifting_one_kind_leaves_the_other() {
+    let table = Table::new().await;
+    let ids = table.add(1).await;
+    assert!(table.store.add_rule(RuleKind::Pause, &scope(), None, None, "ada").await.unwrap());
+    assert!(table.store.add_rule(RuleKind::Block, &scope(), Some("broken"), None, "ops").await.unwrap());
+    assert!(!table.store.add_rule(RuleKind::Block, &scope(), None, None, "ops").await.unwrap(), "not new");
+    let rule = async |table: &Table| table.store.load(&ids).await.unwrap()[0].as_ref().unwrap().schedule.rule;
+    assert_eq!(rule(&table).await, Some(RuleKind::Block));
+    let lifted = table.store.lift_rule(RuleKind::Block, &scope()).await.unwrap();
+    assert!(lifted.job.is_some() && lifted.other_stands);
+    assert_eq!(rule(&table).await, Some(RuleKind::Pause));
+    let lifted = table.store.lift_rule(RuleKind::Block, &scope()).await.unwrap();
+    assert!(lifted.job.is_none() && lifted.other_stands, "it did not stand any more");
+    let lifted = table.store.lift_rule(RuleKind::Pause, &scope()).await.unwrap();
+    assert!(lifted.job.is_some() && !lifted.other_stands);
+    assert_eq!(rule(&table).await, None);
+    assert_eq!(table.number("select count(*) from wakeq.resume_jobs").await, 2);
+}
+
+/// EV2-07: a claim that has not seen a pause can't commit after the pause has returned.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_claim_commits_after_a_pause_has_returned() {
+    let table = Table::new().await;
+    let ids = table.add(60).await;
+    let mut late = 0;
+    for round in 0..30 {
+        let store = table.store.clone();
+        let batches: Vec<Vec<EventId>> = super::shuffled(&ids, round).chunks(6).map(<[_]>::to_vec).collect();
+        let claiming = tokio::spawn(async move {
+            for batch in batches {
+                store.claim(&batch, &super::limits()).await.unwrap();
+            }
+        });
+        for _ in 0..round % 6 {
+            table.number("select 1::bigint").await;
+        }
+        table.pause().await;
+        let claimed = "select count(*) from wakeq.events_v2 where locked_at is not null";
+        let at_return = table.number(claimed).await;
+        claiming.await.unwrap();
+        late += table.number(claimed).await - at_return;
+        table.unpause().await;
+        table.run("update wakeq.events_v2 set locked_at = null").await;
+    }
+    assert_eq!(late, 0);
+}
+
+/// A worker without the handler moves the promise and notes the handler; one that has it makes a job, which wakes.
+#[tokio::test]
+async fn deferred_events_wait_and_are_woken_when_their_handler_registers() {
+    let table = Table::new().await;
+    let ids = table.add_for(3, "new").await;
+    table.store.defer(&ids[..2]).await.unwrap();
+    table.store.defer(&ids[..1]).await.unwrap();
+    let deferred = "select count(*) from wakeq.events_v2
+                     where notify_at between now() + interval '4 min' and now() + interval '5 min'";
+    assert_eq!(table.number(deferred).await, 2);
+    assert!(
+        table
+            .store
+            .unknown_since(
+                &super::HandlerScope { name: "new".parse().unwrap(), ..scope() },
+                Duration::from_secs(60)
+            )
+            .await
+            .unwrap()
+            .is_some()
+    );
+    let elsewhere = format!("{}/WORKER/new/_", uuid::Uuid::from_u128(7));
+    assert_eq!(table.store.register(&["WORKER/old/_".into()], &[elsewhere]).await.unwrap(), 0);
+    assert_eq!(table.store.register(&["WORKER/new/_".into()], &[]).await.unwrap(), 1);
+    assert_eq!(table.store.register(&["WORKER/new/_".into()], &[]).await.unwrap(), 0, "once");
+    let job = table.number("select id from wakeq.resume_jobs where kind = 'registered'").await;
+    let mut woken = resume(&table.store, job).await;
+    woken.sort_unstable();
+    let mut expected = ids[..2].to_vec();
+    expected.sort_unstable();
+    assert_eq!(woken, expected, "the third has a promise that is due anyway");
+    assert_eq!(table.number(deferred).await, 0);
+}

@@ -1,0 +1,162 @@
+//! Resume jobs: pages, a worker that dies half way, rows that others hold, two workers at once.
+
+use std::collections::HashSet;
+
+use super::parking::resume;
+use super::{Table, scope};
+use crate::event::RuleKind;
+use crate::store::StoreConfig;
+
+impl Table {
+    /// So many parked events under a pause that has just been lifted; the job.
+    async fn lifted(&self, count: i32) -> i64 {
+        self.add(count).await;
+        self.pause().await;
+        self.run("update wakeq.events_v2 set notify_at = null, probes = 3").await;
+        self.unpause().await
+    }
+
+    async fn jobs(&self) -> i64 {
+        self.number("select count(*) from wakeq.resume_jobs").await
+    }
+}
+
+/// EV2-42: 2,500 events are three pages; each event is woken once, running ones as well, later ones at their time.
+#[tokio::test]
+async fn a_job_wakes_page_after_page() {
+    let table = Table::new().await;
+    let job = table.lifted(2500).await;
+    table.run("update wakeq.events_v2 set locked_at = now(), claims = 1 where id in (select id from wakeq.events_v2 limit 5)").await;
+    table
+        .run(
+            "update wakeq.events_v2 set delay_until = now() + interval '1 day'
+                where id in (select id from wakeq.events_v2 where locked_at is null limit 10)",
+        )
+        .await;
+    let mut woken = HashSet::new();
+    for (expected, more) in [(1000, true), (2000, true), (2500, false)] {
+        let page = table.store.resume_page(job).await.unwrap();
+        woken.extend(page.notifications);
+        assert_eq!(page.more, more);
+        assert_eq!(2500 - table.parked().await, expected);
+    }
+    assert_eq!(woken.len(), 2490, "what is due within the horizon");
+    assert_eq!(table.jobs().await, 0);
+    assert!(table.holds(
+        "select bool_and(probes = 0 and case when delay_until > now() then notify_at = delay_until - interval '10 min'
+                         else notify_at between now() and now() + interval '30 s' end) from wakeq.events_v2").await);
+    assert!(!table.store.resume_page(job).await.unwrap().more, "a job that has ended");
+}
+
+/// X5: a page of exactly 1,000 ends with an empty one.
+#[tokio::test]
+async fn a_full_last_page_is_followed_by_an_empty_one() {
+    let table = Table::new().await;
+    let job = table.lifted(1000).await;
+    assert!(table.store.resume_page(job).await.unwrap().more);
+    let page = table.store.resume_page(job).await.unwrap();
+    assert!(page.notifications.is_empty() && !page.more);
+    assert_eq!(table.jobs().await, 0);
+}
+
+/// EV2-29: a row that somebody holds is waited for; skipped, it would stay parked for ever.
+#[tokio::test]
+async fn a_row_held_by_others_is_waited_for() {
+    let table = Table::new().await;
+    let job = table.lifted(10).await;
+    let mut stranger = table.pool.begin().await.unwrap();
+    sqlx::query(
+        "update wakeq.events_v2 set value = '2' where id = (select max(id::text)::uuid from wakeq.events_v2)",
+    )
+    .execute(&mut *stranger)
+    .await
+    .unwrap();
+    let store = table
+        .other_store(StoreConfig {
+            lock_timeout: std::time::Duration::from_secs(4),
+            ..StoreConfig::default()
+        })
+        .await;
+    let resumed = tokio::spawn(async move { resume(&store, job).await });
+    table.until_waiting(1).await;
+    stranger.commit().await.unwrap();
+    assert_eq!(resumed.await.unwrap().len(), 10);
+    assert_eq!(table.parked().await, 0);
+}
+
+/// A worker dies in the second of three pages: its page is undone or done, never half, and another carries on.
+#[tokio::test]
+async fn a_job_outlives_its_worker() {
+    let table = Table::new().await;
+    let job = table.lifted(2100).await;
+    assert!(table.store.resume_page(job).await.unwrap().more);
+    let mut stranger = table.pool.begin().await.unwrap();
+    sqlx::query("select from wakeq.events_v2 where notify_at is null order by id limit 1 for update")
+        .execute(&mut *stranger)
+        .await
+        .unwrap();
+    let config = StoreConfig { lock_timeout: std::time::Duration::from_secs(4), ..StoreConfig::default() };
+    let store = table.other_store(config).await;
+    let dying = tokio::spawn(async move { store.resume_page(job).await });
+    table.until_waiting(1).await;
+    assert!(!table.store.resume_page(job).await.unwrap().more, "another process has the job");
+    table
+        .run(
+            "select pg_terminate_backend(pid) from pg_stat_activity
+                where datname = current_database() and wait_event_type = 'Lock'",
+        )
+        .await;
+    assert!(dying.await.unwrap().is_err());
+    stranger.rollback().await.unwrap();
+    assert_eq!(table.parked().await, 1100, "the second page was undone");
+    assert_eq!(table.jobs().await, 1);
+    assert_eq!(resume(&table.store, job).await.len(), 1100);
+    assert_eq!((table.parked().await, table.jobs().await), (0, 0));
+}
+
+/// Two workers carry the same job on: nobody waits for the other, nothing is woken twice or left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_workers_share_a_job() {
+    let table = Table::new().await;
+    let job = table.lifted(3000).await;
+    let mut workers = tokio::task::JoinSet::new();
+    for _ in 0..2 {
+        let store = table.store.clone();
+        workers.spawn(async move { resume(&store, job).await });
+    }
+    let mut woken = workers.join_all().await.concat();
+    // Both may have met the other's page, and left the rest to the minute's pass.
+    woken.extend(resume(&table.store, job).await);
+    assert_eq!(woken.len(), 3000);
+    assert_eq!(woken.into_iter().collect::<HashSet<_>>().len(), 3000);
+    assert_eq!((table.parked().await, table.jobs().await), (0, 0));
+}
+
+/// EV2-29: paused again while a job is half way, parked behind its cursor, lifted again: the second job finds them.
+#[tokio::test]
+async fn a_second_pause_during_a_job_has_a_job_of_its_own() {
+    let table = Table::new().await;
+    let first = table.lifted(1500).await;
+    let woken = table.store.resume_page(first).await.unwrap().notifications;
+    table.pause().await;
+    let ids: Vec<_> = woken.iter().map(|notification| notification.id).collect();
+    assert_eq!(table.store.park(&ids).await.unwrap(), vec![true; 1000]);
+    let second = table.unpause().await;
+    resume(&table.store, first).await;
+    assert_eq!(table.parked().await, 1000, "behind the first job's cursor");
+    resume(&table.store, second).await;
+    assert_eq!((table.parked().await, table.jobs().await), (0, 0));
+}
+
+/// EV2-43, X7: under a standing block the job of a lifted pause runs all the same; workers park the events again.
+#[tokio::test]
+async fn a_pause_lifted_under_a_block_has_its_job() {
+    let table = Table::new().await;
+    table.store.add_rule(RuleKind::Block, &scope(), None, None, "ops").await.unwrap();
+    let job = table.lifted(3).await;
+    let woken = resume(&table.store, job).await;
+    assert_eq!(table.store.park(&woken).await.unwrap(), [true; 3]);
+    let lifted = table.store.lift_rule(RuleKind::Block, &scope()).await.unwrap();
+    assert_eq!(resume(&table.store, lifted.job.unwrap()).await.len(), 3);
+    assert_eq!(table.parked().await, 0);
+}

@@ -1,0 +1,152 @@
+//! The claim's conditions and the machine's checks are the same rules written twice; a test holds them together.
+
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::handlers::{Handlers, Registry, Route};
+use crate::event::{CanvasId, EventId, RuleKind};
+use crate::machine::{Effect, Input, Policy, State};
+use crate::store::tests::{Row, Table};
+use crate::store::{ClaimLimits, LoadedEvent};
+
+const LOSSES_BELOW: i32 = 3;
+const LEASE_MS: i64 = 60_000;
+
+/// Which handler a worker has for a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    No,
+    ForEveryCanvas,
+    ForThisCanvas,
+    ForAnotherCanvas,
+}
+
+/// Milliseconds around a moment: well before, just before, at, just after, well after.
+fn around(moment_ms: i64) -> impl Strategy<Value = i64> {
+    let near = [-3_600_000, -500, -20, -1, 0, 1, 20, 500, 3_600_000];
+    proptest::sample::select(near.map(|offset| moment_ms + offset).to_vec())
+}
+
+fn rows() -> impl Strategy<Value = (Row, Known)> {
+    let due = prop_oneof![3 => Just(-1000), 1 => around(0)];
+    let locked =
+        prop_oneof![3 => Just(None), 3 => around(-LEASE_MS).prop_map(Some), 1 => around(0).prop_map(Some)];
+    let kind = prop_oneof![Just(RuleKind::Pause), Just(RuleKind::Block)];
+    let until = prop_oneof![1 => Just(None), 2 => around(0).prop_map(Some)];
+    let rule = prop_oneof![3 => Just(None), 2 => (kind, until).prop_map(Some)];
+    let known = prop_oneof![
+        1 => Just(Known::No),
+        3 => Just(Known::ForEveryCanvas),
+        2 => Just(Known::ForThisCanvas),
+        1 => Just(Known::ForAnotherCanvas),
+    ];
+    (due, locked, 0..5, rule, known).prop_map(|(due_ms, locked_ms, losses, rule, known)| {
+        (Row { name: String::new(), due_ms, locked_ms, losses, rule }, known)
+    })
+}
+
+/// Whether the machine comes from the load's answer to the claim.
+fn reaches_the_claim(event: &LoadedEvent, registry: &Registry) -> bool {
+    let lease = Duration::from_millis(LEASE_MS.cast_unsigned());
+    let policy = Policy { lease, horizon: Duration::from_secs(600), losses_max: 5 };
+    let mut state = State::EventLoad;
+    loop {
+        let input = match state.effect() {
+            Effect::LoadEvent => Input::Loaded(Some(event.schedule)),
+            Effect::Decide => Input::Decide,
+            Effect::FindHandler => Input::Handler(registry.find(&event.address).map(|handler| handler.retry)),
+            Effect::ClaimLock => return true,
+            Effect::Park
+            | Effect::Defer
+            | Effect::RunHandler
+            | Effect::SaveRetry { .. }
+            | Effect::Release(_)
+            | Effect::Remove(..)
+            | Effect::Wait(_)
+            | Effect::Answer(_) => return false,
+        };
+        state = state.step(input, &policy).unwrap().next;
+    }
+}
+
+fn registry(knowns: &[Known]) -> Registry {
+    let mut handlers = Handlers::new();
+    for (index, known) in knowns.iter().enumerate() {
+        let route = Route::new(&format!("h{index}"));
+        let route = match known {
+            Known::No => continue,
+            Known::ForEveryCanvas => route,
+            Known::ForThisCanvas => route.canvas(CanvasId::DEFAULT),
+            Known::ForAnotherCanvas => route.canvas(CanvasId(uuid::Uuid::from_u128(7))),
+        };
+        handlers = handlers.on(route, |_event| async { Ok(()) });
+    }
+    handlers.registry().unwrap()
+}
+
+/// Every row has a twin. The row is loaded, then claimed, then its twin is loaded: time only ever opens a way, so the
+/// claim must succeed if the first load finds one, and the second load must find one if the claim succeeds.
+async fn agree(table: &Table, drawn: Vec<(Row, Known)>) -> (usize, usize) {
+    let (rows, knowns): (Vec<Row>, Vec<Known>) = drawn.into_iter().unzip();
+    let named = rows.into_iter().enumerate().map(|(index, row)| Row { name: format!("h{index}"), ..row });
+    let rows: Vec<Row> = named.flat_map(|row| [row.clone(), row]).collect();
+    let registry = registry(&knowns);
+    let limits = ClaimLimits {
+        handlers: registry.any_canvas(),
+        canvas_handlers: registry.one_canvas(),
+        losses_below: LOSSES_BELOW,
+    };
+    let ids = table.set(&rows).await;
+    let (firsts, twins): (Vec<EventId>, Vec<EventId>) = ids.chunks(2).map(|pair| (pair[0], pair[1])).unzip();
+    let before = table.store.load(&firsts).await.unwrap();
+    let claimed = table.store.claim(&firsts, &limits).await.unwrap();
+    let after = table.store.load(&twins).await.unwrap();
+    let mut won = 0;
+    for (at, row) in rows.iter().step_by(2).enumerate() {
+        let few_losses = row.losses + i32::from(row.locked_ms.is_some()) < LOSSES_BELOW;
+        let opened = |loaded: &Option<LoadedEvent>| {
+            few_losses && reaches_the_claim(loaded.as_ref().expect("it is there"), &registry)
+        };
+        let (early, late) = (opened(&before[at]), opened(&after[at]));
+        assert!(
+            !early || claimed[at].is_some(),
+            "the machine lets it through, the claim does not: {row:?}, {:?}",
+            knowns[at]
+        );
+        assert!(
+            claimed[at].is_none() || late,
+            "the claim lets it through, the machine does not: {row:?}, {:?}",
+            knowns[at]
+        );
+        if let Some(event) = &claimed[at] {
+            won += 1;
+            assert_eq!(event.losses, row.losses + i32::from(row.locked_ms.is_some()), "{row:?}");
+            assert_eq!(event.took_over, row.locked_ms.is_some() && event.losses > 0, "{row:?}");
+        }
+    }
+    (won, claimed.len())
+}
+
+/// EV2-54, EV2-55, EV2-56, EV2-57, EV2-63, EV2-64: on every row the claim succeeds if and only if the machine walks
+/// from the load to the claim, its handler is known and its losses are few.
+#[test]
+fn the_claim_and_the_machine_agree_on_every_row() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let table = runtime.block_on(Table::new());
+    let config = Config { cases: 5, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
+    let (won, all) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+    TestRunner::new(config)
+        .run(&vec(rows(), 200), |drawn| {
+            let (some, many) = runtime.block_on(agree(&table, drawn));
+            won.set(won.get() + some);
+            all.set(all.get() + many);
+            Ok(())
+        })
+        .unwrap();
+    assert!(won.get() * 10 > all.get(), "hardly any row could be claimed: {won:?} of {all:?}");
+    // The table keeps a connection, which belongs to the runtime.
+    runtime.block_on(async { drop(table) });
+}

@@ -1,0 +1,217 @@
+//! What operators do: count, pause, cancel, run now, purge, look at dead events and bring them back.
+
+use std::time::Duration;
+
+use wakeq::{
+    Actor, AdminError, CanvasId, DeadFilter, Event, EventId, HandlerStats, Outcome, Retention, RuleKind, Stop,
+};
+
+use crate::support::{Stage, scope};
+
+impl Stage {
+    async fn sql(&self, sql: &'static str) -> u64 {
+        sqlx::query(sql).execute(&self.pool).await.unwrap().rows_affected()
+    }
+
+    async fn stats_of(&self, name: &str) -> HandlerStats {
+        let mut stats = self.admin.stats(CanvasId::DEFAULT, Some(&scope(name))).await.unwrap();
+        assert!(stats.len() <= 1);
+        stats.pop().expect("the handler is listed")
+    }
+
+    /// Moves every event to the dead ones, as a worker does that has given up.
+    async fn kill_all(&self) {
+        self.sql(
+            "with gone as (delete from wakeq.events_v2 returning *)
+             insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
+                                            losses, last_error, cause)
+             select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 1, 'no', 'retries' from gone",
+        )
+        .await;
+    }
+}
+
+/// EV2-09: none, five, five paused, five delayed; with one of them on a worker and one dead.
+#[tokio::test]
+async fn counts_say_what_events_wait_for() {
+    let (stage, _) = Stage::memory().await;
+    assert!(stage.admin.stats(CanvasId::DEFAULT, Some(&scope("h"))).await.unwrap().is_empty());
+    stage.emit_many("h", 5).await;
+    stage.emit_many("other", 2).await;
+    let stats = stage.stats_of("h").await;
+    assert_eq!((stats.waiting, stats.paused, stats.delayed, stats.running, stats.dead), (5, 0, 0, 0, 0));
+    stage.admin.pause(&scope("h"), &Actor::user("ada"), &Stop::default()).await.unwrap();
+    let stats = stage.stats_of("h").await;
+    assert_eq!((stats.waiting, stats.paused, stats.delayed), (0, 5, 0));
+    assert_eq!(stats.rules.iter().map(|rule| rule.kind).collect::<Vec<_>>(), [RuleKind::Pause]);
+    stage.admin.unpause(&scope("h")).await.unwrap();
+    stage.sql("update wakeq.events_v2 set delay_until = now() + interval '1 h' where name = 'h'").await;
+    let stats = stage.stats_of("h").await;
+    assert_eq!((stats.waiting, stats.paused, stats.delayed, stats.oldest_due), (0, 0, 5, None));
+    stage
+        .sql(
+            "update wakeq.events_v2 set delay_until = now(), locked_at = now(), claims = 1 where id in (
+                   select id from wakeq.events_v2 where name = 'h' limit 1)",
+        )
+        .await;
+    let stats = stage.stats_of("h").await;
+    assert_eq!((stats.waiting, stats.running, stats.delayed), (0, 1, 4));
+    stage.kill_all().await;
+    let stats = stage.stats_of("h").await;
+    assert_eq!((stats.waiting, stats.delayed, stats.dead), (0, 0, 5));
+    let names: Vec<_> = stage.admin.stats(CanvasId::DEFAULT, None).await.unwrap();
+    assert_eq!(names.iter().map(|stats| stats.scope.name.as_str()).collect::<Vec<_>>(), ["h", "other"]);
+}
+
+/// A canvas sees its own rules, however many others there are; a paused handler without events is listed.
+#[tokio::test]
+async fn counts_know_the_rules_of_their_canvas() {
+    let (stage, _) = Stage::memory().await;
+    stage.sql(
+        "insert into wakeq.scheduling_rules (rule_type, canvas_id, handler_name, event_space, created_by)
+         select 'pause', '00000000-0000-0000-0000-000000000000', 'h' || n, 'WORKER', 'ada' from generate_series(1, 2) n",
+    )
+    .await;
+    stage.sql(
+        "insert into wakeq.scheduling_rules (rule_type, canvas_id, handler_name, event_space, created_by)
+         select 'pause', lpad(to_hex(n), 32, '0')::uuid, 'h', 'WORKER', 'ada' from generate_series(1, 1500) n",
+    )
+    .await;
+    assert_eq!(stage.admin.stats(CanvasId::DEFAULT, None).await.unwrap().len(), 2);
+    let last = CanvasId(uuid::Uuid::from_u128(1500));
+    stage.queue.emit(Event::new("h", "x").unwrap().canvas(last)).await.unwrap();
+    let stats = stage.admin.stats(last, None).await.unwrap();
+    assert_eq!(stats.iter().map(|stats| (stats.waiting, stats.paused)).collect::<Vec<_>>(), [(0, 1)]);
+    assert_eq!(stage.admin.rules(None).await.unwrap().len(), 1000, "a list has a limit");
+}
+
+/// X15, EV2-08, CARD-10: pausing again is no second pause; blocks are for admins.
+#[tokio::test]
+async fn rules_are_made_and_lifted_by_who_may() {
+    let (stage, _) = Stage::memory().await;
+    let (user, admin, handler) = (Actor::user("ada"), Actor::admin("ops"), scope("h"));
+    assert!(stage.admin.pause(&handler, &user, &Stop::default()).await.unwrap());
+    let reason = Stop { reason: Some("again".into()), until: None };
+    assert!(!stage.admin.pause(&handler, &user, &reason).await.unwrap());
+    assert!(matches!(stage.admin.block(&handler, &user, &reason).await, Err(AdminError::AdminOnly { .. })));
+    assert!(stage.admin.block(&handler, &admin, &reason).await.unwrap());
+    assert!(matches!(stage.admin.unblock(&handler, &user).await, Err(AdminError::AdminOnly { .. })));
+    let rules = stage.admin.rules(Some(&handler)).await.unwrap();
+    assert_eq!(
+        rules.iter().map(|rule| (rule.kind, rule.reason.as_deref())).collect::<Vec<_>>(),
+        [(RuleKind::Block, Some("again")), (RuleKind::Pause, Some("again"))]
+    );
+    let resumed = stage.admin.unpause(&handler).await.unwrap();
+    assert_eq!((resumed.lifted, resumed.still, resumed.woken), (true, Some(RuleKind::Block), 0));
+    assert!(!stage.admin.unpause(&handler).await.unwrap().lifted);
+    assert_eq!(stage.admin.unblock(&handler, &admin).await.unwrap().still, None);
+}
+
+/// Cancel, run now and purge leave alone what a worker runs.
+#[tokio::test]
+async fn what_runs_is_left_alone() {
+    let (stage, notifier) = Stage::memory().await;
+    let ids = stage.emit_many("h", 2500).await;
+    stage
+        .sql(
+            "update wakeq.events_v2 set locked_at = now(), claims = 1 where id in (
+                   select id from wakeq.events_v2 order by id limit 1)",
+        )
+        .await;
+    let mut sorted = ids.clone();
+    sorted.sort_unstable();
+    let running = sorted[0];
+    assert!(matches!(stage.admin.cancel(running).await, Err(AdminError::NotWaiting(id)) if id == running));
+    assert!(matches!(stage.admin.run_now(running).await, Err(AdminError::NotWaiting(_))));
+    stage.admin.cancel(sorted[1]).await.unwrap();
+    assert!(matches!(stage.admin.cancel(sorted[1]).await, Err(AdminError::NotWaiting(_))));
+    assert_eq!(stage.admin.purge(&scope("other"), false).await.unwrap(), 0);
+    assert_eq!(stage.admin.purge(&scope("h"), true).await.unwrap(), 2498);
+    assert_eq!(stage.rows().await, 2499, "a dry run");
+    assert_eq!(stage.admin.purge(&scope("h"), false).await.unwrap(), 2498);
+    assert_eq!(stage.rows().await, 1);
+    stage.sql("update wakeq.events_v2 set locked_at = now() - interval '61 s'").await;
+    let published = notifier.published().len();
+    stage.admin.run_now(running).await.unwrap();
+    assert_eq!(notifier.published().len(), published + 1);
+    assert_eq!(stage.admin.purge(&scope("h"), false).await.unwrap(), 1, "its owner is gone");
+}
+
+/// EV2-34: a delayed event that is run now is due, and published.
+#[tokio::test]
+async fn a_delayed_event_can_be_run_now() {
+    let (stage, notifier) = Stage::memory().await;
+    let event = Event::new("h", "x").unwrap().after(Duration::from_secs(86_400)).unwrap();
+    let id = stage.queue.emit(event).await.unwrap().id;
+    assert_eq!(notifier.published().len(), 0);
+    stage.admin.run_now(id).await.unwrap();
+    assert_eq!(notifier.published()[0].id, id);
+    let mut worker = stage.worker(wakeq::Handlers::new().on("h", async |_| Ok(())));
+    worker.until(id, Outcome::Deleted).await;
+    worker.stop().await;
+}
+
+/// EV2-12: dead events are listed by handler, age and id, and come back with their claims, without their retries.
+#[tokio::test]
+async fn dead_events_are_listed_and_brought_back() {
+    let (stage, notifier) = Stage::memory().await;
+    let (one, many) = (stage.emit("one").await, stage.emit_many("many", 1100).await);
+    stage.kill_all().await;
+    stage.sql("update wakeq.dead_events set died_at = now() - interval '2 h' where name = 'one'").await;
+    let clock = stage.admin.clock().await.unwrap();
+    let all = DeadFilter::default();
+    let of = |name: &str| DeadFilter { scope: Some(scope(name)), ..DeadFilter::default() };
+    let count = async |filter: &DeadFilter| stage.admin.dead(filter, 5000).await.unwrap().len();
+    assert_eq!(count(&all).await, 1000, "a list has a limit");
+    assert_eq!((count(&of("one")).await, count(&of("none")).await), (1, 0));
+    let hour_ago = clock - Duration::from_secs(3600);
+    let old = DeadFilter { before: Some(hour_ago), ..all.clone() };
+    let dead = stage.admin.dead(&old, 10).await.unwrap();
+    assert_eq!((dead.len(), dead[0].id, dead[0].cause.as_str(), dead[0].losses), (1, one, "retries", 1));
+    assert_eq!(
+        count(&DeadFilter { since: Some(hour_ago), scope: Some(scope("one")), ..all.clone() }).await,
+        0
+    );
+    assert_eq!(count(&DeadFilter { canvas: CanvasId(uuid::Uuid::from_u128(7)), ..all.clone() }).await, 0);
+
+    let before = notifier.published().len();
+    let only = DeadFilter { id: Some(many[7]), ..all.clone() };
+    assert_eq!(stage.admin.redrive(&only).await.unwrap(), 1);
+    assert_eq!(stage.admin.redrive(&only).await.unwrap(), 0);
+    assert_eq!(stage.admin.redrive(&of("many")).await.unwrap(), 1099);
+    assert_eq!((stage.rows().await, notifier.published().len() - before), (1100, 1100));
+    let reset: bool = sqlx::query_scalar(
+        "select bool_and(retries = 0 and losses = 0 and claims = 3 and last_error = 'no' and locked_at is null)
+           from wakeq.events_v2").fetch_one(&stage.pool).await.unwrap();
+    assert!(reset);
+    assert_eq!(count(&all).await, 1);
+    stage.sql("update wakeq.dead_events set died_at = now() - interval '31 days'").await;
+    stage.admin.wake(false, Retention::default()).await.unwrap();
+    assert_eq!(count(&all).await, 0, "kept for 30 days");
+}
+
+/// EV2-42, EV2-26: everything parked comes back when the pause is lifted, in pages, though Pub/Sub lost it all.
+#[tokio::test]
+async fn unpausing_publishes_everything_parked() {
+    let (stage, notifier) = Stage::memory().await;
+    stage.admin.pause(&scope("h"), &Actor::user("ada"), &Stop::default()).await.unwrap();
+    let ids = stage.emit_many("h", 2500).await;
+    let mut worker = stage.worker(wakeq::Handlers::new().on("h", async |_| Ok(())));
+    worker.until_count(2500, Outcome::RulePaused).await;
+    notifier.drained().await;
+    notifier.forget_everything();
+    let parked: i64 = sqlx::query_scalar("select count(*) from wakeq.events_v2 where notify_at is null")
+        .fetch_one(&stage.pool)
+        .await
+        .unwrap();
+    assert_eq!(parked, 2500);
+    assert_eq!(stage.admin.unpause(&scope("h")).await.unwrap().woken, 2500);
+    let done = worker.until_count(2500, Outcome::Deleted).await;
+    let mut run: Vec<EventId> = done.iter().map(|report| report.notification.id).collect();
+    run.sort_unstable();
+    let mut ids = ids;
+    ids.sort_unstable();
+    assert_eq!(run, ids);
+    assert_eq!(stage.rows().await, 0);
+    worker.stop().await;
+}
