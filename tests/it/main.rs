@@ -7,13 +7,10 @@ mod brokers;
 mod children;
 mod crashes;
 mod documents;
-<<<<<<< HEAD
+mod emitting;
 mod idle;
 mod leases;
 mod many;
-=======
-mod emitting;
->>>>>>> main
 mod notify;
 mod notify_google;
 mod notify_memory;
