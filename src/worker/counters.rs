@@ -22,7 +22,7 @@ impl Counters {
         self.malformed.load(Ordering::Relaxed)
     }
 
-    /// Notifications of events that wait here already.
+    /// Notifications of events that waited here already, or were over before theirs had its turn.
     pub fn doubled(&self) -> u64 {
         self.doubled.load(Ordering::Relaxed)
     }

@@ -168,7 +168,7 @@ impl Intake {
             Halt::Room(kind, semaphore) => self.wait_for_room(notification, delivery, room, kind, semaphore),
         }
         if let Some(other) = gone.then(|| self.lot.take(notification.id)).flatten() {
-            other.acknowledge();
+            self.double(other);
         }
         if let Some(reports) = &self.reports {
             // A slow reader misses reports; the queue does not wait for it.

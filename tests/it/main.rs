@@ -4,8 +4,13 @@
 
 mod basics;
 mod brokers;
+mod children;
+mod crashes;
 mod documents;
 mod emitting;
+mod idle;
+mod leases;
+mod many;
 mod notify;
 mod notify_google;
 mod notify_memory;
@@ -15,6 +20,7 @@ mod scenarios;
 mod schema;
 mod simulation;
 mod support;
+mod theatre;
 mod tidy;
 mod together;
 mod world;

@@ -4,6 +4,7 @@
 //! It must not depend on `wakeq`, not even through another crate: `prepare` has to run while `wakeq` does not compile.
 #![allow(clippy::print_stdout, reason = "a command talks to its user")]
 
+mod chaos;
 mod deps;
 mod postgres;
 mod prepare;
@@ -18,6 +19,11 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 enum Verb {
+    /// Run the crash tests in their full sizes and print their figures; all of them take a quarter of an hour.
+    Chaos {
+        /// One of: unpause, worker, emulator, postgres, kills, publish, poison, pauses, idle.
+        name: Option<String>,
+    },
     /// Hold the dependency tree to deny.toml: doubled and banned crates; with cargo-deny also licences and advisories.
     Deps,
     /// Describe every query of src/ against the migrations in a private Postgres, and bring .sqlx up to date.
@@ -30,6 +36,7 @@ enum Verb {
 
 fn main() -> ExitCode {
     let outcome = match Verb::parse() {
+        Verb::Chaos { name } => chaos::run(name.as_deref()),
         Verb::Deps => deps::run(),
         Verb::Prepare { check } => prepare::run(check),
     };

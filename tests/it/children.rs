@@ -1,0 +1,336 @@
+//! Processes of the crash tests: this test binary started again, in the role of a worker, an emitter or an admin.
+//!
+//! A child is told its role in one variable and says what it does in lines that begin with `@ `. It must end with the
+//! process that started it, and it never asserts anything: the parent does.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use sqlx::PgPool;
+use tokio::sync::{Mutex, mpsc};
+use wakeq::notify::{Notifier, PubSub, PubSubConfig};
+use wakeq::{
+    Admin, Event, Execution, HandlerError, HandlerResult, Handlers, Queue, QueueConfig, QueueWorker,
+    RetryPolicy, Route, RunReport, Store, StoreConfig, Timing, Verdict, WorkerConfig,
+};
+use wakeq_emulator::{Guard, Guarded, Launch};
+
+use crate::support::{PATIENCE, scope};
+
+const VARIABLE: &str = "WAKEQ_TEST_CHILD";
+const MARK: &str = "@ ";
+
+/// Where a child works.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Place {
+    pub(crate) database_url: String,
+    pub(crate) emulator_host: String,
+    pub(crate) topic: String,
+    pub(crate) subscription: String,
+    pub(crate) timing: Durations,
+}
+
+/// The durations that differ between tests, in milliseconds.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Durations {
+    pub(crate) lease_ms: u64,
+    pub(crate) grace_ms: u64,
+    pub(crate) probe_ms: u64,
+    pub(crate) backoff_ms: u64,
+}
+
+/// What a child does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Role {
+    /// Runs events until SIGTERM.
+    Worker { capacity: usize, shutdown_grace_ms: u64 },
+    /// Emits this many events with the same value, one by one, 20 at a time.
+    Emitter { count: usize, work: Work },
+    /// Lifts the pause of [`WORK`].
+    Unpause,
+}
+
+/// The handler that records its runs and is tried again soon.
+pub(crate) const WORK: &str = "work";
+/// As [`WORK`], but never tried again.
+pub(crate) const WORK_ONCE: &str = "work-once";
+/// The handler that records its run and takes the process with it.
+pub(crate) const PILL: &str = "pill";
+
+/// How long the runs of an event take: the value of all events here.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Work {
+    pub(crate) first_ms: u64,
+    pub(crate) later_ms: u64,
+    /// Whether the first run fails at its end.
+    pub(crate) first_fails: bool,
+}
+
+impl Work {
+    /// Every run takes this long.
+    pub(crate) fn lasting(ms: u64) -> Self {
+        Self { first_ms: ms, later_ms: ms, first_fails: false }
+    }
+}
+
+impl Durations {
+    /// Runs lost at a crash are found within seconds.
+    pub(crate) fn quick() -> Self {
+        Self { lease_ms: 2_000, grace_ms: 1_000, probe_ms: 1_000, backoff_ms: 1_000 }
+    }
+
+    /// For thousands of events, which may wait for their turn without being woken again and again.
+    pub(crate) fn crowd() -> Self {
+        Self { lease_ms: 4_000, grace_ms: 4_000, probe_ms: 1_000, backoff_ms: 4_000 }
+    }
+
+    /// Those of a deployment.
+    pub(crate) fn production() -> Self {
+        Self { lease_ms: 60_000, grace_ms: 30_000, probe_ms: 60_000, backoff_ms: 600_000 }
+    }
+
+    pub(crate) fn timing(self) -> Timing {
+        let Self { lease_ms, grace_ms, probe_ms, backoff_ms } = self;
+        Timing {
+            lease: Duration::from_millis(lease_ms),
+            grace: Duration::from_millis(grace_ms),
+            probe_period: Duration::from_millis(probe_ms),
+            probe_backoff: Duration::from_millis(backoff_ms),
+            probe_backoff_max: Duration::from_millis(4 * backoff_ms),
+            ..Timing::default()
+        }
+    }
+}
+
+impl Place {
+    pub(crate) fn pubsub(&self) -> PubSubConfig {
+        let mut config = PubSubConfig::new("tests");
+        config.topic = self.topic.clone();
+        config.subscription = self.subscription.clone();
+        config.emulator_host = Some(self.emulator_host.clone());
+        config.create_missing = true;
+        config.publish_timeout = Duration::from_secs(1);
+        config
+    }
+
+    pub(crate) async fn store(&self) -> Store {
+        let config = StoreConfig { timing: self.timing.timing(), ..StoreConfig::default() };
+        Store::connect(&self.database_url, config).await.unwrap()
+    }
+
+    pub(crate) fn queue(store: &Store, notifier: &Arc<dyn Notifier>) -> Queue {
+        let publish_timeout = Duration::from_millis(500);
+        let config = QueueConfig { publish_timeout, ..QueueConfig::default() };
+        Queue::new(store.clone(), Arc::clone(notifier), config)
+    }
+}
+
+/// A running child, and what it says.
+pub(crate) struct Process {
+    pub(crate) child: Guarded,
+    lines: Mutex<mpsc::Receiver<String>>,
+}
+
+impl Process {
+    /// Starts this binary again; `fault` is the point at which it kills itself.
+    pub(crate) fn start(guard: &Guard, place: &Place, role: &Role, fault: Option<&str>) -> Self {
+        let (sender, lines) = mpsc::channel(100_000);
+        let told = serde_json::to_string(&(place, role)).unwrap();
+        let mut launch = Launch::new(std::env::current_exe().unwrap())
+            .arguments(["--exact", "children::child", "--ignored", "--nocapture"])
+            .environment(VARIABLE, told)
+            .on_line(move |line| {
+                if let Some(words) = line.strip_prefix(MARK) {
+                    let _ = sender.try_send(words.to_owned());
+                }
+            });
+        if let Some(point) = fault {
+            launch = launch.environment("WAKEQ_FAULT", point);
+        }
+        Self { child: guard.start(launch).unwrap(), lines: Mutex::new(lines) }
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.pid()).unwrap()
+    }
+
+    /// The next line that begins with these words; what comes before it is dropped.
+    pub(crate) async fn says(&self, words: &str) -> String {
+        let found = async {
+            let mut lines = self.lines.lock().await;
+            loop {
+                match lines.recv().await {
+                    Some(line) if line.starts_with(words) => return line,
+                    Some(_) => {}
+                    None => panic!("the child ended without {words:?}:\n{}", self.child.last_lines()),
+                }
+            }
+        };
+        let line = tokio::time::timeout(PATIENCE, found).await;
+        line.unwrap_or_else(|_| panic!("no {words:?} from the child:\n{}", self.child.last_lines()))
+    }
+}
+
+#[test]
+#[ignore = "a role in the crash tests, which start it themselves"]
+fn child() {
+    let told = std::env::var(VARIABLE).expect("only the crash tests start this");
+    let (place, role): (Place, Role) = serde_json::from_str(&told).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(perform(place, role));
+    // A handler that blocks its thread must not hold the process.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+}
+
+fn say(words: &str) {
+    // The harness has begun a line of its own.
+    println!("\n{MARK}{words}");
+}
+
+async fn perform(place: Place, role: Role) {
+    let store = place.store().await;
+    let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(place.pubsub()).await.unwrap());
+    match role {
+        Role::Worker { capacity, shutdown_grace_ms } => {
+            let shutdown_grace = Duration::from_millis(shutdown_grace_ms);
+            let config = WorkerConfig { capacity, shutdown_grace, ..WorkerConfig::default() };
+            work(store, notifier, &place, config).await;
+        }
+        Role::Emitter { count, work } => {
+            emit(&Place::queue(&store, &notifier), count, &work).await;
+            say(&format!("emitted {count}"));
+        }
+        Role::Unpause => {
+            let resumed = Admin::new(store, notifier).unpause(&scope(WORK)).await.unwrap();
+            say(&format!("woken {}", resumed.woken));
+        }
+    }
+}
+
+async fn emit(queue: &Queue, count: usize, work: &Work) {
+    let mut emits = tokio::task::JoinSet::new();
+    for _ in 0..count {
+        while emits.len() >= 20 {
+            emits.join_next().await;
+        }
+        let (queue, event) = (queue.clone(), Event::new(WORK, work).unwrap());
+        emits.spawn(async move { queue.emit(event).await.unwrap() });
+    }
+    emits.join_all().await;
+}
+
+async fn work(store: Store, notifier: Arc<dyn Notifier>, place: &Place, config: WorkerConfig) {
+    let signal = wakeq::shutdown_signal().unwrap();
+    let mut worker = QueueWorker::new(store, notifier, handlers(place).await, config).unwrap();
+    let (reports, counters, stop) = (worker.reports(), worker.counters(), worker.stop_token());
+    tokio::spawn(async move {
+        signal.await;
+        stop.cancel();
+    });
+    let mut trouble = worker.trouble();
+    tokio::spawn(async move {
+        if trouble.wait_for(Option::is_none).await.is_ok() {
+            say("ready");
+        }
+    });
+    let telling = tokio::spawn(tell(reports, counters));
+    worker.run().await.unwrap();
+    telling.await.unwrap();
+}
+
+/// Says how each run ended that is more than a handful of: `ended EVENT OUTCOME`, and `seen N`, how many deliveries
+/// have been answered.
+async fn tell(mut reports: mpsc::Receiver<RunReport>, counters: Arc<wakeq::Counters>) {
+    let mut acknowledged = 0;
+    while let Some(report) = reports.recv().await {
+        acknowledged += u64::from(report.verdict == Verdict::Acknowledged);
+        if let Some(outcome) = report.trail.last() {
+            say(&format!("ended {} {outcome}", report.notification.id));
+        }
+        say(&format!("seen {}", acknowledged + counters.doubled()));
+    }
+}
+
+async fn handlers(place: &Place) -> Handlers {
+    let pool = sqlx::postgres::PgPoolOptions::new()
+        .max_connections(6)
+        .acquire_timeout(Duration::from_secs(10))
+        .connect(&place.database_url)
+        .await
+        .unwrap();
+    let soon = RetryPolicy { retries: 1_000, delay: Duration::from_millis(200), ..RetryPolicy::default() };
+    let never = RetryPolicy { retries: 0, ..RetryPolicy::default() };
+    let handler = move |pool: PgPool| move |event| run(pool.clone(), event);
+    Handlers::new()
+        .on(Route::new(WORK).retry(soon), handler(pool.clone()))
+        .on(Route::new(WORK_ONCE).retry(never), handler(pool.clone()))
+        .on(PILL, move |event: Execution| {
+            let pool = pool.clone();
+            async move {
+                started(&pool, &event, false).await?;
+                std::process::abort();
+            }
+        })
+}
+
+/// Records its start, lasts as long as the event says, records its end.
+async fn run(pool: PgPool, event: Execution) -> HandlerResult {
+    let work: Work = event.value()?;
+    let is_brief = work.first_ms == 0 && work.later_ms == 0 && !work.first_fails;
+    let is_first = started(&pool, &event, is_brief).await?;
+    if is_brief {
+        return Ok(());
+    }
+    let lasts_ms = if is_first { work.first_ms } else { work.later_ms };
+    // How long it lasts is what these handlers are for.
+    tokio::time::sleep(Duration::from_millis(lasts_ms)).await;
+    sqlx::query("update runs set ended_at = clock_timestamp() where event = $1 and claimed_at = $2")
+        .bind(event.id.0)
+        .bind(event.claimed_at)
+        .execute(&pool)
+        .await?;
+    if is_first && work.first_fails { Err(HandlerError::operational("as told")) } else { Ok(()) }
+}
+
+/// Whether it is the event's first run.
+async fn started(pool: &PgPool, event: &Execution, has_ended: bool) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "insert into runs (event, attempt, pid, enqueued_at, claimed_at, ended_at)
+         values ($1, $2, $3, $4, $5, case when $6 then clock_timestamp() end)
+         returning not exists (select from runs where event = $1)",
+    )
+    .bind(event.id.0)
+    .bind(i32::try_from(event.attempt).unwrap_or(i32::MAX))
+    .bind(i32::try_from(std::process::id()).unwrap_or(0))
+    .bind(event.enqueued_at)
+    .bind(event.claimed_at)
+    .bind(has_ended)
+    .fetch_one(pool)
+    .await
+}
+
+/// Reads how many deliveries all of these workers have answered, until it is this many.
+pub(crate) async fn all_seen(workers: &[Process], at_least: u64) {
+    let mut seen: HashMap<i32, u64> = HashMap::new();
+    let counted = async {
+        loop {
+            for worker in workers {
+                let mut lines = worker.lines.lock().await;
+                while let Ok(line) = lines.try_recv() {
+                    if let Some(count) = line.strip_prefix("seen ") {
+                        seen.insert(worker.pid(), count.parse().unwrap());
+                    }
+                }
+            }
+            if seen.values().sum::<u64>() >= at_least {
+                return;
+            }
+            // Several channels, read in turn.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let done = tokio::time::timeout(PATIENCE, counted).await;
+    done.unwrap_or_else(|_| panic!("fewer deliveries than {at_least} were answered"));
+}

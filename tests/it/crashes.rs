@@ -1,0 +1,242 @@
+//! Processes, Postgres and Pub/Sub are killed with -9 while events run: every event runs, and only what was in flight
+//! runs twice.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::time::interval;
+use wakeq::{Actor, Event, EventId, Stop};
+use wakeq_dev::{Cluster, ClusterOptions};
+
+use crate::brokers::own_google_emulator;
+use crate::children::{Durations, Process, Role, WORK, Work};
+use crate::support::scope;
+use crate::theatre::{Theatre, figure, is_full, list, size};
+
+const STARTED: &str = "select count(*) from runs";
+const PARKED: &str = "select count(*) from wakeq.events_v2 where notify_at is null";
+const ENDED: &str = "select count(distinct event) from runs where ended_at is not null";
+
+/// EV2-10.
+#[tokio::test]
+async fn a_worker_is_killed_amid_running_events() {
+    let Some(theatre) = Theatre::new("kill-worker", Durations::crowd()).await else { return };
+    let count = size(100, 2_000);
+    let victim = theatre.worker(count).await;
+    let length_ms = if is_full() { 10_000 } else { 3_000 };
+    theatre.emit_many(WORK, count, Work { first_ms: length_ms, later_ms: 100, first_fails: false }).await;
+    theatre.until_at_least(STARTED, count as i64).await;
+    let ended = theatre.completed().await;
+    theatre.kill_9(&victim).await;
+    theatre.forget_dead_streams().await;
+    let _heir = theatre.worker(count).await;
+    let took = theatre.until_empty().await;
+    assert_eq!(theatre.completed().await, count as i64);
+    let extra = theatre.extra_runs().await;
+    assert!(extra.len() as i64 >= count as i64 - ended - 1, "the kill hit nothing");
+    figure("events", count);
+    figure("running at the kill", count as i64 - ended);
+    figure("all complete after", format!("{took:.1?}"));
+    list(&extra);
+}
+
+/// EV2-10: never no completion, whatever the moment of the kill.
+#[tokio::test]
+async fn workers_are_killed_at_random_moments() {
+    let Some(theatre) = Theatre::new("random-kills", Durations::quick()).await else { return };
+    let (count, kills) = (size(80, 1_000), size(2, 8));
+    let mut workers = vec![theatre.worker(16).await, theatre.worker(16).await];
+    let lasting_ms = if is_full() { 100 } else { 200 };
+    theatre.emit_many(WORK, count, Work::lasting(lasting_ms)).await;
+    let mut random = uuid::Uuid::new_v4().as_u128();
+    figure("seed", format!("{random:x}"));
+    for kill in 1..=kills {
+        // Somewhere within the part of the events that belongs to this kill.
+        let (part, within) = (count / (kills + 1), (random % 17) as usize);
+        random = random.rotate_right(7);
+        theatre.until_at_least(ENDED, (part * kill + within * part / 34) as i64).await;
+        let victim = workers.remove((random % 2) as usize);
+        theatre.kill_9(&victim).await;
+        workers.push(theatre.worker(16).await);
+    }
+    let took = theatre.until_empty().await;
+    assert_eq!(theatre.completed().await, count as i64);
+    figure("events", count);
+    figure("kills", kills);
+    figure("all complete after the last kill", format!("{took:.1?}"));
+    list(&theatre.extra_runs().await);
+}
+
+/// EV2-15: Pub/Sub may forget everything.
+#[tokio::test]
+async fn the_emulator_is_killed_while_events_flow() {
+    let Some(mut emulator) = own_google_emulator().await else { return };
+    let timing = if is_full() { Durations::crowd() } else { Durations::quick() };
+    let Some(theatre) = Theatre::on("kill-emulator", timing, None, Some(&emulator)).await else { return };
+    let worker = theatre.worker(64).await;
+    let (flow, count) = (Flow::start(&theatre), size(300, 5_000));
+    flow.until(count / 3).await;
+    emulator.kill_9().await.unwrap();
+    flow.until(flow.emitted() + count / 10).await;
+    emulator.restart().await.unwrap();
+    flow.until(count).await;
+    let emitted = flow.stop().await;
+    let took = theatre.until_empty().await;
+    all_ran(&theatre, &worker, &emitted).await;
+    figure("all complete after the last emit", format!("{took:.1?}"));
+    assert_eq!(theatre.extra_runs().await.len(), 0, "no handler was interrupted");
+}
+
+/// EV2-10, EV2-15.
+#[tokio::test]
+async fn postgres_is_killed_while_events_flow() {
+    let mut cluster = Cluster::start(ClusterOptions::default()).await.unwrap();
+    let timing = if is_full() { Durations::crowd() } else { Durations::quick() };
+    let Some(theatre) = Theatre::on("kill-postgres", timing, Some(&cluster), None).await else { return };
+    let worker = theatre.worker(64).await;
+    let (flow, count) = (Flow::start(&theatre), size(300, 5_000));
+    flow.until(count / 3).await;
+    cluster.kill_9().await.unwrap();
+    cluster.start_again().await.unwrap();
+    theatre.died(worker.pid()).await;
+    flow.until(count).await;
+    let emitted = flow.stop().await;
+    let took = theatre.until_empty().await;
+    all_ran(&theatre, &worker, &emitted).await;
+    figure("all complete after the last emit", format!("{took:.1?}"));
+    list(&theatre.extra_runs().await);
+}
+
+/// The row is committed, and the process that should publish for it is dead: the probe does.
+#[tokio::test]
+async fn an_emitter_dies_between_commit_and_publish() {
+    let Some(theatre) = Theatre::new("commit-publish", Durations::quick()).await else { return };
+    let _worker = theatre.worker(4).await;
+    let role = Role::Emitter { count: 1, work: Work::default() };
+    let emitter = theatre.start(&role, Some("emit.committed"));
+    assert!(!emitter.child.ended().await.success(), "it should have died");
+    theatre.until_at_least(ENDED, 1).await;
+    let waited_ms =
+        theatre.count("select (extract(epoch from started_at - enqueued_at) * 1000)::bigint from runs").await;
+    // Grace and probe period are a second each; a tenth of the latter is jitter, and the rest the way of a message.
+    assert!((900..=4_000).contains(&waited_ms), "it ran {waited_ms} ms after its emit");
+    figure("ran after its emit", format!("{waited_ms} ms; grace and probe period are 1000 ms each"));
+}
+
+/// EV2-42, EV2-26.
+#[tokio::test]
+async fn an_admin_is_killed_half_way_through_an_unpause() {
+    let Some(theatre) = Theatre::new("kill-admin", Durations::crowd()).await else { return };
+    let count = size(2_500, 20_000) as i64;
+    let _worker = theatre.worker(64).await;
+    theatre.admin.pause(&scope(WORK), &Actor::user("test"), &Stop::default()).await.unwrap();
+    theatre.emit_many(WORK, count as usize, Work::default()).await;
+    theatre.until_at_least(PARKED, count).await;
+    assert_eq!(theatre.count(STARTED).await, 0, "it was paused");
+    let by_fault = !is_full();
+    let admin = theatre.start(&Role::Unpause, by_fault.then_some("resume.page"));
+    if !by_fault {
+        const WOKEN: &str = "select 20000 - count(*) from wakeq.events_v2 where notify_at is null";
+        theatre.until_at_least(WOKEN, count / 2).await;
+        theatre.kill_9(&admin).await;
+    }
+    assert!(!admin.child.ended().await.success(), "it should have died");
+    let left = theatre.count(PARKED).await;
+    assert!(left > 0, "it died too late");
+    let took = theatre.until_empty().await;
+    assert_eq!(theatre.completed().await, count);
+    figure("events", count);
+    figure("still parked when the admin was dead", left);
+    figure("all complete after", format!("{took:.1?}"));
+    let extra = theatre.extra_runs().await;
+    list(&extra);
+    assert_eq!(extra.len(), 0, "no worker was killed");
+}
+
+/// The rule is gone and nothing was woken: the job that its deletion left behind does it.
+#[tokio::test]
+async fn an_admin_dies_between_lifting_a_pause_and_waking_anything() {
+    let Some(theatre) = Theatre::new("rule-lifted", Durations::quick()).await else { return };
+    let _worker = theatre.worker(8).await;
+    theatre.admin.pause(&scope(WORK), &Actor::user("test"), &Stop::default()).await.unwrap();
+    theatre.emit_many(WORK, 50, Work::default()).await;
+    theatre.until_at_least(PARKED, 50).await;
+    let admin = theatre.start(&Role::Unpause, Some("rule.lifted"));
+    assert!(!admin.child.ended().await.success(), "it should have died");
+    theatre.until_empty().await;
+    assert_eq!((theatre.count(STARTED).await, theatre.completed().await), (50, 50));
+}
+
+/// Emits events one after another, and each again until Postgres has confirmed it.
+struct Flow {
+    emitted: Arc<AtomicUsize>,
+    stop: tokio_util::sync::CancellationToken,
+    task: tokio::task::JoinHandle<Vec<EventId>>,
+}
+
+impl Flow {
+    fn start(theatre: &Theatre) -> Self {
+        let emitted = Arc::new(AtomicUsize::new(0));
+        let stop = tokio_util::sync::CancellationToken::new();
+        let (queue, counter, stopped) = (theatre.queue.clone(), Arc::clone(&emitted), stop.clone());
+        let task = tokio::spawn(async move {
+            let mut emits = tokio::task::JoinSet::new();
+            let mut ids = Vec::new();
+            let mut ticks = interval(Duration::from_millis(3));
+            while !stopped.is_cancelled() {
+                ticks.tick().await;
+                while emits.len() >= 50 {
+                    ids.extend(emits.join_next().await.transpose().unwrap());
+                }
+                let (queue, counter) = (queue.clone(), Arc::clone(&counter));
+                emits.spawn(async move {
+                    let id = EventId::new();
+                    let event = || Event::new(WORK, &Work::lasting(20)).unwrap().id(id);
+                    while queue.emit(event()).await.is_err() {}
+                    counter.fetch_add(1, Ordering::SeqCst);
+                    id
+                });
+            }
+            ids.extend(emits.join_all().await);
+            ids
+        });
+        Self { emitted, stop, task }
+    }
+
+    fn emitted(&self) -> usize {
+        self.emitted.load(Ordering::SeqCst)
+    }
+
+    /// Waits until this many have been emitted.
+    async fn until(&self, count: usize) {
+        let mut ticks = interval(Duration::from_millis(10)); // a counter, written by many tasks
+        let reached = async {
+            while self.emitted() < count {
+                ticks.tick().await;
+            }
+        };
+        tokio::time::timeout(crate::theatre::patience(), reached).await.expect("the flow has stopped");
+    }
+
+    async fn stop(self) -> Vec<EventId> {
+        self.stop.cancel();
+        self.task.await.unwrap()
+    }
+}
+
+/// Every event that was emitted ran to its end, on the worker that was there from the beginning.
+async fn all_ran(theatre: &Theatre, worker: &Process, emitted: &[EventId]) {
+    let ids: Vec<uuid::Uuid> = emitted.iter().map(|id| id.0).collect();
+    let missing: i64 = sqlx::query_scalar(
+        "select count(*) from unnest($1::uuid[]) as one (id)
+          where not exists (select from runs where event = id and ended_at is not null)",
+    )
+    .bind(&ids)
+    .fetch_one(&theatre.pool)
+    .await
+    .unwrap();
+    assert_eq!(missing, 0, "of {} events", emitted.len());
+    assert!(worker.child.is_running(), "the worker had to be started again");
+    figure("events", emitted.len());
+}

@@ -1,0 +1,107 @@
+//! What a queue with nothing to do costs: the minute's statement, and nothing else.
+
+use std::time::Duration;
+
+use sqlx::Connection;
+use wakeq_dev::{Cluster, ClusterOptions};
+
+use crate::children::{Durations, WORK};
+use crate::theatre::{Theatre, figure, is_full, size};
+
+/// EV2-01: with paused events only, at most one statement a period and process, each of few buffers, also while a
+/// snapshot is held open. BEGIN and COMMIT are counted.
+#[tokio::test]
+async fn an_idle_queue_asks_one_small_statement_a_period() {
+    let cluster = Cluster::start(ClusterOptions::default()).await.unwrap();
+    let timing = if is_full() { Durations::production() } else { Durations::quick() };
+    let Some(theatre) = Theatre::on("idle", timing, Some(&cluster), None).await else { return };
+    let mut observer = observer(&cluster).await;
+    park(&theatre, size(20_000, 1_000_000) as i64).await;
+    figure(
+        "paused events",
+        theatre.count("select count(*) from wakeq.events_v2 where notify_at is null").await,
+    );
+    let window = Window {
+        length: Duration::from_secs(if is_full() { 120 } else { 4 }),
+        period: Duration::from_millis(timing.probe_ms),
+    };
+    let _one = theatre.worker(64).await;
+    window.measure(&mut observer, &theatre, 1, "one process").await;
+    let _other = theatre.worker(64).await;
+    let mut holder = sqlx::PgConnection::connect(&cluster.url("postgres")).await.unwrap();
+    let mut snapshot = holder.begin().await.unwrap();
+    sqlx::query("set transaction isolation level repeatable read").execute(&mut *snapshot).await.unwrap();
+    sqlx::query("select count(*) from wakeq.chores").execute(&mut *snapshot).await.unwrap();
+    window.measure(&mut observer, &theatre, 2, "two processes, and a snapshot held open").await;
+}
+
+/// A connection to another database: its own statements are told apart.
+async fn observer(cluster: &Cluster) -> sqlx::PgConnection {
+    let mut admin = sqlx::PgConnection::connect(&cluster.url("postgres")).await.unwrap();
+    sqlx::raw_sql("create database observer").execute(&mut admin).await.unwrap();
+    let mut observer = sqlx::PgConnection::connect(&cluster.url("observer")).await.unwrap();
+    sqlx::raw_sql("create extension pg_stat_statements").execute(&mut observer).await.unwrap();
+    observer
+}
+
+/// Fills the table with events that wait under a pause, as they stand once workers have parked them.
+async fn park(theatre: &Theatre, count: i64) {
+    use wakeq::{Actor, Stop};
+    theatre.admin.pause(&crate::support::scope(WORK), &Actor::user("test"), &Stop::default()).await.unwrap();
+    sqlx::query(
+        "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
+         select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', $1, '_', '{}', null
+           from generate_series(1, $2)",
+    )
+    .bind(WORK)
+    .bind(count)
+    .execute(&theatre.pool)
+    .await
+    .unwrap();
+    sqlx::raw_sql("vacuum analyze wakeq.events_v2").execute(&theatre.pool).await.unwrap();
+    // Its connections are quiet from here on.
+    theatre.count("select count(*) from wakeq.events_v2").await;
+}
+
+const PASSES: &str = "select passes from wakeq.chores where name = 'minute'";
+
+struct Window {
+    length: Duration,
+    period: Duration,
+}
+
+impl Window {
+    async fn measure(
+        &self,
+        observer: &mut sqlx::PgConnection,
+        theatre: &Theatre,
+        processes: u32,
+        condition: &str,
+    ) {
+        // A connection's first statement reads three pages more, which it then knows.
+        let warm = if is_full() { 1 } else { 3 };
+        theatre.until_at_least(PASSES, theatre.count(PASSES).await + warm).await;
+        let before = theatre.count(PASSES).await;
+        sqlx::raw_sql("select pg_stat_statements_reset()").execute(&mut *observer).await.unwrap();
+        // Nothing happens in this window, and that is what is measured.
+        tokio::time::sleep(self.length).await;
+        let statements: Vec<(String, i64, i64)> = sqlx::query_as(
+            "select regexp_replace(left(query, 40), '\\s+', ' ', 'g'), calls, shared_blks_hit + shared_blks_read
+               from pg_stat_statements join pg_database on oid = dbid where datname = 'postgres' order by calls desc",
+        )
+        .fetch_all(&mut *observer)
+        .await
+        .unwrap();
+        let passed = theatre.count(PASSES).await - before;
+        let calls: i64 = statements.iter().map(|(_, calls, _)| calls).sum();
+        figure(condition, format!("{passed} passes in {:?}, every {:?}", self.length, self.period));
+        for (query, calls, buffers) in &statements {
+            let each = *buffers as f64 / *calls as f64;
+            figure("  statement", format!("{calls} x {query:?}, {each:.1} buffers each"));
+            assert!(each < 10.0, "{query} reads {each} buffers");
+        }
+        let allowed = i64::from(processes) * self.length.div_duration_f64(self.period).ceil() as i64;
+        assert!(passed > 0, "nobody runs the pass");
+        assert!((1..=allowed).contains(&calls), "{calls} statements, {allowed} allowed: {statements:?}");
+    }
+}

@@ -1,0 +1,146 @@
+//! Several processes at work on one queue, and the broker's part in it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use wakeq::notify::{Notifier, PubSub, create_topics};
+use wakeq::{Actor, CanvasId, Handlers, Notification, QueueWorker, Stop, Timestamp, WorkerConfig};
+
+use crate::brokers::Broker;
+use crate::children::{Durations, Role, WORK, Work, all_seen};
+use crate::support::{PATIENCE, Stage, quick, scope};
+use crate::theatre::{Theatre, figure, size};
+
+/// EV2-06.
+#[tokio::test]
+async fn an_emitter_and_two_workers_are_three_processes() {
+    let Some(theatre) = Theatre::new("three", Durations::quick()).await else { return };
+    let workers = [theatre.worker(8).await, theatre.worker(8).await];
+    let emitter = theatre.start(&Role::Emitter { count: 200, work: Work::lasting(20) }, None);
+    emitter.says("emitted 200").await;
+    theatre.until_at_least("select count(*) from runs where ended_at is not null", 200).await;
+    theatre.until_empty().await;
+    let by_process: Vec<(i32, i64)> =
+        sqlx::query_as("select pid, count(*) from runs group by pid order by pid")
+            .fetch_all(&theatre.pool)
+            .await
+            .unwrap();
+    let mut pids = workers.each_ref().map(crate::children::Process::pid);
+    pids.sort_unstable();
+    assert_eq!(by_process.iter().map(|(pid, _)| *pid).collect::<Vec<_>>(), pids);
+    assert_eq!(by_process.iter().map(|(_, runs)| runs).sum::<i64>(), 200, "each ran once");
+    assert!(!pids.contains(&emitter.pid()));
+    figure("runs by process", format!("{by_process:?}"));
+}
+
+/// EV2-44, EV2-24.
+#[tokio::test]
+async fn a_hundred_notifications_of_one_event_to_eight_workers_are_one_run() {
+    let timing = Durations { lease_ms: 2_000, ..Durations::production() };
+    let Some(theatre) = Theatre::new("hundred", timing).await else { return };
+    let mut workers = Vec::new();
+    for _ in 0..8 {
+        workers.push(theatre.start(&Role::Worker { capacity: 8, shutdown_grace_ms: 1_000 }, None));
+    }
+    for worker in &workers {
+        worker.says("ready").await;
+    }
+    let id = theatre.emit(WORK, Work::lasting(1_000)).await;
+    let real = Notification { id, canvas: CanvasId::DEFAULT };
+    let forged = Notification { id: wakeq::EventId::new(), canvas: CanvasId::DEFAULT };
+    let all: Vec<Notification> = std::iter::repeat_n([real, forged], 99).flatten().collect();
+    theatre.notifier.publish(&all).await.unwrap();
+    all_seen(&workers, 2 * 99 + 1).await;
+    theatre.until_empty().await;
+    assert_eq!(theatre.count("select count(*) from runs").await, 1);
+}
+
+/// Exact pause: no claim commits after `pause` has returned.
+#[tokio::test]
+async fn no_event_is_claimed_after_a_pause_has_returned() {
+    let Some(theatre) = Theatre::new("pauses", Durations::quick()).await else { return };
+    let _workers = [theatre.worker(16).await, theatre.worker(16).await];
+    let (pauses, running) = (size(40, 200), Arc::new(AtomicBool::new(true)));
+    let (queue, goes_on) = (theatre.queue.clone(), Arc::clone(&running));
+    let load = tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(Duration::from_millis(20));
+        while goes_on.load(Ordering::SeqCst) {
+            ticks.tick().await;
+            let events = (0..5).map(|_| wakeq::Event::new(WORK, &Work::lasting(10)).unwrap());
+            queue.emit_all(events.collect()).await.unwrap();
+        }
+    });
+    let mut stopped: Vec<(Timestamp, Timestamp)> = Vec::new();
+    let mut ran = 0;
+    for _ in 0..pauses {
+        // It flows again, so there are claims that the next pause could miss.
+        theatre.until_at_least(RUNS, ran + 3).await;
+        theatre.admin.pause(&scope(WORK), &Actor::user("test"), &Stop::default()).await.unwrap();
+        let since = theatre.clock().await;
+        let held = claims(&theatre).await;
+        theatre.until_at_least(PARKED, 1).await; // workers have seen the rule
+        let new: Vec<_> = claims(&theatre).await.into_iter().filter(|claim| !held.contains(claim)).collect();
+        assert_eq!(new, [], "claims that appeared under the pause");
+        stopped.push((since, theatre.clock().await));
+        ran = theatre.count(RUNS).await;
+        theatre.admin.unpause(&scope(WORK)).await.unwrap();
+    }
+    running.store(false, Ordering::SeqCst);
+    load.await.unwrap();
+    theatre.until_empty().await;
+    let (since, until): (Vec<_>, Vec<_>) = stopped.into_iter().unzip();
+    let late: i64 = sqlx::query_scalar(
+        "select count(*) from runs join unnest($1::timestamptz[], $2::timestamptz[]) as stopped (since, until)
+                   on claimed_at > since and claimed_at < until",
+    )
+    .bind(&since)
+    .bind(&until)
+    .fetch_one(&theatre.pool)
+    .await
+    .unwrap();
+    assert_eq!(late, 0, "claims under a pause");
+    figure("pauses", pauses);
+    figure("events run", theatre.completed().await);
+    figure("claims after a pause had returned", late);
+}
+
+const RUNS: &str = "select count(*) from runs";
+const PARKED: &str = "select count(*) from wakeq.events_v2 where notify_at is null";
+
+/// The claims that stand.
+async fn claims(theatre: &Theatre) -> Vec<(uuid::Uuid, i32)> {
+    sqlx::query_as("select id, claims from wakeq.events_v2 where locked_at is not null")
+        .fetch_all(&theatre.pool)
+        .await
+        .unwrap()
+}
+
+/// In production nothing is created: the worker is not ready, says what to do, and goes on once it is done.
+#[tokio::test]
+async fn without_its_topic_a_worker_says_what_to_create() {
+    let Some(config) = Broker::google_config("missing").await else { return };
+    let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(config.clone()).await.unwrap());
+    let stage = Stage::with(notifier.clone(), quick()).await;
+    let handlers = Handlers::new().on("greet", |_| async { Ok(()) });
+    let worker = QueueWorker::new(stage.store.clone(), notifier, handlers, WorkerConfig::default()).unwrap();
+    let (mut trouble, stop) = (worker.trouble(), worker.stop_token());
+    let task = tokio::spawn(worker.run());
+    let missing =
+        |words: &Option<String>| words.as_ref().is_some_and(|words| words.contains("does not exist"));
+    let words = tokio::time::timeout(PATIENCE, trouble.wait_for(missing)).await.unwrap().unwrap().clone();
+    let words = words.unwrap();
+    assert!(words.contains(&config.subscription) && words.contains("wakeq topics create"), "{words}");
+    create_topics(&config).await.unwrap();
+    tokio::time::timeout(PATIENCE, trouble.wait_for(Option::is_none)).await.expect("not ready").unwrap();
+    stage.emit("greet").await;
+    let emptied = async {
+        let mut ticks = tokio::time::interval(Duration::from_millis(50)); // nothing tells when a row is gone
+        while stage.rows().await > 0 {
+            ticks.tick().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, emptied).await.expect("the event did not run");
+    stop.cancel();
+    task.await.unwrap().unwrap();
+}

@@ -1,0 +1,246 @@
+//! The place of a crash test: a database, a topic, a table in which the handlers of child processes record their runs,
+//! and the questions that such a test asks of it.
+//!
+//! `WAKEQ_CHAOS=full` makes the same tests large; `cargo xtask chaos` sets it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::PgPool;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use uuid::Uuid;
+use wakeq::notify::{Notifier, PubSub};
+use wakeq::{Admin, Event, EventId, Queue, Store, Timestamp};
+use wakeq_dev::{Cluster, TestDatabase};
+use wakeq_emulator::{GoogleEmulator, Guard};
+
+use crate::brokers::Broker;
+use crate::children::{Durations, Place, Process, Role, Work};
+use crate::support;
+
+/// A run counts as in flight at a kill if it recorded its end so shortly before it: its row was not deleted yet.
+const NOT_YET_DELETED: chrono::TimeDelta = chrono::TimeDelta::seconds(2);
+/// How often the tables are asked; the children write them, so nothing here could be awaited instead.
+const POLL_PERIOD: Duration = Duration::from_millis(20);
+
+/// The usual size of a test, or the full one.
+pub(crate) fn size(usual: usize, full: usize) -> usize {
+    if is_full() { full } else { usual }
+}
+
+pub(crate) fn is_full() -> bool {
+    std::env::var("WAKEQ_CHAOS").is_ok_and(|size| size == "full")
+}
+
+/// Longest wait for all events of a test.
+pub(crate) fn patience() -> Duration {
+    Duration::from_secs(if is_full() { 300 } else { 60 })
+}
+
+/// A figure of a test, for the readers of `cargo xtask chaos`.
+pub(crate) fn figure(name: &str, value: impl std::fmt::Display) {
+    println!("    {name}: {value}");
+}
+
+pub(crate) struct Theatre {
+    pub(crate) place: Place,
+    pub(crate) notifier: Arc<dyn Notifier>,
+    pub(crate) queue: Queue,
+    pub(crate) admin: Admin,
+    pub(crate) pool: PgPool,
+    kills: std::sync::Mutex<Vec<(i32, Timestamp)>>,
+    guard: Guard,
+    _database: Option<TestDatabase>,
+}
+
+/// A run that was not the last of its event.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub(crate) struct ExtraRun {
+    pub(crate) event: Uuid,
+    pub(crate) pid: i32,
+    pub(crate) claimed_at: Timestamp,
+    pub(crate) ended_at: Option<Timestamp>,
+}
+
+impl Theatre {
+    /// On the servers that all tests share. `None` without an emulator.
+    pub(crate) async fn new(name: &str, timing: Durations) -> Option<Self> {
+        let config = Broker::google_config(name).await?;
+        let database = support::database().await;
+        let place = Place {
+            database_url: database.url().to_owned(),
+            emulator_host: config.emulator_host?,
+            topic: config.topic,
+            subscription: config.subscription,
+            timing,
+        };
+        Some(Self::at(place, Some(database)).await)
+    }
+
+    /// On a Postgres or an emulator of its own, which the test may kill.
+    pub(crate) async fn on(
+        name: &str,
+        timing: Durations,
+        postgres: Option<&Cluster>,
+        emulator: Option<&GoogleEmulator>,
+    ) -> Option<Self> {
+        let config = match emulator {
+            Some(emulator) => Broker::config_at(emulator.host(), name),
+            None => Broker::google_config(name).await?,
+        };
+        let database = if postgres.is_none() { Some(support::database().await) } else { None };
+        let database_url = match (postgres, &database) {
+            (Some(cluster), _) => {
+                Store::migrate(&cluster.url("postgres"), false).await.unwrap();
+                cluster.url("postgres")
+            }
+            (None, database) => database.as_ref()?.url().to_owned(),
+        };
+        let place = Place {
+            database_url,
+            emulator_host: config.emulator_host?,
+            topic: config.topic,
+            subscription: config.subscription,
+            timing,
+        };
+        Some(Self::at(place, database).await)
+    }
+
+    async fn at(place: Place, database: Option<TestDatabase>) -> Self {
+        let store = place.store().await;
+        let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(place.pubsub()).await.unwrap());
+        wakeq::notify::create_topics(&place.pubsub()).await.unwrap();
+        let queue = Place::queue(&store, &notifier);
+        let admin = Admin::new(store.clone(), Arc::clone(&notifier));
+        let pool = PgPool::connect(&place.database_url).await.unwrap();
+        sqlx::raw_sql(
+            "create table runs (event uuid, attempt integer, pid integer, enqueued_at timestamptz, claimed_at timestamptz,
+                                started_at timestamptz default clock_timestamp(), ended_at timestamptz);
+             create index on runs (event)",
+        )
+        .execute(&pool)
+        .await
+        .unwrap();
+        let guard = Guard::new(None).unwrap();
+        let kills = std::sync::Mutex::default();
+        Self { place, notifier, queue, admin, pool, kills, guard, _database: database }
+    }
+
+    /// Starts a child; `fault` is the point at which it kills itself.
+    pub(crate) fn start(&self, role: &Role, fault: Option<&str>) -> Process {
+        Process::start(&self.guard, &self.place, role, fault)
+    }
+
+    /// Starts a worker and waits until it is ready.
+    pub(crate) async fn worker(&self, capacity: usize) -> Process {
+        let worker = self.start(&Role::Worker { capacity, shutdown_grace_ms: 3_000 }, None);
+        worker.says("ready").await;
+        worker
+    }
+
+    /// Kills a child with -9 and remembers it.
+    pub(crate) async fn kill_9(&self, process: &Process) {
+        process.child.kill_9().await.unwrap();
+        self.died(process.pid()).await;
+    }
+
+    /// Replaces the subscription by a new one, when no worker is left. Google's emulator goes on giving messages to the
+    /// streams of dead processes, each for ten seconds; a test of what workers do need not wait for that.
+    pub(crate) async fn forget_dead_streams(&self) {
+        Broker::delete_subscription(&self.place.pubsub()).await;
+        wakeq::notify::create_topics(&self.place.pubsub()).await.unwrap();
+    }
+
+    /// Remembers a process that has died.
+    pub(crate) async fn died(&self, pid: i32) {
+        let now = self.clock().await;
+        self.kills.lock().unwrap().push((pid, now));
+    }
+
+    pub(crate) async fn emit(&self, name: &str, work: Work) -> EventId {
+        self.queue.emit(Event::new(name, &work).unwrap()).await.unwrap().id
+    }
+
+    pub(crate) async fn emit_many(&self, name: &str, count: usize, work: Work) {
+        for start in (0..count).step_by(5_000) {
+            let page = (start..count.min(start + 5_000)).map(|_| Event::new(name, &work).unwrap());
+            self.queue.emit_all(page.collect()).await.unwrap();
+        }
+    }
+
+    pub(crate) async fn clock(&self) -> Timestamp {
+        sqlx::query_scalar("select clock_timestamp()").fetch_one(&self.pool).await.unwrap()
+    }
+
+    /// One number.
+    pub(crate) async fn count(&self, query: &'static str) -> i64 {
+        sqlx::query_scalar(query).fetch_one(&self.pool).await.unwrap()
+    }
+
+    /// Waits until a query gives at least this number.
+    pub(crate) async fn until_at_least(&self, query: &'static str, wanted: i64) {
+        let mut ticks = interval(POLL_PERIOD);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut last = None;
+        let reached = async {
+            loop {
+                ticks.tick().await;
+                // Postgres may be away for a moment: a test has killed it.
+                last = sqlx::query_scalar::<_, i64>(query).fetch_one(&self.pool).await.ok().or(last);
+                if last.is_some_and(|found| found >= wanted) {
+                    return;
+                }
+            }
+        };
+        if timeout(patience(), reached).await.is_err() {
+            panic!("{query}: {last:?} after {:?}, wanted {wanted}", patience());
+        }
+    }
+
+    /// Waits until every event is gone; how long it took.
+    pub(crate) async fn until_empty(&self) -> Duration {
+        let since = Instant::now();
+        self.until_at_least("select (not exists (select from wakeq.events_v2))::integer::bigint", 1).await;
+        since.elapsed()
+    }
+
+    /// How many events have a run that recorded its end.
+    pub(crate) async fn completed(&self) -> i64 {
+        self.count("select count(distinct event) from runs where ended_at is not null").await
+    }
+
+    /// Runs that were not the last of their event. Fails if one of them was not in flight when its process was killed.
+    pub(crate) async fn extra_runs(&self) -> Vec<ExtraRun> {
+        let extra: Vec<ExtraRun> = sqlx::query_as(
+            "select event, pid, claimed_at, ended_at from runs r
+              where exists (select from runs l where l.event = r.event and l.claimed_at > r.claimed_at)
+              order by claimed_at",
+        )
+        .fetch_all(&self.pool)
+        .await
+        .unwrap();
+        let kills = self.kills.lock().unwrap().clone();
+        for run in &extra {
+            let killed = kills.iter().find(|(pid, _)| *pid == run.pid);
+            let Some((_, at)) = killed else { panic!("an extra run of a process that lives: {run:?}") };
+            let in_flight = run.ended_at.is_none_or(|ended_at| ended_at > *at - NOT_YET_DELETED);
+            assert!(in_flight, "an extra run that had ended long before the kill at {at}: {run:?}");
+        }
+        extra
+    }
+}
+
+/// The extra runs, as `cargo xtask chaos` shows them: how many, and a few by name.
+pub(crate) fn list(extra: &[ExtraRun]) {
+    figure("extra runs, all of them in flight at a kill", extra.len());
+    for run in extra.iter().take(5) {
+        let ended = run.ended_at.map_or("cut off".to_owned(), |at| format!("ended {at}"));
+        figure(
+            "  extra",
+            format!("{} in process {}, claimed {}, {ended}", run.event, run.pid, run.claimed_at),
+        );
+    }
+    if extra.len() > 5 {
+        figure("  extra", format!("… and {} more", extra.len() - 5));
+    }
+}

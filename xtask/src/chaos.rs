@@ -1,0 +1,68 @@
+//! `cargo xtask chaos`: the crash tests in their full sizes, one after another, with their figures.
+//!
+//! It holds no test itself: the same ones run small in `cargo test`.
+
+use anyhow::{Result, bail};
+
+use crate::{cargo, succeed};
+
+/// Each by its short name, what it shows, and where it is.
+const TESTS: [(&str, &str, &str); 9] = [
+    (
+        "unpause",
+        "20,000 events are paused and unpaused, the admin is killed half-way",
+        "crashes::an_admin_is_killed_half_way_through_an_unpause",
+    ),
+    (
+        "worker",
+        "a worker is killed amid 2,000 running events",
+        "crashes::a_worker_is_killed_amid_running_events",
+    ),
+    (
+        "emulator",
+        "Pub/Sub is killed, and forgets everything, while 5,000 events are emitted",
+        "crashes::the_emulator_is_killed_while_events_flow",
+    ),
+    (
+        "postgres",
+        "Postgres is killed while 5,000 events are emitted",
+        "crashes::postgres_is_killed_while_events_flow",
+    ),
+    ("kills", "1,000 events, workers killed at random", "crashes::workers_are_killed_at_random_moments"),
+    (
+        "publish",
+        "an emitter is killed between commit and publish",
+        "crashes::an_emitter_dies_between_commit_and_publish",
+    ),
+    (
+        "poison",
+        "an event that kills its process, beside 63 innocent ones",
+        "leases::an_event_that_kills_its_process_ends_among_the_dead",
+    ),
+    ("pauses", "200 pauses under load", "many::no_event_is_claimed_after_a_pause_has_returned"),
+    (
+        "idle",
+        "1,000,000 paused events and nothing else to do: twice two minutes",
+        "idle::an_idle_queue_asks_one_small_statement_a_period",
+    ),
+];
+
+/// Runs one of them, or all.
+pub(crate) fn run(name: Option<&str>) -> Result<()> {
+    let chosen: Vec<_> = TESTS.iter().filter(|(short, ..)| name.is_none_or(|name| name == *short)).collect();
+    if chosen.is_empty() {
+        let known: Vec<_> = TESTS.iter().map(|(short, ..)| *short).collect();
+        bail!("there is no such test: use one of {}", known.join(", "));
+    }
+    succeed(cargo().args(["test", "--quiet", "--package", "wakeq", "--test", "it", "--no-run"]))?;
+    let mut failed = Vec::new();
+    for (short, shows, path) in chosen {
+        println!("\n{short}: {shows}");
+        let mut test = cargo();
+        test.args(["test", "--quiet", "--package", "wakeq", "--test", "it", "--", "--exact", "--nocapture"]);
+        if succeed(test.arg(path).env("WAKEQ_CHAOS", "full")).is_err() {
+            failed.push(*short);
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { bail!("failed: {}", failed.join(", ")) }
+}
