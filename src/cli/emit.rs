@@ -33,9 +33,7 @@ pub(crate) struct Emit {
 fn json(text: &str) -> Result<String, String> {
     match Event::from_json("any", text) {
         Ok(_) => Ok(text.to_owned()),
-        Err(error) => {
-            Err(format!("{error}; examples: '\"text\"' or '{{\"a\":1}}'"))
-        }
+        Err(error) => Err(format!("{error}; examples: '\"text\"' or '{{\"a\":1}}'")),
     }
 }
 

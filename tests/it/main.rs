@@ -4,6 +4,7 @@
 
 mod basics;
 mod brokers;
+mod door;
 mod notify;
 mod notify_google;
 mod notify_memory;
@@ -11,4 +12,5 @@ mod scenarios;
 mod simulation;
 mod support;
 mod tidy;
+mod worker;
 mod world;
