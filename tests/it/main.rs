@@ -13,4 +13,7 @@ mod simulation;
 mod support;
 mod tidy;
 mod worker;
+mod worker_failures;
+mod worker_lot;
+mod worker_shutdown;
 mod world;
