@@ -4,6 +4,7 @@
 
 mod basics;
 mod brokers;
+mod control;
 mod door;
 mod notify;
 mod notify_google;
