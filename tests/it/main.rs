@@ -6,6 +6,8 @@ mod basics;
 mod brokers;
 mod control;
 mod door;
+mod emit;
+mod hostile;
 mod notify;
 mod notify_google;
 mod notify_memory;
