@@ -42,13 +42,13 @@ struct FilterArgs {
     #[arg(long)]
     handler: Option<show::HandlerName>,
     /// This event
-    #[arg(long)]
+    #[arg(long, value_parser = show::event_id)]
     id: Option<EventId>,
     /// That died at or after this moment
-    #[arg(long)]
+    #[arg(long, value_parser = show::timestamp)]
     since: Option<Timestamp>,
     /// That died before this moment
-    #[arg(long)]
+    #[arg(long, value_parser = show::timestamp)]
     before: Option<Timestamp>,
 }
 

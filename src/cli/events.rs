@@ -9,6 +9,7 @@ use crate::event::EventId;
 #[derive(Args)]
 pub(crate) struct One {
     /// The event's id
+    #[arg(value_parser = show::event_id)]
     id: EventId,
 }
 

@@ -11,6 +11,7 @@ use crate::store::DeadEvent;
 #[derive(Args)]
 pub(crate) struct Explain {
     /// The event's id
+    #[arg(value_parser = show::event_id)]
     id: EventId,
 }
 

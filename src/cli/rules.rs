@@ -18,7 +18,7 @@ pub(crate) struct Stop {
     #[arg(long)]
     reason: Option<String>,
     /// Lift it at this moment (2030-01-31T08:00:00Z)
-    #[arg(long, conflicts_with = "lasting")]
+    #[arg(long, conflicts_with = "lasting", value_parser = show::timestamp)]
     until: Option<Timestamp>,
     /// Lift it after this long (30m, 2h)
     #[arg(long = "for", value_parser = humantime::parse_duration)]
