@@ -4,6 +4,7 @@
 
 mod basics;
 mod brokers;
+mod cli;
 mod control;
 mod door;
 mod emit;
