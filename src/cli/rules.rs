@@ -89,7 +89,8 @@ impl Lift {
 
 fn show_resumed(handler: &str, kind: RuleKind, resumed: Resumed) -> anyhow::Result<()> {
     if resumed.lifted {
-        show::line(format_args!("{handler}: {kind} lifted, {} waiting events woken", resumed.woken))?;
+        let woken = show::count(resumed.woken as u64, "waiting event");
+        show::line(format_args!("{handler}: {kind} lifted, {woken} woken"))?;
     } else {
         show::line(format_args!("{handler}: there was no {kind}"))?;
     }

@@ -21,6 +21,17 @@ pub(super) fn moment(moment: Timestamp) -> String {
     moment.format("%Y-%m-%d %H:%M:%SZ").to_string()
 }
 
+/// A number of things, in words: `1 event`, `2 events`.
+pub(super) fn count(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
+/// A text of several lines, in the column of values.
+pub(super) fn indented(text: &str) -> String {
+    text.replace('\n', "\n          ")
+}
+
 /// Reads an event's id.
 pub(super) fn event_id(text: &str) -> Result<EventId, &'static str> {
     text.parse().map_err(|_| "an event's id is a uuid, as `wakeq emit` prints it")

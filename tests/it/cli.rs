@@ -301,7 +301,7 @@ async fn an_operator_follows_an_event_through_its_life() {
         "event     <id>\n\
          handler   WORKER/greet/_\n\
          emitted   <time>\n\
-         state     RulePaused since <time>\n\
+         state     paused since <time>  (RulePaused)\n\
          rule      pause by ada: no reason given\n\
          attempts  0 failed, 0 lost with their workers\n\
          next      is woken when the handler is unpaused\n"
@@ -309,13 +309,13 @@ async fn an_operator_follows_an_event_through_its_life() {
     terminal.raw(&["block", "greet"]).await;
     assert_eq!(
         terminal.prints(&["unpause", "greet"]).await,
-        "WORKER/greet: pause lifted, 1 waiting events woken\n\
+        "WORKER/greet: pause lifted, 1 waiting event woken\n\
          WORKER/greet is still blocked: only `wakeq unblock` lifts that\n"
     );
     worker.until(id, Outcome::RuleBlocked).await;
     assert_eq!(
         terminal.prints(&["unblock", "greet"]).await,
-        "WORKER/greet: block lifted, 1 waiting events woken\n"
+        "WORKER/greet: block lifted, 1 waiting event woken\n"
     );
     assert_eq!(terminal.prints(&["unblock", "greet"]).await, "WORKER/greet: there was no block\n");
     worker.until(id, Outcome::Deleted).await;
@@ -327,8 +327,7 @@ async fn an_operator_follows_an_event_through_its_life() {
          emitted   <time>\n\
          state     dead since <time> (retries)\n\
          attempts  0 retries, 0 lost with their workers\n\
-         error     no room\n\
-         on the disk\n\
+         error     no room\n\x20         on the disk\n\
          next      kept, then deleted; `wakeq dead redrive --id <id>` brings it back\n"
     );
     let head = format!("{:20}  {:36}  {:30}  {:7}  ERROR\n", "DIED", "EVENT", "HANDLER", "CAUSE");
@@ -336,8 +335,8 @@ async fn an_operator_follows_an_event_through_its_life() {
     assert_eq!(terminal.prints(&["dead", "list", "--handler", "greet"]).await, format!("{head}{line}"));
     let redrive = ["dead", "redrive", "--id", &name];
     let dry = [&redrive[..], &["--dry-run"]].concat();
-    assert_eq!(terminal.prints(&dry).await, "1 dead events would be brought back\n");
-    assert_eq!(terminal.prints(&redrive).await, "1 dead events brought back\n");
+    assert_eq!(terminal.prints(&dry).await, "1 dead event would be brought back\n");
+    assert_eq!(terminal.prints(&redrive).await, "1 dead event brought back\n");
     worker.until(id, Outcome::Deleted).await;
     assert_eq!(terminal.prints(&["stats"]).await, "no events, and no rules\n");
     worker.stop().await;
@@ -361,7 +360,7 @@ async fn an_operator_handles_waiting_events() {
         "event     <id>\n\
          handler   WORKER/greet/_\n\
          emitted   <time>\n\
-         state     DelayNotYet since <time>\n\
+         state     delayed since <time>  (DelayNotYet)\n\
          until     <time>\n\
          attempts  0 failed, 0 lost with their workers\n\
          next      runs when it is due; woken again at <time>\n"
@@ -408,7 +407,7 @@ async fn wake_replaces_lost_messages() {
     );
     assert_eq!(
         shared.terminal.prints(&["wake", "--all"]).await,
-        "1 overdue events woken, 0 resume jobs carried on\n"
+        "1 overdue event woken, 0 resume jobs carried on\n"
     );
     let (handler, mut seen) = telling();
     let mut worker = shared.worker(Handlers::new().on("greet", handler)).await;

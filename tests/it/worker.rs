@@ -237,7 +237,7 @@ async fn a_row_is_written_only_by_claim_retry_and_delete() {
 /// EV2-44, EV2-57, EV2-64: from several workers at once, too.
 #[tokio::test]
 async fn many_deliveries_of_one_event_make_one_run() {
-    let (stage, notifier) = Stage::memory().await;
+    let (stage, notifier) = Stage::memory_with(quick()).await;
     let (handler, mut door) = Door::new();
     let mut workers: Vec<_> =
         (0..4).map(|_| stage.worker(Handlers::new().on("greet", handler.clone()))).collect();
