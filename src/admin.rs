@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::event::{CanvasId, EventId, HandlerScope, Notification, RuleKind, Timestamp};
 use crate::explain::{Explanation, explain};
 use crate::notify::Notifier;
-use crate::store::{DeadEvent, DeadFilter, HandlerCounts, Retention, Rule, Store, StoreError};
+use crate::store::{DeadEvent, DeadFilter, HandlerCounts, PURGE_PAGE, Retention, Rule, Store, StoreError};
 use crate::wake::{Pass, WakeError, Waker};
 
 /// Most rows that a list holds.
@@ -212,7 +212,7 @@ impl Admin {
     ) -> Result<Vec<HandlerStats>, AdminError> {
         let handler = scope.map(|scope| (&scope.module, &scope.name));
         let mut counts = self.store.counts(canvas, handler, i64::from(LIST_MAX)).await?;
-        let rules = self.store.rules(Some(canvas), handler, i64::from(LIST_MAX)).await?;
+        let rules = self.store.rules(Some(canvas), handler, 2 * i64::from(LIST_MAX)).await?;
         for rule in &rules {
             if !counts.iter().any(|counted| counted.scope == rule.scope) {
                 let (due, delayed, dead, oldest_due) = (0, 0, 0, None);
@@ -266,7 +266,8 @@ impl Admin {
         let mut purged = 0;
         loop {
             match self.store.purge_page(scope).await? {
-                0 => return Ok(purged),
+                // What is emitted meanwhile is not chased.
+                page if page < PURGE_PAGE => return Ok(purged + page),
                 page => purged += page,
             }
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::event::{CanvasId, Timing};
-use crate::notify::{Notifier, NotifyError, PubSub, PubSubConfig};
+use crate::notify::{DEVELOPMENT_PROJECT, Notifier, NotifyError, PubSub, PubSubConfig};
 use crate::store::{Store, StoreConfig, StoreError};
 
 /// Where the events are.
@@ -136,7 +136,7 @@ impl PubSubArgs {
     /// As the notifier takes them. With an emulator any project will do.
     pub(crate) fn config(&self) -> Result<PubSubConfig, Missing> {
         let project = match (self.project.as_str(), &self.emulator_host) {
-            ("", Some(_)) => "wakeq-dev",
+            ("", Some(_)) => DEVELOPMENT_PROJECT,
             ("", None) => {
                 let example = "export GOOGLE_CLOUD_PROJECT=my-project, or PUBSUB_EMULATOR_HOST=localhost:8085 for an \
                                emulator";

@@ -33,5 +33,10 @@ pub use store::{
 pub use wake::{Pass, WakeError};
 pub use worker::{
     Counters, Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, QueueWorker, Route, RunReport,
-    Verdict, WorkerConfig, WorkerError,
+    Verdict, WorkerConfig, WorkerError, shutdown_signal,
 };
+
+/// The code in the README, so that it compiles.
+#[cfg(all(doctest, feature = "pubsub"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -53,7 +53,11 @@ impl Waker {
         let mut again = false;
         loop {
             let started = Instant::now();
-            let minute = self.store.minute(again).await?;
+            let minute = match self.store.minute(again).await {
+                // Another process is at it at this moment.
+                Err(error) if error.is_contention() => break,
+                minute => minute?,
+            };
             pass.woken += minute.notifications.len();
             self.publish(&minute.notifications).await?;
             jobs.extend(minute.jobs);

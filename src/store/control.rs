@@ -4,6 +4,9 @@ use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{CanvasId, EventId, HandlerScope, Timestamp};
 
+/// Most events that one statement purges.
+pub(crate) const PURGE_PAGE: u64 = 1000;
+
 impl Store {
     /// Deletes an event that nobody runs; whether it was there.
     pub(crate) async fn cancel(&self, id: EventId) -> Result<bool, StoreError> {
@@ -52,7 +55,7 @@ impl Store {
         session.answered("count what a purge would delete", count)
     }
 
-    /// Deletes up to 1,000 events of a handler that nobody runs; how many.
+    /// Deletes up to [`PURGE_PAGE`] events of a handler that nobody runs; how many.
     pub(crate) async fn purge_page(&self, scope: &HandlerScope) -> Result<u64, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -60,11 +63,12 @@ impl Store {
                  select id from wakeq.events_v2
                   where canvas_id = $1 and module = $2 and name = $3
                     and (locked_at is null or locked_at < now() - $4::interval)
-                  limit 1000 for update skip locked))",
+                  limit $5 for update skip locked))",
             scope.canvas.0,
             scope.module.as_str() as _,
             scope.name.as_str() as _,
-            interval(self.timing().lease)
+            interval(self.timing().lease),
+            PURGE_PAGE.cast_signed()
         );
         let deleted = session.limit(|connection| query.execute(connection)).await;
         Ok(session.answered("purge events", deleted)?.rows_affected())

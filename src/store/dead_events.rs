@@ -89,14 +89,15 @@ impl Store {
     }
 
     /// Brings up to 1,000 dead events back, the oldest first: with their `claims`, without their retries and losses.
-    /// Returns what to publish.
+    /// Returns what to publish. Left out are those whose chosen id lives again.
     pub(crate) async fn redrive_page(&self, filter: &DeadFilter) -> Result<Vec<Notification>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             "with back as (
                  delete from wakeq.dead_events where id = any (array(
-                     select id from wakeq.dead_events
+                     select id from wakeq.dead_events d
                       where canvas_id = $1
+                        and not exists (select from wakeq.events_v2 e where e.id = d.id)
                         and ($2::text is null or module = $2) and ($3::text is null or name = $3)
                         and ($4::uuid is null or id = $4)
                         and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)

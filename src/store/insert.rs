@@ -149,7 +149,8 @@ async fn insert_rows(
     Ok(ids.iter().map(|id| Inserted::New { due_soon: due_soon.get(id).copied().unwrap_or(true) }).collect())
 }
 
-/// The statement behind [`Store::insert_chosen`].
+/// The statement behind [`Store::insert_chosen`]. An id may outlive its remembrance: its event waits, or its maker did
+/// not choose it.
 async fn insert_chosen_row(
     connection: &mut PgConnection,
     event: &NewEvent,
@@ -158,7 +159,9 @@ async fn insert_chosen_row(
     let canvas = event.address.scope.canvas.0;
     let row = sqlx::query!(
         r#"with known as (
-               insert into wakeq.emitted_ids (id, canvas_id) values ($1, $2) on conflict do nothing returning id
+               insert into wakeq.emitted_ids (id, canvas_id)
+               select $1::uuid, $2::uuid where not exists (select from wakeq.events_v2 where id = $1)
+                   on conflict do nothing returning id
            ), due (at) as (
                select coalesce($7::timestamptz, now() + $8::float8 * interval '1 second')
            )
@@ -184,9 +187,13 @@ async fn insert_chosen_row(
     if let Some(row) = row {
         return Ok(Inserted::New { due_soon: row.due_soon });
     }
-    let owner = sqlx::query_scalar!("select canvas_id from wakeq.emitted_ids where id = $1", event.id.0)
-        .fetch_optional(connection)
-        .await?;
+    let owner = sqlx::query_scalar!(
+        "select coalesce((select canvas_id from wakeq.events_v2 where id = $1),
+                         (select canvas_id from wakeq.emitted_ids where id = $1))",
+        event.id.0
+    )
+    .fetch_one(connection)
+    .await?;
     Ok(if owner == Some(canvas) { Inserted::Known } else { Inserted::Foreign })
 }
 

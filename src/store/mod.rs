@@ -22,6 +22,7 @@ mod unknown_handlers;
 pub use chores::Retention;
 pub(crate) use claims::{ClaimLimits, ClaimedEvent, Retry};
 pub(crate) use coalescer::Coalescer;
+pub(crate) use control::PURGE_PAGE;
 pub use counts::HandlerCounts;
 pub use dead_events::{DeadEvent, DeadFilter};
 pub use error::StoreError;

@@ -21,6 +21,9 @@ pub(crate) struct ResumePage {
 impl Store {
     /// Re-arms the next page of a job's events and moves the job's cursor, or ends the job, in one transaction. Rows
     /// that others hold are waited for, not skipped: a skipped one would stay parked for ever.
+    ///
+    /// The job's columns are asked for one by one, not joined: only then does the page end the scan of the index, and
+    /// its cost does not depend on how much else waits.
     pub(crate) async fn resume_page(&self, job: i64) -> Result<ResumePage, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -28,18 +31,18 @@ impl Store {
                    select id, kind, canvas_id, module, name, after_id, after_due
                      from wakeq.resume_jobs where id = $1 for update skip locked
                ), parked as (
-                   select e.id from wakeq.events_v2 e, job
-                    where job.kind = 'lifted'
-                      and e.canvas_id = job.canvas_id and e.module = job.module and e.name = job.name
-                      and e.notify_at is null and e.id > job.after_id
-                    order by e.id limit $2 for update of e
+                   select e.id from wakeq.events_v2 e
+                    where e.canvas_id = (select canvas_id from job where kind = 'lifted')
+                      and e.module = (select module from job) and e.name = (select name from job)
+                      and e.notify_at is null and e.id > (select after_id from job)
+                    order by e.id limit $2 for update
                ), deferred as (
-                   select e.id from wakeq.events_v2 e, job
-                    where job.kind = 'registered'
-                      and e.canvas_id = job.canvas_id and e.module = job.module and e.name = job.name
-                      and e.delay_until >= job.after_due and e.delay_until <= now()
+                   select e.id from wakeq.events_v2 e
+                    where e.canvas_id = (select canvas_id from job where kind = 'registered')
+                      and e.module = (select module from job) and e.name = (select name from job)
+                      and e.delay_until >= (select after_due from job) and e.delay_until <= now()
                       and e.notify_at > now() + $4 and e.locked_at is null
-                    order by e.delay_until limit $2 for update of e
+                    order by e.delay_until limit $2 for update
                ), page as (
                    select id from parked union all select id from deferred
                ), woken as (

@@ -29,6 +29,9 @@ pub(crate) struct Lifted {
     pub(crate) other_stands: bool,
 }
 
+// Workers that park events share a rule's row for as long as they find events to park, one statement after the other.
+// Changing the rule waits for a gap between them, longer than other statements wait for a lock.
+
 /// The lock that every claim shares and a new rule passes through alone. The same number stands in the migration that
 /// makes `wakeq.claim`.
 const CLAIM_LOCK: i64 = 7_810_752_301;
@@ -46,9 +49,12 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
-            r#"insert into wakeq.scheduling_rules
+            r#"with patience as (
+                   select set_config('lock_timeout', '4s', true) as set
+               )
+               insert into wakeq.scheduling_rules
                    (rule_type, canvas_id, event_space, handler_name, reason, until, created_by)
-               values ($1::text::wakeq.scheduling_rule_type, $2, $3, $4, $5, $6, $7)
+               select $1::text::wakeq.scheduling_rule_type, $2, $3, $4, $5, $6, $7 from patience
                    on conflict on constraint scheduling_rules_one_of_a_kind
                    do update set reason = excluded.reason, until = excluded.until, created_by = excluded.created_by
             returning xmax = 0 as "new!""#,
@@ -82,9 +88,11 @@ impl Store {
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Lifted,
-            r#"with lifted as (
+            r#"with patience as (
+                   select set_config('lock_timeout', '4s', true) as set
+               ), lifted as (
                    delete from wakeq.scheduling_rules
-                    where canvas_id = $2 and event_space = $3 and handler_name = $4
+                    where (select set from patience) is not null and canvas_id = $2 and event_space = $3 and handler_name = $4
                       and rule_type = $1::text::wakeq.scheduling_rule_type
                 returning canvas_id, event_space, handler_name
                ), job as (
@@ -106,7 +114,7 @@ impl Store {
         session.answered("lift a rule", lifted)
     }
 
-    /// The rules in force, a block first: of all canvases, of one, or of one of its handlers. At most `limit`.
+    /// The rules in force, of all canvases or one, of all handlers or one, a block before a pause. At most `limit`.
     pub(crate) async fn rules(
         &self,
         canvas: Option<CanvasId>,

@@ -9,6 +9,7 @@ use sqlx::postgres::types::PgInterval;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Postgres};
 
 use super::StoreError;
+use super::chores::Probe;
 use crate::event::Timing;
 
 /// How the store uses Postgres.
@@ -49,6 +50,7 @@ pub struct Store {
     pool: PgPool,
     renewals: PgPool,
     pub(super) config: Arc<StoreConfig>,
+    pub(super) probe: Arc<Probe>,
 }
 
 impl Store {
@@ -63,7 +65,7 @@ impl Store {
         let options = options.application_name("wakeq");
         let pool = pool(&config, config.max_connections).connect_lazy_with(options.clone());
         let renewals = pool_of_one(&config).connect_lazy_with(options.clone());
-        let store = Self { pool, renewals, config: Arc::new(config) };
+        let store = Self { pool, renewals, config: Arc::new(config), probe: Arc::default() };
         match store.check_durability().await {
             Ok(()) => Ok(store),
             Err(error) => Err(cause(error, &options).await),
@@ -122,7 +124,8 @@ fn pool_of_one(config: &StoreConfig) -> PgPoolOptions {
 }
 
 /// Sequential and bitmap scans are off because batches over `id = any (..)` deadlock when two of them visit the rows
-/// in different orders: index scans visit them in the order of the ids.
+/// in different orders: index scans visit them in the order of the ids. Hash and merge joins are off because a plan
+/// made while the table was small would go on reading all of it when it has grown.
 fn pool(config: &StoreConfig, max_connections: u32) -> PgPoolOptions {
     let statement_timeout = config.statement_timeout.as_millis().to_string();
     let lock_timeout = config.lock_timeout.as_millis().to_string();
@@ -136,6 +139,7 @@ fn pool(config: &StoreConfig, max_connections: u32) -> PgPoolOptions {
                 sqlx::query(
                     "select set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false),
                             set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),
+                            set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false),
                             set_config('jit', 'off', false), set_config('TimeZone', 'UTC', false),
                             set_config('default_transaction_isolation', 'read committed', false),
                             set_config('default_transaction_read_only', 'off', false)",

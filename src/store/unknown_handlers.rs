@@ -4,6 +4,7 @@ use super::{Store, StoreError};
 
 impl Store {
     /// A worker has these handlers now: makes a resume job for each of them that events wait for.
+    /// The notes are locked in the order in which [`Store::defer`] writes them.
     pub(crate) async fn register(
         &self,
         handlers: &[String],
@@ -11,11 +12,15 @@ impl Store {
     ) -> Result<u64, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
-            "with known as (
-                 delete from wakeq.unknown_handlers u
+            "with locked as (
+                 select canvas_id, module, name, modifier from wakeq.unknown_handlers u
                   where u.module || '/' || u.name || '/' || u.modifier = any ($1)
                      or u.canvas_id || '/' || u.module || '/' || u.name || '/' || u.modifier = any ($2)
-              returning canvas_id, module, name
+                  order by 1, 2, 3, 4 for update
+             ), known as (
+                 delete from wakeq.unknown_handlers u using locked l
+                  where (u.canvas_id, u.module, u.name, u.modifier) = (l.canvas_id, l.module, l.name, l.modifier)
+              returning u.canvas_id, u.module, u.name
              )
              insert into wakeq.resume_jobs (kind, canvas_id, module, name)
              select distinct 'registered', canvas_id, module, name from known",

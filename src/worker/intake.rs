@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,11 @@ use crate::notify::{Delivery, Subscription};
 /// How long a notification waits here whose run got no answer from Postgres.
 const FAILED_WAIT: Duration = Duration::from_secs(1);
 /// How long released claims and last answers may take once the grace is over.
-const CLOSE_WAIT: Duration = Duration::from_secs(2);
+const CLOSE_WAIT: Duration = Duration::from_millis(1_500);
+/// How long what is left after that may take to be dropped.
+const ABORT_WAIT: Duration = Duration::from_millis(250);
+/// How often the subscription is asked whether anything is the matter.
+const TROUBLE_PERIOD: Duration = Duration::from_secs(1);
 
 pub(super) struct Intake {
     runner: Arc<Runner>,
@@ -33,6 +37,7 @@ pub(super) struct Intake {
     entering: JoinSet<(Notification, Room)>,
     counters: Arc<Counters>,
     reports: Option<mpsc::Sender<RunReport>>,
+    trouble: watch::Sender<Option<String>>,
     stopping: bool,
 }
 
@@ -42,6 +47,7 @@ impl Intake {
         config: &WorkerConfig,
         counters: Arc<Counters>,
         reports: Option<mpsc::Sender<RunReport>>,
+        trouble: watch::Sender<Option<String>>,
     ) -> Self {
         Self {
             runner,
@@ -53,16 +59,20 @@ impl Intake {
             entering: JoinSet::new(),
             counters,
             reports,
+            trouble,
             stopping: false,
         }
     }
 
+    /// Whether it ended because it was told to; the other way is that the subscription broke for good.
     pub(super) async fn run(
         mut self,
         mut subscription: Box<dyn Subscription>,
         stop: CancellationToken,
         kill: CancellationToken,
-    ) {
+    ) -> bool {
+        let mut looks = tokio::time::interval(TROUBLE_PERIOD);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let free = self.running.len() < self.capacity;
             tokio::select! {
@@ -76,9 +86,21 @@ impl Intake {
                     Some(delivery) => self.receive(delivery),
                     None => break,
                 },
+                _ = looks.tick() => self.tell(subscription.trouble()),
             }
         }
+        let told_to = stop.is_cancelled();
+        self.tell(Some("the worker shuts down".into()));
         self.stop(subscription, kill).await;
+        told_to
+    }
+
+    fn tell(&self, trouble: Option<String>) {
+        self.trouble.send_if_modified(|known| {
+            let changed = *known != trouble;
+            *known = trouble;
+            changed
+        });
     }
 
     fn receive(&mut self, delivery: Delivery) {
@@ -216,9 +238,9 @@ impl Intake {
             kill.cancel();
             self.drain(Instant::now() + CLOSE_WAIT).await;
         }
-        // A handler that blocks its thread can't be cut off: it is not waited for.
+        // Not awaited: a handler that blocks its thread can't be cut off.
         self.running.abort_all();
-        let _ = tokio::time::timeout(CLOSE_WAIT, self.running.shutdown()).await;
+        self.drain(Instant::now() + ABORT_WAIT).await;
         if closing.await.is_err() {
             tracing::error!("closing the subscription failed");
         }

@@ -10,17 +10,19 @@ mod leases;
 mod lot;
 mod process;
 mod run;
+mod signal;
 mod statements;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use counters::{Counters, RunReport, Verdict};
 pub use handlers::{Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Route};
+pub use signal::shutdown_signal;
 
 use crate::machine::{Answer, Policy};
 use crate::notify::{Notifier, NotifyError, Subscription};
@@ -93,9 +95,9 @@ pub enum WorkerError {
 /// # async fn example(store: Store, notifier: Arc<dyn Notifier>) -> Result<(), Box<dyn std::error::Error>> {
 /// let handlers = Handlers::new().on("send-email", send_email);
 /// let worker = QueueWorker::new(store, notifier, handlers, WorkerConfig::default())?;
-/// let stop = worker.stop_token();
+/// let (signal, stop) = (wakeq::shutdown_signal()?, worker.stop_token());
 /// tokio::spawn(async move {
-///     let _ = tokio::signal::ctrl_c().await;
+///     signal.await;
 ///     stop.cancel();
 /// });
 /// worker.run().await?;
@@ -109,6 +111,7 @@ pub struct QueueWorker {
     config: WorkerConfig,
     counters: Arc<Counters>,
     reports: Option<mpsc::Sender<RunReport>>,
+    trouble: watch::Sender<Option<String>>,
     stop: CancellationToken,
     kill: CancellationToken,
 }
@@ -137,6 +140,7 @@ impl QueueWorker {
             config,
             counters: Arc::default(),
             reports: None,
+            trouble: watch::Sender::new(Some("the worker has not started".into())),
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
         })
@@ -152,6 +156,20 @@ impl QueueWorker {
     /// What the worker has done so far.
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
+    }
+
+    /// Why the worker receives no notifications now, in words that say what to do; `None` while it is ready. It says so
+    /// before the start and during a shutdown, too.
+    ///
+    /// ```
+    /// # async fn example(worker: wakeq::QueueWorker) {
+    /// let mut trouble = worker.trouble();
+    /// tokio::spawn(worker.run());
+    /// let ready = trouble.wait_for(Option::is_none).await.is_ok();
+    /// # }
+    /// ```
+    pub fn trouble(&self) -> watch::Receiver<Option<String>> {
+        self.trouble.subscribe()
     }
 
     /// Cancel it to shut the worker down.
@@ -174,10 +192,12 @@ impl QueueWorker {
         let _chores = AbortOnDropHandle::new(tokio::spawn(chores::run(waker, period, self.config.retention)));
         let subscription = self.notifier.subscribe(self.config.capacity + self.config.lot_max).await?;
         let runner = Arc::new(self.runner(leases));
-        intake::Intake::new(runner, &self.config, self.counters, self.reports)
-            .run(subscription, self.stop, self.kill)
-            .await;
-        Ok(())
+        let intake = intake::Intake::new(runner, &self.config, self.counters, self.reports, self.trouble);
+        if intake.run(subscription, self.stop, self.kill).await {
+            Ok(())
+        } else {
+            Err(NotifyError::new("the subscription ended by a defect; start the worker again").into())
+        }
     }
 
     /// Takes one notification from the subscription and runs it to its end; `None` once the subscription has ended.
