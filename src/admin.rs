@@ -173,6 +173,11 @@ impl Admin {
                 "the reason must have at most 1,000 characters, none of them NUL",
             ));
         }
+        if let Some(until) = stop.until
+            && until <= self.store.clock().await?
+        {
+            return Err(AdminError::Invalid("the rule would end in the past: give a later moment"));
+        }
         let reason = stop.reason.as_deref();
         Ok(self.store.add_rule(kind, scope, reason, stop.until, &actor.name).await?)
     }
@@ -275,7 +280,8 @@ impl Admin {
     pub async fn redrive(&self, filter: &DeadFilter) -> Result<u64, AdminError> {
         let mut redriven = 0;
         // What dies again while this runs is not brought back a second time.
-        let before = filter.before.unwrap_or(self.store.clock().await?);
+        let now = self.store.clock().await?;
+        let before = filter.before.map_or(now, |before| before.min(now));
         let filter = DeadFilter { before: Some(before), ..filter.clone() };
         loop {
             let page = self.store.redrive_page(&filter).await?;
@@ -292,11 +298,12 @@ impl Admin {
         Ok(self.store.clock().await?)
     }
 
-    /// Runs the minute's pass now, if it is due; with `all`, makes everything that waits due first.
+    /// Runs the minute's pass now; with `all`, makes the promises of everything that could run due first.
     pub async fn wake(&self, all: bool, retention: Retention) -> Result<Pass, AdminError> {
         if all {
             while self.store.make_all_due().await? > 0 {}
         }
+        self.store.hasten_minute().await?;
         self.waker.pass(retention).await.map_err(AdminError::Wake)
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::event::{CanvasId, Timing};
-use crate::notify::{Notifier, NotifyError, PubSub, PubSubConfig};
+use crate::notify::{DEVELOPMENT_PROJECT, Notifier, NotifyError, PubSub, PubSubConfig};
 use crate::store::{Store, StoreConfig, StoreError};
 
 /// Where the events are.
@@ -16,7 +16,14 @@ use crate::store::{Store, StoreConfig, StoreError};
 #[command(next_help_heading = "Database")]
 pub(crate) struct DatabaseArgs {
     /// postgres://user:password@host:port/database
-    #[arg(long, env = "DATABASE_URL", hide_env_values = true, global = true, default_value = "")]
+    #[arg(
+        long,
+        env = "DATABASE_URL",
+        hide_env_values = true,
+        global = true,
+        default_value = "",
+        hide_default_value = true
+    )]
     database_url: String,
     /// Work on a server that may forget commits (fsync or synchronous_commit off)
     #[arg(long, env = "WAKEQ_ALLOW_UNSAFE_DURABILITY", global = true, num_args = 0..=1, default_missing_value = "1",
@@ -52,7 +59,7 @@ pub(crate) struct TimingArgs {
 #[command(next_help_heading = "Pub/Sub")]
 pub(crate) struct PubSubArgs {
     /// The Google Cloud project
-    #[arg(long, env = "GOOGLE_CLOUD_PROJECT", global = true, default_value = "")]
+    #[arg(long, env = "GOOGLE_CLOUD_PROJECT", global = true, default_value = "", hide_default_value = true)]
     project: String,
     /// The topic
     #[arg(long, env = "WAKEQ_TOPIC", global = true, default_value = "wakeq")]
@@ -124,7 +131,7 @@ impl PubSubArgs {
     /// As the notifier takes them. With an emulator any project will do.
     pub(crate) fn config(&self) -> Result<PubSubConfig, Missing> {
         let project = match (self.project.as_str(), &self.emulator_host) {
-            ("", Some(_)) => "wakeq-dev",
+            ("", Some(_)) => DEVELOPMENT_PROJECT,
             ("", None) => {
                 let example = "export GOOGLE_CLOUD_PROJECT=my-project, or PUBSUB_EMULATOR_HOST=localhost:8085 for an \
                                emulator";

@@ -53,6 +53,7 @@ impl Live {
     /// What happens next, in a sentence.
     pub fn next(&self) -> &'static str {
         match self.standing {
+            Standing::Delayed if self.rule.is_some() => "is due then, but runs only when its handler may",
             Standing::Delayed => "runs when it is due",
             Standing::Running => "ends with its handler, or is taken over when its lease runs out",
             Standing::Held(RuleKind::Pause) => "is woken when the handler is unpaused",

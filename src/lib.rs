@@ -21,8 +21,8 @@ pub use admin::{Actor, Admin, AdminError, HandlerStats, LIST_MAX, Resumed, Stop}
 pub use emit::{EmitError, Emitted, Queue, QueueConfig, Receipt};
 pub use event::{
     CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope, InvalidName,
-    InvalidTraceparent, JsonError, MalformedNotification, Name, Notification, RuleKind, Timestamp, Timing,
-    Traceparent,
+    InvalidTiming, InvalidTraceparent, JsonError, MalformedNotification, Name, Notification, RuleKind,
+    Timestamp, Timing, Traceparent,
 };
 pub use explain::{Explanation, Live};
 pub use machine::{Outcome, RetryPolicy, Standing};
@@ -33,5 +33,10 @@ pub use store::{
 pub use wake::{Pass, WakeError};
 pub use worker::{
     Counters, Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, QueueWorker, Route, RunReport,
-    Verdict, WorkerConfig, WorkerError,
+    Verdict, WorkerConfig, WorkerError, shutdown_signal,
 };
+
+/// The code in the README, so that it compiles.
+#[cfg(all(doctest, feature = "pubsub"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -53,7 +53,11 @@ impl Waker {
         let mut again = false;
         loop {
             let started = Instant::now();
-            let minute = self.store.minute(again).await?;
+            let minute = match self.store.minute(again).await {
+                // Another process is at it at this moment.
+                Err(error) if error.is_contention() => break,
+                minute => minute?,
+            };
             pass.woken += minute.notifications.len();
             self.publish(&minute.notifications).await?;
             jobs.extend(minute.jobs);
@@ -69,10 +73,12 @@ impl Waker {
         jobs.sort_unstable();
         jobs.dedup();
         pass.jobs = jobs.len();
+        // A job that can't go on now must not hold up the others.
+        let mut trouble = Ok(());
         for job in jobs {
-            self.resume(job).await?;
+            trouble = trouble.and(self.resume(job).await.map(drop));
         }
-        Ok(pass)
+        trouble.map(|()| pass)
     }
 
     /// Carries a resume job on to its end, or as long as no other process has it; how many events were published.

@@ -1,3 +1,145 @@
-//! `cargo dev`.
+//! `cargo dev`: the whole queue on this machine. A Postgres and an emulator, found or started; a worker with sample
+//! handlers; a trickle of events; and a line for each thing that happens.
 
-fn main() {}
+mod samples;
+mod screen;
+mod story;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Parser;
+use tokio::sync::mpsc;
+use tracing_subscriber::EnvFilter;
+use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSub, PubSubConfig, create_topics};
+use wakeq::{Queue, QueueConfig, QueueWorker, RunReport, Store, StoreConfig, Timing, WorkerConfig};
+use wakeq_dev::{ClusterOptions, Folder, Postgres};
+use wakeq_emulator::Source;
+
+/// Runs Postgres, a Pub/Sub emulator, a worker and sample events, and tells what happens. Ctrl-C ends it.
+///
+/// Postgres is that of DATABASE_URL, else the installed one with its data in .dev/postgres. The emulator is that of
+/// PUBSUB_EMULATOR_HOST, else Google's, installed with the Cloud SDK.
+#[derive(Parser)]
+#[command(name = "cargo dev", max_term_width = 110)]
+struct Arguments {
+    /// Emit no sample events
+    #[arg(long)]
+    no_trickle: bool,
+    /// Start no worker and emit nothing: only Postgres and Pub/Sub, for a worker of your own
+    #[arg(long)]
+    no_worker: bool,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Arguments::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            screen::line(&format!("cargo dev: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // Asked for before anything starts, so that Ctrl-C during the start ends it as cleanly.
+    let stop = wakeq::shutdown_signal()?;
+    tokio::pin!(stop);
+    let services = tokio::select! {
+        services = Services::start() => services?,
+        _ = &mut stop => return Ok(()),
+    };
+    let worked = work(&services, &arguments, stop).await;
+    services.stop().await;
+    worked
+}
+
+/// What the queue needs beside itself.
+struct Services {
+    postgres: Postgres,
+    emulator: Source,
+}
+
+impl Services {
+    async fn start() -> anyhow::Result<Self> {
+        let folder = Folder::Kept(data_folder()?);
+        let options = ClusterOptions { folder, ..ClusterOptions::default() };
+        let (postgres, emulator) = tokio::join!(Postgres::choose(options), Source::choose());
+        Ok(Self { postgres: postgres?, emulator: emulator? })
+    }
+
+    async fn stop(self) {
+        if let Postgres::Own(cluster) = self.postgres
+            && let Err(error) = cluster.stop().await
+        {
+            screen::line(&format!("Postgres did not stop cleanly, and recovers at the next start: {error}"));
+        }
+    }
+}
+
+/// `.dev/postgres` beside the workspace's manifest, or where the command was started.
+fn data_folder() -> anyhow::Result<PathBuf> {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let workspace = package.as_deref().and_then(|package| package.parent()).map(PathBuf::from);
+    let here = workspace.map_or_else(std::env::current_dir, Ok).context("the current folder")?;
+    Ok(here.join(".dev").join("postgres"))
+}
+
+async fn work(
+    services: &Services,
+    arguments: &Arguments,
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let url = services.postgres.maintenance_url();
+    let host = services.emulator.host();
+    let migrations = Store::migrate(&url, false).await?;
+    let pubsub = PubSubConfig {
+        emulator_host: Some(host.clone()),
+        create_missing: true,
+        ..PubSubConfig::new(DEVELOPMENT_PROJECT)
+    };
+    create_topics(&pubsub).await?;
+    screen::introduction(services, migrations.len(), &url, &host);
+    if arguments.no_worker {
+        stop.await;
+        return Ok(());
+    }
+
+    let timing = Timing { probe_period: Duration::from_secs(5), ..Timing::default() };
+    let store = Store::connect(&url, StoreConfig { timing, ..StoreConfig::default() }).await?;
+    let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(pubsub).await?);
+    let config = WorkerConfig { shutdown_grace: Duration::from_secs(5), ..WorkerConfig::default() };
+    let mut worker = QueueWorker::new(store.clone(), Arc::clone(&notifier), samples::handlers(), config)?;
+    let reports = worker.reports();
+    let stopping = worker.stop_token();
+    let queue = Queue::new(store, notifier, QueueConfig::default());
+
+    let telling = tokio::spawn(tell(reports));
+    let trickle = (!arguments.no_trickle).then(|| tokio::spawn(samples::trickle(queue)));
+    let working = tokio::spawn(worker.run());
+    stop.await;
+    screen::line("stopping: the worker takes nothing more, and waits for its handlers");
+    if let Some(trickle) = trickle {
+        trickle.abort();
+    }
+    stopping.cancel();
+    working.await??;
+    telling.await?;
+    screen::line("stopped; what waits is kept in Postgres");
+    Ok(())
+}
+
+async fn tell(mut reports: mpsc::Receiver<RunReport>) {
+    while let Some(report) = reports.recv().await {
+        if let Some(sentence) = story::sentence(&report) {
+            let handler = report.address.map_or_else(String::new, |address| address.scope.name.to_string());
+            screen::event(report.notification.id, &handler, &sentence);
+        }
+    }
+}

@@ -40,7 +40,7 @@ enum Verb {
 struct FilterArgs {
     /// Of this handler: its name, or MODULE/name
     #[arg(long)]
-    handler: Option<String>,
+    handler: Option<show::HandlerName>,
     /// This event
     #[arg(long)]
     id: Option<EventId>,
@@ -53,29 +53,28 @@ struct FilterArgs {
 }
 
 impl FilterArgs {
-    fn filter(&self, context: &Context) -> anyhow::Result<DeadFilter> {
+    fn filter(&self, context: &Context) -> DeadFilter {
         let canvas = context.canvas.canvas;
-        let scope = self.handler.as_deref().map(|handler| show::scope(canvas, handler)).transpose()?;
-        Ok(DeadFilter { canvas, scope, id: self.id, since: self.since, before: self.before })
+        let scope = self.handler.as_ref().map(|handler| handler.scope(canvas));
+        DeadFilter { canvas, scope, id: self.id, since: self.since, before: self.before }
     }
 }
 
 impl Dead {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::List { filter, limit } => list(context, &filter.filter(context)?, limit).await,
+            Verb::List { filter, limit } => list(context, &filter.filter(context), limit).await,
             Verb::Redrive { filter, all, dry_run } => {
                 anyhow::ensure!(
                     all || filter.handler.is_some() || filter.id.is_some(),
-                    "say --id, --handler or --all"
+                    "say which: --id EVENT, --handler HANDLER, or --all of the canvas"
                 );
-                let filter = filter.filter(context)?;
-                let admin = context.admin().await?;
+                let filter = filter.filter(context);
                 if dry_run {
-                    let count = admin.dead(&filter, crate::admin::LIST_MAX).await?.len();
+                    let count = context.reader().await?.dead(&filter, crate::admin::LIST_MAX).await?.len();
                     return show::line(format_args!("{count} dead events would be brought back"));
                 }
-                let count = admin.redrive(&filter).await?;
+                let count = context.admin().await?.redrive(&filter).await?;
                 show::line(format_args!("{count} dead events brought back"))
             }
         }
@@ -83,7 +82,7 @@ impl Dead {
 }
 
 async fn list(context: &Context, filter: &DeadFilter, limit: u32) -> anyhow::Result<()> {
-    let events = context.admin().await?.dead(filter, limit).await?;
+    let events = context.reader().await?.dead(filter, limit).await?;
     if events.is_empty() {
         return show::line("no dead events");
     }

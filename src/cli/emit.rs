@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::Args;
 
 use super::{Context, show};
@@ -12,9 +11,9 @@ use crate::event::{Event, EventId, Timestamp};
 #[derive(Args)]
 pub(crate) struct Emit {
     /// The handler: its name, or MODULE/name when the module is not WORKER
-    handler: String,
+    handler: show::HandlerName,
     /// The value, as JSON
-    #[arg(default_value = "null")]
+    #[arg(default_value = "null", value_parser = json)]
     value: String,
     /// The handler's modifier
     #[arg(long, default_value = "_")]
@@ -30,11 +29,18 @@ pub(crate) struct Emit {
     id: Option<EventId>,
 }
 
+/// Checks a value: what the shell left of it is often no JSON any more.
+fn json(text: &str) -> Result<String, String> {
+    match Event::from_json("any", text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(format!("{error}; examples: '\"text\"' or '{{\"a\":1}}'")),
+    }
+}
+
 impl Emit {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let scope = show::scope(context.canvas.canvas, &self.handler)?;
-        let mut event = Event::from_json(scope.name.as_str(), self.value)
-            .context("the value must be JSON, for example '\"text\"' or '{\"a\":1}'")?
+        let scope = self.handler.scope(context.canvas.canvas);
+        let mut event = Event::from_json(scope.name.as_str(), self.value)?
             .module(scope.module.as_str())?
             .modifier(&self.modifier)?
             .canvas(scope.canvas);

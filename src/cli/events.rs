@@ -23,7 +23,7 @@ pub(crate) struct Purge {
 
 impl One {
     pub(super) async fn cancel(self, context: &Context) -> anyhow::Result<()> {
-        context.admin().await?.cancel(self.id).await?;
+        context.reader().await?.cancel(self.id).await?;
         show::line(format_args!("{} cancelled", self.id))
     }
 
@@ -35,8 +35,8 @@ impl One {
 
 impl Purge {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let scope = self.handler.scope(context.canvas.canvas)?;
-        let count = context.admin().await?.purge(&scope, self.dry_run).await?;
+        let scope = self.handler.scope(context.canvas.canvas);
+        let count = context.reader().await?.purge(&scope, self.dry_run).await?;
         let verb = if self.dry_run { "would be deleted" } else { "deleted" };
         show::line(format_args!("{scope}: {count} events {verb}"))
     }

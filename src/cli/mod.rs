@@ -11,10 +11,13 @@ mod stats;
 mod topics;
 mod wake;
 
+use std::sync::Arc;
+
 use clap::{Parser, Subcommand};
 
 use crate::admin::Admin;
 use crate::config::{CanvasArgs, DatabaseArgs, PubSubArgs, TimingArgs};
+use crate::notify::MemoryNotifier;
 
 /// A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.
 #[derive(Parser)]
@@ -95,6 +98,13 @@ impl Cli {
 }
 
 impl Context {
+    /// For what publishes nothing, so that Pub/Sub need not be configured.
+    async fn reader(&self) -> anyhow::Result<Admin> {
+        let store = self.database.connect(&self.timing).await?;
+        Ok(Admin::new(store, Arc::new(MemoryNotifier::new())))
+    }
+
+    /// For what wakes events.
     async fn admin(&self) -> anyhow::Result<Admin> {
         let store = self.database.connect(&self.timing).await?;
         Ok(Admin::new(store, self.pubsub.connect().await?))

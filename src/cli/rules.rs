@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::Args;
 
 use super::show::HandlerArg;
@@ -43,16 +44,16 @@ struct ActorArg {
 
 impl Stop {
     pub(super) async fn pause(self, context: &Context) -> anyhow::Result<()> {
-        let scope = self.handler.scope(context.canvas.canvas)?;
-        let admin = context.admin().await?;
+        let scope = self.handler.scope(context.canvas.canvas);
+        let admin = context.reader().await?;
         let stop = self.stop(&admin).await?;
         let new = admin.pause(&scope, &Actor::user(&self.actor.actor), &stop).await?;
         show::line(format_args!("{scope} {}", if new { "paused" } else { "was paused already" }))
     }
 
     pub(super) async fn block(self, context: &Context) -> anyhow::Result<()> {
-        let scope = self.handler.scope(context.canvas.canvas)?;
-        let admin = context.admin().await?;
+        let scope = self.handler.scope(context.canvas.canvas);
+        let admin = context.reader().await?;
         let stop = self.stop(&admin).await?;
         let new = admin.block(&scope, &Actor::admin(&self.actor.actor), &stop).await?;
         show::line(format_args!("{scope} {}", if new { "blocked" } else { "was blocked already" }))
@@ -60,7 +61,11 @@ impl Stop {
 
     async fn stop(&self, admin: &admin::Admin) -> anyhow::Result<admin::Stop> {
         let until = match (self.until, self.lasting) {
-            (None, Some(lasting)) => Some(admin.clock().await? + lasting),
+            (None, Some(lasting)) => {
+                let end = chrono::TimeDelta::from_std(lasting).ok();
+                let end = admin.clock().await?.checked_add_signed(end.context("--for is too long")?);
+                Some(end.context("--for is too long")?)
+            }
             (until, _) => until,
         };
         Ok(admin::Stop { reason: self.reason.clone(), until })
@@ -69,13 +74,13 @@ impl Stop {
 
 impl Lift {
     pub(super) async fn unpause(self, context: &Context) -> anyhow::Result<()> {
-        let scope = self.handler.scope(context.canvas.canvas)?;
+        let scope = self.handler.scope(context.canvas.canvas);
         let resumed = context.admin().await?.unpause(&scope).await?;
         show_resumed(&scope.to_string(), RuleKind::Pause, resumed)
     }
 
     pub(super) async fn unblock(self, context: &Context) -> anyhow::Result<()> {
-        let scope = self.handler.scope(context.canvas.canvas)?;
+        let scope = self.handler.scope(context.canvas.canvas);
         let actor = Actor::admin(&self.actor.actor);
         let resumed = context.admin().await?.unblock(&scope, &actor).await?;
         show_resumed(&scope.to_string(), RuleKind::Block, resumed)

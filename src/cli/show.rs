@@ -2,10 +2,11 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::str::FromStr;
 
 use clap::Args;
 
-use crate::event::{CanvasId, HandlerScope, Timestamp};
+use crate::event::{CanvasId, HandlerScope, InvalidName, Name, Timestamp};
 
 /// Writes a line; a closed pipe ends the command quietly.
 pub(super) fn line(text: impl Display) -> anyhow::Result<()> {
@@ -24,17 +25,33 @@ pub(super) fn moment(moment: Timestamp) -> String {
 #[derive(Args, Clone)]
 pub(super) struct HandlerArg {
     /// The handler: its name, or MODULE/name when the module is not WORKER
-    handler: String,
+    handler: HandlerName,
 }
 
 impl HandlerArg {
-    pub(super) fn scope(&self, canvas: CanvasId) -> anyhow::Result<HandlerScope> {
-        scope(canvas, &self.handler)
+    pub(super) fn scope(&self, canvas: CanvasId) -> HandlerScope {
+        self.handler.scope(canvas)
     }
 }
 
-/// Reads `name` or `MODULE/name`.
-pub(super) fn scope(canvas: CanvasId, handler: &str) -> anyhow::Result<HandlerScope> {
-    let (module, name) = handler.split_once('/').unwrap_or(("WORKER", handler));
-    Ok(HandlerScope { canvas, module: module.parse()?, name: name.parse()? })
+/// A handler on a canvas yet to be named.
+#[derive(Clone)]
+pub(super) struct HandlerName {
+    module: Name,
+    name: Name,
+}
+
+impl HandlerName {
+    pub(super) fn scope(&self, canvas: CanvasId) -> HandlerScope {
+        HandlerScope { canvas, module: self.module.clone(), name: self.name.clone() }
+    }
+}
+
+impl FromStr for HandlerName {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        let (module, name) = text.split_once('/').unwrap_or(("WORKER", text));
+        Ok(Self { module: module.parse()?, name: name.parse()? })
+    }
 }

@@ -8,16 +8,16 @@ use crate::admin::HandlerStats;
 #[derive(Args)]
 pub(crate) struct Stats {
     /// Only this handler: its name, or MODULE/name
-    handler: Option<String>,
+    handler: Option<show::HandlerName>,
 }
 
 impl Stats {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let canvas = context.canvas.canvas;
-        let scope = self.handler.as_deref().map(|handler| show::scope(canvas, handler)).transpose()?;
-        let stats = context.admin().await?.stats(canvas, scope.as_ref()).await?;
+        let scope = self.handler.map(|handler| handler.scope(canvas));
+        let stats = context.reader().await?.stats(canvas, scope.as_ref()).await?;
         if stats.is_empty() {
-            return show::line("nothing waits");
+            return show::line("no events, and no rules");
         }
         let head = "HANDLER                          WAITING  DELAYED   PAUSED  RUNNING     DEAD  RULES";
         show::line(head)?;

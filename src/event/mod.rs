@@ -11,7 +11,7 @@ mod trace;
 pub use draft::{Due, Event, EventError};
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
 pub use json::JsonError;
-pub use schedule::{Cause, Claim, RuleKind, Schedule, Timing};
+pub use schedule::{Cause, Claim, InvalidTiming, RuleKind, Schedule, Timing};
 pub use trace::{InvalidTraceparent, Traceparent};
 
 use std::fmt;
@@ -101,7 +101,7 @@ impl Notification {
         format!(r#"{{"id":"{}","canvasID":"{}"}}"#, self.id, self.canvas).into_bytes()
     }
 
-    /// Reads a message body; anything else than what [`Notification::body`] writes is malformed.
+    /// Reads a message body: a JSON object with both ids. Other fields are left alone, for those who publish more.
     pub fn parse(body: &[u8]) -> Result<Self, MalformedNotification> {
         serde_json::from_slice(body).map_err(|source| MalformedNotification { length: body.len(), source })
     }

@@ -103,6 +103,50 @@ pub struct Timing {
     pub unknown_handler_wait: Duration,
 }
 
+/// A duration that a queue can't work with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the duration `{name}` is {value:?}: it must lie between {least:?} and {most:?}")]
+pub struct InvalidTiming {
+    /// The field of [`Timing`].
+    pub name: &'static str,
+    /// What it was set to.
+    pub value: Duration,
+    /// The shortest that works.
+    pub least: Duration,
+    /// The longest that works.
+    pub most: Duration,
+}
+
+impl Timing {
+    /// Refuses durations that would make workers spin or never look again.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wakeq::Timing;
+    ///
+    /// let timing = Timing { lease: Duration::ZERO, ..Timing::default() };
+    /// assert!(timing.check().unwrap_err().to_string().starts_with("the duration `lease` is 0ns"));
+    /// ```
+    pub fn check(&self) -> Result<(), InvalidTiming> {
+        let tick = Duration::from_millis(100);
+        let year = Duration::from_secs(365 * 24 * 3600);
+        for (name, value, least) in [
+            ("lease", self.lease, tick),
+            ("horizon", self.horizon, Duration::ZERO),
+            ("grace", self.grace, Duration::ZERO),
+            ("probe_period", self.probe_period, tick),
+            ("probe_backoff", self.probe_backoff, tick),
+            ("probe_backoff_max", self.probe_backoff_max, tick),
+            ("unknown_handler_wait", self.unknown_handler_wait, tick),
+        ] {
+            if !(least..=year).contains(&value) {
+                return Err(InvalidTiming { name, value, least, most: year });
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Default for Timing {
     fn default() -> Self {
         let minutes = |count: u64| Duration::from_secs(60 * count);

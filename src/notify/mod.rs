@@ -17,7 +17,8 @@ use crate::event::{MalformedNotification, Notification};
 pub use memory::{Faults, MemoryNotifier};
 #[cfg(feature = "pubsub")]
 pub use pubsub::{
-    PubSub, PubSubConfig, SettingDifference, TopicState, TopicsReport, create_topics, describe_topics,
+    DEVELOPMENT_PROJECT, PubSub, PubSubConfig, SettingDifference, TopicState, TopicsReport, create_topics,
+    describe_topics,
 };
 
 /// Publishes notifications and lets a worker receive them.

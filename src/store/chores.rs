@@ -1,12 +1,13 @@
 //! Periodic work. One process at a time does it: a row of `chores` lets one through when it is due.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use uuid::Uuid;
 
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::{CanvasId, EventId, Notification};
+use crate::event::{CanvasId, EventId, Notification, Timestamp};
 
 /// What the minute's statement found to do.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,42 @@ pub(crate) struct Minute {
     pub(crate) more: bool,
     /// Whether [`Store::expire`] is due.
     pub(crate) expire_due: bool,
+}
+
+/// How often, in passes, what is old is looked for.
+const EXPIRE_EVERY: i64 = 60;
+
+/// What this process knows of the passes that it made itself.
+#[derive(Debug, Default)]
+pub(super) struct Probe(Mutex<Known>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// Where the next page of the running pass begins.
+    from: Option<Timestamp>,
+    /// Every promise before this moment was kept by a pass that came to its end.
+    kept_until: Option<Timestamp>,
+    /// The same for the running pass, once it has come to its end.
+    will_be_kept_until: Option<Timestamp>,
+}
+
+impl Probe {
+    fn known(&self) -> Known {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A page was read: `rest` is where it ended, if there may be more. Promises that were written up to `kept_until`
+    /// are kept when the whole pass is over; later ones may still be hidden in open transactions.
+    fn learn(&self, again: bool, rest: Option<Timestamp>, kept_until: Timestamp) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !again {
+            known.will_be_kept_until = Some(kept_until);
+        }
+        known.from = rest;
+        if rest.is_none() {
+            known.kept_until = known.will_be_kept_until.or(known.kept_until);
+        }
+    }
 }
 
 /// How long things are kept that only their age removes.
@@ -43,17 +80,23 @@ impl Store {
     ///
     /// It reads the promises from the low-water mark of earlier passes on, so that it does not pass the dead index
     /// entries of what was woken or parked; every tenth pass starts at the beginning, for promises that a long
-    /// transaction committed late. Events that run are moved to the end of their lease, and not published.
+    /// transaction committed late. Events that run are moved to the end of their lease, and not published. The mark is
+    /// raised by the next pass, to where this process knows that an earlier one came: a process that dies between two
+    /// pages leaves it where it was. A clock that was set back takes the mark back with it.
     pub(crate) async fn minute(&self, again: bool) -> Result<Minute, StoreError> {
         let timing = self.timing();
+        let known = self.probe.known();
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with gate as (
-                   select passes, low_water from wakeq.chores
+                   update wakeq.chores
+                      set next_at = now() + $2, passes = passes + (not $1)::integer,
+                          low_water = least(greatest(low_water, $9::timestamptz), now() - 2 * $2::interval)
                     where name = 'minute' and ($1 or next_at <= now() or next_at > now() + 2 * $2::interval)
-                      for update skip locked
-               ), start as (
-                   select case when passes % 10 = 0 and not $1 then '-infinity' else low_water end as at from gate
+                returning passes,
+                          case when $1 then coalesce($8::timestamptz, low_water)
+                               when passes % 10 = 0 then '-infinity'
+                               else low_water end as start
                ), expired as (
                    delete from wakeq.scheduling_rules where id = (
                        select id from wakeq.scheduling_rules
@@ -68,7 +111,7 @@ impl Store {
                    select e.id, e.notify_at,
                           coalesce(e.locked_at > clock_timestamp() - $3::interval, false) as runs
                      from wakeq.events_v2 e
-                    where e.notify_at >= (select at from start) and e.notify_at <= now()
+                    where e.notify_at >= (select start from gate) and e.notify_at <= now()
                     order by e.notify_at limit 1000 for update skip locked
                ), moved as (
                    update wakeq.events_v2 e
@@ -80,38 +123,46 @@ impl Store {
                           probes = e.probes + (not overdue.runs)::integer
                      from overdue where e.id = overdue.id
                 returning e.id, e.canvas_id, not overdue.runs and e.delay_until <= now() + $4 as publish
-               ), turn as (
-                   update wakeq.chores c
-                      set next_at = now() + $2, passes = c.passes + (not $1)::integer,
-                          low_water = case when (select count(*) from overdue) < 1000 then now() - 2 * $2::interval
-                                           else (select max(notify_at) from overdue) end
-                     from gate where c.name = 'minute'
-                returning c.name
                )
                select array(select id from moved where publish order by id) as "ids!",
                       array(select canvas_id from moved where publish order by id) as "canvases!",
                       array(select id from wakeq.resume_jobs where exists (select from gate) order by id limit 1000)
                           || array(select id from job) as "jobs!",
-                      ((select count(*) from overdue) >= 1000 or exists (select from expired)) as "more!",
-                      exists (select from turn)
-                          and exists (select from wakeq.chores where name = 'expire' and next_at <= now())
-                          as "expire_due!""#,
+                      (select passes from gate) as passes,
+                      (select count(*) from overdue) >= 1000 as "full!",
+                      exists (select from expired) as "lifted!",
+                      (select max(notify_at) from overdue) as reached, now() as "now!""#,
             again,
             interval(timing.probe_period),
             interval(timing.lease),
             interval(timing.horizon),
             interval(timing.grace),
             interval(timing.probe_backoff),
-            interval(timing.probe_backoff_max)
+            interval(timing.probe_backoff_max),
+            known.from,
+            known.kept_until
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("the minute's statement", row)?;
+        if row.passes.is_some() {
+            let margin = 2 * timing.probe_period;
+            self.probe.learn(again, row.full.then_some(row.reached).flatten(), row.now - margin);
+        }
         Ok(Minute {
             notifications: notifications(row.ids, row.canvases),
             jobs: row.jobs,
-            more: row.more,
-            expire_due: row.expire_due,
+            more: row.full || row.lifted,
+            expire_due: !again && row.passes.is_some_and(|passes| passes % EXPIRE_EVERY == 1),
         })
+    }
+
+    /// Makes the next pass of the minute's statement due now.
+    pub(crate) async fn hasten_minute(&self) -> Result<(), StoreError> {
+        let mut session = self.session().await?;
+        let query =
+            sqlx::query!("update wakeq.chores set next_at = now() where name = 'minute' and next_at > now()");
+        let hastened = session.limit(|connection| query.execute(connection)).await;
+        session.answered("make the minute's statement due", hastened).map(drop)
     }
 
     /// Deletes what is too old to keep: remembered ids, dead events, notes of unknown handlers; at most 1,000 of each.

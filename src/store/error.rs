@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::event::InvalidTiming;
+
 /// Why a statement gave no result. Whether it took effect is unknown for [`StoreError::TimedOut`] and
 /// [`StoreError::Unavailable`]; every statement can be repeated.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -44,6 +46,9 @@ pub enum StoreError {
         /// Its value.
         value: String,
     },
+    /// A duration of the configuration makes no sense.
+    #[error(transparent)]
+    Timing(#[from] InvalidTiming),
     /// A statement's own queue is full or gone: more is asked than the database answers.
     #[error("too many statements wait for Postgres: slow down, or give it more room")]
     Overloaded,
@@ -73,9 +78,11 @@ impl StoreError {
             Self::Unavailable(source) | Self::NotMigrated(source) | Self::Refused { source, .. } => {
                 Some(source.as_database_error()?.code()?.into_owned())
             }
-            Self::TimedOut { .. } | Self::Migration(_) | Self::UnsafeDurability { .. } | Self::Overloaded => {
-                None
-            }
+            Self::TimedOut { .. }
+            | Self::Migration(_)
+            | Self::UnsafeDurability { .. }
+            | Self::Timing(_)
+            | Self::Overloaded => None,
         }
     }
 

@@ -8,6 +8,7 @@ use sqlx::postgres::types::PgInterval;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Postgres};
 
 use super::StoreError;
+use super::chores::Probe;
 use crate::event::Timing;
 
 /// How the store uses Postgres.
@@ -48,20 +49,22 @@ pub struct Store {
     pool: PgPool,
     renewals: PgPool,
     pub(super) config: Arc<StoreConfig>,
+    pub(super) probe: Arc<Probe>,
 }
 
 impl Store {
     /// Connects, and checks that the server keeps what it commits.
     ///
     /// `url` has the form `postgres://user:password@host:port/database`. Errors: [`StoreError::Unavailable`] and
-    /// [`StoreError::UnsafeDurability`].
+    /// [`StoreError::UnsafeDurability`]; [`StoreError::Timing`] for durations that no queue can work with.
     pub async fn connect(url: &str, config: StoreConfig) -> Result<Self, StoreError> {
+        config.timing.check()?;
         let options: PgConnectOptions =
             url.parse().map_err(|error| StoreError::from_sqlx("read the connection URL", error))?;
         let options = options.application_name("wakeq");
         let pool = pool(&config, config.max_connections).connect_lazy_with(options.clone());
         let renewals = pool_of_one(&config).connect_lazy_with(options);
-        let store = Self { pool, renewals, config: Arc::new(config) };
+        let store = Self { pool, renewals, config: Arc::new(config), probe: Arc::default() };
         store.check_durability().await?;
         Ok(store)
     }

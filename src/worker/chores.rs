@@ -22,8 +22,9 @@ pub(super) async fn run(waker: Waker, period: Duration, retention: Retention) {
     }
 }
 
-/// Between ten and twelve tenths of the period: a moment too early would find nothing due and wait a period more.
+/// Up to a tenth longer than the period, and never shorter: who looks a moment before the pass is due finds nothing to
+/// do, and would be late by a whole period.
 fn jittered(period: Duration) -> Duration {
-    let share = uuid::Uuid::new_v4().as_u128() % 201;
-    period.mul_f64(1.0 + 0.001 * share as f64)
+    let share = uuid::Uuid::new_v4().as_u128() % 91;
+    period.mul_f64(1.01 + 0.001 * share as f64)
 }

@@ -244,7 +244,8 @@ impl Handlers {
             if route.concurrency == Some(0) {
                 return Err(InvalidRoute::NoConcurrency(key));
             }
-            let room = route.concurrency.map(|limit| Arc::new(Semaphore::new(limit)));
+            let room =
+                route.concurrency.map(|limit| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
             let handler = Handler { run, retry: route.retry, timeout: route.timeout, room };
             if handlers.insert(key.clone(), (route.canvas.is_some(), Arc::new(handler))).is_some() {
                 return Err(InvalidRoute::Twice(key));
@@ -286,7 +287,20 @@ impl Registry {
         self.keys(|of_one_canvas, _| of_one_canvas)
     }
 
-    pub(super) fn keys(&self, wanted: impl Fn(bool, &Handler) -> bool) -> Vec<String> {
+    /// Keys of the handlers without a limit, for every canvas and for one: their events may be claimed before anything
+    /// is known of them. A handler for every canvas is not among them if one canvas has a limited one in its place.
+    pub(super) fn unlimited(&self) -> (Vec<String>, Vec<String>) {
+        let limited: Vec<String> =
+            self.keys(|of_one_canvas, handler| of_one_canvas && handler.room.is_some());
+        let replaced = |key: &str| {
+            limited.iter().any(|limited| limited.split_once('/').is_some_and(|(_, rest)| rest == key))
+        };
+        let mut any_canvas = self.keys(|of_one_canvas, handler| !of_one_canvas && handler.room.is_none());
+        any_canvas.retain(|key| !replaced(key));
+        (any_canvas, self.keys(|of_one_canvas, handler| of_one_canvas && handler.room.is_none()))
+    }
+
+    fn keys(&self, wanted: impl Fn(bool, &Handler) -> bool) -> Vec<String> {
         let entries =
             self.handlers.iter().filter(|(_, (of_one_canvas, handler))| wanted(*of_one_canvas, handler));
         entries.map(|(key, _)| key.clone()).collect()

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,11 @@ use crate::notify::{Delivery, Subscription};
 /// How long a notification waits here whose run got no answer from Postgres.
 const FAILED_WAIT: Duration = Duration::from_secs(1);
 /// How long released claims and last answers may take once the grace is over.
-const CLOSE_WAIT: Duration = Duration::from_secs(2);
+const CLOSE_WAIT: Duration = Duration::from_millis(1_500);
+/// How long what is left after that may take to be dropped.
+const ABORT_WAIT: Duration = Duration::from_millis(250);
+/// How often the subscription is asked whether anything is the matter.
+const TROUBLE_PERIOD: Duration = Duration::from_secs(1);
 
 pub(super) struct Intake {
     runner: Arc<Runner>,
@@ -33,6 +37,7 @@ pub(super) struct Intake {
     entering: JoinSet<(Notification, Room)>,
     counters: Arc<Counters>,
     reports: Option<mpsc::Sender<RunReport>>,
+    trouble: watch::Sender<Option<String>>,
     stopping: bool,
 }
 
@@ -42,6 +47,7 @@ impl Intake {
         config: &WorkerConfig,
         counters: Arc<Counters>,
         reports: Option<mpsc::Sender<RunReport>>,
+        trouble: watch::Sender<Option<String>>,
     ) -> Self {
         Self {
             runner,
@@ -53,16 +59,20 @@ impl Intake {
             entering: JoinSet::new(),
             counters,
             reports,
+            trouble,
             stopping: false,
         }
     }
 
+    /// Whether it ended because it was told to; the other way is that the subscription broke for good.
     pub(super) async fn run(
         mut self,
         mut subscription: Box<dyn Subscription>,
         stop: CancellationToken,
         kill: CancellationToken,
-    ) {
+    ) -> bool {
+        let mut looks = tokio::time::interval(TROUBLE_PERIOD);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let free = self.running.len() < self.capacity;
             tokio::select! {
@@ -76,31 +86,36 @@ impl Intake {
                     Some(delivery) => self.receive(delivery),
                     None => break,
                 },
+                _ = looks.tick() => self.tell(subscription.trouble()),
             }
         }
+        let told_to = stop.is_cancelled();
+        self.tell(Some("the worker shuts down".into()));
         self.stop(subscription, kill).await;
+        told_to
+    }
+
+    fn tell(&self, trouble: Option<String>) {
+        self.trouble.send_if_modified(|known| {
+            let changed = *known != trouble;
+            *known = trouble;
+            changed
+        });
     }
 
     fn receive(&mut self, delivery: Delivery) {
-        match &delivery.notification {
-            Err(error) => {
-                tracing::warn!(
-                    error = error as &dyn std::error::Error,
-                    "acknowledged a message that says nothing"
-                );
-                self.counters.count_malformed();
-                delivery.acknowledge();
-            }
-            Ok(notification) if self.waits(notification.id) => {
-                self.counters.count_doubled();
-                delivery.acknowledge();
-            }
-            Ok(notification) => self.start(*notification, delivery, Room::default()),
+        let Some((notification, delivery)) = read(delivery, &self.counters) else { return };
+        // One that waits for its time is looked at all the same: it may have become due (`run_now`).
+        if self.lot.waits_openly(notification.id) {
+            self.double(delivery);
+        } else {
+            self.start(notification, delivery, Room::default());
         }
     }
 
-    fn waits(&self, id: EventId) -> bool {
-        self.lot.contains(id) || self.ready.iter().any(|(notification, ..)| notification.id == id)
+    fn double(&self, delivery: Delivery) {
+        self.counters.count_doubled();
+        delivery.acknowledge();
     }
 
     fn start(&mut self, notification: Notification, delivery: Delivery, room: Room) {
@@ -161,11 +176,14 @@ impl Intake {
         }
     }
 
-    /// Keeps a notification for its time. Without room for it the promise on the row wakes the event.
+    /// Keeps a notification for its time, one per event. Without room for it the promise on the row wakes the event.
     fn park(&mut self, id: EventId, delivery: Delivery, wait: Duration) {
         if self.stopping {
             delivery.put_back();
-        } else if self.lot.contains(id) || self.lot.is_full() {
+        } else if self.lot.contains(id) {
+            self.lot.hasten(id, wait);
+            self.double(delivery);
+        } else if self.lot.is_full() {
             delivery.acknowledge();
         } else {
             self.lot.park(id, delivery, wait);
@@ -180,11 +198,16 @@ impl Intake {
         kind: RoomKind,
         semaphore: Arc<tokio::sync::Semaphore>,
     ) {
-        if self.stopping || self.lot.is_full() {
+        if self.stopping {
             return delivery.put_back();
         }
-        if self.lot.contains(notification.id) {
-            return delivery.acknowledge();
+        if self.lot.waits_openly(notification.id) {
+            return self.double(delivery);
+        }
+        if let Some(other) = self.lot.take(notification.id) {
+            self.double(other);
+        } else if self.lot.is_full() {
+            return delivery.put_back();
         }
         self.lot.park_open(notification.id, delivery);
         self.entering.spawn(async move {
@@ -215,7 +238,9 @@ impl Intake {
             kill.cancel();
             self.drain(Instant::now() + CLOSE_WAIT).await;
         }
-        self.running.shutdown().await;
+        // Not awaited: a handler that blocks its thread can't be cut off.
+        self.running.abort_all();
+        self.drain(Instant::now() + ABORT_WAIT).await;
         if closing.await.is_err() {
             tracing::error!("closing the subscription failed");
         }
@@ -224,6 +249,22 @@ impl Intake {
     async fn drain(&mut self, deadline: Instant) {
         while let Ok(Some(ended)) = tokio::time::timeout_at(deadline, self.running.join_next()).await {
             self.ended(ended);
+        }
+    }
+}
+
+/// What a delivery says; a message that is no notification is acknowledged and counted.
+pub(super) fn read(delivery: Delivery, counters: &Counters) -> Option<(Notification, Delivery)> {
+    match &delivery.notification {
+        Ok(notification) => Some((*notification, delivery)),
+        Err(error) => {
+            tracing::warn!(
+                error = error as &dyn std::error::Error,
+                "acknowledged a message that says nothing"
+            );
+            counters.count_malformed();
+            delivery.acknowledge();
+            None
         }
     }
 }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -16,11 +17,22 @@ use crate::store::Store;
 
 /// Most claims renewed by one statement.
 const PAGE: usize = 1000;
+/// Longest wait before a renewal is tried again that failed.
+const RETRY_WAIT_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Leases {
     lease: Duration,
-    held: Mutex<HashMap<EventId, Entry>>,
+    care: Mutex<Care>,
+    /// Rung when a claim was taken into care that runs out before the watch would wake.
+    sooner: Notify,
+}
+
+#[derive(Debug)]
+struct Care {
+    held: HashMap<EventId, Entry>,
+    /// When the watch wakes next.
+    watched: Instant,
 }
 
 #[derive(Debug)]
@@ -40,45 +52,56 @@ pub(super) struct Held {
 
 impl Leases {
     pub(super) fn new(lease: Duration) -> Self {
-        Self { lease, held: Mutex::default() }
+        let care = Care { held: HashMap::new(), watched: Instant::now() + lease };
+        Self { lease, care: Mutex::new(care), sooner: Notify::new() }
     }
 
     /// Takes a claim into care whose statement was sent at `sent`.
     pub(super) fn hold(self: &Arc<Self>, claim: Claim, sent: Instant) -> Held {
         let lost = CancellationToken::new();
-        let entry = Entry { claims: claim.claims, deadline: sent + self.lease, lost: lost.clone() };
-        self.held().insert(claim.id, entry);
+        let deadline = sent + self.lease;
+        if deadline <= Instant::now() {
+            // The answer took longer than the claim stands, or the process was stopped meanwhile.
+            lost.cancel();
+        }
+        let mut care = self.care();
+        care.held.insert(claim.id, Entry { claims: claim.claims, deadline, lost: lost.clone() });
+        if deadline < care.watched {
+            self.sooner.notify_one();
+        }
         Held { leases: Arc::clone(self), claim, lost }
     }
 
     fn claims(&self) -> Vec<Claim> {
-        let held = self.held();
-        held.iter().map(|(id, entry)| Claim { id: *id, claims: entry.claims }).collect()
+        let care = self.care();
+        care.held.iter().map(|(id, entry)| Claim { id: *id, claims: entry.claims }).collect()
     }
 
     fn renewed(&self, claim: Claim, sent: Instant) {
-        if let Some(entry) = self.held().get_mut(&claim.id).filter(|entry| entry.claims == claim.claims) {
+        if let Some(entry) = self.care().held.get_mut(&claim.id).filter(|entry| entry.claims == claim.claims)
+        {
             entry.deadline = sent + self.lease;
         }
     }
 
     fn lost(&self, claim: Claim) {
-        if let Some(entry) = self.held().get(&claim.id).filter(|entry| entry.claims == claim.claims) {
+        if let Some(entry) = self.care().held.get(&claim.id).filter(|entry| entry.claims == claim.claims) {
             entry.lost.cancel();
         }
     }
 
     /// Gives up what is past its deadline; the next deadline of the rest.
     fn expire(&self, now: Instant) -> Instant {
-        let held = self.held();
+        let mut care = self.care();
         let (expired, alive): (Vec<&Entry>, Vec<&Entry>) =
-            held.values().partition(|entry| entry.deadline <= now);
+            care.held.values().partition(|entry| entry.deadline <= now);
         expired.iter().for_each(|entry| entry.lost.cancel());
-        alive.iter().map(|entry| entry.deadline).min().unwrap_or(now + self.lease)
+        care.watched = alive.iter().map(|entry| entry.deadline).min().unwrap_or(now + self.lease);
+        care.watched
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<EventId, Entry>> {
-        self.held.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn care(&self) -> MutexGuard<'_, Care> {
+        self.care.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -91,51 +114,62 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut held = self.leases.held();
-        if held.get(&self.claim.id).is_some_and(|entry| entry.claims == self.claim.claims) {
-            held.remove(&self.claim.id);
+        let mut care = self.leases.care();
+        if care.held.get(&self.claim.id).is_some_and(|entry| entry.claims == self.claim.claims) {
+            care.held.remove(&self.claim.id);
         }
     }
 }
 
-/// Renews all held claims every third of a lease.
+/// Renews all held claims every third of a lease; sooner, when that failed.
 pub(super) async fn renew(leases: Arc<Leases>, store: Store) {
-    let mut ticks = tokio::time::interval(leases.lease / 3);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let pause = leases.lease / 3;
     loop {
-        ticks.tick().await;
+        let started = Instant::now();
+        let mut failed = false;
         for page in leases.claims().chunks(PAGE) {
-            renew_page(&leases, &store, page).await;
+            failed |= !renew_page(&leases, &store, page).await;
         }
+        let pause = if failed { (pause / 4).min(RETRY_WAIT_MAX) } else { pause };
+        tokio::time::sleep_until(started + pause).await;
     }
 }
 
-/// Renews in halves where somebody holds a row's lock: one locked row must not cost the others their leases.
-async fn renew_page(leases: &Leases, store: &Store, page: &[Claim]) {
-    let mut todo = vec![page];
-    while let Some(page) = todo.pop() {
+/// Renews one page; whether all of it was answered. Where somebody else's lock on a row is in the way, the page is
+/// halved until that row stands alone: it must not cost the others their leases.
+async fn renew_page(leases: &Leases, store: &Store, page: &[Claim]) -> bool {
+    let mut complete = true;
+    let mut parts = vec![page];
+    while let Some(part) = parts.pop() {
         let sent = Instant::now();
-        match store.renew(page).await {
-            Ok(renewed) => page.iter().zip(renewed).for_each(|(claim, renewed)| {
+        match store.renew(part).await {
+            Ok(renewed) => part.iter().zip(renewed).for_each(|(claim, renewed)| {
                 if renewed { leases.renewed(*claim, sent) } else { leases.lost(*claim) }
             }),
-            Err(error) if error.is_contention() && page.len() > 1 => {
-                let (first, second) = page.split_at(page.len() / 2);
-                todo.extend([second, first]);
+            Err(error) if error.is_contention() && part.len() > 1 => {
+                let (first, second) = part.split_at(part.len() / 2);
+                parts.extend([second, first]);
             }
-            Err(error) => tracing::warn!(
-                claims = page.len(),
-                error = &error as &dyn std::error::Error,
-                "leases not renewed; tried again until they run out"
-            ),
+            Err(error) => {
+                complete = false;
+                tracing::warn!(
+                    claims = part.len(),
+                    error = &error as &dyn std::error::Error,
+                    "leases not renewed; tried again until they run out"
+                );
+            }
         }
     }
+    complete
 }
 
 /// Cancels what is past its deadline, also while a renewal hangs.
 pub(super) async fn watch(leases: Arc<Leases>) {
     loop {
         let next = leases.expire(Instant::now());
-        tokio::time::sleep_until(next).await;
+        tokio::select! {
+            () = tokio::time::sleep_until(next) => {}
+            () = leases.sooner.notified() => {}
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use tokio::time::Instant;
 use tokio_util::time::{DelayQueue, delay_queue};
 
 use crate::event::EventId;
@@ -38,6 +39,22 @@ impl Lot {
     /// Keeps a notification until [`Lot::take`] is called for it.
     pub(super) fn park_open(&mut self, id: EventId, delivery: Delivery) {
         self.waiting.insert(id, (delivery, None));
+    }
+
+    /// Whether the event waits for something else than a time.
+    pub(super) fn waits_openly(&self, id: EventId) -> bool {
+        matches!(self.waiting.get(&id), Some((_, None)))
+    }
+
+    /// Lets an event that waits for a later time come up after `wait` already: the earlier of two looks at it decides,
+    /// and coming up early costs no more than another look.
+    pub(super) fn hasten(&mut self, id: EventId, wait: Duration) {
+        if let Some((_, Some(key))) = self.waiting.get(&id) {
+            let sooner = Instant::now() + wait;
+            if sooner < self.times.deadline(key) {
+                self.times.reset_at(key, sooner);
+            }
+        }
     }
 
     /// Takes a notification out before its time.

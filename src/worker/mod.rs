@@ -12,25 +12,27 @@ mod leases;
 mod lot;
 mod process;
 mod run;
+mod signal;
 mod statements;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use counters::{Counters, RunReport, Verdict};
 pub use handlers::{Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Route};
+pub use signal::shutdown_signal;
 
-use crate::machine::Policy;
-use crate::notify::{Notifier, NotifyError};
+use crate::machine::{Answer, Policy};
+use crate::notify::{Notifier, NotifyError, Subscription};
 use crate::store::{Retention, Store, StoreError};
 use crate::wake::Waker;
 use handlers::Registry;
 use leases::Leases;
-use run::Runner;
+use run::{Halt, Room, Runner};
 use statements::Statements;
 
 /// How much a worker takes on, and how it stops.
@@ -95,9 +97,9 @@ pub enum WorkerError {
 /// # async fn example(store: Store, notifier: Arc<dyn Notifier>) -> Result<(), Box<dyn std::error::Error>> {
 /// let handlers = Handlers::new().on("send-email", send_email);
 /// let worker = QueueWorker::new(store, notifier, handlers, WorkerConfig::default())?;
-/// let stop = worker.stop_token();
+/// let (signal, stop) = (wakeq::shutdown_signal()?, worker.stop_token());
 /// tokio::spawn(async move {
-///     let _ = tokio::signal::ctrl_c().await;
+///     signal.await;
 ///     stop.cancel();
 /// });
 /// worker.run().await?;
@@ -111,6 +113,7 @@ pub struct QueueWorker {
     config: WorkerConfig,
     counters: Arc<Counters>,
     reports: Option<mpsc::Sender<RunReport>>,
+    trouble: watch::Sender<Option<String>>,
     stop: CancellationToken,
     kill: CancellationToken,
 }
@@ -139,6 +142,7 @@ impl QueueWorker {
             config,
             counters: Arc::default(),
             reports: None,
+            trouble: watch::Sender::new(Some("the worker has not started".into())),
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
         })
@@ -154,6 +158,20 @@ impl QueueWorker {
     /// What the worker has done so far.
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
+    }
+
+    /// Why the worker receives no notifications now, in words that say what to do; `None` while it is ready. It says so
+    /// before the start and during a shutdown, too.
+    ///
+    /// ```
+    /// # async fn example(worker: wakeq::QueueWorker) {
+    /// let mut trouble = worker.trouble();
+    /// tokio::spawn(worker.run());
+    /// let ready = trouble.wait_for(Option::is_none).await.is_ok();
+    /// # }
+    /// ```
+    pub fn trouble(&self) -> watch::Receiver<Option<String>> {
+        self.trouble.subscribe()
     }
 
     /// Cancel it to shut the worker down.
@@ -172,16 +190,59 @@ impl QueueWorker {
         let leases = Arc::new(Leases::new(self.store.timing().lease));
         let waker = Waker::new(self.store.clone(), Arc::clone(&self.notifier));
         let period = self.store.timing().probe_period;
-        let _renewing =
-            AbortOnDropHandle::new(tokio::spawn(leases::renew(Arc::clone(&leases), self.store.clone())));
-        let _watching = AbortOnDropHandle::new(tokio::spawn(leases::watch(Arc::clone(&leases))));
+        let _kept = self.keep(&leases);
         let _chores = AbortOnDropHandle::new(tokio::spawn(chores::run(waker, period, self.config.retention)));
         let subscription = self.notifier.subscribe(self.config.capacity + self.config.lot_max).await?;
         let runner = Arc::new(self.runner(leases));
-        intake::Intake::new(runner, &self.config, self.counters, self.reports)
-            .run(subscription, self.stop, self.kill)
-            .await;
-        Ok(())
+        let intake = intake::Intake::new(runner, &self.config, self.counters, self.reports, self.trouble);
+        if intake.run(subscription, self.stop, self.kill).await {
+            Ok(())
+        } else {
+            Err(NotifyError::new("the subscription ended by a defect; start the worker again").into())
+        }
+    }
+
+    /// Takes one notification from the subscription and runs it to its end; `None` once the subscription has ended.
+    ///
+    /// For tests, and for callers with a loop of their own. There is no parking lot: what has to wait, for its time or
+    /// for room, is put back. Messages that are no notifications are acknowledged and passed over.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use wakeq::notify::{MemoryNotifier, Notifier};
+    /// use wakeq::{Handlers, QueueWorker, RunReport, Store, WorkerConfig};
+    ///
+    /// async fn run_one(store: Store, handlers: Handlers) -> Result<Option<RunReport>, Box<dyn std::error::Error>> {
+    ///     let notifier = Arc::new(MemoryNotifier::new());
+    ///     let worker = QueueWorker::new(store, notifier.clone(), handlers, WorkerConfig::default())?;
+    ///     let mut subscription = notifier.subscribe(1).await?;
+    ///     Ok(worker.dequeue(subscription.as_mut()).await)
+    /// }
+    /// ```
+    pub async fn dequeue(&self, subscription: &mut dyn Subscription) -> Option<RunReport> {
+        let (notification, delivery) = loop {
+            if let Some(read) = intake::read(subscription.next().await?, &self.counters) {
+                break read;
+            }
+        };
+        let leases = Arc::new(Leases::new(self.store.timing().lease));
+        let _kept = self.keep(&leases);
+        let finished = self.runner(leases).run(notification, Room::default()).await;
+        self.counters.count(&finished.report.trail);
+        match finished.halt {
+            Halt::Answer(Answer::Acknowledge) => delivery.acknowledge(),
+            Halt::Answer(Answer::PutBack) | Halt::Wait(_) | Halt::Room(..) | Halt::Failed(_) => {
+                delivery.put_back();
+            }
+        }
+        Some(finished.report)
+    }
+
+    /// Keeps claims alive until it is dropped.
+    fn keep(&self, leases: &Arc<Leases>) -> [AbortOnDropHandle<()>; 2] {
+        let renewing = tokio::spawn(leases::renew(Arc::clone(leases), self.store.clone()));
+        let watching = tokio::spawn(leases::watch(Arc::clone(leases)));
+        [renewing, watching].map(AbortOnDropHandle::new)
     }
 
     fn runner(&self, leases: Arc<Leases>) -> Runner {

@@ -33,8 +33,9 @@ pub(super) async fn process(
     let run = async { (handler.run)(execution).await };
     let run = telemetry::in_trace(trace, AssertUnwindSafe(run).catch_unwind());
     tokio::select! {
-        ended = within(handler.timeout, run) => ended,
+        biased;
         () = held.lost() => Ended { ran: Ran::LeaseLost, error: None },
+        ended = within(handler.timeout, run) => ended,
         () = kill.cancelled() => Ended { ran: Ran::ShutDown, error: None },
     }
 }

@@ -294,7 +294,8 @@ impl Run<'_> {
         }
     }
 
-    /// Repeats a fenced write that gets no answer, as long as the lease stands.
+    /// Repeats a fenced write that gets no answer as long as the lease stands, and for one lease at most: a write that
+    /// Postgres goes on refusing, while it renews the lease, must not keep its place for ever.
     async fn until_lost<F>(&self, write: impl Fn() -> F) -> bool
     where
         F: Future<Output = Result<bool, StoreError>>,
@@ -316,7 +317,7 @@ impl Run<'_> {
         };
         tokio::select! {
             biased;
-            happened = repeated => happened,
+            happened = tokio::time::timeout(self.runner.policy.lease, repeated) => happened.unwrap_or(false),
             () = held.lost() => false,
         }
     }

@@ -30,15 +30,15 @@ pub(super) struct Statements {
 
 impl Statements {
     pub(super) fn new(store: &Store, registry: &Registry, suspect_losses: u32) -> Self {
-        let limits = |unlimited_only: bool, losses_below: i32| {
-            let (handlers, canvas_handlers) = keys(registry, unlimited_only);
+        let limits = |(handlers, canvas_handlers), losses_below| {
             Arc::new(ClaimLimits { handlers, canvas_handlers, losses_below })
         };
+        let all = || (registry.any_canvas(), registry.one_canvas());
         let trusted = i32::try_from(suspect_losses).unwrap_or(i32::MAX);
         Self {
             loads: batched(store, |store, ids| async move { store.load(&ids).await }),
-            claims_ahead: claims(store, limits(true, trusted)),
-            claims: claims(store, limits(false, trusted)),
+            claims_ahead: claims(store, limits(registry.unlimited(), trusted)),
+            claims: claims(store, limits(all(), trusted)),
             completions: batched(store, |store, claims| async move { store.complete(&claims).await }),
             retries: batched(store, |store, retries| async move { store.retry(&retries).await }),
             parks: batched(store, |store, ids| async move { store.park(&ids).await }),
@@ -49,7 +49,7 @@ impl Statements {
                 store.release(&claims).await.map(|()| vec![(); claims.len()])
             }),
             store: store.clone(),
-            suspects: limits(false, i32::MAX),
+            suspects: limits(all(), i32::MAX),
         }
     }
 
@@ -72,23 +72,6 @@ impl Statements {
     pub(super) const PAUSE: Duration = Duration::from_millis(200);
 }
 
-/// The handlers of every canvas and of one canvas, for claims. A handler for every canvas also counts as limited where
-/// one of them has a limited handler of its own: the claim can't tell which of the two an event goes to.
-fn keys(registry: &Registry, unlimited_only: bool) -> (Vec<String>, Vec<String>) {
-    let wanted = |one_canvas: bool, limited: bool| {
-        registry.keys(|of_one, handler| of_one == one_canvas && handler.room.is_some() == limited)
-    };
-    let (mut handlers, mut canvas_handlers) = (wanted(false, false), wanted(true, false));
-    let limited = wanted(true, true);
-    if unlimited_only {
-        handlers.retain(|key| !limited.iter().any(|own| own.ends_with(&format!("/{key}"))));
-    } else {
-        handlers.extend(wanted(false, true));
-        canvas_handlers.extend(limited);
-    }
-    (handlers, canvas_handlers)
-}
-
 fn claims(store: &Store, limits: Arc<ClaimLimits>) -> Coalescer<EventId, Option<ClaimedEvent>> {
     batched(store, move |store, ids| {
         let limits = Arc::clone(&limits);
@@ -105,41 +88,4 @@ where
 {
     let store = store.clone();
     Coalescer::new(BATCH_MAX, IN_FLIGHT, move |requests| statement(store.clone(), requests))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::event::CanvasId;
-    use crate::worker::{Handlers, Route};
-
-    /// A canvas whose own handler is limited must not have its events claimed through the one for every canvas.
-    #[test]
-    fn events_of_limited_handlers_are_not_claimed_ahead() {
-        let canvas = CanvasId::DEFAULT;
-        let mut handlers = Handlers::new();
-        for route in [
-            Route::new("a"),
-            Route::new("a").canvas(canvas).concurrency(1),
-            Route::new("b"),
-            Route::new("b").canvas(canvas),
-            Route::new("c").concurrency(1),
-            Route::new("aa"),
-        ] {
-            handlers = handlers.on(route, |_event| async { Ok(()) });
-        }
-        let registry = handlers.registry().unwrap();
-        let sorted = |(mut one, mut two): (Vec<String>, Vec<String>)| {
-            one.sort();
-            two.sort();
-            (one, two)
-        };
-        let own = |name: &str| format!("{canvas}/WORKER/{name}/_");
-        let (ahead, ahead_of_canvas) = sorted(keys(&registry, true));
-        assert_eq!(ahead, ["WORKER/aa/_", "WORKER/b/_"]);
-        assert_eq!(ahead_of_canvas, [own("b")]);
-        let (all, all_of_canvas) = sorted(keys(&registry, false));
-        assert_eq!(all, ["WORKER/a/_", "WORKER/aa/_", "WORKER/b/_", "WORKER/c/_"]);
-        assert_eq!(all_of_canvas, [own("a"), own("b")]);
-    }
 }

@@ -4,14 +4,17 @@
 
 mod basics;
 mod brokers;
+mod documents;
 mod emitting;
 mod notify;
 mod notify_google;
 mod notify_memory;
 mod operating;
+mod packages;
 mod scenarios;
 mod schema;
 mod simulation;
 mod support;
 mod tidy;
+mod together;
 mod world;

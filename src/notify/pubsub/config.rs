@@ -1,10 +1,13 @@
 //! Where the notifier's topic and subscription are, and how patient the client is.
 //!
-//! Values come in from the caller; nothing here reads the environment.
+//! Only [`PubSubConfig::from_environment`] reads the environment, and only when it is called.
 
 use std::time::Duration;
 
 use crate::notify::NotifyError;
+
+/// What an emulator gets to hear when no project is set: any valid name will do.
+pub const DEVELOPMENT_PROJECT: &str = "wakeq-dev";
 
 /// Which topic and subscription carry the notifications, and how the client behaves.
 ///
@@ -60,6 +63,40 @@ impl PubSubConfig {
             check_period: Duration::from_secs(15),
             longest_back_off: Duration::from_secs(5),
         }
+    }
+
+    /// As the environment says: `GOOGLE_CLOUD_PROJECT`, which an emulator can do without, `PUBSUB_EMULATOR_HOST`,
+    /// `WAKEQ_TOPIC` and `WAKEQ_SUBSCRIPTION`. What is not set has its default.
+    ///
+    /// ```no_run
+    /// # async fn connect() -> Result<wakeq::notify::PubSub, wakeq::notify::NotifyError> {
+    /// wakeq::notify::PubSub::connect(wakeq::notify::PubSubConfig::from_environment()?).await
+    /// # }
+    /// ```
+    pub fn from_environment() -> Result<Self, NotifyError> {
+        Self::from_variables(|name| std::env::var(name).ok())
+    }
+
+    fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, NotifyError> {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let emulator_host = set("PUBSUB_EMULATOR_HOST");
+        let project = match (set("GOOGLE_CLOUD_PROJECT"), &emulator_host) {
+            (Some(project), _) => project,
+            (None, Some(_)) => DEVELOPMENT_PROJECT.to_owned(),
+            (None, None) => {
+                return Err(NotifyError::new(
+                    "GOOGLE_CLOUD_PROJECT is not set: set it to your project, or PUBSUB_EMULATOR_HOST to the host:port of \
+                     an emulator",
+                ));
+            }
+        };
+        let defaults = Self::new(project);
+        Ok(Self {
+            topic: set("WAKEQ_TOPIC").unwrap_or_else(|| defaults.topic.clone()),
+            subscription: set("WAKEQ_SUBSCRIPTION").unwrap_or_else(|| defaults.subscription.clone()),
+            emulator_host,
+            ..defaults
+        })
     }
 
     /// Refuses what Pub/Sub would refuse later, in words that say what to change.
@@ -139,6 +176,24 @@ mod tests {
     #[test]
     fn defaults_are_valid() {
         PubSubConfig::new("local").check().unwrap();
+    }
+
+    #[test]
+    fn the_environment_is_read_as_google_s_tools_read_it() {
+        let read = |variables: &'static [(&str, &str)]| {
+            PubSubConfig::from_variables(|name| {
+                variables.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned())
+            })
+        };
+        let missing = read(&[("GOOGLE_CLOUD_PROJECT", "")]).unwrap_err().to_string();
+        assert!(missing.contains("GOOGLE_CLOUD_PROJECT is not set"), "{missing}");
+        let emulator = read(&[("PUBSUB_EMULATOR_HOST", "localhost:8085")]).unwrap();
+        assert_eq!(emulator.project, DEVELOPMENT_PROJECT);
+        assert_eq!(emulator.emulator_host.as_deref(), Some("localhost:8085"));
+        let real = read(&[("GOOGLE_CLOUD_PROJECT", "shop"), ("WAKEQ_TOPIC", "orders")]).unwrap();
+        assert_eq!(real.topic_path(), "projects/shop/topics/orders");
+        assert_eq!(real.subscription_path(), "projects/shop/subscriptions/wakeq");
+        assert_eq!(real.emulator_host, None);
     }
 
     #[test]

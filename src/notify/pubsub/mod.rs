@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-pub use config::PubSubConfig;
+pub use config::{DEVELOPMENT_PROJECT, PubSubConfig};
 pub use topics::{SettingDifference, TopicState, TopicsReport, create_topics, describe_topics};
 
 use super::{Notifier, NotifyError, Subscription};

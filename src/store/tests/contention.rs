@@ -15,7 +15,7 @@ type Tokens = Arc<Mutex<HashMap<EventId, i32>>>;
 /// for a lock lies above Postgres' own search for deadlocks, which would otherwise never find one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overlapping_batches_never_deadlock() {
-    let timing = Timing { lease: Duration::from_micros(1), ..Timing::default() };
+    let timing = Timing { lease: Duration::from_millis(100), ..Timing::default() };
     let table = Table::with(StoreConfig {
         max_connections: 8,
         lock_timeout: Duration::from_secs(20),

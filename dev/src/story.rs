@@ -1,0 +1,63 @@
+//! What a run did, in a sentence for somebody who has not read the state machine.
+
+use wakeq::{Outcome, RunReport, Verdict};
+
+/// `None` for what is not worth a line: a second notification of an event that has ended, or runs.
+pub(super) fn sentence(report: &RunReport) -> Option<String> {
+    if let Verdict::Failed(error) = &report.verdict {
+        return Some(format!("Postgres gave no answer ({error}); tried again"));
+    }
+    let attempt = report.attempt.unwrap_or(0);
+    let error = report.error.as_deref().unwrap_or("no message");
+    let name = report.address.as_ref().map_or("", |address| address.scope.name.as_str());
+    let dead = report.trail.contains(&Outcome::RetryTooMany);
+    match report.trail.last()? {
+        Outcome::Deleted if dead => {
+            Some(format!("attempt {attempt} failed ({error}); that was the last: dead, see `dead list`"))
+        }
+        Outcome::Deleted if report.trail.contains(&Outcome::Poison) => {
+            Some("its workers died too often: dead, see `dead list`".to_owned())
+        }
+        Outcome::Deleted => {
+            Some(format!("done in {:.0?} at attempt {attempt}", report.took.unwrap_or_default()))
+        }
+        Outcome::RetryAllowed => {
+            let wait = match &report.verdict {
+                Verdict::Waits(wait) => format!("in {wait:.0?}"),
+                Verdict::Acknowledged | Verdict::PutBack | Verdict::WaitsForRoom | Verdict::Failed(_) => {
+                    "later".to_owned()
+                }
+            };
+            Some(format!("attempt {attempt} failed ({error}); tried again {wait}"))
+        }
+        Outcome::DelayNotYet => match &report.verdict {
+            Verdict::Waits(wait) => Some(format!("not due yet: waits here {wait:.1?}")),
+            Verdict::Acknowledged | Verdict::PutBack | Verdict::WaitsForRoom | Verdict::Failed(_) => {
+                Some("not due for long: waits in Postgres".to_owned())
+            }
+        },
+        Outcome::RulePaused => Some(format!("paused: waits in Postgres for `unpause {name}`")),
+        Outcome::RuleBlocked => Some(format!("blocked by an admin: waits in Postgres for `unblock {name}`")),
+        Outcome::Deferred => Some("no handler of that name here: waits for a worker that has it".to_owned()),
+        Outcome::LeaseLost => Some("its lease ran out: somebody else may run it".to_owned()),
+        Outcome::Released => Some("cut off by the shutdown, and free for another worker".to_owned()),
+        Outcome::EventMissing
+        | Outcome::EventPresent
+        | Outcome::DelayNone
+        | Outcome::LockNone
+        | Outcome::LockExpired
+        | Outcome::IsLocked
+        | Outcome::RuleNone
+        | Outcome::RuleLifted
+        | Outcome::HandlerKnown
+        | Outcome::HandlerUnknown
+        | Outcome::LockClaimed
+        | Outcome::LockClaimFailed
+        | Outcome::Poison
+        | Outcome::ExecutesToCompletion
+        | Outcome::Exception
+        | Outcome::ShutDown
+        | Outcome::RetryTooMany
+        | Outcome::FencedOut => None,
+    }
+}
