@@ -148,12 +148,9 @@ impl Store {
             let margin = 2 * timing.probe_period;
             self.probe.learn(again, row.full.then_some(row.reached).flatten(), row.now - margin);
         }
-        Ok(Minute {
-            notifications: notifications(row.ids, row.canvases),
-            jobs: row.jobs,
-            more: row.full || row.lifted,
-            expire_due: !again && row.passes.is_some_and(|passes| passes % EXPIRE_EVERY == 1),
-        })
+        let expire_due = !again && row.passes.is_some_and(|passes| passes % EXPIRE_EVERY == 1);
+        let notifications = notifications(row.ids, row.canvases);
+        Ok(Minute { notifications, jobs: row.jobs, more: row.full || row.lifted, expire_due })
     }
 
     /// Makes the next pass of the minute's statement due now.
