@@ -138,6 +138,19 @@ async fn the_connection_of_a_statement_given_up_is_closed() {
     assert_eq!(table.waiting().await, 1, "the server still tries");
 }
 
+/// A schema that lacks what this program needs is an error that says what to do.
+#[tokio::test]
+async fn an_older_schema_is_told_from_a_wrong_statement() {
+    let table = Table::new().await;
+    let ids = table.add(1).await;
+    table.run("alter table wakeq.events_v2 drop column last_error").await;
+    let error = table.store.load(&ids).await.unwrap_err();
+    assert!(matches!(error, StoreError::NotMigrated(_)), "{error}");
+    table.run("drop schema wakeq cascade").await;
+    let error = table.store.load(&ids).await.unwrap_err();
+    assert!(error.to_string().contains("run `wakeq migrate`"), "{error}");
+}
+
 /// Everything works on a pool of one connection, whoever else wants it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_connection_is_enough() {

@@ -123,7 +123,7 @@ async fn workers_reach_events_by_their_keys() {
         ("set notify_at = null", many.clone()),
         ("with deferred as", format!("{many}, '5 min'")),
         ("set locked_at = null", format!("{many}, {fences}")),
-        ("delete from wakeq.events_v2\n              where id = any", format!("{many}, {fences}, null")),
+        ("delete from wakeq.events_v2\n              where id = any", format!("{many}, {fences}, 1")),
         ("where id = $1 and (locked_at is null", format!("'{}', '1 min'", ids[0])),
     ];
     for (part, arguments) in statements {
@@ -181,7 +181,7 @@ async fn the_minutes_statement_does_not_read_the_queue() {
     let arguments =
         "false, '1 min', '1 min', '10 min', '30 s', '10 min', '1 h', null, now() - interval '2 min'";
     table.run("update wakeq.chores set next_at = now()").await;
-    let plan = plan(&table.store, "with gate as (\n                   update wakeq.chores\n                      set next_at = now() + $2, passes", arguments).await;
+    let plan = plan(&table.store, "), overdue as (", arguments).await;
     let (overdue, all) = (buffers(&plan, "events_v2_promised"), buffers(&plan, ""));
     println!(
         "the minute's statement among 100,000 parked events: {overdue} pages of the promises, {all} in all"

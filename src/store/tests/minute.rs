@@ -152,6 +152,17 @@ async fn a_promise_behind_the_low_water_mark_is_found_on_the_tenth_pass() {
     assert_eq!(found, [1, 0, 0, 0, 0, 0, 0, 0, 1, 0]);
 }
 
+/// A clock that was set back must not leave the mark in the future, above every promise made from then on.
+#[tokio::test]
+async fn the_low_water_mark_follows_a_clock_set_back() {
+    let table = Table::new().await;
+    table.store.minute(false).await.unwrap();
+    table.run("update wakeq.chores set low_water = now() + interval '1 day'").await;
+    table.add(1).await;
+    table.due_again().await;
+    assert_eq!(table.store.minute(false).await.unwrap().notifications.len(), 1);
+}
+
 /// `until` reached: lifted by the minute's statement, one rule a statement, each with its job.
 #[tokio::test]
 async fn rules_that_reached_their_end_are_lifted_one_by_one() {
