@@ -83,7 +83,7 @@ async fn write(store: &Store, ids: &[EventId], tokens: &Tokens, kind: u64) -> Re
 /// A stranger who holds a row's lock costs a statement 200 ms.
 #[tokio::test]
 async fn a_wait_for_a_lock_ends() {
-    let table = Table::new().await;
+    let table = Table::with(StoreConfig::default()).await;
     let id = table.add(1).await[0];
     let mut stranger = table.pool.begin().await.unwrap();
     sqlx::query("select from wakeq.events_v2 for update").execute(&mut *stranger).await.unwrap();

@@ -17,7 +17,12 @@ impl Table {
 /// EV2-01: of eight processes whose minute is over one is let through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_process_a_minute_is_let_through() {
-    let table = Table::with(StoreConfig { max_connections: 8, ..StoreConfig::default() }).await;
+    let table = Table::with(StoreConfig {
+        max_connections: 8,
+        lock_timeout: Duration::from_secs(4),
+        ..StoreConfig::default()
+    })
+    .await;
     table.add(5).await;
     for pass in 1..=5 {
         table.due_again().await;
