@@ -165,8 +165,10 @@ impl Admin {
         actor: &Actor,
         stop: &Stop,
     ) -> Result<bool, AdminError> {
-        if actor.name.is_empty() || actor.name.chars().count() > 200 {
-            return Err(AdminError::Invalid("the actor's name must have 1 to 200 characters"));
+        if !(1..=200).contains(&actor.name.chars().count()) || actor.name.contains('\0') {
+            return Err(AdminError::Invalid(
+                "the actor's name must have 1 to 200 characters, none of them NUL",
+            ));
         }
         if stop.reason.as_ref().is_some_and(|reason| reason.chars().count() > 1000 || reason.contains('\0')) {
             return Err(AdminError::Invalid(

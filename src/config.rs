@@ -27,7 +27,8 @@ pub(crate) struct DatabaseArgs {
     database_url: String,
     /// Work on a server that may forget commits (fsync or synchronous_commit off)
     #[arg(long, env = "WAKEQ_ALLOW_UNSAFE_DURABILITY", global = true, num_args = 0..=1, default_missing_value = "1",
-          default_value = "0", value_parser = clap::builder::BoolishValueParser::new())]
+          default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
+          hide_possible_values = true)]
     allow_unsafe_durability: bool,
 }
 
@@ -77,8 +78,12 @@ pub(crate) struct PubSubArgs {
 #[command(next_help_heading = "Tenant")]
 pub(crate) struct CanvasArgs {
     /// The canvas, a uuid; the nil uuid for deployments with one tenant
-    #[arg(long, env = "WAKEQ_CANVAS", global = true, default_value_t = CanvasId::DEFAULT)]
+    #[arg(long, env = "WAKEQ_CANVAS", global = true, default_value_t = CanvasId::DEFAULT, value_parser = canvas)]
     pub(crate) canvas: CanvasId,
+}
+
+fn canvas(text: &str) -> Result<CanvasId, &'static str> {
+    text.parse().map_err(|_| "a canvas is a uuid, such as 6ba7b810-9dad-41d1-80b4-00c04fd430c8")
 }
 
 /// A setting that is missing.

@@ -24,8 +24,14 @@ async fn main() -> ExitCode {
     }
 }
 
-/// The error and its causes, for a person.
+/// The error and its causes, for a person: without what a cause only repeats.
 #[expect(clippy::print_stderr, reason = "the command's own words to its user")]
 fn complain(error: &anyhow::Error) {
-    eprintln!("wakeq: {error:#}");
+    let mut words = String::new();
+    for cause in error.chain().map(ToString::to_string).filter(|cause| !cause.is_empty()) {
+        if !words.contains(&cause) {
+            words = if words.is_empty() { cause } else { format!("{words}: {cause}") };
+        }
+    }
+    eprintln!("wakeq: {words}");
 }

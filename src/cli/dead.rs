@@ -42,13 +42,13 @@ struct FilterArgs {
     #[arg(long)]
     handler: Option<show::HandlerName>,
     /// This event
-    #[arg(long)]
+    #[arg(long, value_parser = show::event_id)]
     id: Option<EventId>,
     /// That died at or after this moment
-    #[arg(long)]
+    #[arg(long, value_parser = show::timestamp)]
     since: Option<Timestamp>,
     /// That died before this moment
-    #[arg(long)]
+    #[arg(long, value_parser = show::timestamp)]
     before: Option<Timestamp>,
 }
 
@@ -72,10 +72,11 @@ impl Dead {
                 let filter = filter.filter(context);
                 if dry_run {
                     let count = context.reader().await?.dead(&filter, crate::admin::LIST_MAX).await?.len();
-                    return show::line(format_args!("{count} dead events would be brought back"));
+                    let count = show::count(count as u64, "dead event");
+                    return show::line(format_args!("{count} would be brought back"));
                 }
                 let count = context.admin().await?.redrive(&filter).await?;
-                show::line(format_args!("{count} dead events brought back"))
+                show::line(format_args!("{} brought back", show::count(count, "dead event")))
             }
         }
     }

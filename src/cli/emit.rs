@@ -22,10 +22,10 @@ pub(crate) struct Emit {
     #[arg(long, value_parser = humantime::parse_duration, conflicts_with = "at")]
     after: Option<Duration>,
     /// Run at this moment (2030-01-31T08:00:00Z)
-    #[arg(long)]
+    #[arg(long, value_parser = show::timestamp)]
     at: Option<Timestamp>,
     /// An id of your choice: emitting it again within 7 days adds nothing
-    #[arg(long)]
+    #[arg(long, value_parser = show::event_id)]
     id: Option<EventId>,
 }
 
@@ -33,7 +33,11 @@ pub(crate) struct Emit {
 fn json(text: &str) -> Result<String, String> {
     match Event::from_json("any", text) {
         Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(format!("{error}; examples: '\"text\"' or '{{\"a\":1}}'")),
+        Err(error) => {
+            let detail =
+                std::error::Error::source(&error).map(|cause| format!(" ({cause})")).unwrap_or_default();
+            Err(format!("{error}{detail}; examples: '\"text\"' or '{{\"a\":1}}'"))
+        }
     }
 }
 

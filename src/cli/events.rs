@@ -9,6 +9,7 @@ use crate::event::EventId;
 #[derive(Args)]
 pub(crate) struct One {
     /// The event's id
+    #[arg(value_parser = show::event_id)]
     id: EventId,
 }
 
@@ -38,6 +39,6 @@ impl Purge {
         let scope = self.handler.scope(context.canvas.canvas);
         let count = context.reader().await?.purge(&scope, self.dry_run).await?;
         let verb = if self.dry_run { "would be deleted" } else { "deleted" };
-        show::line(format_args!("{scope}: {count} events {verb}"))
+        show::line(format_args!("{scope}: {} {verb}", show::count(count, "event")))
     }
 }

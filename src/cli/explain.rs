@@ -11,6 +11,7 @@ use crate::store::DeadEvent;
 #[derive(Args)]
 pub(crate) struct Explain {
     /// The event's id
+    #[arg(value_parser = show::event_id)]
     id: EventId,
 }
 
@@ -35,7 +36,8 @@ fn show_live(id: EventId, live: &Live) -> anyhow::Result<()> {
     line(format_args!("event     {id}"))?;
     line(format_args!("handler   {}", live.address))?;
     line(format_args!("emitted   {}", moment(live.enqueued_at)))?;
-    line(format_args!("state     {} since {}", live.standing.outcome(), moment(live.since)))?;
+    let (standing, outcome) = (live.standing.as_str(), live.standing.outcome());
+    line(format_args!("state     {standing} since {}  ({outcome})", moment(live.since)))?;
     if let Some(until) = live.until {
         line(format_args!("until     {}", moment(until)))?;
     }
@@ -45,7 +47,7 @@ fn show_live(id: EventId, live: &Live) -> anyhow::Result<()> {
     }
     line(format_args!("attempts  {} failed, {} lost with their workers", live.retries, live.losses))?;
     if let Some(error) = &live.last_error {
-        line(format_args!("error     {error}"))?;
+        line(format_args!("error     {}", show::indented(error)))?;
     }
     if let Some(since) = live.unknown_since {
         line(format_args!("unknown   a worker had no handler for it, since {}", moment(since)))?;
@@ -61,7 +63,7 @@ fn show_dead(dead: &DeadEvent) -> anyhow::Result<()> {
     line(format_args!("state     dead since {} ({})", moment(dead.died_at), dead.cause))?;
     line(format_args!("attempts  {} retries, {} lost with their workers", dead.retries, dead.losses))?;
     if let Some(error) = &dead.last_error {
-        line(format_args!("error     {error}"))?;
+        line(format_args!("error     {}", show::indented(error)))?;
     }
     line(format_args!("next      kept, then deleted; `wakeq dead redrive --id {}` brings it back", dead.id))
 }

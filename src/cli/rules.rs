@@ -18,7 +18,7 @@ pub(crate) struct Stop {
     #[arg(long)]
     reason: Option<String>,
     /// Lift it at this moment (2030-01-31T08:00:00Z)
-    #[arg(long, conflicts_with = "lasting")]
+    #[arg(long, conflicts_with = "lasting", value_parser = show::timestamp)]
     until: Option<Timestamp>,
     /// Lift it after this long (30m, 2h)
     #[arg(long = "for", value_parser = humantime::parse_duration)]
@@ -89,7 +89,8 @@ impl Lift {
 
 fn show_resumed(handler: &str, kind: RuleKind, resumed: Resumed) -> anyhow::Result<()> {
     if resumed.lifted {
-        show::line(format_args!("{handler}: {kind} lifted, {} waiting events woken", resumed.woken))?;
+        let woken = show::count(resumed.woken as u64, "waiting event");
+        show::line(format_args!("{handler}: {kind} lifted, {woken} woken"))?;
     } else {
         show::line(format_args!("{handler}: there was no {kind}"))?;
     }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use crate::event::{CanvasId, HandlerScope, InvalidName, Name, Timestamp};
+use crate::event::{CanvasId, EventId, HandlerScope, InvalidName, Name, Timestamp};
 
 /// Writes a line; a closed pipe ends the command quietly.
 pub(super) fn line(text: impl Display) -> anyhow::Result<()> {
@@ -19,6 +19,27 @@ pub(super) fn line(text: impl Display) -> anyhow::Result<()> {
 /// A moment, to the second.
 pub(super) fn moment(moment: Timestamp) -> String {
     moment.format("%Y-%m-%d %H:%M:%SZ").to_string()
+}
+
+/// A number of things, in words: `1 event`, `2 events`.
+pub(super) fn count(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
+/// A text of several lines, in the column of values.
+pub(super) fn indented(text: &str) -> String {
+    text.replace('\n', "\n          ")
+}
+
+/// Reads an event's id.
+pub(super) fn event_id(text: &str) -> Result<EventId, &'static str> {
+    text.parse().map_err(|_| "an event's id is a uuid, as `wakeq emit` prints it")
+}
+
+/// Reads a moment.
+pub(super) fn timestamp(text: &str) -> Result<Timestamp, &'static str> {
+    text.parse().map_err(|_| "a moment looks like 2030-01-31T08:00:00Z")
 }
 
 /// A handler: `name`, or `MODULE/name`.

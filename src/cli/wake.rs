@@ -15,6 +15,8 @@ pub(crate) struct Wake {
 impl Wake {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let pass = context.admin().await?.wake(self.all, Retention::default()).await?;
-        show::line(format_args!("{} overdue events woken, {} resume jobs carried on", pass.woken, pass.jobs))
+        let woken = show::count(pass.woken as u64, "overdue event");
+        let jobs = show::count(pass.jobs as u64, "resume job");
+        show::line(format_args!("{woken} woken, {jobs} carried on"))
     }
 }

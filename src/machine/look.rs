@@ -18,6 +18,23 @@ pub enum Standing {
 }
 
 impl Standing {
+    /// In one word.
+    ///
+    /// ```
+    /// use wakeq::{RuleKind, Standing};
+    ///
+    /// assert_eq!(Standing::Held(RuleKind::Pause).as_str(), "paused");
+    /// ```
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Delayed => "delayed",
+            Self::Running => "running",
+            Self::Held(RuleKind::Pause) => "paused",
+            Self::Held(RuleKind::Block) => "blocked",
+            Self::Ready => "waiting",
+        }
+    }
+
     /// The outcome at which a run would leave the checks.
     pub fn outcome(self) -> Outcome {
         match self {

@@ -82,7 +82,10 @@ impl Store {
     /// entries of what was woken or parked; every tenth pass starts at the beginning, for promises that a long
     /// transaction committed late. Events that run are moved to the end of their lease, and not published. The mark is
     /// raised by the next pass, to where this process knows that an earlier one came: a process that dies between two
-    /// pages leaves it where it was.
+    /// pages leaves it where it was. A clock that was set back takes the mark back with it.
+    ///
+    /// It is all that an idle queue asks, so it reads fewer than ten pages, and one when it is not due: `chores` without
+    /// its index, which has as many pages as the table.
     pub(crate) async fn minute(&self, again: bool) -> Result<Minute, StoreError> {
         let timing = self.timing();
         let known = self.probe.known();
@@ -91,10 +94,10 @@ impl Store {
             r#"with gate as (
                    update wakeq.chores
                       set next_at = now() + $2, passes = passes + (not $1)::integer,
-                          low_water = greatest(low_water, $9::timestamptz)
-                    where name = 'minute' and ($1 or next_at <= now() or next_at > now() + 2 * $2::interval)
+                          low_water = least(greatest(low_water, $9::timestamptz), now() - 2 * $2::interval)
+                    where name || '' = 'minute' and ($1 or next_at <= now() or next_at > now() + 2 * $2::interval)
                 returning passes,
-                          case when $1 then coalesce($8::timestamptz, '-infinity')
+                          case when $1 then coalesce($8::timestamptz, low_water)
                                when passes % 10 = 0 then '-infinity'
                                else low_water end as start
                ), expired as (
@@ -146,12 +149,9 @@ impl Store {
             let rest = row.reached.filter(|_| row.full);
             self.probe.learn(again, rest, row.now - 2 * timing.probe_period);
         }
-        Ok(Minute {
-            notifications: notifications(row.ids, row.canvases),
-            jobs: row.jobs,
-            more: row.full || row.lifted,
-            expire_due: !again && row.passes.is_some_and(|passes| passes % EXPIRE_EVERY == 1),
-        })
+        let expire_due = !again && row.passes.is_some_and(|passes| passes % EXPIRE_EVERY == 1);
+        let notifications = notifications(row.ids, row.canvases);
+        Ok(Minute { notifications, jobs: row.jobs, more: row.full || row.lifted, expire_due })
     }
 
     /// Makes the next pass of the minute's statement due now.

@@ -59,8 +59,10 @@ impl StoreError {
     pub(crate) fn from_sqlx(statement: &'static str, error: sqlx::Error) -> Self {
         let source = Arc::new(error);
         match source.as_database_error().map(|error| error.code().unwrap_or_default().into_owned()) {
-            // undefined table, schema or function
-            Some(code) if ["42P01", "3F000", "42883"].contains(&code.as_str()) => Self::NotMigrated(source),
+            // undefined table, schema, function or column
+            Some(code) if ["42P01", "3F000", "42883", "42703"].contains(&code.as_str()) => {
+                Self::NotMigrated(source)
+            }
             // shutting down, starting up, crashed, out of connections, read-only standby
             Some(code) if ["57P01", "57P02", "57P03", "53300", "25006"].contains(&code.as_str()) => {
                 Self::Unavailable(source)

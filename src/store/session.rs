@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::ConnectOptions;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::types::PgInterval;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Postgres};
@@ -63,10 +64,12 @@ impl Store {
             url.parse().map_err(|error| StoreError::from_sqlx("read the connection URL", error))?;
         let options = options.application_name("wakeq");
         let pool = pool(&config, config.max_connections).connect_lazy_with(options.clone());
-        let renewals = pool_of_one(&config).connect_lazy_with(options);
+        let renewals = pool_of_one(&config).connect_lazy_with(options.clone());
         let store = Self { pool, renewals, config: Arc::new(config), probe: Arc::default() };
-        store.check_durability().await?;
-        Ok(store)
+        match store.check_durability().await {
+            Ok(()) => Ok(store),
+            Err(error) => Err(cause(error, &options).await),
+        }
     }
 
     /// The durations this store writes into rows.
@@ -102,6 +105,17 @@ impl Store {
             Some(row) => Err(StoreError::UnsafeDurability { setting: row.name, value: row.setting }),
             None => Ok(()),
         }
+    }
+}
+
+/// A pool that got no connection in time does not say why: one more try does.
+async fn cause(error: StoreError, options: &PgConnectOptions) -> StoreError {
+    if !matches!(&error, StoreError::Unavailable(source) if matches!(**source, sqlx::Error::PoolTimedOut)) {
+        return error;
+    }
+    match tokio::time::timeout(Duration::from_secs(1), options.connect()).await {
+        Ok(Err(reason)) => StoreError::from_sqlx("connect", reason),
+        Ok(Ok(_)) | Err(_) => error,
     }
 }
 

@@ -148,6 +148,11 @@ impl Running {
         found
     }
 
+    /// Asks the worker to shut down, and does not wait.
+    pub(crate) fn cancel(&self) {
+        self.stop.cancel();
+    }
+
     /// Shuts the worker down, as SIGTERM does.
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();

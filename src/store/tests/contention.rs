@@ -15,7 +15,7 @@ type Tokens = Arc<Mutex<HashMap<EventId, i32>>>;
 /// for a lock lies above Postgres' own search for deadlocks, which would otherwise never find one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overlapping_batches_never_deadlock() {
-    let timing = Timing { lease: Duration::from_micros(1), ..Timing::default() };
+    let timing = Timing { lease: Duration::from_millis(100), ..Timing::default() };
     let table = Table::with(StoreConfig {
         max_connections: 8,
         lock_timeout: Duration::from_secs(20),
@@ -83,7 +83,7 @@ async fn write(store: &Store, ids: &[EventId], tokens: &Tokens, kind: u64) -> Re
 /// A stranger who holds a row's lock costs a statement 200 ms.
 #[tokio::test]
 async fn a_wait_for_a_lock_ends() {
-    let table = Table::new().await;
+    let table = Table::with(StoreConfig::default()).await;
     let id = table.add(1).await[0];
     let mut stranger = table.pool.begin().await.unwrap();
     sqlx::query("select from wakeq.events_v2 for update").execute(&mut *stranger).await.unwrap();
@@ -136,6 +136,19 @@ async fn the_connection_of_a_statement_given_up_is_closed() {
         started.elapsed()
     );
     assert_eq!(table.waiting().await, 1, "the server still tries");
+}
+
+/// A schema that lacks what this program needs is an error that says what to do.
+#[tokio::test]
+async fn an_older_schema_is_told_from_a_wrong_statement() {
+    let table = Table::new().await;
+    let ids = table.add(1).await;
+    table.run("alter table wakeq.events_v2 drop column last_error").await;
+    let error = table.store.load(&ids).await.unwrap_err();
+    assert!(matches!(error, StoreError::NotMigrated(_)), "{error}");
+    table.run("drop schema wakeq cascade").await;
+    let error = table.store.load(&ids).await.unwrap_err();
+    assert!(error.to_string().contains("run `wakeq migrate`"), "{error}");
 }
 
 /// Everything works on a pool of one connection, whoever else wants it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Table, scope};
 use crate::event::{CanvasId, Due, EventId, HandlerAddress, HandlerScope, Timestamp, Traceparent};
-use crate::store::{Coalescer, Inserted, NewEvent};
+use crate::store::{Coalescer, Inserted, NewEvent, StoreConfig};
 
 const NEW: Inserted = Inserted::New { due_soon: true };
 
@@ -105,7 +105,7 @@ async fn of_callers_with_the_same_id_one_inserts() {
 /// A stranger's open transaction holds an id: whoever wants the same one is told so soon, nobody else waits.
 #[tokio::test]
 async fn an_open_transaction_with_an_id_blocks_nobody_else() {
-    let table = Table::new().await;
+    let table = Table::with(StoreConfig::default()).await;
     let chosen = event(Due::Now);
     let mut stranger = table.pool.begin().await.unwrap();
     let shared = Arc::new(chosen.clone());

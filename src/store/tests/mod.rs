@@ -26,8 +26,9 @@ pub(crate) struct Table {
 }
 
 impl Table {
+    /// With more patience for locks than the default: a busy machine is no defect.
     pub(crate) async fn new() -> Self {
-        Self::with(StoreConfig::default()).await
+        Self::with(StoreConfig { lock_timeout: Duration::from_secs(4), ..StoreConfig::default() }).await
     }
 
     pub(crate) async fn with(config: StoreConfig) -> Self {

@@ -1,0 +1,126 @@
+//! Handlers that tests watch and hold: one that tells, one that waits behind a door.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
+use wakeq::{Execution, HandlerError, HandlerResult};
+
+use crate::support::PATIENCE;
+
+/// More than any test makes happen.
+const MANY: usize = 100_000;
+
+/// What a handler did, in order.
+pub(crate) struct Seen<T>(mpsc::Receiver<T>);
+
+impl<T> Seen<T> {
+    pub(crate) async fn next(&mut self) -> T {
+        let next = tokio::time::timeout(PATIENCE, self.0.recv()).await;
+        next.expect("it did not happen in time").expect("nobody is left who could tell")
+    }
+
+    pub(crate) async fn take(&mut self, count: usize) -> Vec<T> {
+        let mut taken = Vec::with_capacity(count);
+        while taken.len() < count {
+            taken.push(self.next().await);
+        }
+        taken
+    }
+
+    /// What has happened so far and was not looked at.
+    pub(crate) fn rest(&mut self) -> Vec<T> {
+        std::iter::from_fn(|| self.0.try_recv().ok()).collect()
+    }
+}
+
+type Boxed = BoxFuture<'static, HandlerResult>;
+
+/// A handler that tells of each execution and answers as told.
+pub(crate) fn answering<F>(
+    answer: F,
+) -> (impl Fn(Execution) -> Boxed + Send + Sync + Clone + 'static, Seen<Execution>)
+where
+    F: Fn(&Execution) -> HandlerResult + Send + Sync + Clone + 'static,
+{
+    let (sender, seen) = mpsc::channel(MANY);
+    let handler = move |event: Execution| -> Boxed {
+        let answer = answer(&event);
+        let _ = sender.try_send(event);
+        Box::pin(async { answer })
+    };
+    (handler, Seen(seen))
+}
+
+/// A handler that tells of each execution and completes.
+pub(crate) fn telling() -> (impl Fn(Execution) -> Boxed + Send + Sync + Clone + 'static, Seen<Execution>) {
+    answering(|_| Ok(()))
+}
+
+/// Executions wait behind it until the test lets them out.
+pub(crate) struct Door {
+    /// Executions that arrived.
+    pub(crate) arrived: Seen<Execution>,
+    /// Executions that ended, however: `true` if the door was opened for them, `false` if they were dropped.
+    pub(crate) left: Seen<bool>,
+    verdicts: mpsc::Sender<HandlerResult>,
+    most: Arc<AtomicUsize>,
+}
+
+impl Door {
+    pub(crate) fn new() -> (impl Fn(Execution) -> Boxed + Send + Sync + Clone + 'static, Self) {
+        let (arrive, arrived) = mpsc::channel(MANY);
+        let (leave, left) = mpsc::channel(MANY);
+        let (verdicts, taken) = mpsc::channel::<HandlerResult>(MANY);
+        let taken = Arc::new(tokio::sync::Mutex::new(taken));
+        let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let door = Self { arrived: Seen(arrived), left: Seen(left), verdicts, most: Arc::clone(&most) };
+        let handler = move |event: Execution| -> Boxed {
+            let (arrive, taken) = (arrive.clone(), Arc::clone(&taken));
+            let mut visit = Visit { inside: Arc::clone(&inside), leave: leave.clone(), let_out: false };
+            most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            Box::pin(async move {
+                let _ = arrive.try_send(event);
+                let verdict = taken.lock().await.recv().await;
+                visit.is_let_out();
+                verdict.unwrap_or_else(|| Err(HandlerError::operational("the test has ended")))
+            })
+        };
+        (handler, door)
+    }
+
+    /// Lets so many executions complete.
+    pub(crate) fn open(&self, count: usize) {
+        (0..count).for_each(|_| self.answer(Ok(())));
+    }
+
+    /// Lets one execution end like this.
+    pub(crate) fn answer(&self, verdict: HandlerResult) {
+        let _ = self.verdicts.try_send(verdict);
+    }
+
+    /// The most that were inside at a time.
+    pub(crate) fn most(&self) -> usize {
+        self.most.load(Ordering::SeqCst)
+    }
+}
+
+struct Visit {
+    inside: Arc<AtomicUsize>,
+    leave: mpsc::Sender<bool>,
+    let_out: bool,
+}
+
+impl Visit {
+    fn is_let_out(&mut self) {
+        self.let_out = true;
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+        let _ = self.leave.try_send(self.let_out);
+    }
+}

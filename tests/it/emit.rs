@@ -1,0 +1,351 @@
+//! Emit: what is stored, what is refused, and what the caller's transaction and a lost broker do to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use wakeq::notify::MemoryNotifier;
+use wakeq::{
+    CanvasId, EmitError, Emitted, Event, EventError, EventId, Handlers, JsonError, Notification, Outcome,
+    Queue, QueueConfig, Traceparent,
+};
+
+use crate::door::{answering, telling};
+use crate::support::{Stage, quick};
+
+#[derive(Debug, PartialEq, sqlx::FromRow)]
+struct Row {
+    canvas_id: uuid::Uuid,
+    module: String,
+    name: String,
+    modifier: String,
+    value: String,
+    retries: i32,
+    due_at_once: bool,
+    locked: bool,
+    claims: i32,
+    losses: i32,
+    promise_s: f64,
+}
+
+async fn row(stage: &Stage, id: EventId) -> Row {
+    let query = "select canvas_id, module::text, name::text, modifier::text, value::text, retries,
+                        delay_until = enqueued_at as due_at_once, locked_at is not null as locked, claims, losses,
+                        round(extract(epoch from notify_at - delay_until)::numeric, 1)::float8 as promise_s
+                   from wakeq.events_v2 where id = $1";
+    sqlx::query_as(query).bind(id.0).fetch_one(&stage.pool).await.unwrap()
+}
+
+/// EV2-46, EV2-47, EV2-04, EV2-18.
+#[tokio::test]
+async fn a_name_and_a_value_are_enough() {
+    let (stage, notifier) = Stage::memory().await;
+    let emitted = stage.queue.emit(Event::new("greet", &json!({"to": "Ada"})).unwrap()).await.unwrap();
+    assert_eq!(emitted, Emitted { id: emitted.id, duplicate: false, notified: true });
+    let expected = Row {
+        canvas_id: uuid::Uuid::nil(),
+        module: "WORKER".into(),
+        name: "greet".into(),
+        modifier: "_".into(),
+        value: r#"{"to":"Ada"}"#.into(),
+        retries: 0,
+        due_at_once: true,
+        locked: false,
+        claims: 0,
+        losses: 0,
+        promise_s: 30.0,
+    };
+    assert_eq!(row(&stage, emitted.id).await, expected);
+    assert_eq!(emitted.id.0.get_version_num(), 7);
+    assert_eq!(notifier.published(), [Notification { id: emitted.id, canvas: CanvasId::DEFAULT }]);
+}
+
+#[tokio::test]
+async fn everything_can_be_said() {
+    let (stage, notifier) = Stage::memory().await;
+    let canvas = CanvasId(uuid::Uuid::new_v4());
+    let event = Event::from_json("report", " [1, 2.50] ").unwrap();
+    let event = event.module("REPORTS").unwrap().modifier("weekly").unwrap().canvas(canvas);
+    let id = stage.queue.emit(event.after(Duration::from_secs(3600)).unwrap()).await.unwrap().id;
+    let expected = Row {
+        canvas_id: canvas.0,
+        module: "REPORTS".into(),
+        name: "report".into(),
+        modifier: "weekly".into(),
+        value: " [1, 2.50] ".into(),
+        due_at_once: false,
+        promise_s: -600.0,
+        ..row(&stage, id).await
+    };
+    assert_eq!(row(&stage, id).await, expected);
+    assert!(notifier.published().is_empty(), "an hour away: nothing yet");
+    let config = QueueConfig { canvas, ..QueueConfig::default() };
+    let queue = Queue::new(stage.store.clone(), stage.notifier.clone(), config);
+    let id = queue.emit(Event::new("greet", "x").unwrap()).await.unwrap().id;
+    assert_eq!(row(&stage, id).await.canvas_id, canvas.0, "the queue's own default");
+}
+
+#[test]
+fn what_can_not_be_emitted_is_refused_with_a_reason() {
+    let refused = |event: Result<Event, EventError>| event.unwrap_err().to_string();
+    let names = "is no valid name: use 1 to 128 of the characters A-Z a-z 0-9 _ . -";
+    for name in ["", "a b", "ü", "a/b", "a\0", &"a".repeat(129)] {
+        assert_eq!(refused(Event::new(name, "x")), format!("{:?} {names}", &name[..name.len().min(128)]));
+        let event = || Event::new("greet", "x").unwrap();
+        assert!(refused(event().module(name)).ends_with(names));
+        assert!(refused(event().modifier(name)).ends_with(names));
+    }
+    let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    assert!(Event::from_json(&"a".repeat(128), deep(64)).is_ok());
+    assert!(matches!(Event::from_json("a", deep(65)), Err(EventError::Value(JsonError::TooDeep))));
+    assert!(matches!(Event::from_json("a", deep(100_000)), Err(EventError::Value(_))));
+    assert!(matches!(Event::new("a", "x\0"), Err(EventError::Value(JsonError::Nul))));
+    for text in ["", "{", "{a:1}", "'x'", "1 2", "\u{feff}1"] {
+        assert!(
+            matches!(Event::from_json("a", text), Err(EventError::Value(JsonError::Invalid(_)))),
+            "{text}"
+        );
+    }
+    let years = |count: u64| Duration::from_secs(count * 366 * 24 * 3600);
+    assert!(Event::new("a", "x").unwrap().after(years(100)).is_ok());
+    assert!(matches!(Event::new("a", "x").unwrap().after(years(101)), Err(EventError::TooLate)));
+    assert!(matches!(Event::new("a", "x").unwrap().after(Duration::MAX), Err(EventError::TooLate)));
+    let far = chrono::DateTime::<chrono::Utc>::MAX_UTC;
+    assert!(matches!(Event::new("a", "x").unwrap().at(far), Err(EventError::TooLate)));
+    assert!(matches!(Event::new("a", "x").unwrap().traceparent("00-1-2-3"), Err(EventError::Trace(_))));
+}
+
+#[tokio::test]
+async fn a_value_beyond_the_limit_is_refused_and_its_neighbours_with_it() {
+    let (stage, _) = Stage::memory().await;
+    let sized = |bytes: usize| Event::new("greet", &"x".repeat(bytes - 2)).unwrap();
+    let limit = 256 * 1024;
+    stage.queue.emit(sized(limit)).await.unwrap();
+    let refused = stage.queue.emit_all(vec![sized(10), sized(limit + 1)]).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the value has 262145 bytes, the limit is 262144: store it elsewhere and emit a reference"
+    );
+    assert_eq!(stage.rows().await, 1);
+    let many = stage.queue.emit_all(vec![sized(10); 10_001]).await;
+    assert!(matches!(many, Err(EmitError::TooMany(10_001))));
+    assert!(stage.queue.emit_all(Vec::new()).await.unwrap().is_empty());
+}
+
+/// A date at either end of what Postgres can hold is stored, or refused; never a panic.
+#[tokio::test]
+async fn moments_far_away_are_stored() {
+    let (stage, _) = Stage::memory().await;
+    for moment in ["0001-01-01T00:00:00Z", "1969-12-31T23:59:59.999999Z", "9999-12-31T23:59:59Z"] {
+        let event = Event::new("greet", "x").unwrap().at(moment.parse().unwrap()).unwrap();
+        let id = stage.queue.emit(event).await.unwrap().id;
+        let stored: wakeq::Timestamp =
+            sqlx::query_scalar("select delay_until from wakeq.events_v2 where id = $1")
+                .bind(id.0)
+                .fetch_one(&stage.pool)
+                .await
+                .unwrap();
+        assert_eq!(stored, moment.parse::<wakeq::Timestamp>().unwrap());
+    }
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let text = "[^\0]{0,12}";
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        (-1e9..1e9).prop_map(Value::from),
+        text.prop_map(Value::from),
+    ];
+    leaf.prop_recursive(6, 60, 8, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..8).prop_map(Value::from),
+            prop::collection::btree_map(text, inner, 0..8)
+                .prop_map(|entries| Value::Object(entries.into_iter().collect())),
+        ]
+    })
+}
+
+/// EV2-32: nested, unicode and large values arrive as they were emitted.
+#[tokio::test]
+async fn values_arrive_as_they_were_emitted() {
+    let (stage, _) = Stage::memory().await;
+    let (handler, mut seen) = telling();
+    let worker = stage.worker(Handlers::new().on("echo", handler));
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut values: Vec<Value> = (0..200)
+        .map(|_| proptest::strategy::ValueTree::current(&any_json().new_tree(&mut runner).unwrap()))
+        .collect();
+    values.push(json!({"emoji": "👩‍👩‍👧", "rtl": "שלום", "control": "\u{1}\u{7f}\u{2028}", "quote": "\"\\/"}));
+    values.push(json!("ü".repeat(100_000)));
+    let events = values.iter().map(|value| Event::new("echo", value).unwrap()).collect();
+    let emitted = stage.queue.emit_all(events).await.unwrap();
+    let mut arrived = seen.take(values.len()).await;
+    arrived.sort_by_key(|event| event.id);
+    for ((event, emitted), value) in arrived.iter().zip(emitted).zip(values) {
+        assert_eq!((event.id, &event.json), (emitted.id, &value.to_string()));
+        // Not all of serde_json's numbers survive its own parser; all that do arrive.
+        assert_eq!(
+            event.value::<Value>().unwrap(),
+            serde_json::from_str::<Value>(&value.to_string()).unwrap()
+        );
+    }
+    worker.stop().await;
+}
+
+/// Inside the caller's transaction: there with the commit, gone with the rollback, and healed when forgotten.
+#[tokio::test]
+async fn an_event_shares_the_fate_of_the_callers_transaction() {
+    let (stage, notifier) = Stage::memory_with(quick()).await;
+    let (handler, mut seen) = telling();
+    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    sqlx::query("create table orders (id int)").execute(&stage.pool).await.unwrap();
+    let event = || Event::new("greet", "x").unwrap();
+
+    let mut transaction = stage.pool.begin().await.unwrap();
+    sqlx::query("insert into orders values (1)").execute(&mut *transaction).await.unwrap();
+    let rolled_back = stage.queue.emit_in(&mut transaction, event()).await.unwrap();
+    transaction.rollback().await.unwrap();
+    assert!(notifier.published().is_empty());
+
+    let mut transaction = stage.pool.begin().await.unwrap();
+    sqlx::query("insert into orders values (2)").execute(&mut *transaction).await.unwrap();
+    let told = stage.queue.emit_in(&mut transaction, event()).await.unwrap();
+    let forgotten = stage.queue.emit_in(&mut transaction, event()).await.unwrap();
+    assert_eq!((stage.rows().await, notifier.published().len()), (0, 0), "not before the commit");
+    let ids = [told.id(), forgotten.id()];
+    transaction.commit().await.unwrap();
+    let emitted = told.notify().await;
+    assert_eq!(emitted, Emitted { id: ids[0], duplicate: false, notified: true });
+    assert_eq!(seen.next().await.id, ids[0]);
+    drop(forgotten);
+    assert_eq!(seen.next().await.id, ids[1], "by the probe");
+    worker.until_count(2, Outcome::Deleted).await;
+
+    // A receipt told of after a rollback is a notification of nothing.
+    rolled_back.notify().await;
+    assert_eq!(worker.report().await.trail, [Outcome::EventMissing]);
+    let orders: Vec<i32> = sqlx::query_scalar("select id from orders").fetch_all(&stage.pool).await.unwrap();
+    assert_eq!((orders, stage.rows().await), (vec![2], 0));
+    worker.stop().await;
+}
+
+/// A chosen id makes one event, however often and wherever it is emitted, also after it completed.
+#[tokio::test]
+async fn a_chosen_id_makes_one_event() {
+    let (stage, notifier) = Stage::memory().await;
+    let id = EventId(uuid::Uuid::new_v4());
+    let event = || Event::new("greet", "x").unwrap().id(id);
+    let repeated = vec![event(), Event::new("greet", "y").unwrap(), event()];
+    let emitted = stage.queue.emit_all(repeated).await.unwrap();
+    assert_eq!(emitted.iter().map(|one| one.duplicate).collect::<Vec<_>>(), [false, false, true]);
+    let again = Emitted { id, duplicate: true, notified: false };
+    assert_eq!(stage.queue.emit(event()).await.unwrap(), again);
+    let mut connection = stage.pool.acquire().await.unwrap();
+    let receipt = stage.queue.emit_in(&mut connection, event()).await.unwrap();
+    assert_eq!(receipt.notify().await, again);
+    assert_eq!((stage.rows().await, notifier.published().len()), (2, 2));
+    let (handler, mut seen) = telling();
+    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    worker.until_count(2, Outcome::Deleted).await;
+    assert_eq!(stage.queue.emit(event()).await.unwrap(), again, "it completed, and is remembered");
+    let elsewhere = event().canvas(CanvasId(uuid::Uuid::new_v4()));
+    let refused = stage.queue.emit(elsewhere).await.unwrap_err();
+    assert_eq!(refused.to_string(), format!("the id {id} belongs to another canvas: choose another one"));
+    assert_eq!((stage.rows().await, seen.rest().len()), (0, 2));
+    worker.stop().await;
+}
+
+/// EV2-18: a broker that does not answer is no error; the probe makes up for it.
+#[tokio::test]
+async fn a_broker_that_is_away_is_no_error() {
+    let (stage, notifier) = Stage::memory_with(quick()).await;
+    notifier.break_down("the broker is away");
+    let id = stage.emit("greet").await;
+    let emitted = stage.queue.emit(Event::new("greet", "x").unwrap()).await.unwrap();
+    assert!(!emitted.notified);
+    notifier.mend();
+    assert!(notifier.published().is_empty());
+    let (handler, mut seen) = telling();
+    let worker = stage.worker(Handlers::new().on("greet", handler));
+    let mut ran = [seen.next().await.id, seen.next().await.id];
+    ran.sort();
+    assert_eq!(ran, [id, emitted.id]);
+    worker.stop().await;
+}
+
+/// A trace is given, or inherited from the handler that emits, or new.
+#[tokio::test]
+async fn a_trace_is_given_inherited_or_new() {
+    let (stage, _) = Stage::memory().await;
+    let given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let queue = stage.queue.clone();
+    let (child, mut children) = telling();
+    let (told, mut parents) = answering(|_| Ok(()));
+    let handlers = Handlers::new().on("child", child).on("parent", move |event| {
+        let (queue, told) = (queue.clone(), told.clone());
+        async move {
+            told(event).await?;
+            queue.emit(Event::new("child", "inherits")?).await?;
+            Ok(())
+        }
+    });
+    let mut worker = stage.worker(handlers);
+    let parent = Event::new("parent", "x").unwrap();
+    stage.queue.emit(parent.clone().traceparent(given).unwrap()).await.unwrap();
+    let trace = |event: wakeq::Execution| event.traceparent.unwrap();
+    assert_eq!(trace(parents.next().await).as_str(), given);
+    assert_eq!(trace(children.next().await).as_str(), given);
+    stage.queue.emit(parent).await.unwrap();
+    let new: Traceparent = trace(parents.next().await);
+    assert_ne!(new.as_str(), given);
+    assert_eq!(trace(children.next().await), new);
+    worker.until_count(4, Outcome::Deleted).await;
+    worker.stop().await;
+}
+
+/// Emits that arrive together share statements, and each gets its own answer.
+#[tokio::test]
+async fn emits_that_arrive_together_each_get_their_own_answer() {
+    let (stage, notifier) = Stage::memory().await;
+    let emits = (0..500).map(|number| {
+        let event = Event::new("greet", &number).unwrap();
+        let event = if number % 2 == 0 { event.after(Duration::from_secs(7200)).unwrap() } else { event };
+        stage.queue.emit(event)
+    });
+    let emitted = futures_util::future::try_join_all(emits).await.unwrap();
+    for (number, one) in emitted.iter().enumerate() {
+        assert_eq!((one.notified, one.duplicate), (number % 2 == 1, false));
+        assert_eq!(row(&stage, one.id).await.value, number.to_string());
+    }
+    assert_eq!(notifier.published().len(), 250);
+}
+
+/// A queue whose notifier never answers gives up waiting, not the event.
+#[tokio::test]
+async fn a_broker_that_hangs_is_not_waited_for() {
+    struct Hangs;
+
+    #[async_trait::async_trait]
+    impl wakeq::notify::Notifier for Hangs {
+        async fn publish(&self, _: &[Notification]) -> Result<(), wakeq::notify::NotifyError> {
+            std::future::pending().await
+        }
+        async fn subscribe(
+            &self,
+            max_outstanding: usize,
+        ) -> Result<Box<dyn wakeq::notify::Subscription>, wakeq::notify::NotifyError> {
+            wakeq::notify::Notifier::subscribe(&MemoryNotifier::new(), max_outstanding).await
+        }
+    }
+
+    let (stage, _) = Stage::memory().await;
+    let config = QueueConfig { publish_timeout: Duration::from_millis(50), ..QueueConfig::default() };
+    let queue = Queue::new(stage.store.clone(), Arc::new(Hangs), config);
+    let emitted = queue.emit(Event::new("greet", "x").unwrap()).await.unwrap();
+    assert!(!emitted.notified);
+    assert_eq!(stage.rows().await, 1);
+}

@@ -1,0 +1,143 @@
+//! A notifier that loses, doubles, delays, reorders and forges: every event completes, and completes once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use wakeq::notify::{Faults, MemoryNotifier};
+use wakeq::{
+    Actor, Event, EventId, Execution, HandlerError, Handlers, Outcome, RetryPolicy, Route, Stop, Timing,
+    WorkerConfig,
+};
+
+use crate::door::{Seen, answering};
+use crate::support::{Stage, quick, scope};
+
+const SEEDS: u64 = 48;
+/// Seeds that run at a time.
+const TOGETHER: usize = 8;
+const EVENTS: u64 = 30;
+
+/// What is lost is found quickly.
+fn hasty() -> Timing {
+    let tick = Duration::from_millis(200);
+    Timing {
+        grace: tick,
+        probe_period: tick,
+        probe_backoff: tick,
+        probe_backoff_max: Duration::from_millis(800),
+        ..quick()
+    }
+}
+
+/// Each seed has its own mix of misfortunes; one in four has all of them at their worst.
+fn faults(seed: u64) -> Faults {
+    let share = |shift: u64| ((seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) % 100) as f64 / 100.0;
+    let worst = seed.is_multiple_of(4);
+    let mix = |shift, most: f64| if worst { most } else { most * share(shift) };
+    Faults {
+        lose: mix(8, 0.5),
+        double: mix(16, 0.8),
+        delay: mix(24, 0.6),
+        reorder: mix(32, 0.9),
+        forge: mix(40, 0.5),
+        longest_delay: Duration::from_millis(300),
+    }
+}
+
+/// An event is due at once, or a little later; every fifth fails the first time; every third may run alone only.
+async fn emit(stage: &Stage) -> Vec<EventId> {
+    let events = (0..EVENTS).map(|number| {
+        let name = if number.is_multiple_of(3) { "narrow" } else { "wide" };
+        let event = Event::new(name, &number).unwrap();
+        if number % 4 == 1 { event.after(Duration::from_millis(number * 20)).unwrap() } else { event }
+    });
+    let emitted = stage.queue.emit_all(events.collect()).await.unwrap();
+    emitted.into_iter().map(|emitted| emitted.id).collect()
+}
+
+fn fails(event: &Execution) -> bool {
+    event.attempt == 1 && event.value::<u64>().unwrap().is_multiple_of(5)
+}
+
+fn handlers() -> (Handlers, Seen<Execution>) {
+    let (handler, seen) =
+        answering(|event| if fails(event) { Err(HandlerError::operational("not yet")) } else { Ok(()) });
+    let retry = RetryPolicy { delay: Duration::from_millis(100), ..RetryPolicy::default() };
+    let narrow = Route::new("narrow").retry(retry).concurrency(1);
+    (Handlers::new().on(narrow, handler.clone()).on(Route::new("wide").retry(retry), handler), seen)
+}
+
+/// Runs one seed to its end: every event was tried as often as its handler wished, at its time, and is gone.
+async fn check(seed: u64) {
+    let notifier = Arc::new(MemoryNotifier::hostile(seed, faults(seed)));
+    let stage = Stage::with(notifier, hasty()).await;
+    let (handlers, mut seen) = handlers();
+    let config =
+        WorkerConfig { capacity: 4, lot_max: 1 + (seed % 8) as usize * 4, ..WorkerConfig::default() };
+    let workers = [(); 2].map(|()| stage.worker_with(handlers.clone(), config.clone()));
+    let emitted = emit(&stage).await;
+    if seed.is_multiple_of(3) {
+        stage.admin.pause(&scope("wide"), &Actor::user("ada"), &Stop::default()).await.unwrap();
+        stage.admin.unpause(&scope("wide")).await.unwrap();
+    }
+    let failing = EVENTS.div_ceil(5) as usize;
+    let mut ran = seen.take(emitted.len() + failing).await;
+    for worker in workers {
+        assert_eq!(worker.counters.outcome(Outcome::LeaseLost), 0, "seed {seed}");
+        worker.stop().await;
+    }
+    ran.extend(seen.rest());
+    let mut attempts: BTreeMap<EventId, Vec<u32>> = BTreeMap::new();
+    for event in &ran {
+        assert!(event.claimed_at >= event.due_at, "seed {seed}: {event:?}");
+        attempts.entry(event.id).or_default().push(event.attempt);
+    }
+    let expected = emitted.iter().zip(0_u64..);
+    let expected =
+        expected.map(|(id, number)| (*id, if number.is_multiple_of(5) { vec![1, 2] } else { vec![1] }));
+    assert_eq!(attempts, expected.collect(), "seed {seed}");
+    assert_eq!(stage.rows().await, 0, "seed {seed}");
+}
+
+/// EV2-15, EV2-18, EV2-24, EV2-29, EV2-44, EV2-52.
+#[tokio::test]
+async fn every_event_completes_once_whatever_the_notifier_does() {
+    let seeds = stream::iter(0..SEEDS).map(check).buffer_unordered(TOGETHER);
+    assert_eq!(seeds.count().await as u64, SEEDS);
+}
+
+/// EV2-15, EV2-01: with no notification at all, the probe alone does it.
+#[tokio::test]
+async fn every_event_completes_though_emits_are_never_published() {
+    let notifier = Arc::new(MemoryNotifier::new());
+    let stage = Stage::with(notifier.clone(), hasty()).await;
+    notifier.break_down("away");
+    let emitted = emit(&stage).await;
+    notifier.mend();
+    assert!(notifier.published().is_empty());
+    let (handlers, mut seen) = handlers();
+    let worker = stage.worker(handlers);
+    let mut ran: Vec<_> = seen.take(emitted.len() + EVENTS.div_ceil(5) as usize).await;
+    ran.retain(|event| !fails(event));
+    let mut ran: Vec<_> = ran.into_iter().map(|event| event.id).collect();
+    ran.sort();
+    assert_eq!(ran, emitted);
+    worker.stop().await;
+}
+
+/// EV2-18: a row is there before its notification can be.
+#[tokio::test]
+async fn no_fresh_event_is_missing() {
+    let (stage, notifier) = Stage::memory().await;
+    let (handler, mut seen) = answering(|_| Ok(()));
+    let worker = stage.worker(Handlers::new().on("greet", handler));
+    let emits = stream::iter(0..2000).map(|number| stage.queue.emit(Event::new("greet", &number).unwrap()));
+    let emitted = emits.buffer_unordered(50).map(Result::unwrap).count().await;
+    assert_eq!(seen.take(2000).await.len(), emitted);
+    notifier.drained().await;
+    assert_eq!(worker.counters.outcome(Outcome::EventMissing), 0);
+    assert_eq!(worker.counters.outcome(Outcome::Deleted), 2000);
+    worker.stop().await;
+}

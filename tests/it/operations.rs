@@ -1,0 +1,176 @@
+//! What operators do to single events and to the dead: cancel, run now, purge, redrive, wake.
+
+use std::time::Duration;
+
+use wakeq::{
+    AdminError, CanvasId, DeadFilter, Event, EventId, HandlerError, HandlerScope, Handlers, Outcome,
+    Retention, RetryPolicy, Route,
+};
+
+use crate::door::{Door, answering, telling};
+use crate::support::{Running, Stage, scope};
+
+fn once(name: &str) -> Route {
+    Route::new(name).retry(RetryPolicy { retries: 0, ..RetryPolicy::default() })
+}
+
+async fn emit_later(stage: &Stage, name: &str) -> EventId {
+    let event = Event::new(name, "x").unwrap().after(Duration::from_secs(300)).unwrap();
+    stage.queue.emit(event).await.unwrap().id
+}
+
+/// A worker under which these many events of the handler died.
+async fn dying(stage: &Stage, name: &str, count: usize) -> (Running, Vec<EventId>) {
+    let (handler, _seen) = answering(|_| Err(HandlerError::operational("no")));
+    let mut worker = stage.worker(Handlers::new().on(once(name), handler));
+    let ids = stage.emit_many(name, count).await;
+    worker.until_count(count, Outcome::Deleted).await;
+    (worker, ids)
+}
+
+#[tokio::test]
+async fn a_waiting_event_can_be_cancelled_and_a_running_one_not() {
+    let (stage, notifier) = Stage::memory().await;
+    let (handler, mut door) = Door::new();
+    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let delayed = emit_later(&stage, "greet").await;
+    worker.until(delayed, Outcome::DelayNotYet).await;
+    stage.admin.cancel(delayed).await.unwrap();
+    let running = stage.emit("greet").await;
+    door.arrived.next().await;
+    for id in [running, delayed, EventId::new()] {
+        for refused in [stage.admin.cancel(id).await, stage.admin.run_now(id).await] {
+            assert!(matches!(refused, Err(AdminError::NotWaiting(named)) if named == id));
+        }
+    }
+    door.open(1);
+    worker.until(running, Outcome::Deleted).await;
+    // EV2-15: the row is gone, so the notification in the lot does nothing.
+    stage.notifier.publish(&[wakeq::Notification { id: delayed, canvas: CanvasId::DEFAULT }]).await.unwrap();
+    worker.until(delayed, Outcome::EventMissing).await;
+    notifier.drained().await;
+    assert!(door.arrived.rest().is_empty());
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn a_purge_deletes_what_nobody_runs_of_one_handler() {
+    let (stage, _) = Stage::memory().await;
+    let (handler, mut door) = Door::new();
+    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let running = stage.emit("greet").await;
+    door.arrived.next().await;
+    for _ in 0..3 {
+        emit_later(&stage, "greet").await;
+    }
+    let other = emit_later(&stage, "other").await;
+    let of_another_canvas = HandlerScope { canvas: CanvasId(uuid::Uuid::new_v4()), ..scope("greet") };
+    assert_eq!(stage.admin.purge(&of_another_canvas, false).await.unwrap(), 0);
+    assert_eq!(stage.admin.purge(&scope("greet"), true).await.unwrap(), 3);
+    assert_eq!(stage.rows().await, 5, "a dry run deletes nothing");
+    assert_eq!(stage.admin.purge(&scope("greet"), false).await.unwrap(), 3);
+    door.open(1);
+    worker.until(running, Outcome::Deleted).await;
+    assert_eq!(stage.rows().await, 1);
+    stage.admin.cancel(other).await.unwrap();
+    worker.stop().await;
+}
+
+/// More than a page.
+#[tokio::test]
+async fn a_purge_goes_on_to_the_end() {
+    let (stage, _) = Stage::memory().await;
+    stage.emit_many("greet", 2100).await;
+    assert_eq!(stage.admin.purge(&scope("greet"), false).await.unwrap(), 2100);
+    assert_eq!(stage.rows().await, 0);
+}
+
+/// A redriven event keeps its id and its fencing token, and starts over.
+#[tokio::test]
+async fn dead_events_are_brought_back_by_id_and_by_handler() {
+    let (stage, _) = Stage::memory().await;
+    let (worker, ids) = dying(&stage, "greet", 3).await;
+    worker.stop().await;
+    let (handler, mut seen) = telling();
+    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let nobody = DeadFilter { scope: Some(scope("other")), ..DeadFilter::default() };
+    assert_eq!(stage.admin.redrive(&nobody).await.unwrap(), 0);
+    let elsewhere = DeadFilter { canvas: CanvasId(uuid::Uuid::new_v4()), ..DeadFilter::default() };
+    assert_eq!(stage.admin.redrive(&elsewhere).await.unwrap(), 0);
+    let one = DeadFilter { id: Some(ids[1]), ..DeadFilter::default() };
+    assert_eq!(stage.admin.redrive(&one).await.unwrap(), 1);
+    let report = worker.until(ids[1], Outcome::Deleted).await;
+    assert_eq!(report.attempt, Some(1));
+    let all = DeadFilter { scope: Some(scope("greet")), ..DeadFilter::default() };
+    assert_eq!(stage.admin.redrive(&all).await.unwrap(), 2);
+    worker.until_count(2, Outcome::Deleted).await;
+    let mut ran: Vec<_> = seen.take(3).await.into_iter().map(|event| event.id).collect();
+    ran.sort();
+    assert_eq!(ran, ids);
+    worker.stop().await;
+}
+
+/// What dies again while it is brought back is left dead, even if the filter reaches into the future.
+#[tokio::test]
+async fn a_redrive_ends_though_its_events_die_again() {
+    let (stage, _) = Stage::memory().await;
+    let (mut worker, ids) = dying(&stage, "greet", 5).await;
+    let future = stage.admin.clock().await.unwrap() + Duration::from_secs(3600);
+    let all = DeadFilter { before: Some(future), ..DeadFilter::default() };
+    assert_eq!(stage.admin.redrive(&all).await.unwrap(), 5);
+    worker.until_count(5, Outcome::Deleted).await;
+    let dead = stage.admin.dead(&DeadFilter::default(), 100).await.unwrap();
+    assert_eq!(dead.len(), ids.len());
+    let claims: Vec<i32> =
+        sqlx::query_scalar("select claims from wakeq.dead_events").fetch_all(&stage.pool).await.unwrap();
+    assert_eq!(claims, [2; 5], "the fencing token is never reset");
+    worker.stop().await;
+}
+
+/// The list of the dead is limited, filtered by time, and starts with the latest.
+#[tokio::test]
+async fn dead_events_are_listed_from_the_latest() {
+    let (stage, _) = Stage::memory().await;
+    let (worker, _ids) = dying(&stage, "greet", 4).await;
+    worker.stop().await;
+    let dead = stage.admin.dead(&DeadFilter::default(), 100).await.unwrap();
+    assert!(dead.windows(2).all(|pair| pair[0].died_at >= pair[1].died_at));
+    assert_eq!(stage.admin.dead(&DeadFilter::default(), 2).await.unwrap(), dead[..2]);
+    let since = DeadFilter { since: Some(dead[0].died_at), ..DeadFilter::default() };
+    let before = DeadFilter { before: Some(dead[0].died_at), ..DeadFilter::default() };
+    let (since, before) =
+        (stage.admin.dead(&since, 100).await.unwrap(), stage.admin.dead(&before, 100).await.unwrap());
+    assert_eq!([since, before].concat(), dead);
+}
+
+/// EV2-15: with every message purged, `wake --all` makes the rows do.
+#[tokio::test]
+async fn waking_all_replaces_every_lost_message() {
+    let (stage, notifier) = Stage::memory().await;
+    let ids = stage.emit_many("greet", 1200).await;
+    notifier.forget_everything();
+    let (handler, mut seen) = telling();
+    let pass = stage.admin.wake(true, Retention::default()).await.unwrap();
+    assert_eq!(pass.woken, 1200);
+    let worker = stage.worker(Handlers::new().on("greet", handler));
+    let mut ran: Vec<_> = seen.take(1200).await.into_iter().map(|event| event.id).collect();
+    ran.sort();
+    assert_eq!(ran, ids);
+    notifier.drained().await;
+    assert_eq!(stage.rows().await, 0);
+    worker.stop().await;
+}
+
+/// `wake` is told, so it does not wait for the minute.
+#[tokio::test]
+async fn waking_publishes_the_overdue_at_once() {
+    let (stage, notifier) = Stage::memory().await;
+    stage.admin.wake(false, Retention::default()).await.unwrap();
+    stage.emit_many("greet", 3).await;
+    let published = notifier.published().len();
+    let none = stage.admin.wake(false, Retention::default()).await.unwrap();
+    assert_eq!(none.woken, 0, "their promises still stand");
+    sqlx::query("update wakeq.events_v2 set notify_at = now()").execute(&stage.pool).await.unwrap();
+    let pass = stage.admin.wake(false, Retention::default()).await.unwrap();
+    assert_eq!((pass.woken, notifier.published().len() - published), (3, 3));
+}

@@ -1,0 +1,259 @@
+//! What `stats` and `explain` answer for an event in each of its states; whole answers.
+
+use std::time::Duration;
+
+use wakeq::{
+    Actor, CanvasId, DeadFilter, Event, EventId, Explanation, HandlerAddress, HandlerError, HandlerScope,
+    HandlerStats, Handlers, Live, Name, Outcome, RetryPolicy, Route, Rule, RuleKind, Standing, Stop,
+    Timestamp,
+};
+
+use crate::door::{Door, answering, telling};
+use crate::support::{Stage, scope};
+
+#[derive(Debug, sqlx::FromRow)]
+struct Row {
+    delay_until: Timestamp,
+    enqueued_at: Timestamp,
+    locked_at: Option<Timestamp>,
+    notify_at: Option<Timestamp>,
+}
+
+async fn row(stage: &Stage, id: EventId) -> Row {
+    let query = "select delay_until, enqueued_at, locked_at, notify_at from wakeq.events_v2 where id = $1";
+    sqlx::query_as(query).bind(id.0).fetch_one(&stage.pool).await.unwrap()
+}
+
+async fn live(stage: &Stage, id: EventId) -> Live {
+    match stage.admin.explain(id).await.unwrap() {
+        Explanation::Live(live) => *live,
+        Explanation::Dead(_) | Explanation::Gone { .. } | Explanation::Unknown => panic!("it is there"),
+    }
+}
+
+/// An answer about an event of handler `name` that is due, free, and was never tried.
+fn ready(name: &str, row: &Row, now: Timestamp) -> Live {
+    Live {
+        address: HandlerAddress { scope: scope(name), modifier: Name::no_modifier() },
+        standing: Standing::Ready,
+        since: row.delay_until,
+        until: None,
+        rule: None,
+        notify_at: row.notify_at,
+        enqueued_at: row.enqueued_at,
+        retries: 0,
+        losses: 0,
+        unknown_since: None,
+        last_error: None,
+        now,
+    }
+}
+
+fn idle(name: &str) -> HandlerStats {
+    HandlerStats {
+        scope: scope(name),
+        waiting: 0,
+        delayed: 0,
+        paused: 0,
+        running: 0,
+        dead: 0,
+        oldest_due: None,
+        rules: Vec::new(),
+        unknown_since: None,
+    }
+}
+
+async fn stats(stage: &Stage, name: &str) -> HandlerStats {
+    let mut stats = stage.admin.stats(CanvasId::DEFAULT, Some(&scope(name))).await.unwrap();
+    assert_eq!(stats.len(), 1);
+    stats.remove(0)
+}
+
+/// EV2-09: waiting.
+#[tokio::test]
+async fn waiting() {
+    let (stage, _) = Stage::memory().await;
+    let ids = stage.emit_many("greet", 5).await;
+    let row = row(&stage, ids[0]).await;
+    let answer = live(&stage, ids[0]).await;
+    assert_eq!(answer, ready("greet", &row, answer.now));
+    assert_eq!(answer.standing.outcome(), Outcome::RuleNone);
+    assert_eq!(answer.next(), "runs when a worker with room takes its notification");
+    let expected = HandlerStats { waiting: 5, oldest_due: Some(row.delay_until), ..idle("greet") };
+    assert_eq!(stats(&stage, "greet").await, expected);
+    assert!(stage.admin.stats(CanvasId::DEFAULT, Some(&scope("other"))).await.unwrap().is_empty());
+}
+
+/// EV2-09: delayed.
+#[tokio::test]
+async fn delayed() {
+    let (stage, _) = Stage::memory().await;
+    let event = Event::new("greet", "x").unwrap().after(Duration::from_secs(5000)).unwrap();
+    let id = stage.queue.emit(event).await.unwrap().id;
+    let row = row(&stage, id).await;
+    let answer = live(&stage, id).await;
+    let expected = Live {
+        standing: Standing::Delayed,
+        since: row.enqueued_at,
+        until: Some(row.delay_until),
+        ..ready("greet", &row, answer.now)
+    };
+    assert_eq!(answer, expected);
+    assert_eq!((answer.standing.outcome(), answer.next()), (Outcome::DelayNotYet, "runs when it is due"));
+    assert_eq!(row.notify_at, Some(row.delay_until - Duration::from_secs(600)));
+    assert_eq!(stats(&stage, "greet").await, HandlerStats { delayed: 1, ..idle("greet") });
+    stage.admin.pause(&scope("greet"), &Actor::user("ada"), &Stop::default()).await.unwrap();
+    let answer = live(&stage, id).await;
+    assert_eq!(answer.next(), "is due then, but runs only when its handler may");
+    let rules = stage.admin.rules(None).await.unwrap();
+    assert_eq!(answer.rule.as_ref(), Some(&rules[0]));
+    assert_eq!(stats(&stage, "greet").await, HandlerStats { delayed: 1, rules, ..idle("greet") });
+}
+
+async fn held(kind: RuleKind) {
+    let (stage, _) = Stage::memory().await;
+    let ops = Actor::admin("ops");
+    let until = Some(stage.admin.clock().await.unwrap() + Duration::from_secs(3600));
+    let stop = Stop { reason: Some("the provider is down".into()), until };
+    match kind {
+        RuleKind::Pause => stage.admin.pause(&scope("greet"), &ops, &stop).await.unwrap(),
+        RuleKind::Block => stage.admin.block(&scope("greet"), &ops, &stop).await.unwrap(),
+    };
+    let rules: Vec<Rule> = stage.admin.rules(None).await.unwrap();
+    let mut worker = stage.worker(Handlers::new().on("greet", telling().0));
+    let id = stage.emit("greet").await;
+    let (outcome, next) = match kind {
+        RuleKind::Pause => (Outcome::RulePaused, "is woken when the handler is unpaused"),
+        RuleKind::Block => (Outcome::RuleBlocked, "is woken when an admin unblocks the handler"),
+    };
+    worker.until(id, outcome).await;
+    let row = row(&stage, id).await;
+    let answer = live(&stage, id).await;
+    let expected = Live {
+        standing: Standing::Held(kind),
+        since: row.enqueued_at,
+        until: rules[0].until,
+        rule: Some(rules[0].clone()),
+        notify_at: None,
+        ..ready("greet", &row, answer.now)
+    };
+    assert_eq!(answer, expected);
+    assert_eq!((answer.standing.outcome(), answer.next()), (outcome, next));
+    let expected = HandlerStats { paused: 1, rules, oldest_due: Some(row.delay_until), ..idle("greet") };
+    assert_eq!(stats(&stage, "greet").await, expected);
+    worker.stop().await;
+}
+
+/// EV2-09, EV2-07.
+#[tokio::test]
+async fn paused() {
+    held(RuleKind::Pause).await;
+}
+
+/// EV2-08.
+#[tokio::test]
+async fn blocked() {
+    held(RuleKind::Block).await;
+}
+
+/// A rule without events is shown, too.
+#[tokio::test]
+async fn a_rule_alone() {
+    let (stage, _) = Stage::memory().await;
+    stage.admin.pause(&scope("greet"), &Actor::user("ada"), &Stop::default()).await.unwrap();
+    let rules = stage.admin.rules(None).await.unwrap();
+    assert_eq!(stats(&stage, "greet").await, HandlerStats { rules, ..idle("greet") });
+    // Another canvas's rules, however many, hide nothing of this one.
+    let other =
+        "insert into wakeq.scheduling_rules (rule_type, canvas_id, handler_name, event_space, created_by)
+                 select 'pause', gen_random_uuid(), 'n' || n, 'WORKER', 'x' from generate_series(1, 1500) n";
+    sqlx::query(other).execute(&stage.pool).await.unwrap();
+    let last = CanvasId(uuid::Uuid::max());
+    let of_last = HandlerScope { canvas: last, ..scope("greet") };
+    stage.admin.pause(&of_last, &Actor::user("ada"), &Stop::default()).await.unwrap();
+    assert_eq!(stage.admin.stats(last, None).await.unwrap().len(), 1);
+    assert_eq!(stage.admin.stats(CanvasId::DEFAULT, None).await.unwrap().len(), 1);
+}
+
+/// EV2-36: running, by the time of its claim.
+#[tokio::test]
+async fn running() {
+    let (stage, _) = Stage::memory().await;
+    let (handler, mut door) = Door::new();
+    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let id = stage.emit("greet").await;
+    let claimed_at = door.arrived.next().await.claimed_at;
+    let row = row(&stage, id).await;
+    assert_eq!(row.locked_at, Some(claimed_at));
+    let answer = live(&stage, id).await;
+    let expected = Live {
+        standing: Standing::Running,
+        since: claimed_at,
+        until: Some(claimed_at + stage.store.timing().lease),
+        ..ready("greet", &row, answer.now)
+    };
+    assert_eq!(answer, expected);
+    assert_eq!(answer.standing.outcome(), Outcome::IsLocked);
+    assert_eq!(answer.next(), "ends with its handler, or is taken over when its lease runs out");
+    let expected = HandlerStats { running: 1, oldest_due: Some(row.delay_until), ..idle("greet") };
+    assert_eq!(stats(&stage, "greet").await, expected);
+    door.open(1);
+    worker.until(id, Outcome::Deleted).await;
+    assert!(stage.admin.stats(CanvasId::DEFAULT, None).await.unwrap().is_empty());
+    worker.stop().await;
+}
+
+/// EV2-45, EV2-35: between two attempts.
+#[tokio::test]
+async fn retrying() {
+    let (stage, _) = Stage::memory().await;
+    let (handler, _seen) = answering(|_| Err(HandlerError::operational("no room on the disk")));
+    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let id = stage.emit("greet").await;
+    worker.until(id, Outcome::RetryAllowed).await;
+    let row = row(&stage, id).await;
+    let answer = live(&stage, id).await;
+    let expected = Live {
+        standing: Standing::Delayed,
+        since: row.enqueued_at,
+        until: Some(row.delay_until),
+        retries: 1,
+        last_error: Some("no room on the disk".into()),
+        ..ready("greet", &row, answer.now)
+    };
+    assert_eq!(answer, expected);
+    assert_eq!(stats(&stage, "greet").await, HandlerStats { delayed: 1, ..idle("greet") });
+    worker.stop().await;
+}
+
+/// EV2-12, EV2-61.
+#[tokio::test]
+async fn dead() {
+    let (stage, _) = Stage::memory().await;
+    let (handler, _seen) = answering(|_| Err(HandlerError::operational("no")));
+    let route = Route::new("greet").retry(RetryPolicy { retries: 0, ..RetryPolicy::default() });
+    let mut worker = stage.worker(Handlers::new().on(route, handler));
+    let id = stage.emit("greet").await;
+    worker.until(id, Outcome::Deleted).await;
+    let dead = stage.admin.dead(&DeadFilter::default(), 10).await.unwrap().remove(0);
+    assert_eq!((dead.id, dead.cause.as_str(), dead.last_error.as_deref()), (id, "retries", Some("no")));
+    assert_eq!(stage.admin.explain(id).await.unwrap(), Explanation::Dead(Box::new(dead)));
+    assert_eq!(stats(&stage, "greet").await, HandlerStats { dead: 1, ..idle("greet") });
+    worker.stop().await;
+}
+
+/// EV2-23: an id that the caller chose is remembered; another is not.
+#[tokio::test]
+async fn gone_and_unknown() {
+    let (stage, _) = Stage::memory().await;
+    let mut worker = stage.worker(Handlers::new().on("greet", telling().0));
+    let chosen = EventId::new();
+    stage.queue.emit(Event::new("greet", "x").unwrap().id(chosen)).await.unwrap();
+    let made = stage.emit("greet").await;
+    worker.until_count(2, Outcome::Deleted).await;
+    let emitted_at: Timestamp =
+        sqlx::query_scalar("select emitted_at from wakeq.emitted_ids").fetch_one(&stage.pool).await.unwrap();
+    assert_eq!(stage.admin.explain(chosen).await.unwrap(), Explanation::Gone { emitted_at });
+    assert_eq!(stage.admin.explain(made).await.unwrap(), Explanation::Unknown);
+    worker.stop().await;
+}

@@ -1,0 +1,140 @@
+//! The parking lot: what waits in a worker for its time.
+
+use std::time::Duration;
+
+use wakeq::notify::Notifier;
+use wakeq::{
+    CanvasId, Event, EventId, Execution, HandlerError, Handlers, Notification, Outcome, RetryPolicy, Route,
+    Timing, Verdict, WorkerConfig,
+};
+
+use crate::door::{Door, telling};
+use crate::support::{Stage, quick};
+
+/// On the database's clock: not before its time, and soon after.
+fn assert_punctual(event: &Execution) {
+    let late = (event.claimed_at - event.due_at).to_std().expect("it ran before its time");
+    assert!(late < Duration::from_secs(2), "{late:?} late");
+}
+
+fn later(name: &str, delay: Duration) -> Event {
+    Event::new(name, "value").unwrap().after(delay).unwrap()
+}
+
+fn notifications(id: EventId, count: usize) -> Vec<Notification> {
+    vec![Notification { id, canvas: CanvasId::DEFAULT }; count]
+}
+
+/// EV2-21, EV2-34, EV2-54, EV2-24: it waits unacknowledged; further notifications of it are acknowledged.
+#[tokio::test]
+async fn a_delayed_event_waits_and_starts_on_time() {
+    let (stage, notifier) = Stage::memory().await;
+    let (handler, mut seen) = telling();
+    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let delay = Duration::from_millis(1500);
+    let id = stage.queue.emit(later("greet", delay)).await.unwrap().id;
+    notifier.publish(&notifications(id, 3)).await.unwrap();
+    let parked = worker.until_count(4, Outcome::DelayNotYet).await;
+    for report in parked {
+        assert_eq!(report.trail, [Outcome::EventPresent, Outcome::DelayNotYet]);
+        assert!(matches!(report.verdict, Verdict::Waits(left) if left <= delay), "{:?}", report.verdict);
+    }
+    assert_eq!((notifier.unanswered(), notifier.pending(), worker.counters.doubled()), (1, 0, 3));
+    assert_punctual(&seen.next().await);
+    worker.until(id, Outcome::Deleted).await;
+    notifier.drained().await;
+    assert_eq!(worker.counters.outcome(Outcome::LockClaimed), 1);
+    worker.stop().await;
+}
+
+/// A parked event that is made due runs at once, not when its timer ends.
+#[tokio::test]
+async fn a_parked_event_runs_now_when_told() {
+    let (stage, notifier) = Stage::memory().await;
+    let (handler, mut seen) = telling();
+    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let id = stage.queue.emit(later("greet", Duration::from_secs(500))).await.unwrap().id;
+    worker.until(id, Outcome::DelayNotYet).await;
+    stage.admin.run_now(id).await.unwrap();
+    worker.until(id, Outcome::Deleted).await;
+    assert_eq!(seen.next().await.id, id);
+    notifier.drained().await;
+    worker.stop().await;
+}
+
+/// A second notification waits for the lease of the first one's run; the retry does not wait for it.
+#[tokio::test]
+async fn a_retry_does_not_wait_for_a_duplicate() {
+    let (stage, notifier) = Stage::memory().await;
+    let (handler, mut door) = Door::new();
+    let retry = RetryPolicy { delay: Duration::from_millis(100), ..RetryPolicy::default() };
+    let mut worker = stage.worker(Handlers::new().on(Route::new("greet").retry(retry), handler));
+    let id = stage.emit("greet").await;
+    door.arrived.next().await;
+    notifier.publish(&notifications(id, 1)).await.unwrap();
+    worker.until(id, Outcome::IsLocked).await;
+    door.answer(Err(HandlerError::operational("not yet")));
+    door.open(1);
+    worker.until(id, Outcome::Deleted).await;
+    assert_punctual(&door.arrived.take(1).await[0]);
+    notifier.drained().await;
+    worker.stop().await;
+}
+
+/// A full lot acknowledges; the promise on the row wakes the event in its time.
+#[tokio::test]
+async fn a_full_lot_leaves_the_rest_to_the_promise() {
+    let (stage, notifier) = Stage::memory_with(quick()).await;
+    let (handler, mut seen) = telling();
+    let handlers = Handlers::new().on("greet", handler);
+    let mut worker = stage.worker_with(handlers, WorkerConfig { lot_max: 2, ..WorkerConfig::default() });
+    let events = (0..5).map(|_| later("greet", Duration::from_secs(1))).collect();
+    stage.queue.emit_all(events).await.unwrap();
+    worker.until_count(5, Outcome::DelayNotYet).await;
+    assert_eq!((notifier.unanswered(), notifier.pending()), (2, 0));
+    worker.until_count(5, Outcome::Deleted).await;
+    assert!(seen.rest().iter().all(|event| event.claimed_at >= event.due_at));
+    worker.stop().await;
+}
+
+/// EV2-27: nothing is published for a far-off event until its time is near; an early notification is acknowledged.
+#[tokio::test]
+async fn a_far_off_event_is_published_in_time() {
+    let timing =
+        Timing { horizon: Duration::from_millis(1200), probe_period: Duration::from_millis(300), ..quick() };
+    let (stage, notifier) = Stage::memory_with(timing).await;
+    let (handler, mut seen) = telling();
+    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let emitted = stage.queue.emit(later("greet", Duration::from_secs(3))).await.unwrap();
+    assert!(!emitted.notified && notifier.published().is_empty());
+    notifier.publish(&notifications(emitted.id, 1)).await.unwrap();
+    let early = worker.until(emitted.id, Outcome::DelayNotYet).await;
+    assert_eq!(early.verdict, Verdict::Acknowledged);
+    notifier.drained().await;
+    let in_time = worker.until(emitted.id, Outcome::DelayNotYet).await;
+    assert!(matches!(in_time.verdict, Verdict::Waits(_)), "{:?}", in_time.verdict);
+    assert_punctual(&seen.next().await);
+    worker.until(emitted.id, Outcome::Deleted).await;
+    worker.stop().await;
+}
+
+/// EV2-27: a month is no different: the row says when it has to be published.
+#[tokio::test]
+async fn a_month_is_kept_by_the_row_alone() {
+    let (stage, notifier) = Stage::memory().await;
+    let month = Duration::from_secs(30 * 24 * 3600);
+    let id = stage.queue.emit(later("greet", month)).await.unwrap().id;
+    assert!(notifier.published().is_empty());
+    let promise =
+        "select extract(epoch from delay_until - notify_at)::float8 from wakeq.events_v2 where id = $1";
+    let ahead_s: f64 = sqlx::query_scalar(promise).bind(id.0).fetch_one(&stage.pool).await.unwrap();
+    assert_eq!(ahead_s, 600.0, "a horizon before it is due");
+    // The month passes.
+    let passes = "update wakeq.events_v2 set delay_until = delay_until - $1, notify_at = notify_at - $1";
+    sqlx::query(passes).bind(month).execute(&stage.pool).await.unwrap();
+    let (handler, mut seen) = telling();
+    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    assert_eq!(seen.next().await.id, id);
+    worker.until(id, Outcome::Deleted).await;
+    worker.stop().await;
+}

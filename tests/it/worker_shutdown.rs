@@ -1,0 +1,122 @@
+//! How a worker stops: handlers end within the grace, the rest is cut off and released, nothing stays behind.
+
+use std::time::{Duration, Instant};
+
+use wakeq::{Event, Handlers, Outcome, Route, WorkerConfig};
+
+use crate::door::{Door, telling};
+use crate::support::Stage;
+
+async fn locked(stage: &Stage) -> i64 {
+    let locked = "select count(*) from wakeq.events_v2 where locked_at is not null";
+    sqlx::query_scalar(locked).fetch_one(&stage.pool).await.unwrap()
+}
+
+fn grace(shutdown_grace: Duration) -> WorkerConfig {
+    WorkerConfig { shutdown_grace, ..WorkerConfig::default() }
+}
+
+/// EV2-14: what ends within the grace completes.
+#[tokio::test]
+async fn handlers_may_end_within_the_grace() {
+    let (stage, notifier) = Stage::memory().await;
+    let (handler, mut door) = Door::new();
+    let worker = stage.worker_with(Handlers::new().on("greet", handler), grace(Duration::from_secs(25)));
+    stage.emit_many("greet", 3).await;
+    door.arrived.take(3).await;
+    let started = Instant::now();
+    worker.cancel();
+    let stopping = tokio::spawn(worker.stop());
+    stage.emit("greet").await;
+    door.open(3);
+    stopping.await.unwrap();
+    assert!(started.elapsed() < Duration::from_secs(20), "it waits no longer than its handlers");
+    assert_eq!(door.left.rest(), [true; 3]);
+    assert_eq!((stage.rows().await, locked(&stage).await), (1, 0), "nothing new was taken");
+    assert_eq!((notifier.unanswered(), notifier.pending()), (0, 1));
+}
+
+/// EV2-14, EV2-35: what does not is cut off and released, costs neither attempt nor loss, and runs elsewhere at once.
+#[tokio::test]
+async fn a_handler_beyond_the_grace_is_cut_off_and_runs_elsewhere() {
+    let (stage, notifier) = Stage::memory().await;
+    let (handler, mut door) = Door::new();
+    let handlers = Handlers::new().on("greet", handler);
+    let mut worker = stage.worker_with(handlers.clone(), grace(Duration::from_millis(100)));
+    let id = stage.emit("greet").await;
+    door.arrived.next().await;
+    let started = Instant::now();
+    worker.cancel();
+    let report = worker.until(id, Outcome::Released).await;
+    worker.stop().await;
+    assert!(started.elapsed() < Duration::from_millis(100) + Duration::from_secs(2));
+    assert_eq!(&report.trail[5..], [Outcome::LockClaimed, Outcome::ShutDown, Outcome::Released]);
+    assert!(!door.left.next().await, "the handler was dropped");
+    assert_eq!((locked(&stage).await, notifier.unanswered(), notifier.pending()), (0, 0, 1));
+
+    let mut other = stage.worker(handlers);
+    assert_eq!(door.arrived.next().await.attempt, 1);
+    door.open(1);
+    let report = other.until(id, Outcome::Deleted).await;
+    assert!(report.trail.contains(&Outcome::LockNone), "released, not expired: {:?}", report.trail);
+    other.stop().await;
+}
+
+/// What waits for its time, or for room at its handler, is given back.
+#[tokio::test]
+async fn the_lot_is_given_back() {
+    let (stage, notifier) = Stage::memory().await;
+    let (handler, mut door) = Door::new();
+    let handlers = Handlers::new().on(Route::new("greet").concurrency(1), handler);
+    let mut worker = stage.worker_with(handlers, grace(Duration::from_secs(20)));
+    stage.emit_many("greet", 3).await;
+    let delayed = Event::new("greet", "x").unwrap().after(Duration::from_secs(300)).unwrap();
+    let delayed = stage.queue.emit(delayed).await.unwrap().id;
+    door.arrived.next().await;
+    worker.until(delayed, Outcome::DelayNotYet).await;
+    worker.cancel();
+    let stopping = tokio::spawn(worker.stop());
+    door.open(3);
+    stopping.await.unwrap();
+    assert_eq!(door.left.rest(), [true], "those that waited for room did not start");
+    assert_eq!((notifier.unanswered(), notifier.pending()), (0, 3));
+    assert_eq!((stage.rows().await, locked(&stage).await), (3, 0));
+}
+
+/// A handler that blocks its thread can't be cut off, and does not hold the worker back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_blocked_thread_does_not_hold_up_the_shutdown() {
+    let (stage, _) = Stage::memory().await;
+    let (release, blocked) = std::sync::mpsc::channel::<()>();
+    let blocked = std::sync::Mutex::new(blocked);
+    let blocked = std::sync::Arc::new(blocked);
+    let (told, mut seen) = telling();
+    let handlers = Handlers::new().on("greet", move |event| {
+        let (told, blocked) = (told.clone(), std::sync::Arc::clone(&blocked));
+        async move {
+            told(event).await?;
+            let _ = blocked.lock().map(|blocked| blocked.recv());
+            Ok(())
+        }
+    });
+    let worker = stage.worker_with(handlers, grace(Duration::from_millis(50)));
+    stage.emit("greet").await;
+    seen.next().await;
+    let started = Instant::now();
+    worker.stop().await;
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    drop(release);
+}
+
+/// A worker that never started anything stops at once.
+#[tokio::test]
+async fn an_idle_worker_stops_at_once() {
+    let (stage, _) = Stage::memory().await;
+    let mut worker =
+        stage.worker_with(Handlers::new().on("greet", telling().0), grace(Duration::from_secs(25)));
+    let id = stage.emit("greet").await;
+    worker.until(id, Outcome::Deleted).await;
+    let started = Instant::now();
+    worker.stop().await;
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
