@@ -15,9 +15,9 @@ use crate::theatre::{Theatre, figure, size};
 /// EV2-06.
 #[tokio::test]
 async fn an_emitter_and_two_workers_are_three_processes() {
-    let Some(theatre) = Theatre::new("three", Durations::quick()).await else { return };
+    let Some(theatre) = Theatre::new("three", Durations::crowd()).await else { return };
     let workers = [theatre.worker(8).await, theatre.worker(8).await];
-    let emitter = theatre.start(&Role::Emitter { count: 200, work: Work::lasting(20) }, None);
+    let emitter = theatre.start(&Role::Emitter { count: 200, work: Work::lasting(150) }, None);
     emitter.says("emitted 200").await;
     theatre.until_at_least("select count(*) from runs where ended_at is not null", 200).await;
     theatre.until_empty().await;
