@@ -38,14 +38,16 @@ impl Store {
             "with deferred as (
                  update wakeq.events_v2
                     set notify_at = case when notify_at is not null then clock_timestamp() + $2 end
-                  where id = any ($1) and delay_until <= clock_timestamp() and locked_at is null
+                  where id = any ($1) and delay_until <= clock_timestamp()
+                    and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
               returning canvas_id, module, name, modifier
              )
              insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)
              select distinct canvas_id, module, name, modifier from deferred order by 1, 2, 3, 4
                  on conflict (canvas_id, module, name, modifier) do update set last_seen = now()",
             &keys,
-            interval(self.timing().unknown_handler_wait)
+            interval(self.timing().unknown_handler_wait),
+            interval(self.timing().lease)
         );
         let deferred = session.limit(|connection| query.execute(connection)).await;
         session.answered("defer events", deferred).map(drop)

@@ -224,7 +224,8 @@ impl Handlers {
         Self::default()
     }
 
-    /// Adds a handler for a name, or for a [`Route`].
+    /// Adds a handler for a name, or for a [`Route`]. It must not block its thread, which would stop the renewal of
+    /// leases: what computes for long belongs on [`tokio::task::spawn_blocking`].
     pub fn on<F, R>(mut self, route: impl Into<Route>, handler: F) -> Self
     where
         F: Fn(Execution) -> R + Send + Sync + 'static,

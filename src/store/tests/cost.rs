@@ -121,7 +121,7 @@ async fn workers_reach_events_by_their_keys() {
     let statements = [
         ("from wakeq.events_v2 e where e.id = any", many.clone()),
         ("set notify_at = null", many.clone()),
-        ("with deferred as", format!("{many}, '5 min'")),
+        ("with deferred as", format!("{many}, '5 min', '1 min'")),
         ("set locked_at = null", format!("{many}, {fences}")),
         ("delete from wakeq.events_v2\n              where id = any", format!("{many}, {fences}, 1")),
         ("where id = $1 and (locked_at is null", format!("'{}', '1 min'", ids[0])),

@@ -187,3 +187,17 @@ async fn deferred_events_wait_and_are_woken_when_their_handler_registers() {
     assert_eq!(woken, expected, "the third has a promise that is due anyway");
     assert_eq!(table.number(deferred).await, 0);
 }
+
+/// An event whose owner died waits for its handler like any other; one that runs elsewhere is left alone.
+#[tokio::test]
+async fn only_events_that_run_are_not_deferred() {
+    let table = Table::new().await;
+    let ids = table.add_for(2, "new").await;
+    table.run("update wakeq.events_v2 set claims = 1, locked_at = now() - interval '1 h'").await;
+    let running = sqlx::query("update wakeq.events_v2 set locked_at = now() where id = $1").bind(ids[1].0);
+    running.execute(&table.pool).await.unwrap();
+    table.store.defer(&ids).await.unwrap();
+    let deferred = "select count(*) from wakeq.events_v2 where notify_at > now() + interval '4 min'";
+    assert_eq!(table.number(deferred).await, 1);
+    assert_eq!(table.number("select count(*) from wakeq.unknown_handlers").await, 1);
+}
