@@ -1,13 +1,12 @@
 //! Periodic work. One process at a time does it: a row of `chores` lets one through when it is due.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use uuid::Uuid;
 
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::{CanvasId, EventId, Notification, Timestamp};
+use crate::event::{CanvasId, EventId, Notification};
 
 /// What the minute's statement found to do.
 #[derive(Clone, Debug, Default)]
@@ -24,39 +23,6 @@ pub(crate) struct Minute {
 
 /// How often, in passes, what is old is looked for.
 const EXPIRE_EVERY: i64 = 60;
-
-/// What this process knows of the passes that it made itself.
-#[derive(Debug, Default)]
-pub(super) struct Probe(Mutex<Known>);
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    /// Where the next page of the running pass begins.
-    from: Option<Timestamp>,
-    /// Every promise before this moment was kept by a pass that came to its end.
-    kept_until: Option<Timestamp>,
-    /// The same for the running pass, once it has come to its end.
-    will_be_kept_until: Option<Timestamp>,
-}
-
-impl Probe {
-    fn known(&self) -> Known {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A page was read: `rest` is where it ended, if there may be more. Promises that were written up to `kept_until`
-    /// are kept when the whole pass is over; later ones may still be hidden in open transactions.
-    fn learn(&self, again: bool, rest: Option<Timestamp>, kept_until: Timestamp) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !again {
-            known.will_be_kept_until = Some(kept_until);
-        }
-        known.from = rest;
-        if rest.is_none() {
-            known.kept_until = known.will_be_kept_until.or(known.kept_until);
-        }
-    }
-}
 
 /// How long things are kept that only their age removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

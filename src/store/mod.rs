@@ -13,6 +13,7 @@ mod error;
 mod insert;
 mod load;
 mod migrate;
+mod probe;
 mod promises;
 mod resume;
 mod rules;

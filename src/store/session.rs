@@ -9,7 +9,7 @@ use sqlx::postgres::types::PgInterval;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Postgres};
 
 use super::StoreError;
-use super::chores::Probe;
+use super::probe::Probe;
 use crate::event::Timing;
 
 /// How the store uses Postgres.
