@@ -24,6 +24,10 @@ create table wakeq.events_v2 (
     traceparent wakeq.traceparent,
     last_error  text,
     constraint events_v2_counts check (retries >= 0 and probes >= 0 and losses between 0 and claims),
+    -- No infinity, nor what clients can't hold: such an event would never run, and might stop who reads it.
+    constraint events_v2_moments check (
+        delay_until between '0001-01-01Z' and '9999-12-31Z' and enqueued_at between '0001-01-01Z' and '9999-12-31Z'
+        and notify_at between '0001-01-01Z' and '9999-12-31Z'),
     constraint events_v2_locked_by_a_claim check (locked_at is null or claims > 0)
 ) with (
     -- Room for a second version of every row on its page: each claim is then a HOT update.
@@ -57,6 +61,8 @@ return case when due > clock + horizon then due - horizon else greatest(due, clo
 create table wakeq.emitted_ids (
     id         uuid not null primary key,
     canvas_id  uuid not null,
-    emitted_at timestamptz not null default now()
+    emitted_at timestamptz not null default now(),
+    -- Remembered from then on: an event that is due in a month may complete in a month.
+    due_at     timestamptz not null default now()
 );
-create index emitted_ids_age on wakeq.emitted_ids (emitted_at);
+create index emitted_ids_age on wakeq.emitted_ids (due_at);

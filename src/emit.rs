@@ -16,6 +16,8 @@ use crate::{fault, telemetry};
 const EVENTS_MAX: usize = 10_000;
 /// Most events in one statement.
 const BATCH_MAX: usize = 500;
+/// Largest value that shares a statement: a full one has at most 8 MB.
+const SHARED_BYTES_MAX: usize = 16 * 1024;
 /// How many insert statements run at a time.
 const IN_FLIGHT: usize = 2;
 
@@ -106,9 +108,12 @@ impl Queue {
     pub async fn emit(&self, event: Event) -> Result<Emitted, EmitError> {
         let chosen = event.id.is_some();
         let event = self.checked(event)?;
-        // A chosen id may have to wait for a stranger's transaction: it never shares a statement.
+        // A chosen id may have to wait for a stranger's transaction, and a large value for its own bytes: neither shares
+        // a statement.
         let inserted = if chosen {
             self.store.insert_chosen(&event).await?
+        } else if event.value.len() > SHARED_BYTES_MAX {
+            self.store.insert_alone(&event).await?
         } else {
             self.inserts.call(Arc::new(event.clone())).await?
         };
@@ -180,17 +185,22 @@ impl Queue {
         if notifications.is_empty() {
             return false;
         }
-        let published =
-            tokio::time::timeout(self.config.publish_timeout, self.notifier.publish(notifications)).await;
-        match published {
-            Ok(Ok(())) => return true,
-            Ok(Err(error)) => tracing::warn!(
-                events = notifications.len(),
+        let (notifier, notifications) = (Arc::clone(&self.notifier), notifications.to_vec());
+        let events = notifications.len();
+        // A task of its own: a publish that was only abandoned would never find out that its connection is dead.
+        let publishing = tokio::spawn(async move { notifier.publish(&notifications).await });
+        match tokio::time::timeout(self.config.publish_timeout, publishing).await {
+            Ok(Ok(Ok(()))) => return true,
+            Ok(Ok(Err(error))) => tracing::warn!(
+                events,
                 error = &error as &dyn std::error::Error,
                 "notifications not published; the probe will publish them"
             ),
+            Ok(Err(defect)) => {
+                tracing::error!(error = &defect as &dyn std::error::Error, "a publish was cut short")
+            }
             Err(_) => tracing::warn!(
-                events = notifications.len(),
+                events,
                 after = ?self.config.publish_timeout,
                 "notifications not published in time; the probe will publish them"
             ),

@@ -91,7 +91,8 @@ async fn live(store: &Store, event: LoadedEvent) -> Result<Live, StoreError> {
         }
         None => None,
     };
-    let unknown_since = store.unknown_since(&event.address.scope, 2 * timing.unknown_handler_wait).await?;
+    let HandlerAddress { scope, modifier } = &event.address;
+    let unknown_since = store.unknown_since(scope, Some(modifier), 2 * timing.unknown_handler_wait).await?;
     let (since, until) = match standing {
         Standing::Delayed => (event.enqueued_at, Some(schedule.delay_until)),
         Standing::Running => {

@@ -46,8 +46,8 @@ impl Waker {
         Self { store, notifier }
     }
 
-    /// The minute's pass: does nothing unless it is due.
-    pub(crate) async fn pass(&self, retention: Retention) -> Result<Pass, WakeError> {
+    /// The minute's pass: does nothing unless it is due. Only who knows the deployment's retention expires what is old.
+    pub(crate) async fn pass(&self, retention: Option<Retention>) -> Result<Pass, WakeError> {
         let mut pass = Pass::default();
         let mut jobs = Vec::new();
         let mut again = false;
@@ -61,7 +61,7 @@ impl Waker {
             pass.woken += minute.notifications.len();
             self.publish(&minute.notifications).await?;
             jobs.extend(minute.jobs);
-            if minute.expire_due {
+            if let Some(retention) = retention.filter(|_| minute.expire_due) {
                 self.expire(retention).await?;
             }
             if !minute.more {

@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+use tokio_util::task::AbortOnDropHandle;
 use tracing_subscriber::EnvFilter;
 use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSub, PubSubConfig, create_topics};
-use wakeq::{Queue, QueueConfig, QueueWorker, RunReport, Store, StoreConfig, Timing, WorkerConfig};
+use wakeq::{Admin, Queue, QueueConfig, QueueWorker, RunReport, Store, StoreConfig, Timing, WorkerConfig};
 use wakeq_dev::{ClusterOptions, Folder, Postgres};
 use wakeq_emulator::Source;
 
@@ -118,21 +119,43 @@ async fn work(
     let mut worker = QueueWorker::new(store.clone(), Arc::clone(&notifier), samples::handlers(), config)?;
     let reports = worker.reports();
     let stopping = worker.stop_token();
-    let queue = Queue::new(store, notifier, QueueConfig::default());
+    let queue = Queue::new(store.clone(), Arc::clone(&notifier), QueueConfig::default());
 
-    let telling = tokio::spawn(tell(reports));
-    let trickle = (!arguments.no_trickle).then(|| tokio::spawn(samples::trickle(queue)));
-    let working = tokio::spawn(worker.run());
-    stop.await;
-    screen::line("stopping: the worker takes nothing more, and waits for its handlers");
-    if let Some(trickle) = trickle {
-        trickle.abort();
+    // The emulator starts empty: what waited when it ended last has nobody to wake it but the promises on the rows.
+    let woken = Admin::new(store, Arc::clone(&notifier)).wake(true).await?.woken;
+    if woken > 0 {
+        screen::line(&format!("{woken} events waited from the last time"));
     }
+    let _worrying = AbortOnDropHandle::new(tokio::spawn(tell_trouble(worker.trouble())));
+    let telling = tokio::spawn(tell(reports));
+    let trickle =
+        (!arguments.no_trickle).then(|| AbortOnDropHandle::new(tokio::spawn(samples::trickle(queue))));
+    let mut working = tokio::spawn(worker.run());
+    tokio::select! {
+        ended = &mut working => return Ok(ended??),
+        () = stop => screen::line("stopping: the worker takes nothing more, and waits for its handlers"),
+    }
+    drop(trickle);
     stopping.cancel();
     working.await??;
     telling.await?;
     screen::line("stopped; what waits is kept in Postgres");
     Ok(())
+}
+
+/// Says when nothing can be received any more, and when it can again.
+async fn tell_trouble(mut trouble: watch::Receiver<Option<String>>) {
+    let mut ready = trouble.wait_for(Option::is_none).await.is_ok();
+    while ready {
+        let Ok(words) =
+            trouble.wait_for(Option::is_some).await.map(|words| words.clone().unwrap_or_default())
+        else {
+            return;
+        };
+        screen::line(&format!("nothing can be received: {words}"));
+        ready = trouble.wait_for(Option::is_none).await.is_ok();
+        screen::line("notifications can be received again");
+    }
 }
 
 async fn tell(mut reports: mpsc::Receiver<RunReport>) {

@@ -34,7 +34,10 @@ fn row(stats: &HandlerStats) -> String {
         rules.push(format!("{} by {}{until}{reason}", rule.kind, rule.created_by));
     }
     if let Some(since) = stats.unknown_since {
-        rules.push(format!("a worker without this handler since {}", show::moment(since)));
+        rules.push(format!(
+            "some worker lacks this handler, or one of its modifiers, since {}",
+            show::moment(since)
+        ));
     }
     format!("{scope:30} {waiting:>9} {delayed:>8} {paused:>8} {running:>8} {dead:>8}  {}", rules.join("; "))
 }

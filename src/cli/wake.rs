@@ -3,7 +3,6 @@
 use clap::Args;
 
 use super::{Context, show};
-use crate::store::Retention;
 
 #[derive(Args)]
 pub(crate) struct Wake {
@@ -14,7 +13,7 @@ pub(crate) struct Wake {
 
 impl Wake {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let pass = context.admin().await?.wake(self.all, Retention::default()).await?;
+        let pass = context.admin().await?.wake(self.all).await?;
         let woken = show::count(pass.woken as u64, "overdue event");
         let jobs = show::count(pass.jobs as u64, "resume job");
         show::line(format_args!("{woken} woken, {jobs} carried on"))

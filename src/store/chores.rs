@@ -140,9 +140,10 @@ impl Store {
                 returning name
                ), ids as (
                    delete from wakeq.emitted_ids where id = any (array(
-                       select id from wakeq.emitted_ids
-                        where emitted_at < now() - $2::interval and exists (select from gate)
-                        order by emitted_at limit 1000 for update skip locked))
+                       select id from wakeq.emitted_ids i
+                        where i.due_at < now() - $2::interval and exists (select from gate)
+                          and not exists (select from wakeq.events_v2 e where e.id = i.id)
+                        order by i.due_at limit 1000 for update skip locked))
                 returning id
                ), dead as (
                    delete from wakeq.dead_events where id = any (array(
@@ -151,8 +152,10 @@ impl Store {
                         order by died_at limit 1000 for update skip locked))
                 returning id
                ), unknown as (
-                   delete from wakeq.unknown_handlers
-                    where last_seen < now() - $3::interval and exists (select from gate)
+                   delete from wakeq.unknown_handlers where (canvas_id, module, name, modifier) in (
+                       select canvas_id, module, name, modifier from wakeq.unknown_handlers
+                        where last_seen < now() - $3::interval and exists (select from gate)
+                        order by 1, 2, 3, 4 limit 1000 for update skip locked)
                )
                select (select count(*) from ids) >= 1000 or (select count(*) from dead) >= 1000 as "more!""#,
             again,

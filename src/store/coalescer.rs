@@ -2,8 +2,11 @@
 //!
 //! At low load a request goes out at once, alone; at high load hundreds share a statement. No timer is involved.
 
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 use super::StoreError;
@@ -70,43 +73,43 @@ async fn serve<Q, A, S, F>(
             return;
         }
         // Who stopped waiting gets no statement of its own.
-        let (requests, senders): (Vec<_>, Vec<_>) =
-            batch.drain(..).filter(|(_, sender)| !sender.is_closed()).unzip();
-        for (sender, answer) in senders.into_iter().zip(answers(requests, statement.as_ref()).await) {
-            // The caller may have given up meanwhile; its request took effect all the same.
-            let _ = sender.send(answer);
-        }
+        batch.retain(|(_, sender)| !sender.is_closed());
+        answer(std::mem::take(&mut batch), statement.as_ref()).await;
     }
 }
 
-/// Runs a batch, in halves where a row's data or a lock spoils it, until the bad row stands alone.
-async fn answers<Q, A, S, F>(requests: Vec<Q>, statement: &S) -> Vec<Result<A, StoreError>>
+/// Runs a batch, in halves where a row's data or a lock spoils it, until the bad row stands alone. Each part is answered
+/// at once: what has been claimed must not wait for a stranger's lock.
+async fn answer<Q, A, S, F>(batch: Vec<Waiting<Q, A>>, statement: &S)
 where
     Q: Clone,
     S: Fn(Vec<Q>) -> F,
     F: Future<Output = Result<Vec<A>, StoreError>>,
 {
-    let mut todo = vec![(requests, 1)];
-    let mut done = Vec::new();
-    while let Some((mut requests, tries)) = todo.pop() {
-        if requests.is_empty() {
+    let mut todo = VecDeque::from([(batch, 1)]);
+    while let Some((mut part, tries)) = todo.pop_front() {
+        if part.is_empty() {
             continue;
         }
-        match statement(requests.clone()).await {
+        let requests = part.iter().map(|(request, _)| request.clone()).collect();
+        // A panic in a statement must not end the task that serves all others.
+        let answered = AssertUnwindSafe(async { statement(requests).await }).catch_unwind().await;
+        match answered.unwrap_or(Err(StoreError::Defect)) {
             Ok(answers) => {
-                debug_assert_eq!(answers.len(), requests.len(), "a batched statement answers every request");
-                done.extend(answers.into_iter().map(Ok));
+                for ((_, sender), answer) in part.into_iter().zip(answers) {
+                    // The caller may have given up meanwhile; its request took effect all the same.
+                    let _ = sender.send(Ok(answer));
+                }
             }
-            Err(error) if requests.len() > 1 && (error.is_contention() || error.is_data()) => {
-                let second = requests.split_off(requests.len() / 2);
-                todo.push((second, tries));
-                todo.push((requests, tries));
+            Err(error) if part.len() > 1 && (error.is_contention() || error.is_data()) => {
+                let second = part.split_off(part.len() / 2);
+                todo.extend([(part, tries), (second, tries)]);
             }
+            // Last in the row: the free ones are not to wait for it.
             Err(error) if error.is_contention() && tries < CONTENTION_TRIES => {
-                todo.push((requests, tries + 1))
+                todo.push_back((part, tries + 1))
             }
-            Err(error) => done.extend(requests.iter().map(|_| Err(error.clone()))),
+            Err(error) => part.into_iter().for_each(|(_, sender)| drop(sender.send(Err(error.clone())))),
         }
     }
-    done
 }

@@ -78,20 +78,24 @@ impl Store {
         session.answered("count running events", count)
     }
 
-    /// Since when some worker has not known this handler, if that was so within the last `recently`.
+    /// Since when some worker has not known this handler, with this modifier or any, if that was so within the last
+    /// `recently`.
     pub(crate) async fn unknown_since(
         &self,
         scope: &HandlerScope,
+        modifier: Option<&Name>,
         recently: Duration,
     ) -> Result<Option<Timestamp>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "select min(first_seen) from wakeq.unknown_handlers
-              where canvas_id = $1 and module = $2 and name = $3 and last_seen > now() - $4::interval",
+              where canvas_id = $1 and module = $2 and name = $3 and last_seen > now() - $4::interval
+                and ($5::text is null or modifier = $5)",
             scope.canvas.0,
             scope.module.as_str() as _,
             scope.name.as_str() as _,
-            interval(recently)
+            interval(recently),
+            modifier.map(Name::as_str)
         );
         let since = session.limit(|connection| query.fetch_one(connection)).await;
         session.answered("look for an unknown handler", since)

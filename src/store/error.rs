@@ -52,6 +52,12 @@ pub enum StoreError {
     /// A statement's own queue is full or gone: more is asked than the database answers.
     #[error("too many statements wait for Postgres: slow down, or give it more room")]
     Overloaded,
+    /// The configuration is wrong.
+    #[error("{0}")]
+    Config(&'static str),
+    /// The statement's code panicked; its message is in the log.
+    #[error("a statement ended by a defect of the queue; its effect is unknown")]
+    Defect,
 }
 
 impl StoreError {
@@ -82,7 +88,9 @@ impl StoreError {
             | Self::Migration(_)
             | Self::UnsafeDurability { .. }
             | Self::Timing(_)
-            | Self::Overloaded => None,
+            | Self::Overloaded
+            | Self::Config(_)
+            | Self::Defect => None,
         }
     }
 

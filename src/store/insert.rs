@@ -13,6 +13,8 @@ use crate::event::{Due, EventId, HandlerAddress, Timestamp, Timing, Traceparent}
 
 /// Most rows in one statement.
 const PAGE: usize = 1000;
+/// Most bytes of values in one statement.
+const PAGE_BYTES: usize = 8 * 1024 * 1024;
 
 /// A checked event on its way into the table.
 #[derive(Clone, Debug)]
@@ -44,13 +46,21 @@ impl Store {
         session.answered("insert events", answer)
     }
 
+    /// Inserts one event in a statement of its own.
+    pub(crate) async fn insert_alone(&self, event: &NewEvent) -> Result<Inserted, StoreError> {
+        let inserted = self.insert(&[Arc::new(event.clone())]).await?;
+        Ok(inserted.first().copied().unwrap_or(Inserted::New { due_soon: true }))
+    }
+
     /// Inserts events in one transaction; `chosen` says which ids are the caller's. Nothing is kept if one is foreign.
     pub(crate) async fn insert_all(
         &self,
         events: &[NewEvent],
         chosen: &[bool],
     ) -> Result<Vec<Inserted>, StoreError> {
-        let mut session = self.session().await?;
+        let statements = pages(&(0..events.len()).collect::<Vec<_>>(), events).len();
+        // Beginning, pages (chosen ids take two each), end: each has the time of a statement.
+        let mut session = self.session().await?.for_statements(2 + 2 * statements);
         let timing = self.timing();
         let answer =
             session.limit(|connection| insert_in_one_transaction(connection, events, chosen, timing)).await;
@@ -93,7 +103,7 @@ async fn insert_in_one_transaction(
     by_id.sort_by_key(|at| events[*at].id);
     let mut firsts = by_id.clone();
     firsts.dedup_by_key(|at| events[*at].id);
-    for page in firsts.chunks(PAGE) {
+    for page in pages(&firsts, events) {
         let rows: Vec<&NewEvent> = page.iter().map(|at| &events[*at]).collect();
         let due_soon = insert_chosen_rows(&mut transaction, &rows, timing).await?;
         for at in page {
@@ -110,7 +120,7 @@ async fn insert_in_one_transaction(
             .filter(|(_, foreign)| *foreign)
             .for_each(|(at, _)| inserted[*at] = Inserted::Foreign);
     }
-    for page in together.chunks(PAGE) {
+    for page in pages(&together, events) {
         let rows: Vec<_> = page.iter().map(|at| Arc::new(events[*at].clone())).collect();
         let answers = insert_rows(&mut transaction, &rows, timing).await?;
         page.iter().zip(answers).for_each(|(at, answer)| inserted[*at] = answer);
@@ -121,6 +131,24 @@ async fn insert_in_one_transaction(
         transaction.commit().await?;
     }
     Ok(inserted)
+}
+
+/// Cuts positions into pages of at most [`PAGE`] events and [`PAGE_BYTES`], or one event that is larger.
+fn pages<'a>(positions: &'a [usize], events: &[NewEvent]) -> Vec<&'a [usize]> {
+    let mut pages = Vec::new();
+    let (mut start, mut bytes) = (0, 0);
+    for (end, at) in positions.iter().enumerate() {
+        let size = events[*at].value.len();
+        if end > start && (end - start == PAGE || bytes + size > PAGE_BYTES) {
+            pages.push(&positions[start..end]);
+            (start, bytes) = (end, 0);
+        }
+        bytes += size;
+    }
+    if start < positions.len() {
+        pages.push(&positions[start..]);
+    }
+    pages
 }
 
 /// The statement behind [`Store::insert`], on any connection: also inside a caller's transaction.
@@ -171,12 +199,13 @@ async fn insert_chosen_row(
 ) -> Result<Inserted, sqlx::Error> {
     let canvas = event.address.scope.canvas.0;
     let row = sqlx::query!(
-        r#"with known as (
-               insert into wakeq.emitted_ids (id, canvas_id)
-               select $1::uuid, $2::uuid where not exists (select from wakeq.events_v2 where id = $1)
-                   on conflict do nothing returning id
-           ), due (at) as (
+        r#"with due (at) as (
                select coalesce($7::timestamptz, now() + $8::float8 * interval '1 second')
+           ), known as (
+               insert into wakeq.emitted_ids (id, canvas_id, due_at)
+               select $1::uuid, $2::uuid, greatest(now(), due.at) from due
+                where not exists (select from wakeq.events_v2 where id = $1)
+                   on conflict do nothing returning id
            )
            insert into wakeq.events_v2
                (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
@@ -224,8 +253,8 @@ async fn insert_chosen_rows(
                                     $7::timestamptz[], $8::float8[], $9::text[])
                    as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent)
            ), known as (
-               insert into wakeq.emitted_ids (id, canvas_id)
-               select id, canvas_id from new
+               insert into wakeq.emitted_ids (id, canvas_id, due_at)
+               select id, canvas_id, greatest(now(), coalesce(moment, now() + delay_s * interval '1 second')) from new
                 where not exists (select from wakeq.events_v2 e where e.id = new.id)
                 order by id
                    on conflict do nothing returning id

@@ -28,7 +28,7 @@ impl Store {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with job as (
-                   select id, kind, canvas_id, module, name, after_id, after_due
+                   select id, kind, canvas_id, module, name, after_id, after_due, created_at
                      from wakeq.resume_jobs where id = $1 for update skip locked
                ), parked as (
                    select e.id from wakeq.events_v2 e
@@ -41,7 +41,8 @@ impl Store {
                     where e.canvas_id = (select canvas_id from job where kind = 'registered')
                       and e.module = (select module from job) and e.name = (select name from job)
                       and e.delay_until >= (select after_due from job) and e.delay_until <= now()
-                      and e.notify_at > now() + $4 and e.locked_at is null
+                      and e.notify_at > now() + $4 and e.notify_at <= (select created_at from job) + $5::interval
+                      and (e.locked_at is null or e.locked_at < clock_timestamp() - $6::interval)
                     order by e.delay_until limit $2 for update
                ), page as (
                    select id from parked union all select id from deferred
@@ -68,7 +69,9 @@ impl Store {
             job,
             PAGE,
             interval(self.timing().horizon),
-            interval(self.timing().grace)
+            interval(self.timing().grace),
+            interval(self.timing().unknown_handler_wait),
+            interval(self.timing().lease)
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("resume a page of events", rows)?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::ConnectOptions;
+use sqlx::Connection;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::types::PgInterval;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Postgres};
@@ -11,6 +12,9 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Post
 use super::StoreError;
 use super::probe::Probe;
 use crate::event::Timing;
+
+/// How long a connection may rest before it is asked whether it still lives.
+const RESTED: Duration = Duration::from_secs(1);
 
 /// How the store uses Postgres.
 ///
@@ -44,6 +48,21 @@ impl Default for StoreConfig {
     }
 }
 
+impl StoreConfig {
+    fn check(&self) -> Result<(), StoreError> {
+        self.timing.check()?;
+        let day = Duration::from_secs(24 * 3600);
+        let within = |limit: Duration| (Duration::from_millis(1)..=day).contains(&limit);
+        if !(1..=1000).contains(&self.max_connections) {
+            return Err(StoreError::Config("max_connections must be 1 to 1,000"));
+        }
+        if !within(self.statement_timeout) || !within(self.lock_timeout) {
+            return Err(StoreError::Config("statement_timeout and lock_timeout must be 1 ms to one day"));
+        }
+        Ok(())
+    }
+}
+
 /// The events, rules and chores in Postgres. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -59,7 +78,7 @@ impl Store {
     /// `url` has the form `postgres://user:password@host:port/database`. Errors: [`StoreError::Unavailable`] and
     /// [`StoreError::UnsafeDurability`]; [`StoreError::Timing`] for durations that no queue can work with.
     pub async fn connect(url: &str, config: StoreConfig) -> Result<Self, StoreError> {
-        config.timing.check()?;
+        config.check()?;
         let options: PgConnectOptions =
             url.parse().map_err(|error| StoreError::from_sqlx("read the connection URL", error))?;
         let options = options.application_name("wakeq");
@@ -133,6 +152,15 @@ fn pool(config: &StoreConfig, max_connections: u32) -> PgPoolOptions {
         .max_connections(max_connections)
         .acquire_timeout(config.statement_timeout)
         .test_before_acquire(false)
+        // A connection that rested may have died with its server; one that is in use need not be asked.
+        .before_acquire(|connection, meta| {
+            Box::pin(async move {
+                if meta.idle_for > RESTED {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        })
         .after_connect(move |connection, _| {
             let (statement_timeout, lock_timeout) = (statement_timeout.clone(), lock_timeout.clone());
             Box::pin(async move {
@@ -167,6 +195,12 @@ impl Session {
     async fn of(pool: &PgPool, statement_timeout: Duration) -> Result<Self, StoreError> {
         let connection = pool.acquire().await.map_err(|error| StoreError::from_sqlx("connect", error))?;
         Ok(Self { connection: Some(connection), limit: statement_timeout + Duration::from_secs(1) })
+    }
+
+    /// For a transaction of so many statements.
+    pub(super) fn for_statements(mut self, count: usize) -> Self {
+        self.limit = self.limit.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+        self
     }
 
     /// Runs a statement, for little longer than the server would.

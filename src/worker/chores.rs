@@ -8,7 +8,7 @@ use crate::wake::{Pass, Waker};
 /// Runs the pass every period, from a moment that differs between processes.
 pub(super) async fn run(waker: Waker, period: Duration, retention: Retention) {
     loop {
-        match waker.pass(retention).await {
+        match waker.pass(Some(retention)).await {
             Ok(pass) if pass == Pass::default() => {}
             Ok(pass) => tracing::info!(woken = pass.woken, jobs = pass.jobs, "woke what was overdue"),
             Err(error) => {

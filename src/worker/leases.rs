@@ -65,7 +65,10 @@ impl Leases {
             lost.cancel();
         }
         let mut care = self.care();
-        care.held.insert(claim.id, Entry { claims: claim.claims, deadline, lost: lost.clone() });
+        let entry = Entry { claims: claim.claims, deadline, lost: lost.clone() };
+        if let Some(earlier) = care.held.insert(claim.id, entry) {
+            earlier.lost.cancel();
+        }
         if deadline < care.watched {
             self.sooner.notify_one();
         }
@@ -171,5 +174,22 @@ pub(super) async fn watch(leases: Arc<Leases>) {
             () = tokio::time::sleep_until(next) => {}
             () = leases.sooner.notified() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The database's clock may jump at a failover, and give an event to this process a second time.
+    #[tokio::test(start_paused = true)]
+    async fn a_second_claim_of_an_event_ends_the_first() {
+        let leases = Arc::new(Leases::new(Duration::from_secs(60)));
+        let id = EventId::new();
+        let first = leases.hold(Claim { id, claims: 1 }, Instant::now());
+        let second = leases.hold(Claim { id, claims: 2 }, Instant::now());
+        first.lost().await;
+        drop(first);
+        assert_eq!(leases.claims(), [second.claim]);
     }
 }

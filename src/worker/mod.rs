@@ -15,9 +15,11 @@ mod run;
 mod signal;
 mod statements;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{Either, select, select_all};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -34,6 +36,9 @@ use handlers::Registry;
 use leases::Leases;
 use run::{Halt, Room, Runner};
 use statements::Statements;
+
+/// Largest capacity, and largest parking lot.
+const LOT_MAX: usize = 50_000;
 
 /// How much a worker takes on, and how it stops.
 #[derive(Clone, Debug)]
@@ -74,6 +79,9 @@ pub enum WorkerError {
     /// The configuration is wrong.
     #[error("{0}")]
     Config(&'static str),
+    /// A part of the worker ended that never should.
+    #[error("the worker has shut down because {0} ended by a defect: start it again")]
+    Defect(&'static str),
     /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -130,6 +138,9 @@ impl QueueWorker {
             return Err(WorkerError::Config(
                 "the capacity is 0: a worker must be able to run at least one handler",
             ));
+        }
+        if config.lot_max > LOT_MAX || config.capacity > LOT_MAX {
+            return Err(WorkerError::Config("capacity and lot_max may each be 50,000 at most"));
         }
         if config.suspect_losses == 0 || config.losses_max < config.suspect_losses {
             return Err(WorkerError::Config("use 1 <= suspect_losses <= losses_max"));
@@ -190,15 +201,21 @@ impl QueueWorker {
         let leases = Arc::new(Leases::new(self.store.timing().lease));
         let waker = Waker::new(self.store.clone(), Arc::clone(&self.notifier));
         let period = self.store.timing().probe_period;
-        let _kept = self.keep(&leases);
-        let _chores = AbortOnDropHandle::new(tokio::spawn(chores::run(waker, period, self.config.retention)));
+        let chores = AbortOnDropHandle::new(tokio::spawn(chores::run(waker, period, self.config.retention)));
+        let [renewing, watching] = self.keep(&leases);
         let subscription = self.notifier.subscribe(self.config.capacity + self.config.lot_max).await?;
         let runner = Arc::new(self.runner(leases));
         let intake = intake::Intake::new(runner, &self.config, self.counters, self.reports, self.trouble);
-        if intake.run(subscription, self.stop, self.kill).await {
-            Ok(())
-        } else {
-            Err(NotifyError::new("the subscription ended by a defect; start the worker again").into())
+        let working = pin!(intake.run(subscription, self.stop.clone(), self.kill));
+        match select(working, select_all([chores, renewing, watching])).await {
+            Either::Left((true, _)) => Ok(()),
+            Either::Left((false, _)) => Err(WorkerError::Defect("its subscription")),
+            // Without renewals or the probe nothing is right any more: end in good order, to be started again.
+            Either::Right((_, working)) => {
+                self.stop.cancel();
+                working.await;
+                Err(WorkerError::Defect("a task that renews leases or wakes what is overdue"))
+            }
         }
     }
 

@@ -224,13 +224,14 @@ impl Run<'_> {
     }
 
     async fn claim_with_room(&mut self) -> Result<(), Halt> {
-        let limited = self.facts.handler.as_ref().and_then(|handler| handler.room.clone());
-        if let Some(room) = limited {
-            enter(&mut self.room.handler, RoomKind::Handler, &room)?;
-        }
+        // A suspect may wait long for its turn: it must not keep its handler's room from others meanwhile.
         let suspect = self.facts.losses >= self.runner.suspect_losses;
         if suspect {
             enter(&mut self.room.suspect, RoomKind::Suspect, &self.runner.suspects)?;
+        }
+        let limited = self.facts.handler.as_ref().and_then(|handler| handler.room.clone());
+        if let Some(room) = limited {
+            enter(&mut self.room.handler, RoomKind::Handler, &room)?;
         }
         let id = self.notification.id;
         let sent = Instant::now();

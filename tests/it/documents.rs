@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use sqlx::AssertSqlSafe;
 use wakeq::notify::Notifier;
-use wakeq::{EventId, Execution, HandlerResult, Handlers, Notification, Outcome, Retention};
+use wakeq::{EventId, Execution, HandlerResult, Handlers, Notification, Outcome};
 
 use crate::support::{Stage, quick};
 
@@ -53,7 +53,7 @@ async fn what_plain_sql_emits_is_run() {
     assert_eq!(stage.rows().await, 4);
     let delayed = id_of(&stage, "send-reminder").await;
 
-    let pass = stage.admin.wake(false, Retention::default()).await.unwrap();
+    let pass = stage.admin.wake(false).await.unwrap();
     assert_eq!(pass.woken, 2, "the two that wait for the probe and are due");
     let moved = "select notify_at = delay_until - interval '60 seconds' from wakeq.events_v2 where id = $1";
     let moved: bool = sqlx::query_scalar(moved).bind(delayed.0).fetch_one(&stage.pool).await.unwrap();

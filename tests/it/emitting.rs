@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sqlx::Executor;
-use wakeq::{CanvasId, EmitError, Event, EventId, Retention};
+use wakeq::{CanvasId, EmitError, Event, EventId};
 
 use crate::support::Stage;
 
@@ -94,13 +94,13 @@ async fn a_notification_that_was_not_published_is_made_up_for() {
     let emitted = stage.queue.emit(greeting()).await.unwrap();
     assert!(!emitted.notified);
     notifier.mend();
-    assert_eq!(stage.admin.wake(false, Retention::default()).await.unwrap().woken, 0, "it has its grace");
+    assert_eq!(stage.admin.wake(false).await.unwrap().woken, 0, "it has its grace");
     sqlx::query("update wakeq.events_v2 set notify_at = notify_at - interval '31 s'")
         .execute(&stage.pool)
         .await
         .unwrap();
     sqlx::query("update wakeq.chores set next_at = now()").execute(&stage.pool).await.unwrap();
-    assert_eq!(stage.admin.wake(false, Retention::default()).await.unwrap().woken, 1);
+    assert_eq!(stage.admin.wake(false).await.unwrap().woken, 1);
     assert_eq!(notifier.published().last().unwrap().id, emitted.id);
 }
 
@@ -116,13 +116,9 @@ async fn rows_inserted_by_plain_sql_are_published_by_the_next_pass() {
     .execute(&stage.pool)
     .await
     .unwrap();
-    assert_eq!(stage.admin.wake(false, Retention::default()).await.unwrap().woken, 3);
+    assert_eq!(stage.admin.wake(false).await.unwrap().woken, 3);
     assert!(notifier.published().iter().all(|notification| notification.canvas == canvas(7)));
-    assert_eq!(
-        stage.admin.wake(false, Retention::default()).await.unwrap().woken,
-        0,
-        "a minute later at the earliest"
-    );
+    assert_eq!(stage.admin.wake(false).await.unwrap().woken, 0, "a minute later at the earliest");
 }
 
 /// EV2-32: the value comes out as it went in, to the letter.

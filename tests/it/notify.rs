@@ -202,7 +202,8 @@ async fn hands_out_no_more_than_max_outstanding(broker: Broker) {
 }
 
 /// Google's emulator gives what comes back to any stream, also to the one that is closed, where it rests for a lease of
-/// 10 s. There, some of it must come to one of five open streams; elsewhere all of it, and at once.
+/// 10 s, again and again as it happens: nothing can be said there of when another gets it. Elsewhere all of it comes to
+/// an open stream, and at once.
 async fn close_gives_back_what_was_not_handed_out(broker: Broker) {
     let mut first = broker.notifier.subscribe(100).await.unwrap();
     let sent = notifications(100);
@@ -216,7 +217,7 @@ async fn close_gives_back_what_was_not_handed_out(broker: Broker) {
     }
     let closing = tokio::spawn(first.close(4 * PATIENCE));
     let started = Instant::now();
-    let expected = if broker.forgets_closed_streams_late() { 1 } else { 90 };
+    let expected = if broker.forgets_closed_streams_late() { 0 } else { 90 };
     let (sender, mut taken) = mpsc::channel(1000);
     let mut takers = JoinSet::new();
     for _ in 0..5 {

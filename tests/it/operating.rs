@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use wakeq::{
-    Actor, AdminError, CanvasId, DeadFilter, Event, EventId, HandlerStats, Outcome, Retention, RuleKind, Stop,
-};
+use wakeq::{Actor, AdminError, CanvasId, DeadFilter, Event, EventId, HandlerStats, Outcome, RuleKind, Stop};
 
 use crate::support::{Stage, scope};
 
@@ -186,7 +184,7 @@ async fn dead_events_are_listed_and_brought_back() {
     assert!(reset);
     assert_eq!(count(&all).await, 1);
     stage.sql("update wakeq.dead_events set died_at = now() - interval '31 days'").await;
-    stage.admin.wake(false, Retention::default()).await.unwrap();
+    stage.admin.wake(false).await.unwrap();
     assert_eq!(count(&all).await, 0, "kept for 30 days");
 }
 

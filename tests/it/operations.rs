@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wakeq::{
     AdminError, CanvasId, DeadFilter, Event, EventId, HandlerError, HandlerScope, Handlers, Outcome,
-    Retention, RetryPolicy, Route,
+    RetryPolicy, Route,
 };
 
 use crate::door::{Door, answering, telling};
@@ -150,7 +150,7 @@ async fn waking_all_replaces_every_lost_message() {
     let ids = stage.emit_many("greet", 1200).await;
     notifier.forget_everything();
     let (handler, mut seen) = telling();
-    let pass = stage.admin.wake(true, Retention::default()).await.unwrap();
+    let pass = stage.admin.wake(true).await.unwrap();
     assert_eq!(pass.woken, 1200);
     let worker = stage.worker(Handlers::new().on("greet", handler));
     let mut ran: Vec<_> = seen.take(1200).await.into_iter().map(|event| event.id).collect();
@@ -165,12 +165,12 @@ async fn waking_all_replaces_every_lost_message() {
 #[tokio::test]
 async fn waking_publishes_the_overdue_at_once() {
     let (stage, notifier) = Stage::memory().await;
-    stage.admin.wake(false, Retention::default()).await.unwrap();
+    stage.admin.wake(false).await.unwrap();
     stage.emit_many("greet", 3).await;
     let published = notifier.published().len();
-    let none = stage.admin.wake(false, Retention::default()).await.unwrap();
+    let none = stage.admin.wake(false).await.unwrap();
     assert_eq!(none.woken, 0, "their promises still stand");
     sqlx::query("update wakeq.events_v2 set notify_at = now()").execute(&stage.pool).await.unwrap();
-    let pass = stage.admin.wake(false, Retention::default()).await.unwrap();
+    let pass = stage.admin.wake(false).await.unwrap();
     assert_eq!((pass.woken, notifier.published().len() - published), (3, 3));
 }

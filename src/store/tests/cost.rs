@@ -200,7 +200,7 @@ async fn a_resume_page_reads_only_its_own_events() {
     table.pause().await;
     let job = table.unpause().await;
     table.store.resume_page(job).await.unwrap();
-    let arguments = format!("{job}, 1000, '10 min', '30 s'");
+    let arguments = format!("{job}, 1000, '10 min', '30 s', '5 min', '1 min'");
     let few = buffers(&plan(&table.store, "parked as (", &arguments).await, "CTE parked");
     table.add_for(40_000, "other").await;
     table.run("update wakeq.events_v2 set notify_at = null where name = 'other'").await;

@@ -194,7 +194,7 @@ async fn what_is_old_is_forgotten_once_an_hour() {
     let table = Table::new().await;
     let retention = Retention { emitted_ids: Duration::from_secs(60), dead_events: Duration::from_secs(60) };
     let old = async |table: &Table| {
-        table.run("insert into wakeq.emitted_ids (id, canvas_id, emitted_at)
+        table.run("insert into wakeq.emitted_ids (id, canvas_id, due_at)
                    select gen_random_uuid(), gen_random_uuid(), now() - interval '1 h' from generate_series(1, 1200)").await;
     };
     old(&table).await;
