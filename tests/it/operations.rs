@@ -110,6 +110,22 @@ async fn dead_events_are_brought_back_by_id_and_by_handler() {
     worker.stop().await;
 }
 
+/// A broker that is away holds up the waking, not the redrive: every page is brought back.
+#[tokio::test]
+async fn a_redrive_reaches_its_end_without_a_broker() {
+    let (stage, notifier) = Stage::memory().await;
+    let dead = "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
+                                               losses, cause)
+                select gen_random_uuid(), $1, 'WORKER', 'greet', '_', '1', 2, now(), 3, 0, 'retries'
+                  from generate_series(1, 2500)";
+    sqlx::query(dead).bind(CanvasId::DEFAULT.0).execute(&stage.pool).await.unwrap();
+    notifier.break_down("away");
+    let redriven = stage.admin.redrive(&DeadFilter::default()).await;
+    assert!(matches!(redriven, Err(AdminError::Wake(_))), "{redriven:?}");
+    assert_eq!(stage.rows().await, 2500);
+    assert_eq!(stage.admin.dead(&DeadFilter::default(), 10).await.unwrap(), []);
+}
+
 /// What dies again while it is brought back is left dead, even if the filter reaches into the future.
 #[tokio::test]
 async fn a_redrive_ends_though_its_events_die_again() {

@@ -179,6 +179,9 @@ async fn the_tables_refuse_what_makes_no_sense() {
         ("update wakeq.events_v2 set retries = -1", "events_v2_counts"),
         ("update wakeq.events_v2 set losses = 1", "events_v2_counts"),
         ("update wakeq.events_v2 set locked_at = now()", "events_v2_locked_by_a_claim"),
+        ("update wakeq.events_v2 set delay_until = '-infinity'", "events_v2_moments"),
+        ("update wakeq.events_v2 set notify_at = 'infinity'", "events_v2_moments"),
+        ("update wakeq.events_v2 set enqueued_at = '200000-01-01'", "events_v2_moments"),
         ("update wakeq.events_v2 set modifier = null", "not-null"),
         ("insert into wakeq.events_v2 select * from wakeq.events_v2", "events_v2_pkey"),
         (

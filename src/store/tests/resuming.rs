@@ -160,3 +160,23 @@ async fn a_pause_lifted_under_a_block_has_its_job() {
     assert_eq!(resume(&table.store, lifted.job.unwrap()).await.len(), 3);
     assert_eq!(table.parked().await, 0);
 }
+
+/// A worker without the handler may go on deferring while another has just registered it: what is deferred after the
+/// registration is not woken by it again and again.
+#[tokio::test]
+async fn a_registration_wakes_what_was_deferred_before_it_once() {
+    let table = Table::new().await;
+    let ids = table.add_for(1500, "new").await;
+    table.store.defer(&ids).await.unwrap();
+    assert_eq!(table.store.register(&["WORKER/new/_".into()], &[]).await.unwrap(), 1);
+    let job = table.number("select id from wakeq.resume_jobs").await;
+    let mut woken = 0;
+    for _ in 0..4 {
+        let page = table.store.resume_page(job).await.unwrap().notifications;
+        woken += page.len();
+        let page: Vec<_> = page.iter().map(|notification| notification.id).collect();
+        table.store.defer(&page).await.unwrap();
+    }
+    assert_eq!(woken, 1500);
+    assert_eq!(table.jobs().await, 0);
+}
