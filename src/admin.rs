@@ -119,7 +119,8 @@ impl Admin {
         Self { store, notifier, waker }
     }
 
-    /// Stops a handler for its users: no event of it starts after this has returned. Again: renews reason and end.
+    /// Stops a handler for its users: once this has returned, no worker can claim an event of it. One claimed a
+    /// moment before may just be starting. Again: replaces reason and end.
     /// Returns whether the pause is new.
     ///
     /// ```no_run

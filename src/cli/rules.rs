@@ -7,8 +7,8 @@ use clap::Args;
 
 use super::show::HandlerArg;
 use super::{Context, show};
-use crate::admin::{self, Actor, Resumed};
-use crate::event::{RuleKind, Timestamp};
+use crate::admin::{self, Actor, HandlerStats, Resumed};
+use crate::event::{HandlerScope, RuleKind, Timestamp};
 
 #[derive(Args)]
 pub(crate) struct Stop {
@@ -48,7 +48,12 @@ impl Stop {
         let admin = context.reader().await?;
         let stop = self.stop(&admin).await?;
         let new = admin.pause(&scope, &Actor::user(&self.actor.actor), &stop).await?;
-        show::line(format_args!("{scope} {}", if new { "paused" } else { "was paused already" }))
+        show_stopped(
+            &admin,
+            &scope,
+            if new { "paused" } else { "was paused already: reason and end replaced" },
+        )
+        .await
     }
 
     pub(super) async fn block(self, context: &Context) -> anyhow::Result<()> {
@@ -56,7 +61,12 @@ impl Stop {
         let admin = context.reader().await?;
         let stop = self.stop(&admin).await?;
         let new = admin.block(&scope, &Actor::admin(&self.actor.actor), &stop).await?;
-        show::line(format_args!("{scope} {}", if new { "blocked" } else { "was blocked already" }))
+        show_stopped(
+            &admin,
+            &scope,
+            if new { "blocked" } else { "was blocked already: reason and end replaced" },
+        )
+        .await
     }
 
     async fn stop(&self, admin: &admin::Admin) -> anyhow::Result<admin::Stop> {
@@ -85,6 +95,17 @@ impl Lift {
         let resumed = context.admin().await?.unblock(&scope, &actor).await?;
         show_resumed(&scope.to_string(), RuleKind::Block, resumed)
     }
+}
+
+/// A mistyped name is stopped as well; who stops a handler in a hurry should see it.
+async fn show_stopped(admin: &admin::Admin, scope: &HandlerScope, what: &str) -> anyhow::Result<()> {
+    show::line(format_args!("{scope} {what}"))?;
+    let stats = admin.stats(scope.canvas, Some(scope)).await?;
+    let events = |stats: &HandlerStats| stats.paused + stats.delayed + stats.running + stats.dead;
+    if stats.iter().map(events).sum::<i64>() == 0 {
+        show::line("it has no events now; if that surprises you, look for the right name in `wakeq stats`")?;
+    }
+    Ok(())
 }
 
 fn show_resumed(handler: &str, kind: RuleKind, resumed: Resumed) -> anyhow::Result<()> {

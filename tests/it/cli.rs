@@ -189,10 +189,14 @@ async fn rules_are_put_shown_and_explained() {
     let terminal = Terminal::on(&database);
     let head = "HANDLER                          WAITING  DELAYED   PAUSED  RUNNING     DEAD  RULES\n";
     let pause = ["pause", "greet", "--reason", "the provider is down"];
-    assert_eq!(terminal.prints(&pause).await, "WORKER/greet paused\n");
-    assert_eq!(terminal.prints(&pause).await, "WORKER/greet was paused already\n");
+    let none = "it has no events now; if that surprises you, look for the right name in `wakeq stats`\n";
+    assert_eq!(terminal.prints(&pause).await, format!("WORKER/greet paused\n{none}"));
+    assert_eq!(
+        terminal.prints(&pause).await,
+        format!("WORKER/greet was paused already: reason and end replaced\n{none}")
+    );
     let block = ["block", "REPORTS/weekly", "--for", "2h", "--actor", "operations"];
-    assert_eq!(terminal.prints(&block).await, "REPORTS/weekly blocked\n");
+    assert_eq!(terminal.prints(&block).await, format!("REPORTS/weekly blocked\n{none}"));
     assert_eq!(
         terminal.prints(&["stats"]).await,
         format!(
