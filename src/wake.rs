@@ -59,7 +59,12 @@ impl Waker {
                 minute => minute?,
             };
             pass.woken += minute.notifications.len();
-            self.publish(&minute.notifications).await?;
+            if let Err(error) = self.publish(&minute.notifications).await {
+                // The back-off is for notifications that got lost, not for a broker that is away.
+                let ids: Vec<_> = minute.notifications.iter().map(|notification| notification.id).collect();
+                self.store.promise_again(&ids).await?;
+                return Err(error.into());
+            }
             jobs.extend(minute.jobs);
             if let Some(retention) = retention.filter(|_| minute.expire_due) {
                 self.expire(retention).await?;

@@ -87,7 +87,7 @@ impl Store {
                               when e.delay_until > now() then wakeq.wake_at(e.delay_until, now(), $4, $5)
                               else now() + least($6::interval * power(2, least(e.probes, 20)), $7::interval)
                           end,
-                          probes = e.probes + (not overdue.runs)::integer
+                          probes = e.probes + (not overdue.runs and e.delay_until <= now())::integer
                      from overdue where e.id = overdue.id
                 returning e.id, e.canvas_id, not overdue.runs and e.delay_until <= now() + $4 as publish
                )

@@ -52,4 +52,21 @@ impl Store {
         let deferred = session.limit(|connection| query.execute(connection)).await;
         session.answered("defer events", deferred).map(drop)
     }
+
+    /// Takes back a pass of the probe that could not be published: the events are due again after the grace, not after
+    /// the back-off.
+    pub(crate) async fn promise_again(&self, ids: &[EventId]) -> Result<(), StoreError> {
+        let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "update wakeq.events_v2
+                set notify_at = case when notify_at is not null then clock_timestamp() + $2 end,
+                    probes = greatest(probes - 1, 0)
+              where id = any ($1) and locked_at is null",
+            &keys,
+            interval(self.timing().grace)
+        );
+        let promised = session.limit(|connection| query.execute(connection)).await;
+        session.answered("promise events again", promised).map(drop)
+    }
 }

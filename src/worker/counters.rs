@@ -60,7 +60,7 @@ pub enum Verdict {
     Waits(Duration),
     /// It waits here for room at its handler, or for its turn among suspects.
     WaitsForRoom,
-    /// Postgres gave no answer; it goes back to the broker.
+    /// Postgres gave no answer; it runs again in a second, or goes back to the broker where there is no room to wait.
     Failed(String),
 }
 

@@ -222,7 +222,8 @@ impl QueueWorker {
     /// Takes one notification from the subscription and runs it to its end; `None` once the subscription has ended.
     ///
     /// For tests, and for callers with a loop of their own. There is no parking lot: what has to wait, for its time or
-    /// for room, is put back. Messages that are no notifications are acknowledged and passed over.
+    /// for room, is put back. Messages that are no notifications are acknowledged and passed over. Dropped half-way, it leaves
+    /// a claim behind that runs out and counts as lost.
     ///
     /// ```
     /// use std::sync::Arc;

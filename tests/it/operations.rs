@@ -177,6 +177,23 @@ async fn waking_all_replaces_every_lost_message() {
     worker.stop().await;
 }
 
+/// A pass that the broker does not take costs the events the grace, not the back-off.
+#[tokio::test]
+async fn a_pass_without_a_broker_promises_again() {
+    let (stage, notifier) = Stage::memory().await;
+    stage.emit_many("greet", 3).await;
+    notifier.break_down("away");
+    stage.admin.wake(true).await.unwrap_err();
+    let soon: i64 = sqlx::query_scalar(
+        "select count(*) from wakeq.events_v2
+          where notify_at between now() + interval '20 s' and now() + interval '30 s' and probes = 0",
+    )
+    .fetch_one(&stage.pool)
+    .await
+    .unwrap();
+    assert_eq!(soon, 3);
+}
+
 /// `wake` is told, so it does not wait for the minute.
 #[tokio::test]
 async fn waking_publishes_the_overdue_at_once() {
