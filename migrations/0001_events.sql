@@ -26,8 +26,9 @@ create table wakeq.events_v2 (
     constraint events_v2_counts check (retries >= 0 and probes >= 0 and losses between 0 and claims),
     -- No infinity, nor what clients can't hold: such an event would never run, and might stop who reads it.
     constraint events_v2_moments check (
-        delay_until between '0001-01-01Z' and '9999-12-31Z' and enqueued_at between '0001-01-01Z' and '9999-12-31Z'
-        and notify_at between '0001-01-01Z' and '9999-12-31Z'),
+        delay_until >= '0001-01-01Z' and delay_until < '10000-01-01Z'
+        and enqueued_at >= '0001-01-01Z' and enqueued_at < '10000-01-01Z'
+        and notify_at >= '0001-01-01Z' and notify_at < '10000-01-01Z'),
     constraint events_v2_locked_by_a_claim check (locked_at is null or claims > 0)
 ) with (
     -- Room for a second version of every row on its page: each claim is then a HOT update.

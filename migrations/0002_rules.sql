@@ -10,7 +10,7 @@ create table wakeq.scheduling_rules (
     event_space  wakeq.name not null,
     created_at   timestamp without time zone not null default now(),
     reason       text check (length(reason) <= 1000),
-    until        timestamptz check (until between '0001-01-01Z' and '9999-12-31Z'),
+    until        timestamptz check (until >= '0001-01-01Z' and until < '10000-01-01Z'),
     created_by   text not null check (length(created_by) between 1 and 200),
     constraint scheduling_rules_one_of_a_kind unique (canvas_id, event_space, handler_name, rule_type)
 );

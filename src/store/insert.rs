@@ -190,57 +190,23 @@ async fn insert_rows(
         .collect())
 }
 
-/// The statement behind [`Store::insert_chosen`]. An id may outlive its remembrance: its event waits, or its maker did
-/// not choose it.
+/// One event whose id the caller chose, unless it is known.
 async fn insert_chosen_row(
     connection: &mut PgConnection,
     event: &NewEvent,
     timing: &Timing,
 ) -> Result<Inserted, sqlx::Error> {
-    let canvas = event.address.scope.canvas.0;
-    let row = sqlx::query!(
-        r#"with due (at) as (
-               select coalesce($7::timestamptz, now() + $8::float8 * interval '1 second')
-           ), known as (
-               insert into wakeq.emitted_ids (id, canvas_id, due_at)
-               select $1::uuid, $2::uuid, greatest(now(), due.at) from due
-                where not exists (select from wakeq.events_v2 where id = $1)
-                   on conflict do nothing returning id
-           )
-           insert into wakeq.events_v2
-               (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
-           select known.id, $2, $3, $4, $5, $6, due.at, wakeq.wake_at(due.at, clock_timestamp(), $10, $11), $9
-             from known, due
-        returning delay_until <= clock_timestamp() + $10 as "due_soon!""#,
-        event.id.0,
-        canvas,
-        event.address.scope.module.as_str() as _,
-        event.address.scope.name.as_str() as _,
-        event.address.modifier.as_str() as _,
-        event.value.as_str() as _,
-        moment(event.due),
-        delay_s(event.due),
-        event.traceparent.as_str() as _,
-        interval(timing.horizon),
-        interval(timing.grace),
-    )
-    .fetch_optional(&mut *connection)
-    .await?;
-    if let Some(row) = row {
-        return Ok(Inserted::New { due_soon: row.due_soon });
+    let new = insert_chosen_rows(&mut *connection, &[event], timing).await?;
+    if let Some(due_soon) = new.get(&event.id.0) {
+        return Ok(Inserted::New { due_soon: *due_soon });
     }
-    let owner = sqlx::query_scalar!(
-        "select coalesce((select canvas_id from wakeq.events_v2 where id = $1),
-                         (select canvas_id from wakeq.emitted_ids where id = $1))",
-        event.id.0
-    )
-    .fetch_one(connection)
-    .await?;
-    Ok(if owner == Some(canvas) { Inserted::Known } else { Inserted::Foreign })
+    let foreign = foreign(connection, [event].into_iter()).await?;
+    Ok(if foreign == [false] { Inserted::Known } else { Inserted::Foreign })
 }
 
-/// The same for several events, each with an id of its own; those that are new, and whether they are due soon. Only for
-/// a transaction that is all or none: a stranger who holds one of the ids makes all of them wait.
+/// Events whose ids the caller chose, each with another one: those that are new, and whether they are due soon. An id may
+/// outlive its remembrance: its event waits, or its maker did not choose it. Several only in a transaction that is all or
+/// none: a stranger who holds one of the ids makes all of them wait.
 async fn insert_chosen_rows(
     connection: &mut PgConnection,
     events: &[&NewEvent],
