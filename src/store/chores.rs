@@ -21,8 +21,8 @@ pub(crate) struct Minute {
     pub(crate) expire_due: bool,
 }
 
-/// How often, in passes, what is old is looked for.
-const EXPIRE_EVERY: i64 = 60;
+/// In how many passes of its own a process looks once for what is old; a row of `chores` lets one through an hour.
+const EXPIRE_EVERY: u64 = 60;
 
 /// How long things are kept that only their age removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl Store {
                       array(select canvas_id from moved where publish order by id) as "canvases!",
                       array(select id from wakeq.resume_jobs where exists (select from gate) order by id limit 1000)
                           || array(select id from job) as "jobs!",
-                      (select passes from gate) as passes,
+                      exists (select from gate) as "open!",
                       (select count(*) from overdue) >= 1000 as "full!",
                       exists (select from expired) as "lifted!",
                       (select max(notify_at) from overdue) as reached, now() as "now!""#,
@@ -111,11 +111,12 @@ impl Store {
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("the minute's statement", row)?;
-        if row.passes.is_some() {
+        let mut expire_due = false;
+        if row.open {
             let rest = row.reached.filter(|_| row.full);
-            self.probe.learn(again, rest, row.now - 2 * timing.probe_period);
+            let passes = self.probe.learn(again, rest, row.now - 2 * timing.probe_period);
+            expire_due = !again && passes % EXPIRE_EVERY == 1;
         }
-        let expire_due = !again && row.passes.is_some_and(|passes| passes % EXPIRE_EVERY == 1);
         let notifications = notifications(row.ids, row.canvases);
         Ok(Minute { notifications, jobs: row.jobs, more: row.full || row.lifted, expire_due })
     }
