@@ -3,6 +3,7 @@
 //! The store moves a promise before anything is published, so a process that dies in between loses nothing.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -14,11 +15,16 @@ use crate::store::{Retention, Store, StoreError};
 /// Least time between two pages of 1,000 notifications: workers and broker are not to be flooded.
 const PAGE_PERIOD: Duration = Duration::from_millis(50);
 
+/// In how many passes of its own a process looks once for what is old; a row of `chores` lets one through an hour.
+const EXPIRE_EVERY: u64 = 60;
+
 /// Wakes events. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Waker {
     store: Store,
     notifier: Arc<dyn Notifier>,
+    /// Passes of those who know how long things are kept.
+    passes: Arc<AtomicU64>,
 }
 
 /// What a pass of the minute's statement did.
@@ -43,7 +49,7 @@ pub enum WakeError {
 
 impl Waker {
     pub(crate) fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
-        Self { store, notifier }
+        Self { store, notifier, passes: Arc::default() }
     }
 
     /// The minute's pass: does nothing unless it is due. Only who knows the deployment's retention expires what is old.
@@ -66,7 +72,9 @@ impl Waker {
                 return Err(error.into());
             }
             jobs.extend(minute.jobs);
-            if let Some(retention) = retention.filter(|_| minute.expire_due) {
+            if let Some(retention) = retention.filter(|_| minute.open && !again)
+                && self.passes.fetch_add(1, Ordering::Relaxed).is_multiple_of(EXPIRE_EVERY)
+            {
                 self.expire(retention).await?;
             }
             if !minute.more {

@@ -17,12 +17,9 @@ pub(crate) struct Minute {
     pub(crate) jobs: Vec<i64>,
     /// Whether the statement should run again at once.
     pub(crate) more: bool,
-    /// Whether [`Store::expire`] is due.
-    pub(crate) expire_due: bool,
+    /// Whether it was due, and no other process was first.
+    pub(crate) open: bool,
 }
-
-/// In how many passes of its own a process looks once for what is old; a row of `chores` lets one through an hour.
-const EXPIRE_EVERY: u64 = 60;
 
 /// How long things are kept that only their age removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,14 +108,12 @@ impl Store {
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("the minute's statement", row)?;
-        let mut expire_due = false;
         if row.open {
             let rest = row.reached.filter(|_| row.full);
-            let passes = self.probe.learn(again, rest, row.now - 2 * timing.probe_period);
-            expire_due = !again && passes % EXPIRE_EVERY == 1;
+            self.probe.learn(again, rest, row.now - 2 * timing.probe_period);
         }
         let notifications = notifications(row.ids, row.canvases);
-        Ok(Minute { notifications, jobs: row.jobs, more: row.full || row.lifted, expire_due })
+        Ok(Minute { notifications, jobs: row.jobs, more: row.full || row.lifted, open: row.open })
     }
 
     /// Makes the next pass of the minute's statement due now.

@@ -16,8 +16,6 @@ pub(super) struct Known {
     pub(super) kept_until: Option<Timestamp>,
     /// The same for the running pass, once it has come to its end.
     will_be_kept_until: Option<Timestamp>,
-    /// How many passes this process made.
-    passes: u64,
 }
 
 impl Probe {
@@ -26,18 +24,15 @@ impl Probe {
     }
 
     /// A page was read: `rest` is where it ended, if there may be more. Promises that were written up to `kept_until`
-    /// are kept when the whole pass is over; later ones may still be hidden in open transactions. Returns which of this
-    /// process's passes it is.
-    pub(super) fn learn(&self, again: bool, rest: Option<Timestamp>, kept_until: Timestamp) -> u64 {
+    /// are kept when the whole pass is over; later ones may still be hidden in open transactions.
+    pub(super) fn learn(&self, again: bool, rest: Option<Timestamp>, kept_until: Timestamp) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !again {
             known.will_be_kept_until = Some(kept_until);
-            known.passes += 1;
         }
         known.from = rest;
         if rest.is_none() {
             known.kept_until = known.will_be_kept_until.or(known.kept_until);
         }
-        known.passes
     }
 }
