@@ -1,5 +1,7 @@
 //! A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.
 
+#[cfg(feature = "http")]
+pub mod access;
 mod admin;
 #[cfg(feature = "cli")]
 #[doc(hidden)]

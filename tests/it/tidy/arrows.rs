@@ -20,9 +20,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("emit", &["event", "fault", "telemetry", "store", "notify"]),
     ("admin", &["event", "fault", "store", "notify", "wake", "explain"]),
     ("worker", &["event", "telemetry", "store", "notify", "wake", "emit", "machine"]),
+    ("access", &["event", "store"]),
     ("config", &["event", "store", "notify"]),
-    ("http", &["event", "config", "telemetry", "store", "notify", "emit", "admin", "explain"]),
-    ("cli", &["event", "config", "store", "notify", "emit", "admin", "explain"]),
+    ("http", &["event", "access", "config", "telemetry", "store", "notify", "emit", "admin", "explain"]),
+    ("cli", &["event", "access", "config", "store", "notify", "emit", "admin", "explain"]),
     ("main", &["cli", "http", "worker"]),
 ];
 
@@ -31,6 +32,8 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("sqlx", &["store", "emit"]),
     ("google_cloud_", &["notify", "config"]),
     ("axum", &["http"]),
+    ("jsonwebtoken", &["access"]),
+    ("aws_lc_rs", &["access"]),
     ("clap", &["cli", "main", "config"]),
     ("anyhow", &["cli", "main", "config"]),
 ];
