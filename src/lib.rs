@@ -3,6 +3,8 @@
 #[cfg(feature = "http")]
 pub mod access;
 mod admin;
+#[cfg(feature = "http")]
+mod api;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
@@ -12,6 +14,8 @@ mod emit;
 mod event;
 mod explain;
 mod fault;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod machine;
 pub mod notify;
 mod store;

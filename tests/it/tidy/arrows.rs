@@ -22,8 +22,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("worker", &["event", "telemetry", "store", "notify", "wake", "emit", "machine"]),
     ("access", &["event", "store"]),
     ("config", &["event", "store", "notify"]),
-    ("http", &["event", "access", "config", "telemetry", "store", "notify", "emit", "admin", "explain"]),
-    ("cli", &["event", "access", "config", "store", "notify", "emit", "admin", "explain"]),
+    ("api", &["event", "store", "admin", "explain", "emit"]),
+    ("http", &["event", "access", "api", "telemetry", "store", "notify", "emit", "admin", "explain"]),
+    ("cli", &["event", "access", "api", "config", "store", "notify", "emit", "admin", "explain"]),
     ("main", &["cli", "http", "worker"]),
 ];
 
@@ -32,6 +33,8 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("sqlx", &["store", "emit"]),
     ("google_cloud_", &["notify", "config"]),
     ("axum", &["http"]),
+    ("hyper", &["http"]),
+    ("utoipa", &["http", "api"]),
     ("jsonwebtoken", &["access"]),
     ("aws_lc_rs", &["access"]),
     ("clap", &["cli", "main", "config"]),
