@@ -2,7 +2,6 @@
 
 mod admin;
 #[cfg(feature = "cli")]
-#[doc(hidden)]
 pub mod cli;
 #[cfg(feature = "cli")]
 mod config;

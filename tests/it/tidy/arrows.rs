@@ -20,10 +20,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("emit", &["event", "fault", "telemetry", "store", "notify"]),
     ("admin", &["event", "fault", "store", "notify", "wake", "explain"]),
     ("worker", &["event", "telemetry", "store", "notify", "wake", "emit", "machine"]),
-    ("config", &["event", "store", "notify"]),
+    ("config", &["event", "store", "notify", "worker"]),
     ("http", &["event", "config", "telemetry", "store", "notify", "emit", "admin", "explain"]),
-    ("cli", &["event", "config", "store", "notify", "emit", "admin", "explain"]),
-    ("main", &["cli", "http", "worker"]),
+    ("doctor", &["event", "store", "notify"]),
+    ("cli", &["event", "config", "store", "notify", "emit", "admin", "explain", "wake", "worker", "doctor"]),
+    ("main", &["cli", "worker"]),
 ];
 
 /// Outside crates that stay in a few modules, by how their names begin.
