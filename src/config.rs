@@ -133,13 +133,24 @@ impl DatabaseArgs {
         }
     }
 
+    /// Whether a server that may forget commits will do.
+    pub(crate) fn allows_unsafe_durability(&self) -> bool {
+        self.allow_unsafe_durability
+    }
+
     /// Connects.
     pub(crate) async fn connect(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
-        let config = StoreConfig {
-            allow_unsafe_durability: self.allow_unsafe_durability,
-            timing: timing.timing(),
-            ..StoreConfig::default()
-        };
+        self.connect_if(self.allow_unsafe_durability, timing).await
+    }
+
+    /// For who only looks, at whatever is there: nothing is asked of the server yet, not even whether it is there.
+    pub(crate) async fn connect_to_look(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
+        self.connect_if(true, timing).await
+    }
+
+    async fn connect_if(&self, allow_unsafe_durability: bool, timing: &TimingArgs) -> anyhow::Result<Store> {
+        let config =
+            StoreConfig { allow_unsafe_durability, timing: timing.timing(), ..StoreConfig::default() };
         let connected: Result<Store, StoreError> = Store::connect(self.url()?, config).await;
         Ok(connected?)
     }

@@ -5,6 +5,8 @@ mod admin;
 pub mod cli;
 #[cfg(feature = "cli")]
 mod config;
+#[cfg(feature = "cli")]
+mod doctor;
 mod emit;
 mod event;
 mod explain;

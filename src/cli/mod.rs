@@ -4,6 +4,7 @@
 //! It talks to the database directly: who may connect to it is an admin.
 
 mod dead;
+mod doctor;
 mod emit;
 mod events;
 mod explain;
@@ -153,6 +154,8 @@ enum Command {
     All(process::All),
     /// Ask the process of this container whether it lives
     Health(health::Health),
+    /// Check the database, Pub/Sub and the rights, and say how to mend what is wrong
+    Doctor(doctor::Doctor),
     /// Bring the schema `wakeq` of the database up to date
     Migrate(migrate::Migrate),
     /// Create the topic and the subscription, or check them
@@ -201,6 +204,7 @@ impl Cli {
             Command::Work(command) => command.run(&context, handlers).await,
             Command::All(command) => command.run(&context, handlers).await,
             Command::Health(command) => command.run(),
+            Command::Doctor(command) => command.run(&context).await,
             Command::Migrate(command) => command.run(&context).await,
             Command::Topics(command) => command.run(&context).await,
             Command::Emit(command) => command.run(&context).await,

@@ -3,6 +3,8 @@
 //! Every write restates its precondition in `where` and says whether it happened. Time is the database's: no function
 //! here takes a worker's clock. Nothing here publishes, decides or retries beyond its own statement.
 
+#[cfg(feature = "cli")]
+pub(crate) mod checkup;
 mod chores;
 mod claims;
 mod coalescer;
@@ -31,6 +33,8 @@ pub use dead_events::{DeadEvent, DeadFilter};
 pub use error::StoreError;
 pub(crate) use insert::{Inserted, NewEvent, insert_one};
 pub(crate) use load::LoadedEvent;
+#[cfg(feature = "cli")]
+pub(crate) use migrate::MigrationDifferences;
 pub use migrate::{MigrationState, MigrationStatus};
 pub use rules::Rule;
 pub use session::{Store, StoreConfig};
