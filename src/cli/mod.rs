@@ -6,6 +6,7 @@ mod events;
 mod explain;
 mod migrate;
 mod rules;
+mod settings;
 mod show;
 mod stats;
 mod topics;
@@ -18,6 +19,7 @@ use clap::{Parser, Subcommand};
 use crate::admin::Admin;
 use crate::config::{CanvasArgs, DatabaseArgs, PubSubArgs, TimingArgs};
 use crate::notify::MemoryNotifier;
+use crate::store::Store;
 
 /// A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.
 #[derive(Parser)]
@@ -46,6 +48,8 @@ pub(crate) struct Context {
 enum Command {
     /// Bring the schema `wakeq` of the database up to date
     Migrate(migrate::Migrate),
+    /// Show or change the durations that all processes share
+    Settings(settings::Settings),
     /// Create the topic and the subscription, or check them
     Topics(topics::Topics),
     /// Emit an event
@@ -80,6 +84,7 @@ impl Cli {
         let context = self.context;
         match self.command {
             Command::Migrate(command) => command.run(&context).await,
+            Command::Settings(command) => command.run(&context).await,
             Command::Topics(command) => command.run(&context).await,
             Command::Emit(command) => command.run(&context).await,
             Command::Pause(command) => command.pause(&context).await,
@@ -98,15 +103,19 @@ impl Cli {
 }
 
 impl Context {
+    async fn store(&self) -> anyhow::Result<Store> {
+        self.database.connect(&self.timing).await
+    }
+
     /// For what publishes nothing, so that Pub/Sub need not be configured.
     async fn reader(&self) -> anyhow::Result<Admin> {
-        let store = self.database.connect(&self.timing).await?;
+        let store = self.store().await?;
         Ok(Admin::new(store, Arc::new(MemoryNotifier::new())))
     }
 
     /// For what wakes events.
     async fn admin(&self) -> anyhow::Result<Admin> {
-        let store = self.database.connect(&self.timing).await?;
+        let store = self.store().await?;
         Ok(Admin::new(store, self.pubsub.connect().await?))
     }
 }

@@ -3,13 +3,17 @@
 //! Every write restates its precondition in `where` and says whether it happened. Time is the database's: no function
 //! here takes a worker's clock. Nothing here publishes, decides or retries beyond its own statement.
 
+mod audit;
 mod chores;
 mod claims;
 mod coalescer;
 mod control;
 mod counts;
 mod dead_events;
+mod depth;
 mod error;
+mod events;
+mod idempotency;
 mod insert;
 mod load;
 mod migrate;
@@ -18,19 +22,25 @@ mod promises;
 mod resume;
 mod rules;
 mod session;
+mod settings;
 #[cfg(test)]
 pub(crate) mod tests;
 mod unknown_handlers;
 
+pub use audit::{AuditEntry, AuditOutcome, Refusal};
 pub use chores::Retention;
 pub(crate) use claims::{ClaimLimits, ClaimedEvent, Retry};
 pub(crate) use coalescer::Coalescer;
-pub(crate) use control::PURGE_PAGE;
+pub(crate) use control::{BULK_PAGE, Commanded};
 pub use counts::HandlerCounts;
 pub use dead_events::{DeadEvent, DeadFilter};
+pub use depth::Depth;
 pub use error::StoreError;
+pub(crate) use events::{Listed, Position};
+pub(crate) use idempotency::{Keyed, NewKey};
 pub(crate) use insert::{Inserted, NewEvent, insert_one};
 pub(crate) use load::LoadedEvent;
 pub use migrate::{MigrationState, MigrationStatus};
 pub use rules::Rule;
 pub use session::{Store, StoreConfig};
+pub use settings::TimingMode;
