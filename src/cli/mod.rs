@@ -13,6 +13,7 @@ mod logging;
 mod migrate;
 mod process;
 mod rules;
+mod settings;
 mod show;
 mod stats;
 mod topics;
@@ -27,6 +28,7 @@ use clap::{Parser, Subcommand};
 use crate::admin::Admin;
 use crate::config::{CanvasArgs, DatabaseArgs, PubSubArgs, TimingArgs};
 use crate::notify::MemoryNotifier;
+use crate::store::Store;
 use crate::worker::Handlers;
 
 /// What may go wrong while a program makes its handlers.
@@ -158,6 +160,8 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Bring the schema `wakeq` of the database up to date
     Migrate(migrate::Migrate),
+    /// Show or change the durations that all processes share
+    Settings(settings::Settings),
     /// Create the topic and the subscription, or check them
     Topics(topics::Topics),
     /// Emit an event
@@ -206,6 +210,7 @@ impl Cli {
             Command::Health(command) => command.run(),
             Command::Doctor(command) => command.run(&context).await,
             Command::Migrate(command) => command.run(&context).await,
+            Command::Settings(command) => command.run(&context).await,
             Command::Topics(command) => command.run(&context).await,
             Command::Emit(command) => command.run(&context).await,
             Command::Pause(command) => command.pause(&context).await,
@@ -224,15 +229,19 @@ impl Cli {
 }
 
 impl Context {
+    async fn store(&self) -> anyhow::Result<Store> {
+        self.database.connect(&self.timing).await
+    }
+
     /// For what publishes nothing, so that Pub/Sub need not be configured.
     async fn reader(&self) -> anyhow::Result<Admin> {
-        let store = self.database.connect(&self.timing).await?;
+        let store = self.store().await?;
         Ok(Admin::new(store, Arc::new(MemoryNotifier::new())))
     }
 
     /// For what wakes events.
     async fn admin(&self) -> anyhow::Result<Admin> {
-        let store = self.database.connect(&self.timing).await?;
+        let store = self.store().await?;
         Ok(Admin::new(store, self.pubsub.connect().await?))
     }
 }

@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use crate::event::{CanvasId, EventId, HandlerScope, InvalidName, Name, Timestamp};
+use crate::admin::Bulk;
+use crate::event::{Actor, CanvasId, EventId, HandlerScope, InvalidName, Name, Timestamp};
 
 /// Writes a line; a closed pipe ends the command quietly.
 pub(super) fn line(text: impl Display) -> anyhow::Result<()> {
@@ -25,6 +26,12 @@ pub(super) fn moment(moment: Timestamp) -> String {
 pub(super) fn count(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {thing}{plural}")
+}
+
+/// What one call would do to many events: `more than 10,000` is not counted further.
+pub(super) fn bulk(bulk: Bulk, thing: &str) -> String {
+    let more = if bulk.more { "more than " } else { "" };
+    format!("{more}{}", count(bulk.count, thing))
 }
 
 /// A text of several lines, in the column of values.
@@ -52,6 +59,24 @@ pub(super) struct HandlerArg {
 impl HandlerArg {
     pub(super) fn scope(&self, canvas: CanvasId) -> HandlerScope {
         self.handler.scope(canvas)
+    }
+}
+
+/// Who gives a command. Who may connect to the database is an admin, and says so where it matters.
+#[derive(Args, Clone)]
+pub(super) struct ActorArg {
+    /// Who does it, for the record
+    #[arg(long, env = "USER", default_value = "cli")]
+    actor: String,
+}
+
+impl ActorArg {
+    pub(super) fn user(&self) -> Actor {
+        Actor::user(&self.actor)
+    }
+
+    pub(super) fn admin(&self) -> Actor {
+        Actor::admin(&self.actor)
     }
 }
 
