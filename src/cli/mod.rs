@@ -1,10 +1,13 @@
 //! The command line: one file per subcommand. It talks to the database directly: who may connect to it is an admin.
 
+mod accounts;
 mod dead;
 mod emit;
 mod events;
 mod explain;
+mod keys;
 mod migrate;
+mod reach;
 mod rules;
 mod show;
 mod stats;
@@ -70,6 +73,10 @@ enum Command {
     Purge(events::Purge),
     /// List dead events, or bring them back
     Dead(dead::Dead),
+    /// Make, list and revoke keys for the API
+    Keys(keys::Keys),
+    /// Let Google service accounts use the API
+    Accounts(accounts::Accounts),
     /// Publish what is overdue now, instead of within the minute
     Wake(wake::Wake),
 }
@@ -92,6 +99,8 @@ impl Cli {
             Command::RunNow(command) => command.run_now(&context).await,
             Command::Purge(command) => command.run(&context).await,
             Command::Dead(command) => command.run(&context).await,
+            Command::Keys(command) => command.run(&context).await,
+            Command::Accounts(command) => command.run(&context).await,
             Command::Wake(command) => command.run(&context).await,
         }
     }
