@@ -3,15 +3,18 @@
 //!
 //! It talks to the database directly: who may connect to it is an admin.
 
+mod accounts;
 mod dead;
 mod doctor;
 mod emit;
 mod events;
 mod explain;
 mod health;
+mod keys;
 mod logging;
 mod migrate;
 mod process;
+mod reach;
 mod rules;
 mod settings;
 mod show;
@@ -186,6 +189,10 @@ enum Command {
     Purge(events::Purge),
     /// List dead events, or bring them back
     Dead(dead::Dead),
+    /// Make, list and revoke keys for the API
+    Keys(keys::Keys),
+    /// Let Google service accounts use the API
+    Accounts(accounts::Accounts),
     /// Publish what is overdue now, instead of within the minute
     Wake(wake::Wake),
 }
@@ -223,6 +230,8 @@ impl Cli {
             Command::RunNow(command) => command.run_now(&context).await,
             Command::Purge(command) => command.run(&context).await,
             Command::Dead(command) => command.run(&context).await,
+            Command::Keys(command) => command.run(&context).await,
+            Command::Accounts(command) => command.run(&context).await,
             Command::Wake(command) => command.run(&context).await,
         }
     }

@@ -1,4 +1,4 @@
-//! How the command line writes: plain, aligned lines to standard output.
+//! How the command line writes: plain, aligned lines to standard output, and words beside them to standard error.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -15,6 +15,11 @@ pub(super) fn line(text: impl Display) -> anyhow::Result<()> {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// Tells the person at the terminal something that is no part of the answer; if nobody can read it, that is fine.
+pub(super) fn note(text: impl Display) {
+    writeln!(std::io::stderr().lock(), "{text}").ok();
 }
 
 /// A moment, to the second.
