@@ -10,6 +10,8 @@ mod emit;
 mod event;
 mod explain;
 mod fault;
+#[cfg(feature = "http")]
+mod http;
 pub mod machine;
 pub mod notify;
 mod store;

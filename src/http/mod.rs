@@ -1,0 +1,3 @@
+//! The HTTP API.
+
+mod emit;
