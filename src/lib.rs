@@ -1,6 +1,10 @@
 //! A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.
 
+#[cfg(feature = "http")]
+pub mod access;
 mod admin;
+#[cfg(feature = "http")]
+mod api;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
@@ -11,7 +15,7 @@ mod event;
 mod explain;
 mod fault;
 #[cfg(feature = "http")]
-mod http;
+pub mod http;
 pub mod machine;
 pub mod notify;
 mod store;

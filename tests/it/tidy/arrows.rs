@@ -20,9 +20,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("emit", &["event", "fault", "telemetry", "store", "notify"]),
     ("admin", &["event", "fault", "store", "notify", "wake", "explain"]),
     ("worker", &["event", "telemetry", "store", "notify", "wake", "emit", "machine"]),
+    ("access", &["event", "store"]),
     ("config", &["event", "store", "notify"]),
-    ("http", &["event", "config", "telemetry", "store", "notify", "emit", "admin", "explain"]),
-    ("cli", &["event", "config", "store", "notify", "emit", "admin", "explain"]),
+    ("api", &["event", "store", "admin", "explain", "emit"]),
+    ("http", &["event", "access", "api", "telemetry", "store", "notify", "emit", "admin", "explain"]),
+    ("cli", &["event", "access", "api", "config", "store", "notify", "emit", "admin", "explain"]),
     ("main", &["cli", "http", "worker"]),
 ];
 
@@ -31,6 +33,10 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("sqlx", &["store", "emit"]),
     ("google_cloud_", &["notify", "config"]),
     ("axum", &["http"]),
+    ("hyper", &["http"]),
+    ("utoipa", &["http", "api"]),
+    ("jsonwebtoken", &["access"]),
+    ("aws_lc_rs", &["access"]),
     ("clap", &["cli", "main", "config"]),
     ("anyhow", &["cli", "main", "config"]),
 ];
