@@ -10,6 +10,7 @@ use clap::Args;
 use crate::event::{CanvasId, Timing};
 use crate::notify::{DEVELOPMENT_PROJECT, Notifier, NotifyError, PubSub, PubSubConfig};
 use crate::store::{Store, StoreConfig, StoreError};
+use crate::worker::WorkerConfig;
 
 /// Where the events are.
 #[derive(Args, Clone)]
@@ -73,6 +74,32 @@ pub(crate) struct PubSubArgs {
     emulator_host: Option<String>,
 }
 
+/// How much a worker takes on, and how long it may take to stop.
+#[derive(Args, Clone, Copy)]
+#[command(next_help_heading = "Worker")]
+pub(crate) struct WorkerArgs {
+    /// Handlers that run at a time
+    #[arg(long, env = "WAKEQ_CAPACITY", default_value_t = WorkerConfig::default().capacity)]
+    capacity: usize,
+    /// Notifications that wait in this process for their time
+    #[arg(long, env = "WAKEQ_LOT", default_value_t = WorkerConfig::default().lot_max)]
+    lot: usize,
+    /// How long handlers may run on after SIGTERM [default: 28s, on Cloud Run 8s]
+    #[arg(long, env = "WAKEQ_SHUTDOWN_GRACE", value_parser = humantime::parse_duration)]
+    shutdown_grace: Option<Duration>,
+}
+
+/// Cloud Run ends a process ten seconds after it asked it to stop; two of them are for releasing claims.
+const CLOUD_RUN_GRACE: Duration = Duration::from_secs(8);
+
+/// What Cloud Run sets for its services, worker pools and jobs.
+const CLOUD_RUN_VARIABLES: [&str; 3] = ["K_SERVICE", "CLOUD_RUN_WORKER_POOL", "CLOUD_RUN_JOB"];
+
+/// Whether this process runs on Cloud Run.
+pub(crate) fn on_cloud_run() -> bool {
+    CLOUD_RUN_VARIABLES.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+}
+
 /// The tenant that a command is about.
 #[derive(Args, Clone, Copy)]
 #[command(next_help_heading = "Tenant")]
@@ -106,13 +133,24 @@ impl DatabaseArgs {
         }
     }
 
+    /// Whether a server that may forget commits will do.
+    pub(crate) fn allows_unsafe_durability(&self) -> bool {
+        self.allow_unsafe_durability
+    }
+
     /// Connects.
     pub(crate) async fn connect(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
-        let config = StoreConfig {
-            allow_unsafe_durability: self.allow_unsafe_durability,
-            timing: timing.timing(),
-            ..StoreConfig::default()
-        };
+        self.connect_if(self.allow_unsafe_durability, timing).await
+    }
+
+    /// For who only looks, at whatever is there: nothing is asked of the server yet, not even whether it is there.
+    pub(crate) async fn connect_to_look(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
+        self.connect_if(true, timing).await
+    }
+
+    async fn connect_if(&self, allow_unsafe_durability: bool, timing: &TimingArgs) -> anyhow::Result<Store> {
+        let config =
+            StoreConfig { allow_unsafe_durability, timing: timing.timing(), ..StoreConfig::default() };
         let connected: Result<Store, StoreError> = Store::connect(self.url()?, config).await;
         Ok(connected?)
     }
@@ -128,6 +166,24 @@ impl TimingArgs {
             probe_period: self.probe_period,
             probe_backoff: self.probe_backoff,
             ..Timing::default()
+        }
+    }
+}
+
+impl WorkerArgs {
+    /// As the worker takes them.
+    pub(crate) fn config(self) -> WorkerConfig {
+        self.config_on(on_cloud_run())
+    }
+
+    fn config_on(self, cloud_run: bool) -> WorkerConfig {
+        let defaults = WorkerConfig::default();
+        let usual = if cloud_run { CLOUD_RUN_GRACE } else { defaults.shutdown_grace };
+        WorkerConfig {
+            capacity: self.capacity,
+            lot_max: self.lot,
+            shutdown_grace: self.shutdown_grace.unwrap_or(usual),
+            ..defaults
         }
     }
 }
@@ -156,5 +212,20 @@ impl PubSubArgs {
     pub(crate) async fn connect(&self) -> anyhow::Result<Arc<dyn Notifier>> {
         let connected: Result<PubSub, NotifyError> = PubSub::connect(self.config()?).await;
         Ok(Arc::new(connected?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grace_fits_where_the_process_runs() {
+        let arguments = |shutdown_grace| WorkerArgs { capacity: 3, lot: 9, shutdown_grace };
+        let grace = |given, cloud_run| arguments(given).config_on(cloud_run).shutdown_grace.as_secs();
+        assert_eq!((grace(None, false), grace(None, true)), (28, 8));
+        assert_eq!(grace(Some(Duration::from_secs(90)), true), 90);
+        let config = arguments(None).config_on(false);
+        assert_eq!((config.capacity, config.lot_max), (3, 9));
     }
 }

@@ -6,10 +6,11 @@ mod admin;
 #[cfg(feature = "http")]
 mod api;
 #[cfg(feature = "cli")]
-#[doc(hidden)]
 pub mod cli;
 #[cfg(feature = "cli")]
 mod config;
+#[cfg(feature = "cli")]
+mod doctor;
 mod emit;
 mod event;
 mod explain;

@@ -52,6 +52,24 @@ impl Waker {
         Self { store, notifier, passes: Arc::default() }
     }
 
+    /// The periodic work of every long-running process: the pass, every period, from a moment that differs between
+    /// processes. A row in the database lets one of them through at a time.
+    pub(crate) async fn run(self, period: Duration, retention: Retention) {
+        loop {
+            match self.pass(Some(retention)).await {
+                Ok(pass) if pass == Pass::default() => {}
+                Ok(pass) => tracing::info!(woken = pass.woken, jobs = pass.jobs, "woke what was overdue"),
+                Err(error) => {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "the minute's pass failed; tried again"
+                    );
+                }
+            }
+            tokio::time::sleep(jittered(period)).await;
+        }
+    }
+
     /// The minute's pass: does nothing unless it is due. Only who knows the deployment's retention expires what is old.
     pub(crate) async fn pass(&self, retention: Option<Retention>) -> Result<Pass, WakeError> {
         let mut pass = Pass::default();
@@ -121,4 +139,11 @@ impl Waker {
     async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
         if notifications.is_empty() { Ok(()) } else { self.notifier.publish(notifications).await }
     }
+}
+
+/// Up to a tenth longer than the period, and never shorter: who looks a moment before the pass is due finds nothing to
+/// do, and would be late by a whole period.
+fn jittered(period: Duration) -> Duration {
+    let share = uuid::Uuid::new_v4().as_u128() % 91;
+    period.mul_f64(1.01 + 0.001 * share as f64)
 }

@@ -1,32 +1,136 @@
-//! The command line: one file per subcommand. It talks to the database directly: who may connect to it is an admin.
+//! The command line, as a library: a program of yours that calls [`run`] has every command of `wakeq`, and its own
+//! handlers in `work` and `all`. One file per subcommand.
+//!
+//! It talks to the database directly: who may connect to it is an admin.
 
 mod dead;
+mod doctor;
 mod emit;
 mod events;
 mod explain;
+mod health;
+mod logging;
 mod migrate;
+mod process;
 mod rules;
 mod show;
 mod stats;
 mod topics;
 mod wake;
 
+use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
 use crate::admin::Admin;
 use crate::config::{CanvasArgs, DatabaseArgs, PubSubArgs, TimingArgs};
 use crate::notify::MemoryNotifier;
+use crate::worker::Handlers;
+
+/// What may go wrong while a program makes its handlers.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// How long code that blocks its thread may hold up the end of the process.
+const LEFTOVERS_WAIT: Duration = Duration::from_millis(100);
+
+/// The whole command `wakeq`, with these handlers: reads arguments and environment, logs to standard error, makes a
+/// runtime of its own, and says how it went. It is all that a worker's `main` needs:
+///
+/// ```no_run
+/// use std::process::ExitCode;
+/// use wakeq::{Execution, HandlerResult, Handlers};
+///
+/// async fn greet(event: Execution) -> HandlerResult {
+///     println!("hello, {}", event.value::<String>()?);
+///     Ok(())
+/// }
+///
+/// fn main() -> ExitCode {
+///     wakeq::cli::run(Handlers::new().on("greet", greet))
+/// }
+/// ```
+///
+/// The program has to be told what to do: `my-worker work` runs the handlers, `my-worker all` serves the API beside
+/// them, `my-worker --help` lists the rest. The exit code is 0 when the command did what it was asked, also when SIGTERM
+/// ended a worker in good order; 1 when not; 2 for arguments that make no sense.
+pub fn run(handlers: Handlers) -> ExitCode {
+    run_with(async || Ok(handlers))
+}
+
+/// As [`run`], for handlers that need something first: it is made within the runtime, and only by the commands that run
+/// handlers, so that `--help` connects to nothing.
+///
+/// ```no_run
+/// use std::process::ExitCode;
+/// use wakeq::Handlers;
+///
+/// fn main() -> ExitCode {
+///     wakeq::cli::run_with(async || {
+///         let orders = sqlx::PgPool::connect(&std::env::var("ORDERS_URL")?).await?;
+///         Ok(Handlers::new().on("ship-order", move |event| {
+///             let orders = orders.clone();
+///             async move {
+///                 let order: i64 = event.value()?;
+///                 sqlx::query("update orders set shipped = true where id = $1").bind(order).execute(&orders).await?;
+///                 Ok(())
+///             }
+///         }))
+///     })
+/// }
+/// ```
+pub fn run_with<F>(handlers: F) -> ExitCode
+where
+    F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+{
+    let cli = Cli::parse();
+    let stays = cli.command.stays();
+    logging::start(cli.logging, stays);
+    let ended = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => {
+            let ended = runtime.block_on(cli.run(handlers));
+            runtime.shutdown_timeout(LEFTOVERS_WAIT);
+            ended
+        }
+        Err(error) => Err(error.into()),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::debug!(?error, "failed");
+            complain(&error, stays);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The error and its causes, without what a cause only repeats: for a person, or as the last line of a process's log.
+#[expect(clippy::print_stderr, reason = "the command's own words to its user")]
+fn complain(error: &anyhow::Error, stays: bool) {
+    let mut words = String::new();
+    for cause in error.chain().map(ToString::to_string).filter(|cause| !cause.is_empty()) {
+        if !words.contains(&cause) {
+            words = if words.is_empty() { cause } else { format!("{words}: {cause}") };
+        }
+    }
+    if stays {
+        tracing::error!("the process ends: {words}");
+    } else {
+        eprintln!("wakeq: {words}");
+    }
+}
 
 /// A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.
 #[derive(Parser)]
 #[command(name = "wakeq", version, max_term_width = 110)]
-pub struct Cli {
+struct Cli {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
     context: Context,
+    #[command(flatten)]
+    logging: logging::LogArgs,
 }
 
 /// What every command may need.
@@ -44,6 +148,14 @@ pub(crate) struct Context {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run the handlers of this program, until SIGTERM
+    Work(process::Work),
+    /// Everything in one process, until SIGTERM
+    All(process::All),
+    /// Ask the process of this container whether it lives
+    Health(health::Health),
+    /// Check the database, Pub/Sub and the rights, and say how to mend what is wrong
+    Doctor(doctor::Doctor),
     /// Bring the schema `wakeq` of the database up to date
     Migrate(migrate::Migrate),
     /// Create the topic and the subscription, or check them
@@ -74,11 +186,25 @@ enum Command {
     Wake(wake::Wake),
 }
 
+impl Command {
+    /// Whether it runs until it is told to stop.
+    fn stays(&self) -> bool {
+        matches!(self, Self::Work(_) | Self::All(_))
+    }
+}
+
 impl Cli {
     /// Carries the command out.
-    pub async fn run(self) -> anyhow::Result<()> {
+    async fn run<F>(self, handlers: F) -> anyhow::Result<()>
+    where
+        F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+    {
         let context = self.context;
         match self.command {
+            Command::Work(command) => command.run(&context, handlers).await,
+            Command::All(command) => command.run(&context, handlers).await,
+            Command::Health(command) => command.run(),
+            Command::Doctor(command) => command.run(&context).await,
             Command::Migrate(command) => command.run(&context).await,
             Command::Topics(command) => command.run(&context).await,
             Command::Emit(command) => command.run(&context).await,

@@ -15,11 +15,15 @@ use async_trait::async_trait;
 use crate::event::{MalformedNotification, Notification};
 
 pub use memory::{Faults, MemoryNotifier};
+#[cfg(all(feature = "cli", test))]
+pub(crate) use pubsub::MissingPermission;
 #[cfg(feature = "pubsub")]
 pub use pubsub::{
     DEVELOPMENT_PROJECT, PubSub, PubSubConfig, SettingDifference, TopicState, TopicsReport, create_topics,
     describe_topics,
 };
+#[cfg(feature = "cli")]
+pub(crate) use pubsub::{PubSubRights, missing_permissions};
 
 /// Publishes notifications and lets a worker receive them.
 #[async_trait]

@@ -31,6 +31,20 @@ pub enum MigrationStatus {
     Missing,
 }
 
+/// How a database's migrations differ from those of this program, by version.
+#[cfg(feature = "cli")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MigrationDifferences {
+    /// The database lacks them.
+    pub(crate) missing: Vec<i64>,
+    /// The database has them, and this program does not know them.
+    pub(crate) unknown: Vec<i64>,
+    /// They are not the same.
+    pub(crate) changed: Vec<i64>,
+    /// They began and did not end.
+    pub(crate) unfinished: Vec<i64>,
+}
+
 impl Store {
     /// Whether the database has every migration of this program. Newer ones do no harm.
     pub(crate) async fn is_migrated(&self) -> Result<bool, StoreError> {
@@ -77,6 +91,33 @@ impl Store {
             status: status(migration.version),
         });
         Ok(states.collect())
+    }
+
+    /// Whether the database has what this program needs, and what else it has.
+    #[cfg(feature = "cli")]
+    pub(crate) async fn migration_differences(&self) -> Result<MigrationDifferences, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "select version, success, checksum from wakeq._migrations order by version limit 10000"
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let mut found = MigrationDifferences::default();
+        let rows = match session.answered("look at the migrations", rows) {
+            Err(StoreError::NotMigrated(_)) => Vec::new(),
+            rows => rows?,
+        };
+        for row in &rows {
+            match MIGRATIONS.iter().find(|known| known.version == row.version) {
+                None => found.unknown.push(row.version),
+                Some(_) if !row.success => found.unfinished.push(row.version),
+                Some(known) if known.checksum.as_ref() != row.checksum => found.changed.push(row.version),
+                Some(_) => {}
+            }
+        }
+        let is_there = |version: i64| rows.iter().any(|row| row.version == version);
+        found.missing =
+            MIGRATIONS.iter().map(|known| known.version).filter(|version| !is_there(*version)).collect();
+        Ok(found)
     }
 
     /// A hash over all migrations: two databases with the same one have the same schema.

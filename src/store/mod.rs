@@ -5,6 +5,8 @@
 
 #[cfg(feature = "http")]
 mod access_keys;
+#[cfg(feature = "cli")]
+pub(crate) mod checkup;
 mod chores;
 mod claims;
 mod coalescer;
@@ -37,6 +39,8 @@ pub use dead_events::{DeadEvent, DeadFilter};
 pub use error::StoreError;
 pub(crate) use insert::{Inserted, NewEvent, insert_one};
 pub(crate) use load::LoadedEvent;
+#[cfg(feature = "cli")]
+pub(crate) use migrate::MigrationDifferences;
 pub use migrate::{MigrationState, MigrationStatus};
 pub use rules::Rule;
 #[cfg(feature = "http")]

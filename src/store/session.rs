@@ -106,6 +106,15 @@ impl Store {
         Session::of(&self.pool, self.config.statement_timeout).await
     }
 
+    /// A session, or the reason why there is none, which the pool keeps to itself.
+    #[cfg(feature = "cli")]
+    pub(super) async fn reach(&self) -> Result<Session, StoreError> {
+        match self.session().await {
+            Ok(session) => Ok(session),
+            Err(error) => Err(cause(error, &self.pool.connect_options()).await),
+        }
+    }
+
     pub(super) async fn renewal_session(&self) -> Result<Session, StoreError> {
         Session::of(&self.renewals, self.config.statement_timeout).await
     }

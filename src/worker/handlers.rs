@@ -235,6 +235,11 @@ impl Handlers {
         self
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.routes.is_empty()
+    }
+
     pub(super) fn registry(self) -> Result<Registry, InvalidRoute> {
         let mut handlers = HashMap::new();
         for (route, run) in self.routes {

@@ -4,7 +4,6 @@
 
 #[cfg(test)]
 mod agreement;
-mod chores;
 mod counters;
 mod handlers;
 mod intake;
@@ -201,7 +200,7 @@ impl QueueWorker {
         let leases = Arc::new(Leases::new(self.store.timing().lease));
         let waker = Waker::new(self.store.clone(), Arc::clone(&self.notifier));
         let period = self.store.timing().probe_period;
-        let chores = AbortOnDropHandle::new(tokio::spawn(chores::run(waker, period, self.config.retention)));
+        let chores = AbortOnDropHandle::new(tokio::spawn(waker.run(period, self.config.retention)));
         let [renewing, watching] = self.keep(&leases);
         let subscription = self.notifier.subscribe(self.config.capacity + self.config.lot_max).await?;
         let runner = Arc::new(self.runner(leases));

@@ -8,6 +8,8 @@ use google_cloud_auth::credentials::anonymous;
 use google_cloud_gax::client_builder::Error as BuilderError;
 use google_cloud_gax::exponential_backoff::ExponentialBackoffBuilder;
 use google_cloud_gax::retry_policy::{NeverRetry, RetryPolicyExt};
+#[cfg(feature = "cli")]
+use google_cloud_pubsub::client::SchemaService;
 use google_cloud_pubsub::client::{Publisher, Subscriber, SubscriptionAdmin, TopicAdmin};
 use google_cloud_pubsub::retry_policy::RetryableErrors;
 
@@ -66,6 +68,13 @@ pub(super) async fn admins(config: &PubSubConfig) -> Result<Admins, NotifyError>
             .await
             .map_err(|error| no_client("subscription administration", error))?,
     })
+}
+
+/// The client that can ask for the caller's rights on topics and subscriptions. Google's service only.
+#[cfg(feature = "cli")]
+pub(super) async fn rights() -> Result<SchemaService, NotifyError> {
+    let builder = SchemaService::builder().with_retry_policy(NeverRetry);
+    builder.build().await.map_err(|error| no_client("rights", error))
 }
 
 fn no_client(which: &str, error: BuilderError) -> NotifyError {

@@ -7,6 +7,8 @@ mod clients;
 mod config;
 mod failure;
 mod publisher;
+#[cfg(feature = "cli")]
+mod rights;
 mod stream;
 mod subscription;
 mod topics;
@@ -16,6 +18,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 pub use config::{DEVELOPMENT_PROJECT, PubSubConfig};
+#[cfg(all(feature = "cli", test))]
+pub(crate) use rights::MissingPermission;
+#[cfg(feature = "cli")]
+pub(crate) use rights::{PubSubRights, missing_permissions};
 pub use topics::{SettingDifference, TopicState, TopicsReport, create_topics, describe_topics};
 
 use super::{Notifier, NotifyError, Subscription};

@@ -226,6 +226,8 @@ fn differences(found: &Subscription, config: &PubSubConfig) -> Vec<SettingDiffer
         ),
         ("order", yes_no(found.enable_message_ordering), yes_no(false), recreate()),
         ("push", yes_no(is_push(found)), yes_no(false), update("--push-endpoint=\"\"".to_owned())),
+        ("filter", or_none(&found.filter), or_none(""), recreate()),
+        ("export", yes_no(is_export(found)), yes_no(false), recreate()),
         ("detached", yes_no(found.detached), yes_no(false), recreate()),
     ];
     compared
@@ -233,6 +235,14 @@ fn differences(found: &Subscription, config: &PubSubConfig) -> Vec<SettingDiffer
         .filter(|(_, found, wanted, _)| found != wanted)
         .map(|(setting, found, wanted, mend)| SettingDifference { setting, found, wanted, mend })
         .collect()
+}
+
+fn or_none(text: &str) -> String {
+    if text.is_empty() { "none".to_owned() } else { text.to_owned() }
+}
+
+fn is_export(found: &Subscription) -> bool {
+    found.bigquery_config.is_some() || found.cloud_storage_config.is_some()
 }
 
 fn is_push(found: &Subscription) -> bool {
@@ -252,10 +262,16 @@ mod tests {
     #[test]
     fn a_foreign_subscription_is_told_apart_with_a_command() {
         let config = PubSubConfig::new("local");
-        let foreign = Subscription::new().set_topic("_deleted-topic_").set_enable_message_ordering(true);
+        let foreign = Subscription::new()
+            .set_topic("_deleted-topic_")
+            .set_enable_message_ordering(true)
+            .set_filter("x");
         let settings: Vec<_> =
             differences(&foreign, &config).iter().map(|difference| difference.setting).collect();
-        assert_eq!(settings, ["topic", "retry policy", "retention", "expiration", "ack deadline", "order"]);
+        assert_eq!(
+            settings,
+            ["topic", "retry policy", "retention", "expiration", "ack deadline", "order", "filter"]
+        );
         let shown = differences(&foreign, &config)[3].to_string();
         assert!(shown.contains("wanted never") && shown.contains("--expiration-period=never"), "{shown}");
     }

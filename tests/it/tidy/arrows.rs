@@ -21,11 +21,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("admin", &["event", "fault", "store", "notify", "wake", "explain"]),
     ("worker", &["event", "telemetry", "store", "notify", "wake", "emit", "machine"]),
     ("access", &["event", "store"]),
-    ("config", &["event", "store", "notify"]),
+    ("config", &["event", "store", "notify", "worker"]),
     ("api", &["event", "store", "admin", "explain", "emit"]),
     ("http", &["event", "access", "api", "telemetry", "store", "notify", "emit", "admin", "explain"]),
-    ("cli", &["event", "access", "api", "config", "store", "notify", "emit", "admin", "explain"]),
-    ("main", &["cli", "http", "worker"]),
+    ("doctor", &["event", "store", "notify"]),
+    (
+        "cli",
+        &[
+            "event", "access", "api", "config", "http", "store", "notify", "emit", "admin", "explain",
+            "wake", "worker", "doctor",
+        ],
+    ),
+    ("main", &["cli", "worker"]),
 ];
 
 /// Outside crates that stay in a few modules, by how their names begin.

@@ -1,0 +1,154 @@
+//! `wakeq doctor`: gathers the facts, has them judged, and prints the findings. It changes nothing, and goes on when
+//! a part of the world is away.
+
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::{Context, show};
+use crate::doctor::{self, Finding, Level};
+use crate::event::Timestamp;
+use crate::notify::{NotifyError, describe_topics, missing_permissions};
+use crate::store::{Store, StoreError};
+
+#[derive(Args)]
+pub(crate) struct Doctor {
+    /// Print the findings as JSON
+    #[arg(long)]
+    json: bool,
+    /// Warn of transactions that have been open for this long
+    #[arg(long, value_parser = humantime::parse_duration, default_value = "10m")]
+    open_for: Duration,
+}
+
+#[derive(Serialize)]
+struct Report {
+    findings: Vec<Finding>,
+    failed: usize,
+    warned: usize,
+}
+
+impl Doctor {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let mut findings = self.database(context).await;
+        findings.extend(pubsub(context).await);
+        let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+        let (failed, warned) = (count(Level::Fail), count(Level::Warn));
+        if self.json {
+            show::line(serde_json::to_string_pretty(&Report { findings, failed, warned })?)?;
+        } else {
+            findings.iter().try_for_each(show::line)?;
+        }
+        anyhow::ensure!(failed == 0, "{} failed", show::count(failed as u64, "check"));
+        Ok(())
+    }
+
+    async fn database(&self, context: &Context) -> Vec<Finding> {
+        match context.database.connect_to_look(&context.timing).await {
+            Ok(store) => {
+                let findings = self.of_store(context, &store).await;
+                store.close().await;
+                findings
+            }
+            Err(error) => vec![Finding::fail("database", format!("{error:#}"), "set it as the reason says")],
+        }
+    }
+
+    /// The database's checks, in the order in which one would mend what they find.
+    async fn of_store(&self, context: &Context, store: &Store) -> Vec<Finding> {
+        let before = Timestamp::from(SystemTime::now());
+        let server = match store.server().await {
+            Ok(server) => server,
+            Err(error) => return vec![not_seen("database", &error)],
+        };
+        let after = Timestamp::from(SystemTime::now());
+        let mut findings = doctor::server(&server);
+        findings.push(doctor::clock(server.clock, before, after));
+        let backends = store.backends().await;
+        findings.push(judged("pooler", backends, |both| doctor::pooler(both, server.settings_kept)));
+        match store.settings().await {
+            Ok(settings) => {
+                findings.extend(doctor::settings(&settings, context.database.allows_unsafe_durability()));
+            }
+            Err(error) => findings.push(not_seen("durability", &error)),
+        }
+        let migrations = store.migration_differences().await;
+        findings.push(judged("migrations", migrations, |found| doctor::migrations(&found)));
+        let rights = store.missing_rights().await;
+        findings.push(judged("rights", rights, |missing| doctor::rights(&missing, &server.role)));
+        match store.chores(doctor::OVERDUE_AFTER).await {
+            Ok(chores) => findings.extend(doctor::chores(&chores, store.timing().probe_period)),
+            Err(error) => findings.push(not_seen("minute's pass", &error)),
+        }
+        let unknown = store.unknown_handlers(doctor::UNKNOWN_WITHIN).await;
+        findings.push(judged("handlers", unknown, |unknown| doctor::unknown_handlers(&unknown)));
+        let sizes = store.table_sizes().await;
+        findings.push(judged("tables", sizes, |sizes| doctor::sizes(&sizes)));
+        let held = store.held_snapshots().await;
+        findings.push(judged("old transactions", held, |held| {
+            doctor::held_snapshots(&held, self.open_for, server.sees_others)
+        }));
+        findings
+    }
+}
+
+async fn pubsub(context: &Context) -> Vec<Finding> {
+    let config = match context.pubsub.config() {
+        Ok(config) => config,
+        Err(missing) => return vec![Finding::fail("Pub/Sub", "not configured", missing.to_string())],
+    };
+    let mut findings = match describe_topics(&config).await {
+        Ok(report) => doctor::topics(&report),
+        Err(error) => return vec![unheard("Pub/Sub", &error)],
+    };
+    findings.push(match missing_permissions(&config).await {
+        Ok(rights) => doctor::pubsub_rights(&rights),
+        Err(error) => unheard("Pub/Sub rights", &error),
+    });
+    findings
+}
+
+fn judged<T>(what: &'static str, facts: Result<T, StoreError>, judge: impl FnOnce(T) -> Finding) -> Finding {
+    facts.map_or_else(|error| not_seen(what, &error), judge)
+}
+
+/// A check that the database did not let us make.
+fn not_seen(what: &'static str, error: &StoreError) -> Finding {
+    let found = format!("not checked: {}", causes(error));
+    match error {
+        StoreError::NotMigrated(_) => Finding::fail(what, "the schema is not there", "run `wakeq migrate`"),
+        StoreError::Unavailable(_) => {
+            Finding::fail(what, causes(error), "check DATABASE_URL, the network, and that the server runs")
+        }
+        StoreError::TimedOut { .. } => Finding::fail(what, found, "see what keeps the server busy"),
+        StoreError::Refused { .. }
+        | StoreError::Migration(_)
+        | StoreError::UnsafeDurability { .. }
+        | StoreError::Timing(_)
+        | StoreError::Overloaded
+        | StoreError::Config(_)
+        | StoreError::Defect => {
+            Finding::fail(what, found, "see the reason: mostly a right that the role lacks")
+        }
+    }
+}
+
+/// A check that Pub/Sub did not let us make.
+fn unheard(what: &'static str, error: &NotifyError) -> Finding {
+    Finding::fail(what, causes(error), "check the project, the credentials and the network")
+}
+
+/// The error and its causes, each once.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_words = cause.to_string();
+        if !words.contains(&cause_words) {
+            words = format!("{words}: {cause_words}");
+        }
+        source = cause.source();
+    }
+    words.replace('\n', " ")
+}

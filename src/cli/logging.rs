@@ -1,0 +1,185 @@
+//! What a command logs, and how: to standard error, for people as text, for Cloud Logging as JSON.
+//!
+//! It must never decide what is worth logging, and adds nothing of its own to what is said.
+
+use std::fmt;
+use std::io::IsTerminal;
+
+use clap::{Args, ValueEnum};
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{JsonFields, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::config::on_cloud_run;
+
+#[derive(Args, Clone, Copy)]
+#[command(next_help_heading = "Logging")]
+pub(super) struct LogArgs {
+    /// How standard error is written [default: text, on Cloud Run json]
+    #[arg(long, env = "WAKEQ_LOG_FORMAT", global = true, ignore_case = true)]
+    log_format: Option<Format>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// Lines for people
+    Text,
+    /// An object per line, with the names that Cloud Logging knows
+    Json,
+}
+
+/// Logs from now on: processes that stay say what they do, other commands only what goes wrong. `RUST_LOG` decides
+/// otherwise.
+pub(super) fn start(arguments: LogArgs, stays: bool) {
+    let usual = if stays { "info" } else { "warn" };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let format = arguments.log_format.unwrap_or(if on_cloud_run() { Format::Json } else { Format::Text });
+    match format {
+        Format::Json => lines.fmt_fields(JsonFields::new()).event_format(CloudLogging).init(),
+        Format::Text => {
+            let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            lines.with_ansi(coloured).init();
+        }
+    }
+}
+
+/// An object per line: `severity`, `message` and `time` as Cloud Logging names them, and beside them the fields of the
+/// event and of the spans around it.
+struct CloudLogging;
+
+impl<S, N> FormatEvent<S, N> for CloudLogging
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+    N: for<'writer> FormatFields<'writer> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut entry = Map::new();
+        for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
+            let extensions = span.extensions();
+            let fields = extensions.get::<FormattedFields<N>>().map(|fields| fields.fields.as_str());
+            if let Some(Ok(Value::Object(fields))) = fields.map(serde_json::from_str) {
+                entry.extend(fields);
+            }
+        }
+        event.record(&mut Fields(&mut entry));
+        let mut time = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut time))?;
+        let metadata = event.metadata();
+        entry.insert("severity".into(), severity(*metadata.level()).into());
+        entry.insert("time".into(), time.into());
+        entry.insert("target".into(), metadata.target().into());
+        writeln!(writer, "{}", Value::Object(entry))
+    }
+}
+
+fn severity(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "ERROR",
+        Level::WARN => "WARNING",
+        Level::INFO => "INFO",
+        Level::DEBUG | Level::TRACE => "DEBUG",
+    }
+}
+
+struct Fields<'a>(&'a mut Map<String, Value>);
+
+impl Fields<'_> {
+    fn set(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for Fields<'_> {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.set(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.set(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.set(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.set(field, value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.set(field, value);
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        let mut words = value.to_string();
+        let mut source = value.source();
+        while let Some(cause) = source {
+            words = format!("{words}: {cause}");
+            source = cause.source();
+        }
+        self.set(field, words);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.set(field, format!("{value:?}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn cloud_logging_finds_its_fields() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(move || writer.clone())
+            .fmt_fields(JsonFields::new())
+            .event_format(CloudLogging)
+            .finish();
+        let broken = io::Error::other("it \"broke\"\nin two");
+        tracing::subscriber::with_default(subscriber, || {
+            let span = tracing::info_span!("run", event = "e1", attempt = tracing::field::Empty);
+            span.record("attempt", 2);
+            let _inside = span.enter();
+            tracing::warn!(error = &broken as &dyn std::error::Error, count = 3_u64, "went {}", "wrong");
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let entry: Map<String, Value> = serde_json::from_str(&text).unwrap();
+        let field = |name: &str| entry.get(name).cloned().unwrap_or_default();
+        assert_eq!((field("severity"), field("message")), ("WARNING".into(), "went wrong".into()));
+        assert_eq!((field("event"), field("attempt"), field("count")), ("e1".into(), 2.into(), 3.into()));
+        assert_eq!(field("error"), "it \"broke\"\nin two");
+        let time = field("time");
+        assert!(chrono::DateTime::parse_from_rfc3339(time.as_str().unwrap()).is_ok(), "{time}");
+    }
+}

@@ -1,0 +1,150 @@
+//! `wakeq work` and `wakeq all`: the processes that stay. Each is made of parts that live and end together.
+//!
+//! It only puts the parts together: what they do is theirs.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use futures_util::future::BoxFuture;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{BoxError, Context};
+use crate::config::WorkerArgs;
+use crate::notify::Notifier;
+use crate::store::{Retention, Store, StoreError};
+use crate::wake::{WakeError, Waker};
+use crate::worker::{Handlers, QueueWorker, WorkerConfig, shutdown_signal};
+
+#[derive(Args)]
+pub(crate) struct Work {
+    #[command(flatten)]
+    worker: WorkerArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct All {
+    #[command(flatten)]
+    worker: WorkerArgs,
+}
+
+impl Work {
+    pub(super) async fn run<F>(self, context: &Context, handlers: F) -> anyhow::Result<()>
+    where
+        F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+    {
+        let process = Process::start(context).await?;
+        let working = process.work(handlers, self.worker.config()).await?;
+        process.together(vec![working]).await
+    }
+}
+
+impl All {
+    pub(super) async fn run<F>(self, context: &Context, handlers: F) -> anyhow::Result<()>
+    where
+        F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+    {
+        let process = Process::start(context).await?;
+        let working = process.work(handlers, self.worker.config()).await?;
+        process.together(vec![working]).await
+    }
+}
+
+/// Something that a process does until it is told to stop.
+struct Part {
+    name: &'static str,
+    running: BoxFuture<'static, anyhow::Result<()>>,
+}
+
+/// What the parts share.
+struct Process {
+    store: Store,
+    notifier: Arc<dyn Notifier>,
+    stop: CancellationToken,
+    /// Tells of the signal from the beginning, so that one which comes early is not missed.
+    _listening: AbortOnDropHandle<()>,
+}
+
+impl Process {
+    async fn start(context: &Context) -> anyhow::Result<Self> {
+        let signal = shutdown_signal().context("listen for SIGTERM")?;
+        let stop = CancellationToken::new();
+        let stopping = stop.clone();
+        let listening = tokio::spawn(async move {
+            signal.await;
+            tracing::info!("asked to stop");
+            stopping.cancel();
+        });
+        let store = context.database.connect(&context.timing).await?;
+        let notifier = context.pubsub.connect().await?;
+        Ok(Self { store, notifier, stop, _listening: AbortOnDropHandle::new(listening) })
+    }
+
+    /// The part that runs events. A process without handlers takes no notifications, which would put off for minutes
+    /// the events of the workers that have them; but any process may keep the promises of the rows.
+    async fn work<F>(&self, handlers: F, config: WorkerConfig) -> anyhow::Result<Part>
+    where
+        F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+    {
+        let handlers = handlers().await.map_err(|error| anyhow!(error)).context("make the handlers")?;
+        if handlers.is_empty() {
+            tracing::info!(
+                "this program has no handlers, so it takes no notifications; it wakes what is overdue, carries on resume \
+                 jobs and expires what is old"
+            );
+            return self.wake(config.retention).await;
+        }
+        let worker = QueueWorker::new(self.store.clone(), Arc::clone(&self.notifier), handlers, config)?;
+        Ok(Part { name: "the worker", running: Box::pin(work(worker, self.stop.clone())) })
+    }
+
+    /// The part that only keeps the promises of the rows. A schema that is missing would not come by waiting.
+    async fn wake(&self, retention: Retention) -> anyhow::Result<Part> {
+        let waker = Waker::new(self.store.clone(), Arc::clone(&self.notifier));
+        let period = self.store.timing().probe_period;
+        if let Err(WakeError::Store(error @ StoreError::NotMigrated(_))) = waker.pass(Some(retention)).await {
+            return Err(error.into());
+        }
+        let stop = self.stop.clone();
+        let running = async move {
+            stop.run_until_cancelled_owned(waker.run(period, retention)).await;
+            Ok(())
+        };
+        Ok(Part { name: "the minute's pass", running: Box::pin(running) })
+    }
+
+    /// Runs all parts until a signal comes, or one of them ends: one without the others is no process.
+    async fn together(self, parts: Vec<Part>) -> anyhow::Result<()> {
+        let mut running = JoinSet::new();
+        for Part { name, running: part } in parts {
+            running.spawn(async move { (name, part.await) });
+        }
+        let mut outcome = Ok(());
+        while let Some(ended) = running.join_next().await {
+            let ended = match ended {
+                Ok((name, Ok(()))) if !self.stop.is_cancelled() => Err(anyhow!("{name} ended by itself")),
+                Ok((_, ended)) => ended,
+                Err(panic) => Err(anyhow!(panic).context("a part of the process ended by a defect")),
+            };
+            self.stop.cancel();
+            match ended {
+                Err(later) if outcome.is_err() => tracing::error!("one more part failed: {later:#}"),
+                ended => outcome = outcome.and(ended),
+            }
+        }
+        self.store.close().await;
+        outcome
+    }
+}
+
+async fn work(worker: QueueWorker, stop: CancellationToken) -> anyhow::Result<()> {
+    let halt = worker.stop_token();
+    let mut working = std::pin::pin!(worker.run());
+    tokio::select! {
+        ended = &mut working => return Ok(ended?),
+        () = stop.cancelled() => halt.cancel(),
+    }
+    Ok(working.await?)
+}

@@ -1,0 +1,128 @@
+//! Judges the queue's own rows: whether somebody does the work of the minute, and whether the tables stay small.
+
+use std::time::Duration;
+
+use super::{Finding, list};
+use crate::store::checkup::{Chores, TableSize, Unknown};
+
+/// A promise that is older than this was not kept: the pass is due every minute.
+pub(crate) const OVERDUE_AFTER: Duration = Duration::from_secs(300);
+
+/// How long ago a handler that a worker lacked still matters.
+pub(crate) const UNKNOWN_WITHIN: Duration = Duration::from_secs(600);
+
+/// A resume job wakes a million events in a minute; one that is older has nobody who carries it on.
+const JOB_AGE_MAX_S: f64 = 600.0;
+
+/// Dead rows beyond what vacuum is told to leave (10,000), with room for a busy hour.
+const DEAD_ROWS_MAX: i64 = 100_000;
+
+/// How many dead rows there may be for each that lives.
+const DEAD_PER_LIVE: i64 = 2;
+
+/// Whether the pass of the minute is made, keeps the promises, and carries on what it should.
+pub(crate) fn chores(chores: &Chores, period: Duration) -> Vec<Finding> {
+    let start = "start a process that stays (`wakeq all`, or a worker), or let a cron job run `wakeq wake`";
+    let late_s = chores.late_s;
+    let pass = if late_s <= 2.0 * period.as_secs_f64() {
+        Finding::ok("minute's pass", format!("{} passes so far, none is late", chores.passes))
+    } else {
+        let since =
+            if chores.passes == 0 { "was never made".into() } else { format!("is {late_s:.0} s late") };
+        Finding::warn("minute's pass", format!("it {since}: no process makes it"), start)
+    };
+    let promises = match chores.overdue {
+        0 => Finding::ok("promises", "none is overdue"),
+        overdue => {
+            let found = format!("{overdue} events should have been woken more than 5 minutes ago");
+            Finding::warn(
+                "promises",
+                found,
+                "see that workers run and that Pub/Sub takes notifications; then `wakeq wake`",
+            )
+        }
+    };
+    let found = format!("{} open", chores.jobs);
+    let jobs = match chores.oldest_job_s {
+        Some(age_s) if age_s > JOB_AGE_MAX_S => {
+            let found = format!("{found}, the oldest for {age_s:.0} s");
+            Finding::warn(
+                "resume jobs",
+                found,
+                "the log of the process that makes the minute's pass tells why",
+            )
+        }
+        Some(_) | None => Finding::ok("resume jobs", found),
+    };
+    vec![pass, promises, jobs]
+}
+
+/// Whether vacuum keeps up.
+pub(crate) fn sizes(sizes: &[TableSize]) -> Finding {
+    let swollen =
+        |size: &&TableSize| size.dead > DEAD_ROWS_MAX && size.dead > size.live.saturating_mul(DEAD_PER_LIVE);
+    let swollen: Vec<String> = sizes
+        .iter()
+        .filter(swollen)
+        .map(|size| format!("{} has {} dead rows and {} live ones", size.table, size.dead, size.live))
+        .collect();
+    if !swollen.is_empty() {
+        let mend = "look for old transactions first, then `vacuum` the table";
+        return Finding::warn("tables", list(&swollen), mend);
+    }
+    let megabytes = sizes.iter().map(|size| size.bytes).sum::<i64>() / 1_000_000;
+    let rows: i64 = sizes.iter().map(|size| size.live).sum();
+    Finding::ok("tables", format!("about {rows} rows in {megabytes} MB"))
+}
+
+/// Handlers that events name and some worker does not have.
+pub(crate) fn unknown_handlers(unknown: &[Unknown]) -> Finding {
+    if unknown.is_empty() {
+        return Finding::ok("handlers", "no worker lacked one in the last 10 minutes");
+    }
+    let names: Vec<String> = unknown
+        .iter()
+        .map(|one| format!("{} ({})", one.handler, one.last_seen.format("%H:%M:%SZ")))
+        .collect();
+    let found = format!("some worker lacks {}", list(&names));
+    Finding::warn(
+        "handlers",
+        found,
+        "give all workers of the subscription the same handlers; check names letter by letter",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Level;
+
+    const PERIOD: Duration = Duration::from_secs(60);
+
+    fn idle() -> Chores {
+        Chores { late_s: -20.0, passes: 9, overdue: 0, jobs: 0, oldest_job_s: None }
+    }
+
+    #[test]
+    fn a_minute_that_nobody_keeps_is_noticed() {
+        let levels =
+            |one: Chores| chores(&one, PERIOD).iter().map(|finding| finding.level).collect::<Vec<_>>();
+        use Level::{Ok, Warn};
+        assert_eq!(levels(idle()), [Ok, Ok, Ok]);
+        assert_eq!(levels(Chores { late_s: 120.0, ..idle() }), [Ok, Ok, Ok]);
+        assert_eq!(levels(Chores { late_s: 121.0, ..idle() }), [Warn, Ok, Ok]);
+        assert_eq!(levels(Chores { overdue: 1, ..idle() }), [Ok, Warn, Ok]);
+        assert_eq!(levels(Chores { jobs: 1, oldest_job_s: Some(599.0), ..idle() }), [Ok, Ok, Ok]);
+        assert_eq!(levels(Chores { jobs: 1, oldest_job_s: Some(601.0), ..idle() }), [Ok, Ok, Warn]);
+        let never = chores(&Chores { late_s: 500.0, passes: 0, ..idle() }, PERIOD);
+        assert!(never[0].found.contains("never made"), "{}", never[0]);
+    }
+
+    #[test]
+    fn many_dead_rows_beside_few_live_ones_are_told() {
+        let size = |live, dead| TableSize { table: "wakeq.events_v2".into(), live, dead, bytes: 5_000_000 };
+        assert_eq!(sizes(&[size(10, 90_000)]).level, Level::Ok);
+        assert_eq!(sizes(&[size(10_000_000, 150_000)]).level, Level::Ok);
+        assert_eq!(sizes(&[size(10, 150_000)]).level, Level::Warn);
+    }
+}

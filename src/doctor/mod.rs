@@ -1,0 +1,88 @@
+//! The doctor's judgement: facts in, findings out, each with the way to mend it.
+//!
+//! Pure: it asks nobody and reads no clock. What a threshold means is said where it stands.
+
+mod chores;
+mod database;
+mod pubsub;
+mod rights;
+
+use std::fmt;
+
+use serde::Serialize;
+
+pub(crate) use chores::{OVERDUE_AFTER, UNKNOWN_WITHIN, chores, sizes, unknown_handlers};
+pub(crate) use database::{clock, held_snapshots, migrations, pooler, server, settings};
+pub(crate) use pubsub::{pubsub_rights, topics};
+pub(crate) use rights::rights;
+
+/// What one check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Finding {
+    pub(crate) level: Level,
+    /// What was looked at.
+    pub(crate) what: &'static str,
+    pub(crate) found: String,
+    /// How to mend it, where something is to be mended.
+    pub(crate) mend: Option<String>,
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Level {
+    /// As it should be.
+    Ok,
+    /// The queue works, and may not go on to.
+    Warn,
+    /// The queue does not work, or may lose events.
+    Fail,
+}
+
+impl Finding {
+    fn ok(what: &'static str, found: impl Into<String>) -> Self {
+        Self { level: Level::Ok, what, found: found.into(), mend: None }
+    }
+
+    pub(crate) fn warn(what: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self { level: Level::Warn, what, found: found.into(), mend: Some(mend.into()) }
+    }
+
+    pub(crate) fn fail(what: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self { level: Level::Fail, what, found: found.into(), mend: Some(mend.into()) }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let level = match self.level {
+            Level::Ok => "ok",
+            Level::Warn => "warn",
+            Level::Fail => "FAIL",
+        };
+        write!(formatter, "{level:4}  {}: {}", self.what, self.found)?;
+        self.mend.iter().try_for_each(|mend| write!(formatter, " -> {mend}"))
+    }
+}
+
+/// Numbers in a list, as in `3, 5, 8`; of many, the first.
+fn list<T: fmt::Display>(items: &[T]) -> String {
+    const SHOWN: usize = 5;
+    let shown: Vec<String> = items.iter().take(SHOWN).map(ToString::to_string).collect();
+    let more = items.len().saturating_sub(SHOWN);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{rest}", shown.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_is_a_line() {
+        assert_eq!(Finding::ok("clock", "0 ms apart").to_string(), "ok    clock: 0 ms apart");
+        let bad = Finding::fail("fsync", "off", "turn it on");
+        assert_eq!(bad.to_string(), "FAIL  fsync: off -> turn it on");
+        assert_eq!(list(&[1, 2, 3, 4, 5, 6, 7]), "1, 2, 3, 4, 5 and 2 more");
+    }
+}

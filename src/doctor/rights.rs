@@ -1,0 +1,88 @@
+//! Judges which rights on the schema a role lacks.
+
+use super::{Finding, list};
+use crate::store::checkup::Right;
+
+/// Rights that no statement needs, by table. What is not listed is needed.
+const NEVER_NEEDED: &[(&str, &[&str])] =
+    &[("wakeq._migrations", &["insert", "update", "delete"]), ("wakeq.chores", &["insert", "delete"])];
+
+/// Without it only the doctor sees less.
+const ONLY_FOR_THE_DOCTOR: (&str, &str) = ("wakeq._migrations", "select");
+
+/// What the role lacks of what the statements need, and the statements that grant it.
+pub(crate) fn rights(missing: &[Right], role: &str) -> Finding {
+    let what = "rights";
+    let needed: Vec<&Right> = missing.iter().filter(|right| is_needed(right)).collect();
+    if needed.is_empty() {
+        return Finding::ok(what, format!("{role} has what a worker needs"));
+    }
+    let words: Vec<String> =
+        needed.iter().map(|right| format!("{} on {}", right.right, right.object)).collect();
+    let found = format!("{role} lacks {}", list(&words));
+    let only_the_doctor =
+        needed.iter().all(|right| (right.object.as_str(), right.right.as_str()) == ONLY_FOR_THE_DOCTOR);
+    let mend = grants(&needed, role);
+    if only_the_doctor {
+        return Finding::warn(what, found, format!("{mend} so that the migrations can be checked"));
+    }
+    Finding::fail(what, found, format!("{mend} (who only emits needs less: docs/sql.md)"))
+}
+
+fn is_needed(right: &Right) -> bool {
+    let never = NEVER_NEEDED.iter().find(|(table, _)| *table == right.object);
+    !never.is_some_and(|(_, never)| never.contains(&right.right.as_str()))
+}
+
+/// One statement per kind of object: who lacks one right usually lacks its neighbours.
+fn grants(needed: &[&Right], role: &str) -> String {
+    let role = format!("\"{}\"", role.replace('"', "\"\""));
+    let has = |kind: &str| needed.iter().any(|right| right.kind == kind);
+    let mut grants = Vec::new();
+    if has("schema") {
+        grants.push(format!("grant usage on schema wakeq to {role};"));
+    }
+    if has("table") {
+        grants.push(format!("grant select, insert, update, delete on all tables in schema wakeq to {role};"));
+    }
+    if has("sequence") {
+        grants.push(format!("grant usage on all sequences in schema wakeq to {role};"));
+    }
+    if has("function") {
+        grants.push(format!("grant execute on all functions in schema wakeq to {role};"));
+    }
+    for right in needed.iter().filter(|right| right.kind == "type") {
+        grants.push(format!("grant usage on type {} to {role};", right.object));
+    }
+    grants.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Level;
+
+    fn right(kind: &str, object: &str, right: &str) -> Right {
+        Right { kind: kind.into(), object: object.into(), right: right.into() }
+    }
+
+    #[test]
+    fn only_what_statements_need_is_asked_for() {
+        let unneeded =
+            [right("table", "wakeq.chores", "insert"), right("table", "wakeq._migrations", "delete")];
+        assert_eq!(rights(&unneeded, "app").level, Level::Ok);
+        let doctor = [right("table", "wakeq._migrations", "select")];
+        assert_eq!(rights(&doctor, "app").level, Level::Warn);
+        let worker = [right("table", "wakeq.events_v2", "update"), right("schema", "wakeq", "usage")];
+        let found = rights(&worker, "o\"d");
+        assert_eq!(
+            (found.level, found.found.as_str()),
+            (Level::Fail, "o\"d lacks update on wakeq.events_v2, usage on wakeq")
+        );
+        let mend = found.mend.unwrap();
+        assert!(
+            mend.starts_with("grant usage on schema wakeq to \"o\"\"d\"; grant select, insert"),
+            "{mend}"
+        );
+    }
+}

@@ -1,0 +1,67 @@
+//! Asks Pub/Sub which rights this process's account has on the topic and the subscription.
+//!
+//! It never tries a right out: nothing is published or received.
+
+use std::time::Duration;
+
+use google_cloud_gax::options::RequestOptionsBuilder;
+
+use super::clients;
+use super::config::PubSubConfig;
+use super::failure::failed;
+use crate::notify::NotifyError;
+
+/// How long one request may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What this process's account may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PubSubRights {
+    /// An emulator knows no rights.
+    Emulator,
+    /// The account lacks these; none, if all is well.
+    Missing(Vec<MissingPermission>),
+}
+
+/// A permission that the account lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MissingPermission {
+    /// Its name.
+    pub(crate) permission: &'static str,
+    /// The role that has it.
+    pub(crate) role: &'static str,
+    /// What it is needed on.
+    pub(crate) resource: String,
+    /// Whether nothing works without it.
+    pub(crate) is_vital: bool,
+}
+
+/// Which of the permissions that a worker needs its account lacks.
+pub(crate) async fn missing_permissions(config: &PubSubConfig) -> Result<PubSubRights, NotifyError> {
+    config.check()?;
+    if config.emulator_host.is_some() {
+        return Ok(PubSubRights::Emulator);
+    }
+    let needed =
+        |permission, role, resource, is_vital| MissingPermission { permission, role, resource, is_vital };
+    let (topic, subscription) = (config.topic_path(), config.subscription_path());
+    let needed = [
+        needed("pubsub.topics.publish", "roles/pubsub.publisher", topic, true),
+        needed("pubsub.subscriptions.consume", "roles/pubsub.subscriber", subscription.clone(), true),
+        needed("pubsub.subscriptions.get", "roles/pubsub.viewer", subscription, false),
+    ];
+    let client = clients::rights().await?;
+    let mut missing = Vec::new();
+    for needed in needed {
+        let request = client
+            .test_iam_permissions()
+            .set_resource(needed.resource.clone())
+            .set_permissions([needed.permission])
+            .with_attempt_timeout(REQUEST_TIMEOUT);
+        let granted = request.send().await.map_err(|error| failed(&needed.resource, config, error))?;
+        if !granted.permissions.iter().any(|granted| granted == needed.permission) {
+            missing.push(needed);
+        }
+    }
+    Ok(PubSubRights::Missing(missing))
+}

@@ -1,0 +1,7 @@
+//! What `wakeq doctor` asks the server: facts, without a judgement. Nothing here changes anything.
+
+mod server;
+mod tables;
+
+pub(crate) use server::{HeldSnapshot, Right, Server, Settings};
+pub(crate) use tables::{Chores, TableSize, Unknown};

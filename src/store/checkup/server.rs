@@ -1,0 +1,183 @@
+//! Facts about the server, its settings, this role's rights, and who keeps vacuum from its work.
+
+use std::time::Duration;
+
+use crate::event::Timestamp;
+use crate::store::{Store, StoreError};
+
+/// What the server says about itself and this connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    /// As in `150018`.
+    pub(crate) version: i32,
+    /// As in `15.18`.
+    pub(crate) version_name: String,
+    pub(crate) database: String,
+    pub(crate) role: String,
+    /// Whether this is a standby.
+    pub(crate) in_recovery: bool,
+    pub(crate) clock: Timestamp,
+    /// Connections that this role could still use of those that the server allows.
+    pub(crate) free_connections: i64,
+    pub(crate) max_connections: i64,
+    /// Whether the settings made when connecting are still there.
+    pub(crate) settings_kept: bool,
+    /// Whether this role sees what others do.
+    pub(crate) sees_others: bool,
+}
+
+/// Settings of the server that decide whether events survive, and whether their table stays small.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) fsync: bool,
+    pub(crate) synchronous_commit: String,
+    pub(crate) full_page_writes: bool,
+    pub(crate) autovacuum: bool,
+    pub(crate) track_counts: bool,
+}
+
+/// A right that this role lacks on an object of the schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Right {
+    /// `schema`, `table`, `sequence`, `function` or `type`.
+    pub(crate) kind: String,
+    /// The object's name, qualified.
+    pub(crate) object: String,
+    /// As `grant` names it.
+    pub(crate) right: String,
+}
+
+/// Something whose old snapshot keeps dead rows from being removed.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldSnapshot {
+    /// A process id, the name of a prepared transaction, or of a replication slot.
+    pub(crate) who: String,
+    /// How long already, if that is known.
+    pub(crate) held_for: Option<Duration>,
+}
+
+impl Store {
+    /// The first of a doctor's questions, so its error says why the server can't be reached.
+    pub(crate) async fn server(&self) -> Result<Server, StoreError> {
+        let mut session = self.reach().await?;
+        let query = sqlx::query_as!(
+            Server,
+            r#"select current_setting('server_version_num')::integer as "version!",
+                      current_setting('server_version') as "version_name!", current_database()::text as "database!",
+                      current_user::text as "role!", pg_is_in_recovery() as "in_recovery!",
+                      clock_timestamp() as "clock!",
+                      least(current_setting('max_connections')::bigint
+                                - current_setting('superuser_reserved_connections')::bigint
+                                - (select count(*) from pg_catalog.pg_stat_activity
+                                    where backend_type = 'client backend'),
+                            (select case when rolconnlimit < 0 then null else rolconnlimit end
+                               from pg_catalog.pg_roles where rolname = current_user)
+                                - (select count(*) from pg_catalog.pg_stat_activity where usename = current_user),
+                            (select case when datconnlimit < 0 then null else datconnlimit end
+                               from pg_catalog.pg_database where datname = current_database())
+                                - (select count(*) from pg_catalog.pg_stat_activity where datname = current_database())
+                      ) as "free_connections!",
+                      current_setting('max_connections')::bigint as "max_connections!",
+                      current_setting('enable_seqscan') = 'off' and current_setting('enable_hashjoin') = 'off'
+                          and current_setting('default_transaction_isolation') = 'read committed'
+                          and current_setting('lock_timeout') <> '0' as "settings_kept!",
+                      pg_has_role('pg_read_all_stats', 'usage') as "sees_others!""#
+        );
+        let server = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("look at the server", server)
+    }
+
+    /// Two connections of this process, asked which server process each has: a pooler that lends its connections for a
+    /// transaction at a time gives both the same.
+    pub(crate) async fn backends(&self) -> Result<(i32, i32), StoreError> {
+        let ask = || sqlx::query_scalar!(r#"select pg_backend_pid() as "pid!""#);
+        let mut one = self.session().await?;
+        let first = one.limit(|connection| ask().fetch_one(connection)).await;
+        let mut other = self.session().await?;
+        let second = other.limit(|connection| ask().fetch_one(connection)).await;
+        Ok((one.answered("look at the pooler", first)?, other.answered("look at the pooler", second)?))
+    }
+
+    pub(crate) async fn settings(&self) -> Result<Settings, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            Settings,
+            r#"select current_setting('fsync')::boolean as "fsync!",
+                      current_setting('synchronous_commit') as "synchronous_commit!",
+                      current_setting('full_page_writes')::boolean as "full_page_writes!",
+                      current_setting('autovacuum')::boolean as "autovacuum!",
+                      current_setting('track_counts')::boolean as "track_counts!""#
+        );
+        let settings = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("read the settings", settings)
+    }
+
+    /// The rights on the schema and what is in it that this role does not have.
+    pub(crate) async fn missing_rights(&self) -> Result<Vec<Right>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            Right,
+            r#"with schema as (
+                   select oid from pg_catalog.pg_namespace where nspname = 'wakeq'
+               ), missing (kind, object, "right") as (
+                   select 'schema', 'wakeq', 'usage' from schema where not has_schema_privilege(oid, 'usage')
+                   union all
+                   select 'table', 'wakeq.' || c.relname, p.name
+                     from pg_catalog.pg_class c, unnest(array['select', 'insert', 'update', 'delete']) as p (name)
+                    where c.relnamespace = (select oid from schema) and c.relkind in ('r', 'p')
+                      and not has_table_privilege(c.oid, p.name)
+                   union all
+                   select 'sequence', 'wakeq.' || c.relname, 'usage'
+                     from pg_catalog.pg_class c
+                     join pg_catalog.pg_depend d on d.objid = c.oid and d.deptype = 'a'
+                                                and d.classid = 'pg_class'::regclass
+                    where c.relnamespace = (select oid from schema) and c.relkind = 'S'
+                      and not has_sequence_privilege(c.oid, 'usage')
+                   union all
+                   select 'function', 'wakeq.' || p.proname, 'execute'
+                     from pg_catalog.pg_proc p
+                    where p.pronamespace = (select oid from schema) and not has_function_privilege(p.oid, 'execute')
+                   union all
+                   select 'type', 'wakeq.' || t.typname, 'usage'
+                     from pg_catalog.pg_type t
+                    where t.typnamespace = (select oid from schema) and t.typtype in ('d', 'e')
+                      and not has_type_privilege(t.oid, 'usage')
+               )
+               select kind as "kind!", object::text as "object!", "right" as "right!"
+                 from missing order by 1, 2, 3 limit 1000"#
+        );
+        let rights = session.limit(|connection| query.fetch_all(connection)).await;
+        session.answered("look at the rights", rights)
+    }
+
+    /// Who holds old snapshots: transactions, prepared ones, and replication slots that nobody reads; the oldest first.
+    pub(crate) async fn held_snapshots(&self) -> Result<Vec<HeldSnapshot>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"with held (who, seconds) as (
+                   select format('process %s of %s (%s, %s)', pid, coalesce(usename, 'nobody'),
+                                 coalesce(nullif(application_name, ''), 'unnamed'), coalesce(state, 'unknown')),
+                          extract(epoch from clock_timestamp() - xact_start)
+                     from pg_catalog.pg_stat_activity
+                    where xact_start is not null and (backend_xmin is not null or backend_xid is not null)
+                      and pid <> pg_backend_pid() and backend_type <> 'autovacuum worker'
+                   union all
+                   select format('prepared transaction %s of %s', gid, owner),
+                          extract(epoch from clock_timestamp() - prepared)
+                     from pg_catalog.pg_prepared_xacts where database = current_database()
+                   union all
+                   select format('replication slot %s, which nobody reads', slot_name), null
+                     from pg_catalog.pg_replication_slots
+                    where not active and (xmin is not null or catalog_xmin is not null)
+               )
+               select who as "who!", seconds::float8 as seconds from held order by seconds desc nulls first limit 20"#
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("look for old transactions", rows)?;
+        let held_for = |seconds: Option<f64>| Duration::try_from_secs_f64(seconds?.max(0.0)).ok();
+        Ok(rows
+            .into_iter()
+            .map(|row| HeldSnapshot { who: row.who, held_for: held_for(row.seconds) })
+            .collect())
+    }
+}
