@@ -2,8 +2,10 @@
 //!
 //! Plain data and conversions; no I/O, no decisions.
 
+mod emit;
 mod handlers;
 mod list;
 
+pub(crate) use emit::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewEvent, NewEvents};
 pub(crate) use handlers::Handler;
 pub(crate) use list::List;

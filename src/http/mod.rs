@@ -59,5 +59,8 @@ fn routes(api: &Api) -> OpenApiRouter<Api> {
 
 /// Everything below needs a credential; the scope stands beside the route.
 fn guarded(api: &Api) -> Guarded {
-    Guarded::new(api).on(Scope::Read, routes!(handlers::list))
+    Guarded::new(api)
+        .on(Scope::Emit, routes!(emit::one))
+        .on(Scope::Emit, routes!(emit::batch))
+        .on(Scope::Read, routes!(handlers::list))
 }

@@ -14,6 +14,8 @@ mod emit;
 mod emitting;
 mod hostile;
 mod http;
+mod http_emit;
+mod http_sdk;
 mod idle;
 mod leases;
 mod many;

@@ -5,7 +5,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::attributes::Attributes;
 use super::media::MediaType;
@@ -19,9 +21,11 @@ const NEITHER_JSON_NOR_TEXT: Fault = Fault::MediaType(
 );
 
 /// What becomes the value of the event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Keep {
     /// The data: JSON as it is, text as a string.
+    #[default]
     Data,
     /// The whole CloudEvent in JSON format.
     Envelope,
