@@ -8,6 +8,7 @@ mod chaos;
 mod deps;
 mod postgres;
 mod prepare;
+mod sdk;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -32,6 +33,8 @@ enum Verb {
         #[arg(long)]
         check: bool,
     },
+    /// Emit through the HTTP API with the official CloudEvents SDK for Python, installed into target/sdk.
+    Sdk,
 }
 
 fn main() -> ExitCode {
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Verb::Chaos { name } => chaos::run(name.as_deref()),
         Verb::Deps => deps::run(),
         Verb::Prepare { check } => prepare::run(check),
+        Verb::Sdk => sdk::run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
