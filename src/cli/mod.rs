@@ -18,6 +18,7 @@ mod stats;
 mod topics;
 mod wake;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +85,28 @@ pub fn run_with<F>(handlers: F) -> ExitCode
 where
     F: AsyncFnOnce() -> Result<Handlers, BoxError>,
 {
-    let cli = Cli::parse();
+    run_from(std::env::args_os(), handlers)
+}
+
+/// As [`run_with`], for these arguments instead of the program's own. The first is the program's name.
+///
+/// ```no_run
+/// # use wakeq::Handlers;
+/// let done = wakeq::cli::run_from(["my-worker", "work", "--capacity", "10"], async || Ok(Handlers::new()));
+/// ```
+pub fn run_from<A, F>(arguments: A, handlers: F) -> ExitCode
+where
+    A: IntoIterator<Item: Into<OsString> + Clone>,
+    F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+{
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(answer) => {
+            // A closed pipe is no reason to complain.
+            let _ = answer.print();
+            return ExitCode::from(u8::try_from(answer.exit_code()).unwrap_or(2));
+        }
+    };
     let stays = cli.command.stays();
     logging::start(cli.logging, stays);
     let ended = match tokio::runtime::Runtime::new() {

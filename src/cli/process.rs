@@ -104,8 +104,10 @@ impl Process {
     async fn wake(&self, retention: Retention) -> anyhow::Result<Part> {
         let waker = Waker::new(self.store.clone(), Arc::clone(&self.notifier));
         let period = self.store.timing().probe_period;
-        if let Err(WakeError::Store(error @ StoreError::NotMigrated(_))) = waker.pass(Some(retention)).await {
-            return Err(error.into());
+        match waker.pass(Some(retention)).await {
+            Err(WakeError::Store(error @ StoreError::NotMigrated(_))) => return Err(error.into()),
+            Err(error) => tracing::warn!("the first pass failed; tried again: {:#}", anyhow!(error)),
+            Ok(_) => {}
         }
         let stop = self.stop.clone();
         let running = async move {
