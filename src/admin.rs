@@ -303,6 +303,16 @@ impl Admin {
         Ok(self.store.clock().await?)
     }
 
+    /// Whether the database has all migrations of this program, or newer ones too.
+    pub async fn is_migrated(&self) -> Result<bool, AdminError> {
+        Ok(self.store.is_migrated().await?)
+    }
+
+    /// Whether notifications can be published.
+    pub async fn check_notifier(&self) -> Result<(), AdminError> {
+        self.notifier.check().await.map_err(|error| AdminError::Wake(error.into()))
+    }
+
     /// Runs the minute's pass now; with `all`, makes the promises of everything that could run due first.
     pub async fn wake(&self, all: bool) -> Result<Pass, AdminError> {
         if all {

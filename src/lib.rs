@@ -1,6 +1,10 @@
 //! A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.
 
+#[cfg(feature = "http")]
+pub mod access;
 mod admin;
+#[cfg(feature = "http")]
+mod api;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]
@@ -11,6 +15,8 @@ mod emit;
 mod event;
 mod explain;
 mod fault;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod machine;
 pub mod notify;
 mod store;

@@ -17,6 +17,16 @@ macro_rules! run_span {
 }
 pub(crate) use run_span;
 
+/// Span of one HTTP request. Neither path nor headers are in it: they may hold what a log must not.
+#[cfg(feature = "http")]
+macro_rules! request_span {
+    ($method:expr, $id:expr) => {
+        tracing::info_span!("request", method = %$method, request_id = %$id)
+    };
+}
+#[cfg(feature = "http")]
+pub(crate) use request_span;
+
 tokio::task_local! {
     static TRACE: Traceparent;
 }

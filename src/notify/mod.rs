@@ -32,6 +32,11 @@ pub trait Notifier: Send + Sync + 'static {
     /// first error; what was published before it stays published.
     async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError>;
 
+    /// Whether publishing can work: the broker answers, and has what is published to.
+    async fn check(&self) -> Result<(), NotifyError> {
+        Ok(())
+    }
+
     /// Opens a stream of deliveries that holds at most `max_outstanding` unanswered ones.
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError>;
 }

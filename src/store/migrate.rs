@@ -46,6 +46,19 @@ pub(crate) struct MigrationDifferences {
 }
 
 impl Store {
+    /// Whether the database has every migration of this program. Newer ones do no harm.
+    pub(crate) async fn is_migrated(&self) -> Result<bool, StoreError> {
+        let versions: Vec<i64> = MIGRATIONS.iter().map(|migration| migration.version).collect();
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"select count(*) = cardinality($1::bigint[]) as "all!" from wakeq._migrations
+                where version = any ($1) and success"#,
+            &versions
+        );
+        let all = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("look for migrations", all)
+    }
+
     /// Applies the migrations that the database lacks, each in its own transaction, one process at a time.
     ///
     /// ```no_run

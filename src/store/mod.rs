@@ -3,6 +3,8 @@
 //! Every write restates its precondition in `where` and says whether it happened. Time is the database's: no function
 //! here takes a worker's clock. Nothing here publishes, decides or retries beyond its own statement.
 
+#[cfg(feature = "http")]
+mod access_keys;
 #[cfg(feature = "cli")]
 pub(crate) mod checkup;
 mod chores;
@@ -19,11 +21,15 @@ mod probe;
 mod promises;
 mod resume;
 mod rules;
+#[cfg(feature = "http")]
+mod service_accounts;
 mod session;
 #[cfg(test)]
 pub(crate) mod tests;
 mod unknown_handlers;
 
+#[cfg(feature = "http")]
+pub(crate) use access_keys::{KeyRow, NewKeyRow, RowsOf};
 pub use chores::Retention;
 pub(crate) use claims::{ClaimLimits, ClaimedEvent, Retry};
 pub(crate) use coalescer::Coalescer;
@@ -37,4 +43,6 @@ pub(crate) use load::LoadedEvent;
 pub(crate) use migrate::MigrationDifferences;
 pub use migrate::{MigrationState, MigrationStatus};
 pub use rules::Rule;
+#[cfg(feature = "http")]
+pub(crate) use service_accounts::AccountRow;
 pub use session::{Store, StoreConfig};

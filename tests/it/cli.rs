@@ -93,7 +93,7 @@ fn masked(text: &str) -> String {
     masked
 }
 
-const MIGRATIONS: [&str; 5] = ["events", "rules", "dead events", "chores", "claim"];
+const MIGRATIONS: [&str; 6] = ["events", "rules", "dead events", "chores", "claim", "access"];
 
 fn migrations(status: &str) -> String {
     let line = |(number, name): (usize, &&str)| format!("{:>4}  {status:8} {name}\n", number + 1);

@@ -29,7 +29,7 @@ use crate::event::Notification;
 use clients::Admins;
 use publisher::TopicPublisher;
 use tokio::sync::RwLock;
-use topics::create_with;
+use topics::{check_topic, create_with};
 
 /// Notifications over a topic and a subscription of Google Cloud Pub/Sub.
 ///
@@ -74,6 +74,10 @@ impl Notifier for PubSub {
     async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
         let bodies: Vec<Vec<u8>> = notifications.iter().map(Notification::body).collect();
         self.publisher.publish(&bodies).await
+    }
+
+    async fn check(&self) -> Result<(), NotifyError> {
+        check_topic(&self.broker.admins, &self.config).await
     }
 
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {

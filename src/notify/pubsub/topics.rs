@@ -115,6 +115,17 @@ pub async fn describe_topics(config: &PubSubConfig) -> Result<TopicsReport, Noti
     Ok(TopicsReport { topic, topic_state, subscription, subscription_state, differences })
 }
 
+/// Whether the topic is there. Who may publish need not be allowed to look: that is no fault.
+pub(super) async fn check_topic(admins: &Admins, config: &PubSubConfig) -> Result<(), NotifyError> {
+    let topic = config.topic_path();
+    let request = admins.topics.get_topic().set_topic(topic.clone()).with_attempt_timeout(REQUEST_TIMEOUT);
+    match request.send().await {
+        Ok(_) => Ok(()),
+        Err(error) if FailureKind::of(&error) == FailureKind::Denied => Ok(()),
+        Err(error) => Err(failed(&topic, config, error)),
+    }
+}
+
 /// As [`create_topics`], with clients that exist already.
 pub(super) async fn create_with(admins: &Admins, config: &PubSubConfig) -> Result<TopicsReport, NotifyError> {
     let topic = config.topic_path();

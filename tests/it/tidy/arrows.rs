@@ -20,10 +20,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("emit", &["event", "fault", "telemetry", "store", "notify"]),
     ("admin", &["event", "fault", "store", "notify", "wake", "explain"]),
     ("worker", &["event", "telemetry", "store", "notify", "wake", "emit", "machine"]),
+    ("access", &["event", "store"]),
     ("config", &["event", "store", "notify", "worker"]),
-    ("http", &["event", "config", "telemetry", "store", "notify", "emit", "admin", "explain"]),
+    ("api", &["event", "store", "admin", "explain", "emit"]),
+    ("http", &["event", "access", "api", "telemetry", "store", "notify", "emit", "admin", "explain"]),
     ("doctor", &["event", "store", "notify"]),
-    ("cli", &["event", "config", "store", "notify", "emit", "admin", "explain", "wake", "worker", "doctor"]),
+    (
+        "cli",
+        &[
+            "event", "access", "api", "config", "http", "store", "notify", "emit", "admin", "explain",
+            "wake", "worker", "doctor",
+        ],
+    ),
     ("main", &["cli", "worker"]),
 ];
 
@@ -32,6 +40,10 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("sqlx", &["store", "emit"]),
     ("google_cloud_", &["notify", "config"]),
     ("axum", &["http"]),
+    ("hyper", &["http"]),
+    ("utoipa", &["http", "api"]),
+    ("jsonwebtoken", &["access"]),
+    ("aws_lc_rs", &["access"]),
     ("clap", &["cli", "main", "config"]),
     ("anyhow", &["cli", "main", "config"]),
 ];

@@ -1,0 +1,344 @@
+//! Google's public keys, fetched and kept: one fetch at a time, whoever needs it. Who asks for a key that is here never
+//! waits, and a key that nobody has costs at most one fetch a minute. Checks no token.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::future::{FutureExt, Shared};
+use jsonwebtoken::{DecodingKey, DecodingKeyKind};
+use reqwest::header::CACHE_CONTROL;
+use serde::Deserialize;
+
+use super::Clock;
+use super::error::AccessError;
+
+const FETCH_WITHIN: Duration = Duration::from_secs(5);
+const BODY_MAX_BYTES: usize = 256 * 1024;
+const KEYS_MAX: usize = 100;
+const KEY_ID_MAX_BYTES: usize = 200;
+/// Smaller keys are not safe, larger ones are slow; in bytes of the modulus.
+const MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
+/// What `max-age` may say, and what it is taken for when it says nothing.
+const FRESH_MIN: Duration = Duration::from_secs(5 * 60);
+const FRESH_MAX: Duration = Duration::from_secs(24 * 3600);
+const FRESH_UNSAID: Duration = Duration::from_secs(3600);
+/// How long keys count while no fetch succeeds.
+const KEPT: Duration = Duration::from_secs(48 * 3600);
+/// Between two fetches for keys that nobody has, and between a refresh that failed and the next.
+const BETWEEN: Duration = Duration::from_secs(60);
+/// Between two fetches while there are no keys at all.
+const BETWEEN_WHEN_COLD: Duration = Duration::from_secs(1);
+
+type Fetch = Pin<Box<dyn Future<Output = Result<Arc<KeySet>, FetchError>> + Send>>;
+
+/// Why the keys could not be fetched.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FetchError {
+    /// No connection, no answer in time, or one that broke off.
+    #[error("the fetch failed: {0}")]
+    Failed(String),
+    /// Another status than 200.
+    #[error("the answer had status {0}")]
+    Status(u16),
+    /// Too long, no JSON, or without a usable key.
+    #[error("the answer is no set of RSA keys of at most 256 KiB")]
+    NoKeys,
+}
+
+/// Why there is no key.
+#[derive(Debug)]
+pub(super) enum NoKey {
+    /// Google does not have it.
+    Unknown,
+    /// Nobody can tell.
+    Unchecked(FetchError),
+}
+
+/// The keys of one URL. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Jwks {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    url: String,
+    client: reqwest::Client,
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    keys: Option<Arc<KeySet>>,
+    fetching: Option<Shared<Fetch>>,
+    /// The last fetch failed, then.
+    failure: Option<(Instant, FetchError)>,
+    /// When a fetch was last made for a key that was not here.
+    sought: Option<Instant>,
+}
+
+/// What one fetch brought.
+struct KeySet {
+    keys: HashMap<String, Arc<DecodingKey>>,
+    fetched_at: Instant,
+    fresh_for: Duration,
+}
+
+enum Look {
+    Here(Arc<DecodingKey>),
+    Wait(Shared<Fetch>),
+}
+
+impl Jwks {
+    /// Fetches nothing yet.
+    pub(super) fn new(url: &str, clock: Clock) -> Result<Self, AccessError> {
+        let parsed = reqwest::Url::parse(url).map_err(|_| {
+            AccessError::Config("the URL of Google's keys can't be read: it looks like https://host/path")
+        })?;
+        let local = matches!(parsed.host_str(), Some("127.0.0.1" | "[::1]" | "localhost"));
+        if parsed.scheme() != "https" && !(parsed.scheme() == "http" && local) {
+            return Err(AccessError::Config("the URL of Google's keys must begin with https://"));
+        }
+        let client = reqwest::Client::builder()
+            .timeout(FETCH_WITHIN)
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|error| AccessError::Tls(causes(&error)))?;
+        Ok(Self { inner: Arc::new(Inner { url: url.to_owned(), client, clock, state: Mutex::default() }) })
+    }
+
+    /// The key with this id; waits only when it is not here.
+    pub(super) async fn key(&self, id: &str) -> Result<Arc<DecodingKey>, NoKey> {
+        let fetch = match self.inner.look(id)? {
+            Look::Here(key) => return Ok(key),
+            Look::Wait(fetch) => fetch,
+        };
+        let keys = fetch.await.map_err(NoKey::Unchecked)?;
+        keys.keys.get(id).cloned().ok_or(NoKey::Unknown)
+    }
+}
+
+impl Inner {
+    fn look(self: &Arc<Self>, id: &str) -> Result<Look, NoKey> {
+        let now = self.clock.now();
+        let mut state = self.state();
+        let recently = |then: Option<Instant>, within| then.is_some_and(|then| now < then + within);
+        let failed = state.failure.as_ref().map(|(at, _)| *at);
+        let Some(keys) = state.keys.clone().filter(|keys| now < keys.fetched_at + KEPT) else {
+            return match &state.failure {
+                Some((_, failure)) if state.fetching.is_none() && recently(failed, BETWEEN_WHEN_COLD) => {
+                    Err(NoKey::Unchecked(failure.clone()))
+                }
+                Some(_) | None => Ok(Look::Wait(self.fetch(&mut state))),
+            };
+        };
+        if let Some(key) = keys.keys.get(id) {
+            if now >= keys.fetched_at + keys.fresh_for && !recently(failed, BETWEEN) {
+                // Runs on by itself; who asked has what was asked for.
+                drop(self.fetch(&mut state));
+            }
+            return Ok(Look::Here(Arc::clone(key)));
+        }
+        if state.fetching.is_none() {
+            if recently(state.sought, BETWEEN) {
+                let failure = state.failure.as_ref().map(|(_, failure)| failure.clone());
+                return Err(failure.map_or(NoKey::Unknown, NoKey::Unchecked));
+            }
+            state.sought = Some(now);
+        }
+        Ok(Look::Wait(self.fetch(&mut state)))
+    }
+
+    /// The fetch that is under way, or a new one. It is a task of its own, because the one who asks first may leave;
+    /// it ends with the time limit.
+    fn fetch(self: &Arc<Self>, state: &mut State) -> Shared<Fetch> {
+        if let Some(fetching) = &state.fetching {
+            return fetching.clone();
+        }
+        let inner = Arc::clone(self);
+        let task = tokio::spawn(async move {
+            let fetched = inner.get().await.map(Arc::new);
+            inner.fetched(&fetched);
+            fetched
+        });
+        let ended = |_| Err(FetchError::Failed("it was cut off".to_owned()));
+        let fetch: Fetch = Box::pin(task.map(move |fetched| fetched.unwrap_or_else(ended)));
+        state.fetching.insert(fetch.shared()).clone()
+    }
+
+    fn fetched(&self, fetched: &Result<Arc<KeySet>, FetchError>) {
+        let mut state = self.state();
+        state.fetching = None;
+        match fetched {
+            Ok(keys) => {
+                state.keys = Some(Arc::clone(keys));
+                state.failure = None;
+            }
+            Err(error) => {
+                tracing::warn!(url = self.url, %error, "the public keys of Google were not fetched");
+                state.failure = Some((self.clock.now(), error.clone()));
+            }
+        }
+    }
+
+    async fn get(&self) -> Result<KeySet, FetchError> {
+        let failed = |error: reqwest::Error| FetchError::Failed(causes(&error.without_url()));
+        let fetched_at = self.clock.now();
+        let mut response = self.client.get(&self.url).send().await.map_err(failed)?;
+        if response.status() != reqwest::StatusCode::OK {
+            return Err(FetchError::Status(response.status().as_u16()));
+        }
+        let control = response.headers().get(CACHE_CONTROL).and_then(|value| value.to_str().ok());
+        let fresh_for = fresh_for(control.unwrap_or_default());
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+            if body.len() + chunk.len() > BODY_MAX_BYTES {
+                return Err(FetchError::NoKeys);
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let keys = read(&body).ok_or(FetchError::NoKeys)?;
+        Ok(KeySet { keys, fetched_at, fresh_for })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing in here panics half-way through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How long `Cache-Control` lets keys be used, within our own limits.
+fn fresh_for(control: &str) -> Duration {
+    let seconds = control.split(',').find_map(|part| {
+        let (name, value) = part.trim().split_once('=')?;
+        if name.trim().eq_ignore_ascii_case("max-age") {
+            value.trim().trim_matches('"').parse().ok()
+        } else {
+            None
+        }
+    });
+    seconds.map_or(FRESH_UNSAID, Duration::from_secs).clamp(FRESH_MIN, FRESH_MAX)
+}
+
+#[derive(Deserialize)]
+struct Document {
+    keys: Vec<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Jwk {
+    kty: String,
+    kid: String,
+    alg: Option<String>,
+    #[serde(rename = "use")]
+    purpose: Option<String>,
+    n: String,
+    e: String,
+}
+
+/// The keys for RS256, if there is one. What else is in the document is left alone.
+fn read(body: &[u8]) -> Option<HashMap<String, Arc<DecodingKey>>> {
+    let document: Document = serde_json::from_slice(body).ok()?;
+    let jwks =
+        document.keys.into_iter().take(KEYS_MAX).filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
+    let keys: HashMap<_, _> = jwks.filter_map(usable).collect();
+    (!keys.is_empty()).then_some(keys)
+}
+
+fn usable(jwk: Jwk) -> Option<(String, Arc<DecodingKey>)> {
+    let meant = jwk.kty == "RSA"
+        && jwk.alg.is_none_or(|alg| alg == "RS256")
+        && jwk.purpose.is_none_or(|purpose| purpose == "sig")
+        && (1..=KEY_ID_MAX_BYTES).contains(&jwk.kid.len());
+    let key = DecodingKey::from_rsa_components(&jwk.n, &jwk.e).ok().filter(|_| meant)?;
+    let sound = match key.kind() {
+        DecodingKeyKind::RsaModulusExponent { n, .. } => MODULUS_BYTES.contains(&n.len()),
+        DecodingKeyKind::SecretOrDer(_) => false,
+    };
+    sound.then(|| (jwk.kid, Arc::new(key)))
+}
+
+/// An error with what caused it: the outermost alone says little.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        words = format!("{words}: {inner}");
+        cause = inner.source();
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cache_control_is_taken_within_limits() {
+        for (control, seconds) in [
+            ("public, max-age=19845, must-revalidate, no-transform", 19845),
+            ("Max-Age = 600", 600),
+            ("max-age=\"600\"", 600),
+            ("max-age=0", 300),
+            ("max-age=99999999", 24 * 3600),
+            ("no-store", 3600),
+            ("", 3600),
+            ("max-age=x", 3600),
+            ("s-maxage=700", 3600),
+        ] {
+            assert_eq!(fresh_for(control), Duration::from_secs(seconds), "{control:?}");
+        }
+    }
+
+    fn jwk(change: impl FnOnce(&mut serde_json::Value)) -> Vec<u8> {
+        let modulus = "A".repeat(342); // 256 bytes
+        let mut key = serde_json::json!({"kty": "RSA", "kid": "one", "alg": "RS256", "use": "sig", "n": modulus, "e": "AQAB"});
+        change(&mut key);
+        serde_json::to_vec(&serde_json::json!({"keys": [key]})).unwrap()
+    }
+
+    #[test]
+    fn only_keys_for_rs256_are_read() {
+        assert_eq!(read(&jwk(|_| {})).unwrap().keys().collect::<Vec<_>>(), ["one"]);
+        assert!(
+            read(&jwk(|key| {
+                key.as_object_mut().unwrap().remove("alg");
+            }))
+            .is_some()
+        );
+        for (name, value) in [
+            ("kty", "EC"),
+            ("kty", "oct"),
+            ("alg", "HS256"),
+            ("alg", "RS512"),
+            ("use", "enc"),
+            ("kid", ""),
+            ("n", "AQAB"),
+            ("n", "%"),
+            ("e", "%"),
+        ] {
+            assert!(read(&jwk(|key| key[name] = value.into())).is_none(), "{name} {value}");
+        }
+        assert!(read(&jwk(|key| key["kid"] = 7.into())).is_none());
+        assert!(read(&jwk(|key| key["kid"] = "k".repeat(201).into())).is_none());
+        for body in ["", "[]", "{}", "{\"keys\":[]}", "{\"keys\":[1]}", "{\"keys\":{}}", "<html>"] {
+            assert!(read(body.as_bytes()).is_none(), "{body}");
+        }
+    }
+
+    #[test]
+    fn keys_are_fetched_from_where_nobody_can_change_them() {
+        for url in
+            ["https://www.googleapis.com/oauth2/v3/certs", "http://127.0.0.1:1/certs", "http://localhost/"]
+        {
+            assert!(Jwks::new(url, Clock::default()).is_ok(), "{url}");
+        }
+        for url in
+            ["http://www.googleapis.com/", "http://127.0.0.1.example.com/", "ftp://localhost/", "certs", ""]
+        {
+            assert!(matches!(Jwks::new(url, Clock::default()), Err(AccessError::Config(_))), "{url}");
+        }
+    }
+}

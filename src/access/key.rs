@@ -1,0 +1,251 @@
+//! API keys: their text, how they are made, and what is kept of them. A secret is never shown but by
+//! [`ApiKey::reveal`], and never compared byte by byte.
+
+use std::fmt;
+use std::str::FromStr;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{SHA256, digest};
+
+const PREFIX: &str = "wakeq_";
+const ID_DIGITS: usize = 12;
+const SECRET_BYTES: usize = 32;
+
+/// The public part of a key: 12 hexadecimal digits, shown wherever the key is spoken of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyId([u8; ID_DIGITS / 2]);
+
+/// A text that is no public part of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a key is named by its first part: `wakeq_` and 12 digits of 0-9 a-f")]
+pub struct InvalidKeyId;
+
+impl FromStr for KeyId {
+    type Err = InvalidKeyId;
+
+    /// Reads `wakeq_0123456789ab`, or the digits alone.
+    fn from_str(text: &str) -> Result<Self, InvalidKeyId> {
+        hex_bytes(text.strip_prefix(PREFIX).unwrap_or(text)).map(Self).ok_or(InvalidKeyId)
+    }
+}
+
+impl fmt::Display for KeyId {
+    /// The digits alone.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&hex_text(&self.0))
+    }
+}
+
+impl fmt::Debug for KeyId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{PREFIX}{self}")
+    }
+}
+
+/// A whole key, secret included. It can be read from an `Authorization` header, but printed only by
+/// [`ApiKey::reveal`]: once, when it is made.
+///
+/// ```
+/// use wakeq::access::ApiKey;
+///
+/// let text = format!("wakeq_0123456789ab_{}", "5".repeat(64));
+/// let key = ApiKey::parse(&text).unwrap();
+/// assert_eq!(format!("{key:?}"), "ApiKey(wakeq_0123456789ab)");
+/// assert_eq!(*key.reveal(), *text);
+/// ```
+pub struct ApiKey {
+    id: KeyId,
+    secret: [u8; SECRET_BYTES],
+}
+
+/// The operating system gave no random numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the system gave no random numbers: no key was made")]
+pub struct NoRandomness;
+
+impl ApiKey {
+    /// A new key: 48 random bits for its public part, 256 for its secret.
+    pub fn generate() -> Result<Self, NoRandomness> {
+        let (mut id, mut secret) = ([0; ID_DIGITS / 2], [0; SECRET_BYTES]);
+        aws_lc_rs::rand::fill(&mut id).map_err(|_| NoRandomness)?;
+        aws_lc_rs::rand::fill(&mut secret).map_err(|_| NoRandomness)?;
+        Ok(Self { id: KeyId(id), secret })
+    }
+
+    /// Reads `wakeq_<12 digits>_<64 digits>`, lower case. Whatever else it is, nothing is said about it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
+        Some(Self { id: KeyId(hex_bytes(id)?), secret: hex_bytes(secret)? })
+    }
+
+    /// Its public part.
+    pub fn id(&self) -> KeyId {
+        self.id
+    }
+
+    /// The whole key as text: for its holder, and nobody else.
+    pub fn reveal(&self) -> String {
+        format!("{PREFIX}{}_{}", self.id, hex_text(&self.secret))
+    }
+
+    /// What is kept of the secret.
+    pub(super) fn hash(&self) -> KeyHash {
+        let mut hash = [0; SECRET_BYTES];
+        hash.copy_from_slice(digest(&SHA256, &self.secret).as_ref());
+        KeyHash(hash)
+    }
+
+    /// Whether a text was meant as a key.
+    pub(super) fn is_meant(text: &str) -> bool {
+        text.starts_with(PREFIX)
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "ApiKey({:?})", self.id)
+    }
+}
+
+/// The SHA-256 of a secret. Compared in constant time only, and so without `==`.
+#[derive(Clone, Copy)]
+pub(super) struct KeyHash([u8; SECRET_BYTES]);
+
+impl KeyHash {
+    /// No secret has this hash, as far as anybody knows: what a key that does not exist is compared with.
+    pub(super) const OF_NOTHING: Self = Self([0; SECRET_BYTES]);
+
+    /// As a row has it.
+    pub(super) fn of_row(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    /// As a row has it.
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether both are the same, in a time that does not depend on where they differ.
+    pub(super) fn matches(&self, other: &Self) -> bool {
+        verify_slices_are_equal(&self.0, &other.0).is_ok()
+    }
+}
+
+impl fmt::Debug for KeyHash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("KeyHash(redacted)")
+    }
+}
+
+fn hex_text(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Exactly `N` bytes from twice as many digits of 0-9 a-f.
+fn hex_bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digits = text.as_bytes();
+    if digits.len() != 2 * N {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = hex_digit(pair[0])? << 4 | hex_digit(pair[1])?;
+    }
+    Some(bytes)
+}
+
+fn hex_digit(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_as_it_was_revealed() {
+        let key = ApiKey::generate().unwrap();
+        let text = key.reveal();
+        assert_eq!(text.len(), 6 + 12 + 1 + 64);
+        let read = ApiKey::parse(&text).unwrap();
+        assert_eq!((read.id(), read.secret), (key.id(), key.secret));
+        assert!(read.hash().matches(&key.hash()));
+        assert_eq!(key.id().to_string().parse(), Ok(key.id()));
+        assert_eq!(format!("{:?}", key.id()).parse(), Ok(key.id()));
+    }
+
+    #[test]
+    fn no_two_keys_are_alike() {
+        let keys: HashSet<_> = (0..1000).map(|_| ApiKey::generate().unwrap().reveal()).collect();
+        assert_eq!(keys.len(), 1000);
+    }
+
+    /// Known answer: SHA-256 of 32 zero bytes.
+    #[test]
+    fn what_is_kept_is_the_plain_sha_256_of_the_secret() {
+        let key = ApiKey::parse(&format!("wakeq_{}_{}", "0".repeat(12), "0".repeat(64))).unwrap();
+        let expected = "66687aadf862bd776c8fc18b8e9f8e20089714856ee233b3902a591d0d5f2925";
+        assert_eq!(hex_text(key.hash().as_bytes()), expected);
+        assert!(!key.hash().matches(&KeyHash::OF_NOTHING));
+    }
+
+    #[test]
+    fn one_flipped_bit_is_another_secret() {
+        let key = ApiKey::generate().unwrap();
+        for bit in 0..256 {
+            let mut secret = key.secret;
+            secret[bit / 8] ^= 1 << (bit % 8);
+            assert!(!ApiKey { id: key.id, secret }.hash().matches(&key.hash()), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn whatever_is_not_a_key_is_refused() {
+        let (id, secret) = ("0123456789ab", "5".repeat(64));
+        let good = format!("wakeq_{id}_{secret}");
+        assert!(ApiKey::parse(&good).is_some());
+        let bad = [
+            String::new(),
+            "wakeq_".into(),
+            format!("wakeq_{id}"),
+            format!("wakeq_{id}_"),
+            format!("Wakeq_{id}_{secret}"),
+            format!("wakeq-{id}-{secret}"),
+            format!("{id}_{secret}"),
+            format!("wakeq_{}_{secret}", id.to_uppercase()),
+            format!("wakeq_{id}_{}", "A".repeat(64)),
+            format!("wakeq_{id}_{}", "g".repeat(64)),
+            format!("wakeq_{id}_{}", "5".repeat(63)),
+            format!("wakeq_{id}_{}", "5".repeat(65)),
+            format!("wakeq_{id}_{}", "é".repeat(32)),
+            format!("wakeq_{}_{secret}", &id[1..]),
+            format!("wakeq_{id}{secret}"),
+            format!("wakeq_{id}__{secret}"),
+            format!("wakeq_{id}_{secret}_"),
+            format!(" {good}"),
+            format!("{good} "),
+            format!("{good}\n"),
+            format!("{good}\0"),
+        ];
+        for text in bad {
+            assert!(ApiKey::parse(&text).is_none(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_shows_the_secret() {
+        let key = ApiKey::generate().unwrap();
+        let secret = hex_text(&key.secret);
+        let shown = format!("{key:?} {:?} {} {:?}", key.id(), key.id(), key.hash());
+        assert!(
+            !shown.contains(&secret[..8]) && !shown.contains(&hex_text(key.hash().as_bytes())[..8]),
+            "{shown}"
+        );
+    }
+}

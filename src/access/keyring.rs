@@ -1,0 +1,345 @@
+//! Making, listing and revoking keys, and letting service accounts in. Who may do that is decided by the caller.
+
+use std::time::Duration;
+
+use super::{Access, AccessError, ApiKey, KeyId, Reach, Scopes};
+use crate::event::{CanvasId, Timestamp};
+use crate::store::{AccountRow, KeyRow, NewKeyRow, RowsOf};
+
+/// Most characters of a holder's name, or of an account's address: with what is put before it, it has to fit where
+/// names of actors are kept.
+pub const NAME_MAX: usize = 190;
+/// How long a key lives if nothing is said.
+pub const DEFAULT_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How long a key lives at most: ten years.
+pub const LIFETIME_MAX: Duration = Duration::from_secs(3652 * 24 * 3600);
+
+const LIFETIME_MIN: Duration = Duration::from_secs(1);
+const ACTOR_MAX: usize = 200;
+const ATTEMPTS: usize = 4;
+const LIST_MAX: u32 = 1000;
+/// Every service account has an address in a domain below or equal to this one.
+const ACCOUNTS_DOMAIN: &str = "gserviceaccount.com";
+
+/// A key to be made.
+#[derive(Clone, Debug)]
+pub struct NewKey {
+    /// Whom it is for, 1 to 190 letters, digits, spaces and ASCII signs. Two live keys may have the same holder.
+    pub holder: String,
+    /// Where it counts.
+    pub reach: Reach,
+    /// What it allows; something.
+    pub scopes: Scopes,
+    /// How long it lives, a second to ten years; [`DEFAULT_LIFETIME`] if nothing is said.
+    pub lifetime: Option<Duration>,
+}
+
+/// A key that was made. This is the only time that it can be shown.
+#[derive(Debug)]
+pub struct CreatedKey {
+    /// The key itself: [`ApiKey::reveal`] shows it.
+    pub key: ApiKey,
+    /// Since when it counts.
+    pub created_at: Timestamp,
+    /// Until when.
+    pub expires_at: Timestamp,
+}
+
+/// What is known of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// Its public part.
+    pub id: KeyId,
+    /// Whom it is for.
+    pub holder: String,
+    /// Where it counts.
+    pub reach: Reach,
+    /// What it allows.
+    pub scopes: Scopes,
+    /// Whether it counts.
+    pub state: KeyState,
+    /// Since when.
+    pub created_at: Timestamp,
+    /// Who made it.
+    pub created_by: String,
+    /// Until when.
+    pub expires_at: Timestamp,
+    /// When it was revoked.
+    pub revoked_at: Option<Timestamp>,
+    /// When it was last used, to the minute.
+    pub last_used_at: Option<Timestamp>,
+}
+
+/// Whether a key counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyState {
+    /// It does.
+    Live,
+    /// It was revoked.
+    Revoked,
+    /// Its time is over.
+    Expired,
+}
+
+impl KeyState {
+    /// `live`, `revoked` or `expired`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Revoked => "revoked",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// A service account that is let in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Its address, in lower case.
+    pub email: String,
+    /// Where.
+    pub reach: Reach,
+    /// What it is allowed there.
+    pub scopes: Scopes,
+    /// Since when.
+    pub created_at: Timestamp,
+    /// Who let it in.
+    pub created_by: String,
+}
+
+/// Which keys or accounts an operation is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Within {
+    /// All there are. For who may do anything with the database anyway.
+    Everything,
+    /// Those with exactly this reach: an admin of one canvas does not see those that count on every canvas.
+    Reach(Reach),
+}
+
+impl Within {
+    fn rows(self) -> RowsOf {
+        match self {
+            Self::Everything => RowsOf::All,
+            Self::Reach(reach) => RowsOf::Reach(reach.to_row()),
+        }
+    }
+}
+
+impl From<CanvasId> for Within {
+    fn from(canvas: CanvasId) -> Self {
+        Self::Reach(Reach::Canvas(canvas))
+    }
+}
+
+impl Access {
+    /// Makes a key. `by` is the name of who does it. Errors: [`AccessError::Invalid`], [`AccessError::TwoLive`] and,
+    /// when others make keys for the same holder at the same time, [`AccessError::Busy`].
+    pub async fn create_key(&self, new: &NewKey, by: &str) -> Result<CreatedKey, AccessError> {
+        let lifetime = new.lifetime.unwrap_or(DEFAULT_LIFETIME);
+        check_holder(&new.holder)?;
+        check_scopes(new.scopes)?;
+        check_actor(by)?;
+        if !(LIFETIME_MIN..=LIFETIME_MAX).contains(&lifetime) {
+            return Err(AccessError::Invalid("a key lives for at least a second and at most ten years"));
+        }
+        let store = &self.inner.store;
+        let holder = || new.holder.clone();
+        for _ in 0..ATTEMPTS {
+            let key = ApiKey::generate()?;
+            let hash = key.hash();
+            let row = NewKeyRow {
+                id: &key.id().to_string(),
+                secret_sha256: hash.as_bytes(),
+                canvas: new.reach.to_row(),
+                holder: &new.holder,
+                scopes: &new.scopes.to_row(),
+                created_by: by,
+                lifetime,
+            };
+            if let Some((created_at, expires_at)) = store.add_key(&row).await? {
+                return Ok(CreatedKey { key, created_at, expires_at });
+            }
+            if store.has_two_live_keys(new.reach.to_row(), &new.holder).await? {
+                return Err(AccessError::TwoLive { holder: holder() });
+            }
+        }
+        Err(AccessError::Busy { holder: holder() })
+    }
+
+    /// Keys, the newest first, revoked and expired ones included, after the one that the last page ended with; at
+    /// most `limit`, and at most 1,000.
+    pub async fn keys(
+        &self,
+        within: Within,
+        after: Option<KeyId>,
+        limit: u32,
+    ) -> Result<Vec<Key>, AccessError> {
+        let after = after.map(|id| id.to_string());
+        let limit = i64::from(limit.min(LIST_MAX));
+        let rows = self.inner.store.keys(within.rows(), after.as_deref(), limit).await?;
+        Ok(rows.into_iter().filter_map(key_of_row).collect())
+    }
+
+    /// Revokes a key: here at once, in every other process within a minute. Whether it was there, and not revoked yet.
+    pub async fn revoke_key(&self, within: Within, id: KeyId, by: &str) -> Result<bool, AccessError> {
+        check_actor(by)?;
+        let revoked = self.inner.store.revoke_key(within.rows(), &id.to_string(), by).await?;
+        self.inner.keys.forget(&id);
+        Ok(revoked)
+    }
+
+    /// Lets a service account in, or replaces what it is allowed there; whether it is new there.
+    pub async fn allow_account(
+        &self,
+        email: &str,
+        reach: Reach,
+        scopes: Scopes,
+        by: &str,
+    ) -> Result<bool, AccessError> {
+        let email = account_email(email)?;
+        check_scopes(scopes)?;
+        check_actor(by)?;
+        let new = self.inner.store.allow_account(&email, reach.to_row(), &scopes.to_row(), by).await?;
+        self.inner.accounts.forget(&email);
+        Ok(new)
+    }
+
+    /// Shuts a service account out of where it was let in: here at once, in every other process within a minute.
+    /// Whether it was let in there.
+    pub async fn remove_account(&self, email: &str, reach: Reach, by: &str) -> Result<bool, AccessError> {
+        let email = account_email(email)?;
+        check_actor(by)?;
+        let removed = self.inner.store.remove_account(&email, reach.to_row(), by).await?;
+        self.inner.accounts.forget(&email);
+        Ok(removed)
+    }
+
+    /// The service accounts that are let in, by address; 1,000 at most.
+    pub async fn accounts(&self, within: Within) -> Result<Vec<Account>, AccessError> {
+        let rows = self.inner.store.accounts(within.rows(), i64::from(LIST_MAX)).await?;
+        Ok(rows.into_iter().map(account_of_row).collect())
+    }
+}
+
+fn key_of_row(row: KeyRow) -> Option<Key> {
+    let state = match (row.revoked_at, row.expired) {
+        (Some(_), _) => KeyState::Revoked,
+        (None, true) => KeyState::Expired,
+        (None, false) => KeyState::Live,
+    };
+    Some(Key {
+        id: row.id.parse().ok()?,
+        holder: row.holder,
+        reach: Reach::of_row(row.canvas),
+        scopes: Scopes::of_row(&row.scopes),
+        state,
+        created_at: row.created_at,
+        created_by: row.created_by,
+        expires_at: row.expires_at,
+        revoked_at: row.revoked_at,
+        last_used_at: row.last_used_at,
+    })
+}
+
+fn account_of_row(row: AccountRow) -> Account {
+    Account {
+        email: row.email,
+        reach: Reach::of_row(row.canvas),
+        scopes: Scopes::of_row(&row.scopes),
+        created_at: row.created_at,
+        created_by: row.created_by,
+    }
+}
+
+fn check_holder(name: &str) -> Result<(), AccessError> {
+    let printable =
+        |character: char| character.is_alphanumeric() || character.is_ascii_graphic() || character == ' ';
+    let fits = (1..=NAME_MAX).contains(&name.chars().count());
+    if fits && name.chars().all(printable) && name.trim() == name {
+        Ok(())
+    } else {
+        Err(AccessError::Invalid(
+            "the holder's name must have 1 to 190 letters, digits, ASCII signs and spaces, the last not at its ends",
+        ))
+    }
+}
+
+fn check_scopes(scopes: Scopes) -> Result<(), AccessError> {
+    if scopes.is_empty() { Err(AccessError::Invalid("give at least one scope")) } else { Ok(()) }
+}
+
+fn check_actor(name: &str) -> Result<(), AccessError> {
+    if (1..=ACTOR_MAX).contains(&name.chars().count()) && !name.chars().any(char::is_control) {
+        Ok(())
+    } else {
+        Err(AccessError::Invalid(
+            "the name of who does this must have 1 to 200 characters, none of them a control",
+        ))
+    }
+}
+
+/// The address in the form in which it is kept.
+fn account_email(text: &str) -> Result<String, AccessError> {
+    let email = text.to_ascii_lowercase();
+    let is_account = email.split_once('@').is_some_and(|(name, domain)| {
+        let sound = |part: &str| {
+            !part.is_empty()
+                && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+        };
+        let below = domain
+            .strip_suffix(ACCOUNTS_DOMAIN)
+            .is_some_and(|below| below.is_empty() || below.ends_with('.'));
+        sound(name) && sound(domain) && below
+    });
+    if is_account && email.len() <= NAME_MAX {
+        Ok(email)
+    } else {
+        Err(AccessError::Invalid(
+            "a service account has an address like name@project.iam.gserviceaccount.com, of at most 190 characters",
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holders_can_be_read_by_people() {
+        for name in ["a", "billing", "Ada Lovelace", "ci/deploy #2", "Zoë", "山田", &"x".repeat(190)] {
+            assert!(check_holder(name).is_ok(), "{name:?}");
+        }
+        for name in
+            ["", " ", " a", "a ", "a\nb", "a\0", "a\u{202e}b", "a\u{200b}b", "a\u{a0}b", &"x".repeat(191)]
+        {
+            assert!(check_holder(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn accounts_are_googles() {
+        for email in [
+            "robot@p.iam.gserviceaccount.com",
+            "123-compute@developer.gserviceaccount.com",
+            "p@appspot.gserviceaccount.com",
+            "Robot@P.iam.GServiceAccount.com",
+        ] {
+            assert_eq!(account_email(email).unwrap(), email.to_ascii_lowercase());
+        }
+        for email in [
+            "",
+            "robot",
+            "@p.iam.gserviceaccount.com",
+            "ada@gmail.com",
+            "a@b@p.iam.gserviceaccount.com",
+            "robot@evilgserviceaccount.com",
+            "robot@gserviceaccount.com.evil.example",
+            "ro bot@p.iam.gserviceaccount.com",
+            "röbot@p.iam.gserviceaccount.com",
+            " robot@p.iam.gserviceaccount.com",
+            &format!("{}@p.iam.gserviceaccount.com", "x".repeat(190)),
+        ] {
+            assert!(account_email(email).is_err(), "{email:?}");
+        }
+    }
+}

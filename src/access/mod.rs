@@ -1,0 +1,248 @@
+//! Who may do what: credentials are recognized here, and [`authorize`] decides. Speaks no HTTP, and does nothing that it
+//! allows.
+
+mod clock;
+mod error;
+mod jwks;
+mod key;
+mod keyring;
+mod lookup;
+mod principal;
+mod scope;
+mod token;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+pub use clock::Clock;
+pub use error::{AccessError, InvalidToken, Refusal, Unauthenticated, Unchecked};
+pub use jwks::FetchError;
+pub use key::{ApiKey, InvalidKeyId, KeyId, NoRandomness};
+pub use keyring::{
+    Account, CreatedKey, DEFAULT_LIFETIME, Key, KeyState, LIFETIME_MAX, NAME_MAX, NewKey, Within,
+};
+pub use principal::{Denied, Grant, Principal, Reach, authorize};
+pub use scope::{InvalidScope, Scope, Scopes};
+
+use crate::store::{Store, StoreError};
+use jwks::{Jwks, NoKey};
+use key::KeyHash;
+use lookup::{Limits, Lookup};
+use token::Accepted;
+
+const HEADER_MAX_BYTES: usize = 8 * 1024;
+const CACHE_MAX: Duration = Duration::from_secs(30);
+/// With a statement's own time, what was revoked is refused after 60 s, whatever happens.
+const STALE: Duration = Duration::from_secs(50);
+const ENTRIES_MAX: usize = 10_000;
+const LOADS_MAX: usize = 64;
+const CANVASES_MAX: i64 = 1000;
+
+/// How credentials are checked.
+///
+/// ```
+/// use wakeq::access::AccessConfig;
+///
+/// let config = AccessConfig { audiences: vec!["https://queue.example".into()], ..AccessConfig::default() };
+/// assert_eq!(config.cache.as_secs(), 30);
+/// ```
+#[derive(Clone, Debug)]
+pub struct AccessConfig {
+    /// For whom Google's ID tokens have to be made, to the letter: the URLs of this service. None, the default: no
+    /// ID tokens are taken, and nothing is ever fetched.
+    pub audiences: Vec<String>,
+    /// Where Google's public keys are. HTTPS, except on this machine.
+    pub jwks_url: String,
+    /// Who makes ID tokens, to the letter.
+    pub issuers: Vec<String>,
+    /// For how long a key or an account is not looked for again; 30 s at most, so that a revocation counts within 60 s.
+    pub cache: Duration,
+    /// The time; for tests.
+    pub clock: Clock,
+}
+
+impl Default for AccessConfig {
+    fn default() -> Self {
+        Self {
+            audiences: Vec::new(),
+            jwks_url: "https://www.googleapis.com/oauth2/v3/certs".to_owned(),
+            issuers: vec!["https://accounts.google.com".to_owned(), "accounts.google.com".to_owned()],
+            cache: CACHE_MAX,
+            clock: Clock::default(),
+        }
+    }
+}
+
+/// Recognizes who asks, and keeps keys and accounts. Cheap to clone.
+#[derive(Clone)]
+pub struct Access {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    clock: Clock,
+    accepted: Accepted,
+    jwks: Option<Jwks>,
+    keys: Lookup<KeyId, KnownKey>,
+    accounts: Lookup<String, Vec<Grant>>,
+}
+
+/// A key as it was a moment ago.
+struct KnownKey {
+    hash: KeyHash,
+    principal: Principal,
+    revoked: bool,
+    /// None: so late that this machine's clock has no name for it.
+    expires: Option<Instant>,
+    use_to_note: AtomicBool,
+}
+
+impl Access {
+    /// Nothing is asked or fetched yet. Errors: [`AccessError::Config`], [`AccessError::Tls`].
+    pub fn new(store: Store, config: AccessConfig) -> Result<Self, AccessError> {
+        if config.cache > CACHE_MAX {
+            return Err(AccessError::Config(
+                "keys are remembered for at most 30 s, so that revoking one counts within 60 s",
+            ));
+        }
+        if config.audiences.iter().any(String::is_empty) {
+            return Err(AccessError::Config(
+                "an audience is the URL of this service, as those who ask for tokens write it",
+            ));
+        }
+        let AccessConfig { audiences, jwks_url, issuers, cache, clock } = config;
+        let limits = Limits { fresh: cache, stale: STALE, entries_max: ENTRIES_MAX, loads_max: LOADS_MAX };
+        let jwks = if audiences.is_empty() { None } else { Some(Jwks::new(&jwks_url, clock.clone())?) };
+        let inner = Inner {
+            store,
+            accepted: Accepted { audiences, issuers },
+            jwks,
+            keys: Lookup::new(limits, clock.clone()),
+            accounts: Lookup::new(limits, clock.clone()),
+            clock,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Who sent a request, by the value of its only `Authorization` header.
+    pub async fn authenticate(&self, authorization: Option<&str>) -> Result<Principal, Unauthenticated> {
+        let credential = bearer(authorization)?;
+        if ApiKey::is_meant(credential) {
+            let key = ApiKey::parse(credential).ok_or(Unauthenticated::Malformed)?;
+            self.by_key(&key).await
+        } else if token::is_meant(credential) {
+            self.by_token(credential).await
+        } else {
+            Err(Unauthenticated::Malformed)
+        }
+    }
+
+    async fn by_key(&self, key: &ApiKey) -> Result<Principal, Unauthenticated> {
+        let inner = &self.inner;
+        let id = key.id();
+        let load = load_key(inner.store.clone(), inner.clock.clone(), id);
+        let known = inner.keys.find(&id, load).await.map_err(unchecked)?.value;
+        let hash = known.as_ref().map_or(KeyHash::OF_NOTHING, |known| known.hash);
+        let matches = key.hash().matches(&hash);
+        let refused = |refusal| Err(Unauthenticated::Unknown(refusal));
+        let Some(known) = known else { return refused(Refusal::NoSuchKey(id)) };
+        if !matches {
+            return refused(Refusal::WrongSecret(id));
+        }
+        if known.revoked {
+            return refused(Refusal::Revoked(id));
+        }
+        if known.expires.is_some_and(|expires| expires <= inner.clock.now()) {
+            return refused(Refusal::Expired(id));
+        }
+        if known.use_to_note.swap(false, Ordering::Relaxed) {
+            tokio::spawn(note_use(inner.store.clone(), id));
+        }
+        Ok(known.principal.clone())
+    }
+
+    async fn by_token(&self, text: &str) -> Result<Principal, Unauthenticated> {
+        let inner = &self.inner;
+        let invalid = |reason| Unauthenticated::Unknown(Refusal::Token(reason));
+        let jwks = inner.jwks.as_ref().ok_or(invalid(InvalidToken::Off))?;
+        let key_id = token::key_id(text).map_err(invalid)?;
+        let key = jwks.key(&key_id).await.map_err(|reason| match reason {
+            NoKey::Unknown => invalid(InvalidToken::UnknownKey),
+            NoKey::Unchecked(error) => Unauthenticated::Unavailable(error.into()),
+        })?;
+        let email =
+            token::verify(text, &key, &inner.accepted, inner.clock.unix_seconds()).map_err(invalid)?;
+        let load = load_grants(inner.store.clone(), email.clone());
+        match inner.accounts.find(&email, load).await.map_err(unchecked)?.value {
+            Some(grants) => Ok(Principal::of_account(&email, grants.to_vec())),
+            None => Err(Unauthenticated::Unknown(Refusal::NotListed { email })),
+        }
+    }
+}
+
+/// What follows `Bearer`.
+fn bearer(authorization: Option<&str>) -> Result<&str, Unauthenticated> {
+    let header =
+        authorization.map(str::trim).filter(|header| !header.is_empty()).ok_or(Unauthenticated::Missing)?;
+    let (scheme, credential) = header.split_once(' ').ok_or(Unauthenticated::Malformed)?;
+    if header.len() > HEADER_MAX_BYTES || !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(Unauthenticated::Malformed);
+    }
+    Ok(credential.trim_start_matches(' '))
+}
+
+fn unchecked(error: StoreError) -> Unauthenticated {
+    Unauthenticated::Unavailable(error.into())
+}
+
+async fn load_key(store: Store, clock: Clock, id: KeyId) -> Result<Option<KnownKey>, StoreError> {
+    // Before the database is asked, so that the key ends here no later than there.
+    let asked_at = clock.now();
+    let Some(row) = store.key_for_use(&id.to_string()).await? else { return Ok(None) };
+    let grant = Grant { reach: Reach::of_row(row.canvas), scopes: Scopes::of_row(&row.scopes) };
+    let expires_in = Duration::try_from_secs_f64(row.expires_in_s.max(0.0)).unwrap_or(Duration::ZERO);
+    Ok(KeyHash::of_row(&row.secret_sha256).map(|hash| KnownKey {
+        hash,
+        principal: Principal::of_key(id, &row.holder, grant),
+        revoked: row.revoked,
+        expires: asked_at.checked_add(expires_in),
+        use_to_note: AtomicBool::new(row.use_to_note),
+    }))
+}
+
+async fn load_grants(store: Store, email: String) -> Result<Option<Vec<Grant>>, StoreError> {
+    let rows = store.grants_of_account(&email, CANVASES_MAX).await?;
+    let grant = |row: crate::store::AccountRow| Grant {
+        reach: Reach::of_row(row.canvas),
+        scopes: Scopes::of_row(&row.scopes),
+    };
+    Ok((!rows.is_empty()).then(|| rows.into_iter().map(grant).collect()))
+}
+
+/// For operators, who wonder whether a key is still used. Nobody waits for it, and nothing depends on it.
+async fn note_use(store: Store, id: KeyId) {
+    if let Err(error) = store.note_use_of_key(&id.to_string()).await {
+        tracing::debug!(key = ?id, %error, "the use of a key was not noted");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_is_bearer_and_one_credential() {
+        for header in ["Bearer x", "bearer x", "BEARER  x", "  Bearer x  "] {
+            assert_eq!(bearer(Some(header)).unwrap(), "x", "{header:?}");
+        }
+        for header in [None, Some(""), Some("  ")] {
+            assert!(matches!(bearer(header), Err(Unauthenticated::Missing)), "{header:?}");
+        }
+        let long = format!("Bearer {}", "x".repeat(HEADER_MAX_BYTES));
+        for header in ["Bearer", "Bearer ", "Basic eDp5", "x", "Token x", "Bearer\tx", &long] {
+            assert!(matches!(bearer(Some(header)), Err(Unauthenticated::Malformed)), "{header:?}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Who asks, what that one was granted, and the one function that decides. Pure: no I/O, no clock, no credential.
+
+use crate::event::CanvasId;
+
+use super::{KeyId, Scope, Scopes};
+
+/// Where a grant counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reach {
+    /// On one canvas.
+    Canvas(CanvasId),
+    /// On every canvas, those to come included.
+    EveryCanvas,
+}
+
+impl Reach {
+    /// As a row has it: no canvas means every canvas.
+    pub(super) fn of_row(canvas: Option<CanvasId>) -> Self {
+        canvas.map_or(Self::EveryCanvas, Self::Canvas)
+    }
+
+    /// As a row has it.
+    pub(super) fn to_row(self) -> Option<CanvasId> {
+        match self {
+            Self::Canvas(canvas) => Some(canvas),
+            Self::EveryCanvas => None,
+        }
+    }
+
+    fn covers(self, canvas: CanvasId) -> bool {
+        match self {
+            Self::Canvas(own) => own == canvas,
+            Self::EveryCanvas => true,
+        }
+    }
+}
+
+/// Scopes, and where they count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Where.
+    pub reach: Reach,
+    /// What.
+    pub scopes: Scopes,
+}
+
+/// Somebody who was recognized, with what was granted. It has no default and is read from nowhere: rights come from
+/// a key, from a listed service account, or from the program itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    name: String,
+    key: Option<KeyId>,
+    grants: Vec<Grant>,
+}
+
+impl Principal {
+    /// Somebody whom this program vouches for, such as the user of a command. `name` is what the audit shows, for
+    /// example `cli:ada`.
+    pub fn trusted(name: impl Into<String>, grants: Vec<Grant>) -> Self {
+        Self { name: name.into(), key: None, grants }
+    }
+
+    /// The holder of a key.
+    pub(super) fn of_key(key: KeyId, holder: &str, grant: Grant) -> Self {
+        Self { name: format!("key:{holder}"), key: Some(key), grants: vec![grant] }
+    }
+
+    /// A Google service account.
+    pub(super) fn of_account(email: &str, grants: Vec<Grant>) -> Self {
+        Self { name: format!("account:{email}"), key: None, grants }
+    }
+
+    /// For the audit: `key:<holder>`, `account:<email>`, or what the program said. At most 200 characters, except for
+    /// names that the program made longer.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The public part of the key that was shown, if it was one: tells two keys of one holder apart.
+    pub fn key(&self) -> Option<KeyId> {
+        self.key
+    }
+
+    /// What was granted.
+    pub fn grants(&self) -> &[Grant] {
+        &self.grants
+    }
+}
+
+/// Why somebody who was recognized may not do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// Nothing is granted on this canvas. Answered as if the thing did not exist, so that nobody learns which
+    /// canvases there are.
+    #[error("there is no such thing")]
+    NotFound,
+    /// Something is granted on this canvas, but not this.
+    #[error("this needs the scope `{needed}`, which was not granted")]
+    Forbidden {
+        /// The missing scope.
+        needed: Scope,
+    },
+}
+
+/// Whether somebody may do a kind of thing on a canvas: the only place where that is decided. What is not granted is
+/// denied.
+///
+/// ```
+/// use wakeq::CanvasId;
+/// use wakeq::access::{Denied, Grant, Principal, Reach, Scope, authorize};
+///
+/// let scopes = [Scope::Read].into_iter().collect();
+/// let ada = Principal::trusted("cli:ada", vec![Grant { reach: Reach::Canvas(CanvasId::DEFAULT), scopes }]);
+/// assert_eq!(authorize(&ada, CanvasId::DEFAULT, Scope::Read), Ok(()));
+/// assert_eq!(
+///     authorize(&ada, CanvasId::DEFAULT, Scope::Admin),
+///     Err(Denied::Forbidden { needed: Scope::Admin })
+/// );
+/// ```
+pub fn authorize(principal: &Principal, canvas: CanvasId, needed: Scope) -> Result<(), Denied> {
+    let mut granted = principal
+        .grants
+        .iter()
+        .filter(|grant| grant.reach.covers(canvas) && !grant.scopes.is_empty())
+        .peekable();
+    if granted.peek().is_none() {
+        return Err(Denied::NotFound);
+    }
+    if granted.any(|grant| grant.scopes.contains(needed)) {
+        Ok(())
+    } else {
+        Err(Denied::Forbidden { needed })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    const OWN: CanvasId = CanvasId(Uuid::from_u128(1));
+    const OTHER: CanvasId = CanvasId(Uuid::from_u128(2));
+
+    fn sets() -> impl Iterator<Item = Scopes> {
+        (0..16_u8).map(|bits| {
+            Scope::ALL
+                .into_iter()
+                .enumerate()
+                .filter(|(i, _)| bits >> i & 1 == 1)
+                .map(|(_, scope)| scope)
+                .collect()
+        })
+    }
+
+    /// What the rule says, in other words than the code.
+    fn expected(here: bool, scopes: Scopes, needed: Scope) -> Result<(), Denied> {
+        match (here && scopes.iter().count() > 0, scopes.iter().any(|scope| scope == needed)) {
+            (false, _) => Err(Denied::NotFound),
+            (true, false) => Err(Denied::Forbidden { needed }),
+            (true, true) => Ok(()),
+        }
+    }
+
+    #[test]
+    fn every_set_of_scopes_on_every_reach() {
+        let mut allowed = 0;
+        for scopes in sets() {
+            for (reach, here) in
+                [(Reach::Canvas(OWN), true), (Reach::Canvas(OTHER), false), (Reach::EveryCanvas, true)]
+            {
+                for needed in Scope::ALL {
+                    let principal = Principal::trusted("test", vec![Grant { reach, scopes }]);
+                    let answer = authorize(&principal, OWN, needed);
+                    assert_eq!(answer, expected(here, scopes, needed), "{reach:?} {scopes:?} {needed}");
+                    allowed += u32::from(answer.is_ok());
+                }
+            }
+        }
+        assert_eq!(
+            allowed,
+            2 * 4 * 8,
+            "each scope is in half of the sixteen sets, and two of three reaches count"
+        );
+    }
+
+    #[test]
+    fn grants_add_up_on_their_own_canvas_only() {
+        for here in sets() {
+            for there in sets() {
+                let grants = vec![
+                    Grant { reach: Reach::Canvas(OTHER), scopes: there },
+                    Grant { reach: Reach::Canvas(OWN), scopes: here },
+                ];
+                let principal = Principal::trusted("test", grants);
+                for needed in Scope::ALL {
+                    assert_eq!(authorize(&principal, OWN, needed), expected(true, here, needed));
+                    assert_eq!(authorize(&principal, OTHER, needed), expected(true, there, needed));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_grants_nothing_is_there() {
+        let nobody = Principal::trusted("nobody", Vec::new());
+        for needed in Scope::ALL {
+            for canvas in [OWN, OTHER, CanvasId::DEFAULT] {
+                assert_eq!(authorize(&nobody, canvas, needed), Err(Denied::NotFound));
+            }
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Lists, a page at a time.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A page of a list.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct List<T> {
+    /// What is on this page: at most `limit`, and sometimes fewer although more follow.
+    pub(crate) items: Vec<T>,
+    /// Where the next page starts: the parameter `cursor` of the next request. Null on the last page.
+    pub(crate) next_cursor: Option<String>,
+}
+
+impl<T> List<T> {
+    /// A list of one page.
+    pub(crate) fn whole(items: Vec<T>) -> Self {
+        Self { items, next_cursor: None }
+    }
+}

@@ -1,0 +1,151 @@
+//! What comes in: bodies within their limits of size and time, queries and paths in their types.
+
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+
+use super::Api;
+use super::problem::{Kind, Problem};
+use crate::event::{CanvasId, EventId, Name};
+
+/// A whole body, not larger than the limit, and in time.
+pub(super) struct Whole(pub(super) Bytes);
+
+impl FromRequest<Api> for Whole {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        let limit = api.limits.body_bytes;
+        let too_large = || {
+            Problem::new(
+                Kind::TooLarge,
+                format!("the body is larger than {limit} bytes: send less at a time"),
+            )
+        };
+        let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+        if announced.and_then(|text| text.parse::<usize>().ok()).is_some_and(|length| length > limit) {
+            return Err(too_large());
+        }
+        let reading = Limited::new(request.into_body(), limit).collect();
+        match within(api.limits.body_time, reading).await? {
+            Ok(body) => Ok(Self(body.to_bytes())),
+            Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+            Err(_) => {
+                Err(Problem::bad_request("the body ended too early, or is not encoded as its header says"))
+            }
+        }
+    }
+}
+
+async fn within<F: Future>(limit: Duration, reading: F) -> Result<F::Output, Problem> {
+    tokio::time::timeout(limit, reading).await.map_err(|_| {
+        Problem::new(Kind::Timeout, format!("the body did not arrive within {} s", limit.as_secs()))
+    })
+}
+
+/// A JSON body of a known shape. An empty body is an empty object.
+pub(super) struct Json<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        let is_json = is_json(request.headers());
+        let Whole(bytes) = Whole::from_request(request, api).await?;
+        if bytes.is_empty() {
+            return read(b"{}").map(Self);
+        }
+        if !is_json {
+            return Err(Problem::new(Kind::UnsupportedMediaType, "send `content-type: application/json`"));
+        }
+        read(&bytes).map(Self)
+    }
+}
+
+/// Whether a request says that its body is JSON.
+fn is_json(headers: &HeaderMap) -> bool {
+    let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = text.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+/// Reads JSON. The parser's own words are not passed on: they may repeat a piece of the body.
+pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        let place = format!("line {}, column {}", error.line(), error.column());
+        Problem::bad_request(match error.classify() {
+            serde_json::error::Category::Data => {
+                format!("a field is unknown, missing or of the wrong type before {place}: see /docs for the schema")
+            }
+            serde_json::error::Category::Io
+            | serde_json::error::Category::Syntax
+            | serde_json::error::Category::Eof => format!("the body is not JSON at {place}"),
+        })
+    })
+}
+
+/// The query's parameters; unknown ones are refused by their types.
+pub(super) struct Parameters<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Api> for Parameters<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Problem> {
+        match Query::<T>::try_from_uri(&parts.uri) {
+            Ok(Query(parameters)) => Ok(Self(parameters)),
+            Err(_) => Err(Problem::bad_request(
+                "a query parameter is unknown, missing, repeated or of the wrong type: see /docs",
+            )),
+        }
+    }
+}
+
+/// The handler that a path names by `{module}` and `{name}`.
+pub(super) struct HandlerPath {
+    pub(super) module: Name,
+    pub(super) name: Name,
+}
+
+impl FromRequestParts<Api> for HandlerPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let parameters = parameters(parts, api).await?;
+        Ok(Self { module: part(&parameters, "module")?.parse()?, name: part(&parameters, "name")?.parse()? })
+    }
+}
+
+/// The event that a path names by `{id}`.
+pub(super) struct EventPath(pub(super) EventId);
+
+impl FromRequestParts<Api> for EventPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let parameters = parameters(parts, api).await?;
+        let id = part(&parameters, "id")?.parse();
+        id.map(Self)
+            .map_err(|_| Problem::bad_request("an event's id is a uuid, as the answer to its emit has it"))
+    }
+}
+
+/// The canvas that a path names, if it is one.
+pub(super) async fn canvas(parts: &mut Parts, api: &Api) -> Option<CanvasId> {
+    let parameters = parameters(parts, api).await.ok()?;
+    part(&parameters, "canvas").ok()?.parse().ok()
+}
+
+async fn parameters(parts: &mut Parts, api: &Api) -> Result<RawPathParams, Problem> {
+    RawPathParams::from_request_parts(parts, api)
+        .await
+        .map_err(|_| Problem::bad_request("the path is not percent-encoded UTF-8"))
+}
+
+fn part<'a>(parameters: &'a RawPathParams, name: &str) -> Result<&'a str, Problem> {
+    parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| value).ok_or_else(Problem::not_found)
+}

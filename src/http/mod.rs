@@ -1,0 +1,62 @@
+//! The HTTP API: every route on one screen, each with the scope that it needs.
+//!
+//! It reads requests, asks who may do what, and hands on; what an event is, and what becomes of it, is decided elsewhere.
+
+mod answer;
+mod body;
+mod guard;
+mod handlers;
+mod health;
+mod limits;
+mod openapi;
+mod problem;
+mod server;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::access::{Access, Scope};
+use crate::admin::Admin;
+use crate::emit::Queue;
+use guard::Guarded;
+use health::Readiness;
+use limits::Limits;
+
+pub use server::{HttpConfig, HttpError, HttpServer};
+
+/// What the handlers of requests work with. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Api {
+    queue: Queue,
+    admin: Admin,
+    access: Access,
+    limits: Limits,
+    readiness: Arc<Readiness>,
+}
+
+/// The API with its layers. The outermost is the last.
+fn router(api: &Api) -> Router {
+    let (router, document) = routes(api).split_for_parts();
+    router
+        .merge(openapi::pages(document))
+        .fallback(async || problem::Problem::not_found())
+        .layer(from_fn_with_state(limits::Slots::new(api.limits), limits::shed))
+        .layer(from_fn(answer::complete))
+        .with_state(api.clone())
+}
+
+fn routes(api: &Api) -> OpenApiRouter<Api> {
+    OpenApiRouter::with_openapi(openapi::base())
+        .routes(routes!(health::alive))
+        .routes(routes!(health::ready))
+        .merge(guarded(api).into_router())
+}
+
+/// Everything below needs a credential; the scope stands beside the route.
+fn guarded(api: &Api) -> Guarded {
+    Guarded::new(api).on(Scope::Read, routes!(handlers::list))
+}

@@ -1,0 +1,79 @@
+//! The OpenAPI 3.1 document, made from the routes, and a page that shows it without asking any other host.
+
+use axum::extract::Path;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa_swagger_ui::{Config, Url};
+
+use super::Api;
+use super::guard::CREDENTIAL;
+use super::problem::{Details, Problem};
+
+/// What the page may load: its own files, and the document.
+const POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; \
+                      img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "wakeq", description = "A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.", license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")),
+    components(schemas(Details)),
+    tags(
+        (name = "emit", description = "Emitting events"),
+        (name = "events", description = "Single events: look, cancel, run now"),
+        (name = "handlers", description = "Counts, pauses and blocks"),
+        (name = "dead events", description = "Events that are not tried again"),
+        (name = "admin", description = "Keys, and who did what"),
+        (name = "health", description = "For those who start, stop and route to the process"),
+    )
+)]
+struct Base;
+
+/// The document before any route is in it.
+pub(super) fn base() -> utoipa::openapi::OpenApi {
+    let mut document = Base::openapi();
+    let bearer = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some(
+            "An API key (`wakeq keys create`), or a Google ID token of an allowed service account",
+        ))
+        .build();
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme(CREDENTIAL, SecurityScheme::Http(bearer));
+    document
+}
+
+/// `/openapi.json` and `/docs`.
+pub(super) fn pages(document: utoipa::openapi::OpenApi) -> Router<Api> {
+    let config = std::sync::Arc::new(Config::new([Url::new("wakeq", "/openapi.json")]).validator_url("none"));
+    let page = move |file: String| {
+        let config = config.clone();
+        async move { asset(&file, config) }
+    };
+    let index = page.clone();
+    Router::new()
+        .route("/openapi.json", get(async move || Json(document.clone())))
+        .route("/docs", get(async || Redirect::permanent("/docs/")))
+        .route("/docs/", get(async move || index(String::new()).await))
+        .route("/docs/{*file}", get(async move |Path(file): Path<String>| page(file).await))
+}
+
+fn asset(file: &str, config: std::sync::Arc<Config<'static>>) -> Response {
+    match utoipa_swagger_ui::serve(file, config) {
+        Ok(Some(file)) => {
+            let mut response = (StatusCode::OK, file.bytes.into_owned()).into_response();
+            let headers = response.headers_mut();
+            if let Ok(kind) = HeaderValue::from_str(&file.content_type) {
+                headers.insert(header::CONTENT_TYPE, kind);
+            }
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+            headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+            response
+        }
+        Ok(None) => Problem::not_found().into_response(),
+        Err(error) => Problem::internal(error.as_ref()).into_response(),
+    }
+}

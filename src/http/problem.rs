@@ -1,0 +1,282 @@
+//! What goes wrong, as the caller is told it: problem details (RFC 9457) with stable types.
+//!
+//! A problem's words never repeat what the caller sent as a payload or as a secret, nor what the database said.
+
+use std::borrow::Cow;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::access::{Denied, Unauthenticated};
+use crate::admin::AdminError;
+use crate::emit::EmitError;
+use crate::event::{EventError, InvalidName, JsonError};
+use crate::store::StoreError;
+
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])* $kind:ident $slug:literal $status:ident $title:literal;)*) => {
+        /// Every type of problem there is.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Kind {
+            $($(#[doc = $doc])* $kind,)*
+        }
+
+        impl Kind {
+            /// All of them, in the order of their status.
+            pub(super) const ALL: &[Self] = &[$(Self::$kind,)*];
+
+            /// The last part of the type.
+            pub(super) fn slug(self) -> &'static str {
+                match self { $(Self::$kind => $slug,)* }
+            }
+
+            /// The status it is answered with.
+            pub(super) fn status(self) -> StatusCode {
+                match self { $(Self::$kind => StatusCode::$status,)* }
+            }
+
+            fn title(self) -> &'static str {
+                match self { $(Self::$kind => $title,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// The request itself is wrong: another one is needed.
+    BadRequest "bad-request" BAD_REQUEST "The request is not valid";
+    /// No credential, or none that counts.
+    Unauthenticated "unauthenticated" UNAUTHORIZED "A valid credential is needed";
+    /// The credential does not allow it.
+    Forbidden "forbidden" FORBIDDEN "The credential does not allow this";
+    /// Not there, or on a canvas that the credential knows nothing of.
+    NotFound "not-found" NOT_FOUND "There is nothing here";
+    /// Another method is needed.
+    MethodNotAllowed "method-not-allowed" METHOD_NOT_ALLOWED "This resource has no such method";
+    /// The request came too slowly.
+    Timeout "timeout" REQUEST_TIMEOUT "The request took too long to arrive";
+    /// The event runs.
+    NotWaiting "not-waiting" CONFLICT "The event does not wait";
+    /// The chosen id belongs to somebody else's event.
+    IdTaken "id-taken" CONFLICT "The id is taken";
+    /// The first request with this key has not ended.
+    IdempotencyInProgress "idempotency-in-progress" CONFLICT "A request with this Idempotency-Key is in progress";
+    /// Something stands in the way that the caller has to remove first.
+    Conflict "conflict" CONFLICT "The request conflicts with what is there";
+    /// Larger than what is accepted.
+    TooLarge "too-large" PAYLOAD_TOO_LARGE "The request is too large";
+    /// A content type that nobody here reads.
+    UnsupportedMediaType "unsupported-media-type" UNSUPPORTED_MEDIA_TYPE "The content type is not supported";
+    /// The key was used for another request.
+    IdempotencyMismatch "idempotency-mismatch" UNPROCESSABLE_ENTITY "The Idempotency-Key was used for another request";
+    /// More requests than the process takes on at a time.
+    TooManyRequests "too-many-requests" TOO_MANY_REQUESTS "Too many requests at a time";
+    /// The header is larger than what is accepted.
+    HeadersTooLarge "headers-too-large" REQUEST_HEADER_FIELDS_TOO_LARGE "The request's header is too large";
+    /// A defect of the service.
+    Internal "internal" INTERNAL_SERVER_ERROR "The service failed";
+    /// Something that the service needs is away.
+    Unavailable "unavailable" SERVICE_UNAVAILABLE "The service is not available now";
+}
+
+/// A problem on its way to the caller.
+#[derive(Clone, Debug)]
+pub(super) struct Problem {
+    pub(super) kind: Kind,
+    detail: Cow<'static, str>,
+}
+
+/// A problem as `application/problem+json` (RFC 9457).
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(super) struct Details<'a> {
+    /// `urn:wakeq:problem:` and the stable name of the problem.
+    #[serde(rename = "type")]
+    #[schema(example = "urn:wakeq:problem:not-found")]
+    kind: String,
+    /// The same for every problem of a type.
+    title: &'static str,
+    /// The HTTP status.
+    #[schema(example = 404, minimum = 400, maximum = 599)]
+    status: u16,
+    /// What is wrong this time, and what to do.
+    detail: &'a str,
+    /// The request's id, as in the header `x-request-id`.
+    request_id: &'a str,
+}
+
+impl Problem {
+    pub(super) fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, detail: detail.into() }
+    }
+
+    pub(super) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::BadRequest, detail)
+    }
+
+    /// The one answer for what is not there and for what nobody may know of.
+    pub(super) fn not_found() -> Self {
+        Self::new(Kind::NotFound, "no such resource on this canvas, or none that this credential may know of")
+    }
+
+    /// A defect: told to the log in full, and to the caller not at all.
+    pub(super) fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
+        tracing::error!(error, "a request failed by a defect");
+        Self::new(Kind::Internal, "a defect of the service; its log has the details under this request id")
+    }
+
+    /// Something is away: told to the log in full, to the caller in general.
+    pub(super) fn unavailable(what: &'static str, error: &(dyn std::error::Error + 'static)) -> Self {
+        tracing::warn!(error, what, "a request found something away");
+        Self::new(Kind::Unavailable, format!("{what} is away: try again"))
+    }
+
+    /// What a bare status means that no handler of ours made.
+    pub(super) fn of_status(status: StatusCode) -> Self {
+        let kind = Kind::ALL.iter().copied().find(|kind| kind.status() == status);
+        match kind {
+            Some(Kind::NotFound) => Self::not_found(),
+            Some(kind) => Self::new(kind, "see the documentation of this service at /docs"),
+            None if status.is_server_error() => {
+                Self::new(Kind::Internal, "a defect of the service; its log has the details")
+            }
+            None => Self::bad_request("see the documentation of this service at /docs"),
+        }
+    }
+
+    /// The body, for the request with this id.
+    pub(super) fn details<'a>(&'a self, request_id: &'a str) -> Details<'a> {
+        Details {
+            kind: format!("urn:wakeq:problem:{}", self.kind.slug()),
+            title: self.kind.title(),
+            status: self.kind.status().as_u16(),
+            detail: &self.detail,
+            request_id,
+        }
+    }
+}
+
+/// Without a body: the outermost layer, which knows the request's id, writes it.
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = self.kind.status().into_response();
+        let headers = response.headers_mut();
+        match self.kind {
+            Kind::Unauthenticated => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"wakeq\""));
+            }
+            Kind::TooManyRequests | Kind::Unavailable | Kind::IdempotencyInProgress => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            // What is left of the request is not read.
+            Kind::TooLarge | Kind::Timeout => {
+                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Kind::BadRequest
+            | Kind::Forbidden
+            | Kind::NotFound
+            | Kind::MethodNotAllowed
+            | Kind::NotWaiting
+            | Kind::IdTaken
+            | Kind::Conflict
+            | Kind::UnsupportedMediaType
+            | Kind::IdempotencyMismatch
+            | Kind::HeadersTooLarge
+            | Kind::Internal => {}
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match &error {
+            StoreError::Overloaded => {
+                Self::new(Kind::Unavailable, "more emits wait than this process holds: try again")
+            }
+            StoreError::Unavailable(_) | StoreError::TimedOut { .. } => {
+                Self::unavailable("the database", &error)
+            }
+            StoreError::NotMigrated(_) => Self::unavailable("a schema that is up to date", &error),
+            error if error.is_contention() => Self::unavailable("a lock in the database", error),
+            StoreError::Refused { .. }
+            | StoreError::Migration(_)
+            | StoreError::UnsafeDurability { .. }
+            | StoreError::Timing(_)
+            | StoreError::Config(_)
+            | StoreError::Defect => Self::internal(&error),
+        }
+    }
+}
+
+impl From<EventError> for Problem {
+    fn from(error: EventError) -> Self {
+        match error {
+            EventError::TooLarge { .. } => Self::new(Kind::TooLarge, error.to_string()),
+            // The parser's own words may repeat a piece of the payload.
+            EventError::Value(JsonError::Invalid(_)) => Self::bad_request("the value is not JSON"),
+            EventError::Name(_) | EventError::Value(_) | EventError::Trace(_) | EventError::TooLate => {
+                Self::bad_request(error.to_string())
+            }
+        }
+    }
+}
+
+impl From<InvalidName> for Problem {
+    fn from(error: InvalidName) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
+impl From<AdminError> for Problem {
+    fn from(error: AdminError) -> Self {
+        match error {
+            AdminError::AdminOnly { .. } => Self::new(Kind::Forbidden, error.to_string()),
+            AdminError::Invalid(words) => Self::bad_request(words),
+            AdminError::NotWaiting(_) => {
+                Self::new(Kind::NotWaiting, "the event runs now: look again when it has ended")
+            }
+            AdminError::Store(error) => error.into(),
+            AdminError::Wake(_) => {
+                Self::unavailable("Pub/Sub (the change is made, and workers carry on)", &error)
+            }
+        }
+    }
+}
+
+impl From<EmitError> for Problem {
+    fn from(error: EmitError) -> Self {
+        match error {
+            EmitError::Event(error) => error.into(),
+            EmitError::Store(error) => error.into(),
+            EmitError::ForeignId(_) => {
+                Self::new(Kind::IdTaken, "the id belongs to another event: choose another one")
+            }
+            EmitError::TooMany(_) => Self::bad_request(error.to_string()),
+        }
+    }
+}
+
+impl From<Denied> for Problem {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::NotFound => Self::not_found(),
+            Denied::Forbidden { .. } => Self::new(Kind::Forbidden, denied.to_string()),
+        }
+    }
+}
+
+impl From<Unauthenticated> for Problem {
+    fn from(error: Unauthenticated) -> Self {
+        match error {
+            Unauthenticated::Unavailable(_) => Self::unavailable("what credentials are checked with", &error),
+            Unauthenticated::Missing | Unauthenticated::Malformed | Unauthenticated::Unknown(_) => Self::new(
+                Kind::Unauthenticated,
+                "send `Authorization: Bearer` with a key or a Google ID token that counts here",
+            ),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The server around the API: connections, their limits, and an end in good order. HTTP/1.1, without TLS: the load
+//! balancer in front of it has the certificate.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::limits::Limits;
+use super::{Api, router};
+use crate::access::{Access, AccessConfig, AccessError};
+use crate::admin::Admin;
+use crate::emit::{Queue, QueueConfig};
+use crate::notify::Notifier;
+use crate::store::Store;
+
+/// Bytes of a request's line and header.
+const HEADER_BYTES: usize = 32 * 1024;
+/// Fields of a request's header.
+const HEADER_FIELDS: usize = 64;
+/// What a connection is told when there is no room for it.
+const FULL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
+/// How the API is served.
+#[derive(Clone, Debug)]
+pub struct HttpConfig {
+    /// Where it listens. Default `0.0.0.0:8080`.
+    pub address: SocketAddr,
+    /// Whose credentials count.
+    pub access: AccessConfig,
+    /// Connections at a time; more are answered 503. Default 4,096.
+    pub max_connections: usize,
+    /// Requests at a time; more are answered 429. Default 512.
+    pub max_requests: usize,
+    /// Largest body. Default 256 KiB, at most 16 MiB.
+    pub body_limit_bytes: usize,
+    /// How long a connection may take over a request's header, and rest between two requests. Default 10 s.
+    pub header_timeout: Duration,
+    /// How long a body may take to arrive. Default 10 s.
+    pub body_timeout: Duration,
+    /// How long a request may take altogether. Default 30 s.
+    pub request_timeout: Duration,
+    /// How long requests may run on after a shutdown was asked for. Default 8 s, within Cloud Run's 10.
+    pub shutdown_grace: Duration,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            address: SocketAddr::from(([0, 0, 0, 0], 8080)),
+            access: AccessConfig::default(),
+            max_connections: 4096,
+            max_requests: 512,
+            body_limit_bytes: 256 * 1024,
+            header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(30),
+            shutdown_grace: Duration::from_secs(8),
+        }
+    }
+}
+
+/// Why the API can't be served.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// The configuration is wrong.
+    #[error("{0}")]
+    Config(&'static str),
+    /// The configuration of access is wrong.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// The address can't be listened on.
+    #[error("can't listen on {address}: choose another port (PORT), or end who has it")]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Serves the API.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use wakeq::http::{HttpConfig, HttpServer};
+/// use wakeq::{Store, notify::Notifier};
+///
+/// # async fn example(store: Store, notifier: Arc<dyn Notifier>) -> Result<(), Box<dyn std::error::Error>> {
+/// let server = HttpServer::bind(store, notifier, HttpConfig::default()).await?;
+/// println!("listening on {}", server.local_address());
+/// let (signal, stop) = (wakeq::shutdown_signal()?, server.stop_token());
+/// tokio::spawn(async move {
+///     signal.await;
+///     stop.cancel();
+/// });
+/// server.run().await;
+/// # Ok(())
+/// # }
+/// ```
+pub struct HttpServer {
+    listener: TcpListener,
+    address: SocketAddr,
+    router: Router,
+    config: HttpConfig,
+    stop: CancellationToken,
+}
+
+impl HttpServer {
+    /// Listens; connections are taken once it runs.
+    pub async fn bind(
+        store: Store,
+        notifier: Arc<dyn Notifier>,
+        config: HttpConfig,
+    ) -> Result<Self, HttpError> {
+        config.check()?;
+        let queue_config =
+            QueueConfig { payload_limit_bytes: config.body_limit_bytes, ..QueueConfig::default() };
+        let admin = Admin::new(store.clone(), Arc::clone(&notifier));
+        let api = Api {
+            queue: Queue::new(store.clone(), notifier, queue_config),
+            admin,
+            access: Access::new(store, config.access.clone())?,
+            limits: config.limits(),
+            readiness: Arc::default(),
+        };
+        let failed = |source| HttpError::Address { address: config.address, source };
+        let listener = TcpListener::bind(config.address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener, address, router: router(&api), config, stop: CancellationToken::new() })
+    }
+
+    /// Where it listens, with the port that port 0 became.
+    pub fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Cancel it to shut the server down.
+    pub fn stop_token(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// Serves until [`HttpServer::stop_token`] is cancelled: then takes no new connection, lets requests end within the
+    /// grace, and cuts off the rest.
+    pub async fn run(self) {
+        let room = Arc::new(Semaphore::new(self.config.max_connections));
+        let connections = TaskTracker::new();
+        let cut = CancellationToken::new();
+        while let Some(stream) = self.accept().await {
+            let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
+                turn_away(stream);
+                continue;
+            };
+            let serving = serve(stream, self.router.clone(), self.config.header_timeout, self.stop.clone());
+            let cut = cut.clone();
+            connections.spawn(async move {
+                cut.run_until_cancelled(serving).await;
+                drop(place);
+            });
+        }
+        connections.close();
+        if tokio::time::timeout(self.config.shutdown_grace, connections.wait()).await.is_err() {
+            tracing::warn!(connections = connections.len(), "requests cut off: they outlasted the grace");
+            cut.cancel();
+            connections.wait().await;
+        }
+    }
+
+    /// The next connection; `None` once the server shall stop.
+    async fn accept(&self) -> Option<TcpStream> {
+        loop {
+            match self.stop.run_until_cancelled(self.listener.accept()).await? {
+                Ok((stream, _)) => return Some(stream),
+                Err(error) => {
+                    // A connection that ended in the queue, or no file descriptor left: both pass.
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "a connection could not be taken"
+                    );
+                    self.stop.run_until_cancelled(tokio::time::sleep(Duration::from_millis(50))).await?;
+                }
+            }
+        }
+    }
+}
+
+impl HttpConfig {
+    fn limits(&self) -> Limits {
+        Limits {
+            body_bytes: self.body_limit_bytes,
+            body_time: self.body_timeout,
+            request_time: self.request_timeout,
+            requests: self.max_requests,
+        }
+    }
+
+    fn check(&self) -> Result<(), HttpError> {
+        let hour = Duration::from_secs(3600);
+        let times = [self.header_timeout, self.body_timeout, self.request_timeout];
+        if !(1..=100_000).contains(&self.max_connections) || !(1..=100_000).contains(&self.max_requests) {
+            return Err(HttpError::Config("max_connections and max_requests must be 1 to 100,000"));
+        }
+        if !(1024..=16 * 1024 * 1024).contains(&self.body_limit_bytes) {
+            return Err(HttpError::Config("the body limit must be 1 KiB to 16 MiB"));
+        }
+        if times.iter().any(|time| !(Duration::from_millis(100)..=hour).contains(time)) {
+            return Err(HttpError::Config(
+                "the time-outs of header, body and request must be 100 ms to one hour",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Serves one connection to its end; once the server shall stop, to the end of its request.
+async fn serve(stream: TcpStream, router: Router, header_timeout: Duration, stop: CancellationToken) {
+    // Answers are written whole: waiting to fill a packet would only delay them.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended at once");
+        return;
+    }
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(header_timeout)
+        .max_buf_size(HEADER_BYTES)
+        .max_headers(HEADER_FIELDS)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended early");
+    }
+}
+
+/// Answers before anything was read, if the kernel takes it at once.
+fn turn_away(mut stream: TcpStream) {
+    tokio::spawn(async move {
+        let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(FULL)).await;
+    });
+}

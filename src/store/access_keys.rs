@@ -1,0 +1,219 @@
+//! API keys: what is kept of them. Two live ones at a time per canvas and holder, whoever makes them at once.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::session::interval;
+use super::{Store, StoreError};
+use crate::event::{CanvasId, Timestamp};
+
+/// A key to be.
+#[derive(Debug)]
+pub(crate) struct NewKeyRow<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) secret_sha256: &'a [u8],
+    /// None: every canvas.
+    pub(crate) canvas: Option<CanvasId>,
+    pub(crate) holder: &'a str,
+    pub(crate) scopes: &'a [String],
+    pub(crate) created_by: &'a str,
+    pub(crate) lifetime: Duration,
+}
+
+/// What a request with the key needs to know.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyForUse {
+    pub(crate) secret_sha256: Vec<u8>,
+    /// None: every canvas.
+    pub(crate) canvas: Option<CanvasId>,
+    pub(crate) holder: String,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) revoked: bool,
+    /// How long it still lives, in seconds; negative, when it has expired.
+    pub(crate) expires_in_s: f64,
+    /// Whether its last use was noted longer than a minute ago.
+    pub(crate) use_to_note: bool,
+}
+
+/// What an operator sees of a key.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyRow {
+    pub(crate) id: String,
+    /// None: every canvas.
+    pub(crate) canvas: Option<CanvasId>,
+    pub(crate) holder: String,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) created_by: String,
+    pub(crate) expires_at: Timestamp,
+    pub(crate) revoked_at: Option<Timestamp>,
+    pub(crate) last_used_at: Option<Timestamp>,
+    pub(crate) expired: bool,
+}
+
+/// Which keys or accounts: those of one canvas, those that count on every canvas, or all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowsOf {
+    /// Wherever they count.
+    All,
+    /// Of this canvas; none: those that count on every canvas.
+    Reach(Option<CanvasId>),
+}
+
+impl RowsOf {
+    pub(super) fn canvas(self) -> (bool, Option<Uuid>) {
+        match self {
+            Self::All => (true, None),
+            Self::Reach(canvas) => (false, canvas.map(|canvas| canvas.0)),
+        }
+    }
+}
+
+impl Store {
+    /// Keeps a new key; when it was made and until when it lives. None: no place was free, or one that was free has
+    /// just been taken by somebody else, so that only another attempt can tell.
+    pub(crate) async fn add_key(
+        &self,
+        key: &NewKeyRow<'_>,
+    ) -> Result<Option<(Timestamp, Timestamp)>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"with freed as (
+                   update wakeq.access_keys set slot = null
+                    where canvas_id is not distinct from $3 and holder = $4 and slot is not null and expires_at <= now()
+                returning id
+               ), taken as (
+                   select slot from wakeq.access_keys k
+                    where k.canvas_id is not distinct from $3 and k.holder = $4 and k.slot is not null
+                      and not exists (select from freed where freed.id = k.id)
+               ), free as (
+                   select min(place) as slot from unnest(array[1, 2]::smallint[]) place
+                    where place not in (select slot from taken)
+               )
+               insert into wakeq.access_keys (id, secret_sha256, canvas_id, holder, scopes, created_by, expires_at, slot)
+               select $1, $2, $3, $4, $5, $6, now() + $7::interval, slot from free where slot is not null
+                   on conflict do nothing
+            returning created_at, expires_at"#,
+            key.id,
+            key.secret_sha256,
+            key.canvas.map(|canvas| canvas.0),
+            key.holder,
+            key.scopes,
+            key.created_by,
+            interval(key.lifetime)
+        );
+        let added = session.limit(|connection| query.fetch_optional(connection)).await;
+        let added = session.answered("add a key", added)?;
+        Ok(added.map(|row| (row.created_at, row.expires_at)))
+    }
+
+    /// Whether both places of a holder are taken by live keys.
+    pub(crate) async fn has_two_live_keys(
+        &self,
+        canvas: Option<CanvasId>,
+        holder: &str,
+    ) -> Result<bool, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"select count(*) >= 2 as "two!" from wakeq.access_keys
+                where canvas_id is not distinct from $1 and holder = $2 and slot is not null and expires_at > now()"#,
+            canvas.map(|canvas| canvas.0),
+            holder
+        );
+        let two = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("count live keys", two)
+    }
+
+    /// A key as a request needs it, revoked and expired ones included.
+    pub(crate) async fn key_for_use(&self, id: &str) -> Result<Option<KeyForUse>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select secret_sha256, canvas_id, holder, scopes, revoked_at is not null as "revoked!",
+                      extract(epoch from expires_at - now())::float8 as "expires_in_s!",
+                      (last_used_at is null or last_used_at < now() - interval '1 minute') as "use_to_note!"
+                 from wakeq.access_keys where id = $1"#,
+            id
+        );
+        let row = session.limit(|connection| query.fetch_optional(connection)).await;
+        let row = session.answered("look for a key", row)?;
+        Ok(row.map(|row| KeyForUse {
+            secret_sha256: row.secret_sha256,
+            canvas: row.canvas_id.map(CanvasId),
+            holder: row.holder,
+            scopes: row.scopes,
+            revoked: row.revoked,
+            expires_in_s: row.expires_in_s,
+            use_to_note: row.use_to_note,
+        }))
+    }
+
+    /// Notes that a key is in use, unless somebody did within the minute.
+    pub(crate) async fn note_use_of_key(&self, id: &str) -> Result<(), StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "update wakeq.access_keys set last_used_at = now()
+              where id = $1 and (last_used_at is null or last_used_at < now() - interval '1 minute')",
+            id
+        );
+        let noted = session.limit(|connection| query.execute(connection)).await;
+        session.answered("note the use of a key", noted).map(drop)
+    }
+
+    /// Keys, the newest first, live or not, after the one that the page before ended with. At most `limit`.
+    pub(crate) async fn keys(
+        &self,
+        of: RowsOf,
+        after: Option<&str>,
+        limit: i64,
+    ) -> Result<Vec<KeyRow>, StoreError> {
+        let (all, canvas) = of.canvas();
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select id, canvas_id, holder, scopes, created_at, created_by, expires_at, revoked_at, last_used_at,
+                      expires_at <= now() as "expired!"
+                 from wakeq.access_keys
+                where ($1 or canvas_id is not distinct from $2)
+                  and ($3::text is null
+                       or (created_at, id) < (select a.created_at, a.id from wakeq.access_keys a where a.id = $3))
+                order by created_at desc, id desc limit $4"#,
+            all,
+            canvas,
+            after,
+            limit
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("list keys", rows)?;
+        Ok(rows
+            .into_iter()
+            .map(|row| KeyRow {
+                id: row.id,
+                canvas: row.canvas_id.map(CanvasId),
+                holder: row.holder,
+                scopes: row.scopes,
+                created_at: row.created_at,
+                created_by: row.created_by,
+                expires_at: row.expires_at,
+                revoked_at: row.revoked_at,
+                last_used_at: row.last_used_at,
+                expired: row.expired,
+            })
+            .collect())
+    }
+
+    /// Revokes a key; whether there was one that nobody had revoked before.
+    pub(crate) async fn revoke_key(&self, of: RowsOf, id: &str, by: &str) -> Result<bool, StoreError> {
+        let (all, canvas) = of.canvas();
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "update wakeq.access_keys set revoked_at = now(), revoked_by = $4, slot = null
+              where id = $3 and ($1 or canvas_id is not distinct from $2) and revoked_at is null",
+            all,
+            canvas,
+            id,
+            by
+        );
+        let revoked = session.limit(|connection| query.execute(connection)).await;
+        Ok(session.answered("revoke a key", revoked)?.rows_affected() > 0)
+    }
+}

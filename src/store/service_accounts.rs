@@ -1,0 +1,118 @@
+//! The Google service accounts that are let in: one row per account and canvas.
+
+use super::access_keys::RowsOf;
+use super::{Store, StoreError};
+use crate::event::{CanvasId, Timestamp};
+
+/// What is granted to an account on one canvas, or on every one.
+#[derive(Clone, Debug)]
+pub(crate) struct AccountRow {
+    pub(crate) email: String,
+    /// None: every canvas.
+    pub(crate) canvas: Option<CanvasId>,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) created_by: String,
+}
+
+impl Store {
+    /// Lets an account in, or replaces its scopes; whether it was not let in on this canvas before.
+    pub(crate) async fn allow_account(
+        &self,
+        email: &str,
+        canvas: Option<CanvasId>,
+        scopes: &[String],
+        by: &str,
+    ) -> Result<bool, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"with before as (
+                   select revoked_at is null as live from wakeq.service_accounts
+                    where email = $1 and canvas_id is not distinct from $2
+               )
+               insert into wakeq.service_accounts (email, canvas_id, scopes, created_by) values ($1, $2, $3, $4)
+                   on conflict on constraint service_accounts_one_per_canvas
+                   do update set scopes = excluded.scopes, created_by = excluded.created_by, created_at = now(),
+                                 revoked_at = null, revoked_by = null
+            returning not coalesce((select live from before), false) as "new!""#,
+            email,
+            canvas.map(|canvas| canvas.0),
+            scopes,
+            by
+        );
+        let new = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("allow a service account", new)
+    }
+
+    /// Shuts an account out; whether it was let in.
+    pub(crate) async fn remove_account(
+        &self,
+        email: &str,
+        canvas: Option<CanvasId>,
+        by: &str,
+    ) -> Result<bool, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "update wakeq.service_accounts set revoked_at = now(), revoked_by = $3
+              where email = $1 and canvas_id is not distinct from $2 and revoked_at is null",
+            email,
+            canvas.map(|canvas| canvas.0),
+            by
+        );
+        let removed = session.limit(|connection| query.execute(connection)).await;
+        Ok(session.answered("remove a service account", removed)?.rows_affected() > 0)
+    }
+
+    /// What is granted to one account, wherever. At most `limit` canvases.
+    pub(crate) async fn grants_of_account(
+        &self,
+        email: &str,
+        limit: i64,
+    ) -> Result<Vec<AccountRow>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "select email, canvas_id, scopes, created_at, created_by from wakeq.service_accounts
+              where email = $1 and revoked_at is null order by canvas_id nulls first limit $2",
+            email,
+            limit
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("look for a service account", rows)?;
+        Ok(rows
+            .into_iter()
+            .map(|row| AccountRow {
+                email: row.email,
+                canvas: row.canvas_id.map(CanvasId),
+                scopes: row.scopes,
+                created_at: row.created_at,
+                created_by: row.created_by,
+            })
+            .collect())
+    }
+
+    /// The accounts that are let in, by email and canvas. At most `limit`.
+    pub(crate) async fn accounts(&self, of: RowsOf, limit: i64) -> Result<Vec<AccountRow>, StoreError> {
+        let (all, canvas) = of.canvas();
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "select email, canvas_id, scopes, created_at, created_by from wakeq.service_accounts
+              where ($1 or canvas_id is not distinct from $2) and revoked_at is null
+              order by email, canvas_id nulls first limit $3",
+            all,
+            canvas,
+            limit
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("list service accounts", rows)?;
+        Ok(rows
+            .into_iter()
+            .map(|row| AccountRow {
+                email: row.email,
+                canvas: row.canvas_id.map(CanvasId),
+                scopes: row.scopes,
+                created_at: row.created_at,
+                created_by: row.created_by,
+            })
+            .collect())
+    }
+}

@@ -1,0 +1,60 @@
+//! The edge of the API: what every route has in common.
+
+use reqwest::{Method, StatusCode};
+use uuid::Uuid;
+use wakeq::CanvasId;
+use wakeq::access::Scope;
+
+use crate::service::{Answer, Service};
+
+#[tokio::test]
+async fn a_key_sees_its_canvas_and_no_other() {
+    let service = Service::start().await;
+    service.stage.emit("greet").await;
+    let list = service.get("/handlers").await.json();
+    assert_eq!((&list["items"][0]["name"], &list["items"][0]["waiting"]), (&"greet".into(), &1.into()));
+
+    let foreign = format!("/v1/canvases/{}/handlers", Uuid::new_v4());
+    let foreign = Answer::of(service.request(Method::GET, &foreign).bearer_auth(&service.key)).await;
+    assert_eq!(foreign.problem(), (404, "not-found".into()));
+    let emitter = service.key("emitter", CanvasId::DEFAULT, &[Scope::Emit]).await;
+    let path = format!("/v1/canvases/{}/handlers", CanvasId::DEFAULT);
+    let lacking = Answer::of(service.request(Method::GET, &path).bearer_auth(emitter)).await;
+    assert_eq!(lacking.problem(), (403, "forbidden".into()));
+    let stranger = Answer::of(service.request(Method::GET, &path)).await;
+    assert_eq!(stranger.problem(), (401, "unauthenticated".into()));
+    assert_eq!(stranger.headers["www-authenticate"], "Bearer realm=\"wakeq\"");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_not_served_is_a_problem_too() {
+    let service = Service::start().await;
+    let nowhere = Answer::of(service.request(Method::GET, "/v2")).await;
+    assert_eq!(nowhere.problem(), (404, "not-found".into()));
+    let method = Answer::of(service.request(Method::POST, "/livez")).await;
+    assert_eq!(method.problem(), (405, "method-not-allowed".into()));
+    assert_eq!(method.headers["allow"], "GET,HEAD");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn the_process_says_whether_it_lives_and_is_ready() {
+    let service = Service::start().await;
+    let alive = Answer::of(service.request(Method::GET, "/livez")).await;
+    assert_eq!(alive.status, StatusCode::NO_CONTENT);
+    let ready = Answer::of(service.request(Method::GET, "/readyz")).await.json();
+    assert_eq!(ready["status"], "ready", "{ready}");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn the_document_and_its_page_are_served() {
+    let service = Service::start().await;
+    let document = Answer::of(service.request(Method::GET, "/openapi.json")).await.json();
+    assert_eq!(document["openapi"], "3.1.0");
+    let page = Answer::of(service.request(Method::GET, "/docs/")).await;
+    assert!(page.status.is_success() && page.text.contains("swagger-ui"), "{}", page.text);
+    assert!(!page.text.contains("https://"), "the page asks nobody else");
+    service.stop().await;
+}

@@ -1,0 +1,127 @@
+//! The API as its callers see it: a server on a port of its own, keys, and a client.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use reqwest::header::CONTENT_TYPE;
+use reqwest::{Method, RequestBuilder, StatusCode};
+use serde_json::Value;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use wakeq::CanvasId;
+use wakeq::access::{Access, AccessConfig, NewKey, Reach, Scope};
+use wakeq::http::{HttpConfig, HttpServer};
+use wakeq::notify::MemoryNotifier;
+
+use crate::support::{PATIENCE, Stage};
+
+/// A served API over a queue of its own. Ended in good order by [`Service::stop`], else when it is dropped.
+pub(crate) struct Service {
+    pub(crate) stage: Stage,
+    pub(crate) notifier: Arc<MemoryNotifier>,
+    pub(crate) access: Access,
+    pub(crate) address: SocketAddr,
+    /// A key with every scope on [`CanvasId::DEFAULT`].
+    pub(crate) key: String,
+    client: reqwest::Client,
+    stop: CancellationToken,
+    running: JoinHandle<()>,
+}
+
+/// An answer, read whole.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: reqwest::header::HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Service {
+    pub(crate) async fn start() -> Self {
+        Self::with(HttpConfig::default()).await
+    }
+
+    pub(crate) async fn with(config: HttpConfig) -> Self {
+        let (stage, notifier) = Stage::memory().await;
+        let config = HttpConfig { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), ..config };
+        let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
+        let key = make_key(&access, "tests", Reach::Canvas(CanvasId::DEFAULT), &Scope::ALL).await;
+        let server = HttpServer::bind(stage.store.clone(), notifier.clone(), config).await.unwrap();
+        let (address, stop) = (server.local_address(), server.stop_token());
+        let running = tokio::spawn(server.run());
+        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        Self { stage, notifier, access, address, key, client, stop, running }
+    }
+
+    /// A key for some scopes on a canvas.
+    pub(crate) async fn key(&self, holder: &str, canvas: CanvasId, scopes: &[Scope]) -> String {
+        make_key(&self.access, holder, Reach::Canvas(canvas), scopes).await
+    }
+
+    /// A request to a path, without a credential.
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("http://{}{path}", self.address))
+    }
+
+    /// A request to a path below the default canvas, with the key for everything.
+    pub(crate) fn on_canvas(&self, method: Method, path: &str) -> RequestBuilder {
+        let path = format!("/v1/canvases/{}{path}", CanvasId::DEFAULT);
+        self.request(method, &path).bearer_auth(&self.key)
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        Answer::of(self.on_canvas(Method::GET, path)).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
+        Answer::of(self.on_canvas(Method::POST, path).json(&body)).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: Value) -> Answer {
+        Answer::of(self.on_canvas(Method::PUT, path).json(&body)).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
+        Answer::of(self.on_canvas(Method::DELETE, path)).await
+    }
+
+    /// Ends the server as SIGTERM does.
+    pub(crate) async fn stop(mut self) -> Stage {
+        self.stop.cancel();
+        tokio::time::timeout(PATIENCE, &mut self.running).await.expect("no end in time").unwrap();
+        self.stage
+    }
+}
+
+async fn make_key(access: &Access, holder: &str, reach: Reach, scopes: &[Scope]) -> String {
+    let scopes = scopes.iter().copied().collect();
+    let new = NewKey { holder: holder.into(), reach, scopes, lifetime: None };
+    access.create_key(&new, "tests").await.unwrap().key.reveal()
+}
+
+impl Answer {
+    pub(crate) async fn of(request: RequestBuilder) -> Self {
+        let response = request.send().await.unwrap();
+        let (status, headers) = (response.status(), response.headers().clone());
+        Self { status, headers, text: response.text().await.unwrap() }
+    }
+
+    /// The body of a success.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        assert!(self.status.is_success(), "{} {}", self.status, self.text);
+        serde_json::from_str(&self.text).unwrap()
+    }
+
+    /// A failure: its status, and the last part of its type. Every problem has to be told in the same form.
+    #[track_caller]
+    pub(crate) fn problem(&self) -> (u16, String) {
+        assert_eq!(self.headers[CONTENT_TYPE], "application/problem+json", "{} {}", self.status, self.text);
+        let body: Value = serde_json::from_str(&self.text).unwrap();
+        assert_eq!(body["status"], self.status.as_u16());
+        assert_eq!(body["request_id"], self.headers["x-request-id"].to_str().unwrap());
+        assert!(body["title"].is_string() && body["detail"].is_string(), "{body}");
+        let slug = body["type"].as_str().unwrap().strip_prefix("urn:wakeq:problem:").unwrap();
+        (self.status.as_u16(), slug.to_owned())
+    }
+}
