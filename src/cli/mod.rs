@@ -170,9 +170,11 @@ pub(crate) struct Context {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Serve the HTTP API, until SIGTERM
+    Serve(process::Serve),
     /// Run the handlers of this program, until SIGTERM
     Work(process::Work),
-    /// Everything in one process, until SIGTERM
+    /// Serve the API and run the handlers in one process, until SIGTERM
     All(process::All),
     /// Ask the process of this container whether it lives
     Health(health::Health),
@@ -211,7 +213,7 @@ enum Command {
 impl Command {
     /// Whether it runs until it is told to stop.
     fn stays(&self) -> bool {
-        matches!(self, Self::Work(_) | Self::All(_))
+        matches!(self, Self::Serve(_) | Self::Work(_) | Self::All(_))
     }
 }
 
@@ -223,6 +225,7 @@ impl Cli {
     {
         let context = self.context;
         match self.command {
+            Command::Serve(command) => command.run(&context).await,
             Command::Work(command) => command.run(&context, handlers).await,
             Command::All(command) => command.run(&context, handlers).await,
             Command::Health(command) => command.run(),

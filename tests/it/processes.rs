@@ -183,7 +183,8 @@ async fn a_process_that_cannot_begin_says_why() {
 #[tokio::test]
 async fn a_process_outlives_its_broker() {
     let database = database().await;
-    let mut process = Process::stock("work", database.url(), None, &[("WAKEQ_PROBE_PERIOD", "1s"), ("WAKEQ_GRACE", "1s")]);
+    let mut process =
+        Process::stock("work", database.url(), None, &[("WAKEQ_PROBE_PERIOD", "1s"), ("WAKEQ_GRACE", "1s")]);
     process.says(NO_HANDLERS).await;
     let pool = PgPool::connect(database.url()).await.unwrap();
     sqlx::query(
