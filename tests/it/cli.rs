@@ -93,11 +93,20 @@ fn masked(text: &str) -> String {
     masked
 }
 
-const MIGRATIONS: [&str; 5] = ["events", "rules", "dead events", "chores", "claim"];
+const MIGRATIONS: &[(i64, &str)] = &[
+    (1, "events"),
+    (2, "rules"),
+    (3, "dead events"),
+    (4, "chores"),
+    (5, "claim"),
+    (7, "audit"),
+    (8, "idempotency"),
+    (9, "settings"),
+];
 
 fn migrations(status: &str) -> String {
-    let line = |(number, name): (usize, &&str)| format!("{:>4}  {status:8} {name}\n", number + 1);
-    MIGRATIONS.iter().enumerate().map(line).collect()
+    let line = |(number, name): &(i64, &str)| format!("{number:>4}  {status:8} {name}\n");
+    MIGRATIONS.iter().map(line).collect()
 }
 
 #[tokio::test]
@@ -220,8 +229,7 @@ async fn rules_are_put_shown_and_explained() {
         terminal.prints(&["explain", &nobody]).await,
         "event     <id>\nstate     unknown: it completed, or never was\n"
     );
-    let waits =
-        "wakeq: event <id> is not waiting: it runs, has ended, or never was; `wakeq explain` tells which\n";
+    let waits = "wakeq: event <id> is not there: it has ended, or never was; `wakeq explain` tells which\n";
     assert_eq!(terminal.complains(1, &["cancel", &nobody]).await, waits);
     assert_eq!(
         terminal.prints(&["purge", "greet", "--dry-run"]).await,

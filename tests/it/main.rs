@@ -2,6 +2,8 @@
 #![allow(clippy::print_stdout, reason = "figures, shown by `cargo test -- --nocapture`")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod admin_lists;
+mod audit;
 mod basics;
 mod brokers;
 mod children;
@@ -13,6 +15,7 @@ mod door;
 mod emit;
 mod emitting;
 mod hostile;
+mod idempotency;
 mod idle;
 mod leases;
 mod many;
@@ -29,6 +32,7 @@ mod states;
 mod support;
 mod theatre;
 mod tidy;
+mod timing;
 mod together;
 mod worker;
 mod worker_failures;
