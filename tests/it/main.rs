@@ -18,6 +18,7 @@ mod hostile;
 mod idempotency;
 mod idle;
 mod leases;
+mod lifting;
 mod many;
 mod notify;
 mod notify_google;
