@@ -427,3 +427,21 @@ async fn wake_replaces_lost_messages() {
     worker.until(id, Outcome::Deleted).await;
     tokio::time::timeout(Duration::from_secs(40), worker.stop()).await.unwrap();
 }
+
+/// Commands take the deployment's durations, are refused with others, and can change them.
+#[tokio::test]
+async fn durations_are_the_deployments() {
+    let database = database().await;
+    let terminal = Terminal::on(&database);
+    let lease = |text: &str| format!("lease                  {text}\n");
+    assert!(terminal.prints(&["settings", "show"]).await.starts_with(&lease("1m")));
+    let timing = Timing { lease: Duration::from_secs(30), ..Timing::default() };
+    connect(database.url(), timing).await;
+    assert!(terminal.prints(&["settings", "show"]).await.starts_with(&lease("30s")));
+    let refused = terminal.complains(1, &["stats", "--lease", "60s"]).await;
+    assert!(refused.starts_with("wakeq: the duration `lease` is 60s here, and 30s in"), "{refused}");
+    terminal.prints(&["stats", "--lease", "30s"]).await;
+    assert!(terminal.prints(&["settings", "set", "--lease", "2m"]).await.starts_with(&lease("2m")));
+    assert!(terminal.prints(&["settings", "show"]).await.starts_with(&lease("2m")));
+    assert!(terminal.complains(1, &["settings", "set", "--lease", "1ms"]).await.contains("`lease` is 1ms"));
+}
