@@ -4,6 +4,8 @@
 
 mod access;
 mod access_tokens;
+mod admin_lists;
+mod audit;
 mod basics;
 mod brokers;
 mod children;
@@ -20,8 +22,10 @@ mod hostile;
 mod http;
 mod http_emit;
 mod http_sdk;
+mod idempotency;
 mod idle;
 mod leases;
+mod lifting;
 mod many;
 mod notify;
 mod notify_google;
@@ -38,6 +42,7 @@ mod states;
 mod support;
 mod theatre;
 mod tidy;
+mod timing;
 mod together;
 mod worker;
 mod worker_failures;
