@@ -15,15 +15,15 @@ use crate::door::{Door, answering, telling};
 use crate::support::{Running, connect, database};
 
 /// A terminal with the variables that `wakeq` reads.
-struct Terminal {
+pub(crate) struct Terminal {
     variables: Vec<(&'static str, String)>,
 }
 
 #[derive(Debug, PartialEq)]
-struct Printed {
-    code: Option<i32>,
-    out: String,
-    err: String,
+pub(crate) struct Printed {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Terminal {
@@ -31,7 +31,7 @@ impl Terminal {
         Self { variables: Vec::new() }
     }
 
-    fn on(database: &TestDatabase) -> Self {
+    pub(crate) fn on(database: &TestDatabase) -> Self {
         Self::without_variables().set("DATABASE_URL", database.url())
     }
 
@@ -48,7 +48,7 @@ impl Terminal {
     }
 
     /// Runs `wakeq`.
-    async fn run(&self, arguments: &[&str]) -> Printed {
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Printed {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wakeq"));
         command.args(arguments).env_clear().env("USER", "ada").envs(self.variables.iter().cloned());
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
@@ -57,7 +57,7 @@ impl Terminal {
     }
 
     /// What it prints when all goes well, ids and moments masked.
-    async fn prints(&self, arguments: &[&str]) -> String {
+    pub(crate) async fn prints(&self, arguments: &[&str]) -> String {
         masked(&self.raw(arguments).await)
     }
 
@@ -68,7 +68,7 @@ impl Terminal {
     }
 
     /// What it complains of, with this exit code and nothing on standard output.
-    async fn complains(&self, code: i32, arguments: &[&str]) -> String {
+    pub(crate) async fn complains(&self, code: i32, arguments: &[&str]) -> String {
         let Printed { code: found, out, err } = self.run(arguments).await;
         assert_eq!((found, out.as_str()), (Some(code), ""), "{arguments:?}: {err}");
         masked(&err)

@@ -10,6 +10,7 @@ mod basics;
 mod brokers;
 mod children;
 mod cli;
+mod cli_access;
 mod control;
 mod crashes;
 mod doctor;
