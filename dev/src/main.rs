@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 use tracing_subscriber::EnvFilter;
 use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSub, PubSubConfig, create_topics};
-use wakeq::{Admin, Queue, QueueConfig, QueueWorker, RunReport, Store, StoreConfig, Timing, WorkerConfig};
+use wakeq::{Admin, Queue, QueueConfig, QueueWorker, RunReport, Store, StoreConfig, WorkerConfig};
 use wakeq_dev::{ClusterOptions, Folder, Postgres};
 use wakeq_emulator::Source;
 
@@ -112,8 +112,8 @@ async fn work(
         return Ok(());
     }
 
-    let timing = Timing { probe_period: Duration::from_secs(5), ..Timing::default() };
-    let store = Store::connect(&url, StoreConfig { timing, ..StoreConfig::default() }).await?;
+    // The default durations: a program of your own beside this one has them too, and others would be refused.
+    let store = Store::connect(&url, StoreConfig::default()).await?;
     let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(pubsub).await?);
     let config = WorkerConfig { shutdown_grace: Duration::from_secs(5), ..WorkerConfig::default() };
     let mut worker = QueueWorker::new(store.clone(), Arc::clone(&notifier), samples::handlers(), config)?;
