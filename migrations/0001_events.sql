@@ -44,7 +44,7 @@ create table wakeq.events_v2 (
 );
 
 -- No index and no index predicate may name locked_at, claims, losses or retries: claims would stop being HOT.
-create index events_v2_handler on wakeq.events_v2 (canvas_id, module, name, delay_until);
+create index events_v2_handler on wakeq.events_v2 (canvas_id, module, name, delay_until, id);
 create index events_v2_promised on wakeq.events_v2 (notify_at) where notify_at is not null;
 create index events_v2_parked on wakeq.events_v2 (canvas_id, module, name, id) where notify_at is null;
 

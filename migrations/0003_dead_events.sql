@@ -16,5 +16,6 @@ create table wakeq.dead_events (
     cause       text not null check (cause in ('retries', 'poison')),
     died_at     timestamptz not null default now()
 );
-create index dead_events_handler on wakeq.dead_events (canvas_id, module, name, died_at);
+create index dead_events_handler on wakeq.dead_events (canvas_id, module, name, died_at, id);
+create index dead_events_canvas on wakeq.dead_events (canvas_id, died_at, id);
 create index dead_events_age on wakeq.dead_events (died_at);

@@ -1,6 +1,6 @@
 //! The binary's configuration: one struct per concern, from flags and environment, checked when it is read.
 //!
-//! Every process of a deployment has to be given the same durations; they are written into rows.
+//! The durations of a deployment stand in its database: commands take them from there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::event::{CanvasId, Timing};
 use crate::notify::{DEVELOPMENT_PROJECT, Notifier, NotifyError, PubSub, PubSubConfig};
-use crate::store::{Store, StoreConfig, StoreError};
+use crate::store::{Store, StoreConfig, StoreError, TimingMode};
 use crate::worker::WorkerConfig;
 
 /// Where the events are.
@@ -33,27 +33,31 @@ pub(crate) struct DatabaseArgs {
     allow_unsafe_durability: bool,
 }
 
-/// The durations that all processes of a deployment share.
+/// The durations that all processes of a deployment share. What is not given is what the deployment has.
 #[derive(Args, Clone)]
-#[command(next_help_heading = "Timing, the same in every process")]
+#[command(next_help_heading = "Timing, as the deployment has it unless given")]
 pub(crate) struct TimingArgs {
-    /// How long a claim stands without renewal
-    #[arg(long, env = "WAKEQ_LEASE", value_parser = humantime::parse_duration, global = true, default_value = "60s")]
-    lease: Duration,
-    /// How far ahead of its time an event is given to a worker
-    #[arg(long, env = "WAKEQ_HORIZON", value_parser = humantime::parse_duration, global = true, default_value = "10m")]
-    horizon: Duration,
-    /// How long after an event is due its notification counts as lost
-    #[arg(long, env = "WAKEQ_GRACE", value_parser = humantime::parse_duration, global = true, default_value = "30s")]
-    grace: Duration,
-    /// How often the overdue is looked for
-    #[arg(long, env = "WAKEQ_PROBE_PERIOD", value_parser = humantime::parse_duration, global = true,
-          default_value = "60s")]
-    probe_period: Duration,
-    /// How long after waking an event it is woken again; doubled each time, up to an hour
-    #[arg(long, env = "WAKEQ_PROBE_BACKOFF", value_parser = humantime::parse_duration, global = true,
-          default_value = "10m")]
-    probe_backoff: Duration,
+    /// How long a claim stands without renewal (60s)
+    #[arg(long, env = "WAKEQ_LEASE", value_parser = humantime::parse_duration, global = true)]
+    lease: Option<Duration>,
+    /// How far ahead of its time an event is given to a worker (10m)
+    #[arg(long, env = "WAKEQ_HORIZON", value_parser = humantime::parse_duration, global = true)]
+    horizon: Option<Duration>,
+    /// How long after an event is due its notification counts as lost (30s)
+    #[arg(long, env = "WAKEQ_GRACE", value_parser = humantime::parse_duration, global = true)]
+    grace: Option<Duration>,
+    /// How often the overdue is looked for (60s)
+    #[arg(long, env = "WAKEQ_PROBE_PERIOD", value_parser = humantime::parse_duration, global = true)]
+    probe_period: Option<Duration>,
+    /// How long after waking an event it is woken again; doubled each time, up to an hour (10m)
+    #[arg(long, env = "WAKEQ_PROBE_BACKOFF", value_parser = humantime::parse_duration, global = true)]
+    probe_backoff: Option<Duration>,
+    /// The longest such wait (1h)
+    #[arg(long, env = "WAKEQ_PROBE_BACKOFF_MAX", value_parser = humantime::parse_duration, global = true)]
+    probe_backoff_max: Option<Duration>,
+    /// When an event is looked at again whose handler a worker did not know (5m)
+    #[arg(long, env = "WAKEQ_UNKNOWN_HANDLER_WAIT", value_parser = humantime::parse_duration, global = true)]
+    unknown_handler_wait: Option<Duration>,
 }
 
 /// How workers are woken.
@@ -138,34 +142,65 @@ impl DatabaseArgs {
         self.allow_unsafe_durability
     }
 
-    /// Connects.
-    pub(crate) async fn connect(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
-        self.connect_if(self.allow_unsafe_durability, timing).await
-    }
-
     /// For who only looks, at whatever is there: nothing is asked of the server yet, not even whether it is there.
     pub(crate) async fn connect_to_look(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
-        self.connect_if(true, timing).await
+        let config = StoreConfig {
+            allow_unsafe_durability: true,
+            timing: timing.over(&Timing::default()),
+            timing_mode: TimingMode::Unchecked,
+            ..StoreConfig::default()
+        };
+        let connected: Result<Store, StoreError> = Store::connect(self.url()?, config).await;
+        Ok(connected?)
     }
 
-    async fn connect_if(&self, allow_unsafe_durability: bool, timing: &TimingArgs) -> anyhow::Result<Store> {
-        let config =
-            StoreConfig { allow_unsafe_durability, timing: timing.timing(), ..StoreConfig::default() };
+    /// For who emits or works: as [`DatabaseArgs::connect`], and the first one writes its durations for all.
+    pub(crate) async fn connect_to_work(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
+        let follower = self.connect(timing).await?;
+        let agreed = follower.timing().clone();
+        follower.close().await;
+        self.connect_as(TimingMode::Agree, agreed).await
+    }
+
+    /// Connects, and works with the deployment's durations. Refused if others are given.
+    pub(crate) async fn connect(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
+        let store = self.connect_as(TimingMode::Follow, timing.over(&Timing::default())).await?;
+        let ours = timing.over(store.timing());
+        if let Some((name, ours, deployment)) = ours.first_difference(store.timing()) {
+            anyhow::bail!(StoreError::OtherTiming { name, ours, deployment });
+        }
+        Ok(store)
+    }
+
+    /// Connects, and writes these durations over the deployment's.
+    pub(crate) async fn replace(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
+        let standing = self.connect_as(TimingMode::Follow, Timing::default()).await?;
+        self.connect_as(TimingMode::Replace, timing.over(standing.timing())).await
+    }
+
+    async fn connect_as(&self, timing_mode: TimingMode, timing: Timing) -> anyhow::Result<Store> {
+        let config = StoreConfig {
+            allow_unsafe_durability: self.allow_unsafe_durability,
+            timing,
+            timing_mode,
+            ..StoreConfig::default()
+        };
         let connected: Result<Store, StoreError> = Store::connect(self.url()?, config).await;
         Ok(connected?)
     }
 }
 
 impl TimingArgs {
-    /// As the store and the machine take them.
-    pub(crate) fn timing(&self) -> Timing {
+    /// These durations with what was given in their place.
+    fn over(&self, timing: &Timing) -> Timing {
         Timing {
-            lease: self.lease,
-            horizon: self.horizon,
-            grace: self.grace,
-            probe_period: self.probe_period,
-            probe_backoff: self.probe_backoff,
-            ..Timing::default()
+            lease: self.lease.unwrap_or(timing.lease),
+            horizon: self.horizon.unwrap_or(timing.horizon),
+            grace: self.grace.unwrap_or(timing.grace),
+            probe_period: self.probe_period.unwrap_or(timing.probe_period),
+            probe_backoff: self.probe_backoff.unwrap_or(timing.probe_backoff),
+            probe_backoff_max: self.probe_backoff_max.unwrap_or(timing.probe_backoff_max),
+            unknown_handler_wait: self.unknown_handler_wait.unwrap_or(timing.unknown_handler_wait),
         }
     }
 }

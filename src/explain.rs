@@ -1,6 +1,6 @@
 //! Why an event is not running, in the words of the state machine.
 
-use crate::event::{EventId, HandlerAddress, HandlerScope, RuleKind, Timestamp};
+use crate::event::{CanvasId, EventId, HandlerAddress, HandlerScope, RuleKind, Timestamp};
 use crate::machine::{Policy, Standing, look};
 use crate::store::{DeadEvent, LoadedEvent, Rule, Store, StoreError};
 
@@ -23,6 +23,8 @@ pub enum Explanation {
 /// An event that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Live {
+    /// Its id.
+    pub id: EventId,
     /// Its handler.
     pub address: HandlerAddress,
     /// What a notification would find now; [`Standing::outcome`] is its name in the chart.
@@ -37,6 +39,8 @@ pub struct Live {
     pub notify_at: Option<Timestamp>,
     /// When it was emitted.
     pub enqueued_at: Timestamp,
+    /// When it is or was due.
+    pub delay_until: Timestamp,
     /// Retries so far.
     pub retries: i32,
     /// Owners it has outlived.
@@ -45,6 +49,8 @@ pub struct Live {
     pub unknown_since: Option<Timestamp>,
     /// What its handler said last.
     pub last_error: Option<String>,
+    /// The trace it belongs to.
+    pub traceparent: Option<String>,
     /// The database's clock.
     pub now: Timestamp,
 }
@@ -66,20 +72,21 @@ impl Live {
     }
 }
 
-pub(crate) async fn explain(store: &Store, id: EventId) -> Result<Explanation, StoreError> {
-    if let Some(event) = store.load(&[id]).await?.pop().flatten() {
-        return Ok(Explanation::Live(Box::new(live(store, event).await?)));
+pub(crate) async fn explain(store: &Store, canvas: CanvasId, id: EventId) -> Result<Explanation, StoreError> {
+    let loaded = store.load(&[id]).await?.pop().flatten();
+    if let Some(event) = loaded.filter(|event| event.address.scope.canvas == canvas) {
+        return Ok(Explanation::Live(Box::new(live(store, id, event).await?)));
     }
-    if let Some(dead) = store.dead_event(id).await? {
+    if let Some(dead) = store.dead_event(canvas, id).await? {
         return Ok(Explanation::Dead(Box::new(dead)));
     }
-    Ok(match store.emitted_at(id).await? {
+    Ok(match store.emitted_at(canvas, id).await? {
         Some(emitted_at) => Explanation::Gone { emitted_at },
         None => Explanation::Unknown,
     })
 }
 
-async fn live(store: &Store, event: LoadedEvent) -> Result<Live, StoreError> {
+async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<Live, StoreError> {
     let timing = store.timing();
     let policy = Policy { lease: timing.lease, horizon: timing.horizon, losses_max: u32::MAX };
     let schedule = event.schedule;
@@ -106,6 +113,7 @@ async fn live(store: &Store, event: LoadedEvent) -> Result<Live, StoreError> {
         Standing::Ready => (schedule.delay_until, None),
     };
     Ok(Live {
+        id,
         standing,
         since,
         until,
@@ -113,10 +121,12 @@ async fn live(store: &Store, event: LoadedEvent) -> Result<Live, StoreError> {
         notify_at: event.notify_at,
         address: event.address,
         enqueued_at: event.enqueued_at,
+        delay_until: schedule.delay_until,
         retries: event.retries,
         losses: event.losses,
         unknown_since,
         last_error: event.last_error,
+        traceparent: event.traceparent,
         now: schedule.now,
     })
 }

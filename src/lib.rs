@@ -24,18 +24,21 @@ mod telemetry;
 mod wake;
 mod worker;
 
-pub use admin::{Actor, Admin, AdminError, HandlerStats, LIST_MAX, Resumed, Stop};
+pub use admin::{
+    Admin, AdminError, BULK_MAX, Bulk, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX, Page,
+    Resumed, Stop, Stopped,
+};
 pub use emit::{EmitError, Emitted, Queue, QueueConfig, Receipt};
 pub use event::{
-    CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope, InvalidName,
+    Actor, CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope, InvalidName,
     InvalidTiming, InvalidTraceparent, JsonError, MalformedNotification, Name, Notification, RuleKind,
     Timestamp, Timing, Traceparent,
 };
 pub use explain::{Explanation, Live};
 pub use machine::{Outcome, RetryPolicy, Standing};
 pub use store::{
-    DeadEvent, DeadFilter, HandlerCounts, MigrationState, MigrationStatus, Retention, Rule, Store,
-    StoreConfig, StoreError,
+    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, HandlerCounts, MigrationState, MigrationStatus,
+    Refusal, Retention, Rule, Store, StoreConfig, StoreError, TimingMode,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{

@@ -3,7 +3,7 @@
 //! The store moves a promise before anything is published, so a process that dies in between loses nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -107,22 +107,21 @@ impl Waker {
         // A job that can't go on now must not hold up the others.
         let mut trouble = Ok(());
         for job in jobs {
-            trouble = trouble.and(self.resume(job).await.map(drop));
+            trouble = trouble.and(self.resume(job, &AtomicUsize::new(0)).await);
         }
         trouble.map(|()| pass)
     }
 
-    /// Carries a resume job on to its end, or as long as no other process has it; how many events were published.
-    pub(crate) async fn resume(&self, job: i64) -> Result<usize, WakeError> {
-        let mut published = 0;
+    /// Carries a resume job on to its end, or as long as no other process has it; counts the events as they are published.
+    pub(crate) async fn resume(&self, job: i64, published: &AtomicUsize) -> Result<(), WakeError> {
         loop {
             let started = Instant::now();
             let page = self.store.resume_page(job).await?;
             crate::fault::point("resume.page");
-            published += page.notifications.len();
             self.publish(&page.notifications).await?;
+            published.fetch_add(page.notifications.len(), Ordering::Relaxed);
             if !page.more {
-                return Ok(published);
+                return Ok(());
             }
             tokio::time::sleep_until(started + PAGE_PERIOD).await;
         }

@@ -7,6 +7,10 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::Rule;
+use crate::event::{EventId, RuleKind};
+use crate::explain::{Explanation, Live};
+use crate::machine::Standing;
+use crate::{admin, store};
 
 /// An event in a list.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -98,30 +102,111 @@ pub(crate) struct EventDetail {
     pub(crate) value: Option<Box<RawValue>>,
 }
 
-/// An event that is not tried again.
+/// The event that a request was about.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct DeadEvent {
-    /// A redriven event keeps it.
+pub(crate) struct TheEvent {
     pub(crate) id: Uuid,
-    #[schema(example = "WORKER")]
-    pub(crate) module: String,
-    #[schema(example = "send-email")]
-    pub(crate) name: String,
-    #[schema(example = "_")]
-    pub(crate) modifier: String,
-    /// Why it died: `retries` or `poison`.
-    #[schema(example = "retries")]
-    pub(crate) cause: String,
-    /// Attempts that failed before the last one.
-    #[schema(minimum = 0)]
-    pub(crate) retries: i32,
-    /// Owners it outlived.
-    #[schema(minimum = 0)]
-    pub(crate) losses: i32,
-    /// What its handler said last.
-    pub(crate) last_error: Option<String>,
-    /// When it was emitted.
-    pub(crate) enqueued_at: DateTime<Utc>,
-    /// When it died.
-    pub(crate) died_at: DateTime<Utc>,
+}
+
+impl From<Standing> for EventState {
+    fn from(standing: Standing) -> Self {
+        match standing {
+            Standing::Ready => Self::Ready,
+            Standing::Delayed => Self::Delayed,
+            Standing::Running => Self::Running,
+            Standing::Held(RuleKind::Pause) => Self::Paused,
+            Standing::Held(RuleKind::Block) => Self::Blocked,
+        }
+    }
+}
+
+impl From<admin::EventSummary> for EventSummary {
+    fn from(event: admin::EventSummary) -> Self {
+        Self {
+            id: event.id.0,
+            module: event.address.scope.module.to_string(),
+            name: event.address.scope.name.to_string(),
+            modifier: event.address.modifier.to_string(),
+            state: event.standing.into(),
+            enqueued_at: event.enqueued_at,
+            delay_until: event.delay_until,
+            retries: event.retries,
+            losses: event.losses,
+        }
+    }
+}
+
+impl EventDetail {
+    /// What is known of an event, without its value; `None` for what is not there.
+    pub(crate) fn of(id: EventId, explanation: Explanation) -> Option<Self> {
+        match explanation {
+            Explanation::Live(live) => Some(Self::of_live(*live)),
+            Explanation::Dead(dead) => Some(Self::of_dead(*dead)),
+            Explanation::Gone { emitted_at } => Some(Self::of_gone(id, emitted_at)),
+            Explanation::Unknown => None,
+        }
+    }
+
+    fn of_live(live: Live) -> Self {
+        let next = live.next().to_owned();
+        Self {
+            state: live.standing.into(),
+            outcome: Some(live.standing.outcome().to_string()),
+            since: Some(live.since),
+            until: live.until,
+            next,
+            module: Some(live.address.scope.module.to_string()),
+            name: Some(live.address.scope.name.to_string()),
+            modifier: Some(live.address.modifier.to_string()),
+            delay_until: Some(live.delay_until),
+            notify_at: live.notify_at,
+            rule: live.rule.map(Rule::from),
+            retries: live.retries,
+            losses: live.losses,
+            last_error: live.last_error,
+            unknown_since: live.unknown_since,
+            traceparent: live.traceparent,
+            ..Self::of_gone(live.id, live.enqueued_at)
+        }
+    }
+
+    fn of_dead(dead: store::DeadEvent) -> Self {
+        Self {
+            state: EventState::Dead,
+            outcome: None,
+            since: Some(dead.died_at),
+            next: "is kept for a while; a redrive brings it back".to_owned(),
+            module: Some(dead.address.scope.module.to_string()),
+            name: Some(dead.address.scope.name.to_string()),
+            modifier: Some(dead.address.modifier.to_string()),
+            retries: dead.retries,
+            losses: dead.losses,
+            last_error: dead.last_error,
+            ..Self::of_gone(dead.id, dead.enqueued_at)
+        }
+    }
+
+    fn of_gone(id: EventId, enqueued_at: DateTime<Utc>) -> Self {
+        Self {
+            id: id.0,
+            state: EventState::Gone,
+            outcome: None,
+            since: None,
+            until: None,
+            next: "nothing: it completed, or was cancelled or purged".to_owned(),
+            module: None,
+            name: None,
+            modifier: None,
+            enqueued_at,
+            delay_until: None,
+            notify_at: None,
+            rule: None,
+            retries: 0,
+            losses: 0,
+            last_error: None,
+            unknown_since: None,
+            traceparent: None,
+            value: None,
+        }
+    }
 }

@@ -4,8 +4,9 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::admin::HandlerStats;
-use crate::event::RuleKind;
+use super::Rule;
+use crate::admin::{Bulk, HandlerStats};
+use crate::event::HandlerScope;
 use crate::store;
 
 /// A handler, with all its modifiers: how many events wait for what, and the rules in force.
@@ -39,43 +40,65 @@ pub(crate) struct Handler {
     pub(crate) unknown_since: Option<DateTime<Utc>>,
 }
 
-/// A pause or a block.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct Rule {
-    pub(crate) kind: Kind,
-    /// Why.
-    pub(crate) reason: Option<String>,
-    /// When it ends by itself.
-    pub(crate) until: Option<DateTime<Utc>>,
-    /// Who made it.
-    #[schema(example = "key:billing")]
-    pub(crate) created_by: String,
-    /// Since when it stands.
-    pub(crate) created_at: DateTime<Utc>,
-}
-
-/// Who stopped a handler: its user (`pause`) or an admin (`block`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[schema(as = RuleKind)]
-pub(crate) enum Kind {
-    Pause,
-    Block,
-}
-
-impl From<RuleKind> for Kind {
-    fn from(kind: RuleKind) -> Self {
-        match kind {
-            RuleKind::Pause => Self::Pause,
-            RuleKind::Block => Self::Block,
+impl Handler {
+    /// A handler that has no events and no rules.
+    pub(crate) fn empty(scope: &HandlerScope) -> Self {
+        Self {
+            module: scope.module.to_string(),
+            name: scope.name.to_string(),
+            waiting: 0,
+            delayed: 0,
+            paused: 0,
+            running: 0,
+            dead: 0,
+            oldest_due: None,
+            rules: Vec::new(),
+            unknown_since: None,
         }
     }
 }
 
-impl From<store::Rule> for Rule {
-    fn from(rule: store::Rule) -> Self {
-        let store::Rule { kind, scope: _, reason, until, created_by, created_at } = rule;
-        Self { kind: kind.into(), reason, until, created_by, created_at }
+/// How many events of a canvas or a handler could run now if there were more workers.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Depth {
+    /// Events that are due and free to run: not running, and held by no rule. At most 10,000.
+    #[schema(minimum = 0, maximum = 10_000)]
+    pub(crate) depth: u64,
+    /// Whether there may be more.
+    pub(crate) capped: bool,
+    /// For how long the oldest of them has been due, in seconds.
+    #[schema(minimum = 0)]
+    pub(crate) oldest_age_s: Option<f64>,
+}
+
+/// Which events to delete: all of the handler that nobody runs.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PurgeRequest {
+    /// Only count them.
+    pub(crate) dry_run: bool,
+}
+
+/// What a purge did.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Purged {
+    /// Events deleted, or counted; at most 10,000 in one request.
+    #[schema(minimum = 0)]
+    pub(crate) purged: u64,
+    /// Whether there are more: ask again.
+    pub(crate) more: bool,
+}
+
+impl From<store::Depth> for Depth {
+    fn from(depth: store::Depth) -> Self {
+        let age = |due: DateTime<Utc>| (depth.now - due).to_std().unwrap_or_default().as_secs_f64();
+        Self { depth: depth.depth, capped: depth.capped, oldest_age_s: depth.oldest_due.map(age) }
+    }
+}
+
+impl From<Bulk> for Purged {
+    fn from(bulk: Bulk) -> Self {
+        Self { purged: bulk.count, more: bulk.more }
     }
 }
 

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::admin::Page;
+
 /// A page of a list.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct List<T> {
@@ -16,5 +18,12 @@ impl<T> List<T> {
     /// A list of one page.
     pub(crate) fn whole(items: Vec<T>) -> Self {
         Self { items, next_cursor: None }
+    }
+}
+
+impl<S, T: From<S>> From<Page<S>> for List<T> {
+    fn from(page: Page<S>) -> Self {
+        let next_cursor = page.next.map(|cursor| cursor.to_string());
+        Self { items: page.items.into_iter().map(T::from).collect(), next_cursor }
     }
 }

@@ -2,10 +2,18 @@
 //!
 //! Plain data and conversions; no I/O, no decisions.
 
+mod admin;
+mod dead_events;
 mod emit;
+mod events;
 mod handlers;
 mod list;
+mod rules;
 
+pub(crate) use admin::{AuditEntry, CreateKey, CreatedKey, Key};
+pub(crate) use dead_events::{BulkRequest, DeadEvent, Deleted, Redriven};
 pub(crate) use emit::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewEvent, NewEvents};
-pub(crate) use handlers::Handler;
+pub(crate) use events::{EventDetail, EventState, EventSummary, TheEvent};
+pub(crate) use handlers::{Depth, Handler, PurgeRequest, Purged};
 pub(crate) use list::List;
+pub(crate) use rules::{Lifted, Rule, RuleKind, StopRequest, Stopped};

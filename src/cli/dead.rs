@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 
 use super::Context;
-use super::show::{self, moment};
+use super::show::{self, ActorArg, moment};
 use crate::event::{EventId, Timestamp};
 use crate::store::DeadFilter;
 
@@ -30,9 +30,11 @@ enum Verb {
         /// All of the canvas
         #[arg(long, conflicts_with_all = ["handler", "id"])]
         all: bool,
-        /// Count what would be brought back (up to 1,000), and change nothing
+        /// Count what would be brought back (up to 10,000), and change nothing
         #[arg(long)]
         dry_run: bool,
+        #[command(flatten)]
+        actor: ActorArg,
     },
 }
 
@@ -64,26 +66,43 @@ impl Dead {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
             Verb::List { filter, limit } => list(context, &filter.filter(context), limit).await,
-            Verb::Redrive { filter, all, dry_run } => {
+            Verb::Redrive { filter, all, dry_run, actor } => {
                 anyhow::ensure!(
                     all || filter.handler.is_some() || filter.id.is_some(),
                     "say which: --id EVENT, --handler HANDLER, or --all of the canvas"
                 );
                 let filter = filter.filter(context);
                 if dry_run {
-                    let count = context.reader().await?.dead(&filter, crate::admin::LIST_MAX).await?.len();
-                    let count = show::count(count as u64, "dead event");
-                    return show::line(format_args!("{count} would be brought back"));
+                    let bulk = context.reader().await?.redrive(&filter, &actor.user(), true).await?;
+                    return show::line(format_args!(
+                        "{} would be brought back",
+                        show::bulk(bulk, "dead event")
+                    ));
                 }
-                let count = context.admin().await?.redrive(&filter).await?;
-                show::line(format_args!("{} brought back", show::count(count, "dead event")))
+                redrive(context, filter, &actor).await
             }
         }
     }
 }
 
+/// All of them, in calls of a limited number; what dies again meanwhile is left.
+async fn redrive(context: &Context, filter: DeadFilter, actor: &ActorArg) -> anyhow::Result<()> {
+    let admin = context.admin().await?;
+    let now = admin.clock().await?;
+    let before = filter.before.map_or(now, |before| before.min(now));
+    let filter = DeadFilter { before: Some(before), ..filter };
+    let mut count = 0;
+    loop {
+        let bulk = admin.redrive(&filter, &actor.user(), false).await?;
+        count += bulk.count;
+        if !bulk.more {
+            return show::line(format_args!("{} brought back", show::count(count, "dead event")));
+        }
+    }
+}
+
 async fn list(context: &Context, filter: &DeadFilter, limit: u32) -> anyhow::Result<()> {
-    let events = context.reader().await?.dead(filter, limit).await?;
+    let events = context.reader().await?.dead(filter, None, limit).await?.items;
     if events.is_empty() {
         return show::line("no dead events");
     }

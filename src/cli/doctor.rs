@@ -126,6 +126,7 @@ fn not_seen(what: &'static str, error: &StoreError) -> Finding {
         | StoreError::Migration(_)
         | StoreError::UnsafeDurability { .. }
         | StoreError::Timing(_)
+        | StoreError::OtherTiming { .. }
         | StoreError::Overloaded
         | StoreError::Config(_)
         | StoreError::Defect => {

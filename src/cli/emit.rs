@@ -57,7 +57,7 @@ impl Emit {
         if let Some(id) = self.id {
             event = event.id(id);
         }
-        let store = context.database.connect(&context.timing).await?;
+        let store = context.store().await?;
         let queue = Queue::new(store, context.pubsub.connect().await?, QueueConfig::default());
         let emitted = queue.emit(event).await?;
         let note = if emitted.duplicate { "  (emitted before: nothing added)" } else { "" };

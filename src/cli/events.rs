@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::show::HandlerArg;
+use super::show::{ActorArg, HandlerArg};
 use super::{Context, show};
 use crate::event::EventId;
 
@@ -11,6 +11,8 @@ pub(crate) struct One {
     /// The event's id
     #[arg(value_parser = show::event_id)]
     id: EventId,
+    #[command(flatten)]
+    actor: ActorArg,
 }
 
 #[derive(Args)]
@@ -20,16 +22,18 @@ pub(crate) struct Purge {
     /// Count what would be deleted, and delete nothing
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    actor: ActorArg,
 }
 
 impl One {
     pub(super) async fn cancel(self, context: &Context) -> anyhow::Result<()> {
-        context.reader().await?.cancel(self.id).await?;
+        context.reader().await?.cancel(context.canvas.canvas, self.id, &self.actor.user()).await?;
         show::line(format_args!("{} cancelled", self.id))
     }
 
     pub(super) async fn run_now(self, context: &Context) -> anyhow::Result<()> {
-        context.admin().await?.run_now(self.id).await?;
+        context.admin().await?.run_now(context.canvas.canvas, self.id, &self.actor.user()).await?;
         show::line(format_args!("{} is due now", self.id))
     }
 }
@@ -37,8 +41,18 @@ impl One {
 impl Purge {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let scope = self.handler.scope(context.canvas.canvas);
-        let count = context.reader().await?.purge(&scope, self.dry_run).await?;
-        let verb = if self.dry_run { "would be deleted" } else { "deleted" };
-        show::line(format_args!("{scope}: {} {verb}", show::count(count, "event")))
+        let (admin, actor) = (context.reader().await?, self.actor.user());
+        if self.dry_run {
+            let bulk = admin.purge(&scope, &actor, true).await?;
+            return show::line(format_args!("{scope}: {} would be deleted", show::bulk(bulk, "event")));
+        }
+        let mut count = 0;
+        loop {
+            let bulk = admin.purge(&scope, &actor, false).await?;
+            count += bulk.count;
+            if !bulk.more {
+                return show::line(format_args!("{scope}: {} deleted", show::count(count, "event")));
+            }
+        }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Explain {
 
 impl Explain {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        match context.reader().await?.explain(self.id).await? {
+        match context.reader().await?.explain(context.canvas.canvas, self.id).await? {
             Explanation::Live(live) => show_live(self.id, &live),
             Explanation::Dead(dead) => show_dead(&dead),
             Explanation::Gone { emitted_at } => line(format_args!(

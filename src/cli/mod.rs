@@ -3,16 +3,20 @@
 //!
 //! It talks to the database directly: who may connect to it is an admin.
 
+mod accounts;
 mod dead;
 mod doctor;
 mod emit;
 mod events;
 mod explain;
 mod health;
+mod keys;
 mod logging;
 mod migrate;
 mod process;
+mod reach;
 mod rules;
+mod settings;
 mod show;
 mod stats;
 mod topics;
@@ -27,6 +31,7 @@ use clap::{Parser, Subcommand};
 use crate::admin::Admin;
 use crate::config::{CanvasArgs, DatabaseArgs, PubSubArgs, TimingArgs};
 use crate::notify::MemoryNotifier;
+use crate::store::Store;
 use crate::worker::Handlers;
 
 /// What may go wrong while a program makes its handlers.
@@ -158,6 +163,8 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Bring the schema `wakeq` of the database up to date
     Migrate(migrate::Migrate),
+    /// Show or change the durations that all processes share
+    Settings(settings::Settings),
     /// Create the topic and the subscription, or check them
     Topics(topics::Topics),
     /// Emit an event
@@ -182,6 +189,10 @@ enum Command {
     Purge(events::Purge),
     /// List dead events, or bring them back
     Dead(dead::Dead),
+    /// Make, list and revoke keys for the API
+    Keys(keys::Keys),
+    /// Let Google service accounts use the API
+    Accounts(accounts::Accounts),
     /// Publish what is overdue now, instead of within the minute
     Wake(wake::Wake),
 }
@@ -206,6 +217,7 @@ impl Cli {
             Command::Health(command) => command.run(),
             Command::Doctor(command) => command.run(&context).await,
             Command::Migrate(command) => command.run(&context).await,
+            Command::Settings(command) => command.run(&context).await,
             Command::Topics(command) => command.run(&context).await,
             Command::Emit(command) => command.run(&context).await,
             Command::Pause(command) => command.pause(&context).await,
@@ -218,21 +230,27 @@ impl Cli {
             Command::RunNow(command) => command.run_now(&context).await,
             Command::Purge(command) => command.run(&context).await,
             Command::Dead(command) => command.run(&context).await,
+            Command::Keys(command) => command.run(&context).await,
+            Command::Accounts(command) => command.run(&context).await,
             Command::Wake(command) => command.run(&context).await,
         }
     }
 }
 
 impl Context {
+    async fn store(&self) -> anyhow::Result<Store> {
+        self.database.connect(&self.timing).await
+    }
+
     /// For what publishes nothing, so that Pub/Sub need not be configured.
     async fn reader(&self) -> anyhow::Result<Admin> {
-        let store = self.database.connect(&self.timing).await?;
+        let store = self.store().await?;
         Ok(Admin::new(store, Arc::new(MemoryNotifier::new())))
     }
 
     /// For what wakes events.
     async fn admin(&self) -> anyhow::Result<Admin> {
-        let store = self.database.connect(&self.timing).await?;
+        let store = self.store().await?;
         Ok(Admin::new(store, self.pubsub.connect().await?))
     }
 }

@@ -77,7 +77,7 @@ impl Process {
             tracing::info!("asked to stop");
             stopping.cancel();
         });
-        let store = context.database.connect(&context.timing).await?;
+        let store = context.database.connect_to_work(&context.timing).await?;
         let notifier = context.pubsub.connect().await?;
         Ok(Self { store, notifier, stop, _listening: AbortOnDropHandle::new(listening) })
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 
-use super::show::HandlerArg;
+use super::show::{ActorArg, HandlerArg};
 use super::{Context, show};
-use crate::admin::{self, Actor, HandlerStats, Resumed};
+use crate::admin::{self, HandlerStats, Resumed};
 use crate::event::{HandlerScope, RuleKind, Timestamp};
 
 #[derive(Args)]
@@ -35,19 +35,12 @@ pub(crate) struct Lift {
     actor: ActorArg,
 }
 
-#[derive(Args)]
-struct ActorArg {
-    /// Who does it, for the record
-    #[arg(long, env = "USER", default_value = "cli")]
-    actor: String,
-}
-
 impl Stop {
     pub(super) async fn pause(self, context: &Context) -> anyhow::Result<()> {
         let scope = self.handler.scope(context.canvas.canvas);
         let admin = context.reader().await?;
         let stop = self.stop(&admin).await?;
-        let new = admin.pause(&scope, &Actor::user(&self.actor.actor), &stop).await?;
+        let new = admin.pause(&scope, &self.actor.user(), &stop).await?.new;
         show_stopped(
             &admin,
             &scope,
@@ -60,7 +53,7 @@ impl Stop {
         let scope = self.handler.scope(context.canvas.canvas);
         let admin = context.reader().await?;
         let stop = self.stop(&admin).await?;
-        let new = admin.block(&scope, &Actor::admin(&self.actor.actor), &stop).await?;
+        let new = admin.block(&scope, &self.actor.admin(), &stop).await?.new;
         show_stopped(
             &admin,
             &scope,
@@ -85,14 +78,13 @@ impl Stop {
 impl Lift {
     pub(super) async fn unpause(self, context: &Context) -> anyhow::Result<()> {
         let scope = self.handler.scope(context.canvas.canvas);
-        let resumed = context.admin().await?.unpause(&scope).await?;
+        let resumed = context.admin().await?.unpause(&scope, &self.actor.user()).await?;
         show_resumed(&scope.to_string(), RuleKind::Pause, resumed)
     }
 
     pub(super) async fn unblock(self, context: &Context) -> anyhow::Result<()> {
         let scope = self.handler.scope(context.canvas.canvas);
-        let actor = Actor::admin(&self.actor.actor);
-        let resumed = context.admin().await?.unblock(&scope, &actor).await?;
+        let resumed = context.admin().await?.unblock(&scope, &self.actor.admin()).await?;
         show_resumed(&scope.to_string(), RuleKind::Block, resumed)
     }
 }

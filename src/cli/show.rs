@@ -1,4 +1,4 @@
-//! How the command line writes: plain, aligned lines to standard output.
+//! How the command line writes: plain, aligned lines to standard output, and words beside them to standard error.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use crate::event::{CanvasId, EventId, HandlerScope, InvalidName, Name, Timestamp};
+use crate::admin::Bulk;
+use crate::event::{Actor, CanvasId, EventId, HandlerScope, InvalidName, Name, Timestamp};
 
 /// Writes a line; a closed pipe ends the command quietly.
 pub(super) fn line(text: impl Display) -> anyhow::Result<()> {
@@ -14,6 +15,11 @@ pub(super) fn line(text: impl Display) -> anyhow::Result<()> {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         Ok(()) | Err(_) => Ok(()),
     }
+}
+
+/// Tells the person at the terminal something that is no part of the answer; if nobody can read it, that is fine.
+pub(super) fn note(text: impl Display) {
+    writeln!(std::io::stderr().lock(), "{text}").ok();
 }
 
 /// A moment, to the second.
@@ -25,6 +31,12 @@ pub(super) fn moment(moment: Timestamp) -> String {
 pub(super) fn count(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {thing}{plural}")
+}
+
+/// What one call would do to many events: `more than 10,000` is not counted further.
+pub(super) fn bulk(bulk: Bulk, thing: &str) -> String {
+    let more = if bulk.more { "more than " } else { "" };
+    format!("{more}{}", count(bulk.count, thing))
 }
 
 /// A text of several lines, in the column of values.
@@ -52,6 +64,24 @@ pub(super) struct HandlerArg {
 impl HandlerArg {
     pub(super) fn scope(&self, canvas: CanvasId) -> HandlerScope {
         self.handler.scope(canvas)
+    }
+}
+
+/// Who gives a command. Who may connect to the database is an admin, and says so where it matters.
+#[derive(Args, Clone)]
+pub(super) struct ActorArg {
+    /// Who does it, for the record
+    #[arg(long, env = "USER", default_value = "cli")]
+    actor: String,
+}
+
+impl ActorArg {
+    pub(super) fn user(&self) -> Actor {
+        Actor::user(&self.actor)
+    }
+
+    pub(super) fn admin(&self) -> Actor {
+        Actor::admin(&self.actor)
     }
 }
 

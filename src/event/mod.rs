@@ -2,12 +2,14 @@
 //!
 //! Everything here is plain data that was checked when it was made. No I/O, no SQL, no clock.
 
+mod actor;
 mod draft;
 mod handler;
 mod json;
 mod schedule;
 mod trace;
 
+pub use actor::Actor;
 pub use draft::{Due, Event, EventError};
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
 pub use json::JsonError;

@@ -130,20 +130,54 @@ impl Timing {
     pub fn check(&self) -> Result<(), InvalidTiming> {
         let tick = Duration::from_millis(100);
         let year = Duration::from_secs(365 * 24 * 3600);
-        for (name, value, least) in [
-            ("lease", self.lease, tick),
-            ("horizon", self.horizon, Duration::ZERO),
-            ("grace", self.grace, Duration::ZERO),
-            ("probe_period", self.probe_period, tick),
-            ("probe_backoff", self.probe_backoff, tick),
-            ("probe_backoff_max", self.probe_backoff_max, tick),
-            ("unknown_handler_wait", self.unknown_handler_wait, tick),
-        ] {
+        for (name, value) in self.fields() {
+            let least = if matches!(name, "horizon" | "grace") { Duration::ZERO } else { tick };
             if !(least..=year).contains(&value) {
                 return Err(InvalidTiming { name, value, least, most: year });
             }
         }
         Ok(())
+    }
+
+    /// Every duration with its name.
+    pub(crate) fn fields(&self) -> [(&'static str, Duration); 7] {
+        [
+            ("lease", self.lease),
+            ("horizon", self.horizon),
+            ("grace", self.grace),
+            ("probe_period", self.probe_period),
+            ("probe_backoff", self.probe_backoff),
+            ("probe_backoff_max", self.probe_backoff_max),
+            ("unknown_handler_wait", self.unknown_handler_wait),
+        ]
+    }
+
+    /// Every duration with its name, in whole microseconds, as rows hold them.
+    pub(crate) fn named(&self) -> Vec<(String, i64)> {
+        let whole = |value: Duration| i64::try_from(value.as_micros()).unwrap_or(i64::MAX);
+        self.fields().into_iter().map(|(name, value)| (name.to_owned(), whole(value))).collect()
+    }
+
+    /// Sets the duration of this name; a name of a later release is passed over.
+    pub(crate) fn set(&mut self, name: &str, value: Duration) {
+        match name {
+            "lease" => self.lease = value,
+            "horizon" => self.horizon = value,
+            "grace" => self.grace = value,
+            "probe_period" => self.probe_period = value,
+            "probe_backoff" => self.probe_backoff = value,
+            "probe_backoff_max" => self.probe_backoff_max = value,
+            "unknown_handler_wait" => self.unknown_handler_wait = value,
+            _ => {}
+        }
+    }
+
+    /// The first duration that differs by a microsecond or more: its name, this one's, the other's.
+    pub(crate) fn first_difference(&self, other: &Self) -> Option<(&'static str, Duration, Duration)> {
+        let pairs = self.fields().into_iter().zip(other.fields());
+        pairs
+            .map(|((name, one), (_, another))| (name, one, another))
+            .find(|(_, one, another)| one.as_micros() != another.as_micros())
     }
 }
 

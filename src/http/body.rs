@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::Api;
 use super::problem::{Kind, Problem};
+use crate::access::KeyId;
 use crate::event::{CanvasId, EventId, Name};
 
 /// A whole body, not larger than the limit, and in time.
@@ -131,6 +132,19 @@ impl FromRequestParts<Api> for EventPath {
         let id = part(&parameters, "id")?.parse();
         id.map(Self)
             .map_err(|_| Problem::bad_request("an event's id is a uuid, as the answer to its emit has it"))
+    }
+}
+
+/// The key that a path names by `{key}`: its public part.
+pub(super) struct KeyPath(pub(super) KeyId);
+
+impl FromRequestParts<Api> for KeyPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let parameters = parameters(parts, api).await?;
+        let id = part(&parameters, "key")?.parse::<KeyId>();
+        id.map(Self).map_err(|error| Problem::bad_request(error.to_string()))
     }
 }
 

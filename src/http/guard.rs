@@ -7,20 +7,25 @@ use axum::http::header;
 use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use utoipa::openapi::path::Operation;
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{KnownFormat, SchemaFormat, Type};
 use utoipa::openapi::security::SecurityRequirement;
-use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
+use utoipa::openapi::{ContentBuilder, ObjectBuilder, Ref, RefOr, Required, ResponseBuilder};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt};
 
 use super::answer::RequestId;
 use super::problem::Problem;
 use super::{Api, body};
 use crate::access::{Principal, Scope, authorize};
-use crate::admin::Actor;
-use crate::event::{CanvasId, HandlerScope};
+use crate::event::{Actor, CanvasId, HandlerScope};
 
 /// The name of the credential in the OpenAPI document.
 pub(super) const CREDENTIAL: &str = "bearer";
+
+/// How a part of a handler's address looks.
+const NAME: &str = "^[A-Za-z0-9_.-]{1,128}$";
+
+const UUID: SchemaFormat = SchemaFormat::KnownFormat(KnownFormat::Uuid);
 
 /// Routes that only those may call who hold a scope on the canvas that the path names.
 pub(super) struct Guarded {
@@ -35,7 +40,8 @@ impl Guarded {
 
     /// Adds a route for holders of a scope.
     pub(super) fn on(mut self, scope: Scope, (schemas, mut paths, methods): UtoipaMethodRouter<Api>) -> Self {
-        for item in paths.paths.values_mut() {
+        for (path, item) in &mut paths.paths {
+            item.parameters = Some(path_parameters(path));
             let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
             operations.into_iter().flatten().for_each(|operation| describe(operation, scope));
         }
@@ -48,6 +54,27 @@ impl Guarded {
     pub(super) fn into_router(self) -> OpenApiRouter<Api> {
         self.router
     }
+}
+
+/// The parts of a path that vary.
+fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
+    let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+    let parameter = |name: &str| {
+        let text = ObjectBuilder::new().schema_type(Type::String);
+        let (words, schema) = match name {
+            "canvas" => ("The tenant", text.format(Some(UUID))),
+            "id" => ("The event", text.format(Some(UUID))),
+            "module" => {
+                ("The handler's module, `WORKER` for events that user code emits", text.pattern(Some(NAME)))
+            }
+            "key" => ("The key's public part", text.pattern(Some("^[0-9a-f]{12}$"))),
+            _ => ("The handler's name", text.pattern(Some(NAME))),
+        };
+        let built =
+            ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(Required::True);
+        RefOr::T(built.description(Some(words)).schema(Some(schema)).build())
+    };
+    names.map(parameter).collect()
 }
 
 /// What every guarded operation answers beside its own.
@@ -88,7 +115,7 @@ impl Caller {
         let admin = authorize(&self.principal, self.canvas, Scope::Admin).is_ok();
         let name = self.principal.name();
         let actor = if admin { Actor::admin(name) } else { Actor::user(name) };
-        actor
+        actor.request(&self.request.0)
     }
 
     /// The stable name of who calls.

@@ -2,14 +2,18 @@
 //!
 //! It reads requests, asks who may do what, and hands on; what an event is, and what becomes of it, is decided elsewhere.
 
+mod admin;
 mod answer;
 mod body;
+mod dead_events;
 mod emit;
+mod events;
 mod guard;
 mod handlers;
 mod health;
 mod limits;
 mod openapi;
+mod paging;
 mod problem;
 mod server;
 
@@ -62,5 +66,21 @@ fn guarded(api: &Api) -> Guarded {
     Guarded::new(api)
         .on(Scope::Emit, routes!(emit::one))
         .on(Scope::Emit, routes!(emit::batch))
+        .on(Scope::Read, routes!(events::list))
+        .on(Scope::Read, routes!(events::one))
+        .on(Scope::Operate, routes!(events::cancel))
+        .on(Scope::Operate, routes!(events::run_now))
         .on(Scope::Read, routes!(handlers::list))
+        .on(Scope::Read, routes!(handlers::one))
+        .on(Scope::Operate, routes!(handlers::pause, handlers::unpause))
+        .on(Scope::Operate, routes!(handlers::purge))
+        .on(Scope::Read, routes!(handlers::depth))
+        .on(Scope::Read, routes!(dead_events::list))
+        .on(Scope::Operate, routes!(dead_events::redrive_one))
+        .on(Scope::Operate, routes!(dead_events::redrive))
+        .on(Scope::Operate, routes!(dead_events::delete))
+        .on(Scope::Admin, routes!(handlers::block, handlers::unblock))
+        .on(Scope::Admin, routes!(admin::audit))
+        .on(Scope::Admin, routes!(admin::keys, admin::create_key))
+        .on(Scope::Admin, routes!(admin::revoke_key))
 }

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::access::{Denied, Unauthenticated};
+use crate::access::{AccessError, Denied, Unauthenticated};
 use crate::admin::AdminError;
 use crate::emit::EmitError;
 use crate::event::{EventError, InvalidName, JsonError};
@@ -206,6 +206,7 @@ impl From<StoreError> for Problem {
             | StoreError::Migration(_)
             | StoreError::UnsafeDurability { .. }
             | StoreError::Timing(_)
+            | StoreError::OtherTiming { .. }
             | StoreError::Config(_)
             | StoreError::Defect => Self::internal(&error),
         }
@@ -236,6 +237,8 @@ impl From<AdminError> for Problem {
         match error {
             AdminError::AdminOnly { .. } => Self::new(Kind::Forbidden, error.to_string()),
             AdminError::Invalid(words) => Self::bad_request(words),
+            AdminError::NotFound(_) => Self::not_found(),
+            AdminError::Cursor => Self::bad_request(error.to_string()),
             AdminError::NotWaiting(_) => {
                 Self::new(Kind::NotWaiting, "the event runs now: look again when it has ended")
             }
@@ -256,6 +259,21 @@ impl From<EmitError> for Problem {
                 Self::new(Kind::IdTaken, "the id belongs to another event: choose another one")
             }
             EmitError::TooMany(_) => Self::bad_request(error.to_string()),
+        }
+    }
+}
+
+impl From<AccessError> for Problem {
+    fn from(error: AccessError) -> Self {
+        match error {
+            AccessError::Invalid(words) => Self::bad_request(words),
+            AccessError::TwoLive { .. } | AccessError::Busy { .. } => {
+                Self::new(Kind::Conflict, error.to_string())
+            }
+            AccessError::Store(error) => error.into(),
+            AccessError::NoRandomness(_) | AccessError::Config(_) | AccessError::Tls(_) => {
+                Self::internal(&error)
+            }
         }
     }
 }

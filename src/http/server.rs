@@ -28,6 +28,8 @@ use crate::store::Store;
 const HEADER_BYTES: usize = 32 * 1024;
 /// Fields of a request's header.
 const HEADER_FIELDS: usize = 64;
+/// How long the answer to a lifted rule waits for the waking of events; the rest follows.
+const WAKING: Duration = Duration::from_secs(2);
 /// What a connection is told when there is no room for it.
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
@@ -128,7 +130,7 @@ impl HttpServer {
         config.check()?;
         let queue_config =
             QueueConfig { payload_limit_bytes: config.body_limit_bytes, ..QueueConfig::default() };
-        let admin = Admin::new(store.clone(), Arc::clone(&notifier));
+        let admin = Admin::new(store.clone(), Arc::clone(&notifier)).patience(WAKING);
         let api = Api {
             queue: Queue::new(store.clone(), notifier, queue_config),
             admin,

@@ -31,8 +31,20 @@ impl Standing {
             Self::Running => "running",
             Self::Held(RuleKind::Pause) => "paused",
             Self::Held(RuleKind::Block) => "blocked",
-            Self::Ready => "waiting",
+            Self::Ready => "ready",
         }
+    }
+
+    /// What [`Standing::as_str`] called so.
+    pub fn parse(word: &str) -> Option<Self> {
+        let all = [
+            Self::Delayed,
+            Self::Running,
+            Self::Held(RuleKind::Pause),
+            Self::Held(RuleKind::Block),
+            Self::Ready,
+        ];
+        all.into_iter().find(|standing| standing.as_str() == word)
     }
 
     /// The outcome at which a run would leave the checks.

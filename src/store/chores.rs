@@ -28,12 +28,17 @@ pub struct Retention {
     pub emitted_ids: Duration,
     /// Dead events. Default 30 days.
     pub dead_events: Duration,
+    /// The record of what was changed and refused. Default 90 days.
+    pub audit: Duration,
 }
+
+/// How long the answer to an idempotent emit is given again.
+pub(super) const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(24 * 3600);
 
 impl Default for Retention {
     fn default() -> Self {
         let days = |count: u64| Duration::from_secs(count * 24 * 3600);
-        Self { emitted_ids: days(7), dead_events: days(30) }
+        Self { emitted_ids: days(7), dead_events: days(30), audit: days(90) }
     }
 }
 
@@ -125,8 +130,8 @@ impl Store {
         session.answered("make the minute's statement due", hastened).map(drop)
     }
 
-    /// Deletes what is too old to keep: remembered ids, dead events, notes of unknown handlers; at most 1,000 of each.
-    /// Whether there is more.
+    /// Deletes what is too old to keep: remembered ids, dead events, notes of unknown handlers, the audit, answers to
+    /// idempotent emits; at most 1,000 of each. Whether there is more.
     pub(crate) async fn expire(&self, again: bool, retention: Retention) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
@@ -152,11 +157,26 @@ impl Store {
                        select canvas_id, module, name, modifier from wakeq.unknown_handlers
                         where last_seen < now() - $3::interval and exists (select from gate)
                         order by 1, 2, 3, 4 limit 1000 for update skip locked)
+               ), audit as (
+                   delete from wakeq.audit_log where id = any (array(
+                       select id from wakeq.audit_log
+                        where at < now() - $4::interval and exists (select from gate)
+                        order by at limit 1000 for update skip locked))
+                returning id
+               ), keys as (
+                   delete from wakeq.idempotency_keys where (canvas_id, holder, key) in (
+                       select canvas_id, holder, key from wakeq.idempotency_keys
+                        where created_at < now() - $5::interval and exists (select from gate)
+                        order by created_at limit 1000 for update skip locked)
+                returning key
                )
-               select (select count(*) from ids) >= 1000 or (select count(*) from dead) >= 1000 as "more!""#,
+               select greatest((select count(*) from ids), (select count(*) from dead), (select count(*) from audit),
+                               (select count(*) from keys)) >= 1000 as "more!""#,
             again,
             interval(retention.emitted_ids),
-            interval(retention.dead_events)
+            interval(retention.dead_events),
+            interval(retention.audit),
+            interval(IDEMPOTENCY_KEPT)
         );
         let more = session.limit(|connection| query.fetch_one(connection)).await;
         session.answered("expire what is old", more)

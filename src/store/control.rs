@@ -2,82 +2,156 @@
 
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::{CanvasId, EventId, HandlerScope, Timestamp};
+use crate::event::{Actor, CanvasId, EventId, HandlerScope, Timestamp};
 
-/// Most events that one statement purges.
-pub(crate) const PURGE_PAGE: u64 = 1000;
+/// Most events that one statement purges, brings back or forgets.
+pub(crate) const BULK_PAGE: u64 = 1000;
+
+/// What became of a command to one event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Commanded {
+    /// It took effect.
+    Done,
+    /// Somebody runs the event.
+    Runs,
+    /// The canvas has no such event.
+    Missing,
+}
+
+impl Commanded {
+    fn of(done: bool, there: bool) -> Self {
+        match (done, there) {
+            (true, _) => Self::Done,
+            (false, true) => Self::Runs,
+            (false, false) => Self::Missing,
+        }
+    }
+}
 
 impl Store {
-    /// Deletes an event that nobody runs; whether it was there.
-    pub(crate) async fn cancel(&self, id: EventId) -> Result<bool, StoreError> {
+    /// Deletes an event of the canvas that nobody runs.
+    pub(crate) async fn cancel(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+        actor: &Actor,
+    ) -> Result<Commanded, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
-            "delete from wakeq.events_v2
-              where id = $1 and (locked_at is null or locked_at < clock_timestamp() - $2::interval)",
+            r#"with gone as (
+                   delete from wakeq.events_v2
+                    where id = $1 and canvas_id = $2 and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
+                returning id, canvas_id, module, name
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id)
+                   select canvas_id, $4, 'cancel', module, name, id, 'done', $5 from gone
+               )
+               select exists (select from gone) as "done!",
+                      exists (select from wakeq.events_v2 where id = $1 and canvas_id = $2) as "there!""#,
             id.0,
-            interval(self.timing().lease)
+            canvas.0,
+            interval(self.timing().lease),
+            actor.name(),
+            actor.request_id()
         );
-        let deleted = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("cancel an event", deleted)?.rows_affected() > 0)
+        let row = session.limit(|connection| query.fetch_one(connection)).await;
+        let row = session.answered("cancel an event", row)?;
+        Ok(Commanded::of(row.done, row.there))
     }
 
-    /// Makes an event that nobody runs due at once; its canvas, if it was there.
-    pub(crate) async fn run_now(&self, id: EventId) -> Result<Option<CanvasId>, StoreError> {
+    /// Makes an event of the canvas due at once that nobody runs.
+    pub(crate) async fn run_now(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+        actor: &Actor,
+    ) -> Result<Commanded, StoreError> {
         let mut session = self.session().await?;
-        let query = sqlx::query_scalar!(
-            "update wakeq.events_v2
-                set delay_until = least(delay_until, now()), probes = 0,
-                    notify_at = wakeq.wake_at(now(), now(), $3, $4)
-              where id = $1 and (locked_at is null or locked_at < clock_timestamp() - $2::interval)
-          returning canvas_id",
+        let query = sqlx::query!(
+            r#"with due as (
+                   update wakeq.events_v2
+                      set delay_until = least(delay_until, now()), probes = 0,
+                          notify_at = wakeq.wake_at(now(), now(), $4, $5)
+                    where id = $1 and canvas_id = $2 and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
+                returning id, canvas_id, module, name
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id)
+                   select canvas_id, $6, 'run-now', module, name, id, 'done', $7 from due
+               )
+               select exists (select from due) as "done!",
+                      exists (select from wakeq.events_v2 where id = $1 and canvas_id = $2) as "there!""#,
             id.0,
+            canvas.0,
             interval(self.timing().lease),
             interval(self.timing().horizon),
-            interval(self.timing().grace)
+            interval(self.timing().grace),
+            actor.name(),
+            actor.request_id()
         );
-        let canvas = session.limit(|connection| query.fetch_optional(connection)).await;
-        Ok(session.answered("make an event due", canvas)?.map(CanvasId))
+        let row = session.limit(|connection| query.fetch_one(connection)).await;
+        let row = session.answered("make an event due", row)?;
+        Ok(Commanded::of(row.done, row.there))
     }
 
-    /// How many events of a handler nobody runs: what [`Store::purge_page`] would delete.
-    pub(crate) async fn purgeable(&self, scope: &HandlerScope) -> Result<i64, StoreError> {
+    /// How many events of a handler nobody runs, up to `limit`: what [`Store::purge_page`] would delete.
+    pub(crate) async fn purgeable(&self, scope: &HandlerScope, limit: u64) -> Result<u64, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
-            r#"select count(*) as "count!" from wakeq.events_v2
-                where canvas_id = $1 and module = $2 and name = $3
-                  and (locked_at is null or locked_at < now() - $4::interval)"#,
-            scope.canvas.0,
-            scope.module.as_str() as _,
-            scope.name.as_str() as _,
-            interval(self.timing().lease)
-        );
-        let count = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("count what a purge would delete", count)
-    }
-
-    /// Deletes up to [`PURGE_PAGE`] events of a handler that nobody runs; how many.
-    pub(crate) async fn purge_page(&self, scope: &HandlerScope) -> Result<u64, StoreError> {
-        let mut session = self.session().await?;
-        let query = sqlx::query!(
-            "delete from wakeq.events_v2 where id = any (array(
-                 select id from wakeq.events_v2
-                  where canvas_id = $1 and module = $2 and name = $3
-                    and (locked_at is null or locked_at < now() - $4::interval)
-                  limit $5 for update skip locked))",
+            r#"select count(*) as "count!" from (
+                   select from wakeq.events_v2
+                    where canvas_id = $1 and module = $2 and name = $3
+                      and (locked_at is null or locked_at < now() - $4::interval)
+                    limit $5) as free"#,
             scope.canvas.0,
             scope.module.as_str() as _,
             scope.name.as_str() as _,
             interval(self.timing().lease),
-            PURGE_PAGE.cast_signed()
+            limit.cast_signed()
         );
-        let deleted = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("purge events", deleted)?.rows_affected())
+        let count = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("count what a purge would delete", count).map(i64::cast_unsigned)
     }
 
-    /// When a chosen id was emitted, if it is remembered.
-    pub(crate) async fn emitted_at(&self, id: EventId) -> Result<Option<Timestamp>, StoreError> {
+    /// Deletes up to [`BULK_PAGE`] events of a handler that nobody runs; how many.
+    pub(crate) async fn purge_page(&self, scope: &HandlerScope, actor: &Actor) -> Result<u64, StoreError> {
         let mut session = self.session().await?;
-        let query = sqlx::query_scalar!("select emitted_at from wakeq.emitted_ids where id = $1", id.0);
+        let query = sqlx::query_scalar!(
+            r#"with gone as (
+                   delete from wakeq.events_v2 where id = any (array(
+                       select id from wakeq.events_v2
+                        where canvas_id = $1 and module = $2 and name = $3
+                          and (locked_at is null or locked_at < now() - $4::interval)
+                        limit $5 for update skip locked))
+                returning id
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, times, request_id)
+                   select $1, $6, 'purge', $2::text, $3::text, 'done', count(*), $7 from gone having count(*) > 0
+               )
+               select count(*) as "count!" from gone"#,
+            scope.canvas.0,
+            scope.module.as_str() as _,
+            scope.name.as_str() as _,
+            interval(self.timing().lease),
+            BULK_PAGE.cast_signed(),
+            actor.name(),
+            actor.request_id()
+        );
+        let count = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("purge events", count).map(i64::cast_unsigned)
+    }
+
+    /// When the canvas emitted a chosen id, if it is remembered.
+    pub(crate) async fn emitted_at(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "select emitted_at from wakeq.emitted_ids where id = $1 and canvas_id = $2",
+            id.0,
+            canvas.0
+        );
         let emitted_at = session.limit(|connection| query.fetch_optional(connection)).await;
         session.answered("look for a chosen id", emitted_at)
     }

@@ -2,10 +2,11 @@
 
 use uuid::Uuid;
 
+use super::control::BULK_PAGE;
 use super::load::address;
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::{CanvasId, EventId, HandlerAddress, HandlerScope, Notification, Timestamp};
+use crate::event::{Actor, CanvasId, EventId, HandlerAddress, HandlerScope, Notification, Timestamp};
 
 /// An event that died.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct DeadEvent {
     pub enqueued_at: Timestamp,
     /// When it died.
     pub died_at: Timestamp,
+    /// The trace it belongs to.
+    pub traceparent: Option<String>,
 }
 
 /// Which dead events are meant. Nothing set: all of the canvas.
@@ -44,53 +47,96 @@ pub struct DeadFilter {
 }
 
 impl Store {
-    /// Dead events, the latest first.
+    /// Dead events, the latest first, those after a position.
     pub(crate) async fn dead_events(
         &self,
         filter: &DeadFilter,
+        after: Option<(Timestamp, EventId)>,
         limit: i64,
     ) -> Result<Vec<DeadEvent>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Row,
             r#"select id, canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
-                      cause, retries, losses, last_error, enqueued_at, died_at
+                      cause, retries, losses, last_error, enqueued_at, died_at, traceparent::text as traceparent
                  from wakeq.dead_events
                 where canvas_id = $1
                   and ($2::text is null or module = $2) and ($3::text is null or name = $3)
                   and ($4::uuid is null or id = $4)
                   and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)
-                order by died_at desc, id limit $7"#,
+                  and (died_at, id) < (coalesce($8::timestamptz, 'infinity'), coalesce($9::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+                order by died_at desc, id desc limit $7"#,
             filter.canvas.0,
             filter.scope.as_ref().map(|scope| scope.module.as_str()),
             filter.scope.as_ref().map(|scope| scope.name.as_str()),
             filter.id.map(|id| id.0),
             filter.since,
             filter.before,
-            limit
+            limit,
+            after.map(|(died_at, _)| died_at),
+            after.map(|(_, id)| id.0)
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("list dead events", rows)?;
         Ok(rows.into_iter().filter_map(Row::into_event).collect())
     }
 
-    /// A dead event by its id, of whatever canvas.
-    pub(crate) async fn dead_event(&self, id: EventId) -> Result<Option<DeadEvent>, StoreError> {
+    /// A dead event of the canvas by its id.
+    pub(crate) async fn dead_event(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+    ) -> Result<Option<DeadEvent>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Row,
             r#"select id, canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
-                      cause, retries, losses, last_error, enqueued_at, died_at
-                 from wakeq.dead_events where id = $1"#,
-            id.0
+                      cause, retries, losses, last_error, enqueued_at, died_at, traceparent::text as traceparent
+                 from wakeq.dead_events where id = $1 and canvas_id = $2"#,
+            id.0,
+            canvas.0
         );
         let row = session.limit(|connection| query.fetch_optional(connection)).await;
         Ok(session.answered("look for a dead event", row)?.and_then(Row::into_event))
     }
 
-    /// Brings up to 1,000 dead events back, the oldest first: with their `claims`, without their retries and losses.
-    /// Returns what to publish. Left out are those whose chosen id lives again.
-    pub(crate) async fn redrive_page(&self, filter: &DeadFilter) -> Result<Vec<Notification>, StoreError> {
+    /// How many dead events the filter means, up to `limit`; with `back`, without those whose chosen id lives again.
+    pub(crate) async fn count_dead(
+        &self,
+        filter: &DeadFilter,
+        back: bool,
+        limit: u64,
+    ) -> Result<u64, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"select count(*) as "count!" from (
+                   select from wakeq.dead_events d
+                    where canvas_id = $1
+                      and not ($7 and exists (select from wakeq.events_v2 e where e.id = d.id))
+                      and ($2::text is null or module = $2) and ($3::text is null or name = $3)
+                      and ($4::uuid is null or id = $4)
+                      and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)
+                    limit $8) as meant"#,
+            filter.canvas.0,
+            filter.scope.as_ref().map(|scope| scope.module.as_str()),
+            filter.scope.as_ref().map(|scope| scope.name.as_str()),
+            filter.id.map(|id| id.0),
+            filter.since,
+            filter.before,
+            back,
+            limit.cast_signed()
+        );
+        let count = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("count dead events", count).map(i64::cast_unsigned)
+    }
+
+    /// Brings up to [`BULK_PAGE`] dead events back, the oldest first: with their `claims`, without their retries and
+    /// losses. Returns what to publish. Left out are those whose chosen id lives again.
+    pub(crate) async fn redrive_page(
+        &self,
+        filter: &DeadFilter,
+        actor: &Actor,
+    ) -> Result<Vec<Notification>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             "with back as (
@@ -101,8 +147,13 @@ impl Store {
                         and ($2::text is null or module = $2) and ($3::text is null or name = $3)
                         and ($4::uuid is null or id = $4)
                         and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)
-                      order by died_at limit 1000 for update skip locked))
+                      order by died_at limit $9 for update skip locked))
               returning *
+             ), logged as (
+                 insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, times, request_id)
+                 select $1, $10, 'redrive', case when $2 is not null or $4 is not null then min(module) end,
+                        case when $2 is not null or $4 is not null then min(name) end, $4, 'done', count(*), $11
+                   from back having count(*) > 0
              )
              insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, enqueued_at, notify_at, claims,
                                           traceparent, last_error)
@@ -117,12 +168,53 @@ impl Store {
             filter.since,
             filter.before,
             interval(self.timing().horizon),
-            interval(self.timing().grace)
+            interval(self.timing().grace),
+            BULK_PAGE.cast_signed(),
+            actor.name(),
+            actor.request_id()
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("redrive dead events", rows)?;
         let pairs = rows.into_iter().map(|row| (row.id, row.canvas_id));
         Ok(pairs.map(|(id, canvas)| Notification { id: EventId(id), canvas: CanvasId(canvas) }).collect())
+    }
+
+    /// Forgets up to [`BULK_PAGE`] dead events, the oldest first; how many.
+    pub(crate) async fn delete_dead_page(
+        &self,
+        filter: &DeadFilter,
+        actor: &Actor,
+    ) -> Result<u64, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"with gone as (
+                   delete from wakeq.dead_events where id = any (array(
+                       select id from wakeq.dead_events
+                        where canvas_id = $1
+                          and ($2::text is null or module = $2) and ($3::text is null or name = $3)
+                          and ($4::uuid is null or id = $4)
+                          and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)
+                        order by died_at limit $7 for update skip locked))
+                returning module, name
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, times, request_id)
+                   select $1, $8, 'delete-dead', case when $2 is not null or $4 is not null then min(module) end,
+                          case when $2 is not null or $4 is not null then min(name) end, $4, 'done', count(*), $9
+                     from gone having count(*) > 0
+               )
+               select count(*) as "count!" from gone"#,
+            filter.canvas.0,
+            filter.scope.as_ref().map(|scope| scope.module.as_str()),
+            filter.scope.as_ref().map(|scope| scope.name.as_str()),
+            filter.id.map(|id| id.0),
+            filter.since,
+            filter.before,
+            BULK_PAGE.cast_signed(),
+            actor.name(),
+            actor.request_id()
+        );
+        let count = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("delete dead events", count).map(i64::cast_unsigned)
     }
 }
 
@@ -138,6 +230,7 @@ struct Row {
     last_error: Option<String>,
     enqueued_at: Timestamp,
     died_at: Timestamp,
+    traceparent: Option<String>,
 }
 
 impl Row {
@@ -151,6 +244,7 @@ impl Row {
             last_error: self.last_error,
             enqueued_at: self.enqueued_at,
             died_at: self.died_at,
+            traceparent: self.traceparent,
         })
     }
 }

@@ -49,6 +49,19 @@ pub enum StoreError {
     /// A duration of the configuration makes no sense.
     #[error(transparent)]
     Timing(#[from] InvalidTiming),
+    /// The deployment's other processes work with other durations.
+    #[error(
+        "the duration `{name}` is {ours:?} here, and {deployment:?} in the deployment's other processes: give every \
+         process the same, or, to change it, stop them all, run `wakeq settings set`, and start them with the new one"
+    )]
+    OtherTiming {
+        /// The field of [`crate::Timing`].
+        name: &'static str,
+        /// What this process was given.
+        ours: Duration,
+        /// What the table `wakeq.settings` says.
+        deployment: Duration,
+    },
     /// A statement's own queue is full or gone: more is asked than the database answers.
     #[error("too many statements wait for Postgres: slow down, or give it more room")]
     Overloaded,
@@ -88,6 +101,7 @@ impl StoreError {
             | Self::Migration(_)
             | Self::UnsafeDurability { .. }
             | Self::Timing(_)
+            | Self::OtherTiming { .. }
             | Self::Overloaded
             | Self::Config(_)
             | Self::Defect => None,

@@ -58,9 +58,7 @@ impl Store {
         events: &[NewEvent],
         chosen: &[bool],
     ) -> Result<Vec<Inserted>, StoreError> {
-        let statements = pages(&(0..events.len()).collect::<Vec<_>>(), events).len();
-        // Beginning, pages (chosen ids take two each), end: each has the time of a statement.
-        let mut session = self.session().await?.for_statements(2 + 2 * statements);
+        let mut session = self.session().await?.for_statements(statements(events));
         let timing = self.timing();
         let answer =
             session.limit(|connection| insert_in_one_transaction(connection, events, chosen, timing)).await;
@@ -97,6 +95,22 @@ async fn insert_in_one_transaction(
     timing: &Timing,
 ) -> Result<Vec<Inserted>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
+    let inserted = insert_pages(&mut transaction, events, chosen, timing).await?;
+    if inserted.contains(&Inserted::Foreign) {
+        transaction.rollback().await?;
+    } else {
+        transaction.commit().await?;
+    }
+    Ok(inserted)
+}
+
+/// The statements of [`Store::insert_all`], in a transaction that the caller ends: not by a commit, if one is foreign.
+pub(super) async fn insert_pages(
+    transaction: &mut PgConnection,
+    events: &[NewEvent],
+    chosen: &[bool],
+    timing: &Timing,
+) -> Result<Vec<Inserted>, sqlx::Error> {
     let mut inserted = vec![Inserted::Known; events.len()];
     let (mut by_id, together): (Vec<usize>, Vec<usize>) = (0..events.len()).partition(|at| chosen[*at]);
     // Two calls with the same ids wait for each other in one order only.
@@ -105,7 +119,7 @@ async fn insert_in_one_transaction(
     firsts.dedup_by_key(|at| events[*at].id);
     for page in pages(&firsts, events) {
         let rows: Vec<&NewEvent> = page.iter().map(|at| &events[*at]).collect();
-        let due_soon = insert_chosen_rows(&mut transaction, &rows, timing).await?;
+        let due_soon = insert_chosen_rows(&mut *transaction, &rows, timing).await?;
         for at in page {
             if let Some(due_soon) = due_soon.get(&events[*at].id.0) {
                 inserted[*at] = Inserted::New { due_soon: *due_soon };
@@ -114,7 +128,7 @@ async fn insert_in_one_transaction(
     }
     by_id.retain(|at| inserted[*at] == Inserted::Known);
     for page in by_id.chunks(PAGE) {
-        let foreign = foreign(&mut transaction, page.iter().map(|at| &events[*at])).await?;
+        let foreign = foreign(&mut *transaction, page.iter().map(|at| &events[*at])).await?;
         page.iter()
             .zip(foreign)
             .filter(|(_, foreign)| *foreign)
@@ -122,15 +136,15 @@ async fn insert_in_one_transaction(
     }
     for page in pages(&together, events) {
         let rows: Vec<_> = page.iter().map(|at| Arc::new(events[*at].clone())).collect();
-        let answers = insert_rows(&mut transaction, &rows, timing).await?;
+        let answers = insert_rows(&mut *transaction, &rows, timing).await?;
         page.iter().zip(answers).for_each(|(at, answer)| inserted[*at] = answer);
     }
-    if inserted.contains(&Inserted::Foreign) {
-        transaction.rollback().await?;
-    } else {
-        transaction.commit().await?;
-    }
     Ok(inserted)
+}
+
+/// How many statements a transaction has at most: beginning, pages (chosen ids take two each), end. Each has its time.
+pub(super) fn statements(events: &[NewEvent]) -> usize {
+    2 + 2 * pages(&(0..events.len()).collect::<Vec<_>>(), events).len()
 }
 
 /// Cuts positions into pages of at most [`PAGE`] events and [`PAGE_BYTES`], or one event that is larger.

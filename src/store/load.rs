@@ -17,6 +17,7 @@ pub(crate) struct LoadedEvent {
     pub(crate) retries: i32,
     pub(crate) losses: i32,
     pub(crate) last_error: Option<String>,
+    pub(crate) traceparent: Option<String>,
 }
 
 impl Store {
@@ -28,7 +29,7 @@ impl Store {
             Row,
             r#"select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
                       e.modifier::text as "modifier!", e.retries, e.delay_until, e.enqueued_at, e.locked_at, e.notify_at,
-                      e.losses, e.last_error,
+                      e.losses, e.last_error, e.traceparent::text as traceparent,
                       (select max(r.rule_type)::text from wakeq.scheduling_rules r
                         where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
                           and (r.until is null or r.until > now())) as rule,
@@ -41,6 +42,21 @@ impl Store {
         let found: std::collections::HashMap<Uuid, LoadedEvent> =
             rows.into_iter().filter_map(|row| Some((row.id, row.into_event()?))).collect();
         Ok(keys.iter().map(|key| found.get(key).cloned()).collect())
+    }
+
+    /// The value of a canvas's event, live or dead.
+    pub(crate) async fn value(&self, canvas: CanvasId, id: EventId) -> Result<Option<String>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"select value::text as "value!" from wakeq.events_v2 where id = $1 and canvas_id = $2
+                union all
+               select value::text from wakeq.dead_events where id = $1 and canvas_id = $2
+                limit 1"#,
+            id.0,
+            canvas.0
+        );
+        let value = session.limit(|connection| query.fetch_optional(connection)).await;
+        session.answered("read an event's value", value)
     }
 }
 
@@ -57,6 +73,7 @@ struct Row {
     notify_at: Option<Timestamp>,
     losses: i32,
     last_error: Option<String>,
+    traceparent: Option<String>,
     rule: Option<String>,
     now: Timestamp,
 }
@@ -77,6 +94,7 @@ impl Row {
             retries: self.retries,
             losses: self.losses,
             last_error: self.last_error,
+            traceparent: self.traceparent,
         })
     }
 }

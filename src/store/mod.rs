@@ -5,6 +5,7 @@
 
 #[cfg(feature = "http")]
 mod access_keys;
+mod audit;
 #[cfg(feature = "cli")]
 pub(crate) mod checkup;
 mod chores;
@@ -13,7 +14,10 @@ mod coalescer;
 mod control;
 mod counts;
 mod dead_events;
+mod depth;
 mod error;
+mod events;
+mod idempotency;
 mod insert;
 mod load;
 mod migrate;
@@ -24,19 +28,24 @@ mod rules;
 #[cfg(feature = "http")]
 mod service_accounts;
 mod session;
+mod settings;
 #[cfg(test)]
 pub(crate) mod tests;
 mod unknown_handlers;
 
 #[cfg(feature = "http")]
 pub(crate) use access_keys::{KeyRow, NewKeyRow, RowsOf};
+pub use audit::{AuditEntry, AuditOutcome, Refusal};
 pub use chores::Retention;
 pub(crate) use claims::{ClaimLimits, ClaimedEvent, Retry};
 pub(crate) use coalescer::Coalescer;
-pub(crate) use control::PURGE_PAGE;
+pub(crate) use control::{BULK_PAGE, Commanded};
 pub use counts::HandlerCounts;
 pub use dead_events::{DeadEvent, DeadFilter};
+pub use depth::Depth;
 pub use error::StoreError;
+pub(crate) use events::{Listed, Position};
+pub(crate) use idempotency::{Keyed, NewKey};
 pub(crate) use insert::{Inserted, NewEvent, insert_one};
 pub(crate) use load::LoadedEvent;
 #[cfg(feature = "cli")]
@@ -46,3 +55,4 @@ pub use rules::Rule;
 #[cfg(feature = "http")]
 pub(crate) use service_accounts::AccountRow;
 pub use session::{Store, StoreConfig};
+pub use settings::TimingMode;

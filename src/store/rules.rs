@@ -1,7 +1,7 @@
 //! Pauses and blocks. Lifting one is always a delete, one rule per transaction, with its resume job in it.
 
 use super::{Store, StoreError};
-use crate::event::{CanvasId, HandlerScope, Name, RuleKind, Timestamp};
+use crate::event::{Actor, CanvasId, HandlerScope, Name, RuleKind, Timestamp};
 
 /// A pause or a block on a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,17 @@ pub struct Rule {
     pub created_by: String,
     /// Since when it stands.
     pub created_at: Timestamp,
+}
+
+/// What adding a rule did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Added {
+    /// Whether there was none of its kind.
+    pub(crate) new: bool,
+    /// As it stands now.
+    pub(crate) rule: Rule,
+    /// Whether a rule of the other kind stands.
+    pub(crate) other_stands: bool,
 }
 
 /// What lifting a rule did.
@@ -37,39 +48,62 @@ pub(crate) struct Lifted {
 const CLAIM_LOCK: i64 = 7_810_752_301;
 
 impl Store {
-    /// Puts a rule on a handler, or renews its reason and end; whether it is new. When this returns, no claim that did
-    /// not see the rule can commit any more.
+    /// Puts a rule on a handler, or renews its reason and end. When this returns, no claim that did not see the rule
+    /// can commit any more.
     pub(crate) async fn add_rule(
         &self,
         kind: RuleKind,
         scope: &HandlerScope,
         reason: Option<&str>,
         until: Option<Timestamp>,
-        created_by: &str,
-    ) -> Result<bool, StoreError> {
+        actor: &Actor,
+    ) -> Result<Added, StoreError> {
         let mut session = self.session().await?;
-        let query = sqlx::query_scalar!(
+        let query = sqlx::query!(
             r#"with patience as (
                    select set_config('lock_timeout', '4s', true) as set
+               ), put as (
+                   insert into wakeq.scheduling_rules
+                       (rule_type, canvas_id, event_space, handler_name, reason, until, created_by)
+                   select $1::text::wakeq.scheduling_rule_type, $2, $3, $4, $5, $6, $7 from patience
+                       on conflict on constraint scheduling_rules_one_of_a_kind
+                       do update set reason = excluded.reason, until = excluded.until, created_by = excluded.created_by
+                returning xmax = 0 as new, created_at
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, detail, request_id)
+                   select $2, $7, case when $1::text = 'pause' then 'pause' else 'block' end, $3::text, $4::text, 'done',
+                          left(concat_ws('; ', case when not new then 'it stood already' end,
+                                         'until ' || to_char($6::timestamptz, 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), $5::text),
+                               1000), $8
+                     from put
                )
-               insert into wakeq.scheduling_rules
-                   (rule_type, canvas_id, event_space, handler_name, reason, until, created_by)
-               select $1::text::wakeq.scheduling_rule_type, $2, $3, $4, $5, $6, $7 from patience
-                   on conflict on constraint scheduling_rules_one_of_a_kind
-                   do update set reason = excluded.reason, until = excluded.until, created_by = excluded.created_by
-            returning xmax = 0 as "new!""#,
+               select new as "new!", created_at at time zone 'UTC' as "created_at!",
+                      exists (select from wakeq.scheduling_rules r
+                               where r.canvas_id = $2 and r.event_space = $3 and r.handler_name = $4
+                                 and r.rule_type <> $1::text::wakeq.scheduling_rule_type
+                                 and (r.until is null or r.until > now())) as "other_stands!"
+                 from put"#,
             kind.as_str(),
             scope.canvas.0,
             scope.module.as_str() as _,
             scope.name.as_str() as _,
             reason,
             until,
-            created_by
+            actor.name(),
+            actor.request_id()
         );
-        let new = session.limit(|connection| query.fetch_one(connection)).await;
-        let new = session.answered("add a rule", new)?;
+        let row = session.limit(|connection| query.fetch_one(connection)).await;
+        let row = session.answered("add a rule", row)?;
         self.await_older_claims().await?;
-        Ok(new)
+        let rule = Rule {
+            kind,
+            scope: scope.clone(),
+            reason: reason.map(Into::into),
+            until,
+            created_by: actor.name().into(),
+            created_at: row.created_at,
+        };
+        Ok(Added { new: row.new, rule, other_stands: row.other_stands })
     }
 
     /// Waits until every claim that may not have seen a committed rule has ended.
@@ -84,7 +118,12 @@ impl Store {
     }
 
     /// Lifts a rule and, in the same transaction, makes the job that wakes what waited.
-    pub(crate) async fn lift_rule(&self, kind: RuleKind, scope: &HandlerScope) -> Result<Lifted, StoreError> {
+    pub(crate) async fn lift_rule(
+        &self,
+        kind: RuleKind,
+        scope: &HandlerScope,
+        actor: &Actor,
+    ) -> Result<Lifted, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Lifted,
@@ -99,6 +138,10 @@ impl Store {
                    insert into wakeq.resume_jobs (kind, canvas_id, module, name)
                    select 'lifted', canvas_id, event_space, handler_name from lifted
                 returning id
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, request_id)
+                   select canvas_id, $5, case when $1::text = 'pause' then 'unpause' else 'unblock' end, event_space,
+                          handler_name, 'done', $6 from lifted
                )
                select (select id from job) as job,
                       exists (select from wakeq.scheduling_rules r
@@ -109,6 +152,8 @@ impl Store {
             scope.canvas.0,
             scope.module.as_str() as _,
             scope.name.as_str() as _,
+            actor.name(),
+            actor.request_id()
         );
         let lifted = session.limit(|connection| query.fetch_one(connection)).await;
         session.answered("lift a rule", lifted)

@@ -9,8 +9,8 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::types::PgInterval;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Postgres};
 
-use super::StoreError;
 use super::probe::Probe;
+use super::{StoreError, TimingMode};
 use crate::event::Timing;
 
 /// How long a connection may rest before it is asked whether it still lives.
@@ -34,6 +34,8 @@ pub struct StoreConfig {
     pub allow_unsafe_durability: bool,
     /// The durations that are written into rows; the same in every process of a deployment.
     pub timing: Timing,
+    /// What to do about the durations that the deployment has already. Default: agree with them, or be refused.
+    pub timing_mode: TimingMode,
 }
 
 impl Default for StoreConfig {
@@ -44,6 +46,7 @@ impl Default for StoreConfig {
             lock_timeout: Duration::from_millis(200),
             allow_unsafe_durability: false,
             timing: Timing::default(),
+            timing_mode: TimingMode::default(),
         }
     }
 }
@@ -73,10 +76,12 @@ pub struct Store {
 }
 
 impl Store {
-    /// Connects, and checks that the server keeps what it commits.
+    /// Connects, checks that the server keeps what it commits, and that the deployment's other processes work with the
+    /// same durations.
     ///
     /// `url` has the form `postgres://user:password@host:port/database`. Errors: [`StoreError::Unavailable`] and
-    /// [`StoreError::UnsafeDurability`]; [`StoreError::Timing`] for durations that no queue can work with.
+    /// [`StoreError::UnsafeDurability`]; [`StoreError::Timing`] for durations that no queue can work with,
+    /// [`StoreError::OtherTiming`] for others than the deployment's; [`StoreError::NotMigrated`].
     pub async fn connect(url: &str, config: StoreConfig) -> Result<Self, StoreError> {
         config.check()?;
         let options: PgConnectOptions =
@@ -84,11 +89,17 @@ impl Store {
         let options = options.application_name("wakeq");
         let pool = pool(&config, config.max_connections).connect_lazy_with(options.clone());
         let renewals = pool_of_one(&config).connect_lazy_with(options.clone());
-        let store = Self { pool, renewals, config: Arc::new(config), probe: Arc::default() };
-        match store.check_durability().await {
-            Ok(()) => Ok(store),
-            Err(error) => Err(cause(error, &options).await),
-        }
+        let mut store = Self { pool, renewals, config: Arc::new(config), probe: Arc::default() };
+        let settled = async {
+            store.check_durability().await?;
+            store.settle_timing().await
+        };
+        let timing = match settled.await {
+            Ok(timing) => timing,
+            Err(error) => return Err(cause(error, &options).await),
+        };
+        store.config = Arc::new(StoreConfig { timing, ..(*store.config).clone() });
+        Ok(store)
     }
 
     /// The durations this store writes into rows.

@@ -2,6 +2,8 @@
 #![allow(clippy::print_stdout, reason = "figures, shown by `cargo test -- --nocapture`")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod access;
+mod access_tokens;
 mod basics;
 mod brokers;
 mod children;
@@ -12,6 +14,7 @@ mod documents;
 mod door;
 mod emit;
 mod emitting;
+mod google_keys;
 mod hostile;
 mod http;
 mod http_emit;

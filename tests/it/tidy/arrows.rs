@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("wake", &["event", "fault", "store", "notify"]),
     ("explain", &["event", "machine", "store"]),
     ("emit", &["event", "fault", "telemetry", "store", "notify"]),
-    ("admin", &["event", "fault", "store", "notify", "wake", "explain"]),
+    ("admin", &["event", "fault", "machine", "store", "notify", "wake", "explain"]),
     ("worker", &["event", "telemetry", "store", "notify", "wake", "emit", "machine"]),
     ("access", &["event", "store"]),
     ("config", &["event", "store", "notify", "worker"]),

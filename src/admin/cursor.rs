@@ -1,0 +1,164 @@
+//! Where the next page of a list begins, as a text that callers hand back to the letter.
+//!
+//! Only letters, digits and `_ . - ~`, so that it fits into an address unescaped. It holds a key and nothing secret: a
+//! forged one shows no more than another page of the same list.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::AdminError;
+use crate::event::{EventId, Name, Timestamp};
+use crate::store::Position;
+
+/// Longest text of a cursor: two names and what is beside them.
+const LENGTH_MAX: usize = 400;
+
+/// Where the next page of a list begins. Read it back with `parse`.
+///
+/// ```
+/// assert!("garbage".parse::<wakeq::Cursor>().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor(Key);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Key {
+    Event(Position),
+    Dead(DeadPosition),
+    Audit(i64),
+}
+
+/// When an event died, and its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DeadPosition(pub(super) Timestamp, pub(super) EventId);
+
+impl Cursor {
+    pub(super) fn of_event(position: &Position) -> Self {
+        Self(Key::Event(position.clone()))
+    }
+
+    pub(super) fn of_dead(position: &DeadPosition) -> Self {
+        Self(Key::Dead(*position))
+    }
+
+    pub(super) fn of_audit(id: i64) -> Self {
+        Self(Key::Audit(id))
+    }
+
+    pub(super) fn event(&self) -> Result<Position, AdminError> {
+        match &self.0 {
+            Key::Event(position) => Ok(position.clone()),
+            Key::Dead(_) | Key::Audit(_) => Err(AdminError::Cursor),
+        }
+    }
+
+    pub(super) fn dead(&self) -> Result<DeadPosition, AdminError> {
+        match self.0 {
+            Key::Dead(position) => Ok(position),
+            Key::Event(_) | Key::Audit(_) => Err(AdminError::Cursor),
+        }
+    }
+
+    pub(super) fn audit(&self) -> Result<i64, AdminError> {
+        match self.0 {
+            Key::Audit(id) => Ok(id),
+            Key::Event(_) | Key::Dead(_) => Err(AdminError::Cursor),
+        }
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Key::Event(Position { module, name, delay_until, id }) => {
+                write!(formatter, "e~{module}~{name}~{}~{}", delay_until.timestamp_micros(), id.0.simple())
+            }
+            Key::Dead(DeadPosition(died_at, id)) => {
+                write!(formatter, "d~{}~{}", died_at.timestamp_micros(), id.0.simple())
+            }
+            Key::Audit(id) => write!(formatter, "a~{id}"),
+        }
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = AdminError;
+
+    fn from_str(text: &str) -> Result<Self, AdminError> {
+        if text.len() > LENGTH_MAX {
+            return Err(AdminError::Cursor);
+        }
+        let parts: Vec<&str> = text.split('~').collect();
+        let key = match parts.as_slice() {
+            ["e", module, name, due, id] => Key::Event(Position {
+                module: part::<Name>(module)?.to_string(),
+                name: part::<Name>(name)?.to_string(),
+                delay_until: moment(due)?,
+                id: part(id)?,
+            }),
+            ["d", died_at, id] => Key::Dead(DeadPosition(moment(died_at)?, part(id)?)),
+            ["a", id] => Key::Audit(part(id)?),
+            _ => return Err(AdminError::Cursor),
+        };
+        Ok(Self(key))
+    }
+}
+
+fn part<T: FromStr>(text: &str) -> Result<T, AdminError> {
+    text.parse().map_err(|_| AdminError::Cursor)
+}
+
+/// In microseconds, which is what Postgres keeps; only what Postgres can hold as well.
+fn moment(text: &str) -> Result<Timestamp, AdminError> {
+    let moment = Timestamp::from_timestamp_micros(part(text)?).ok_or(AdminError::Cursor)?;
+    if (1..=9999).contains(&chrono::Datelike::year(&moment)) { Ok(moment) } else { Err(AdminError::Cursor) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_back_to_the_letter() {
+        let id = EventId(uuid::Uuid::from_u128(77));
+        let delay_until = Timestamp::from_timestamp_micros(-62_135_596_799_999_999).unwrap();
+        let position = Position { module: "a-b_c.d".into(), name: "x".repeat(128), delay_until, id };
+        for cursor in [
+            Cursor::of_event(&position),
+            Cursor::of_dead(&DeadPosition(delay_until, id)),
+            Cursor::of_audit(i64::MAX),
+        ] {
+            let text = cursor.to_string();
+            assert!(
+                text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-~".contains(&byte)),
+                "{text}"
+            );
+            assert_eq!(text.parse::<Cursor>().unwrap(), cursor);
+        }
+    }
+
+    #[test]
+    fn what_is_no_cursor_is_refused() {
+        let id = "0".repeat(32);
+        let long = format!("a~{}1", "0".repeat(400));
+        for text in [
+            "",
+            "~",
+            "a",
+            "a~",
+            "a~x",
+            "a~1~2",
+            "d~1",
+            "e~m~n~1",
+            "b~1",
+            &format!("d~{}~{id}", i64::MAX),
+            &format!("d~{}~{id}", i64::MIN),
+            &format!("e~m n~x~1~{id}"),
+            &long,
+            "a~9223372036854775808",
+        ] {
+            assert!(matches!(text.parse::<Cursor>(), Err(AdminError::Cursor)), "{text}");
+        }
+        assert!(matches!("a~1".parse::<Cursor>().unwrap().event(), Err(AdminError::Cursor)));
+    }
+}

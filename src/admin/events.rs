@@ -1,0 +1,67 @@
+//! Single events, and all events of a handler: explain, cancel, run now, purge.
+
+use super::{Admin, AdminError, BULK_MAX, Bulk, checked};
+use crate::event::{Actor, CanvasId, EventId, HandlerScope, Notification};
+use crate::explain::{Explanation, explain};
+use crate::store::{BULK_PAGE, Commanded};
+
+impl Admin {
+    /// Why an event is not running, since when, until when, and what happens next.
+    pub async fn explain(&self, canvas: CanvasId, id: EventId) -> Result<Explanation, AdminError> {
+        Ok(explain(&self.store, canvas, id).await?)
+    }
+
+    /// The value of an event that waits, runs or died, as JSON text to the letter.
+    pub async fn value(&self, canvas: CanvasId, id: EventId) -> Result<Option<String>, AdminError> {
+        Ok(self.store.value(canvas, id).await?)
+    }
+
+    /// Deletes a waiting event.
+    pub async fn cancel(&self, canvas: CanvasId, id: EventId, actor: &Actor) -> Result<(), AdminError> {
+        checked(actor)?;
+        commanded(self.store.cancel(canvas, id, actor).await?, id)
+    }
+
+    /// Makes a waiting event due at once. A rule on its handler still holds it.
+    pub async fn run_now(&self, canvas: CanvasId, id: EventId, actor: &Actor) -> Result<(), AdminError> {
+        checked(actor)?;
+        commanded(self.store.run_now(canvas, id, actor).await?, id)?;
+        self.publish(&[Notification { id, canvas }]).await
+    }
+
+    /// Deletes events of a handler that nobody runs, [`BULK_MAX`] at most, or with `dry_run` only counts them.
+    pub async fn purge(
+        &self,
+        scope: &HandlerScope,
+        actor: &Actor,
+        dry_run: bool,
+    ) -> Result<Bulk, AdminError> {
+        checked(actor)?;
+        if dry_run {
+            return Ok(counted(self.store.purgeable(scope, BULK_MAX + 1).await?));
+        }
+        let mut count = 0;
+        while count < BULK_MAX {
+            let page = self.store.purge_page(scope, actor).await?;
+            count += page;
+            if page < BULK_PAGE {
+                // What is emitted meanwhile is not chased.
+                return Ok(Bulk { count, more: false });
+            }
+        }
+        Ok(Bulk { count, more: self.store.purgeable(scope, 1).await? > 0 })
+    }
+}
+
+/// What a count that ends one after [`BULK_MAX`] says.
+pub(super) fn counted(count: u64) -> Bulk {
+    Bulk { count: count.min(BULK_MAX), more: count > BULK_MAX }
+}
+
+fn commanded(commanded: Commanded, id: EventId) -> Result<(), AdminError> {
+    match commanded {
+        Commanded::Done => Ok(()),
+        Commanded::Runs => Err(AdminError::NotWaiting(id)),
+        Commanded::Missing => Err(AdminError::NotFound(id)),
+    }
+}

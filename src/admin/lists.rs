@@ -1,0 +1,153 @@
+//! Lists, page by page: events, dead events, the record.
+
+use super::cursor::{Cursor, DeadPosition};
+use super::{Admin, AdminError, LIST_MAX};
+use crate::event::{CanvasId, EventId, HandlerAddress, Name, RuleKind, Timestamp};
+use crate::machine::{Policy, Standing, look};
+use crate::store::{AuditEntry, DeadEvent, DeadFilter, Listed, Position};
+
+/// Most events that one page of a list looks at.
+const LOOK_MAX: i64 = 10_000;
+
+/// A page of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// What was found; it may be little or nothing though more follows, because a page looks at a limited number of rows.
+    pub items: Vec<T>,
+    /// Where the next page begins; none at the end.
+    pub next: Option<Cursor>,
+}
+
+/// Which events are meant. Nothing set: all of the canvas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventFilter {
+    /// Of handlers of this module only; `WORKER`, if only a name is given.
+    pub module: Option<Name>,
+    /// Of handlers with this name only.
+    pub name: Option<Name>,
+    /// That stand so only.
+    pub state: Option<Standing>,
+}
+
+/// An event in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventSummary {
+    /// Its id.
+    pub id: EventId,
+    /// Its handler.
+    pub address: HandlerAddress,
+    /// Where it stands.
+    pub standing: Standing,
+    /// When it was emitted.
+    pub enqueued_at: Timestamp,
+    /// When it is or was due.
+    pub delay_until: Timestamp,
+    /// Retries so far.
+    pub retries: i32,
+    /// Owners it has outlived.
+    pub losses: i32,
+}
+
+impl Admin {
+    /// Events of a canvas, by handler and due time: up to `limit`, 1 to [`LIST_MAX`]. A page looks at 10,000 events at
+    /// most, so with a state that is rare it may come back short or empty, and still have a next one. An event that is
+    /// retried or delayed anew between two pages may be on both or on none.
+    pub async fn events(
+        &self,
+        canvas: CanvasId,
+        filter: &EventFilter,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<EventSummary>, AdminError> {
+        let after = cursor.map(Cursor::event).transpose()?;
+        let worker = Name::worker();
+        let module = filter.module.as_ref().or(filter.name.is_some().then_some(&worker));
+        if let Some(after) = &after
+            && (module.is_some_and(|module| module.as_str() != after.module)
+                || filter.name.as_ref().is_some_and(|name| name.as_str() != after.name))
+        {
+            return Err(AdminError::Cursor);
+        }
+        let limit = limit.clamp(1, LIST_MAX) as usize;
+        let state = filter.state.map(Standing::as_str);
+        let one_more = limit as i64 + 1;
+        let look = if state.is_some() { LOOK_MAX } else { one_more };
+        let handlers = (module, filter.name.as_ref());
+        let listed = self.store.events(canvas, handlers, state, after.as_ref(), look, one_more).await?;
+        Ok(self.page_of_events(listed, state, look, limit))
+    }
+
+    fn page_of_events(
+        &self,
+        listed: Vec<Listed>,
+        state: Option<&str>,
+        look: i64,
+        limit: usize,
+    ) -> Page<EventSummary> {
+        let boundary = listed.last().filter(|last| last.number >= look).map(position);
+        let mut meant: Vec<Listed> =
+            listed.into_iter().filter(|event| state.is_none_or(|state| state == event.state)).collect();
+        let next = if meant.len() > limit {
+            meant.truncate(limit);
+            meant.last().map(position)
+        } else {
+            boundary
+        };
+        let lease = self.store.timing().lease;
+        let policy = Policy { lease, horizon: self.store.timing().horizon, losses_max: u32::MAX };
+        let items = meant.into_iter().map(|event| summary(event, &policy)).collect();
+        Page { items, next: next.map(|position| Cursor::of_event(&position)) }
+    }
+
+    /// Dead events, the latest first, up to `limit`, 1 to [`LIST_MAX`].
+    pub async fn dead(
+        &self,
+        filter: &DeadFilter,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<DeadEvent>, AdminError> {
+        let after = cursor.map(Cursor::dead).transpose()?;
+        let limit = limit.clamp(1, LIST_MAX);
+        let after = after.map(|DeadPosition(died_at, id)| (died_at, id));
+        let mut items = self.store.dead_events(filter, after, i64::from(limit) + 1).await?;
+        let more = items.len() > limit as usize;
+        items.truncate(limit as usize);
+        let last = items.last().filter(|_| more);
+        let next = last.map(|last| Cursor::of_dead(&DeadPosition(last.died_at, last.id)));
+        Ok(Page { items, next })
+    }
+
+    /// What was done and refused on a canvas, the newest first, up to `limit`, 1 to [`LIST_MAX`].
+    pub async fn audit(
+        &self,
+        canvas: CanvasId,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<AuditEntry>, AdminError> {
+        let before = cursor.map(Cursor::audit).transpose()?;
+        let limit = limit.clamp(1, LIST_MAX);
+        let mut items = self.store.audit(canvas, before, i64::from(limit) + 1).await?;
+        let more = items.len() > limit as usize;
+        items.truncate(limit as usize);
+        let next = items.last().filter(|_| more).map(|last| Cursor::of_audit(last.id));
+        Ok(Page { items, next })
+    }
+}
+
+fn position(event: &Listed) -> Position {
+    let scope = &event.address.scope;
+    let (module, name) = (scope.module.to_string(), scope.name.to_string());
+    Position { module, name, delay_until: event.schedule.delay_until, id: event.id }
+}
+
+fn summary(event: Listed, policy: &Policy) -> EventSummary {
+    EventSummary {
+        id: event.id,
+        standing: look(event.schedule, policy),
+        address: event.address,
+        enqueued_at: event.enqueued_at,
+        delay_until: event.schedule.delay_until,
+        retries: event.retries,
+        losses: event.losses,
+    }
+}

@@ -1,0 +1,137 @@
+//! Control: rules, counts, explanations, lists, dead events, single events, and the record of it all. What users and
+//! operators do; never on the way of an event. Nothing crosses canvases: an event of another one is not there.
+
+mod cursor;
+mod dead;
+mod events;
+mod lists;
+mod rules;
+mod stats;
+
+pub use cursor::Cursor;
+pub use lists::{EventFilter, EventSummary, Page};
+pub use rules::{Resumed, Stop, Stopped};
+pub use stats::HandlerStats;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::event::{Actor, EventId, Notification, Timestamp};
+use crate::notify::Notifier;
+use crate::store::{Refusal, Store, StoreError};
+use crate::wake::{Pass, WakeError, Waker};
+
+/// Most rows that a list holds.
+pub const LIST_MAX: u32 = 1000;
+/// Most events that one call purges, brings back or deletes.
+pub const BULK_MAX: u64 = 10_000;
+
+/// What one call did to many events. No call touches more than [`BULK_MAX`]: call again while there is more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bulk {
+    /// How many, or with `dry_run` how many it would be, up to [`BULK_MAX`].
+    pub count: u64,
+    /// Whether there are more.
+    pub more: bool,
+}
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// Only admins block and unblock.
+    #[error("only an admin may {verb} a handler")]
+    AdminOnly {
+        /// `block` or `unblock`.
+        verb: &'static str,
+    },
+    /// The rule's own data was refused.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// The canvas has no such event that waits or runs.
+    #[error("event {0} is not there: it has ended, or never was; `wakeq explain` tells which")]
+    NotFound(EventId),
+    /// Somebody runs the event.
+    #[error("event {0} is not waiting: it runs now; try again when it has ended or failed")]
+    NotWaiting(EventId),
+    /// The cursor of a list is not one.
+    #[error(
+        "this is no cursor of this list: take `next_cursor` from its last page to the letter, or start without one"
+    )]
+    Cursor,
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The database or Pub/Sub, while waking; workers carry on.
+    #[error("the change is made, but waking events stopped; a worker carries on within a minute")]
+    Wake(#[source] WakeError),
+}
+
+/// Controls a queue. Cheap to clone.
+#[derive(Clone)]
+pub struct Admin {
+    store: Store,
+    notifier: Arc<dyn Notifier>,
+    waker: Waker,
+    patience: Option<Duration>,
+}
+
+impl Admin {
+    /// Control over a store; what it lifts is woken through the notifier. Must be called inside a tokio runtime.
+    pub fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
+        let waker = Waker::new(store.clone(), Arc::clone(&notifier));
+        Self { store, notifier, waker, patience: None }
+    }
+
+    /// How long lifting a rule waits for the waking of events; the rest is woken after the call has returned. Default:
+    /// to the end.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
+        self
+    }
+
+    /// The database's clock.
+    pub async fn clock(&self) -> Result<Timestamp, AdminError> {
+        Ok(self.store.clock().await?)
+    }
+
+    /// Whether the database has all migrations of this program, or newer ones too.
+    pub async fn is_migrated(&self) -> Result<bool, AdminError> {
+        Ok(self.store.is_migrated().await?)
+    }
+
+    /// Whether notifications can be published.
+    pub async fn check_notifier(&self) -> Result<(), AdminError> {
+        self.notifier.check().await.map_err(|error| AdminError::Wake(error.into()))
+    }
+
+    /// Runs the minute's pass now; with `all`, makes the promises of everything that could run due first.
+    pub async fn wake(&self, all: bool) -> Result<Pass, AdminError> {
+        if all {
+            while self.store.make_all_due().await? > 0 {}
+        }
+        self.store.hasten_minute().await?;
+        self.waker.pass(None).await.map_err(AdminError::Wake)
+    }
+
+    /// Writes into the record what was asked for and not allowed, in one statement; a page has at most [`LIST_MAX`].
+    pub async fn refused(&self, refusals: &[Refusal]) -> Result<(), AdminError> {
+        for refusal in refusals {
+            checked(&refusal.actor)?;
+            if !(1..=64).contains(&refusal.action.chars().count()) || refusal.action.contains('\0') {
+                return Err(AdminError::Invalid("the action must have 1 to 64 characters, none of them NUL"));
+            }
+        }
+        for page in refusals.chunks(LIST_MAX as usize) {
+            self.store.add_refusals(page).await?;
+        }
+        Ok(())
+    }
+
+    async fn publish(&self, notifications: &[Notification]) -> Result<(), AdminError> {
+        self.notifier.publish(notifications).await.map_err(|error| AdminError::Wake(error.into()))
+    }
+}
+
+fn checked(actor: &Actor) -> Result<(), AdminError> {
+    actor.check().map_err(AdminError::Invalid)
+}

@@ -1,0 +1,167 @@
+//! Pauses and blocks: who may, what they answer, and waking what a lifted one held.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Admin, AdminError, LIST_MAX, checked};
+use crate::event::{Actor, HandlerScope, RuleKind, Timestamp};
+use crate::store::Rule;
+use crate::wake::WakeError;
+
+/// Why a handler is stopped, and for how long.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    /// Shown wherever the rule is; 1,000 characters at most.
+    pub reason: Option<String>,
+    /// The rule ends by itself then, within a minute.
+    pub until: Option<Timestamp>,
+}
+
+/// What pausing or blocking did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// Whether the handler had no rule of this kind before.
+    pub new: bool,
+    /// The rule as it stands now.
+    pub rule: Rule,
+    /// Whether a rule of the other kind stands, too.
+    pub also: Option<RuleKind>,
+}
+
+/// What lifting a rule did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// Whether the rule stood.
+    pub lifted: bool,
+    /// Whether the handler is still stopped, by a rule of the other kind.
+    pub still: Option<RuleKind>,
+    /// Events whose notifications were published by this call until it returned.
+    pub woken: usize,
+    /// Whether waking goes on after the call: see [`Admin::patience`]. Should this process die, a worker carries on.
+    pub waking: bool,
+}
+
+impl Admin {
+    /// Stops a handler for its users: once this has returned, no worker can claim an event of it. One claimed a
+    /// moment before may just be starting. Again: replaces reason and end.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::{Actor, CanvasId, HandlerScope, Stop};
+    ///
+    /// let (handler, ada) = (HandlerScope::worker(CanvasId::DEFAULT, "send-email")?, Actor::user("ada"));
+    /// admin.pause(&handler, &ada, &Stop::default()).await?;
+    /// let resumed = admin.unpause(&handler, &ada).await?;
+    /// println!("{} events woken", resumed.woken);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn pause(
+        &self,
+        scope: &HandlerScope,
+        actor: &Actor,
+        stop: &Stop,
+    ) -> Result<Stopped, AdminError> {
+        self.stop(RuleKind::Pause, scope, actor, stop).await
+    }
+
+    /// Lifts a pause and wakes what waited. A block stays, and the answer says so. Where there was no pause, nothing
+    /// is done and nothing recorded.
+    pub async fn unpause(&self, scope: &HandlerScope, actor: &Actor) -> Result<Resumed, AdminError> {
+        self.lift(RuleKind::Pause, scope, actor).await
+    }
+
+    /// Stops a handler whatever its users do. Only for admins.
+    pub async fn block(
+        &self,
+        scope: &HandlerScope,
+        actor: &Actor,
+        stop: &Stop,
+    ) -> Result<Stopped, AdminError> {
+        if !actor.is_admin() {
+            return Err(AdminError::AdminOnly { verb: "block" });
+        }
+        self.stop(RuleKind::Block, scope, actor, stop).await
+    }
+
+    /// Lifts a block and wakes what waited. Only for admins. A pause stays, and the answer says so.
+    pub async fn unblock(&self, scope: &HandlerScope, actor: &Actor) -> Result<Resumed, AdminError> {
+        if !actor.is_admin() {
+            return Err(AdminError::AdminOnly { verb: "unblock" });
+        }
+        self.lift(RuleKind::Block, scope, actor).await
+    }
+
+    async fn stop(
+        &self,
+        kind: RuleKind,
+        scope: &HandlerScope,
+        actor: &Actor,
+        stop: &Stop,
+    ) -> Result<Stopped, AdminError> {
+        checked(actor)?;
+        if stop.reason.as_ref().is_some_and(|reason| reason.chars().count() > 1000 || reason.contains('\0')) {
+            return Err(AdminError::Invalid(
+                "the reason must have at most 1,000 characters, none of them NUL",
+            ));
+        }
+        if let Some(until) = stop.until
+            && until <= self.store.clock().await?
+        {
+            return Err(AdminError::Invalid("the rule would end in the past: give a later moment"));
+        }
+        let added = self.store.add_rule(kind, scope, stop.reason.as_deref(), stop.until, actor).await?;
+        let also = added.other_stands.then_some(other(kind));
+        Ok(Stopped { new: added.new, rule: added.rule, also })
+    }
+
+    async fn lift(&self, kind: RuleKind, scope: &HandlerScope, actor: &Actor) -> Result<Resumed, AdminError> {
+        checked(actor)?;
+        let lifted = self.store.lift_rule(kind, scope, actor).await?;
+        crate::fault::point("rule.lifted");
+        let (woken, waking) = match lifted.job {
+            Some(job) => self.resume(job).await.map_err(AdminError::Wake)?,
+            None => (0, false),
+        };
+        let still = lifted.other_stands.then_some(other(kind));
+        Ok(Resumed { lifted: lifted.job.is_some(), still, woken, waking })
+    }
+
+    /// Works a resume job off in a task of its own, which goes on when the caller hangs up or loses patience; how many
+    /// events were woken until then, and whether it goes on.
+    async fn resume(&self, job: i64) -> Result<(usize, bool), WakeError> {
+        let woken = Arc::new(AtomicUsize::new(0));
+        let (waker, count) = (self.waker.clone(), Arc::clone(&woken));
+        let (ended, end) = tokio::sync::oneshot::channel();
+        tokio::spawn(async move {
+            let resumed = waker.resume(job, &count).await;
+            if let Err(Err(error)) = ended.send(resumed) {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(job, error, "waking events stopped; a worker carries on within a minute");
+            }
+        });
+        let waited = match self.patience {
+            Some(patience) => tokio::time::timeout(patience, end).await,
+            None => Ok(end.await),
+        };
+        let waking = match waited {
+            Ok(Ok(resumed)) => resumed.map(|()| false)?,
+            // A task that panicked has said so; its job is a row, and a worker carries on.
+            Ok(Err(_)) | Err(_) => true,
+        };
+        Ok((woken.load(Ordering::Relaxed), waking))
+    }
+
+    /// The rules in force, of one handler or of all.
+    pub async fn rules(&self, scope: Option<&HandlerScope>) -> Result<Vec<Rule>, AdminError> {
+        let handler = scope.map(|scope| (&scope.module, &scope.name));
+        Ok(self.store.rules(scope.map(|scope| scope.canvas), handler, i64::from(LIST_MAX)).await?)
+    }
+}
+
+fn other(kind: RuleKind) -> RuleKind {
+    match kind {
+        RuleKind::Pause => RuleKind::Block,
+        RuleKind::Block => RuleKind::Pause,
+    }
+}

@@ -1,0 +1,106 @@
+//! Events that are not tried again.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::admin::Bulk;
+use crate::store;
+
+/// An event that is not tried again.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct DeadEvent {
+    /// A redriven event keeps it.
+    pub(crate) id: Uuid,
+    #[schema(example = "WORKER")]
+    pub(crate) module: String,
+    #[schema(example = "send-email")]
+    pub(crate) name: String,
+    #[schema(example = "_")]
+    pub(crate) modifier: String,
+    /// Why it died: `retries` or `poison`.
+    #[schema(example = "retries")]
+    pub(crate) cause: String,
+    /// Attempts that failed before the last one.
+    #[schema(minimum = 0)]
+    pub(crate) retries: i32,
+    /// Owners it outlived.
+    #[schema(minimum = 0)]
+    pub(crate) losses: i32,
+    /// What its handler said last.
+    pub(crate) last_error: Option<String>,
+    /// When it was emitted.
+    pub(crate) enqueued_at: DateTime<Utc>,
+    /// When it died.
+    pub(crate) died_at: DateTime<Utc>,
+}
+
+/// Which dead events are meant: those for which all that is given holds.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct BulkRequest {
+    /// Of handlers of this module. Default `WORKER`, if `name` is given.
+    #[schema(example = "WORKER")]
+    pub(crate) module: Option<String>,
+    /// Of this handler.
+    #[schema(example = "send-email")]
+    pub(crate) name: Option<String>,
+    /// That died at or after this moment.
+    pub(crate) since: Option<DateTime<Utc>>,
+    /// That died before this moment.
+    pub(crate) before: Option<DateTime<Utc>>,
+    /// All of the canvas: needed when nothing else is given.
+    pub(crate) all: bool,
+    /// Only count them.
+    pub(crate) dry_run: bool,
+}
+
+/// What a redrive did.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Redriven {
+    /// Dead events brought back, or counted; at most 10,000 in one request.
+    #[schema(minimum = 0)]
+    pub(crate) redriven: u64,
+    /// Whether there are more: ask again.
+    pub(crate) more: bool,
+}
+
+/// What a deletion did.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Deleted {
+    /// Dead events deleted, or counted; at most 10,000 in one request.
+    #[schema(minimum = 0)]
+    pub(crate) deleted: u64,
+    /// Whether there are more: ask again.
+    pub(crate) more: bool,
+}
+
+impl From<store::DeadEvent> for DeadEvent {
+    fn from(dead: store::DeadEvent) -> Self {
+        Self {
+            id: dead.id.0,
+            module: dead.address.scope.module.to_string(),
+            name: dead.address.scope.name.to_string(),
+            modifier: dead.address.modifier.to_string(),
+            cause: dead.cause.to_string(),
+            retries: dead.retries,
+            losses: dead.losses,
+            last_error: dead.last_error,
+            enqueued_at: dead.enqueued_at,
+            died_at: dead.died_at,
+        }
+    }
+}
+
+impl From<Bulk> for Redriven {
+    fn from(bulk: Bulk) -> Self {
+        Self { redriven: bulk.count, more: bulk.more }
+    }
+}
+
+impl From<Bulk> for Deleted {
+    fn from(bulk: Bulk) -> Self {
+        Self { deleted: bulk.count, more: bulk.more }
+    }
+}

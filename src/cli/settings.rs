@@ -1,0 +1,37 @@
+//! `wakeq settings show` and `wakeq settings set`.
+
+use clap::{Args, Subcommand};
+
+use super::{Context, show};
+use crate::event::Timing;
+
+#[derive(Args)]
+pub(crate) struct Settings {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// The durations that the processes of this deployment agree on
+    Show,
+    /// Replace those that are given (--lease 30s); stop every other process first, and start it with the same ones
+    Set,
+}
+
+impl Settings {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let store = match self.verb {
+            Verb::Show => context.store().await?,
+            Verb::Set => context.database.replace(&context.timing).await?,
+        };
+        show_timing(store.timing())
+    }
+}
+
+fn show_timing(timing: &Timing) -> anyhow::Result<()> {
+    for (name, value) in timing.fields() {
+        show::line(format_args!("{name:22} {}", humantime::format_duration(value)))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! Events: listed, explained, cancelled, run at once.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+
+use super::body::{EventPath, Parameters};
+use super::guard::Caller;
+use super::problem::Problem;
+use super::{Api, paging};
+use crate::admin::EventFilter;
+use crate::api::{EventDetail, EventSummary, List, TheEvent};
+use crate::event::{Name, RuleKind};
+use crate::machine::Standing;
+
+/// Which events, and which page of them.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EventsQuery {
+    /// Of handlers of this module. Default `WORKER`, if `name` is given.
+    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+    module: Option<String>,
+    /// Of this handler.
+    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+    name: Option<String>,
+    /// In this state.
+    #[param(inline)]
+    state: Option<WaitingState>,
+    /// Most items of the page. Default 100.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    #[param(max_length = 400)]
+    cursor: Option<String>,
+}
+
+/// What an event that has not ended waits for.
+#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum WaitingState {
+    Ready,
+    Delayed,
+    Running,
+    Paused,
+    Blocked,
+}
+
+impl From<WaitingState> for Standing {
+    fn from(state: WaitingState) -> Self {
+        match state {
+            WaitingState::Ready => Self::Ready,
+            WaitingState::Delayed => Self::Delayed,
+            WaitingState::Running => Self::Running,
+            WaitingState::Paused => Self::Held(RuleKind::Pause),
+            WaitingState::Blocked => Self::Held(RuleKind::Block),
+        }
+    }
+}
+
+/// List events that have not ended, by handler and state.
+///
+/// Ordered by handler and by when they are due. A page looks at 10,000 events at most, so it may be short, or even
+/// empty, while `next_cursor` leads on.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/events", operation_id = "list_events", tag = "events",
+    params(EventsQuery), responses((status = 200, description = "A page of events", body = List<EventSummary>)))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Parameters(query): Parameters<EventsQuery>,
+) -> Result<Json<List<EventSummary>>, Problem> {
+    let filter = EventFilter {
+        module: query.module.as_deref().map(str::parse::<Name>).transpose()?,
+        name: query.name.as_deref().map(str::parse::<Name>).transpose()?,
+        state: query.state.map(Standing::from),
+    };
+    let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
+    Ok(Json(api.admin.events(caller.canvas, &filter, cursor.as_ref(), limit).await?.into()))
+}
+
+/// How much of an event is shown.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ViewQuery {
+    /// `basic` leaves the value out, `full` shows it. Default `basic`.
+    #[param(inline)]
+    view: Option<View>,
+}
+
+/// How much of an event is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum View {
+    Basic,
+    Full,
+}
+
+/// Explain an event: why it is not running, since when, until when, and what happens next.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/events/{id}", operation_id = "show_event", tag = "events",
+    params(ViewQuery), responses((status = 200, description = "What is known of the event", body = EventDetail)))]
+pub(super) async fn one(
+    State(api): State<Api>,
+    caller: Caller,
+    EventPath(id): EventPath,
+    Parameters(query): Parameters<ViewQuery>,
+) -> Result<Json<EventDetail>, Problem> {
+    let explanation = api.admin.explain(caller.canvas, id).await?;
+    let mut detail = EventDetail::of(id, explanation).ok_or_else(Problem::not_found)?;
+    if query.view == Some(View::Full) {
+        let value = api.admin.value(caller.canvas, id).await?;
+        detail.value = value.and_then(|value| RawValue::from_string(value).ok());
+    }
+    Ok(Json(detail))
+}
+
+/// Cancel an event that waits: it is deleted.
+#[utoipa::path(post, path = "/v1/canvases/{canvas}/events/{id}/cancel", operation_id = "cancel_event",
+    tag = "events", responses(
+    (status = 200, description = "The event is deleted", body = TheEvent),
+    (status = 409, description = "It runs (`not-waiting`)", body = super::problem::Details,
+        content_type = "application/problem+json")))]
+pub(super) async fn cancel(
+    State(api): State<Api>,
+    caller: Caller,
+    EventPath(id): EventPath,
+) -> Result<Json<TheEvent>, Problem> {
+    api.admin.cancel(caller.canvas, id, &caller.actor()).await?;
+    Ok(Json(TheEvent { id: id.0 }))
+}
+
+/// Make an event that waits due at once. A rule on its handler still holds it.
+#[utoipa::path(post, path = "/v1/canvases/{canvas}/events/{id}/run-now", operation_id = "run_event_now",
+    tag = "events", responses(
+    (status = 200, description = "The event is due", body = TheEvent),
+    (status = 409, description = "It runs (`not-waiting`)", body = super::problem::Details,
+        content_type = "application/problem+json")))]
+pub(super) async fn run_now(
+    State(api): State<Api>,
+    caller: Caller,
+    EventPath(id): EventPath,
+) -> Result<Json<TheEvent>, Problem> {
+    api.admin.run_now(caller.canvas, id, &caller.actor()).await?;
+    Ok(Json(TheEvent { id: id.0 }))
+}

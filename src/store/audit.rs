@@ -1,0 +1,174 @@
+//! The record of what was changed and refused. What takes effect is written by the statement that makes the change;
+//! here are the refusals, and reading.
+
+use uuid::Uuid;
+
+use super::{Store, StoreError};
+use crate::event::{Actor, CanvasId, EventId, HandlerScope, Timestamp};
+
+/// Longest detail, in characters.
+const DETAIL_MAX: usize = 1000;
+
+/// Whether something happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AuditOutcome {
+    /// It took effect.
+    Done,
+    /// They were not allowed to; nothing changed.
+    Refused,
+}
+
+impl AuditOutcome {
+    /// In one word: `done` or `refused`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// A line of the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditEntry {
+    /// Ever larger, though not always in the order of the commits.
+    pub id: i64,
+    /// When it happened.
+    pub at: Timestamp,
+    /// Who did it.
+    pub actor: String,
+    /// What they did: `pause`, `unpause`, `block`, `unblock`, `cancel`, `run-now`, `purge`, `redrive`, `delete-dead`, or
+    /// what a program wrote beside.
+    pub action: String,
+    /// The handler's module, if it was about one handler.
+    pub module: Option<String>,
+    /// The handler's name, if it was about one handler.
+    pub name: Option<String>,
+    /// The event, if it was about one.
+    pub event_id: Option<EventId>,
+    /// Whether it happened.
+    pub outcome: AuditOutcome,
+    /// In words: the reason of a pause, why something was refused.
+    pub detail: Option<String>,
+    /// How many events it was about, or how often it was refused.
+    pub times: i32,
+    /// The request it answered.
+    pub request_id: Option<String>,
+}
+
+/// Something that was asked for and not allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The canvas it was about.
+    pub canvas: CanvasId,
+    /// Who asked.
+    pub actor: Actor,
+    /// What they asked for, in 1 to 64 characters, such as `unblock`.
+    pub action: String,
+    /// The handler it was about.
+    pub scope: Option<HandlerScope>,
+    /// The event it was about.
+    pub event: Option<EventId>,
+    /// Why it was refused; cut to 1,000 characters.
+    pub detail: Option<String>,
+    /// How often, at least once.
+    pub times: u32,
+}
+
+impl Store {
+    /// Writes refusals into the record.
+    pub(crate) async fn add_refusals(&self, refusals: &[Refusal]) -> Result<(), StoreError> {
+        let new = Columns::of(refusals);
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, detail, times, request_id)
+             select canvas_id, actor, action, module, name, event_id, 'refused', detail, times, request_id
+               from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::text[],
+                           $8::integer[], $9::text[])
+                    as new (canvas_id, actor, action, module, name, event_id, detail, times, request_id)",
+            &new.canvases,
+            &new.actors,
+            &new.actions,
+            new.modules.as_slice() as &[Option<String>],
+            new.names.as_slice() as &[Option<String>],
+            new.events.as_slice() as &[Option<Uuid>],
+            new.details.as_slice() as &[Option<String>],
+            &new.times,
+            new.requests.as_slice() as &[Option<String>],
+        );
+        let added = session.limit(|connection| query.execute(connection)).await;
+        session.answered("add refusals", added).map(drop)
+    }
+
+    /// The record of a canvas, the newest first, what is older than `before`.
+    pub(crate) async fn audit(
+        &self,
+        canvas: CanvasId,
+        before: Option<i64>,
+        limit: i64,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select id, at, actor, action, module::text as module, name::text as name, event_id, outcome, detail, times,
+                      request_id
+                 from wakeq.audit_log where canvas_id = $1 and id < $2 order by id desc limit $3"#,
+            canvas.0,
+            before.unwrap_or(i64::MAX),
+            limit
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("read the audit", rows)?;
+        Ok(rows
+            .into_iter()
+            .map(|row| AuditEntry {
+                id: row.id,
+                at: row.at,
+                actor: row.actor,
+                action: row.action,
+                module: row.module,
+                name: row.name,
+                event_id: row.event_id.map(EventId),
+                outcome: if row.outcome == "done" { AuditOutcome::Done } else { AuditOutcome::Refused },
+                detail: row.detail,
+                times: row.times,
+                request_id: row.request_id,
+            })
+            .collect())
+    }
+}
+
+/// Refusals as columns, for `unnest`.
+#[derive(Default)]
+struct Columns {
+    canvases: Vec<Uuid>,
+    actors: Vec<String>,
+    actions: Vec<String>,
+    modules: Vec<Option<String>>,
+    names: Vec<Option<String>>,
+    events: Vec<Option<Uuid>>,
+    details: Vec<Option<String>>,
+    times: Vec<i32>,
+    requests: Vec<Option<String>>,
+}
+
+impl Columns {
+    fn of(refusals: &[Refusal]) -> Self {
+        let mut columns = Self::default();
+        for refusal in refusals {
+            columns.canvases.push(refusal.canvas.0);
+            columns.actors.push(refusal.actor.name().into());
+            columns.actions.push(refusal.action.clone());
+            columns.modules.push(refusal.scope.as_ref().map(|scope| scope.module.to_string()));
+            columns.names.push(refusal.scope.as_ref().map(|scope| scope.name.to_string()));
+            columns.events.push(refusal.event.map(|id| id.0));
+            columns.details.push(refusal.detail.as_deref().map(cut));
+            columns.times.push(i32::try_from(refusal.times.max(1)).unwrap_or(i32::MAX));
+            columns.requests.push(refusal.actor.request_id().map(Into::into));
+        }
+        columns
+    }
+}
+
+fn cut(detail: &str) -> String {
+    detail.chars().filter(|character| *character != '\0').take(DETAIL_MAX).collect()
+}

@@ -1,0 +1,134 @@
+//! The events of a canvas, page by page, in the order of the index of handlers.
+
+use uuid::Uuid;
+
+use super::load::address;
+use super::session::interval;
+use super::{Store, StoreError};
+use crate::event::{CanvasId, EventId, HandlerAddress, Name, RuleKind, Schedule, Timestamp};
+
+/// Where a list stands: the key of the last event that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(crate) module: String,
+    pub(crate) name: String,
+    pub(crate) delay_until: Timestamp,
+    pub(crate) id: EventId,
+}
+
+/// An event in a list.
+#[derive(Clone, Debug)]
+pub(crate) struct Listed {
+    pub(crate) id: EventId,
+    pub(crate) address: HandlerAddress,
+    pub(crate) schedule: Schedule,
+    /// Where it stands, in the words of the state filter.
+    pub(crate) state: String,
+    pub(crate) enqueued_at: Timestamp,
+    pub(crate) retries: i32,
+    pub(crate) losses: i32,
+    /// The how-manyth row this is that was looked at, from 1.
+    pub(crate) number: i64,
+}
+
+impl Store {
+    /// Looks at up to `look` events after a position and lists up to `limit` of those in the state; the last one that
+    /// was looked at is listed in any case, if there were so many. The states are those of the machine's checks, in their
+    /// order.
+    ///
+    /// Where the handlers end is asked for first, so that the list is a range of the index whatever the planner knows.
+    pub(crate) async fn events(
+        &self,
+        canvas: CanvasId,
+        handlers: (Option<&Name>, Option<&Name>),
+        state: Option<&str>,
+        after: Option<&Position>,
+        look: i64,
+        limit: i64,
+    ) -> Result<Vec<Listed>, StoreError> {
+        let (module, name) = (handlers.0.map(Name::as_str), handlers.1.map(Name::as_str));
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            Row,
+            r#"with module as (
+                   select coalesce($2::text, (select module::text from wakeq.events_v2 where canvas_id = $1
+                                               order by canvas_id desc, module desc limit 1)) as last
+               ), name as (
+                   select coalesce($3::text, (select name::text from wakeq.events_v2
+                                               where canvas_id = $1 and module = (select last from module)
+                                               order by canvas_id desc, module desc, name desc limit 1)) as last
+               ), looked as (
+                   select e.*, row_number() over () as number from (
+                       select e.id, e.canvas_id, e.module, e.name, e.modifier, e.delay_until, e.enqueued_at, e.locked_at,
+                              e.retries, e.losses
+                         from wakeq.events_v2 e
+                        where e.canvas_id = $1
+                          and (e.module, e.name, e.delay_until, e.id) > ($4::text, $5::text, coalesce($6::timestamptz, '-infinity'), $7::uuid)
+                          and (e.module, e.name) <= ((select last from module), (select last from name))
+                        order by e.canvas_id, e.module, e.name, e.delay_until, e.id limit $8) as e
+               )
+               select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
+                      e.modifier::text as "modifier!", e.delay_until, e.enqueued_at, e.locked_at, e.retries, e.losses,
+                      e.number as "number!", rule.kind as rule, stands.state as "state!", now() as "now!"
+                 from looked e,
+                      lateral (select max(r.rule_type)::text as kind from wakeq.scheduling_rules r
+                                where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
+                                  and (r.until is null or r.until > now())) as rule,
+                      lateral (select case when e.delay_until > now() then 'delayed'
+                                           when e.locked_at >= now() - $9::interval then 'running'
+                                           when rule.kind = 'block' then 'blocked'
+                                           when rule.kind = 'pause' then 'paused'
+                                           else 'ready' end as state) as stands
+                where $10::text is null or stands.state = $10 or e.number = $8
+                order by e.canvas_id, e.module, e.name, e.delay_until, e.id limit $11"#,
+            canvas.0,
+            module,
+            name,
+            after.map_or(module.unwrap_or_default(), |after| &after.module),
+            after.map_or(name.unwrap_or_default(), |after| &after.name),
+            after.map(|after| after.delay_until),
+            after.map_or(Uuid::nil(), |after| after.id.0),
+            look,
+            interval(self.timing().lease),
+            state,
+            limit
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("list events", rows)?;
+        Ok(rows.into_iter().filter_map(Row::into_listed).collect())
+    }
+}
+
+struct Row {
+    id: Uuid,
+    canvas_id: Uuid,
+    module: String,
+    name: String,
+    modifier: String,
+    delay_until: Timestamp,
+    enqueued_at: Timestamp,
+    locked_at: Option<Timestamp>,
+    retries: i32,
+    losses: i32,
+    number: i64,
+    rule: Option<String>,
+    state: String,
+    now: Timestamp,
+}
+
+impl Row {
+    fn into_listed(self) -> Option<Listed> {
+        let rule = self.rule.as_deref().and_then(|kind| kind.parse::<RuleKind>().ok());
+        let (delay_until, locked_at, now) = (self.delay_until, self.locked_at, self.now);
+        Some(Listed {
+            id: EventId(self.id),
+            address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
+            schedule: Schedule { delay_until, locked_at, rule, now },
+            state: self.state,
+            enqueued_at: self.enqueued_at,
+            retries: self.retries,
+            losses: self.losses,
+            number: self.number,
+        })
+    }
+}

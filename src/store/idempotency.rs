@@ -1,0 +1,140 @@
+//! Emits that are answered once: the key, the events and the answer are one transaction.
+
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
+
+use super::chores::IDEMPOTENCY_KEPT;
+use super::insert::{insert_pages, statements};
+use super::session::interval;
+use super::{Inserted, NewEvent, Store, StoreError};
+use crate::event::{CanvasId, Timing};
+
+/// A key on its way into the table.
+#[derive(Clone, Debug)]
+pub(crate) struct NewKey {
+    pub(crate) canvas: CanvasId,
+    pub(crate) holder: String,
+    pub(crate) key: String,
+    pub(crate) fingerprint: Vec<u8>,
+}
+
+/// What became of an emit under a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Keyed {
+    /// The events and the answer are committed.
+    First(Vec<Inserted>),
+    /// One of the chosen ids belongs to another canvas: nothing is kept, the key neither.
+    Foreign(Vec<Inserted>),
+    /// The key was used for the same request: its answer.
+    Replayed(String),
+    /// The key was used for another request.
+    Mismatch,
+    /// Somebody else uses the key at this moment.
+    InProgress,
+}
+
+impl Store {
+    /// Inserts events and the answer to them in one transaction, unless the key has been used within the last day.
+    /// Nothing is left of a call that did not come to its end, and a second one waits for the first as long as for any
+    /// lock.
+    pub(crate) async fn insert_once(
+        &self,
+        key: &NewKey,
+        events: &[NewEvent],
+        chosen: &[bool],
+        answer: impl FnOnce(&[Inserted]) -> String + Send,
+    ) -> Result<Keyed, StoreError> {
+        // Beside the events': the key, the look at an earlier answer, the answer.
+        let mut session = self.session().await?.for_statements(3 + statements(events));
+        let timing = self.timing();
+        let keyed = session.limit(|connection| once(connection, key, events, chosen, timing, answer)).await;
+        session.answered("insert events under an idempotency key", keyed)
+    }
+}
+
+async fn once(
+    connection: &mut PgConnection,
+    key: &NewKey,
+    events: &[NewEvent],
+    chosen: &[bool],
+    timing: &Timing,
+    answer: impl FnOnce(&[Inserted]) -> String + Send,
+) -> Result<Keyed, sqlx::Error> {
+    let mut transaction = connection.begin().await?;
+    match take(&mut transaction, key).await {
+        Ok(true) => {}
+        Ok(false) => {
+            let earlier = earlier(&mut transaction, key).await?;
+            transaction.rollback().await?;
+            return Ok(earlier);
+        }
+        Err(error) if is_locked(&error) => {
+            transaction.rollback().await?;
+            return Ok(Keyed::InProgress);
+        }
+        Err(error) => return Err(error),
+    }
+    let inserted = insert_pages(&mut transaction, events, chosen, timing).await?;
+    if inserted.contains(&Inserted::Foreign) {
+        transaction.rollback().await?;
+        return Ok(Keyed::Foreign(inserted));
+    }
+    keep(&mut transaction, key, &answer(&inserted)).await?;
+    transaction.commit().await?;
+    Ok(Keyed::First(inserted))
+}
+
+/// Writes the key; whether it was free. Waits for whoever has written it and not committed yet. One that is too old to
+/// count is taken over, whether the hourly chore has been at it or not.
+async fn take(connection: &mut PgConnection, key: &NewKey) -> Result<bool, sqlx::Error> {
+    let taken = sqlx::query!(
+        "insert into wakeq.idempotency_keys as k (canvas_id, holder, key, fingerprint, answer)
+         values ($1, $2, $3, $4, '')
+             on conflict (canvas_id, holder, key)
+             do update set fingerprint = excluded.fingerprint, answer = '', created_at = now()
+                     where k.created_at < now() - $5::interval",
+        key.canvas.0,
+        key.holder,
+        key.key,
+        key.fingerprint,
+        interval(IDEMPOTENCY_KEPT)
+    )
+    .execute(connection)
+    .await?;
+    Ok(taken.rows_affected() > 0)
+}
+
+/// What was answered to the request that had the key first.
+async fn earlier(connection: &mut PgConnection, key: &NewKey) -> Result<Keyed, sqlx::Error> {
+    let row = sqlx::query!(
+        "select fingerprint, answer from wakeq.idempotency_keys where canvas_id = $1 and holder = $2 and key = $3",
+        key.canvas.0,
+        key.holder,
+        key.key
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(match row {
+        Some(row) if row.fingerprint == key.fingerprint => Keyed::Replayed(row.answer),
+        Some(_) => Keyed::Mismatch,
+        // It grew too old and was deleted between the two statements.
+        None => Keyed::InProgress,
+    })
+}
+
+async fn keep(connection: &mut PgConnection, key: &NewKey, answer: &str) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "update wakeq.idempotency_keys set answer = $4 where canvas_id = $1 and holder = $2 and key = $3",
+        key.canvas.0,
+        key.holder,
+        key.key,
+        answer
+    )
+    .execute(connection)
+    .await
+    .map(drop)
+}
+
+fn is_locked(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "55P03")
+}

@@ -1,0 +1,81 @@
+//! The durations that all processes of a deployment share: written once, compared by every process at its start.
+
+use std::time::Duration;
+
+use super::{Store, StoreError};
+use crate::event::Timing;
+
+/// What a process does about the deployment's durations when it connects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimingMode {
+    /// Writes its own if there are none yet, and is refused if others stand. For everything that emits or works.
+    #[default]
+    Agree,
+    /// Takes those that stand, and writes none. For tools that only give commands.
+    Follow,
+    /// Replaces those that stand. Every other process has to be started anew with the same ones.
+    Replace,
+    /// Asks for none. For who only looks at a database, whatever state it is in.
+    Unchecked,
+}
+
+impl Store {
+    /// Compares the configured durations with the deployment's; those to work with.
+    pub(super) async fn settle_timing(&self) -> Result<Timing, StoreError> {
+        let ours = &self.config.timing;
+        match self.config.timing_mode {
+            TimingMode::Agree => {
+                let standing = match self.standing_timing().await? {
+                    Some(standing) => Some(standing),
+                    None => {
+                        self.write_timing(false).await?;
+                        self.standing_timing().await?
+                    }
+                };
+                match standing.and_then(|standing| ours.first_difference(&standing)) {
+                    Some((name, ours, deployment)) => Err(StoreError::OtherTiming { name, ours, deployment }),
+                    None => Ok(ours.clone()),
+                }
+            }
+            TimingMode::Follow => Ok(self.standing_timing().await?.unwrap_or_else(|| ours.clone())),
+            TimingMode::Unchecked => Ok(ours.clone()),
+            TimingMode::Replace => {
+                self.write_timing(true).await?;
+                Ok(ours.clone())
+            }
+        }
+    }
+
+    async fn standing_timing(&self) -> Result<Option<Timing>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!("select name, value_us from wakeq.settings");
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("read the deployment's durations", rows)?;
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let mut timing = Timing::default();
+        for row in rows {
+            timing.set(&row.name, Duration::from_micros(row.value_us.unsigned_abs()));
+        }
+        Ok(Some(timing))
+    }
+
+    /// Writes all of them in one statement, always in the same order: of two processes the first writes, and the second
+    /// waits for it.
+    async fn write_timing(&self, replace: bool) -> Result<(), StoreError> {
+        let (names, values): (Vec<String>, Vec<i64>) = self.config.timing.named().into_iter().unzip();
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "insert into wakeq.settings as s (name, value_us)
+             select name, value_us from unnest($1::text[], $2::bigint[]) as new (name, value_us)
+                 on conflict (name) do update set value_us = excluded.value_us, set_at = now()
+                         where $3 and s.value_us <> excluded.value_us",
+            &names,
+            &values,
+            replace
+        );
+        let written = session.limit(|connection| query.execute(connection)).await;
+        session.answered("write the deployment's durations", written).map(drop)
+    }
+}

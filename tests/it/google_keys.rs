@@ -1,0 +1,186 @@
+//! Stands in for Google: a server with public keys that counts who fetches them, and tokens signed with the others.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use aws_lc_rs::rsa::{KeyPair, KeySize};
+use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_SHA256};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+pub(crate) const AUDIENCE: &str = "https://queue.example";
+pub(crate) const ROBOT: &str = "robot@project.iam.gserviceaccount.com";
+
+/// A pair of keys, and the name of the public one.
+pub(crate) struct Signer {
+    id: String,
+    pair: KeyPair,
+}
+
+impl Signer {
+    pub(crate) fn new(id: &str) -> Self {
+        Self { id: id.to_owned(), pair: KeyPair::generate(KeySize::Rsa2048).unwrap() }
+    }
+
+    /// The public key as DER, PKCS #1.
+    pub(crate) fn public(&self) -> Vec<u8> {
+        self.pair.public_key().as_ref().to_vec()
+    }
+
+    fn jwk(&self) -> Value {
+        // SEQUENCE, INTEGER of 257 bytes with a leading zero, INTEGER 65,537: always the same for 2,048 bits.
+        let (public, ends) = (self.public(), [2, 3, 1, 0, 1]);
+        assert!(public.len() == 270 && public.ends_with(&ends));
+        let modulus = base64_url(&public[9..265]);
+        json!({"kty": "RSA", "alg": "RS256", "use": "sig", "kid": self.id, "n": modulus, "e": "AQAB"})
+    }
+
+    /// A token with these claims, signed as Google does.
+    pub(crate) fn token(&self, claims: &Value) -> String {
+        self.token_with(&json!({"alg": "RS256", "typ": "JWT", "kid": self.id}), claims)
+    }
+
+    /// The same with another header.
+    pub(crate) fn token_with(&self, header: &Value, claims: &Value) -> String {
+        let message = unsigned(header, claims);
+        let mut signature = vec![0; self.pair.public_modulus_len()];
+        let random = aws_lc_rs::rand::SystemRandom::new();
+        self.pair.sign(&RSA_PKCS1_SHA256, &random, message.as_bytes(), &mut signature).unwrap();
+        format!("{message}.{}", base64_url(&signature))
+    }
+}
+
+/// `header.payload`.
+pub(crate) fn unsigned(header: &Value, claims: &Value) -> String {
+    format!("{}.{}", base64_url(header.to_string().as_bytes()), base64_url(claims.to_string().as_bytes()))
+}
+
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// What Google says of the robot, for three days.
+pub(crate) fn claims() -> Value {
+    json!({
+        "iss": "https://accounts.google.com", "aud": AUDIENCE, "sub": "1", "azp": "1",
+        "iat": now(), "exp": now() + 3 * 24 * 3600, "email": ROBOT, "email_verified": true,
+    })
+}
+
+pub(crate) fn base64_url(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let bits =
+            chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let digits = (0..=chunk.len()).map(|index| (bits >> (18 - 6 * index)) as usize & 63);
+        text.extend(digits.map(|digit| char::from(DIGITS[digit])));
+    }
+    text
+}
+
+/// What the server answers.
+#[derive(Clone)]
+pub(crate) enum Answer {
+    Keys,
+    /// A whole status line's number, headers and body.
+    Other(&'static str, String),
+}
+
+/// A server on this machine.
+pub(crate) struct KeyServer {
+    pub(crate) url: String,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+struct Shared {
+    keys: Mutex<Vec<Value>>,
+    answer: Mutex<Answer>,
+    fetches: AtomicUsize,
+    asked: Semaphore,
+    gate: Semaphore,
+}
+
+impl KeyServer {
+    /// Answers with these keys, good for ten minutes.
+    pub(crate) async fn start(signers: &[&Signer]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/certs", listener.local_addr().unwrap());
+        let shared = Arc::new(Shared {
+            keys: Mutex::new(signers.iter().map(|signer| signer.jwk()).collect()),
+            answer: Mutex::new(Answer::Keys),
+            fetches: AtomicUsize::new(0),
+            asked: Semaphore::new(0),
+            gate: Semaphore::new(1),
+        });
+        let task = tokio::spawn(serve(listener, Arc::clone(&shared)));
+        Self { url, shared, task }
+    }
+
+    pub(crate) fn fetches(&self) -> usize {
+        self.shared.fetches.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn add(&self, signer: &Signer) {
+        self.shared.keys.lock().unwrap().push(signer.jwk());
+    }
+
+    pub(crate) fn answers(&self, answer: Answer) {
+        *self.shared.answer.lock().unwrap() = answer;
+    }
+
+    /// From now on nobody is answered until [`KeyServer::open`].
+    pub(crate) async fn close(&self) {
+        self.shared.gate.acquire().await.unwrap().forget();
+    }
+
+    pub(crate) fn open(&self) {
+        self.shared.gate.add_permits(1);
+    }
+
+    /// Returns once for each fetch that has arrived.
+    pub(crate) async fn asked(&self) {
+        let asked = tokio::time::timeout(crate::support::PATIENCE, self.shared.asked.acquire()).await;
+        asked.expect("nobody fetched the keys").unwrap().forget();
+    }
+}
+
+impl Drop for KeyServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            if connection.read_buf(&mut request).await.unwrap() == 0 {
+                break;
+            }
+        }
+        assert!(request.starts_with(b"GET /certs HTTP/1.1\r\n"));
+        shared.fetches.fetch_add(1, Ordering::SeqCst);
+        shared.asked.add_permits(1);
+        drop(shared.gate.acquire().await.unwrap());
+        let (status, body) = match shared.answer.lock().unwrap().clone() {
+            Answer::Keys => (
+                "200 OK\r\ncache-control: public, max-age=600",
+                json!({"keys": *shared.keys.lock().unwrap()}).to_string(),
+            ),
+            Answer::Other(status, body) => (status, body),
+        };
+        let length = body.len();
+        let answer =
+            format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
+        // Who is not interested in all of it may hang up.
+        connection.write_all(answer.as_bytes()).await.ok();
+        connection.shutdown().await.ok();
+    }
+}
