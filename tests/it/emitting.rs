@@ -38,7 +38,7 @@ async fn an_event_with_a_chosen_id_is_emitted_once() {
     assert_eq!((first.duplicate, again.duplicate, again.notified), (false, true, false));
     let foreign = stage.queue.emit(greeting().id(id).canvas(canvas(7))).await;
     assert!(matches!(foreign, Err(EmitError::ForeignId(foreign)) if foreign == id));
-    stage.admin.cancel(id).await.unwrap();
+    stage.admin.cancel(CanvasId::DEFAULT, id, &wakeq::Actor::user("ada")).await.unwrap();
     assert!(stage.queue.emit(greeting().id(id)).await.unwrap().duplicate, "also when it has ended");
     assert_eq!((stage.rows().await, notifier.published().len()), (0, 1));
 }

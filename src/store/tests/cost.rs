@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sqlx::AssertSqlSafe;
 
-use super::Table;
+use super::{Table, tester};
 use crate::event::{CanvasId, EventId};
 use crate::store::{Store, StoreConfig};
 
@@ -116,7 +116,7 @@ async fn workers_reach_events_by_their_keys() {
     table.store.defer(&ids).await.unwrap();
     table.store.release(&claims).await.unwrap();
     table.store.complete(&claims[..1]).await.unwrap();
-    table.store.cancel(ids[0]).await.unwrap();
+    table.store.cancel(CanvasId::DEFAULT, ids[0], &tester()).await.unwrap();
     let (many, fences) = (array(&ids), format!("'{{{}}}'::integer[]", vec!["1"; ids.len()].join(",")));
     let statements = [
         ("from wakeq.events_v2 e where e.id = any", many.clone()),
@@ -124,7 +124,10 @@ async fn workers_reach_events_by_their_keys() {
         ("with deferred as", format!("{many}, '5 min', '1 min'")),
         ("set locked_at = null", format!("{many}, {fences}")),
         ("delete from wakeq.events_v2\n              where id = any", format!("{many}, {fences}, 1")),
-        ("where id = $1 and (locked_at is null", format!("'{}', '1 min'", ids[0])),
+        (
+            "with gone as (\n                   delete from wakeq.events_v2\n                    where id = $1",
+            format!("'{}', '{}', '1 min', 'test', null", ids[0], CanvasId::DEFAULT),
+        ),
     ];
     for (part, arguments) in statements {
         let plan = plan(&table.store, part, &arguments).await;
