@@ -4,6 +4,7 @@
 
 mod attributes;
 mod cloudevents;
+mod idempotency;
 mod json;
 mod media;
 mod plain;
@@ -112,6 +113,9 @@ pub(super) async fn batch(
 
 async fn emit(api: &Api, caller: &Caller, received: &Received) -> Result<Response, Problem> {
     let emission = received.emission(caller.canvas)?;
+    if let Some(key) = idempotency::key(&received.headers)? {
+        return idempotency::emit(api, caller, &key, received, emission).await;
+    }
     let answer = match emission {
         Emission::One(event) => EmitAnswer::One(api.queue.emit(*event).await?.into()),
         Emission::Batch(events) => EmitAnswer::batch(&api.queue.emit_all(events).await?),
