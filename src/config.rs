@@ -2,12 +2,15 @@
 //!
 //! The durations of a deployment stand in its database: commands take them from there.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 
+use crate::access::AccessConfig;
 use crate::event::{CanvasId, Timing};
+use crate::http::HttpConfig;
 use crate::notify::{DEVELOPMENT_PROJECT, Notifier, NotifyError, PubSub, PubSubConfig};
 use crate::store::{Store, StoreConfig, StoreError, TimingMode};
 use crate::worker::WorkerConfig;
@@ -91,6 +94,27 @@ pub(crate) struct WorkerArgs {
     /// How long handlers may run on after SIGTERM [default: 28s, on Cloud Run 8s]
     #[arg(long, env = "WAKEQ_SHUTDOWN_GRACE", value_parser = humantime::parse_duration)]
     shutdown_grace: Option<Duration>,
+}
+
+/// How the HTTP API is served.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "HTTP API")]
+pub(crate) struct ServeArgs {
+    /// The port to listen on
+    #[arg(long, env = "PORT", default_value_t = HttpConfig::default().address.port())]
+    port: u16,
+    /// The address to listen on
+    #[arg(long, env = "WAKEQ_LISTEN", default_value_t = HttpConfig::default().address.ip())]
+    listen: IpAddr,
+    /// The URLs of this service that Google's ID tokens are made for; without one no ID token is taken
+    #[arg(long = "audience", env = "WAKEQ_AUDIENCE", value_delimiter = ',')]
+    audiences: Vec<String>,
+    /// Connections at a time
+    #[arg(long, env = "WAKEQ_MAX_CONNECTIONS", default_value_t = HttpConfig::default().max_connections)]
+    max_connections: usize,
+    /// Requests at a time
+    #[arg(long, env = "WAKEQ_MAX_REQUESTS", default_value_t = HttpConfig::default().max_requests)]
+    max_requests: usize,
 }
 
 /// Cloud Run ends a process ten seconds after it asked it to stop; two of them are for releasing claims.
@@ -219,6 +243,20 @@ impl WorkerArgs {
             lot_max: self.lot,
             shutdown_grace: self.shutdown_grace.unwrap_or(usual),
             ..defaults
+        }
+    }
+}
+
+impl ServeArgs {
+    /// As the server takes them.
+    pub(crate) fn config(&self) -> HttpConfig {
+        let audiences = self.audiences.iter().filter(|audience| !audience.is_empty()).cloned().collect();
+        HttpConfig {
+            address: SocketAddr::new(self.listen, self.port),
+            access: AccessConfig { audiences, ..AccessConfig::default() },
+            max_connections: self.max_connections,
+            max_requests: self.max_requests,
+            ..HttpConfig::default()
         }
     }
 }

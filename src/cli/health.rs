@@ -47,7 +47,7 @@ fn ask(address: SocketAddr) -> std::io::Result<String> {
 }
 
 fn is_well(answer: &str) -> bool {
-    first_line(answer).split(' ').nth(1) == Some("200")
+    first_line(answer).split(' ').nth(1).is_some_and(|status| status.len() == 3 && status.starts_with('2'))
 }
 
 fn first_line(answer: &str) -> &str {
@@ -59,8 +59,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_200_is_well() {
+    fn only_a_success_is_well() {
         assert!(is_well("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"));
+        assert!(is_well("HTTP/1.1 204 No Content\r\n\r\n"));
         for answer in ["", "HTTP/1.1 503 Service Unavailable\r\n\r\n200", "HTTP/1.1", "\r\n200"] {
             assert!(!is_well(answer), "{answer:?}");
         }

@@ -22,6 +22,7 @@ mod stats;
 mod topics;
 mod wake;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,7 +90,28 @@ pub fn run_with<F>(handlers: F) -> ExitCode
 where
     F: AsyncFnOnce() -> Result<Handlers, BoxError>,
 {
-    let cli = Cli::parse();
+    run_from(std::env::args_os(), handlers)
+}
+
+/// As [`run_with`], for these arguments instead of the program's own. The first is the program's name.
+///
+/// ```no_run
+/// # use wakeq::Handlers;
+/// let done = wakeq::cli::run_from(["my-worker", "work", "--capacity", "10"], async || Ok(Handlers::new()));
+/// ```
+pub fn run_from<A, F>(arguments: A, handlers: F) -> ExitCode
+where
+    A: IntoIterator<Item: Into<OsString> + Clone>,
+    F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+{
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(answer) => {
+            // A closed pipe is no reason to complain.
+            let _ = answer.print();
+            return ExitCode::from(u8::try_from(answer.exit_code()).unwrap_or(2));
+        }
+    };
     let stays = cli.command.stays();
     logging::start(cli.logging, stays);
     let ended = match tokio::runtime::Runtime::new() {
@@ -153,9 +175,11 @@ pub(crate) struct Context {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Serve the HTTP API, until SIGTERM
+    Serve(process::Serve),
     /// Run the handlers of this program, until SIGTERM
     Work(process::Work),
-    /// Everything in one process, until SIGTERM
+    /// Serve the API and run the handlers in one process, until SIGTERM
     All(process::All),
     /// Ask the process of this container whether it lives
     Health(health::Health),
@@ -200,7 +224,7 @@ enum Command {
 impl Command {
     /// Whether it runs until it is told to stop.
     fn stays(&self) -> bool {
-        matches!(self, Self::Work(_) | Self::All(_))
+        matches!(self, Self::Serve(_) | Self::Work(_) | Self::All(_))
     }
 }
 
@@ -212,6 +236,7 @@ impl Cli {
     {
         let context = self.context;
         match self.command {
+            Command::Serve(command) => command.run(&context).await,
             Command::Work(command) => command.run(&context, handlers).await,
             Command::All(command) => command.run(&context, handlers).await,
             Command::Health(command) => command.run(),

@@ -1,4 +1,4 @@
-//! `wakeq work` and `wakeq all`: the processes that stay. Each is made of parts that live and end together.
+//! `wakeq serve`, `wakeq work` and `wakeq all`: the processes that stay. Each is made of parts that live and end together.
 //!
 //! It only puts the parts together: what they do is theirs.
 
@@ -12,11 +12,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{BoxError, Context};
-use crate::config::WorkerArgs;
+use crate::config::{ServeArgs, WorkerArgs};
+use crate::http::{HttpConfig, HttpServer};
 use crate::notify::Notifier;
 use crate::store::{Retention, Store, StoreError};
 use crate::wake::{WakeError, Waker};
 use crate::worker::{Handlers, QueueWorker, WorkerConfig, shutdown_signal};
+
+#[derive(Args)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    http: ServeArgs,
+}
 
 #[derive(Args)]
 pub(crate) struct Work {
@@ -27,7 +34,19 @@ pub(crate) struct Work {
 #[derive(Args)]
 pub(crate) struct All {
     #[command(flatten)]
+    http: ServeArgs,
+    #[command(flatten)]
     worker: WorkerArgs,
+}
+
+impl Serve {
+    /// It keeps the promises of the rows, too: a deployment whose workers are scaled to zero then needs nobody else.
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let process = Process::start(context).await?;
+        let serving = process.serve(self.http.config()).await?;
+        let waking = process.wake(Retention::default()).await?;
+        process.together(vec![serving, waking]).await
+    }
 }
 
 impl Work {
@@ -47,8 +66,12 @@ impl All {
         F: AsyncFnOnce() -> Result<Handlers, BoxError>,
     {
         let process = Process::start(context).await?;
-        let working = process.work(handlers, self.worker.config()).await?;
-        process.together(vec![working]).await
+        let worker = self.worker.config();
+        let mut http = self.http.config();
+        http.shutdown_grace = http.shutdown_grace.min(worker.shutdown_grace);
+        let serving = process.serve(http).await?;
+        let working = process.work(handlers, worker).await?;
+        process.together(vec![serving, working]).await
     }
 }
 
@@ -82,6 +105,23 @@ impl Process {
         Ok(Self { store, notifier, stop, _listening: AbortOnDropHandle::new(listening) })
     }
 
+    /// The part that answers over HTTP.
+    async fn serve(&self, config: HttpConfig) -> anyhow::Result<Part> {
+        let server = HttpServer::bind(self.store.clone(), Arc::clone(&self.notifier), config).await?;
+        tracing::info!(address = %server.local_address(), "serving the API");
+        let (stop, halt) = (self.stop.clone(), server.stop_token());
+        let running = async move {
+            let mut serving = std::pin::pin!(server.run());
+            tokio::select! {
+                () = &mut serving => return Ok(()),
+                () = stop.cancelled() => halt.cancel(),
+            }
+            serving.await;
+            Ok(())
+        };
+        Ok(Part { name: "the HTTP server", running: Box::pin(running) })
+    }
+
     /// The part that runs events. A process without handlers takes no notifications, which would put off for minutes
     /// the events of the workers that have them; but any process may keep the promises of the rows.
     async fn work<F>(&self, handlers: F, config: WorkerConfig) -> anyhow::Result<Part>
@@ -104,8 +144,10 @@ impl Process {
     async fn wake(&self, retention: Retention) -> anyhow::Result<Part> {
         let waker = Waker::new(self.store.clone(), Arc::clone(&self.notifier));
         let period = self.store.timing().probe_period;
-        if let Err(WakeError::Store(error @ StoreError::NotMigrated(_))) = waker.pass(Some(retention)).await {
-            return Err(error.into());
+        match waker.pass(Some(retention)).await {
+            Err(WakeError::Store(error @ StoreError::NotMigrated(_))) => return Err(error.into()),
+            Err(error) => tracing::warn!("the first pass failed; tried again: {:#}", anyhow!(error)),
+            Ok(_) => {}
         }
         let stop = self.stop.clone();
         let running = async move {

@@ -52,6 +52,14 @@ impl Broker {
         config
     }
 
+    /// Where Google's emulator has it.
+    pub(crate) fn config(&self) -> &PubSubConfig {
+        match &self.kind {
+            Kind::Google(config) => config,
+            Kind::Memory(_) => panic!("a notifier in memory has no configuration"),
+        }
+    }
+
     /// Publishes a body that no notification was made into.
     pub(crate) async fn publish_raw(&self, body: &'static [u8]) {
         match &self.kind {

@@ -6,6 +6,7 @@
 
 mod chaos;
 mod deps;
+mod image;
 mod postgres;
 mod prepare;
 mod sdk;
@@ -27,6 +28,15 @@ enum Verb {
     },
     /// Hold the dependency tree to deny.toml: doubled and banned crates; with cargo-deny also licences and advisories.
     Deps,
+    /// Build a container image of the binary for this machine, from nothing but what it needs, and try it out.
+    Image {
+        /// Write the image, and do not run it.
+        #[arg(long)]
+        no_run: bool,
+        /// Run the image that is there.
+        #[arg(long, hide = true)]
+        trial: bool,
+    },
     /// Describe every query of src/ against the migrations in a private Postgres, and bring .sqlx up to date.
     Prepare {
         /// Change nothing; fail if .sqlx is not up to date.
@@ -41,6 +51,7 @@ fn main() -> ExitCode {
     let outcome = match Verb::parse() {
         Verb::Chaos { name } => chaos::run(name.as_deref()),
         Verb::Deps => deps::run(),
+        Verb::Image { no_run, trial } => image::run(no_run, trial),
         Verb::Prepare { check } => prepare::run(check),
         Verb::Sdk => sdk::run(),
     };

@@ -25,7 +25,8 @@ impl Postgres {
         let data = postgres.folder.join("data");
         let options = ["--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-locale", "--no-sync"];
         output(as_owner(postgres.binaries.join("initdb")).args(options).arg("--pgdata").arg(&data))?;
-        let settings = format!("-c listen_addresses='' -c fsync=off -k {}", postgres.folder.display());
+        output(as_owner("mkdir").args(["-m", "755"]).arg(postgres.sockets()))?;
+        let settings = format!("-c listen_addresses='' -c fsync=off -k {}", postgres.sockets().display());
         let log = postgres.folder.join("log");
         let mut start = as_owner(postgres.binaries.join("pg_ctl"));
         succeed(
@@ -36,7 +37,12 @@ impl Postgres {
 
     /// Where to connect.
     pub(crate) fn url(&self) -> String {
-        format!("postgres://postgres@localhost/postgres?host={}", self.folder.display())
+        url(&self.sockets())
+    }
+
+    /// The folder of its socket, which any user may enter who is given it.
+    pub(crate) fn sockets(&self) -> PathBuf {
+        self.folder.join("sockets")
     }
 }
 
@@ -49,6 +55,11 @@ impl Drop for Postgres {
             eprintln!("{} is left behind: {error}", self.folder.display());
         }
     }
+}
+
+/// Where to connect when the socket is in this folder.
+pub(crate) fn url(sockets: &Path) -> String {
+    format!("postgres://postgres@localhost/postgres?host={}", sockets.display())
 }
 
 /// Postgres refuses to run as root, so root hands over to the user `postgres`.

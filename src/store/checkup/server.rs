@@ -131,8 +131,8 @@ impl Store {
                      from pg_catalog.pg_class c
                      join pg_catalog.pg_depend d on d.objid = c.oid and d.deptype = 'a'
                                                 and d.classid = 'pg_class'::regclass
-                    where c.relnamespace = (select oid from schema) and c.relkind = 'S'
-                      and not has_sequence_privilege(c.oid, 'usage')
+                    where c.relnamespace = (select oid from schema)
+                      and case when c.relkind = 'S' then not has_sequence_privilege(c.oid, 'usage') end
                    union all
                    select 'function', 'wakeq.' || p.proname, 'execute'
                      from pg_catalog.pg_proc p
@@ -151,6 +151,7 @@ impl Store {
     }
 
     /// Who holds old snapshots: transactions, prepared ones, and replication slots that nobody reads; the oldest first.
+    /// Transactions of other databases hold nothing back here, those of standbys do.
     pub(crate) async fn held_snapshots(&self) -> Result<Vec<HeldSnapshot>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -160,7 +161,7 @@ impl Store {
                           extract(epoch from clock_timestamp() - xact_start)
                      from pg_catalog.pg_stat_activity
                     where xact_start is not null and (backend_xmin is not null or backend_xid is not null)
-                      and pid <> pg_backend_pid() and backend_type <> 'autovacuum worker'
+                      and pid <> pg_backend_pid() and (datname = current_database() or datname is null) and backend_type <> 'autovacuum worker'
                    union all
                    select format('prepared transaction %s of %s', gid, owner),
                           extract(epoch from clock_timestamp() - prepared)

@@ -21,7 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("admin", &["event", "fault", "machine", "store", "notify", "wake", "explain"]),
     ("worker", &["event", "telemetry", "store", "notify", "wake", "emit", "machine"]),
     ("access", &["event", "store"]),
-    ("config", &["event", "store", "notify", "worker"]),
+    ("config", &["event", "access", "http", "store", "notify", "worker"]),
     ("api", &["event", "store", "admin", "explain", "emit"]),
     ("http", &["event", "access", "api", "telemetry", "store", "notify", "emit", "admin", "explain"]),
     ("doctor", &["event", "store", "notify"]),

@@ -1,0 +1,225 @@
+//! `wakeq doctor` against real servers: what is wrong is found, told with its mending, and nothing else is.
+
+use std::process::Command;
+use std::time::Duration;
+
+use google_cloud_auth::credentials::anonymous;
+use google_cloud_pubsub::client::SubscriptionAdmin;
+use serde_json::Value;
+use sqlx::{AssertSqlSafe, PgPool};
+use wakeq::notify::{PubSubConfig, create_topics};
+use wakeq_dev::TestDatabase;
+
+use crate::brokers::Broker;
+use crate::support::database;
+
+/// The doctor's answer.
+struct Findings {
+    code: Option<i32>,
+    report: Value,
+}
+
+impl Findings {
+    /// Level, and what was found, of the checks of this.
+    fn of(&self, what: &str) -> Vec<(&str, &str)> {
+        let findings = self.report["findings"].as_array().unwrap().iter();
+        let text = |finding: &'_ Value, name: &str| finding[name].as_str().unwrap().to_owned();
+        let found = findings.filter(|finding| text(finding, "what") == what);
+        found
+            .map(|finding| (finding["level"].as_str().unwrap(), finding["found"].as_str().unwrap()))
+            .collect()
+    }
+
+    /// The only finding about this.
+    fn one(&self, what: &str) -> (&str, &str) {
+        let found = self.of(what);
+        assert_eq!(found.len(), 1, "{what}: {:#}", self.report);
+        found[0]
+    }
+
+    /// What is not as it should be, by name.
+    fn bad(&self, level: &str) -> Vec<&str> {
+        let findings = self.report["findings"].as_array().unwrap().iter();
+        let bad = findings.filter(|finding| finding["level"] == level);
+        bad.map(|finding| finding["what"].as_str().unwrap()).collect()
+    }
+
+    fn mend(&self, what: &str) -> &str {
+        let findings = self.report["findings"].as_array().unwrap().iter();
+        let mends = findings.filter(|finding| finding["what"] == what).map(|finding| &finding["mend"]);
+        mends.filter_map(Value::as_str).next().unwrap_or_else(|| panic!("{what}: {:#}", self.report))
+    }
+}
+
+async fn doctor(url: &str, pubsub: Option<&PubSubConfig>, arguments: &[&str]) -> Findings {
+    let output = run(url, pubsub, &[&["--json"], arguments].concat()).await;
+    let report = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
+    Findings { code: output.status.code(), report }
+}
+
+async fn run(url: &str, pubsub: Option<&PubSubConfig>, arguments: &[&str]) -> std::process::Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wakeq"));
+    command.arg("doctor").args(arguments).env_clear().env("DATABASE_URL", url);
+    if let Some(config) = pubsub {
+        command
+            .env("PUBSUB_EMULATOR_HOST", config.emulator_host.as_ref().unwrap())
+            .env("GOOGLE_CLOUD_PROJECT", &config.project)
+            .env("WAKEQ_TOPIC", &config.topic)
+            .env("WAKEQ_SUBSCRIPTION", &config.subscription);
+    }
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}
+
+/// The same database, with a setting of the server's made for each connection.
+fn with_setting(database: &TestDatabase, setting: &str) -> String {
+    let separator = if database.url().contains('?') { '&' } else { '?' };
+    format!("{}{separator}options=-c%20{}", database.url(), setting.replace('=', "%3D"))
+}
+
+async fn sql(database: &TestDatabase, statements: &str) -> PgPool {
+    let pool = PgPool::connect(database.url()).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(statements.to_owned())).execute(&pool).await.unwrap();
+    pool
+}
+
+/// All is well: every line says so, and the exit code too.
+#[tokio::test]
+async fn a_healthy_queue_passes() {
+    let Some(config) = Broker::google_config("doctor-healthy").await else { return };
+    create_topics(&config).await.unwrap();
+    let database = database().await;
+    sql(&database, "update wakeq.chores set next_at = now() + interval '1 min'").await;
+    let found = doctor(database.url(), Some(&config), &[]).await;
+    assert_eq!((found.bad("fail"), found.bad("warn")), (vec![], vec![]), "{:#}", found.report);
+    assert_eq!((found.code, &found.report["failed"]), (Some(0), &Value::from(0)));
+    assert_eq!(found.one("Pub/Sub rights"), ("ok", "not checked: an emulator has none"));
+    let printed = run(database.url(), Some(&config), &[]).await;
+    let text = String::from_utf8(printed.stdout).unwrap();
+    assert!(text.lines().count() > 12 && text.lines().all(|line| line.starts_with("ok    ")), "{text}");
+}
+
+/// Nothing is there: both halves are looked at all the same.
+#[tokio::test]
+async fn what_is_away_is_said_to_be() {
+    let away = doctor("postgres://nobody@127.0.0.1:1/nothing", None, &[]).await;
+    assert_eq!((away.code, away.bad("fail")), (Some(1), vec!["database", "Pub/Sub"]));
+    assert!(away.one("database").1.contains("refused"), "{:#}", away.report);
+    assert!(away.mend("Pub/Sub").contains("GOOGLE_CLOUD_PROJECT"), "{:#}", away.report);
+    let mut nowhere = PubSubConfig::new("tests");
+    nowhere.emulator_host = Some("127.0.0.1:1".into());
+    let database = database().await;
+    let half = doctor(database.url(), Some(&nowhere), &[]).await;
+    assert_eq!((half.code, half.bad("fail")), (Some(1), vec!["Pub/Sub"]));
+    assert_eq!(half.one("migrations"), ("ok", "up to date"));
+    let printed = run("", None, &[]).await;
+    let text = String::from_utf8(printed.stdout).unwrap();
+    assert!(text.starts_with("FAIL  database: DATABASE_URL is not set"), "{text}");
+    assert_eq!(String::from_utf8(printed.stderr).unwrap(), "wakeq: 2 checks failed\n");
+}
+
+/// A schema that is missing, half there, or newer than the program.
+#[tokio::test]
+async fn migrations_are_compared() {
+    let empty = TestDatabase::create(b"empty", async |_| Ok::<_, std::io::Error>(())).await.unwrap();
+    let found = doctor(empty.url(), None, &[]).await;
+    let (level, words) = found.one("migrations");
+    assert!(level == "fail" && words.starts_with("missing: 1, 2, 3"), "{words}");
+    assert_eq!(found.mend("migrations"), "run `wakeq migrate`");
+    let database = database().await;
+    let add = "insert into wakeq._migrations (version, description, success, checksum, execution_time)
+               values (987654, 'from the future', true, '', 0)";
+    let pool = sql(&database, add).await;
+    let found = doctor(database.url(), None, &[]).await;
+    assert_eq!(found.one("migrations"), ("warn", "newer than this program: 987654"));
+    sqlx::query("delete from wakeq._migrations where version in (987654, 3)").execute(&pool).await.unwrap();
+    assert_eq!(doctor(database.url(), None, &[]).await.one("migrations"), ("fail", "missing: 3"));
+}
+
+/// A role that may do nothing, then everything that the doctor told to grant.
+#[tokio::test]
+async fn rights_are_asked_for_by_what_is_lacking() {
+    let database = database().await;
+    let role = format!("{}_role", database.name());
+    let pool = sql(&database, &format!("create role {role}")).await;
+    let url = with_setting(&database, &format!("role={role}"));
+    let found = doctor(&url, None, &[]).await;
+    let (level, words) = found.one("rights");
+    assert!(level == "fail" && words.contains("usage on wakeq"), "{words}");
+    let mend = found.mend("rights").split(" (").next().unwrap().to_owned();
+    sqlx::raw_sql(AssertSqlSafe(mend)).execute(&pool).await.unwrap();
+    let found = doctor(&url, None, &[]).await;
+    assert_eq!(found.one("rights").0, "ok", "{:#}", found.report);
+    assert_eq!(found.bad("fail"), ["Pub/Sub"]);
+    let revoke = format!("revoke update on wakeq.events_v2 from {role}");
+    sqlx::raw_sql(AssertSqlSafe(revoke)).execute(&pool).await.unwrap();
+    let found = doctor(&url, None, &[]).await;
+    assert_eq!(found.one("rights"), ("fail", format!("{role} lacks update on wakeq.events_v2").as_str()));
+    sqlx::raw_sql(AssertSqlSafe(format!("drop owned by {role}; drop role {role}")))
+        .execute(&pool)
+        .await
+        .unwrap();
+}
+
+/// A server that may forget commits; one that nobody keeps the minute of; transactions that nobody ends.
+#[tokio::test]
+async fn a_neglected_database_is_told() {
+    let database = database().await;
+    let lazy = with_setting(&database, "synchronous_commit=off");
+    let found = doctor(&lazy, None, &[]).await;
+    assert_eq!(found.one("durability"), ("fail", "fsync on, synchronous_commit off"));
+    let found = doctor(&lazy, None, &["--allow-unsafe-durability"]).await;
+    assert_eq!(found.one("durability").0, "warn");
+    let neglect = "update wakeq.chores set next_at = now() - interval '1 h';
+        insert into wakeq.resume_jobs (kind, canvas_id, module, name, created_at)
+            values ('lifted', gen_random_uuid(), 'WORKER', 'h', now() - interval '1 h');
+        insert into wakeq.unknown_handlers values (gen_random_uuid(), 'WORKER', 'mistyped', '_');
+        insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
+            values (gen_random_uuid(), gen_random_uuid(), 'WORKER', 'h', '_', '1', now() - interval '1 h')";
+    let pool = sql(&database, neglect).await;
+    let mut old = pool.begin().await.unwrap();
+    let pid: i32 =
+        sqlx::query_scalar("select pg_backend_pid() + 0 * pg_current_xact_id()::text::bigint::integer")
+            .fetch_one(&mut *old)
+            .await
+            .unwrap();
+    let found = doctor(database.url(), None, &["--open-for", "0s"]).await;
+    let warned = ["minute's pass", "promises", "resume jobs", "handlers", "old transactions"];
+    assert_eq!(found.bad("warn"), warned, "{:#}", found.report);
+    assert!(found.one("handlers").1.contains("WORKER/mistyped/_"), "{:#}", found.report);
+    let words = found.one("old transactions").1;
+    assert!(words.contains(&format!("process {pid} ")), "{words}");
+    old.rollback().await.unwrap();
+    let found = doctor(database.url(), None, &["--open-for", "1h"]).await;
+    assert_eq!(found.one("old transactions").0, "ok");
+}
+
+/// A subscription that somebody else made.
+#[tokio::test]
+async fn a_foreign_subscription_is_told_apart() {
+    let Some(config) = Broker::google_config("doctor-foreign").await else { return };
+    let database = database().await;
+    let found = doctor(database.url(), Some(&config), &[]).await;
+    assert_eq!(found.bad("fail"), ["topic", "subscription"]);
+    assert_eq!(found.mend("topic"), "run `wakeq topics create`");
+    create_topics(&config).await.unwrap();
+    Broker::delete_subscription(&config).await;
+    let admin = SubscriptionAdmin::builder()
+        .with_endpoint(format!("http://{}", config.emulator_host.as_ref().unwrap()))
+        .with_credentials(anonymous::Builder::new().build())
+        .build()
+        .await
+        .unwrap();
+    let foreign = admin
+        .create_subscription()
+        .set_name(format!("projects/{}/subscriptions/{}", config.project, config.subscription))
+        .set_topic(format!("projects/{}/topics/{}", config.project, config.topic))
+        .set_ack_deadline_seconds(17)
+        .set_filter("attributes.colour = \"red\"");
+    tokio::time::timeout(Duration::from_secs(10), foreign.send()).await.unwrap().unwrap();
+    let found = doctor(database.url(), Some(&config), &[]).await;
+    let words: Vec<_> = found.of("subscription").into_iter().map(|(_, words)| words).collect();
+    assert!(words.contains(&"ack deadline is 17 s, wanted 60 s"), "{words:?}");
+    assert!(words.iter().any(|words| words.starts_with("filter is attributes.colour")), "{words:?}");
+    assert_eq!(found.code, Some(1));
+}

@@ -1,0 +1,201 @@
+//! The processes that stay: `wakeq work`, as it is and with handlers of a program's own, and how they end.
+
+use std::collections::HashSet;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use sqlx::PgPool;
+use tokio::sync::mpsc;
+use wakeq::notify::{PubSubConfig, create_topics};
+use wakeq::{Execution, HandlerResult, Handlers};
+use wakeq_dev::TestDatabase;
+use wakeq_emulator::{Guard, Guarded, Launch};
+
+use crate::brokers::Broker;
+use crate::support::{PATIENCE, Stage, database, quick};
+
+/// Tells the child below which arguments its program was given.
+const ARGUMENTS: &str = "WAKEQ_TEST_ARGUMENTS";
+
+/// A process, and what it says.
+struct Process {
+    child: Guarded,
+    lines: mpsc::Receiver<String>,
+    _guard: Guard,
+}
+
+impl Process {
+    /// The stock binary, which has no handlers.
+    fn stock(command: &str, url: &str, pubsub: Option<&PubSubConfig>, more: &[(&str, &str)]) -> Self {
+        let launch = Launch::new(env!("CARGO_BIN_EXE_wakeq")).argument(command);
+        Self::start(launch, url, pubsub, more)
+    }
+
+    /// A program with handlers of its own.
+    fn own(command: &str, url: &str, pubsub: Option<&PubSubConfig>, more: &[(&str, &str)]) -> Self {
+        let launch = Launch::new(std::env::current_exe().unwrap())
+            .arguments(["--exact", "processes::own_program", "--ignored", "--nocapture"])
+            .environment(ARGUMENTS, command);
+        Self::start(launch, url, pubsub, more)
+    }
+
+    fn start(launch: Launch, url: &str, pubsub: Option<&PubSubConfig>, more: &[(&str, &str)]) -> Self {
+        let nowhere =
+            PubSubConfig { emulator_host: Some("127.0.0.1:1".into()), ..PubSubConfig::new("tests") };
+        let pubsub = pubsub.unwrap_or(&nowhere);
+        let (sender, lines) = mpsc::channel(10_000);
+        let mut launch = launch
+            .environment("DATABASE_URL", url)
+            .environment("PUBSUB_EMULATOR_HOST", pubsub.emulator_host.as_ref().unwrap())
+            .environment("GOOGLE_CLOUD_PROJECT", &pubsub.project)
+            .environment("WAKEQ_TOPIC", &pubsub.topic)
+            .environment("WAKEQ_SUBSCRIPTION", &pubsub.subscription)
+            .environment("NO_COLOR", "1")
+            .environment("RUST_LOG", "info")
+            .on_line(move |line| drop(sender.try_send(line.to_owned())));
+        for (name, value) in more {
+            launch = launch.environment(name, value);
+        }
+        let guard = Guard::new(None).unwrap();
+        Self { child: guard.start(launch).unwrap(), lines, _guard: guard }
+    }
+
+    /// The next line with these words in it.
+    async fn says(&mut self, words: &str) -> String {
+        let found = async {
+            loop {
+                match self.lines.recv().await {
+                    Some(line) if line.contains(words) => return line,
+                    Some(_) => {}
+                    None => panic!("it ended without {words:?}:\n{}", self.child.last_lines()),
+                }
+            }
+        };
+        let line = tokio::time::timeout(PATIENCE, found).await;
+        line.unwrap_or_else(|_| panic!("it does not say {words:?}:\n{}", self.child.last_lines()))
+    }
+
+    /// Its exit code, and how often it said this from now on.
+    async fn ends(mut self, words: &str) -> (Option<i32>, usize) {
+        let status = tokio::time::timeout(PATIENCE, self.child.ended()).await.expect("it does not end");
+        let mut count = 0;
+        while let Some(line) = self.lines.recv().await {
+            count += usize::from(line.contains(words));
+        }
+        (status.code(), count)
+    }
+
+    async fn stop(self) -> Option<i32> {
+        self.child.stop(PATIENCE).await.unwrap();
+        self.ends("").await.0
+    }
+}
+
+/// The program of somebody who uses wakeq.
+#[test]
+#[ignore = "a role in the tests of this file, which start it themselves"]
+fn own_program() -> ExitCode {
+    let arguments = std::env::var(ARGUMENTS).expect("only the tests of this file start this");
+    let arguments = ["my-worker"].into_iter().chain(arguments.split(' ')).collect::<Vec<_>>();
+    wakeq::cli::run_from(arguments, async || {
+        let pool = PgPool::connect(&std::env::var("DATABASE_URL")?).await?;
+        Ok(Handlers::new().on("slow", move |event| slow(pool.clone(), event)))
+    })
+}
+
+/// Says that it has begun, and ends when the row is gone that the test holds.
+async fn slow(pool: PgPool, event: Execution) -> HandlerResult {
+    println!("\nbegun {}", event.id);
+    sqlx::query("select pg_advisory_xact_lock(4711)").execute(&pool).await?;
+    Ok(())
+}
+
+const NO_HANDLERS: &str = "this program has no handlers, so it takes no notifications";
+
+/// Without handlers a process keeps the promises of the rows and leaves every notification to those who have some.
+#[tokio::test]
+async fn a_process_without_handlers_only_wakes() {
+    let Some(broker) = Broker::google("processes-stock").await else { return };
+    let config = broker.config().clone();
+    create_topics(&config).await.unwrap();
+    let stage = Stage::with(broker.notifier.clone(), quick()).await;
+    let mut process =
+        Process::stock("work", stage.database.url(), Some(&config), &[("WAKEQ_PROBE_PERIOD", "1s")]);
+    process.says(NO_HANDLERS).await;
+    let mut subscription = broker.notifier.subscribe(100).await.unwrap();
+    let mut expected: HashSet<_> = stage.emit_many("h", 20).await.into_iter().collect();
+    let silent = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
+                  values (gen_random_uuid(), gen_random_uuid(), 'WORKER', 'h', '_', '1') returning id";
+    let silent: uuid::Uuid = sqlx::query_scalar(silent).fetch_one(&stage.pool).await.unwrap();
+    expected.insert(wakeq::EventId(silent));
+    while !expected.is_empty() {
+        let delivery = tokio::time::timeout(PATIENCE, subscription.next()).await.expect("nothing more comes");
+        let delivery = delivery.unwrap();
+        expected.remove(&delivery.notification.as_ref().unwrap().id);
+        delivery.acknowledge();
+    }
+    let noted = "select count(*) from wakeq.unknown_handlers";
+    let noted: i64 = sqlx::query_scalar(noted).fetch_one(&stage.pool).await.unwrap();
+    assert_eq!((noted, process.stop().await), (0, Some(0)));
+}
+
+/// A worker with handlers of its own ends in good order on SIGTERM: what runs is finished, the exit code is 0.
+#[tokio::test]
+async fn an_own_program_works_and_ends_in_good_order() {
+    let Some(broker) = Broker::google("processes-own").await else { return };
+    let config = broker.config().clone();
+    create_topics(&config).await.unwrap();
+    let stage = Stage::with(broker.notifier.clone(), quick()).await;
+    let mut held = stage.pool.begin().await.unwrap();
+    sqlx::query("select pg_advisory_xact_lock(4711)").execute(&mut *held).await.unwrap();
+    let mut process = Process::own("work", stage.database.url(), Some(&config), &[]);
+    let id = stage.emit("slow").await;
+    process.says(&format!("begun {id}")).await;
+    let asked = Command::new("kill").args(["-TERM", &process.child.pid().to_string()]).status().unwrap();
+    assert!(asked.success());
+    process.says("shutting down").await;
+    assert_eq!(stage.rows().await, 1, "its handler runs on");
+    held.rollback().await.unwrap();
+    assert_eq!(process.ends("").await.0, Some(0));
+    assert_eq!(stage.rows().await, 0, "it was finished");
+}
+
+/// What can't begin says why, and ends with an error; in the form that Cloud Logging reads, where that is asked for.
+#[tokio::test]
+async fn a_process_that_cannot_begin_says_why() {
+    let empty = TestDatabase::create(b"empty", async |_| Ok::<_, std::io::Error>(())).await.unwrap();
+    for command in ["work", "all"] {
+        let mut process = Process::stock(command, empty.url(), None, &[("WAKEQ_LOG_FORMAT", "json")]);
+        let line = process.says("the process ends").await;
+        let entry: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(entry["severity"], "ERROR", "{line}");
+        assert!(entry["message"].as_str().unwrap().contains("run `wakeq migrate`"), "{line}");
+        assert_eq!(process.ends("").await.0, Some(1));
+    }
+    let mut process =
+        Process::own("work", "postgres://nobody@127.0.0.1:1/nothing", None, &[("K_SERVICE", "x")]);
+    let line = process.says("Postgres is not reachable").await;
+    assert!(line.starts_with('{') && line.contains("\"severity\":\"ERROR\""), "{line}");
+    assert_ne!(process.ends("").await.0, Some(0));
+}
+
+/// Without handlers it says so once, and a broker that is away does not end it.
+#[tokio::test]
+async fn a_process_outlives_its_broker() {
+    let database = database().await;
+    let mut process =
+        Process::stock("work", database.url(), None, &[("WAKEQ_PROBE_PERIOD", "1s"), ("WAKEQ_GRACE", "1s")]);
+    process.says(NO_HANDLERS).await;
+    let pool = PgPool::connect(database.url()).await.unwrap();
+    sqlx::query(
+        "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
+         values (gen_random_uuid(), gen_random_uuid(), 'WORKER', 'h', '_', '1')",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
+    process.says("the minute's pass failed").await;
+    process.says("the minute's pass failed").await;
+    process.child.stop(Duration::from_secs(20)).await.unwrap();
+    assert_eq!(process.ends(NO_HANDLERS).await, (Some(0), 0));
+}
