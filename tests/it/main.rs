@@ -8,6 +8,7 @@ mod basics;
 mod brokers;
 mod children;
 mod cli;
+mod container;
 mod control;
 mod crashes;
 mod doctor;
