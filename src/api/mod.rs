@@ -4,6 +4,7 @@
 
 mod admin;
 mod dead_events;
+mod emit;
 mod events;
 mod handlers;
 mod list;
@@ -11,6 +12,7 @@ mod rules;
 
 pub(crate) use admin::{AuditEntry, CreateKey, CreatedKey, Key};
 pub(crate) use dead_events::{BulkRequest, DeadEvent, Deleted, Redriven};
+pub(crate) use emit::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewEvent, NewEvents};
 pub(crate) use events::{EventDetail, EventState, EventSummary, TheEvent};
 pub(crate) use handlers::{Depth, Handler, PurgeRequest, Purged};
 pub(crate) use list::List;

@@ -47,7 +47,7 @@ impl Guarded {
         }
         let routes: UtoipaMethodRouter<Api> = (schemas, paths, methods);
         let layer = from_fn_with_state((self.api.clone(), scope), admit);
-        self.router = self.router.routes(routes.layer(layer));
+        self.router = self.router.routes(routes.map(|methods| methods.route_layer(layer)));
         self
     }
 

@@ -6,6 +6,7 @@ mod admin;
 mod answer;
 mod body;
 mod dead_events;
+mod emit;
 mod events;
 mod guard;
 mod handlers;
@@ -63,6 +64,8 @@ fn routes(api: &Api) -> OpenApiRouter<Api> {
 /// Everything below needs a credential; the scope stands beside the route.
 fn guarded(api: &Api) -> Guarded {
     Guarded::new(api)
+        .on(Scope::Emit, routes!(emit::one))
+        .on(Scope::Emit, routes!(emit::batch))
         .on(Scope::Read, routes!(events::list))
         .on(Scope::Read, routes!(events::one))
         .on(Scope::Operate, routes!(events::cancel))

@@ -19,6 +19,8 @@ mod emitting;
 mod google_keys;
 mod hostile;
 mod http;
+mod http_emit;
+mod http_sdk;
 mod idle;
 mod leases;
 mod many;

@@ -8,10 +8,10 @@ use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use wakeq::CanvasId;
 use wakeq::access::{Access, AccessConfig, NewKey, Reach, Scope};
 use wakeq::http::{HttpConfig, HttpServer};
 use wakeq::notify::MemoryNotifier;
+use wakeq::{CanvasId, Store, StoreConfig};
 
 use crate::support::{PATIENCE, Stage};
 
@@ -42,11 +42,17 @@ impl Service {
     }
 
     pub(crate) async fn with(config: HttpConfig) -> Self {
+        Self::over(StoreConfig::default(), config).await
+    }
+
+    /// With a store of its own, as a process of its own has it.
+    pub(crate) async fn over(store: StoreConfig, config: HttpConfig) -> Self {
         let (stage, notifier) = Stage::memory().await;
+        let store = Store::connect(stage.database.url(), store).await.unwrap();
         let config = HttpConfig { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), ..config };
         let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
         let key = make_key(&access, "tests", Reach::Canvas(CanvasId::DEFAULT), &Scope::ALL).await;
-        let server = HttpServer::bind(stage.store.clone(), notifier.clone(), config).await.unwrap();
+        let server = HttpServer::bind(store, notifier.clone(), config).await.unwrap();
         let (address, stop) = (server.local_address(), server.stop_token());
         let running = tokio::spawn(server.run());
         let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();

@@ -9,6 +9,7 @@ mod deps;
 mod image;
 mod postgres;
 mod prepare;
+mod sdk;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -42,6 +43,8 @@ enum Verb {
         #[arg(long)]
         check: bool,
     },
+    /// Emit through the HTTP API with the official CloudEvents SDK for Python, installed into target/sdk.
+    Sdk,
 }
 
 fn main() -> ExitCode {
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Verb::Deps => deps::run(),
         Verb::Image { no_run, trial } => image::run(no_run, trial),
         Verb::Prepare { check } => prepare::run(check),
+        Verb::Sdk => sdk::run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

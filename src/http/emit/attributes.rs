@@ -1,0 +1,212 @@
+//! The attributes of a CloudEvent: their names, their limits, and what each of them means to the queue.
+
+use std::fmt::Write;
+
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::refusal::{Fault, named};
+use super::{json, plain};
+use crate::event::{CanvasId, EventId};
+
+/// What the ids of events are made in that came as CloudEvents. Never to be changed: a repeat would be another event.
+const NAMESPACE: Uuid = Uuid::from_u128(0x8ef8_2adb_52d4_445c_842d_d18a_fe4d_6402);
+/// Those that the specification knows, all of them strings.
+const CORE: [&str; 8] =
+    ["specversion", "id", "source", "type", "subject", "time", "dataschema", "datacontenttype"];
+/// Most attributes of one CloudEvent.
+const COUNT_MAX: usize = 64;
+/// Longest name.
+const NAME_MAX: usize = 64;
+/// Longest value, in bytes.
+const VALUE_MAX: usize = 4096;
+
+/// Attributes in the order they came, as their canonical strings. What was null is not there.
+#[derive(Default)]
+pub(super) struct Attributes(Vec<(String, String)>);
+
+/// Which handler a type names.
+pub(super) struct Target<'a> {
+    pub(super) module: &'a str,
+    pub(super) name: &'a str,
+    pub(super) modifier: &'a str,
+}
+
+impl Attributes {
+    /// From headers without their `ce-`, with values as they were sent.
+    pub(super) fn from_headers<'a>(
+        headers: impl Iterator<Item = (&'a str, &'a [u8])>,
+    ) -> Result<Self, Fault> {
+        let mut attributes = Self::default();
+        for (name, value) in headers {
+            if matches!(name, "data" | "datacontenttype") {
+                let expected = "left out: in binary mode the body and `content-type` say it";
+                return Err(Fault::shape(format!("the header `ce-{name}`"), expected));
+            }
+            if attributes.optional(name).is_some() {
+                return Err(Fault::Repeated(format!("the header ce-{}", named(name))));
+            }
+            let value = decoded(value).ok_or_else(|| {
+                Fault::shape(
+                    format!("the header ce-{}", named(name)),
+                    "percent-encoded UTF-8 in visible ASCII",
+                )
+            })?;
+            attributes.set(name, value)?;
+        }
+        Ok(attributes)
+    }
+
+    /// From a field of an object. A null is the same as no attribute.
+    pub(super) fn add_json(&mut self, name: &str, value: &RawValue) -> Result<(), Fault> {
+        let text = value.get();
+        match text.as_bytes().first() {
+            Some(b'n') => Ok(()),
+            Some(b'"') => self.set(name, json::string(value, named(name))?.into_owned()),
+            _ if CORE.contains(&name) => Err(Fault::shape(named(name), "a string")),
+            Some(b't' | b'f') => self.set(name, text.to_owned()),
+            _ if text.parse::<i32>().is_ok() => self.set(name, text.to_owned()),
+            _ => Err(Fault::shape(named(name), "a string, a boolean or an integer of 32 bits")),
+        }
+    }
+
+    pub(super) fn set(&mut self, name: &str, value: String) -> Result<(), Fault> {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        if !(1..=NAME_MAX).contains(&name.len()) || !name.bytes().all(plain) {
+            let expected = "renamed: an attribute's name has 1 to 64 of the characters a-z 0-9";
+            return Err(Fault::shape(named(name), expected));
+        }
+        if value.len() > VALUE_MAX || value.chars().any(is_forbidden) {
+            return Err(Fault::shape(named(name), "at most 4096 bytes without control characters"));
+        }
+        if self.0.len() == COUNT_MAX {
+            return Err(Fault::TooManyFields(COUNT_MAX));
+        }
+        self.0.push((name.to_owned(), value));
+        Ok(())
+    }
+
+    pub(super) fn optional(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    fn required(&self, name: &'static str) -> Result<&str, Fault> {
+        self.optional(name).ok_or(Fault::Missing(name))
+    }
+
+    /// Holds those that the specification knows to their types.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        if self.required("specversion")? != "1.0" {
+            return Err(Fault::shape("`specversion`", "1.0"));
+        }
+        for name in ["id", "source", "type"] {
+            self.required(name)?;
+        }
+        for name in CORE {
+            if self.optional(name).is_some_and(str::is_empty) {
+                return Err(Fault::shape(named(name), "longer than nothing"));
+            }
+        }
+        for name in ["source", "dataschema"] {
+            if self.optional(name).is_some_and(|value| !is_uri_reference(value)) {
+                return Err(Fault::shape(named(name), "a URI as in RFC 3986"));
+            }
+        }
+        self.optional("time").map_or(Ok(()), |time| plain::timestamp(time, "`time`").map(drop))
+    }
+
+    /// The handler: `name`, `MODULE/name` or `MODULE/name/modifier`; the modifier may stand by itself, too.
+    pub(super) fn handler(&self) -> Result<Target<'_>, Fault> {
+        let parts: Vec<&str> = self.required("type")?.split('/').collect();
+        let apart = self.optional("modifier");
+        let (module, name, modifier) = match (parts.as_slice(), apart) {
+            ([name], apart) => ("WORKER", *name, apart),
+            ([module, name], apart) => (*module, *name, apart),
+            ([module, name, modifier], None) => (*module, *name, Some(*modifier)),
+            ([_, _, _], Some(_)) => return Err(Fault::Both("`modifier`", "the third part of `type`")),
+            _ => return Err(Fault::shape("`type`", "name, MODULE/name or MODULE/name/modifier")),
+        };
+        Ok(Target { module, name, modifier: modifier.unwrap_or("_") })
+    }
+
+    /// The same for every repeat of a CloudEvent on a canvas, and for no other: the source's length separates it from the
+    /// id.
+    pub(super) fn event_id(&self, canvas: CanvasId) -> Result<EventId, Fault> {
+        let (source, id) = (self.required("source")?, self.required("id")?);
+        let name = format!("{canvas}/{}/{source}/{id}", source.len());
+        Ok(EventId(Uuid::new_v5(&NAMESPACE, name.as_bytes())))
+    }
+
+    /// A JSON object of all attributes, and one member more, whose value is JSON text.
+    pub(super) fn object_with(&self, member: Option<(&str, String)>) -> String {
+        let attributes = self
+            .0
+            .iter()
+            .map(|(name, value)| (name.as_str(), serde_json::Value::from(value.as_str()).to_string()));
+        let mut object = String::from("{");
+        for (name, value) in attributes.chain(member) {
+            let comma = if object.len() > 1 { "," } else { "" };
+            // Writing to a string can't fail.
+            let _ = write!(object, "{comma}\"{name}\":{value}");
+        }
+        object.push('}');
+        object
+    }
+}
+
+/// Control characters and what Unicode will never assign.
+fn is_forbidden(character: char) -> bool {
+    let code = u32::from(character);
+    character.is_control() || (0xfdd0..=0xfdef).contains(&code) || code & 0xfffe == 0xfffe
+}
+
+/// Whether only characters of a URI reference stand in it, and every `%` with two digits.
+fn is_uri_reference(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let digits =
+        |at: usize| bytes.get(at + 1..at + 3).is_some_and(|pair| pair.iter().all(u8::is_ascii_hexdigit));
+    bytes.iter().enumerate().all(|(at, byte)| match byte {
+        b'%' => digits(at),
+        b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => false,
+        byte => byte.is_ascii_graphic(),
+    })
+}
+
+/// A header's value as the HTTP binding of CloudEvents has it: quotes are taken off, then percent signs are decoded once.
+fn decoded(value: &[u8]) -> Option<String> {
+    if !value.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t')) {
+        return None;
+    }
+    let quoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+    let value = match quoted {
+        Some(quoted) => unquoted(quoted)?,
+        None => value.to_owned(),
+    };
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_slice();
+    while let Some((byte, after)) = rest.split_first() {
+        if *byte == b'%' {
+            let digits = std::str::from_utf8(after.get(..2)?).ok().filter(|pair| !pair.starts_with('+'))?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &after[2..];
+        } else {
+            bytes.push(*byte);
+            rest = after;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The inside of a quoted string with its backslashes undone.
+fn unquoted(quoted: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(quoted.len());
+    let mut rest = quoted.iter();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'\\' => bytes.push(*rest.next()?),
+            b'"' => return None,
+            byte => bytes.push(*byte),
+        }
+    }
+    Some(bytes)
+}

@@ -1,0 +1,170 @@
+//! JSON text cut into its parts, each kept to the letter.
+//!
+//! Nothing is decoded here that is not asked for, and no error repeats what stood in the text.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+
+use super::refusal::{Fault, named};
+
+/// Most fields in one object that is read field by field.
+const FIELDS_MAX: usize = 100;
+
+/// An object's fields in their order, each value as it was written.
+pub(super) type Fields<'a> = Vec<(String, &'a RawValue)>;
+
+/// A body as text: UTF-8 without a byte-order mark.
+pub(super) fn text(body: &[u8]) -> Result<&str, Fault> {
+    let text = std::str::from_utf8(body).map_err(|_| Fault::shape("the body", "UTF-8"))?;
+    if text.starts_with('\u{feff}') {
+        return Err(Fault::shape("the body", "UTF-8 without a byte-order mark"));
+    }
+    Ok(text)
+}
+
+/// One JSON value, without the blanks around it.
+pub(super) fn value(text: &str) -> Result<&RawValue, Fault> {
+    serde_json::from_str(text).map_err(|error| Fault::Syntax(error.to_string()))
+}
+
+/// The fields of an object; none may be there twice. `what` names the object in errors.
+pub(super) fn fields<'a>(object: &'a RawValue, what: &str) -> Result<Fields<'a>, Fault> {
+    let mut parser = serde_json::Deserializer::from_str(object.get());
+    let fields = parser.deserialize_map(FieldsVisitor).map_err(|error| match error.classify() {
+        Category::Data => Fault::shape(what, "a JSON object"),
+        Category::Syntax | Category::Eof | Category::Io => Fault::Syntax(without_position(&error)),
+    })?;
+    if fields.len() > FIELDS_MAX {
+        return Err(Fault::TooManyFields(FIELDS_MAX));
+    }
+    for (at, (name, _)) in fields.iter().enumerate() {
+        if fields[..at].iter().any(|(earlier, _)| earlier == name) {
+            return Err(Fault::Repeated(named(name)));
+        }
+    }
+    Ok(fields)
+}
+
+/// The elements of an array. `what` names it in errors.
+pub(super) fn elements<'a>(array: &'a RawValue, what: &str) -> Result<Vec<&'a RawValue>, Fault> {
+    serde_json::from_str(array.get()).map_err(|_| Fault::shape(what, "a JSON array"))
+}
+
+/// A string, decoded.
+pub(super) fn string<'a>(value: &'a RawValue, what: impl fmt::Display) -> Result<Cow<'a, str>, Fault> {
+    let text = value.get();
+    let plain = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    match plain {
+        Some(plain) if !plain.contains('\\') => Ok(Cow::Borrowed(plain)),
+        Some(_) => serde_json::from_str(text)
+            .map(Cow::Owned)
+            .map_err(|_| Fault::shape(what, "a string of whole Unicode characters")),
+        None => Err(Fault::shape(what, "a string")),
+    }
+}
+
+/// A number of seconds: finite, 0 or more.
+pub(super) fn seconds(text: &str, what: impl fmt::Display) -> Result<f64, Fault> {
+    match serde_json::from_str::<f64>(text) {
+        Ok(seconds) if seconds >= 0.0 => Ok(seconds),
+        Ok(_) | Err(_) => Err(Fault::shape(what, "a number of seconds, 0 or more")),
+    }
+}
+
+pub(super) fn is_null(value: &RawValue) -> bool {
+    value.get() == "null"
+}
+
+/// Refuses what JSON's grammar allows and no reader can hold: halves of surrogate pairs, and numbers beyond a double.
+/// The text must have been checked for its depth.
+pub(super) fn check_readable(value: &str) -> Result<(), Fault> {
+    let mut parser = serde_json::Deserializer::from_str(value);
+    Readable.deserialize(&mut parser).map_err(|error| Fault::Syntax(without_position(&error)))
+}
+
+/// The parser's words without the position, which would count from the start of a part.
+fn without_position(error: &serde_json::Error) -> String {
+    let words = error.to_string();
+    words.rfind(" at line ").map_or(words.clone(), |end| words[..end].to_owned())
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(name) = map.next_key()? {
+            if fields.len() > FIELDS_MAX {
+                map.next_value::<IgnoredAny>()?;
+            } else {
+                fields.push((name, map.next_value()?));
+            }
+        }
+        Ok(fields)
+    }
+}
+
+/// Visits every string and number of a value, and keeps none.
+struct Readable;
+
+impl<'de> DeserializeSeed<'de> for Readable {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Readable {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<(), A::Error> {
+        while sequence.next_element_seed(Self)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while map.next_key_seed(Self)?.is_some() {
+            map.next_value_seed(Self)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! Emitting over HTTP: plain JSON and CloudEvents, one event or many, answered after the commit.
+//!
+//! What a request says is read without I/O in the files beside this one; here it is emitted and answered.
+
+mod attributes;
+mod cloudevents;
+mod json;
+mod media;
+mod plain;
+mod refusal;
+mod request;
+#[cfg(test)]
+mod tests;
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::Api;
+use super::body::{Parameters, Whole};
+use super::guard::Caller;
+use super::problem::{Details, Kind, Problem};
+use crate::api::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewEvent, NewEvents};
+use crate::event::{CanvasId, EventError};
+use cloudevents::Keep;
+use refusal::{Fault, Refusal};
+use request::{Emission, Headers, Incoming};
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct EmitQuery {
+    /// What of a CloudEvent becomes the value: its data, or the whole of it.
+    #[serde(default)]
+    #[param(inline)]
+    value: Keep,
+}
+
+/// A request that a credential was found good for.
+struct Received {
+    batch: bool,
+    keep: Keep,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+/// Emits an event
+///
+/// Plain JSON, or a CloudEvent 1.0 in JSON format or in binary mode (`ce-` headers). A batch of CloudEvents is taken, too, and
+/// answered as on `events:batch`. The answer comes after the commit; a valid `traceparent` header is kept with the event.
+#[utoipa::path(post, path = "/v1/canvases/{canvas}/events", operation_id = "emit", tag = "emit",
+    params(
+        ("canvas" = uuid::Uuid, Path, description = "The tenant"),
+        EmitQuery,
+        ("idempotency-key" = Option<String>, Header, description = "Repeats of the request under this key get the first answer, for 24 hours"),
+    ),
+    request_body(content(
+        (NewEvent = "application/json"),
+        (CloudEvent = "application/cloudevents+json"),
+        (Vec<CloudEvent> = "application/cloudevents-batch+json"),
+    )),
+    responses(
+        (status = 202, description = "It is committed", body = EmitAnswer,
+            headers(("location" = Option<String>, description = "Where to look at the event; not for batches"))),
+        (status = 409, description = "`id-taken`, `idempotency-in-progress`", body = Details<'static>, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn one(
+    State(api): State<Api>,
+    caller: Caller,
+    Parameters(query): Parameters<EmitQuery>,
+    uri: Uri,
+    headers: HeaderMap,
+    Whole(body): Whole,
+) -> Result<Response, Problem> {
+    emit(&api, &caller, &Received { batch: false, keep: query.value, uri, headers, body }).await
+}
+
+/// Emits up to 1,000 events, all or none
+///
+/// Plain JSON, or a batch of CloudEvents 1.0 in JSON format.
+#[utoipa::path(post, path = "/v1/canvases/{canvas}/events:batch", operation_id = "emit_batch", tag = "emit",
+    params(
+        ("canvas" = uuid::Uuid, Path, description = "The tenant"),
+        EmitQuery,
+        ("idempotency-key" = Option<String>, Header, description = "Repeats of the request under this key get the first answer, for 24 hours"),
+    ),
+    request_body(content((NewEvents = "application/json"), (Vec<CloudEvent> = "application/cloudevents-batch+json"))),
+    responses(
+        (status = 202, description = "They are committed, all of them", body = EmittedBatch),
+        (status = 409, description = "`id-taken`, `idempotency-in-progress`", body = Details<'static>, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn batch(
+    State(api): State<Api>,
+    caller: Caller,
+    Parameters(query): Parameters<EmitQuery>,
+    uri: Uri,
+    headers: HeaderMap,
+    Whole(body): Whole,
+) -> Result<Response, Problem> {
+    emit(&api, &caller, &Received { batch: true, keep: query.value, uri, headers, body }).await
+}
+
+async fn emit(api: &Api, caller: &Caller, received: &Received) -> Result<Response, Problem> {
+    let emission = received.emission(caller.canvas)?;
+    let answer = match emission {
+        Emission::One(event) => EmitAnswer::One(api.queue.emit(*event).await?.into()),
+        Emission::Batch(events) => EmitAnswer::batch(&api.queue.emit_all(events).await?),
+    };
+    Ok(accepted(caller.canvas, &answer))
+}
+
+/// 202, and where to look at the event if it is one.
+fn accepted(canvas: CanvasId, answer: &EmitAnswer) -> Response {
+    let mut response = (StatusCode::ACCEPTED, axum::Json(answer)).into_response();
+    if let EmitAnswer::One(Emitted { id, .. }) = answer
+        && let Ok(location) = HeaderValue::from_str(&format!("/v1/canvases/{canvas}/events/{id}"))
+    {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
+impl Received {
+    fn emission(&self, canvas: CanvasId) -> Result<Emission, Refusal> {
+        let headers: Vec<_> =
+            self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        let (batch, keep) = (self.batch, self.keep);
+        request::read(&Incoming { canvas, batch, keep, headers: Headers(&headers), body: &self.body })
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let kind = match &refusal.fault {
+            Fault::MediaType(_) => Kind::UnsupportedMediaType,
+            Fault::Event(EventError::TooLarge { .. }) => Kind::TooLarge,
+            Fault::Event(
+                EventError::Name(_) | EventError::Value(_) | EventError::Trace(_) | EventError::TooLate,
+            )
+            | Fault::Syntax(_)
+            | Fault::Shape { .. }
+            | Fault::UnknownField(_)
+            | Fault::Repeated(_)
+            | Fault::Missing(_)
+            | Fault::Both(..)
+            | Fault::Count { .. }
+            | Fault::TooManyFields(_) => Kind::BadRequest,
+        };
+        Self::new(kind, refusal.to_string())
+    }
+}

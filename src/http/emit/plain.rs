@@ -1,0 +1,97 @@
+//! Plain JSON: one event, or a batch of them.
+//!
+//! The value is kept to the letter; every other field is checked here or by the event itself.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::json;
+use super::refusal::{Fault, Refusal, named};
+use super::request::{Draft, EVENTS_MAX};
+use crate::event::{Event, EventError, EventId, Timestamp};
+
+/// One event: `{"name": …}` and what else it has.
+pub(super) fn one(text: &str, draft: &Draft<'_>) -> Result<Event, Refusal> {
+    Ok(event(json::value(text)?, draft)?)
+}
+
+/// `{"events": […]}`.
+pub(super) fn batch(text: &str, draft: &Draft<'_>) -> Result<Vec<Event>, Refusal> {
+    let mut events = None;
+    for (name, value) in json::fields(json::value(text)?, "the body")? {
+        match name.as_str() {
+            "events" => events = Some(json::elements(value, "`events`")?),
+            _ => {
+                let what = format!("{} in a batch", named(&name));
+                return Err(Fault::shape(what, "left out: the only field is `events`").into());
+            }
+        }
+    }
+    let events = events.ok_or(Fault::Missing("`events`"))?;
+    if !(1..=EVENTS_MAX).contains(&events.len()) {
+        return Err(Fault::Count { count: events.len(), least: 1, most: EVENTS_MAX }.into());
+    }
+    let numbered = events.into_iter().enumerate();
+    numbered.map(|(at, one)| event(one, draft).map_err(|fault| Refusal::from(fault).of_event(at))).collect()
+}
+
+fn event(object: &RawValue, draft: &Draft<'_>) -> Result<Event, Fault> {
+    let (mut name, mut module, mut modifier, mut value) = (None, None, None, "null");
+    let (mut id, mut delay_until, mut delay_s) = (None, None, None);
+    for (field, raw) in json::fields(object, "the event")? {
+        let known = match field.as_str() {
+            "value" => {
+                value = raw.get();
+                continue;
+            }
+            "name" => &mut name,
+            "module" => &mut module,
+            "modifier" => &mut modifier,
+            "id" => &mut id,
+            "delay_until" => &mut delay_until,
+            "delay_s" => &mut delay_s,
+            _ => return Err(Fault::UnknownField(named(&field))),
+        };
+        *known = (!json::is_null(raw)).then_some(raw);
+    }
+    let name = name.ok_or(Fault::Missing("`name`"))?;
+    let mut event = draft.event(&json::string(name, "`name`")?, value)?;
+    if let Some(module) = module {
+        event = event.module(&json::string(module, "`module`")?)?;
+    }
+    if let Some(modifier) = modifier {
+        event = event.modifier(&json::string(modifier, "`modifier`")?)?;
+    }
+    if let Some(id) = id {
+        event = event.id(event_id(&json::string(id, "`id`")?)?);
+    }
+    match (delay_until, delay_s) {
+        (Some(_), Some(_)) => Err(Fault::Both("`delay_until`", "`delay_s`")),
+        (Some(moment), None) => {
+            let moment = json::string(moment, "`delay_until`")?;
+            Ok(event.at(timestamp(&moment, "`delay_until`")?)?)
+        }
+        (None, Some(delay)) => Ok(event.after(duration(json::seconds(delay.get(), "`delay_s`")?)?)?),
+        (None, None) => Ok(event),
+    }
+}
+
+/// A uuid with its hyphens: the form in which every answer has it.
+fn event_id(text: &str) -> Result<EventId, Fault> {
+    match text.parse() {
+        Ok(id) if text.len() == 36 => Ok(id),
+        Ok(_) | Err(_) => Err(Fault::shape("`id`", "a uuid with hyphens")),
+    }
+}
+
+pub(super) fn timestamp(text: &str, what: &str) -> Result<Timestamp, Fault> {
+    let moment = chrono::DateTime::parse_from_rfc3339(text);
+    moment
+        .map(|moment| moment.to_utc())
+        .map_err(|_| Fault::shape(what, "a moment as in RFC 3339 (2030-01-31T08:00:00Z)"))
+}
+
+pub(super) fn duration(seconds: f64) -> Result<Duration, Fault> {
+    Duration::try_from_secs_f64(seconds).map_err(|_| EventError::TooLate.into())
+}
