@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing_subscriber::EnvFilter;
 use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSub, PubSubConfig, create_topics};
 use wakeq::{
-    Admin, Queue, QueueConfig, QueueWorker, RunReport, Store, StoreConfig, Timing, TimingMode, WorkerConfig,
+    Admin, Queue, QueueConfig, QueueWorker, RunReport, Store, StoreConfig, TimingMode, WorkerConfig,
 };
 use wakeq_dev::{ClusterOptions, Folder, Postgres};
 use wakeq_emulator::Source;

@@ -1,16 +1,18 @@
 //! The outermost layer: every request gets an id, every failure a body, every answer its general headers.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
 use tracing::Instrument;
 use uuid::Uuid;
 
-use super::problem::Problem;
+use super::problem::{Kind, Problem};
 use crate::telemetry::request_span;
 
 /// The header with a request's id, both ways.
@@ -23,10 +25,11 @@ pub(super) struct RequestId(pub(super) Arc<str>);
 impl RequestId {
     fn of(headers: &HeaderMap) -> Self {
         let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
-        match given.filter(|text| acceptable(text)) {
-            Some(text) => Self(text.into()),
-            None => Self(Uuid::now_v7().to_string().into()),
-        }
+        given.filter(|text| acceptable(text)).map_or_else(Self::new, |text| Self(text.into()))
+    }
+
+    fn new() -> Self {
+        Self(Uuid::now_v7().to_string().into())
     }
 }
 
@@ -40,7 +43,9 @@ pub(super) async fn complete(mut request: Request, next: Next) -> Response {
     let id = RequestId::of(request.headers());
     request.extensions_mut().insert(id.clone());
     let span = request_span!(request.method(), id.0);
-    let response = next.run(request).instrument(span.clone()).await;
+    let answering = AssertUnwindSafe(next.run(request)).catch_unwind().instrument(span.clone());
+    // The panic's own words are in the log already; nothing that it left half done is looked at again.
+    let response = answering.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response());
     let status = response.status();
     let mut response = with_body(response, &id);
     let headers = response.headers_mut();
@@ -65,6 +70,32 @@ fn with_body(response: Response, id: &RequestId) -> Response {
     parts.headers.remove(header::CONTENT_LENGTH);
     let body = serde_json::to_vec(&problem.details(&id.0)).unwrap_or_default();
     Response::from_parts(parts, Body::from(body))
+}
+
+/// A whole answer as bytes, to who sent what can't be read, or can't be read now. The connection ends with it.
+pub(super) fn bare(status: u16) -> Vec<u8> {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
+    let problem = match status {
+        StatusCode::BAD_REQUEST => Problem::bad_request("this is not a request in well-formed HTTP/1.1"),
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Problem::new(
+            Kind::HeadersTooLarge,
+            "the request's line and header have more than 32 KiB or 64 fields",
+        ),
+        StatusCode::SERVICE_UNAVAILABLE => {
+            Problem::new(Kind::Unavailable, "this process has as many connections as it takes: try again")
+        }
+        other => Problem::of_status(other),
+    };
+    let (status, id) = (problem.kind.status(), RequestId::new().0);
+    let body = serde_json::to_string(&problem.details(&id)).unwrap_or_default();
+    let retry = if problem.kind == Kind::Unavailable { "retry-after: 1\r\n" } else { "" };
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\nx-request-id: {id}\r\n{retry}\
+         cache-control: no-store\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
 }
 
 #[cfg(test)]

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::Api;
+use super::limits::Slot;
 use super::problem::{Kind, Problem};
 use crate::access::KeyId;
 use crate::event::{CanvasId, EventId, Name};
@@ -32,15 +34,47 @@ impl FromRequest<Api> for Whole {
         if announced.and_then(|text| text.parse::<usize>().ok()).is_some_and(|length| length > limit) {
             return Err(too_large());
         }
-        let reading = Limited::new(request.into_body(), limit).collect();
-        match within(api.limits.body_time, reading).await? {
-            Ok(body) => Ok(Self(body.to_bytes())),
-            Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-            Err(_) => {
-                Err(Problem::bad_request("the body ended too early, or is not encoded as its header says"))
+        let slot = request.extensions().get::<Slot>().cloned();
+        slot.iter().for_each(Slot::leave);
+        let reading = collect(Limited::new(request.into_body(), limit), &api.limits.unfinished);
+        let bytes = match within(api.limits.body_time, reading).await? {
+            Ok(bytes) => bytes,
+            Err(Broken::NoRoom) => {
+                let words = "more arrives at this process than it can hold: try again";
+                return Err(Problem::new(Kind::TooManyRequests, words));
             }
-        }
+            Err(Broken::Body(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
+            Err(Broken::Body(_)) => {
+                let words = "the body ended too early, or is not encoded as its header says";
+                return Err(Problem::bad_request(words));
+            }
+        };
+        slot.iter().try_for_each(Slot::take)?;
+        Ok(Self(bytes))
     }
+}
+
+/// Why a body was not read to its end.
+enum Broken {
+    NoRoom,
+    Body(axum::BoxError),
+}
+
+async fn collect(body: Limited<Body>, room: &Semaphore) -> Result<Bytes, Broken> {
+    let mut body = std::pin::pin!(body);
+    let mut held: Option<SemaphorePermit<'_>> = None;
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(Broken::Body)?.into_data() else { continue };
+        let length = u32::try_from(data.len()).map_err(|_| Broken::NoRoom)?;
+        let more = room.try_acquire_many(length).map_err(|_| Broken::NoRoom)?;
+        match &mut held {
+            Some(held) => held.merge(more),
+            None => held = Some(more),
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes.into())
 }
 
 async fn within<F: Future>(limit: Duration, reading: F) -> Result<F::Output, Problem> {

@@ -2,21 +2,25 @@
 //!
 //! A route can be added with its scope only, so that none is open by being forgotten; the same call documents it.
 
+use std::sync::Arc;
+
 use axum::extract::{FromRequestParts, Request, State};
-use axum::http::header;
 use axum::http::request::Parts;
+use axum::http::{Method, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem, Paths};
 use utoipa::openapi::schema::{KnownFormat, SchemaFormat, Type};
 use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{ContentBuilder, ObjectBuilder, Ref, RefOr, Required, ResponseBuilder};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt};
 
 use super::answer::RequestId;
+use super::body::HandlerPath;
 use super::problem::Problem;
+use super::refusals::Refused;
 use super::{Api, body};
-use crate::access::{Principal, Scope, authorize};
+use crate::access::{Denied, Principal, Scope, Unauthenticated, authorize};
 use crate::event::{Actor, CanvasId, HandlerScope};
 
 /// The name of the credential in the OpenAPI document.
@@ -45,8 +49,9 @@ impl Guarded {
             let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
             operations.into_iter().flatten().for_each(|operation| describe(operation, scope));
         }
+        let rule = Rule { api: self.api.clone(), scope, actions: actions(&paths) };
         let routes: UtoipaMethodRouter<Api> = (schemas, paths, methods);
-        let layer = from_fn_with_state((self.api.clone(), scope), admit);
+        let layer = from_fn_with_state(rule, admit);
         self.router = self.router.routes(routes.map(|methods| methods.route_layer(layer)));
         self
     }
@@ -124,7 +129,7 @@ impl Caller {
     }
 
     /// A handler of the caller's canvas.
-    pub(super) fn scope(&self, handler: body::HandlerPath) -> HandlerScope {
+    pub(super) fn scope(&self, handler: HandlerPath) -> HandlerScope {
         HandlerScope { canvas: self.canvas, module: handler.module, name: handler.name }
     }
 }
@@ -138,10 +143,33 @@ impl FromRequestParts<Api> for Caller {
     }
 }
 
+/// What the guard of a route goes by.
+#[derive(Clone)]
+struct Rule {
+    api: Api,
+    scope: Scope,
+    /// What each method is called in the document, and so in the record.
+    actions: Arc<[(Method, Arc<str>)]>,
+}
+
+fn actions(paths: &Paths) -> Arc<[(Method, Arc<str>)]> {
+    let actions = |item: &PathItem| {
+        let operations = [
+            (Method::GET, &item.get),
+            (Method::PUT, &item.put),
+            (Method::POST, &item.post),
+            (Method::DELETE, &item.delete),
+        ];
+        operations
+            .map(|(method, operation)| Some((method, operation.as_ref()?.operation_id.as_deref()?.into())))
+    };
+    paths.paths.values().flat_map(actions).flatten().collect()
+}
+
 /// Lets a request through to its handler, or refuses it. Nothing of the request but path and headers was looked at.
-async fn admit(State((api, scope)): State<(Api, Scope)>, request: Request, next: Next) -> Response {
+async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    match caller(&api, scope, &mut parts).await {
+    match rule.caller(&mut parts).await {
         Ok(caller) => {
             parts.extensions.insert(caller);
             next.run(Request::from_parts(parts, body)).await
@@ -150,16 +178,56 @@ async fn admit(State((api, scope)): State<(Api, Scope)>, request: Request, next:
     }
 }
 
-async fn caller(api: &Api, scope: Scope, parts: &mut Parts) -> Result<Caller, Problem> {
-    let authorization =
-        parts.headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
-    let several = parts.headers.get_all(header::AUTHORIZATION).iter().nth(1).is_some();
-    let authorization = if several { Some("") } else { authorization };
-    let principal = api.access.authenticate(authorization).await?;
-    let canvas = body::canvas(parts, api).await.ok_or_else(Problem::not_found)?;
-    let request = parts.extensions.get::<RequestId>().cloned().ok_or_else(Problem::not_found)?;
-    match authorize(&principal, canvas, scope) {
-        Ok(()) => Ok(Caller { principal, canvas, request }),
-        Err(denied) => Err(denied.into()),
+impl Rule {
+    async fn caller(&self, parts: &mut Parts) -> Result<Caller, Problem> {
+        let authorization =
+            parts.headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
+        let several = parts.headers.get_all(header::AUTHORIZATION).iter().nth(1).is_some();
+        // Which of several counts would be anybody's guess.
+        let authorization = if several { Some("several") } else { authorization };
+        let principal = self.api.access.authenticate(authorization).await;
+        let canvas = body::canvas(parts, &self.api).await;
+        let principal = match principal {
+            Ok(principal) => principal,
+            Err(error) => {
+                if let (Some(canvas), Some(reason)) = (canvas, reason(&error)) {
+                    self.note(parts, canvas, None, reason).await;
+                }
+                return Err(error.into());
+            }
+        };
+        let canvas = canvas.ok_or_else(Problem::not_found)?;
+        let request = parts.extensions.get::<RequestId>().cloned().ok_or_else(Problem::not_found)?;
+        if let Err(denied) = authorize(&principal, canvas, self.scope) {
+            let reason = match denied {
+                Denied::NotFound => "nothing was granted on this canvas".to_owned(),
+                Denied::Forbidden { .. } => denied.to_string(),
+            };
+            self.note(parts, canvas, Some(principal.name()), reason).await;
+            return Err(denied.into());
+        }
+        Ok(Caller { principal, canvas, request })
+    }
+
+    /// For the canvas's admins: who was not let in, and to what.
+    async fn note(&self, parts: &mut Parts, canvas: CanvasId, actor: Option<&str>, reason: String) {
+        let handler = HandlerPath::from_request_parts(parts, &self.api).await.ok();
+        let scope = handler.map(|HandlerPath { module, name }| HandlerScope { canvas, module, name });
+        let method = if parts.method == Method::HEAD { &Method::GET } else { &parts.method };
+        let action = self.actions.iter().find(|(known, _)| known == method);
+        let action = action.map_or_else(|| "call".into(), |(_, action)| Arc::clone(action));
+        let request = parts.extensions.get::<RequestId>().map_or("", |id| &id.0);
+        let refused = Refused { canvas, actor: actor.map(str::to_owned), action, scope, reason };
+        self.api.refusals.note(refused, request);
+    }
+}
+
+/// Why a credential was refused, in words that hold its public part at most; none if that could not be told.
+fn reason(error: &Unauthenticated) -> Option<String> {
+    match error {
+        Unauthenticated::Missing => Some("no credential".to_owned()),
+        Unauthenticated::Malformed => Some("neither a key nor an ID token".to_owned()),
+        Unauthenticated::Unknown(refusal) => Some(refusal.to_string()),
+        Unauthenticated::Unavailable(_) => None,
     }
 }

@@ -1,22 +1,24 @@
 //! How much a process takes on at a time, and what happens beyond: a quick refusal, never a queue of requests.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::problem::{Kind, Problem};
 
-/// The bounds of one request, and of all together.
-#[derive(Clone, Copy, Debug)]
+/// The bounds of one request, and of all together. Cheap to clone.
+#[derive(Clone)]
 pub(super) struct Limits {
     pub(super) body_bytes: usize,
     pub(super) body_time: Duration,
     pub(super) request_time: Duration,
     pub(super) requests: usize,
+    /// Bytes of bodies that have not arrived whole.
+    pub(super) unfinished: Arc<Semaphore>,
 }
 
 /// Room for requests.
@@ -27,20 +29,53 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: &Limits) -> Self {
         Self { room: Arc::new(Semaphore::new(limits.requests)), request_time: limits.request_time }
     }
 }
 
+/// The room that one request takes. It is left to others while the request's body arrives, so that slow bodies keep
+/// nobody out.
+#[derive(Clone)]
+pub(super) struct Slot {
+    room: Arc<Semaphore>,
+    held: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+}
+
+impl Slot {
+    fn of(room: &Arc<Semaphore>) -> Result<Self, Problem> {
+        let slot = Self { room: Arc::clone(room), held: Arc::default() };
+        slot.take().map(|()| slot)
+    }
+
+    /// Takes room, if there is any.
+    pub(super) fn take(&self) -> Result<(), Problem> {
+        let busy = |_| Problem::new(Kind::TooManyRequests, "this process is busy: try again");
+        let permit = Arc::clone(&self.room).try_acquire_owned().map_err(busy)?;
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(permit);
+        Ok(())
+    }
+
+    /// Leaves the room to others.
+    pub(super) fn leave(&self) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
 /// Runs a request if there is room for it, and not for longer than its time. Whether the process lives is always told.
-pub(super) async fn shed(State(slots): State<Slots>, request: Request, next: Next) -> Response {
+pub(super) async fn shed(State(slots): State<Slots>, mut request: Request, next: Next) -> Response {
     if request.uri().path() == super::health::ALIVE {
         return next.run(request).await;
     }
-    let Ok(_slot) = slots.room.try_acquire() else {
-        return Problem::new(Kind::TooManyRequests, "this process is busy: try again").into_response();
+    let slot = match Slot::of(&slots.room) {
+        Ok(slot) => slot,
+        Err(busy) => return busy.into_response(),
     };
-    match tokio::time::timeout(slots.request_time, next.run(request)).await {
+    request.extensions_mut().insert(slot.clone());
+    let response = tokio::time::timeout(slots.request_time, next.run(request)).await;
+    // A clone of it may live on with what is left of the request.
+    slot.leave();
+    match response {
         Ok(response) => response,
         Err(_) => {
             let limit = slots.request_time.as_secs();

@@ -5,6 +5,7 @@
 mod admin;
 mod answer;
 mod body;
+mod connection;
 mod dead_events;
 mod emit;
 mod events;
@@ -15,6 +16,7 @@ mod limits;
 mod openapi;
 mod paging;
 mod problem;
+mod refusals;
 mod server;
 
 use std::sync::Arc;
@@ -30,6 +32,7 @@ use crate::emit::Queue;
 use guard::Guarded;
 use health::Readiness;
 use limits::Limits;
+use refusals::Refusals;
 
 pub use server::{HttpConfig, HttpError, HttpServer};
 
@@ -40,6 +43,7 @@ pub(crate) struct Api {
     admin: Admin,
     access: Access,
     limits: Limits,
+    refusals: Refusals,
     readiness: Arc<Readiness>,
 }
 
@@ -49,7 +53,7 @@ fn router(api: &Api) -> Router {
     router
         .merge(openapi::pages(document))
         .fallback(async || problem::Problem::not_found())
-        .layer(from_fn_with_state(limits::Slots::new(api.limits), limits::shed))
+        .layer(from_fn_with_state(limits::Slots::new(&api.limits), limits::shed))
         .layer(from_fn(answer::complete))
         .with_state(api.clone())
 }

@@ -1,23 +1,25 @@
 //! The server around the API: connections, their limits, and an end in good order. HTTP/1.1, without TLS: the load
 //! balancer in front of it has the certificate.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::io::AsyncWriteExt;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::connection::{Pace, Paced, Telling, Turns};
 use super::limits::Limits;
-use super::{Api, router};
+use super::refusals::Refusals;
+use super::{Api, answer, router};
 use crate::access::{Access, AccessConfig, AccessError};
 use crate::admin::Admin;
 use crate::emit::{Queue, QueueConfig};
@@ -30,9 +32,17 @@ const HEADER_BYTES: usize = 32 * 1024;
 const HEADER_FIELDS: usize = 64;
 /// How long the answer to a lifted rule waits for the waking of events; the rest follows.
 const WAKING: Duration = Duration::from_secs(2);
-/// What a connection is told when there is no room for it.
-const FULL: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+/// Bytes of all bodies together that have not arrived whole.
+const UNFINISHED_BYTES: usize = 64 * 1024 * 1024;
+/// How long the end of a connection is waited for, and how many bytes are read meanwhile. Hanging up on bytes that nobody
+/// has read would take the answer away from who sent them.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 1024 * 1024;
+/// Connections that are being turned away at a time; beyond, they are closed without a word.
+const TURNED_AWAY_MAX: usize = 64;
+/// How often it is said that connections can't be taken, and how long nothing is tried then.
+const COMPLAINT: Duration = Duration::from_secs(10);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// How the API is served.
 #[derive(Clone, Debug)]
@@ -47,12 +57,17 @@ pub struct HttpConfig {
     pub max_requests: usize,
     /// Largest body. Default 256 KiB, at most 16 MiB.
     pub body_limit_bytes: usize,
-    /// How long a connection may take over a request's header, and rest between two requests. Default 10 s.
+    /// How long a connection may take over a request's header. Default 10 s.
     pub header_timeout: Duration,
+    /// How long a connection may rest between two requests: longer than the load balancer keeps it, so that none is
+    /// closed just as the next request comes. Default 620 s; `header_timeout`, once a quarter of the connections is left.
+    pub idle_timeout: Duration,
     /// How long a body may take to arrive. Default 10 s.
     pub body_timeout: Duration,
     /// How long a request may take altogether. Default 30 s.
     pub request_timeout: Duration,
+    /// How long the caller may take over an answer that doesn't fit into the kernel's buffers. Default 30 s.
+    pub write_timeout: Duration,
     /// How long requests may run on after a shutdown was asked for. Default 8 s, within Cloud Run's 10.
     pub shutdown_grace: Duration,
 }
@@ -66,8 +81,10 @@ impl Default for HttpConfig {
             max_requests: 512,
             body_limit_bytes: 256 * 1024,
             header_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(620),
             body_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
             shutdown_grace: Duration::from_secs(8),
         }
     }
@@ -116,6 +133,7 @@ pub struct HttpServer {
     listener: TcpListener,
     address: SocketAddr,
     router: Router,
+    refusals: Refusals,
     config: HttpConfig,
     stop: CancellationToken,
 }
@@ -131,17 +149,19 @@ impl HttpServer {
         let queue_config =
             QueueConfig { payload_limit_bytes: config.body_limit_bytes, ..QueueConfig::default() };
         let admin = Admin::new(store.clone(), Arc::clone(&notifier)).patience(WAKING);
+        let refusals = Refusals::start(admin.clone());
         let api = Api {
             queue: Queue::new(store.clone(), notifier, queue_config),
             admin,
             access: Access::new(store, config.access.clone())?,
             limits: config.limits(),
+            refusals: refusals.clone(),
             readiness: Arc::default(),
         };
         let failed = |source| HttpError::Address { address: config.address, source };
         let listener = TcpListener::bind(config.address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, router: router(&api), config, stop: CancellationToken::new() })
+        Ok(Self { listener, address, router: router(&api), refusals, config, stop: CancellationToken::new() })
     }
 
     /// Where it listens, with the port that port 0 became.
@@ -158,14 +178,21 @@ impl HttpServer {
     /// grace, and cuts off the rest.
     pub async fn run(self) {
         let room = Arc::new(Semaphore::new(self.config.max_connections));
+        let doorstep = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
+        let pace = self.config.pace(&room);
         let connections = TaskTracker::new();
         let cut = CancellationToken::new();
         while let Some(stream) = self.accept().await {
             let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
-                turn_away(stream);
+                if let Ok(place) = Arc::clone(&doorstep).try_acquire_owned() {
+                    connections.spawn(async move {
+                        turn_away(stream).await;
+                        drop(place);
+                    });
+                }
                 continue;
             };
-            let serving = serve(stream, self.router.clone(), self.config.header_timeout, self.stop.clone());
+            let serving = serve(stream, self.router.clone(), pace.clone(), self.stop.clone());
             let cut = cut.clone();
             connections.spawn(async move {
                 cut.run_until_cancelled(serving).await;
@@ -178,20 +205,24 @@ impl HttpServer {
             cut.cancel();
             connections.wait().await;
         }
+        self.refusals.finish().await;
     }
 
     /// The next connection; `None` once the server shall stop.
     async fn accept(&self) -> Option<TcpStream> {
+        let mut complained: Option<Instant> = None;
         loop {
             match self.stop.run_until_cancelled(self.listener.accept()).await? {
                 Ok((stream, _)) => return Some(stream),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    // A connection that ended in the queue, or no file descriptor left: both pass.
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "a connection could not be taken"
-                    );
-                    self.stop.run_until_cancelled(tokio::time::sleep(Duration::from_millis(50))).await?;
+                    // No file descriptor or memory left: that passes as connections end.
+                    if complained.is_none_or(|at| at.elapsed() >= COMPLAINT) {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::warn!(error, "no connection can be taken now");
+                        complained = Some(Instant::now());
+                    }
+                    self.stop.run_until_cancelled(tokio::time::sleep(ACCEPT_PAUSE)).await?;
                 }
             }
         }
@@ -199,18 +230,35 @@ impl HttpServer {
 }
 
 impl HttpConfig {
+    fn pace(&self, room: &Arc<Semaphore>) -> Pace {
+        Pace {
+            header: self.header_timeout,
+            rest: self.idle_timeout,
+            answer: self.write_timeout,
+            room: Arc::clone(room),
+            little: self.max_connections / 4,
+        }
+    }
+
     fn limits(&self) -> Limits {
         Limits {
             body_bytes: self.body_limit_bytes,
             body_time: self.body_timeout,
             request_time: self.request_timeout,
             requests: self.max_requests,
+            unfinished: Arc::new(Semaphore::new(UNFINISHED_BYTES.max(4 * self.body_limit_bytes))),
         }
     }
 
     fn check(&self) -> Result<(), HttpError> {
         let hour = Duration::from_secs(3600);
-        let times = [self.header_timeout, self.body_timeout, self.request_timeout];
+        let times = [
+            self.header_timeout,
+            self.idle_timeout,
+            self.body_timeout,
+            self.request_timeout,
+            self.write_timeout,
+        ];
         if !(1..=100_000).contains(&self.max_connections) || !(1..=100_000).contains(&self.max_requests) {
             return Err(HttpError::Config("max_connections and max_requests must be 1 to 100,000"));
         }
@@ -219,7 +267,7 @@ impl HttpConfig {
         }
         if times.iter().any(|time| !(Duration::from_millis(100)..=hour).contains(time)) {
             return Err(HttpError::Config(
-                "the time-outs of header, body and request must be 100 ms to one hour",
+                "the time-outs of header, rest, body, request and answer must be 100 ms to one hour",
             ));
         }
         Ok(())
@@ -227,34 +275,55 @@ impl HttpConfig {
 }
 
 /// Serves one connection to its end; once the server shall stop, to the end of its request.
-async fn serve(stream: TcpStream, router: Router, header_timeout: Duration, stop: CancellationToken) {
+async fn serve(stream: TcpStream, router: Router, pace: Pace, stop: CancellationToken) {
     // Answers are written whole: waiting to fill a packet would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended at once");
         return;
     }
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(header_timeout)
+    let turns = Turns::new();
+    let stream = Paced::new(stream, turns.clone(), pace);
+    let mut connection = http1::Builder::new()
+        .header_read_timeout(None)
         .max_buf_size(HEADER_BYTES)
         .max_headers(HEADER_FIELDS)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let mut connection = pin!(connection);
+        .serve_connection(TokioIo::new(stream), Telling { router, turns });
     let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
+        ended = poll_fn(|context| connection.poll_without_shutdown(context)) => ended,
         () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+            Pin::new(&mut connection).graceful_shutdown();
+            poll_fn(|context| connection.poll_without_shutdown(context)).await
         }
     };
     if let Err(error) = ended {
         tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended early");
     }
+    linger(connection.into_parts().io.into_inner().into_stream()).await;
 }
 
-/// Answers before anything was read, if the kernel takes it at once.
-fn turn_away(mut stream: TcpStream) {
-    tokio::spawn(async move {
-        let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(FULL)).await;
-    });
+/// Hangs up, once the other side has read what it was told.
+async fn linger(mut stream: TcpStream) {
+    let ending = async {
+        stream.shutdown().await?;
+        let (mut scrap, mut left) = (vec![0; 8192], LINGER_BYTES);
+        while left > 0 {
+            match stream.read(&mut scrap).await? {
+                0 => break,
+                read => left = left.saturating_sub(read),
+            }
+        }
+        Ok::<(), std::io::Error>(())
+    };
+    // However it ends: there is nobody left to be told.
+    drop(tokio::time::timeout(LINGER, ending).await);
+}
+
+/// Answers before anything was read.
+async fn turn_away(mut stream: TcpStream) {
+    let telling = async {
+        stream.write_all(&answer::bare(503)).await?;
+        linger(stream).await;
+        Ok::<(), std::io::Error>(())
+    };
+    drop(tokio::time::timeout(2 * LINGER, telling).await);
 }

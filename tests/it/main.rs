@@ -4,11 +4,17 @@
 
 mod access;
 mod access_tokens;
+mod admin_lists;
+mod audit;
 mod basics;
 mod brokers;
 mod children;
 mod cli;
+<<<<<<< HEAD
 mod container;
+=======
+mod cli_access;
+>>>>>>> main
 mod control;
 mod crashes;
 mod doctor;
@@ -20,9 +26,12 @@ mod google_keys;
 mod hostile;
 mod http;
 mod http_emit;
+mod http_idempotency;
 mod http_sdk;
+mod idempotency;
 mod idle;
 mod leases;
+mod lifting;
 mod many;
 mod notify;
 mod notify_google;
@@ -39,6 +48,7 @@ mod states;
 mod support;
 mod theatre;
 mod tidy;
+mod timing;
 mod together;
 mod worker;
 mod worker_failures;
