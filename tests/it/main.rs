@@ -10,11 +10,8 @@ mod basics;
 mod brokers;
 mod children;
 mod cli;
-<<<<<<< HEAD
-mod container;
-=======
 mod cli_access;
->>>>>>> main
+mod container;
 mod control;
 mod crashes;
 mod doctor;
