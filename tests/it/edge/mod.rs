@@ -1,0 +1,18 @@
+//! The edge of the API: what hostile and careless callers do, and whether the OpenAPI document tells the truth.
+
+mod document;
+mod garbage;
+mod leaks;
+mod load;
+mod matrix;
+mod page;
+mod process;
+mod raw;
+mod refusals;
+mod requests;
+mod room;
+
+/// `cargo xtask edge` runs these tests in their full sizes, with figures.
+fn is_full() -> bool {
+    std::env::var_os("WAKEQ_EDGE").is_some_and(|value| value == "full")
+}
