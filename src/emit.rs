@@ -9,7 +9,7 @@ use sqlx::postgres::PgConnection;
 
 use crate::event::{CanvasId, Event, EventError, EventId, Notification};
 use crate::notify::Notifier;
-use crate::store::{Coalescer, Inserted, NewEvent, Store, StoreError, insert_one};
+use crate::store::{Coalescer, Inserted, Keyed, NewEvent, NewKey, Store, StoreError, insert_one};
 use crate::{fault, telemetry};
 
 /// Most events that one call may emit.
@@ -63,6 +63,48 @@ pub struct Emitted {
     pub notified: bool,
 }
 
+/// Under which key a request is answered once. Two holders may choose the same key.
+#[derive(Clone, Debug)]
+pub struct IdempotencyKey(NewKey);
+
+impl IdempotencyKey {
+    /// A key of 1 to 255 visible ASCII characters, chosen by a holder whose name has 1 to 200 characters, and the
+    /// fingerprint of the request, 1 to 64 bytes: a hash of all that makes it another request.
+    pub fn new(canvas: CanvasId, holder: &str, key: &str, fingerprint: &[u8]) -> Result<Self, EmitError> {
+        let invalid = |words| Err(EmitError::IdempotencyKey(words));
+        if !(1..=255).contains(&key.len()) || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return invalid("an idempotency key must have 1 to 255 visible ASCII characters, without spaces");
+        }
+        if !(1..=200).contains(&holder.chars().count()) || holder.contains('\0') {
+            return invalid(
+                "the holder of an idempotency key must have 1 to 200 characters, none of them NUL",
+            );
+        }
+        if !(1..=64).contains(&fingerprint.len()) {
+            return invalid("the fingerprint of a request must have 1 to 64 bytes");
+        }
+        let (holder, key, fingerprint) = (holder.to_owned(), key.to_owned(), fingerprint.to_vec());
+        Ok(Self(NewKey { canvas, holder, key, fingerprint }))
+    }
+}
+
+/// What an emit under an idempotency key did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Idempotent {
+    /// The events were emitted, and the answer is kept.
+    First {
+        /// In the order of the call.
+        emitted: Vec<Emitted>,
+        /// As it is kept.
+        answer: String,
+    },
+    /// They had been emitted before: nothing was added.
+    Replayed {
+        /// The answer that was kept.
+        answer: String,
+    },
+}
+
 /// Why nothing was emitted.
 #[derive(Debug, thiserror::Error)]
 pub enum EmitError {
@@ -76,6 +118,17 @@ pub enum EmitError {
     /// The chosen id belongs to an event of another canvas.
     #[error("the id {0} belongs to another canvas: choose another one")]
     ForeignId(EventId),
+    /// An earlier emit with this idempotency key has not ended yet.
+    #[error("an emit with this idempotency key is in progress: ask again in a moment, with the same key")]
+    IdempotencyInProgress,
+    /// The idempotency key was used for something else.
+    #[error(
+        "this idempotency key was used for another request within 24 hours: choose a new key for each request"
+    )]
+    IdempotencyMismatch,
+    /// The idempotency key can't be kept.
+    #[error("{0}")]
+    IdempotencyKey(&'static str),
     /// More events than one call may emit.
     #[error("{0} events in one call, the limit is {EVENTS_MAX}: emit them in several calls")]
     TooMany(usize),
@@ -125,12 +178,76 @@ impl Queue {
 
     /// Emits up to 10,000 events in one transaction: all or none.
     pub async fn emit_all(&self, events: Vec<Event>) -> Result<Vec<Emitted>, EmitError> {
+        let (events, chosen) = self.all_checked(events)?;
+        let inserted = self.store.insert_all(&events, &chosen).await?;
+        self.inserted(&events, inserted).await
+    }
+
+    /// Emits up to 10,000 events in one transaction, and keeps the answer to them in it for 24 hours: the same key with
+    /// the same fingerprint is answered so again, and adds nothing. Nothing is left of a call that did not come to its
+    /// end, so it can be repeated until it is answered.
+    ///
+    /// `answer` makes the text to be kept from what was emitted; it runs inside the transaction, so it should do nothing
+    /// else. `notified` is not known then, and false.
+    ///
+    /// ```no_run
+    /// # async fn example(queue: wakeq::Queue) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::{CanvasId, Event, Idempotent, IdempotencyKey};
+    ///
+    /// let key = IdempotencyKey::new(CanvasId::DEFAULT, "billing", "order-17", b"a hash of the request")?;
+    /// let events = vec![Event::new("send-email", &"ada@example.com")?];
+    /// match queue.emit_idempotent(&key, events, |emitted| emitted[0].id.to_string()).await? {
+    ///     Idempotent::First { answer, .. } | Idempotent::Replayed { answer } => println!("event {answer}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn emit_idempotent(
+        &self,
+        key: &IdempotencyKey,
+        events: Vec<Event>,
+        answer: impl FnOnce(&[Emitted]) -> String + Send,
+    ) -> Result<Idempotent, EmitError> {
+        let (events, chosen) = self.all_checked(events)?;
+        let mut answered = String::new();
+        let answer = |inserted: &[Inserted]| {
+            let pairs = events.iter().zip(inserted);
+            let emitted: Vec<Emitted> = pairs
+                .map(|(event, inserted)| Emitted {
+                    id: event.id,
+                    duplicate: *inserted == Inserted::Known,
+                    notified: false,
+                })
+                .collect();
+            answered = answer(&emitted);
+            answered.clone()
+        };
+        match self.store.insert_once(&key.0, &events, &chosen, answer).await? {
+            Keyed::First(inserted) | Keyed::Foreign(inserted) => {
+                let emitted = self.inserted(&events, inserted).await?;
+                Ok(Idempotent::First { emitted, answer: answered })
+            }
+            Keyed::Replayed(answer) => Ok(Idempotent::Replayed { answer }),
+            Keyed::Mismatch => Err(EmitError::IdempotencyMismatch),
+            Keyed::InProgress => Err(EmitError::IdempotencyInProgress),
+        }
+    }
+
+    fn all_checked(&self, events: Vec<Event>) -> Result<(Vec<NewEvent>, Vec<bool>), EmitError> {
         if events.len() > EVENTS_MAX {
             return Err(EmitError::TooMany(events.len()));
         }
         let chosen: Vec<bool> = events.iter().map(|event| event.id.is_some()).collect();
         let events = events.into_iter().map(|event| self.checked(event)).collect::<Result<Vec<_>, _>>()?;
-        let inserted = self.store.insert_all(&events, &chosen).await?;
+        Ok((events, chosen))
+    }
+
+    /// What follows the commit of several events, or their refusal.
+    async fn inserted(
+        &self,
+        events: &[NewEvent],
+        inserted: Vec<Inserted>,
+    ) -> Result<Vec<Emitted>, EmitError> {
         fault::point("emit.committed");
         let outcomes = events
             .iter()

@@ -28,7 +28,7 @@ pub use admin::{
     Admin, AdminError, BULK_MAX, Bulk, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX, Page,
     Resumed, Stop, Stopped,
 };
-pub use emit::{EmitError, Emitted, Queue, QueueConfig, Receipt};
+pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
     Actor, CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope, InvalidName,
     InvalidTiming, InvalidTraceparent, JsonError, MalformedNotification, Name, Notification, RuleKind,

@@ -1,8 +1,9 @@
-//! `cargo dev`: the whole queue on this machine. A Postgres and an emulator, found or started; a worker with sample
-//! handlers; a trickle of events; and a line for each thing that happens.
+//! `cargo dev`: the whole queue on this machine. A Postgres and an emulator, found or started; the API; a worker with
+//! sample handlers; a trickle of events; and a line for each thing that happens.
 
 mod samples;
 mod screen;
+mod service;
 mod story;
 
 use std::path::PathBuf;
@@ -16,11 +17,13 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 use tracing_subscriber::EnvFilter;
 use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSub, PubSubConfig, create_topics};
-use wakeq::{Admin, Queue, QueueConfig, QueueWorker, RunReport, Store, StoreConfig, Timing, WorkerConfig};
+use wakeq::{
+    Admin, Queue, QueueConfig, QueueWorker, RunReport, Store, StoreConfig, TimingMode, WorkerConfig,
+};
 use wakeq_dev::{ClusterOptions, Folder, Postgres};
 use wakeq_emulator::Source;
 
-/// Runs Postgres, a Pub/Sub emulator, a worker and sample events, and tells what happens. Ctrl-C ends it.
+/// Runs Postgres, a Pub/Sub emulator, the API, a worker and sample events, and tells what happens. Ctrl-C ends it.
 ///
 /// Postgres is that of DATABASE_URL, else the installed one with its data in .dev/postgres. The emulator is that of
 /// PUBSUB_EMULATOR_HOST, else Google's, installed with the Cloud SDK.
@@ -30,9 +33,12 @@ struct Arguments {
     /// Emit no sample events
     #[arg(long)]
     no_trickle: bool,
-    /// Start no worker and emit nothing: only Postgres and Pub/Sub, for a worker of your own
+    /// Start no worker and emit nothing: only Postgres, Pub/Sub and the API, for a worker of your own
     #[arg(long)]
     no_worker: bool,
+    /// Where the API listens; another port, if somebody has this one
+    #[arg(long, env = "PORT", default_value_t = 8080)]
+    port: u16,
 }
 
 #[tokio::main]
@@ -69,7 +75,7 @@ struct Services {
 
 impl Services {
     async fn start() -> anyhow::Result<Self> {
-        let folder = Folder::Kept(data_folder()?);
+        let folder = Folder::Kept(data_folder()?.join("postgres"));
         let options = ClusterOptions { folder, ..ClusterOptions::default() };
         let (postgres, emulator) = tokio::join!(Postgres::choose(options), Source::choose());
         Ok(Self { postgres: postgres?, emulator: emulator? })
@@ -84,12 +90,12 @@ impl Services {
     }
 }
 
-/// `.dev/postgres` beside the workspace's manifest, or where the command was started.
+/// `.dev` beside the workspace's manifest, or where the command was started: what is kept.
 fn data_folder() -> anyhow::Result<PathBuf> {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let workspace = package.as_deref().and_then(|package| package.parent()).map(PathBuf::from);
     let here = workspace.map_or_else(std::env::current_dir, Ok).context("the current folder")?;
-    Ok(here.join(".dev").join("postgres"))
+    Ok(here.join(".dev"))
 }
 
 async fn work(
@@ -106,15 +112,35 @@ async fn work(
         ..PubSubConfig::new(DEVELOPMENT_PROJECT)
     };
     create_topics(&pubsub).await?;
-    screen::introduction(services, migrations.len(), &url, &host);
-    if arguments.no_worker {
-        stop.await;
-        return Ok(());
-    }
-
-    let timing = Timing { probe_period: Duration::from_secs(5), ..Timing::default() };
-    let store = Store::connect(&url, StoreConfig { timing, ..StoreConfig::default() }).await?;
+    // The defaults, so that a program of one's own can join without a word about durations.
+    let config = StoreConfig { timing_mode: TimingMode::Replace, ..StoreConfig::default() };
+    let store = Store::connect(&url, config).await?;
     let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(pubsub).await?);
+    let server = service::bind(store.clone(), Arc::clone(&notifier), arguments.port).await?;
+    let key = service::key(store.clone(), &data_folder()?.join("key")).await?;
+    screen::introduction(
+        services,
+        migrations.len(),
+        &screen::Access { url, host, address: server.local_address(), key },
+    );
+    let (serving, served) = (server.stop_token(), tokio::spawn(server.run()));
+    let worked = if arguments.no_worker {
+        stop.await;
+        Ok(())
+    } else {
+        run_events(store, notifier, arguments, stop).await
+    };
+    serving.cancel();
+    served.await?;
+    worked
+}
+
+async fn run_events(
+    store: Store,
+    notifier: Arc<dyn Notifier>,
+    arguments: &Arguments,
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
     let config = WorkerConfig { shutdown_grace: Duration::from_secs(5), ..WorkerConfig::default() };
     let mut worker = QueueWorker::new(store.clone(), Arc::clone(&notifier), samples::handlers(), config)?;
     let reports = worker.reports();
@@ -131,9 +157,10 @@ async fn work(
     let trickle =
         (!arguments.no_trickle).then(|| AbortOnDropHandle::new(tokio::spawn(samples::trickle(queue))));
     let mut working = tokio::spawn(worker.run());
+    tokio::pin!(stop);
     tokio::select! {
         ended = &mut working => return Ok(ended??),
-        () = stop => screen::line("stopping: the worker takes nothing more, and waits for its handlers"),
+        () = &mut stop => screen::line("stopping: the worker takes nothing more, and waits for its handlers"),
     }
     drop(trickle);
     stopping.cancel();

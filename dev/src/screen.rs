@@ -1,8 +1,9 @@
 //! Plain, aligned lines on standard output.
 
 use std::io::Write;
+use std::net::SocketAddr;
 
-use wakeq::EventId;
+use wakeq::{CanvasId, EventId};
 
 use crate::Services;
 
@@ -16,14 +17,34 @@ pub(super) fn event(id: EventId, handler: &str, what: &str) {
     line(&format!("{id}  {handler:8}  {what}"));
 }
 
+/// How to reach what runs.
+pub(super) struct Access {
+    /// The database.
+    pub(super) url: String,
+    /// The Pub/Sub emulator.
+    pub(super) host: String,
+    /// The API.
+    pub(super) address: SocketAddr,
+    /// A key with every scope on the default canvas.
+    pub(super) key: String,
+}
+
 /// What runs, and what to type in a second terminal.
-pub(super) fn introduction(services: &Services, migrations: usize, url: &str, host: &str) {
+pub(super) fn introduction(services: &Services, migrations: usize, access: &Access) {
     let Services { postgres, emulator } = services;
+    let Access { url, host, address, key } = access;
     line(&format!("{postgres}"));
     line(&format!("{emulator}"));
     line(&format!("Schema: `wakeq`, {migrations} migrations"));
+    line(&format!("API: http://{address}, described on http://{address}/docs"));
     line("");
-    line("In a second terminal:");
+    line("In a second terminal, over HTTP:");
+    line(&format!("  export KEY={key}"));
+    line(&format!("  export API=http://{address}/v1/canvases/{}", CanvasId::DEFAULT));
+    line("  curl -sS $API/events -H \"authorization: Bearer $KEY\" -H 'content-type: application/json' \\");
+    line("    -d '{\"name\": \"greet\", \"value\": \"you\"}'");
+    line("");
+    line("or on the command line:");
     line(&format!("  export DATABASE_URL={url}"));
     line(&format!("  export PUBSUB_EMULATOR_HOST={host}"));
     line("  cargo wakeq stats");

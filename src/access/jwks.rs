@@ -159,8 +159,9 @@ impl Inner {
         }
         let inner = Arc::clone(self);
         let task = tokio::spawn(async move {
-            let fetched = inner.get().await.map(Arc::new);
-            inner.fetched(&fetched);
+            let under_way = UnderWay(inner);
+            let fetched = under_way.0.get().await.map(Arc::new);
+            under_way.0.fetched(&fetched);
             fetched
         });
         let ended = |_| Err(FetchError::Failed("it was cut off".to_owned()));
@@ -170,7 +171,6 @@ impl Inner {
 
     fn fetched(&self, fetched: &Result<Arc<KeySet>, FetchError>) {
         let mut state = self.state();
-        state.fetching = None;
         match fetched {
             Ok(keys) => {
                 state.keys = Some(Arc::clone(keys));
@@ -206,6 +206,15 @@ impl Inner {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing in here panics half-way through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// However the fetch ends, the next one may begin.
+struct UnderWay(Arc<Inner>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.state().fetching = None;
     }
 }
 

@@ -48,6 +48,12 @@ pub(super) struct Lookup<K, V> {
     kept: Mutex<Kept<K, V>>,
 }
 
+enum Look<V> {
+    Here(Found<V>),
+    Wait(Shared<Loading<V>>),
+    Full,
+}
+
 struct Kept<K, V> {
     /// Apart from each other, so that a flood of wrong guesses does not push out what is in use.
     present: HashMap<K, Found<V>>,
@@ -67,11 +73,11 @@ impl<K: Clone + Eq + Hash, V: Send + Sync + 'static> Lookup<K, V> {
     where
         F: Future<Output = Result<Option<V>, StoreError>> + Send + 'static,
     {
-        let loading = match self.fresh_or_loading(key, load)? {
-            Ok(found) => return Ok(found),
-            Err(loading) => loading,
+        let answer = match self.look(key, load) {
+            Look::Here(found) => return Ok(found),
+            Look::Wait(loading) => loading.await,
+            Look::Full => Err(StoreError::Overloaded),
         };
-        let answer = loading.await;
         let mut kept = self.kept();
         kept.forget_ended(key);
         match answer {
@@ -94,27 +100,22 @@ impl<K: Clone + Eq + Hash, V: Send + Sync + 'static> Lookup<K, V> {
     }
 
     /// A fresh answer, or the question that somebody asks already or that is asked now.
-    #[expect(clippy::type_complexity, reason = "read once, above")]
-    fn fresh_or_loading<F>(
-        &self,
-        key: &K,
-        load: F,
-    ) -> Result<Result<Found<V>, Shared<Loading<V>>>, StoreError>
+    fn look<F>(&self, key: &K, load: F) -> Look<V>
     where
         F: Future<Output = Result<Option<V>, StoreError>> + Send + 'static,
     {
         let oldest = self.oldest(self.limits.fresh);
         let mut kept = self.kept();
         if let Some(found) = kept.of(key).filter(|found| Some(found.asked_at) > oldest) {
-            return Ok(Ok(found));
+            return Look::Here(found);
         }
         if let Some(loading) = kept.loading.get(key).and_then(WeakShared::upgrade) {
-            return Ok(Err(loading));
+            return Look::Wait(loading);
         }
         if kept.loading.len() >= self.limits.loads_max {
             kept.loading.retain(|_, loading| loading.upgrade().is_some());
             if kept.loading.len() >= self.limits.loads_max {
-                return Err(StoreError::Overloaded);
+                return Look::Full;
             }
         }
         let clock = self.clock.clone();
@@ -127,7 +128,7 @@ impl<K: Clone + Eq + Hash, V: Send + Sync + 'static> Lookup<K, V> {
         if let Some(weak) = loading.downgrade() {
             kept.loading.insert(key.clone(), weak);
         }
-        Ok(Err(loading))
+        Look::Wait(loading)
     }
 
     /// The earliest moment that is not longer ago than this; none, if the machine has not run for that long.
@@ -141,7 +142,7 @@ impl<K: Clone + Eq + Hash, V: Send + Sync + 'static> Lookup<K, V> {
     }
 }
 
-impl<K: Clone + Eq + Hash, V: Send + Sync> Kept<K, V> {
+impl<K: Clone + Eq + Hash, V> Kept<K, V> {
     fn of(&self, key: &K) -> Option<Found<V>> {
         self.present.get(key).or_else(|| self.absent.get(key)).cloned()
     }
@@ -172,5 +173,117 @@ impl<K: Clone + Eq + Hash, V: Send + Sync> Kept<K, V> {
             }
         }
         into.insert(key.clone(), found.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::future::join_all;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn lookup(clock: &Clock) -> Lookup<u32, &'static str> {
+        let limits = Limits { fresh: 30 * SECOND, stale: 50 * SECOND, entries_max: 3, loads_max: 2 };
+        Lookup::new(limits, clock.clone())
+    }
+
+    async fn finds(
+        lookup: &Lookup<u32, &'static str>,
+        key: u32,
+        there: Option<&'static str>,
+    ) -> Option<&'static str> {
+        let found = lookup.find(&key, async move { Ok(there) }).await.unwrap();
+        found.value.map(|value| *value)
+    }
+
+    #[tokio::test]
+    async fn an_answer_counts_for_its_time() {
+        let clock = Clock::default();
+        let lookup = lookup(&clock);
+        assert_eq!(finds(&lookup, 1, Some("old")).await, Some("old"));
+        assert_eq!(finds(&lookup, 2, None).await, None);
+        clock.advance(29 * SECOND);
+        assert_eq!(finds(&lookup, 1, Some("new")).await, Some("old"));
+        assert_eq!(finds(&lookup, 2, Some("new")).await, None);
+        clock.advance(SECOND);
+        assert_eq!(finds(&lookup, 1, None).await, None);
+        assert_eq!(finds(&lookup, 2, Some("new")).await, Some("new"));
+        lookup.forget(&2);
+        assert_eq!(finds(&lookup, 2, None).await, None);
+    }
+
+    #[tokio::test]
+    async fn all_who_ask_for_the_same_at_once_share_one_question() {
+        let lookup = lookup(&Clock::default());
+        let (asked, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let ask = || {
+            let (asked, go) = (Arc::clone(&asked), Arc::clone(&go));
+            lookup.find(&1, async move {
+                asked.fetch_add(1, Ordering::SeqCst);
+                go.notified().await;
+                Ok(Some("value"))
+            })
+        };
+        // One of them leaves, after it was the first to ask.
+        let mut leaver = Box::pin(ask());
+        assert!(futures_util::poll!(leaver.as_mut()).is_pending());
+        let (found, ()) = tokio::join!(join_all((0..100).map(|_| ask())), async {
+            drop(leaver);
+            go.notify_one();
+        });
+        assert!(found.into_iter().all(|found| found.unwrap().value.as_deref() == Some(&"value")));
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn more_questions_than_the_limit_are_refused() {
+        let lookup = lookup(&Clock::default());
+        let mut pending: Vec<_> = (0..2).map(|key| Box::pin(lookup.find_later(key))).collect();
+        for one in &mut pending {
+            assert!(futures_util::poll!(one.as_mut()).is_pending());
+        }
+        let refused = lookup.find(&9, async { Ok(Some("value")) }).await.map(|_| ());
+        assert!(matches!(refused, Err(StoreError::Overloaded)));
+        drop(pending);
+        assert_eq!(finds(&lookup, 9, Some("value")).await, Some("value"), "those who left make room");
+    }
+
+    impl Lookup<u32, &'static str> {
+        async fn find_later(&self, key: u32) -> Option<Arc<&'static str>> {
+            self.find(&key, std::future::pending()).await.unwrap().value
+        }
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_wrong_guesses_pushes_out_nothing_that_is_in_use() {
+        let lookup = lookup(&Clock::default());
+        assert_eq!(finds(&lookup, 0, Some("in use")).await, Some("in use"));
+        for guess in 1..100 {
+            assert_eq!(finds(&lookup, guess, None).await, None);
+        }
+        assert_eq!(finds(&lookup, 0, None).await, Some("in use"));
+        for other in 100..200 {
+            finds(&lookup, other, Some("other")).await;
+        }
+        let kept = lookup.kept();
+        assert_eq!((kept.present.len(), kept.absent.len(), kept.loading.len()), (3, 3, 0));
+    }
+
+    #[tokio::test]
+    async fn without_the_database_an_answer_counts_a_little_longer() {
+        let clock = Clock::default();
+        let lookup = lookup(&clock);
+        finds(&lookup, 1, Some("value")).await;
+        clock.advance(49 * SECOND);
+        let away = || async { Err(StoreError::Overloaded) };
+        assert!(lookup.find(&1, away()).await.unwrap().value.is_some());
+        assert!(lookup.find(&2, away()).await.is_err());
+        clock.advance(SECOND);
+        assert!(lookup.find(&1, away()).await.is_err());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::cursor::{Cursor, DeadPosition};
 use super::{Admin, AdminError, LIST_MAX};
-use crate::event::{CanvasId, EventId, HandlerAddress, Name, RuleKind, Timestamp};
+use crate::event::{CanvasId, EventId, HandlerAddress, Name, Timestamp};
 use crate::machine::{Policy, Standing, look};
 use crate::store::{AuditEntry, DeadEvent, DeadFilter, Listed, Position};
 

@@ -108,4 +108,9 @@ impl EmitAnswer {
     pub(crate) fn batch(emitted: &[emit::Emitted]) -> Self {
         Self::Batch(EmittedBatch { events: emitted.iter().copied().map(Emitted::from).collect() })
     }
+
+    /// As JSON text.
+    pub(crate) fn text(&self) -> String {
+        serde_json::json!(self).to_string()
+    }
 }

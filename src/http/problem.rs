@@ -258,7 +258,9 @@ impl From<EmitError> for Problem {
             EmitError::ForeignId(_) => {
                 Self::new(Kind::IdTaken, "the id belongs to another event: choose another one")
             }
-            EmitError::TooMany(_) => Self::bad_request(error.to_string()),
+            EmitError::IdempotencyMismatch => Self::new(Kind::IdempotencyMismatch, error.to_string()),
+            EmitError::IdempotencyInProgress => Self::new(Kind::IdempotencyInProgress, error.to_string()),
+            EmitError::IdempotencyKey(_) | EmitError::TooMany(_) => Self::bad_request(error.to_string()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The claim's conditions and the machine's checks are the same rules written twice; a test holds them together.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proptest::collection::vec;
@@ -8,7 +9,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::handlers::{Handlers, Registry, Route};
 use crate::event::{CanvasId, EventId, RuleKind};
-use crate::machine::{Effect, Input, Policy, State};
+use crate::machine::{Effect, Input, Policy, State, look};
 use crate::store::tests::{Row, Table};
 use crate::store::{ClaimLimits, LoadedEvent};
 
@@ -128,6 +129,37 @@ async fn agree(table: &Table, drawn: Vec<(Row, Known)>) -> (usize, usize) {
         }
     }
     (won, claimed.len())
+}
+
+/// A list's states are the machine's words for the same rows, at the same moment.
+async fn listed(table: &Table, drawn: Vec<(Row, Known)>) -> BTreeSet<String> {
+    let named = drawn.into_iter().enumerate();
+    let rows: Vec<Row> = named.map(|(index, (row, _))| Row { name: format!("h{index}"), ..row }).collect();
+    table.set(&rows).await;
+    let lease = Duration::from_millis(LEASE_MS.cast_unsigned());
+    let policy = Policy { lease, horizon: Duration::from_secs(600), losses_max: 5 };
+    let all = table.store.events(CanvasId::DEFAULT, (None, None), None, None, 1000, 1000).await.unwrap();
+    assert_eq!(all.len(), rows.len());
+    for event in &all {
+        assert_eq!(look(event.schedule, &policy).as_str(), event.state, "{event:?}");
+    }
+    all.into_iter().map(|event| event.state).collect()
+}
+
+#[test]
+fn the_lists_states_and_the_machine_agree_on_every_row() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let table = runtime.block_on(Table::new());
+    let config = Config { cases: 5, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
+    let seen = std::cell::RefCell::new(BTreeSet::new());
+    TestRunner::new(config)
+        .run(&vec(rows(), 300), |drawn| {
+            seen.borrow_mut().extend(runtime.block_on(listed(&table, drawn)));
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(seen.into_inner().len(), 5, "every state was among them");
+    runtime.block_on(async { drop(table) });
 }
 
 /// EV2-54, EV2-55, EV2-56, EV2-57, EV2-63, EV2-64: on every row the claim succeeds if and only if the machine walks

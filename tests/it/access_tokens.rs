@@ -62,10 +62,9 @@ impl Service {
     }
 
     async fn invalid(&self, token: &str) -> InvalidToken {
-        match self.refusal(token).await {
-            Refusal::Token(reason) => reason,
-            other => panic!("{other:?}"),
-        }
+        let refusal = self.refusal(token).await;
+        let Refusal::Token(reason) = refusal else { panic!("{refusal}") };
+        reason
     }
 
     /// Why a token with a changed claim is refused.

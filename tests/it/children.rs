@@ -203,7 +203,8 @@ async fn perform(place: Place, role: Role) {
             say(&format!("emitted {count}"));
         }
         Role::Unpause => {
-            let resumed = Admin::new(store, notifier).unpause(&scope(WORK)).await.unwrap();
+            let resumed =
+                Admin::new(store, notifier).unpause(&scope(WORK), &wakeq::Actor::user("test")).await.unwrap();
             say(&format!("woken {}", resumed.woken));
         }
     }

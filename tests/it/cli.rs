@@ -15,15 +15,15 @@ use crate::door::{Door, answering, telling};
 use crate::support::{Running, connect, database};
 
 /// A terminal with the variables that `wakeq` reads.
-struct Terminal {
+pub(crate) struct Terminal {
     variables: Vec<(&'static str, String)>,
 }
 
 #[derive(Debug, PartialEq)]
-struct Printed {
-    code: Option<i32>,
-    out: String,
-    err: String,
+pub(crate) struct Printed {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Terminal {
@@ -31,7 +31,7 @@ impl Terminal {
         Self { variables: Vec::new() }
     }
 
-    fn on(database: &TestDatabase) -> Self {
+    pub(crate) fn on(database: &TestDatabase) -> Self {
         Self::without_variables().set("DATABASE_URL", database.url())
     }
 
@@ -48,7 +48,7 @@ impl Terminal {
     }
 
     /// Runs `wakeq`.
-    async fn run(&self, arguments: &[&str]) -> Printed {
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Printed {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wakeq"));
         command.args(arguments).env_clear().env("USER", "ada").envs(self.variables.iter().cloned());
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
@@ -57,7 +57,7 @@ impl Terminal {
     }
 
     /// What it prints when all goes well, ids and moments masked.
-    async fn prints(&self, arguments: &[&str]) -> String {
+    pub(crate) async fn prints(&self, arguments: &[&str]) -> String {
         masked(&self.raw(arguments).await)
     }
 
@@ -68,7 +68,7 @@ impl Terminal {
     }
 
     /// What it complains of, with this exit code and nothing on standard output.
-    async fn complains(&self, code: i32, arguments: &[&str]) -> String {
+    pub(crate) async fn complains(&self, code: i32, arguments: &[&str]) -> String {
         let Printed { code: found, out, err } = self.run(arguments).await;
         assert_eq!((found, out.as_str()), (Some(code), ""), "{arguments:?}: {err}");
         masked(&err)
@@ -93,11 +93,21 @@ fn masked(text: &str) -> String {
     masked
 }
 
-const MIGRATIONS: [&str; 6] = ["events", "rules", "dead events", "chores", "claim", "access"];
+const MIGRATIONS: &[(i64, &str)] = &[
+    (1, "events"),
+    (2, "rules"),
+    (3, "dead events"),
+    (4, "chores"),
+    (5, "claim"),
+    (6, "access"),
+    (7, "audit"),
+    (8, "idempotency"),
+    (9, "settings"),
+];
 
 fn migrations(status: &str) -> String {
-    let line = |(number, name): (usize, &&str)| format!("{:>4}  {status:8} {name}\n", number + 1);
-    MIGRATIONS.iter().enumerate().map(line).collect()
+    let line = |(number, name): &(i64, &str)| format!("{number:>4}  {status:8} {name}\n");
+    MIGRATIONS.iter().map(line).collect()
 }
 
 #[tokio::test]
@@ -220,8 +230,7 @@ async fn rules_are_put_shown_and_explained() {
         terminal.prints(&["explain", &nobody]).await,
         "event     <id>\nstate     unknown: it completed, or never was\n"
     );
-    let waits =
-        "wakeq: event <id> is not waiting: it runs, has ended, or never was; `wakeq explain` tells which\n";
+    let waits = "wakeq: event <id> is not there: it has ended, or never was; `wakeq explain` tells which\n";
     assert_eq!(terminal.complains(1, &["cancel", &nobody]).await, waits);
     assert_eq!(
         terminal.prints(&["purge", "greet", "--dry-run"]).await,
@@ -418,4 +427,22 @@ async fn wake_replaces_lost_messages() {
     assert_eq!(seen.next().await.id, id);
     worker.until(id, Outcome::Deleted).await;
     tokio::time::timeout(Duration::from_secs(40), worker.stop()).await.unwrap();
+}
+
+/// Commands take the deployment's durations, are refused with others, and can change them.
+#[tokio::test]
+async fn durations_are_the_deployments() {
+    let database = database().await;
+    let terminal = Terminal::on(&database);
+    let lease = |text: &str| format!("lease                  {text}\n");
+    assert!(terminal.prints(&["settings", "show"]).await.starts_with(&lease("1m")));
+    let timing = Timing { lease: Duration::from_secs(30), ..Timing::default() };
+    connect(database.url(), timing).await;
+    assert!(terminal.prints(&["settings", "show"]).await.starts_with(&lease("30s")));
+    let refused = terminal.complains(1, &["stats", "--lease", "60s"]).await;
+    assert!(refused.starts_with("wakeq: the duration `lease` is 60s here, and 30s in"), "{refused}");
+    terminal.prints(&["stats", "--lease", "30s"]).await;
+    assert!(terminal.prints(&["settings", "set", "--lease", "2m"]).await.starts_with(&lease("2m")));
+    assert!(terminal.prints(&["settings", "show"]).await.starts_with(&lease("2m")));
+    assert!(terminal.complains(1, &["settings", "set", "--lease", "1ms"]).await.contains("`lease` is 1ms"));
 }

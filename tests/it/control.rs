@@ -20,14 +20,14 @@ fn operations() -> Actor {
 
 async fn put(stage: &Stage, kind: RuleKind, scope: &HandlerScope) -> bool {
     match kind {
-        RuleKind::Pause => stage.admin.pause(scope, &ada(), &Stop::default()).await.unwrap(),
-        RuleKind::Block => stage.admin.block(scope, &operations(), &Stop::default()).await.unwrap(),
+        RuleKind::Pause => stage.admin.pause(scope, &ada(), &Stop::default()).await.unwrap().new,
+        RuleKind::Block => stage.admin.block(scope, &operations(), &Stop::default()).await.unwrap().new,
     }
 }
 
 async fn lift(stage: &Stage, kind: RuleKind, scope: &HandlerScope) -> Resumed {
     match kind {
-        RuleKind::Pause => stage.admin.unpause(scope).await.unwrap(),
+        RuleKind::Pause => stage.admin.unpause(scope, &ada()).await.unwrap(),
         RuleKind::Block => stage.admin.unblock(scope, &operations()).await.unwrap(),
     }
 }
@@ -71,11 +71,11 @@ async fn check_holds(kind: RuleKind) {
     notifier.drained().await;
 
     let resumed = lift(&stage, kind, &scope("greet")).await;
-    assert_eq!(resumed, Resumed { lifted: true, still: None, woken: 6 });
+    assert_eq!(resumed, Resumed { lifted: true, still: None, woken: 6, waking: false });
     assert_each_ran_once(&emitted, &seen.take(6).await);
     worker.until_count(6, Outcome::Deleted).await;
     let again = lift(&stage, kind, &scope("greet")).await;
-    assert_eq!(again, Resumed { lifted: false, still: None, woken: 0 });
+    assert_eq!(again, Resumed { lifted: false, still: None, woken: 0, waking: false });
     worker.stop().await;
 }
 
@@ -120,11 +120,11 @@ async fn a_block_outranks_a_pause_and_each_is_lifted_by_itself() {
     let id = stage.emit("greet").await;
     worker.until(id, Outcome::RuleBlocked).await;
     let unpaused = lift(&stage, RuleKind::Pause, &greet).await;
-    assert_eq!(unpaused, Resumed { lifted: true, still: Some(RuleKind::Block), woken: 1 });
+    assert_eq!(unpaused, Resumed { lifted: true, still: Some(RuleKind::Block), woken: 1, waking: false });
     worker.until(id, Outcome::RuleBlocked).await;
     put(&stage, RuleKind::Pause, &greet).await;
     let unblocked = lift(&stage, RuleKind::Block, &greet).await;
-    assert_eq!(unblocked, Resumed { lifted: true, still: Some(RuleKind::Pause), woken: 1 });
+    assert_eq!(unblocked, Resumed { lifted: true, still: Some(RuleKind::Pause), woken: 1, waking: false });
     worker.until(id, Outcome::RulePaused).await;
     notifier.drained().await;
     assert!(seen.rest().is_empty());
@@ -197,7 +197,7 @@ async fn check_pages(kind: RuleKind, count: usize) {
     let before = notifier.published().len();
     assert_eq!(
         lift(&stage, kind, &scope("greet")).await,
-        Resumed { lifted: true, still: None, woken: count }
+        Resumed { lifted: true, still: None, woken: count, waking: false }
     );
     let mut published: Vec<_> = notifier.published()[before..].iter().map(|message| message.id).collect();
     published.sort();
@@ -254,7 +254,7 @@ async fn lifting_a_rule_while_the_broker_is_down_loses_nothing() {
     let emitted = stage.emit_many("greet", 20).await;
     worker.until_count(20, Outcome::RulePaused).await;
     notifier.break_down("the broker is away");
-    let error = stage.admin.unpause(&scope("greet")).await.unwrap_err();
+    let error = stage.admin.unpause(&scope("greet"), &ada()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "the change is made, but waking events stopped; a worker carries on within a minute"
@@ -296,7 +296,8 @@ async fn rules_say_who_and_why() {
     let greet = scope("greet");
     let before = stage.admin.clock().await.unwrap();
     let stop = Stop { reason: Some("the provider is down".into()), until: None };
-    assert!(stage.admin.pause(&greet, &ada(), &stop).await.unwrap());
+    let paused = stage.admin.pause(&greet, &ada(), &stop).await.unwrap();
+    assert!(paused.new);
     let rule = stage.admin.rules(Some(&greet)).await.unwrap().remove(0);
     assert!(rule.created_at >= before);
     let expected = Rule {
@@ -309,7 +310,8 @@ async fn rules_say_who_and_why() {
     };
     assert_eq!(rule, expected);
     let until = Some(before + std::time::Duration::from_secs(3600));
-    assert!(!stage.admin.pause(&greet, &Actor::user("bob"), &Stop { reason: None, until }).await.unwrap());
+    let again = stage.admin.pause(&greet, &Actor::user("bob"), &Stop { reason: None, until }).await.unwrap();
+    assert!(!again.new);
     let renewed = stage.admin.rules(Some(&greet)).await.unwrap();
     let expected = Rule { reason: None, created_by: "bob".into(), until: renewed[0].until, ..expected };
     assert_eq!(renewed, [expected]);

@@ -69,7 +69,7 @@ async fn what_plain_sql_emits_is_run() {
     let handlers = names.into_iter().fold(Handlers::new(), |handlers, name| handlers.on(name, handle));
     let mut worker = stage.worker(handlers);
     worker.until_count(3, Outcome::Deleted).await;
-    stage.admin.run_now(delayed).await.unwrap();
+    stage.admin.run_now(wakeq::CanvasId::DEFAULT, delayed, &wakeq::Actor::user("ada")).await.unwrap();
     worker.until(delayed, Outcome::Deleted).await;
     assert_eq!(run(&stage, sql("With an id of your choice")).await, 0, "emitted again after it completed");
     worker.stop().await;

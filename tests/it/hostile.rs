@@ -80,7 +80,7 @@ async fn check(seed: u64) {
     let emitted = emit(&stage).await;
     if seed.is_multiple_of(3) {
         stage.admin.pause(&scope("wide"), &Actor::user("ada"), &Stop::default()).await.unwrap();
-        stage.admin.unpause(&scope("wide")).await.unwrap();
+        stage.admin.unpause(&scope("wide"), &Actor::user("ada")).await.unwrap();
     }
     let failing = EVENTS.div_ceil(5) as usize;
     let mut ran = seen.take(emitted.len() + failing).await;

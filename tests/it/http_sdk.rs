@@ -58,7 +58,7 @@ async fn the_official_sdk_emits() {
     assert_eq!(
         envelope,
         json!({"specversion": "1.0", "id": "7", "source": "https://shop.example/orders?region=eu", "type": "greet",
-               "datacontenttype": "image/png", "subject": "Euro € 😀 \"100%\"", "data_base64": "AP8="})
+               "time": "2026-01-31T08:00:00.250000Z", "datacontenttype": "image/png", "subject": "Euro € 😀 \"100%\"", "data_base64": "AP8="})
     );
     let batch = &sent["batch"];
     let duplicates: Vec<_> = (0..3).map(|at| batch.body["events"][at]["duplicate"].clone()).collect();

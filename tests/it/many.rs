@@ -84,7 +84,7 @@ async fn no_event_is_claimed_after_a_pause_has_returned() {
         assert_eq!(new, [], "claims that appeared under the pause");
         stopped.push((since, theatre.clock().await));
         ran = theatre.count(RUNS).await;
-        theatre.admin.unpause(&scope(WORK)).await.unwrap();
+        theatre.admin.unpause(&scope(WORK), &Actor::user("test")).await.unwrap();
     }
     running.store(false, Ordering::SeqCst);
     load.await.unwrap();

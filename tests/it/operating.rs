@@ -42,7 +42,7 @@ async fn counts_say_what_events_wait_for() {
     let stats = stage.stats_of("h").await;
     assert_eq!((stats.waiting, stats.paused, stats.delayed), (0, 5, 0));
     assert_eq!(stats.rules.iter().map(|rule| rule.kind).collect::<Vec<_>>(), [RuleKind::Pause]);
-    stage.admin.unpause(&scope("h")).await.unwrap();
+    stage.admin.unpause(&scope("h"), &Actor::user("ada")).await.unwrap();
     stage.sql("update wakeq.events_v2 set delay_until = now() + interval '1 h' where name = 'h'").await;
     let stats = stage.stats_of("h").await;
     assert_eq!((stats.waiting, stats.paused, stats.delayed, stats.oldest_due), (0, 0, 5, None));
@@ -88,20 +88,21 @@ async fn counts_know_the_rules_of_their_canvas() {
 async fn rules_are_made_and_lifted_by_who_may() {
     let (stage, _) = Stage::memory().await;
     let (user, admin, handler) = (Actor::user("ada"), Actor::admin("ops"), scope("h"));
-    assert!(stage.admin.pause(&handler, &user, &Stop::default()).await.unwrap());
+    assert!(stage.admin.pause(&handler, &user, &Stop::default()).await.unwrap().new);
     let reason = Stop { reason: Some("again".into()), until: None };
-    assert!(!stage.admin.pause(&handler, &user, &reason).await.unwrap());
+    assert!(!stage.admin.pause(&handler, &user, &reason).await.unwrap().new);
     assert!(matches!(stage.admin.block(&handler, &user, &reason).await, Err(AdminError::AdminOnly { .. })));
-    assert!(stage.admin.block(&handler, &admin, &reason).await.unwrap());
+    let blocked = stage.admin.block(&handler, &admin, &reason).await.unwrap();
+    assert_eq!((blocked.new, blocked.also), (true, Some(RuleKind::Pause)));
     assert!(matches!(stage.admin.unblock(&handler, &user).await, Err(AdminError::AdminOnly { .. })));
     let rules = stage.admin.rules(Some(&handler)).await.unwrap();
     assert_eq!(
         rules.iter().map(|rule| (rule.kind, rule.reason.as_deref())).collect::<Vec<_>>(),
         [(RuleKind::Block, Some("again")), (RuleKind::Pause, Some("again"))]
     );
-    let resumed = stage.admin.unpause(&handler).await.unwrap();
+    let resumed = stage.admin.unpause(&handler, &user).await.unwrap();
     assert_eq!((resumed.lifted, resumed.still, resumed.woken), (true, Some(RuleKind::Block), 0));
-    assert!(!stage.admin.unpause(&handler).await.unwrap().lifted);
+    assert!(!stage.admin.unpause(&handler, &user).await.unwrap().lifted);
     assert_eq!(stage.admin.unblock(&handler, &admin).await.unwrap().still, None);
 }
 
@@ -109,6 +110,9 @@ async fn rules_are_made_and_lifted_by_who_may() {
 #[tokio::test]
 async fn what_runs_is_left_alone() {
     let (stage, notifier) = Stage::memory().await;
+    let user = Actor::user("ada");
+    let purge =
+        async |name: &str, dry_run| stage.admin.purge(&scope(name), &user, dry_run).await.unwrap().count;
     let ids = stage.emit_many("h", 2500).await;
     stage
         .sql(
@@ -119,20 +123,26 @@ async fn what_runs_is_left_alone() {
     let mut sorted = ids.clone();
     sorted.sort_unstable();
     let running = sorted[0];
-    assert!(matches!(stage.admin.cancel(running).await, Err(AdminError::NotWaiting(id)) if id == running));
-    assert!(matches!(stage.admin.run_now(running).await, Err(AdminError::NotWaiting(_))));
-    stage.admin.cancel(sorted[1]).await.unwrap();
-    assert!(matches!(stage.admin.cancel(sorted[1]).await, Err(AdminError::NotWaiting(_))));
-    assert_eq!(stage.admin.purge(&scope("other"), false).await.unwrap(), 0);
-    assert_eq!(stage.admin.purge(&scope("h"), true).await.unwrap(), 2498);
+    assert!(
+        matches!(stage.admin.cancel(CanvasId::DEFAULT, running, &user).await, Err(AdminError::NotWaiting(id)) if id == running)
+    );
+    assert!(matches!(
+        stage.admin.run_now(CanvasId::DEFAULT, running, &user).await,
+        Err(AdminError::NotWaiting(_))
+    ));
+    stage.admin.cancel(CanvasId::DEFAULT, sorted[1], &user).await.unwrap();
+    let gone = stage.admin.cancel(CanvasId::DEFAULT, sorted[1], &user).await;
+    assert!(matches!(gone, Err(AdminError::NotFound(id)) if id == sorted[1]));
+    assert_eq!(purge("other", false).await, 0);
+    assert_eq!(purge("h", true).await, 2498);
     assert_eq!(stage.rows().await, 2499, "a dry run");
-    assert_eq!(stage.admin.purge(&scope("h"), false).await.unwrap(), 2498);
+    assert_eq!(purge("h", false).await, 2498);
     assert_eq!(stage.rows().await, 1);
     stage.sql("update wakeq.events_v2 set locked_at = now() - interval '61 s'").await;
     let published = notifier.published().len();
-    stage.admin.run_now(running).await.unwrap();
+    stage.admin.run_now(CanvasId::DEFAULT, running, &user).await.unwrap();
     assert_eq!(notifier.published().len(), published + 1);
-    assert_eq!(stage.admin.purge(&scope("h"), false).await.unwrap(), 1, "its owner is gone");
+    assert_eq!(purge("h", false).await, 1, "its owner is gone");
 }
 
 /// EV2-34: a delayed event that is run now is due, and published.
@@ -142,7 +152,7 @@ async fn a_delayed_event_can_be_run_now() {
     let event = Event::new("h", "x").unwrap().after(Duration::from_secs(86_400)).unwrap();
     let id = stage.queue.emit(event).await.unwrap().id;
     assert_eq!(notifier.published().len(), 0);
-    stage.admin.run_now(id).await.unwrap();
+    stage.admin.run_now(CanvasId::DEFAULT, id, &Actor::user("ada")).await.unwrap();
     assert_eq!(notifier.published()[0].id, id);
     let mut worker = stage.worker(wakeq::Handlers::new().on("h", async |_| Ok(())));
     worker.until(id, Outcome::Deleted).await;
@@ -159,12 +169,12 @@ async fn dead_events_are_listed_and_brought_back() {
     let clock = stage.admin.clock().await.unwrap();
     let all = DeadFilter::default();
     let of = |name: &str| DeadFilter { scope: Some(scope(name)), ..DeadFilter::default() };
-    let count = async |filter: &DeadFilter| stage.admin.dead(filter, 5000).await.unwrap().len();
+    let count = async |filter: &DeadFilter| stage.admin.dead(filter, None, 5000).await.unwrap().items.len();
     assert_eq!(count(&all).await, 1000, "a list has a limit");
     assert_eq!((count(&of("one")).await, count(&of("none")).await), (1, 0));
     let hour_ago = clock - Duration::from_secs(3600);
     let old = DeadFilter { before: Some(hour_ago), ..all.clone() };
-    let dead = stage.admin.dead(&old, 10).await.unwrap();
+    let dead = stage.admin.dead(&old, None, 10).await.unwrap().items;
     assert_eq!((dead.len(), dead[0].id, dead[0].cause.as_str(), dead[0].losses), (1, one, "retries", 1));
     assert_eq!(
         count(&DeadFilter { since: Some(hour_ago), scope: Some(scope("one")), ..all.clone() }).await,
@@ -174,9 +184,12 @@ async fn dead_events_are_listed_and_brought_back() {
 
     let before = notifier.published().len();
     let only = DeadFilter { id: Some(many[7]), ..all.clone() };
-    assert_eq!(stage.admin.redrive(&only).await.unwrap(), 1);
-    assert_eq!(stage.admin.redrive(&only).await.unwrap(), 0);
-    assert_eq!(stage.admin.redrive(&of("many")).await.unwrap(), 1099);
+    let redrive = async |filter: &DeadFilter| {
+        stage.admin.redrive(filter, &Actor::user("ada"), false).await.unwrap().count
+    };
+    assert_eq!(redrive(&only).await, 1);
+    assert_eq!(redrive(&only).await, 0);
+    assert_eq!(redrive(&of("many")).await, 1099);
     assert_eq!((stage.rows().await, notifier.published().len() - before), (1100, 1100));
     let reset: bool = sqlx::query_scalar(
         "select bool_and(retries = 0 and losses = 0 and claims = 3 and last_error = 'no' and locked_at is null)
@@ -210,7 +223,7 @@ async fn unpausing_publishes_everything_parked() {
         .await
         .unwrap();
     assert_eq!(parked, 2500);
-    assert_eq!(stage.admin.unpause(&scope("h")).await.unwrap().woken, 2500);
+    assert_eq!(stage.admin.unpause(&scope("h"), &Actor::user("ada")).await.unwrap().woken, 2500);
     let done = worker.until_count(2500, Outcome::Deleted).await;
     let mut run: Vec<EventId> = done.iter().map(|report| report.notification.id).collect();
     run.sort_unstable();

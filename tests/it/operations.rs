@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use wakeq::{
-    AdminError, CanvasId, DeadFilter, Event, EventId, HandlerError, HandlerScope, Handlers, Outcome,
-    RetryPolicy, Route,
+    Actor, AdminError, CanvasId, DeadEvent, DeadFilter, Event, EventId, HandlerError, HandlerScope, Handlers,
+    Outcome, RetryPolicy, Route,
 };
 
 use crate::door::{Door, answering, telling};
@@ -12,6 +12,26 @@ use crate::support::{Running, Stage, scope};
 
 fn once(name: &str) -> Route {
     Route::new(name).retry(RetryPolicy { retries: 0, ..RetryPolicy::default() })
+}
+
+fn ada() -> Actor {
+    Actor::user("ada")
+}
+
+async fn cancel(stage: &Stage, id: EventId) -> Result<(), AdminError> {
+    stage.admin.cancel(CanvasId::DEFAULT, id, &ada()).await
+}
+
+async fn purge(stage: &Stage, scope: &HandlerScope, dry_run: bool) -> u64 {
+    stage.admin.purge(scope, &ada(), dry_run).await.unwrap().count
+}
+
+async fn redrive(stage: &Stage, filter: &DeadFilter) -> u64 {
+    stage.admin.redrive(filter, &ada(), false).await.unwrap().count
+}
+
+async fn dead_of(stage: &Stage, filter: &DeadFilter, limit: u32) -> Vec<DeadEvent> {
+    stage.admin.dead(filter, None, limit).await.unwrap().items
 }
 
 async fn emit_later(stage: &Stage, name: &str) -> EventId {
@@ -35,12 +55,16 @@ async fn a_waiting_event_can_be_cancelled_and_a_running_one_not() {
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     let delayed = emit_later(&stage, "greet").await;
     worker.until(delayed, Outcome::DelayNotYet).await;
-    stage.admin.cancel(delayed).await.unwrap();
+    cancel(&stage, delayed).await.unwrap();
     let running = stage.emit("greet").await;
     door.arrived.next().await;
-    for id in [running, delayed, EventId::new()] {
-        for refused in [stage.admin.cancel(id).await, stage.admin.run_now(id).await] {
-            assert!(matches!(refused, Err(AdminError::NotWaiting(named)) if named == id));
+    let run_now = async |id| stage.admin.run_now(CanvasId::DEFAULT, id, &ada()).await;
+    for refused in [cancel(&stage, running).await, run_now(running).await] {
+        assert!(matches!(refused, Err(AdminError::NotWaiting(named)) if named == running));
+    }
+    for id in [delayed, EventId::new()] {
+        for refused in [cancel(&stage, id).await, run_now(id).await] {
+            assert!(matches!(refused, Err(AdminError::NotFound(named)) if named == id));
         }
     }
     door.open(1);
@@ -65,14 +89,14 @@ async fn a_purge_deletes_what_nobody_runs_of_one_handler() {
     }
     let other = emit_later(&stage, "other").await;
     let of_another_canvas = HandlerScope { canvas: CanvasId(uuid::Uuid::new_v4()), ..scope("greet") };
-    assert_eq!(stage.admin.purge(&of_another_canvas, false).await.unwrap(), 0);
-    assert_eq!(stage.admin.purge(&scope("greet"), true).await.unwrap(), 3);
+    assert_eq!(purge(&stage, &of_another_canvas, false).await, 0);
+    assert_eq!(purge(&stage, &scope("greet"), true).await, 3);
     assert_eq!(stage.rows().await, 5, "a dry run deletes nothing");
-    assert_eq!(stage.admin.purge(&scope("greet"), false).await.unwrap(), 3);
+    assert_eq!(purge(&stage, &scope("greet"), false).await, 3);
     door.open(1);
     worker.until(running, Outcome::Deleted).await;
     assert_eq!(stage.rows().await, 1);
-    stage.admin.cancel(other).await.unwrap();
+    cancel(&stage, other).await.unwrap();
     worker.stop().await;
 }
 
@@ -81,7 +105,7 @@ async fn a_purge_deletes_what_nobody_runs_of_one_handler() {
 async fn a_purge_goes_on_to_the_end() {
     let (stage, _) = Stage::memory().await;
     stage.emit_many("greet", 2100).await;
-    assert_eq!(stage.admin.purge(&scope("greet"), false).await.unwrap(), 2100);
+    assert_eq!(purge(&stage, &scope("greet"), false).await, 2100);
     assert_eq!(stage.rows().await, 0);
 }
 
@@ -94,15 +118,15 @@ async fn dead_events_are_brought_back_by_id_and_by_handler() {
     let (handler, mut seen) = telling();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     let nobody = DeadFilter { scope: Some(scope("other")), ..DeadFilter::default() };
-    assert_eq!(stage.admin.redrive(&nobody).await.unwrap(), 0);
+    assert_eq!(redrive(&stage, &nobody).await, 0);
     let elsewhere = DeadFilter { canvas: CanvasId(uuid::Uuid::new_v4()), ..DeadFilter::default() };
-    assert_eq!(stage.admin.redrive(&elsewhere).await.unwrap(), 0);
+    assert_eq!(redrive(&stage, &elsewhere).await, 0);
     let one = DeadFilter { id: Some(ids[1]), ..DeadFilter::default() };
-    assert_eq!(stage.admin.redrive(&one).await.unwrap(), 1);
+    assert_eq!(redrive(&stage, &one).await, 1);
     let report = worker.until(ids[1], Outcome::Deleted).await;
     assert_eq!(report.attempt, Some(1));
     let all = DeadFilter { scope: Some(scope("greet")), ..DeadFilter::default() };
-    assert_eq!(stage.admin.redrive(&all).await.unwrap(), 2);
+    assert_eq!(redrive(&stage, &all).await, 2);
     worker.until_count(2, Outcome::Deleted).await;
     let mut ran: Vec<_> = seen.take(3).await.into_iter().map(|event| event.id).collect();
     ran.sort();
@@ -120,10 +144,10 @@ async fn a_redrive_reaches_its_end_without_a_broker() {
                   from generate_series(1, 2500)";
     sqlx::query(dead).bind(CanvasId::DEFAULT.0).execute(&stage.pool).await.unwrap();
     notifier.break_down("away");
-    let redriven = stage.admin.redrive(&DeadFilter::default()).await;
+    let redriven = stage.admin.redrive(&DeadFilter::default(), &ada(), false).await;
     assert!(matches!(redriven, Err(AdminError::Wake(_))), "{redriven:?}");
     assert_eq!(stage.rows().await, 2500);
-    assert_eq!(stage.admin.dead(&DeadFilter::default(), 10).await.unwrap(), []);
+    assert_eq!(dead_of(&stage, &DeadFilter::default(), 10).await, []);
 }
 
 /// What dies again while it is brought back is left dead, even if the filter reaches into the future.
@@ -133,9 +157,9 @@ async fn a_redrive_ends_though_its_events_die_again() {
     let (mut worker, ids) = dying(&stage, "greet", 5).await;
     let future = stage.admin.clock().await.unwrap() + Duration::from_secs(3600);
     let all = DeadFilter { before: Some(future), ..DeadFilter::default() };
-    assert_eq!(stage.admin.redrive(&all).await.unwrap(), 5);
+    assert_eq!(redrive(&stage, &all).await, 5);
     worker.until_count(5, Outcome::Deleted).await;
-    let dead = stage.admin.dead(&DeadFilter::default(), 100).await.unwrap();
+    let dead = dead_of(&stage, &DeadFilter::default(), 100).await;
     assert_eq!(dead.len(), ids.len());
     let claims: Vec<i32> =
         sqlx::query_scalar("select claims from wakeq.dead_events").fetch_all(&stage.pool).await.unwrap();
@@ -149,13 +173,12 @@ async fn dead_events_are_listed_from_the_latest() {
     let (stage, _) = Stage::memory().await;
     let (worker, _ids) = dying(&stage, "greet", 4).await;
     worker.stop().await;
-    let dead = stage.admin.dead(&DeadFilter::default(), 100).await.unwrap();
+    let dead = dead_of(&stage, &DeadFilter::default(), 100).await;
     assert!(dead.windows(2).all(|pair| pair[0].died_at >= pair[1].died_at));
-    assert_eq!(stage.admin.dead(&DeadFilter::default(), 2).await.unwrap(), dead[..2]);
+    assert_eq!(dead_of(&stage, &DeadFilter::default(), 2).await, dead[..2]);
     let since = DeadFilter { since: Some(dead[0].died_at), ..DeadFilter::default() };
     let before = DeadFilter { before: Some(dead[0].died_at), ..DeadFilter::default() };
-    let (since, before) =
-        (stage.admin.dead(&since, 100).await.unwrap(), stage.admin.dead(&before, 100).await.unwrap());
+    let (since, before) = (dead_of(&stage, &since, 100).await, dead_of(&stage, &before, 100).await);
     assert_eq!([since, before].concat(), dead);
 }
 

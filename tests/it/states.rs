@@ -13,6 +13,8 @@ use crate::support::{Stage, scope};
 
 #[derive(Debug, sqlx::FromRow)]
 struct Row {
+    id: uuid::Uuid,
+    traceparent: Option<String>,
     delay_until: Timestamp,
     enqueued_at: Timestamp,
     locked_at: Option<Timestamp>,
@@ -20,12 +22,12 @@ struct Row {
 }
 
 async fn row(stage: &Stage, id: EventId) -> Row {
-    let query = "select delay_until, enqueued_at, locked_at, notify_at from wakeq.events_v2 where id = $1";
+    let query = "select id, traceparent::text, delay_until, enqueued_at, locked_at, notify_at from wakeq.events_v2 where id = $1";
     sqlx::query_as(query).bind(id.0).fetch_one(&stage.pool).await.unwrap()
 }
 
 async fn live(stage: &Stage, id: EventId) -> Live {
-    match stage.admin.explain(id).await.unwrap() {
+    match stage.admin.explain(CanvasId::DEFAULT, id).await.unwrap() {
         Explanation::Live(live) => *live,
         Explanation::Dead(_) | Explanation::Gone { .. } | Explanation::Unknown => panic!("it is there"),
     }
@@ -34,6 +36,9 @@ async fn live(stage: &Stage, id: EventId) -> Live {
 /// An answer about an event of handler `name` that is due, free, and was never tried.
 fn ready(name: &str, row: &Row, now: Timestamp) -> Live {
     Live {
+        id: EventId(row.id),
+        traceparent: row.traceparent.clone(),
+        delay_until: row.delay_until,
         address: HandlerAddress { scope: scope(name), modifier: Name::no_modifier() },
         standing: Standing::Ready,
         since: row.delay_until,
@@ -235,9 +240,9 @@ async fn dead() {
     let mut worker = stage.worker(Handlers::new().on(route, handler));
     let id = stage.emit("greet").await;
     worker.until(id, Outcome::Deleted).await;
-    let dead = stage.admin.dead(&DeadFilter::default(), 10).await.unwrap().remove(0);
+    let dead = stage.admin.dead(&DeadFilter::default(), None, 10).await.unwrap().items.remove(0);
     assert_eq!((dead.id, dead.cause.as_str(), dead.last_error.as_deref()), (id, "retries", Some("no")));
-    assert_eq!(stage.admin.explain(id).await.unwrap(), Explanation::Dead(Box::new(dead)));
+    assert_eq!(stage.admin.explain(CanvasId::DEFAULT, id).await.unwrap(), Explanation::Dead(Box::new(dead)));
     assert_eq!(stats(&stage, "greet").await, HandlerStats { dead: 1, ..idle("greet") });
     worker.stop().await;
 }
@@ -253,7 +258,10 @@ async fn gone_and_unknown() {
     worker.until_count(2, Outcome::Deleted).await;
     let emitted_at: Timestamp =
         sqlx::query_scalar("select emitted_at from wakeq.emitted_ids").fetch_one(&stage.pool).await.unwrap();
-    assert_eq!(stage.admin.explain(chosen).await.unwrap(), Explanation::Gone { emitted_at });
-    assert_eq!(stage.admin.explain(made).await.unwrap(), Explanation::Unknown);
+    assert_eq!(
+        stage.admin.explain(CanvasId::DEFAULT, chosen).await.unwrap(),
+        Explanation::Gone { emitted_at }
+    );
+    assert_eq!(stage.admin.explain(CanvasId::DEFAULT, made).await.unwrap(), Explanation::Unknown);
     worker.stop().await;
 }

@@ -58,7 +58,7 @@ async fn paused_blocked_retried_and_delayed_events_are_all_kept_and_run_in_the_e
     assert_eq!(stage.rows().await, 2);
     assert!(parked(&stage, paused).await && parked(&stage, blocked).await);
 
-    stage.admin.unpause(&scope("paused")).await.unwrap();
+    stage.admin.unpause(&scope("paused"), &ada).await.unwrap();
     worker.until(paused, Outcome::Deleted).await;
     stage.admin.unblock(&scope("blocked"), &ada).await.unwrap();
     worker.until(blocked, Outcome::Deleted).await;

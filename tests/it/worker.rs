@@ -117,7 +117,9 @@ async fn an_event_without_a_handler_waits_for_one() {
     notifier.drained().await;
     let stats = stage.admin.stats(CanvasId::DEFAULT, Some(&scope("greet"))).await.unwrap();
     assert_eq!((stats[0].waiting, stats[0].unknown_since.is_some()), (1, true));
-    let Explanation::Live(live) = stage.admin.explain(id).await.unwrap() else { panic!("it is kept") };
+    let Explanation::Live(live) = stage.admin.explain(wakeq::CanvasId::DEFAULT, id).await.unwrap() else {
+        panic!("it is kept")
+    };
     assert!(live.unknown_since.is_some());
     assert_eq!(live.next(), "waits for a worker that has its handler; tried again every few minutes");
     assert!(seen.rest().is_empty(), "the handler without the modifier is another one");
@@ -324,7 +326,7 @@ async fn dequeue_puts_back_what_has_to_wait() {
         assert_eq!(report.trail, [Outcome::EventPresent, Outcome::DelayNotYet]);
         assert_eq!(notifier.pending(), 1);
     }
-    stage.admin.run_now(id).await.unwrap();
+    stage.admin.run_now(wakeq::CanvasId::DEFAULT, id, &wakeq::Actor::user("ada")).await.unwrap();
     let report = worker.dequeue(subscription.as_mut()).await.unwrap();
     assert_eq!(report.trail.last(), Some(&Outcome::Deleted));
 }

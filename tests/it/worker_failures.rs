@@ -65,13 +65,15 @@ async fn check_dies(stage: &Stage, route: Route, error: &str, fail: fn(&Executio
     );
     assert_three_attempts(&seen.rest());
     assert!(reports.iter().all(|report| report.error.as_deref() == Some(error)));
-    let dead = stage.admin.dead(&DeadFilter::default(), 10).await.unwrap();
+    let dead = stage.admin.dead(&DeadFilter::default(), None, 10).await.unwrap().items;
     let dead = dead.iter().find(|dead| dead.id == id).unwrap();
     assert_eq!(
         (dead.cause.as_str(), dead.retries, dead.losses, dead.last_error.as_deref()),
         ("retries", 2, 0, Some(error))
     );
-    assert!(matches!(stage.admin.explain(id).await.unwrap(), Explanation::Dead(known) if *known == *dead));
+    assert!(
+        matches!(stage.admin.explain(wakeq::CanvasId::DEFAULT, id).await.unwrap(), Explanation::Dead(known) if *known == *dead)
+    );
     assert_eq!(stage.rows().await, 0);
     worker.stop().await;
 }
@@ -106,7 +108,7 @@ async fn a_panic_counts_as_an_error() {
     let ids = [stage.emit("at-once").await, stage.emit("later").await];
     worker.until_count(2, Outcome::Deleted).await;
     assert_three_attempts(&seen.rest());
-    let dead = stage.admin.dead(&DeadFilter::default(), 10).await.unwrap();
+    let dead = stage.admin.dead(&DeadFilter::default(), None, 10).await.unwrap().items;
     let error = |id| dead.iter().find(|dead| dead.id == id).unwrap().last_error.clone().unwrap();
     assert_eq!(ids.map(error), ["panicked: attempt 3", "panicked: nothing there"]);
     worker.stop().await;
@@ -173,7 +175,7 @@ async fn an_error_value_completes_the_event() {
     assert_eq!(report.error.as_deref(), Some("no e-mail address"));
     notifier.drained().await;
     assert_eq!((stage.rows().await, seen.rest().len()), (0, 1));
-    assert!(stage.admin.dead(&DeadFilter::default(), 10).await.unwrap().is_empty());
+    assert!(stage.admin.dead(&DeadFilter::default(), None, 10).await.unwrap().items.is_empty());
     worker.stop().await;
 }
 
@@ -404,8 +406,9 @@ async fn dead_events_of_other_canvases_are_not_listed() {
     let canvas = CanvasId(uuid::Uuid::new_v4());
     let id = stage.queue.emit(Event::new("fails", "x").unwrap().canvas(canvas)).await.unwrap().id;
     worker.until(id, Outcome::Deleted).await;
-    assert!(stage.admin.dead(&DeadFilter::default(), 10).await.unwrap().is_empty());
-    let dead = stage.admin.dead(&DeadFilter { canvas, ..DeadFilter::default() }, 10).await.unwrap();
+    assert!(stage.admin.dead(&DeadFilter::default(), None, 10).await.unwrap().items.is_empty());
+    let dead =
+        stage.admin.dead(&DeadFilter { canvas, ..DeadFilter::default() }, None, 10).await.unwrap().items;
     assert_eq!(dead.iter().map(|dead| dead.id).collect::<Vec<_>>(), [id]);
     worker.stop().await;
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use wakeq::notify::Notifier;
 use wakeq::{
-    CanvasId, Event, EventId, Execution, HandlerError, Handlers, Notification, Outcome, RetryPolicy, Route,
-    Timing, Verdict, WorkerConfig,
+    Actor, CanvasId, Event, EventId, Execution, HandlerError, Handlers, Notification, Outcome, RetryPolicy,
+    Route, Timing, Verdict, WorkerConfig,
 };
 
 use crate::door::{Door, telling};
@@ -55,7 +55,7 @@ async fn a_parked_event_runs_now_when_told() {
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     let id = stage.queue.emit(later("greet", Duration::from_secs(500))).await.unwrap().id;
     worker.until(id, Outcome::DelayNotYet).await;
-    stage.admin.run_now(id).await.unwrap();
+    stage.admin.run_now(CanvasId::DEFAULT, id, &Actor::user("ada")).await.unwrap();
     worker.until(id, Outcome::Deleted).await;
     assert_eq!(seen.next().await.id, id);
     notifier.drained().await;

@@ -55,7 +55,7 @@ def main():
     }.items():
         report(f"binary {name}", post(http.to_binary_event(sent)))
         report(f"structured {name}", post(http.to_structured_event(sent)))
-    image = event("7", b"\x00\xff", datacontenttype="image/png", subject=SUBJECT)
+    image = event("7", b"\x00\xff", datacontenttype="image/png", subject=SUBJECT, time=TIME)
     report("image", post(http.to_binary_event(image)))
     report("enveloped image", post(http.to_binary_event(image), "?value=envelope"))
 

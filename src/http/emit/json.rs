@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
@@ -79,13 +79,6 @@ pub(super) fn is_null(value: &RawValue) -> bool {
     value.get() == "null"
 }
 
-/// Refuses what JSON's grammar allows and no reader can hold: halves of surrogate pairs, and numbers beyond a double.
-/// The text must have been checked for its depth.
-pub(super) fn check_readable(value: &str) -> Result<(), Fault> {
-    let mut parser = serde_json::Deserializer::from_str(value);
-    Readable.deserialize(&mut parser).map_err(|error| Fault::Syntax(without_position(&error)))
-}
-
 /// The parser's words without the position, which would count from the start of a part.
 fn without_position(error: &serde_json::Error) -> String {
     let words = error.to_string();
@@ -111,60 +104,5 @@ impl<'de> Visitor<'de> for FieldsVisitor {
             }
         }
         Ok(fields)
-    }
-}
-
-/// Visits every string and number of a value, and keeps none.
-struct Readable;
-
-impl<'de> DeserializeSeed<'de> for Readable {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Readable {
-    type Value = ();
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<(), A::Error> {
-        while sequence.next_element_seed(Self)?.is_some() {}
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while map.next_key_seed(Self)?.is_some() {
-            map.next_value_seed(Self)?;
-        }
-        Ok(())
     }
 }

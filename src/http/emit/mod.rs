@@ -4,6 +4,7 @@
 
 mod attributes;
 mod cloudevents;
+mod idempotency;
 mod json;
 mod media;
 mod plain;
@@ -67,6 +68,9 @@ struct Received {
         (status = 202, description = "It is committed", body = EmitAnswer,
             headers(("location" = Option<String>, description = "Where to look at the event; not for batches"))),
         (status = 409, description = "`id-taken`, `idempotency-in-progress`", body = Details<'static>, content_type = "application/problem+json"),
+        (status = 413, description = "The body, or a value, is too large", body = Details<'static>, content_type = "application/problem+json"),
+        (status = 415, description = "The content type is not read here, or data can't be a value", body = Details<'static>, content_type = "application/problem+json"),
+        (status = 422, description = "The `idempotency-key` was used for another request", body = Details<'static>, content_type = "application/problem+json"),
     ))]
 pub(super) async fn one(
     State(api): State<Api>,
@@ -92,6 +96,9 @@ pub(super) async fn one(
     responses(
         (status = 202, description = "They are committed, all of them", body = EmittedBatch),
         (status = 409, description = "`id-taken`, `idempotency-in-progress`", body = Details<'static>, content_type = "application/problem+json"),
+        (status = 413, description = "The body, or a value, is too large", body = Details<'static>, content_type = "application/problem+json"),
+        (status = 415, description = "The content type is not read here, or data can't be a value", body = Details<'static>, content_type = "application/problem+json"),
+        (status = 422, description = "The `idempotency-key` was used for another request", body = Details<'static>, content_type = "application/problem+json"),
     ))]
 pub(super) async fn batch(
     State(api): State<Api>,
@@ -106,6 +113,9 @@ pub(super) async fn batch(
 
 async fn emit(api: &Api, caller: &Caller, received: &Received) -> Result<Response, Problem> {
     let emission = received.emission(caller.canvas)?;
+    if let Some(key) = idempotency::key(&received.headers)? {
+        return idempotency::emit(api, caller, &key, received, emission).await;
+    }
     let answer = match emission {
         Emission::One(event) => EmitAnswer::One(api.queue.emit(*event).await?.into()),
         Emission::Batch(events) => EmitAnswer::batch(&api.queue.emit_all(events).await?),

@@ -136,7 +136,6 @@ impl Draft<'_> {
     /// An event for the handler `name` of module `WORKER` with this JSON text as its value.
     pub(super) fn event(&self, name: &str, value: &str) -> Result<Event, Fault> {
         let event = Event::from_json(name, value)?.canvas(self.canvas);
-        json::check_readable(value)?;
         match self.traceparent {
             Some(traceparent) => Ok(event.traceparent(traceparent)?),
             None => Ok(event),

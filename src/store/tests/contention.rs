@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::{Table, limits, scope, shuffled};
-use crate::event::{Claim, EventId, RuleKind, Timing};
-use crate::store::{Retry, Store, StoreConfig, StoreError};
+use super::{Table, limits, scope, shuffled, tester};
+use crate::event::{CanvasId, Claim, EventId, RuleKind, Timing};
+use crate::store::{Commanded, Retry, Store, StoreConfig, StoreError};
 
 /// The tokens seen last.
 type Tokens = Arc<Mutex<HashMap<EventId, i32>>>;
@@ -32,7 +32,7 @@ async fn overlapping_batches_never_deadlock() {
             &super::HandlerScope { name: "other".parse().unwrap(), ..scope() },
             None,
             None,
-            "test",
+            &tester(),
         )
         .await
         .unwrap();
@@ -88,12 +88,13 @@ async fn a_wait_for_a_lock_ends() {
     let mut stranger = table.pool.begin().await.unwrap();
     sqlx::query("select from wakeq.events_v2 for update").execute(&mut *stranger).await.unwrap();
     let started = Instant::now();
-    let error = table.store.cancel(id).await.unwrap_err();
+    let error = table.store.cancel(CanvasId::DEFAULT, id, &tester()).await.unwrap_err();
     assert_eq!(error.code().as_deref(), Some("55P03"));
     assert!(error.is_contention());
     assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     stranger.rollback().await.unwrap();
-    assert!(table.store.cancel(id).await.unwrap());
+    let cancelled = table.store.cancel(CanvasId::DEFAULT, id, &tester()).await.unwrap();
+    assert_eq!(cancelled, Commanded::Done);
 }
 
 /// The server ends what takes too long; the connection is good for the next statement.
@@ -109,7 +110,7 @@ async fn a_statement_that_takes_too_long_ends() {
     let id = table.add(1).await[0];
     let mut stranger = table.pool.begin().await.unwrap();
     sqlx::query("select from wakeq.events_v2 for update").execute(&mut *stranger).await.unwrap();
-    let error = table.store.cancel(id).await.unwrap_err();
+    let error = table.store.cancel(CanvasId::DEFAULT, id, &tester()).await.unwrap_err();
     assert_eq!(error.code().as_deref(), Some("57014"));
     table.store.clock().await.unwrap();
 }
@@ -124,7 +125,7 @@ async fn the_connection_of_a_statement_given_up_is_closed() {
     let mut stranger = table.pool.begin().await.unwrap();
     sqlx::query("select from wakeq.events_v2 for update").execute(&mut *stranger).await.unwrap();
     let store = table.store.clone();
-    let given_up = tokio::spawn(async move { store.cancel(id).await });
+    let given_up = tokio::spawn(async move { store.cancel(CanvasId::DEFAULT, id, &tester()).await });
     table.until_waiting(1).await;
     given_up.abort();
     assert!(given_up.await.unwrap_err().is_cancelled());
@@ -168,8 +169,8 @@ async fn one_connection_is_enough() {
         let store = table.store.clone();
         workers.spawn(async move {
             let other = super::HandlerScope { name: "other".parse().unwrap(), ..scope() };
-            store.add_rule(RuleKind::Pause, &other, None, None, "test").await.unwrap();
-            store.lift_rule(RuleKind::Pause, &other).await.unwrap();
+            store.add_rule(RuleKind::Pause, &other, None, None, &tester()).await.unwrap();
+            store.lift_rule(RuleKind::Pause, &other, &tester()).await.unwrap();
             store.minute(false).await.unwrap();
         });
     }

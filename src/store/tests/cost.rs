@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sqlx::AssertSqlSafe;
 
-use super::Table;
+use super::{Table, tester};
 use crate::event::{CanvasId, EventId};
 use crate::store::{Store, StoreConfig};
 
@@ -116,7 +116,7 @@ async fn workers_reach_events_by_their_keys() {
     table.store.defer(&ids).await.unwrap();
     table.store.release(&claims).await.unwrap();
     table.store.complete(&claims[..1]).await.unwrap();
-    table.store.cancel(ids[0]).await.unwrap();
+    table.store.cancel(CanvasId::DEFAULT, ids[0], &tester()).await.unwrap();
     let (many, fences) = (array(&ids), format!("'{{{}}}'::integer[]", vec!["1"; ids.len()].join(",")));
     let statements = [
         ("from wakeq.events_v2 e where e.id = any", many.clone()),
@@ -124,7 +124,10 @@ async fn workers_reach_events_by_their_keys() {
         ("with deferred as", format!("{many}, '5 min', '1 min'")),
         ("set locked_at = null", format!("{many}, {fences}")),
         ("delete from wakeq.events_v2\n              where id = any", format!("{many}, {fences}, 1")),
-        ("where id = $1 and (locked_at is null", format!("'{}', '1 min'", ids[0])),
+        (
+            "with gone as (\n                   delete from wakeq.events_v2\n                    where id = $1",
+            format!("'{}', '{}', '1 min', 'test', null", ids[0], CanvasId::DEFAULT),
+        ),
     ];
     for (part, arguments) in statements {
         let plan = plan(&table.store, part, &arguments).await;
@@ -207,4 +210,57 @@ async fn a_resume_page_reads_only_its_own_events() {
     let many = buffers(&plan(&table.store, "parked as (", &arguments).await, "CTE parked");
     println!("pages to find and lock 1,000 parked events: {few} among 4,000, {many} among 44,000");
     assert!(few > 0 && many * 10 <= few * 12 + 100, "{few} and {many}");
+}
+
+/// The depth skips from handler to handler, and reads nothing of what is parked or delayed.
+#[tokio::test]
+async fn the_depth_does_not_read_what_waits() {
+    let table = Table::of_one_connection().await;
+    table.add(500).await;
+    table.add_for(40_000, "paused").await;
+    table
+        .run(
+            "insert into wakeq.scheduling_rules (rule_type, canvas_id, event_space, handler_name, created_by)
+               select 'pause', '00000000-0000-0000-0000-000000000000', 'WORKER', 'paused', 'test'",
+        )
+        .await;
+    table.add_for(40_000, "later").await;
+    table.run("update wakeq.events_v2 set delay_until = now() + interval '1 h' where name = 'later'").await;
+    table.run("vacuum analyze wakeq.events_v2").await;
+    let depth = table.store.depth(CanvasId::DEFAULT, None).await.unwrap();
+    assert_eq!((depth.depth, depth.capped), (500, false));
+    let arguments = format!("'{}', null, null, '1 min', 10000, 10000", CanvasId::DEFAULT);
+    let plan = plan(&table.store, "), visited as (", &arguments).await;
+    println!("the depth of 500 free events among 80,000 others: {} pages", buffers(&plan, ""));
+    assert!(buffers(&plan, "") < 600, "{plan}");
+}
+
+/// A page of a list is a range of the index, also in a plan that was made for any handler.
+#[tokio::test]
+async fn a_page_of_events_reads_a_page() {
+    let table = Table::of_one_connection().await;
+    table.add_for(200, "rare").await;
+    table.add_for(40_000, "known").await;
+    table.add_for(40_000, "zebra").await;
+    table.run("vacuum analyze wakeq.events_v2").await;
+    let (module, name) = ("WORKER".parse().unwrap(), "rare".parse().unwrap());
+    let handlers = (Some(&module), Some(&name));
+    let listed = table.store.events(CanvasId::DEFAULT, handlers, None, None, 101, 101).await.unwrap();
+    assert_eq!(listed.len(), 101);
+    for mode in ["force_custom_plan", "force_generic_plan"] {
+        let mut session = table.store.session().await.unwrap();
+        let set = sqlx::query("select set_config('plan_cache_mode', $1, false)").bind(mode);
+        let set = session.limit(|connection| set.execute(connection)).await;
+        session.answered("set", set).unwrap();
+        for (state, look, pages) in [("null", 101, 600), ("'delayed'", 10_000, 1200)] {
+            let arguments = format!(
+                "'{}', 'WORKER', 'rare', 'WORKER', 'rare', null, '{}', {look}, '1 min', {state}, 101",
+                CanvasId::DEFAULT,
+                CanvasId::DEFAULT
+            );
+            let plan = plan(&table.store, "), looked as (\n                   select e.*", &arguments).await;
+            println!("a page of events, {mode}, state {state}: {} pages", buffers(&plan, ""));
+            assert!(buffers(&plan, "") < pages, "{plan}");
+        }
+    }
 }

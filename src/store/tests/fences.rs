@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Table, limits, shuffled};
+use super::{Table, limits, shuffled, tester};
 use crate::event::{Cause, Claim, EventId};
 use crate::store::{DeadFilter, Retry};
 
@@ -95,7 +95,7 @@ async fn claims_are_never_reset() {
     let fourth = table.claim(&ids).await[0];
     assert!(table.holds("select bool_and(losses = 1 and retries = 1) from wakeq.events_v2").await);
     assert!(table.store.die(fourth, Cause::Retries, Some("enough")).await.unwrap());
-    let notifications = table.store.redrive_page(&DeadFilter::default()).await.unwrap();
+    let notifications = table.store.redrive_page(&DeadFilter::default(), &tester()).await.unwrap();
     assert_eq!(notifications.iter().map(|notification| notification.id).collect::<Vec<_>>(), ids);
     assert!(
         table.holds("select bool_and(losses = 0 and retries = 0 and claims = 4) from wakeq.events_v2").await
@@ -182,10 +182,10 @@ async fn an_id_may_die_twice() {
         )
         .await;
     let filter = DeadFilter::default();
-    assert_eq!(table.store.redrive_page(&filter).await.unwrap(), [], "its id lives again");
+    assert_eq!(table.store.redrive_page(&filter, &tester()).await.unwrap(), [], "its id lives again");
     let claim = table.claim(&ids).await[0];
     assert!(table.store.die(claim, Cause::Poison, Some("second")).await.unwrap());
-    let dead = table.store.dead_events(&filter, 10).await.unwrap();
+    let dead = table.store.dead_events(&filter, None, 10).await.unwrap();
     assert_eq!(dead.len(), 1);
     assert_eq!((dead[0].cause.as_str(), dead[0].last_error.as_deref()), ("poison", Some("second")));
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::parking::resume;
-use super::{Table, scope};
+use super::{Table, scope, tester};
 use crate::event::RuleKind;
 use crate::store::{Retention, StoreConfig};
 
@@ -174,7 +174,7 @@ async fn rules_that_reached_their_end_are_lifted_one_by_one() {
     let table = Table::new().await;
     let ids = table.add(1).await;
     table.pause().await;
-    table.store.add_rule(RuleKind::Block, &scope(), None, None, "ops").await.unwrap();
+    table.store.add_rule(RuleKind::Block, &scope(), None, None, &tester()).await.unwrap();
     assert_eq!(table.store.park(&ids).await.unwrap(), [true]);
     table.run("update wakeq.scheduling_rules set until = now() - interval '1 s'").await;
     let minute = table.store.minute(false).await.unwrap();
@@ -192,7 +192,11 @@ async fn rules_that_reached_their_end_are_lifted_one_by_one() {
 #[tokio::test]
 async fn what_is_old_is_forgotten_once_an_hour() {
     let table = Table::new().await;
-    let retention = Retention { emitted_ids: Duration::from_secs(60), dead_events: Duration::from_secs(60) };
+    let retention = Retention {
+        emitted_ids: Duration::from_secs(60),
+        dead_events: Duration::from_secs(60),
+        ..Retention::default()
+    };
     let old = async |table: &Table| {
         table.run("insert into wakeq.emitted_ids (id, canvas_id, due_at)
                    select gen_random_uuid(), gen_random_uuid(), now() - interval '1 h' from generate_series(1, 1200)").await;

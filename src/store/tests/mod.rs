@@ -16,7 +16,7 @@ use sqlx::postgres::PgPoolOptions;
 use wakeq_dev::TestDatabase;
 
 use super::{ClaimLimits, Store, StoreConfig};
-use crate::event::{CanvasId, Claim, EventId, HandlerScope, RuleKind};
+use crate::event::{Actor, CanvasId, Claim, EventId, HandlerScope, RuleKind};
 
 /// A migrated database, the store on it, and connections for the test's own looks.
 pub(crate) struct Table {
@@ -167,6 +167,10 @@ impl Table {
 /// What a worker with the handler `known` may claim.
 pub(crate) fn limits() -> ClaimLimits {
     ClaimLimits { handlers: vec!["WORKER/known/_".into()], canvas_handlers: Vec::new(), losses_below: 5 }
+}
+
+fn tester() -> Actor {
+    Actor::user("test")
 }
 
 fn scope() -> HandlerScope {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Table, scope};
+use super::{Table, scope, tester};
 use crate::event::{EventId, RuleKind};
 use crate::store::Store;
 
@@ -10,12 +10,12 @@ const PARKED: &str = "select count(*) from wakeq.events_v2 where notify_at is nu
 
 impl Table {
     pub(super) async fn pause(&self) {
-        self.store.add_rule(RuleKind::Pause, &scope(), None, None, "test").await.unwrap();
+        self.store.add_rule(RuleKind::Pause, &scope(), None, None, &tester()).await.unwrap();
     }
 
     /// Lifts the pause; the number of the job that wakes what waited.
     pub(super) async fn unpause(&self) -> i64 {
-        self.store.lift_rule(RuleKind::Pause, &scope()).await.unwrap().job.expect("it stood")
+        self.store.lift_rule(RuleKind::Pause, &scope(), &tester()).await.unwrap().job.expect("it stood")
     }
 
     pub(super) async fn parked(&self) -> i64 {
@@ -110,17 +110,21 @@ async fn a_rule_is_lifted_while_workers_park_without_end() {
 async fn lifting_one_kind_leaves_the_other() {
     let table = Table::new().await;
     let ids = table.add(1).await;
-    assert!(table.store.add_rule(RuleKind::Pause, &scope(), None, None, "ada").await.unwrap());
-    assert!(table.store.add_rule(RuleKind::Block, &scope(), Some("broken"), None, "ops").await.unwrap());
-    assert!(!table.store.add_rule(RuleKind::Block, &scope(), None, None, "ops").await.unwrap(), "not new");
+    let add =
+        async |kind, reason| table.store.add_rule(kind, &scope(), reason, None, &tester()).await.unwrap();
+    let paused = add(RuleKind::Pause, None).await;
+    assert!(paused.new && !paused.other_stands);
+    let blocked = add(RuleKind::Block, Some("broken")).await;
+    assert!(blocked.new && blocked.other_stands);
+    assert!(!add(RuleKind::Block, None).await.new);
     let rule = async |table: &Table| table.store.load(&ids).await.unwrap()[0].as_ref().unwrap().schedule.rule;
     assert_eq!(rule(&table).await, Some(RuleKind::Block));
-    let lifted = table.store.lift_rule(RuleKind::Block, &scope()).await.unwrap();
+    let lifted = table.store.lift_rule(RuleKind::Block, &scope(), &tester()).await.unwrap();
     assert!(lifted.job.is_some() && lifted.other_stands);
     assert_eq!(rule(&table).await, Some(RuleKind::Pause));
-    let lifted = table.store.lift_rule(RuleKind::Block, &scope()).await.unwrap();
+    let lifted = table.store.lift_rule(RuleKind::Block, &scope(), &tester()).await.unwrap();
     assert!(lifted.job.is_none() && lifted.other_stands, "it did not stand any more");
-    let lifted = table.store.lift_rule(RuleKind::Pause, &scope()).await.unwrap();
+    let lifted = table.store.lift_rule(RuleKind::Pause, &scope(), &tester()).await.unwrap();
     assert!(lifted.job.is_some() && !lifted.other_stands);
     assert_eq!(rule(&table).await, None);
     assert_eq!(table.number("select count(*) from wakeq.resume_jobs").await, 2);

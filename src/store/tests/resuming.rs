@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::parking::resume;
-use super::{Table, scope};
+use super::{Table, scope, tester};
 use crate::event::RuleKind;
 use crate::store::StoreConfig;
 
@@ -152,11 +152,11 @@ async fn a_second_pause_during_a_job_has_a_job_of_its_own() {
 #[tokio::test]
 async fn a_pause_lifted_under_a_block_has_its_job() {
     let table = Table::new().await;
-    table.store.add_rule(RuleKind::Block, &scope(), None, None, "ops").await.unwrap();
+    table.store.add_rule(RuleKind::Block, &scope(), None, None, &tester()).await.unwrap();
     let job = table.lifted(3).await;
     let woken = resume(&table.store, job).await;
     assert_eq!(table.store.park(&woken).await.unwrap(), [true; 3]);
-    let lifted = table.store.lift_rule(RuleKind::Block, &scope()).await.unwrap();
+    let lifted = table.store.lift_rule(RuleKind::Block, &scope(), &tester()).await.unwrap();
     assert_eq!(resume(&table.store, lifted.job.unwrap()).await.len(), 3);
     assert_eq!(table.parked().await, 0);
 }

@@ -43,7 +43,7 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("hyper", &["http"]),
     ("utoipa", &["http", "api"]),
     ("jsonwebtoken", &["access"]),
-    ("aws_lc_rs", &["access"]),
+    ("aws_lc_rs", &["access", "http"]),
     ("clap", &["cli", "main", "config"]),
     ("anyhow", &["cli", "main", "config"]),
 ];

@@ -55,11 +55,11 @@ fn what_no_reader_can_hold_is_refused_as_a_value() {
     for (value, part) in [
         (r#""secret\u0000""#, "NUL"),
         (r#"{"secret\u0000":1}"#, "NUL"),
-        (r#""secret\ud800""#, "not JSON"),
-        (r#"["secret\udc00x"]"#, "not JSON: lone leading surrogate"),
-        (r#"{"secret\ud800\ud800":1}"#, "not JSON: lone leading surrogate"),
-        ("1e999", "not JSON: number out of range"),
-        ("[-1e999]", "not JSON: number out of range"),
+        (r#""secret\ud800""#, "lone surrogate"),
+        (r#"["secret\udc00x"]"#, "lone surrogate"),
+        (r#"{"secret\ud800\ud800":1}"#, "lone surrogate"),
+        ("1e999", "beyond 1.8e308"),
+        ("[-1e999]", "beyond 1.8e308"),
         (too_deep.as_str(), "deeper than 64"),
         (hollow.as_str(), "deeper than 64"),
     ] {
@@ -140,7 +140,10 @@ fn a_batch_says_which_event_is_wrong() {
     for (body, part) in [
         (r#"{"events":[{"name":"a"},{"name":"a"},{"name":"b","valu":2}]}"#, "events[2]: `valu` is no field"),
         (r#"{"events":[{"name":"a"},["secret"]]}"#, "events[1]: the event must be a JSON object"),
-        (r#"{"events":[{"name":"a"},{"name":"a","value":"\ud800"}]}"#, "events[1]: not JSON: "),
+        (
+            r#"{"events":[{"name":"a"},{"name":"a","value":"\ud800"}]}"#,
+            "events[1]: the value has a lone surrogate",
+        ),
         (r#"{"events":[{"name":"a"},{"name":"a","delay_s":1e12}]}"#, "events[1]: the delay"),
         (r#"{"events":[]}"#, "0 events, a request holds 1 to 1000"),
         (r#"{"events":{}}"#, "`events` must be a JSON array"),

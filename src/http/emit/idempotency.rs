@@ -1,0 +1,85 @@
+//! `Idempotency-Key`: a request that is repeated gets its first answer again.
+//!
+//! What makes a request the same is decided here; that key, events and answer are one transaction, by the store.
+
+use aws_lc_rs::digest::{Context, SHA256};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::response::Response;
+
+use super::request::Emission;
+use super::{Received, accepted};
+use crate::api::EmitAnswer;
+use crate::emit::{self, IdempotencyKey, Idempotent};
+use crate::http::Api;
+use crate::http::guard::Caller;
+use crate::http::problem::Problem;
+
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// The request's key: 1 to 255 visible characters.
+pub(super) fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let mut values = headers.get_all(KEY).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let visible = value.as_bytes().iter().all(u8::is_ascii_graphic) && (1..=255).contains(&value.len());
+    match value.to_str() {
+        Ok(text) if visible && values.next().is_none() => Ok(Some(text.to_owned())),
+        Ok(_) | Err(_) => Err(Problem::bad_request(
+            "an Idempotency-Key has 1 to 255 visible ASCII characters, and stands there once: a uuid, for example",
+        )),
+    }
+}
+
+/// Emits under a key, or gives the answer that was given under it.
+pub(super) async fn emit(
+    api: &Api,
+    caller: &Caller,
+    key: &str,
+    received: &Received,
+    emission: Emission,
+) -> Result<Response, Problem> {
+    let key = IdempotencyKey::new(caller.canvas, caller.name(), key, &fingerprint(received))?;
+    let (events, single) = match emission {
+        Emission::One(event) => (vec![*event], true),
+        Emission::Batch(events) => (events, false),
+    };
+    let answer = |emitted: &[emit::Emitted]| match emitted {
+        [emitted] if single => EmitAnswer::One((*emitted).into()).text(),
+        emitted => EmitAnswer::batch(emitted).text(),
+    };
+    let (answer, replayed) = match api.queue.emit_idempotent(&key, events, answer).await? {
+        Idempotent::First { emitted: _, answer } => (answer, false),
+        Idempotent::Replayed { answer } => (answer, true),
+    };
+    let answer: EmitAnswer = serde_json::from_str(&answer).map_err(|error| Problem::internal(&error))?;
+    let mut response = accepted(caller.canvas, &answer);
+    if replayed {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// What two requests have in common that ask for the same: path, query, body, and the headers that say what the body is.
+fn fingerprint(received: &Received) -> Vec<u8> {
+    let mut digest = Context::new(&SHA256);
+    let mut add = |part: &[u8]| {
+        digest.update(&(part.len() as u64).to_be_bytes());
+        digest.update(part);
+    };
+    add(b"POST");
+    add(received.uri.path().as_bytes());
+    add(received.uri.query().unwrap_or_default().as_bytes());
+    add(&received.body);
+    let mut headers: Vec<_> = received
+        .headers
+        .iter()
+        .filter(|(name, _)| *name == header::CONTENT_TYPE || name.as_str().starts_with("ce-"))
+        .map(|(name, value)| (name.as_str(), value.as_bytes()))
+        .collect();
+    headers.sort_unstable();
+    for (name, value) in headers {
+        add(name.as_bytes());
+        add(value);
+    }
+    digest.finish().as_ref().to_vec()
+}

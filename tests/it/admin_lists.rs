@@ -1,0 +1,234 @@
+//! Lists, page by page, the depth, and that nothing crosses canvases.
+
+use std::collections::BTreeSet;
+
+use wakeq::{
+    Actor, AdminError, CanvasId, Cursor, DeadFilter, Event, EventFilter, EventId, EventSummary, Explanation,
+    HandlerScope, RuleKind, Standing, Stop,
+};
+
+use crate::support::{Stage, scope};
+
+const STANDINGS: [Standing; 5] = [
+    Standing::Ready,
+    Standing::Delayed,
+    Standing::Running,
+    Standing::Held(RuleKind::Pause),
+    Standing::Held(RuleKind::Block),
+];
+
+/// Every page of a list, through cursors as texts; never more than `limit` on one.
+async fn all_events(stage: &Stage, filter: &EventFilter, limit: u32) -> Vec<EventSummary> {
+    let (mut found, mut cursor): (Vec<EventSummary>, Option<Cursor>) = (Vec::new(), None);
+    loop {
+        let page = stage.admin.events(CanvasId::DEFAULT, filter, cursor.as_ref(), limit).await.unwrap();
+        assert!(page.items.len() <= limit as usize);
+        found.extend(page.items);
+        match page.next {
+            Some(next) => cursor = Some(next.to_string().parse().unwrap()),
+            None => return found,
+        }
+    }
+}
+
+/// Rows whose due times, locks and rules stand on every side of every condition, beside those of another canvas.
+async fn varied(stage: &Stage) {
+    for (name, stop) in [("paused", false), ("blocked", true), ("both", true)] {
+        let (ada, ops) = (Actor::user("ada"), Actor::admin("ops"));
+        if !stop || name == "both" {
+            stage.admin.pause(&scope(name), &ada, &Stop::default()).await.unwrap();
+        }
+        if stop {
+            stage.admin.block(&scope(name), &ops, &Stop::default()).await.unwrap();
+        }
+    }
+    sqlx::query(
+        "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, locked_at, claims)
+         select gen_random_uuid(), canvas, module, name, '_', '1', now() + due * interval '1 s', now() + locked * interval '1 s', 1
+           from unnest(array['00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000007']::uuid[]) canvas,
+                unnest(array['AAA', 'WORKER', 'x']) module, unnest(array['free', 'paused', 'blocked', 'both', 'Free']) name,
+                unnest(array[-100000, -1, 3600]) due, unnest(array[null, -3600, -50, 3600]) locked",
+    )
+    .execute(&stage.pool)
+    .await
+    .unwrap();
+}
+
+/// Whatever the page's size, every event is listed once, in one order; and a state lists just those that `explain` says
+/// to stand so.
+#[tokio::test]
+async fn pages_hold_every_event_once_and_states_are_those_of_the_machine() {
+    let (stage, _) = Stage::memory().await;
+    varied(&stage).await;
+    let all = all_events(&stage, &EventFilter::default(), 1000).await;
+    assert_eq!(all.len(), 180);
+    assert_eq!(all_events(&stage, &EventFilter::default(), 7).await, all);
+    let mut seen = 0;
+    for state in STANDINGS {
+        let filter = EventFilter { state: Some(state), ..EventFilter::default() };
+        let found = all_events(&stage, &filter, 3).await;
+        let meant: Vec<_> = all.iter().filter(|event| event.standing == state).cloned().collect();
+        assert!(!meant.is_empty());
+        assert_eq!(found, meant, "{state:?}");
+        seen += found.len();
+        let Explanation::Live(live) = stage.admin.explain(CanvasId::DEFAULT, meant[0].id).await.unwrap()
+        else {
+            panic!("it is there")
+        };
+        assert_eq!((live.standing, live.delay_until), (state, meant[0].delay_until));
+        assert_eq!(Standing::parse(state.as_str()), Some(state));
+    }
+    assert_eq!(seen, all.len());
+}
+
+/// By module, by handler, and by a name alone, which means the module of workers.
+#[tokio::test]
+async fn events_are_listed_by_handler() {
+    let (stage, _) = Stage::memory().await;
+    varied(&stage).await;
+    for (module, name, expected) in [
+        (Some("AAA"), None, 60),
+        (Some("x"), Some("both"), 12),
+        (None, Some("free"), 12),
+        (Some("y"), None, 0),
+    ] {
+        let filter = EventFilter {
+            module: module.map(|module| module.parse().unwrap()),
+            name: name.map(|name| name.parse().unwrap()),
+            state: None,
+        };
+        let found = all_events(&stage, &filter, 5).await;
+        assert_eq!(found.len(), expected, "{module:?} {name:?}");
+        let meant = |event: &EventSummary| {
+            let HandlerScope { canvas, module: its_module, name: its_name } = &event.address.scope;
+            *canvas == CanvasId::DEFAULT
+                && its_module.as_str() == module.unwrap_or("WORKER")
+                && name.is_none_or(|name| its_name.as_str() == name)
+        };
+        assert!(found.iter().all(meant));
+    }
+    let page = stage.admin.events(CanvasId::DEFAULT, &EventFilter::default(), None, 1).await.unwrap();
+    let elsewhere = EventFilter { module: Some("x".parse().unwrap()), ..EventFilter::default() };
+    let refused = stage.admin.events(CanvasId::DEFAULT, &elsewhere, page.next.as_ref(), 1).await;
+    assert!(matches!(refused, Err(AdminError::Cursor)), "a cursor belongs to its filter");
+}
+
+/// A page looks at 10,000 events: with a rare state it is empty and has a next one.
+#[tokio::test]
+async fn a_page_may_be_empty_and_have_a_next_one() {
+    let (stage, _) = Stage::memory().await;
+    sqlx::query(
+        "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until)
+         select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', case when n = 10001 then 'z' else 'a' end, '_', '1',
+                now() + case when n = 10001 then interval '1 h' else '0' end
+           from generate_series(1, 10001) n",
+    )
+    .execute(&stage.pool)
+    .await
+    .unwrap();
+    let delayed = EventFilter { state: Some(Standing::Delayed), ..EventFilter::default() };
+    let first = stage.admin.events(CanvasId::DEFAULT, &delayed, None, 100).await.unwrap();
+    assert_eq!(first.items, []);
+    let second = stage.admin.events(CanvasId::DEFAULT, &delayed, first.next.as_ref(), 100).await.unwrap();
+    assert_eq!((second.items.len(), second.next), (1, None));
+    let depth = stage.admin.depth(CanvasId::DEFAULT, None).await.unwrap();
+    assert_eq!((depth.depth, depth.capped), (10_000, true));
+}
+
+/// Due, on no worker, under no rule; of all handlers or of one.
+#[tokio::test]
+async fn the_depth_is_what_is_free_to_run() {
+    let (stage, _) = Stage::memory().await;
+    varied(&stage).await;
+    let depth = stage.admin.depth(CanvasId::DEFAULT, None).await.unwrap();
+    let ready = EventFilter { state: Some(Standing::Ready), ..EventFilter::default() };
+    let ready = all_events(&stage, &ready, 1000).await;
+    assert_eq!((depth.depth, depth.capped), (ready.len() as u64, false));
+    assert_eq!(depth.oldest_due, ready.iter().map(|event| event.delay_until).min());
+    let of = async |name: &str| stage.admin.depth(CanvasId::DEFAULT, Some(&scope(name))).await.unwrap();
+    assert_eq!((of("free").await.depth, of("paused").await.depth, of("none").await.depth), (4, 0, 0));
+    assert_eq!(of("none").await.oldest_due, None);
+}
+
+/// The dead by cursor; brought back and deleted in calls of a limited number.
+#[tokio::test]
+async fn the_dead_are_listed_brought_back_and_deleted_in_bounds() {
+    let (stage, _) = Stage::memory().await;
+    let ada = Actor::user("ada");
+    sqlx::query(
+        "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause, died_at)
+         select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'h', '_', '1', 2, now(), 3, 0, 'retries',
+                now() - (n % 7) * interval '1 s'
+           from generate_series(1, 12001) n",
+    )
+    .execute(&stage.pool)
+    .await
+    .unwrap();
+    let all = DeadFilter::default();
+    let (mut seen, mut cursor, mut pages) = (BTreeSet::new(), None, 0);
+    loop {
+        let page = stage.admin.dead(&all, cursor.as_ref(), 1000).await.unwrap();
+        seen.extend(page.items.iter().map(|dead| dead.id));
+        pages += 1;
+        match page.next {
+            Some(next) => cursor = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!((seen.len(), pages), (12_001, 13));
+    let would = stage.admin.redrive(&all, &ada, true).await.unwrap();
+    assert_eq!((would.count, would.more), (10_000, true));
+    let back = stage.admin.redrive(&all, &ada, false).await.unwrap();
+    assert_eq!((back.count, back.more, stage.rows().await), (10_000, true, 10_000));
+    let would = stage.admin.delete_dead(&all, &ada, true).await.unwrap();
+    assert_eq!((would.count, would.more), (2001, false));
+    let gone = stage.admin.delete_dead(&all, &ada, false).await.unwrap();
+    assert_eq!((gone.count, gone.more), (2001, false));
+    let would = stage.admin.purge(&scope("h"), &ada, true).await.unwrap();
+    assert_eq!((would.count, would.more), (10_000, false));
+    let gone = stage.admin.purge(&scope("h"), &ada, false).await.unwrap();
+    assert_eq!((gone.count, gone.more, stage.rows().await), (10_000, false, 0));
+}
+
+/// An event of another canvas answers as one that never was, to everything.
+#[tokio::test]
+async fn nothing_crosses_canvases() {
+    let (stage, _) = Stage::memory().await;
+    let (ada, elsewhere) = (Actor::admin("ada"), CanvasId(uuid::Uuid::from_u128(7)));
+    let event = Event::new("h", "secret").unwrap().id(EventId::new());
+    let id = stage.queue.emit(event).await.unwrap().id;
+    let dead = EventId::new();
+    sqlx::query(
+        "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause)
+         values ($1, '00000000-0000-0000-0000-000000000000', 'WORKER', 'h', '_', '\"dead\"', 2, now(), 3, 0, 'retries')",
+    )
+    .bind(dead.0)
+    .execute(&stage.pool)
+    .await
+    .unwrap();
+    for id in [id, dead, EventId::new()] {
+        assert_eq!(stage.admin.explain(elsewhere, id).await.unwrap(), Explanation::Unknown);
+        assert_eq!(stage.admin.value(elsewhere, id).await.unwrap(), None);
+        for refused in [
+            stage.admin.cancel(elsewhere, id, &ada).await,
+            stage.admin.run_now(elsewhere, id, &ada).await,
+            stage.admin.redrive_one(elsewhere, id, &ada).await,
+        ] {
+            assert!(matches!(refused, Err(AdminError::NotFound(named)) if named == id), "{refused:?}");
+        }
+    }
+    assert_eq!(stage.admin.events(elsewhere, &EventFilter::default(), None, 10).await.unwrap().items, []);
+    assert_eq!(stage.admin.depth(elsewhere, None).await.unwrap().depth, 0);
+    assert!(matches!(stage.admin.depth(elsewhere, Some(&scope("h"))).await, Err(AdminError::Invalid(_))));
+    assert_eq!(stage.admin.audit(elsewhere, None, 10).await.unwrap().items, []);
+    let value = async |id| stage.admin.value(CanvasId::DEFAULT, id).await.unwrap();
+    assert_eq!(
+        (value(id).await.as_deref(), value(dead).await.as_deref()),
+        (Some("\"secret\""), Some("\"dead\""))
+    );
+    stage.admin.cancel(CanvasId::DEFAULT, id, &ada).await.unwrap();
+    assert_eq!(stage.admin.explain(elsewhere, id).await.unwrap(), Explanation::Unknown);
+    assert!(matches!(stage.admin.explain(CanvasId::DEFAULT, id).await.unwrap(), Explanation::Gone { .. }));
+    stage.admin.redrive_one(CanvasId::DEFAULT, dead, &ada).await.unwrap();
+    assert_eq!(stage.rows().await, 1);
+}

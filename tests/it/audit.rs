@@ -1,0 +1,176 @@
+//! The record: a line for each change that took effect, none for what changed nothing, and refusals as they are given.
+
+use std::time::Duration;
+
+use wakeq::{
+    Actor, AdminError, AuditEntry, AuditOutcome, CanvasId, DeadFilter, EventId, Refusal, Retention, Stop,
+    WorkerConfig,
+};
+
+use crate::support::{PATIENCE, Stage, scope};
+
+async fn record(stage: &Stage) -> Vec<AuditEntry> {
+    stage.admin.audit(CanvasId::DEFAULT, None, 1000).await.unwrap().items
+}
+
+/// `action handler outcome xtimes`, the oldest first.
+async fn lines(stage: &Stage) -> Vec<String> {
+    let mut lines: Vec<String> = record(stage)
+        .await
+        .iter()
+        .map(|line| {
+            let (name, outcome) = (line.name.as_deref().unwrap_or("-"), line.outcome.as_str());
+            format!("{} {name} {outcome} x{}", line.action, line.times)
+        })
+        .collect();
+    lines.reverse();
+    lines
+}
+
+/// Everything that an operator does, twice where the second time changes nothing.
+#[tokio::test]
+async fn every_change_is_recorded_and_nothing_else() {
+    let (stage, _) = Stage::memory().await;
+    let (ada, h) = (Actor::admin("ada").request("r-1"), scope("h"));
+    let stop = Stop { reason: Some("the mail server is down".into()), until: None };
+    stage.admin.pause(&h, &ada, &stop).await.unwrap();
+    stage.admin.pause(&h, &ada, &stop).await.unwrap();
+    stage.admin.block(&h, &ada, &Stop::default()).await.unwrap();
+    for _ in 0..2 {
+        stage.admin.unpause(&h, &ada).await.unwrap();
+        stage.admin.unblock(&h, &ada).await.unwrap();
+    }
+    let ids = stage.emit_many("h", 1203).await;
+    stage.admin.run_now(CanvasId::DEFAULT, ids[0], &ada).await.unwrap();
+    stage.admin.cancel(CanvasId::DEFAULT, ids[0], &ada).await.unwrap();
+    assert!(matches!(
+        stage.admin.cancel(CanvasId::DEFAULT, ids[0], &ada).await,
+        Err(AdminError::NotFound(_))
+    ));
+    stage.admin.purge(&h, &ada, true).await.unwrap();
+    stage.admin.purge(&h, &ada, false).await.unwrap();
+    stage.admin.purge(&h, &ada, false).await.unwrap();
+    sqlx::query(
+        "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause)
+         select lpad(to_hex(n), 32, '0')::uuid, '00000000-0000-0000-0000-000000000000', 'WORKER', 'h', '_', '1', 2, now(), 3, 0, 'retries'
+           from generate_series(1, 3) n",
+    )
+    .execute(&stage.pool)
+    .await
+    .unwrap();
+    let one = EventId(uuid::Uuid::from_u128(1));
+    stage.admin.redrive_one(CanvasId::DEFAULT, one, &ada).await.unwrap();
+    stage.admin.delete_dead(&DeadFilter::default(), &ada, true).await.unwrap();
+    stage.admin.delete_dead(&DeadFilter::default(), &ada, false).await.unwrap();
+    stage.admin.redrive(&DeadFilter::default(), &ada, false).await.unwrap();
+    assert_eq!(
+        lines(&stage).await,
+        [
+            "pause h done x1",
+            "pause h done x1",
+            "block h done x1",
+            "unpause h done x1",
+            "unblock h done x1",
+            "run-now h done x1",
+            "cancel h done x1",
+            "purge h done x1000",
+            "purge h done x202",
+            "redrive h done x1",
+            "delete-dead - done x2",
+        ]
+    );
+    let record = record(&stage).await;
+    assert!(record.iter().all(|line| line.actor == "ada" && line.request_id.as_deref() == Some("r-1")));
+    let details: Vec<_> = record.iter().rev().take(3).map(|line| line.detail.as_deref()).collect();
+    assert_eq!(
+        details,
+        [Some("the mail server is down"), Some("it stood already; the mail server is down"), Some("")]
+    );
+    assert_eq!((record[1].event_id, record[4].event_id), (Some(one), Some(ids[0])));
+}
+
+/// Refusals are written as they are given, and read newest first, page by page.
+#[tokio::test]
+async fn refusals_are_recorded_in_their_number() {
+    let (stage, _) = Stage::memory().await;
+    let refusal = |times, canvas| Refusal {
+        canvas,
+        actor: Actor::user("eve").request("r"),
+        action: "unblock".into(),
+        scope: Some(scope("h")),
+        event: None,
+        detail: Some("ä\0".repeat(2000)),
+        times,
+    };
+    let elsewhere = CanvasId(uuid::Uuid::from_u128(7));
+    let refusals: Vec<_> = (1..=5).map(|times| refusal(times, CanvasId::DEFAULT)).collect();
+    stage.admin.refused(&[&refusals[..], &[refusal(9, elsewhere)]].concat()).await.unwrap();
+    stage.admin.refused(&[]).await.unwrap();
+    let (mut times, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = stage.admin.audit(CanvasId::DEFAULT, cursor.as_ref(), 2).await.unwrap();
+        times.extend(page.items.iter().map(|line| line.times));
+        let full = Some("ä".repeat(1000));
+        assert!(page.items.iter().all(|line| line.outcome == AuditOutcome::Refused && line.detail == full));
+        match page.next {
+            Some(next) => cursor = Some(next.to_string().parse().unwrap()),
+            None => break,
+        }
+    }
+    assert_eq!(times, [5, 4, 3, 2, 1]);
+    assert_eq!(stage.admin.audit(elsewhere, None, 10).await.unwrap().items[0].times, 9);
+    let wrong = Refusal { action: String::new(), ..refusal(1, elsewhere) };
+    assert!(matches!(stage.admin.refused(&[wrong]).await, Err(AdminError::Invalid(_))));
+}
+
+/// A change whose record can't be written is not made.
+#[tokio::test]
+async fn a_change_and_its_record_are_one() {
+    let (stage, _) = Stage::memory().await;
+    let id = stage.emit("h").await;
+    stage.admin.pause(&scope("h"), &Actor::user("ada"), &Stop::default()).await.unwrap();
+    sqlx::query("alter table wakeq.audit_log add constraint full_disk check (actor <> 'eve') not valid")
+        .execute(&stage.pool)
+        .await
+        .unwrap();
+    let eve = Actor::admin("eve");
+    assert!(stage.admin.cancel(CanvasId::DEFAULT, id, &eve).await.is_err());
+    assert!(stage.admin.run_now(CanvasId::DEFAULT, id, &eve).await.is_err());
+    assert!(stage.admin.purge(&scope("h"), &eve, false).await.is_err());
+    assert!(stage.admin.unpause(&scope("h"), &eve).await.is_err());
+    assert!(stage.admin.block(&scope("h"), &eve, &Stop::default()).await.is_err());
+    assert_eq!((stage.rows().await, stage.admin.rules(None).await.unwrap().len()), (1, 1));
+    let wrong = Actor::user("");
+    assert!(matches!(stage.admin.cancel(CanvasId::DEFAULT, id, &wrong).await, Err(AdminError::Invalid(_))));
+    assert_eq!(lines(&stage).await, ["pause h done x1"]);
+}
+
+/// The record is kept for 90 days, answers to idempotent emits for one.
+#[tokio::test]
+async fn the_record_is_kept_for_its_time() {
+    let (stage, _) = Stage::memory().await;
+    let ada = Actor::user("ada");
+    stage.admin.pause(&scope("old"), &ada, &Stop::default()).await.unwrap();
+    stage.admin.pause(&scope("new"), &ada, &Stop::default()).await.unwrap();
+    for sql in [
+        "update wakeq.audit_log set at = now() - case name when 'old' then interval '91 days' else '89 days' end",
+        "insert into wakeq.idempotency_keys (canvas_id, holder, key, fingerprint, answer, created_at)
+         select gen_random_uuid(), 'ada', hours::text, 'x', '', now() - hours * interval '1 h' from unnest(array[23, 25]) hours",
+        "update wakeq.chores set next_at = now()",
+    ] {
+        sqlx::query(sql).execute(&stage.pool).await.unwrap();
+    }
+    assert_eq!(Retention::default().audit, Duration::from_secs(90 * 24 * 3600));
+    let worker = stage.worker_with(wakeq::Handlers::new(), WorkerConfig::default());
+    let expired = async {
+        while record(&stage).await.len() > 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, expired).await.expect("it was not expired");
+    assert_eq!(lines(&stage).await, ["pause new done x1"]);
+    let keys: Vec<String> =
+        sqlx::query_scalar("select key from wakeq.idempotency_keys").fetch_all(&stage.pool).await.unwrap();
+    assert_eq!(keys, ["23"]);
+    worker.stop().await;
+}

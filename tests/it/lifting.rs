@@ -1,0 +1,56 @@
+//! Lifting a rule: how long the caller waits, and that waking goes on without it.
+
+use std::time::Duration;
+
+use wakeq::{Actor, Handlers, Outcome, Stop};
+
+use crate::support::{PATIENCE, Stage, scope};
+
+/// Paused, with so many parked events.
+async fn parked(count: usize) -> (Stage, std::sync::Arc<wakeq::notify::MemoryNotifier>) {
+    let (stage, notifier) = Stage::memory().await;
+    stage.admin.pause(&scope("h"), &Actor::user("ada"), &Stop::default()).await.unwrap();
+    let mut worker = stage.worker(Handlers::new().on("h", async |_| Ok(())));
+    stage.emit_many("h", count).await;
+    worker.until_count(count, Outcome::RulePaused).await;
+    worker.stop().await;
+    (stage, notifier)
+}
+
+async fn until_published(notifier: &wakeq::notify::MemoryNotifier, count: usize) {
+    let published = async {
+        while notifier.published().len() < count {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, published).await.expect("waking did not go on");
+}
+
+/// A caller with little patience is told that waking goes on, and it does, without the minute's pass.
+#[tokio::test]
+async fn waking_goes_on_after_the_callers_patience() {
+    let (stage, notifier) = parked(2500).await;
+    let before = notifier.published().len();
+    let resumed =
+        stage.admin.clone().patience(Duration::ZERO).unpause(&scope("h"), &Actor::user("ada")).await.unwrap();
+    assert!(resumed.lifted && resumed.waking && resumed.woken < 2500, "{resumed:?}");
+    until_published(&notifier, before + 2500).await;
+    let patient = stage.admin.patience(PATIENCE);
+    let again = patient.unpause(&scope("h"), &Actor::user("ada")).await.unwrap();
+    assert!(!again.lifted && !again.waking, "{again:?}");
+}
+
+/// A caller that hangs up while pages are published stops nothing.
+#[tokio::test]
+async fn waking_goes_on_when_the_caller_hangs_up() {
+    let (stage, notifier) = parked(2500).await;
+    let before = notifier.published().len();
+    let (admin, ada, handler) = (stage.admin.clone(), Actor::user("ada"), scope("h"));
+    let mut lifting = Box::pin(admin.unpause(&handler, &ada));
+    while notifier.published().len() == before {
+        let pending = tokio::time::timeout(Duration::from_millis(1), &mut lifting).await.is_err();
+        assert!(pending, "it ended with its first page");
+    }
+    drop(lifting);
+    until_published(&notifier, before + 2500).await;
+}
