@@ -45,7 +45,8 @@ async fn what_is_documented_is_served_and_nothing_else() {
             }
         }
     }
-    for undocumented in ["/", "/v1", "/v1/canvases", "/metrics", "/v1/admin", "/livez/", "//livez", "/LIVEZ"] {
+    for undocumented in ["/", "/v1", "/v1/canvases", "/metrics", "/v1/admin", "/livez/", "//livez", "/LIVEZ"]
+    {
         let answer = Answer::of(service.request(Method::GET, undocumented)).await;
         assert_eq!(answer.problem(), (404, "not-found".into()), "{undocumented}");
     }
@@ -60,8 +61,10 @@ async fn every_documented_status_is_answered() {
     let all = operations(&service).await;
     let targets = Targets::prepare(&service).await;
     let asked = |status: &u16| if *status < 300 { 2 } else { u16::from(*status == 503) };
-    let mut pairs: Vec<_> =
-        all.iter().flat_map(|operation| operation.statuses.iter().map(move |status| (operation, *status))).collect();
+    let mut pairs: Vec<_> = all
+        .iter()
+        .flat_map(|operation| operation.statuses.iter().map(move |status| (operation, *status)))
+        .collect();
     // Failures first: they change nothing. What closes the database comes last.
     pairs.sort_by_key(|(_, status)| (*status == 503, asked(status)));
     let mut renewed = Some(targets);
@@ -73,7 +76,8 @@ async fn every_documented_status_is_answered() {
         let targets = match &renewed {
             Some(targets) => targets,
             None => {
-                let revoke = "update wakeq.access_keys set revoked_at = now(), revoked_by = 'test', slot = null
+                let revoke =
+                    "update wakeq.access_keys set revoked_at = now(), revoked_by = 'test', slot = null
                               where holder <> 'tests' and revoked_at is null";
                 sqlx::query(revoke).execute(&service.stage.pool).await.unwrap();
                 fresh = Targets::prepare(&service).await;
@@ -112,7 +116,8 @@ fn conforms(operation: &Operation, answer: &Answer) {
 async fn the_document_speaks() {
     let service = Service::start().await;
     let document = Answer::of(service.request(Method::GET, "/openapi.json")).await.json();
-    let tags: BTreeSet<_> = document["tags"].as_array().unwrap().iter().map(|tag| &tag["name"]).map(Value::as_str).collect();
+    let tags: BTreeSet<_> =
+        document["tags"].as_array().unwrap().iter().map(|tag| &tag["name"]).map(Value::as_str).collect();
     let mut ids = BTreeSet::new();
     for operation in operations(&service).await {
         let Operation { id, described, .. } = &operation;

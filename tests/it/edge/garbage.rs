@@ -37,16 +37,51 @@ struct Request {
 }
 
 const SEEDS: [(&str, &str, &str, &str); 12] = [
-    ("POST", "/events", "application/json", r#"{"module":"WORKER","name":"greet","modifier":"_","value":{"a":[1,2.5,"é"]},"delay_s":1.5}"#),
-    ("POST", "/events", "application/json", r#"{"name":"greet","id":"0198c2a2-7101-7382-922f-e03ca3c19953","delay_until":"2030-01-31T08:00:00Z"}"#),
-    ("POST", "/events:batch", "application/json", r#"{"events":[{"name":"greet","value":1},{"name":"greet","value":null}]}"#),
-    ("POST", "/events", "application/cloudevents+json", r#"{"specversion":"1.0","id":"1","source":"/s","type":"greet","data":{"a":1},"delayseconds":3}"#),
-    ("POST", "/events:batch", "application/cloudevents-batch+json", r#"[{"specversion":"1.0","id":"1","source":"/s","type":"M/greet","data":"x"}]"#),
+    (
+        "POST",
+        "/events",
+        "application/json",
+        r#"{"module":"WORKER","name":"greet","modifier":"_","value":{"a":[1,2.5,"é"]},"delay_s":1.5}"#,
+    ),
+    (
+        "POST",
+        "/events",
+        "application/json",
+        r#"{"name":"greet","id":"0198c2a2-7101-7382-922f-e03ca3c19953","delay_until":"2030-01-31T08:00:00Z"}"#,
+    ),
+    (
+        "POST",
+        "/events:batch",
+        "application/json",
+        r#"{"events":[{"name":"greet","value":1},{"name":"greet","value":null}]}"#,
+    ),
+    (
+        "POST",
+        "/events",
+        "application/cloudevents+json",
+        r#"{"specversion":"1.0","id":"1","source":"/s","type":"greet","data":{"a":1},"delayseconds":3}"#,
+    ),
+    (
+        "POST",
+        "/events:batch",
+        "application/cloudevents-batch+json",
+        r#"[{"specversion":"1.0","id":"1","source":"/s","type":"M/greet","data":"x"}]"#,
+    ),
     ("GET", "/events?name=greet&state=ready&limit=10", "", ""),
     ("GET", "/events/0198c2a2-7101-7382-922f-e03ca3c19953?view=full", "", ""),
-    ("PUT", "/handlers/WORKER/greet/pause", "application/json", r#"{"reason":"maintenance","until":"2030-01-31T08:00:00Z"}"#),
+    (
+        "PUT",
+        "/handlers/WORKER/greet/pause",
+        "application/json",
+        r#"{"reason":"maintenance","until":"2030-01-31T08:00:00Z"}"#,
+    ),
     ("POST", "/handlers/WORKER/greet/purge", "application/json", r#"{"dry_run":true}"#),
-    ("POST", "/dead-events/redrive", "application/json", r#"{"name":"greet","since":"2020-01-01T00:00:00Z","all":false,"dry_run":true}"#),
+    (
+        "POST",
+        "/dead-events/redrive",
+        "application/json",
+        r#"{"name":"greet","since":"2020-01-01T00:00:00Z","all":false,"dry_run":true}"#,
+    ),
     ("GET", "/dead-events?since=2020-01-01T00:00:00Z&limit=5", "", ""),
     ("GET", "/depth?name=greet", "", ""),
 ];
@@ -54,7 +89,8 @@ const SEEDS: [(&str, &str, &str, &str); 12] = [
 impl Request {
     fn seed(service: &Service, index: usize) -> Self {
         let (method, path, kind, body) = SEEDS[index % SEEDS.len()];
-        let mut headers = format!("host: x\r\nauthorization: Bearer {}\r\nconnection: close\r\n", service.key);
+        let mut headers =
+            format!("host: x\r\nauthorization: Bearer {}\r\nconnection: close\r\n", service.key);
         if !kind.is_empty() {
             headers.push_str(&format!("content-type: {kind}\r\n"));
         }
@@ -64,7 +100,8 @@ impl Request {
 
     fn bytes(&self) -> Vec<u8> {
         let Self { method, path, headers, body } = self;
-        let length = if body.is_empty() { String::new() } else { format!("content-length: {}\r\n", body.len()) };
+        let length =
+            if body.is_empty() { String::new() } else { format!("content-length: {}\r\n", body.len()) };
         [format!("{method} {path} HTTP/1.1\r\n{headers}{length}\r\n").as_bytes(), body].concat()
     }
 
@@ -100,7 +137,23 @@ impl Request {
         let start = format!("/v1/canvases/{}", CanvasId::DEFAULT).len();
         let at = if dice.roll(8) == 0 { 13 } else { start + dice.roll(self.path.len() - start) };
         let long = "%61".repeat(3000);
-        let piece = dice.one(&["%00", "%ff", "%", "%zz", "//", "/../", "..%2f", "&limit=0", "&limit=-1", "?", "&", "%ed%a0%80", "=", "%F0%9F%92%A9", &long]);
+        let piece = dice.one(&[
+            "%00",
+            "%ff",
+            "%",
+            "%zz",
+            "//",
+            "/../",
+            "..%2f",
+            "&limit=0",
+            "&limit=-1",
+            "?",
+            "&",
+            "%ed%a0%80",
+            "=",
+            "%F0%9F%92%A9",
+            &long,
+        ]);
         self.path.insert_str(at, piece);
     }
 
@@ -112,7 +165,18 @@ impl Request {
             0 => self.body.truncate(at),
             1 => self.body[at] ^= 1 << dice.roll(8),
             2 => {
-                let piece: &[u8] = dice.one(&[&b"\0"[..], b"\xff", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xef\xbb\xbf", b"\"", b"}", b"\\", b"\n"]);
+                let piece: &[u8] = dice.one(&[
+                    &b"\0"[..],
+                    b"\xff",
+                    b"\xed\xa0\x80",
+                    b"\xc0\x80",
+                    b"\xf4\x90\x80\x80",
+                    b"\xef\xbb\xbf",
+                    b"\"",
+                    b"}",
+                    b"\\",
+                    b"\n",
+                ]);
                 self.body.splice(at..at, piece.iter().copied());
             }
             3 => {
@@ -132,9 +196,30 @@ impl Request {
                     chosen = chosen.wrapping_sub(1);
                 });
                 let instead = dice.one(&[
-                    "null", "true", "{}", "[]", "\"\"", "0", "-1", "1e999", "-0.0", "1e-400", "123456789012345678901234567890",
-                    "9223372036854775808", "\"\\u0000\"", "\"\\ud800\"", "\"\\udc00\\ud800\"", "NaN", "Infinity", "'x'", "1.",
-                    "\"+999999-01-01T00:00:00Z\"", "\"0000-00-00T00:00:00Z\"", "\"9999-12-31T23:59:60Z\"", &deep, &wide,
+                    "null",
+                    "true",
+                    "{}",
+                    "[]",
+                    "\"\"",
+                    "0",
+                    "-1",
+                    "1e999",
+                    "-0.0",
+                    "1e-400",
+                    "123456789012345678901234567890",
+                    "9223372036854775808",
+                    "\"\\u0000\"",
+                    "\"\\ud800\"",
+                    "\"\\udc00\\ud800\"",
+                    "NaN",
+                    "Infinity",
+                    "'x'",
+                    "1.",
+                    "\"+999999-01-01T00:00:00Z\"",
+                    "\"0000-00-00T00:00:00Z\"",
+                    "\"9999-12-31T23:59:60Z\"",
+                    &deep,
+                    &wide,
                 ]);
                 self.body = json.to_string().replace("\"@@\"", instead).into_bytes();
             }

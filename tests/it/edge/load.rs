@@ -31,12 +31,18 @@ fn plain(url: &str) -> String {
 fn mixed(process: &Process, index: usize) -> RequestBuilder {
     let missing = format!("/events/{}", Uuid::new_v4());
     match index % 8 {
-        0..3 => process.on_canvas(Method::POST, "/events").json(&json!({"name": "greet", "value": "x".repeat(index % 4000)})),
-        3 => process.on_canvas(Method::POST, "/events:batch").json(&json!({"events": vec![json!({"name": "greet"}); 20]})),
+        0..3 => process
+            .on_canvas(Method::POST, "/events")
+            .json(&json!({"name": "greet", "value": "x".repeat(index % 4000)})),
+        3 => process
+            .on_canvas(Method::POST, "/events:batch")
+            .json(&json!({"events": vec![json!({"name": "greet"}); 20]})),
         4 => process.on_canvas(Method::GET, "/handlers"),
         5 => process.on_canvas(Method::GET, "/events?limit=50"),
         6 => process.on_canvas(Method::GET, &missing),
-        _ => process.request(Method::GET, "/v1/canvases/x/handlers").bearer_auth(format!("wakeq_{index:012x}_{}", "0".repeat(64))),
+        _ => process
+            .request(Method::GET, "/v1/canvases/x/handlers")
+            .bearer_auth(format!("wakeq_{index:012x}_{}", "0".repeat(64))),
     }
 }
 
@@ -59,7 +65,9 @@ async fn memory_does_not_grow_with_requests() {
     ten_thousand(&process).await;
     let second = process.resident_kib();
     let ratio = second as f64 / first as f64;
-    println!("resident after {REQUESTS} requests: {first} KiB; after as many more: {second} KiB; ratio {ratio:.3}");
+    println!(
+        "resident after {REQUESTS} requests: {first} KiB; after as many more: {second} KiB; ratio {ratio:.3}"
+    );
     process.stop().await;
     assert!(ratio <= 1.1, "memory grows with requests");
 }
@@ -92,7 +100,9 @@ async fn slow(address: SocketAddr, key: String, index: usize, open: Arc<AtomicUs
     let canvas = CanvasId::DEFAULT;
     let start = match index % 4 {
         0 | 1 => "GET /livez HTTP/1.1\r\nx-slow: ".to_owned(),
-        2 => format!("POST /v1/canvases/{canvas}/events HTTP/1.1\r\nauthorization: Bearer {key}\r\ncontent-type: application/json\r\ncontent-length: 200000\r\n\r\n{{"),
+        2 => format!(
+            "POST /v1/canvases/{canvas}/events HTTP/1.1\r\nauthorization: Bearer {key}\r\ncontent-type: application/json\r\ncontent-length: 200000\r\n\r\n{{"
+        ),
         _ => "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: x\r\n\r\n".repeat(8),
     };
     loop {
@@ -106,7 +116,8 @@ async fn slow(address: SocketAddr, key: String, index: usize, open: Arc<AtomicUs
             let mut byte = [0];
             loop {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                let moved = if index % 4 == 3 { stream.read(&mut byte).await } else { stream.write(b"a").await };
+                let moved =
+                    if index % 4 == 3 { stream.read(&mut byte).await } else { stream.write(b"a").await };
                 if !matches!(moved, Ok(moved) if moved > 0) {
                     break;
                 }
@@ -154,7 +165,8 @@ async fn slow_connections_slow_nobody_down() {
 #[tokio::test]
 #[ignore = "needs schemathesis: `cargo xtask edge` installs it and runs this"]
 async fn schemathesis_finds_nothing() {
-    let program = PathBuf::from(std::env::var_os("WAKEQ_SCHEMATHESIS").expect("`cargo xtask edge` says where it is"));
+    let program =
+        PathBuf::from(std::env::var_os("WAKEQ_SCHEMATHESIS").expect("`cargo xtask edge` says where it is"));
     let examples = std::env::var("WAKEQ_SCHEMATHESIS_EXAMPLES").unwrap_or_else(|_| "20".to_owned());
     let process = Process::start(&[], plain).await;
     let status = tokio::process::Command::new(program)

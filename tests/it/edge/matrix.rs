@@ -112,7 +112,11 @@ impl Holder {
             format!("Bearer {}", self.signer.token(&claims))
         };
         vec![
-            wrong("a token whose signature Google removed", format!("{message}.SIGNATURE_REMOVED_BY_GOOGLE"), 401),
+            wrong(
+                "a token whose signature Google removed",
+                format!("{message}.SIGNATURE_REMOVED_BY_GOOGLE"),
+                401,
+            ),
             wrong("a token without a signature", format!("{message}."), 401),
             wrong("a token for somebody else", with("aud", "https://other.example".into()), 401),
             wrong("a token of somebody else", with("iss", "https://accounts.evil.example".into()), 401),
@@ -121,7 +125,11 @@ impl Holder {
             wrong("an unverified address", with("email_verified", false.into()), 401),
             wrong("an account that is not listed", self.token("nobody@project.iam.gserviceaccount.com"), 401),
             wrong("a forged token", format!("Bearer {}", Signer::new("one").token(&claims())), 401),
-            wrong("the public key as a secret", format!("Bearer {confused}.{}", base64_url(tag.as_ref())), 401),
+            wrong(
+                "the public key as a secret",
+                format!("Bearer {confused}.{}", base64_url(tag.as_ref())),
+                401,
+            ),
             wrong("the algorithm `none`", format!("Bearer {none}.{}", base64_url(b"x")), 401),
         ]
     }
@@ -134,7 +142,11 @@ impl Holder {
         ];
         let others: Vec<_> = Scope::ALL.into_iter().filter(|scope| *scope != needed).collect();
         for other in &others {
-            wrongs.push(wrong(format!("the scope {other} alone"), self.key(CanvasId::DEFAULT, &[*other]).await, 403));
+            wrongs.push(wrong(
+                format!("the scope {other} alone"),
+                self.key(CanvasId::DEFAULT, &[*other]).await,
+                403,
+            ));
         }
         wrongs.push(wrong("every scope but one", self.key(CanvasId::DEFAULT, &others).await, 403));
         wrongs
@@ -155,9 +167,14 @@ async fn no_wrong_credential_does_anything() {
     let holder = Holder::start().await;
     let service = &holder.service;
     let targets = Targets::prepare(service).await;
-    service.access.allow_account(OTHER_ROBOT, Reach::Canvas(FOREIGN), Scope::ALL.into_iter().collect(), "t").await.unwrap();
+    service
+        .access
+        .allow_account(OTHER_ROBOT, Reach::Canvas(FOREIGN), Scope::ALL.into_iter().collect(), "t")
+        .await
+        .unwrap();
     let worthless = holder.worthless().await;
-    let guarded: Vec<_> = operations(service).await.into_iter().filter(|operation| operation.scope.is_some()).collect();
+    let guarded: Vec<_> =
+        operations(service).await.into_iter().filter(|operation| operation.scope.is_some()).collect();
     let mut too_little = BTreeMap::new();
     for scope in Scope::ALL {
         too_little.insert(scope.as_str(), holder.too_little(scope).await);
@@ -190,7 +207,8 @@ async fn right_ones_pass(holder: &Holder, guarded: &[Operation]) {
     let service = &holder.service;
     let before = contents(service).await;
     for (index, operation) in guarded.iter().enumerate() {
-        let (robot, scope) = (format!("robot{index}@project.iam.gserviceaccount.com"), operation.scope.unwrap());
+        let (robot, scope) =
+            (format!("robot{index}@project.iam.gserviceaccount.com"), operation.scope.unwrap());
         let reach = Reach::Canvas(CanvasId::DEFAULT);
         service.access.allow_account(&robot, reach, [scope].into_iter().collect(), "t").await.unwrap();
         let key = service.key(&robot, CanvasId::DEFAULT, &[scope]).await;
@@ -199,7 +217,8 @@ async fn right_ones_pass(holder: &Holder, guarded: &[Operation]) {
                          where holder in ('twice', 'target', 'foreign', 'somebody') and slot is not null";
             sqlx::query(reset).execute(&service.stage.pool).await.unwrap();
             let targets = Targets::prepare(service).await;
-            let answer = Answer::of(targets.good(service, operation).header("authorization", authorization)).await;
+            let answer =
+                Answer::of(targets.good(service, operation).header("authorization", authorization)).await;
             assert!(answer.status.is_success(), "{}: {} {}", operation.id, answer.status, answer.text);
         }
     }

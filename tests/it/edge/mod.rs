@@ -11,8 +11,3 @@ mod raw;
 mod refusals;
 mod requests;
 mod room;
-
-/// `cargo xtask edge` runs these tests in their full sizes, with figures.
-fn is_full() -> bool {
-    std::env::var_os("WAKEQ_EDGE").is_some_and(|value| value == "full")
-}

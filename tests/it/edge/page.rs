@@ -19,7 +19,8 @@ async fn nowhere() -> (String, Arc<Mutex<Vec<String>>>) {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut begin = [0; 200];
             let length = stream.read(&mut begin).await.unwrap_or_default();
-            let line = String::from_utf8_lossy(&begin[..length]).lines().next().unwrap_or_default().to_owned();
+            let line =
+                String::from_utf8_lossy(&begin[..length]).lines().next().unwrap_or_default().to_owned();
             noted.lock().unwrap().push(line);
         }
     });
@@ -29,14 +30,31 @@ async fn nowhere() -> (String, Arc<Mutex<Vec<String>>>) {
 #[tokio::test]
 #[ignore = "needs Chromium: `cargo xtask edge` runs it"]
 async fn the_page_works_without_any_other_host() {
-    let program = PathBuf::from(std::env::var_os("WAKEQ_CHROMIUM").expect("`cargo xtask edge` says where it is"));
+    let program =
+        PathBuf::from(std::env::var_os("WAKEQ_CHROMIUM").expect("`cargo xtask edge` says where it is"));
     let service = Service::start().await;
     let (elsewhere, asked) = nowhere().await;
     let profile = std::env::temp_dir().join(format!("wakeq-page-{}", std::process::id()));
     let output = tokio::process::Command::new(program)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--no-pings"])
-        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-default-apps"])
-        .args(["--disable-client-side-phishing-detection", "--disable-domain-reliability", "--disable-extensions"])
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--no-pings",
+        ])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--disable-default-apps",
+        ])
+        .args([
+            "--disable-client-side-phishing-detection",
+            "--disable-domain-reliability",
+            "--disable-extensions",
+        ])
         .arg("--disable-features=OptimizationHints,MediaRouter,AutofillServerCommunication,Translate")
         .arg(format!("--user-data-dir={}", profile.display()))
         .arg(format!("--proxy-server=http://{elsewhere}"))
@@ -48,9 +66,17 @@ async fn the_page_works_without_any_other_host() {
     std::fs::remove_dir_all(&profile).ok();
     let dom = String::from_utf8_lossy(&output.stdout);
     let all = operations(&service).await;
-    let missing: Vec<_> = all.iter().filter(|operation| !dom.contains(&format!("{}\"", operation.id))).map(|operation| &operation.id).collect();
+    let missing: Vec<_> = all
+        .iter()
+        .filter(|operation| !dom.contains(&format!("{}\"", operation.id)))
+        .map(|operation| &operation.id)
+        .collect();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(missing.is_empty(), "the page does not show {missing:?}\n{errors}\n{}", &dom[..dom.len().min(3000)]);
+    assert!(
+        missing.is_empty(),
+        "the page does not show {missing:?}\n{errors}\n{}",
+        &dom[..dom.len().min(3000)]
+    );
     let asked = asked.lock().unwrap().clone();
     println!("the page shows all {} operations; asked of other hosts: {asked:?}", all.len());
     assert!(asked.is_empty(), "other hosts were asked: {asked:?}");

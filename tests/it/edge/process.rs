@@ -59,7 +59,9 @@ impl Process {
             .environment("NO_COLOR", "1")
             .on_line(move |line| {
                 if line.contains(SERVING) {
-                    let found = line.split_once("address=").map(|(_, rest)| rest.split(' ').next().unwrap_or_default());
+                    let found = line
+                        .split_once("address=")
+                        .map(|(_, rest)| rest.split(' ').next().unwrap_or_default());
                     address.send_replace(found.map(str::to_owned));
                 }
                 kept.lock().unwrap().push(line.to_owned());

