@@ -26,6 +26,9 @@ use crate::event::{Actor, CanvasId, HandlerScope};
 /// The name of the credential in the OpenAPI document.
 pub(super) const CREDENTIAL: &str = "bearer";
 
+/// Operations whose body may be left out: every field of it may.
+const BODY_OPTIONAL: [&str; 3] = ["pause_handler", "block_handler", "purge_handler"];
+
 /// How a part of a handler's address looks.
 const NAME: &str = "^[A-Za-z0-9_.-]{1,128}$";
 
@@ -90,6 +93,11 @@ fn describe(operation: &mut Operation, scope: Scope, varies: bool) {
     let description = operation.description.take().map_or(words.clone(), |text| format!("{text}\n\n{words}"));
     operation.description = Some(description);
     operation.security = Some(vec![SecurityRequirement::new(CREDENTIAL, [scope.as_str()])]);
+    if let (Some(RefOr::T(body)), Some(id)) = (&mut operation.request_body, &operation.operation_id)
+        && BODY_OPTIONAL.contains(&id.as_str())
+    {
+        body.required = Some(Required::False);
+    }
     for (status, words) in [
         ("400", "The request is not valid"),
         ("401", "No credential, or none that counts"),
