@@ -11,6 +11,7 @@ mod brokers;
 mod children;
 mod cli;
 mod cli_access;
+mod container;
 mod control;
 mod crashes;
 mod doctor;
