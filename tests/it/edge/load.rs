@@ -167,7 +167,7 @@ async fn slow_connections_slow_nobody_down() {
 async fn schemathesis_finds_nothing() {
     let program =
         PathBuf::from(std::env::var_os("WAKEQ_SCHEMATHESIS").expect("`cargo xtask edge` says where it is"));
-    let examples = std::env::var("WAKEQ_SCHEMATHESIS_EXAMPLES").unwrap_or_else(|_| "20".to_owned());
+    let examples = std::env::var("WAKEQ_SCHEMATHESIS_EXAMPLES").unwrap_or_else(|_| "500".to_owned());
     let process = Process::start(&[], plain).await;
     let status = tokio::process::Command::new(program)
         .args(["--config-file", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/edge/schemathesis.toml"), "run"])
