@@ -121,7 +121,7 @@ pub(crate) struct EventDetail {
     pub(crate) traceparent: Option<String>,
     /// What was emitted, to the letter: only with `view=full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Value)]
     pub(crate) value: Option<Box<RawValue>>,
 }
 

@@ -5,6 +5,7 @@
 
 mod accounts;
 mod dead;
+mod descriptors;
 mod doctor;
 mod emit;
 mod events;

@@ -17,6 +17,7 @@ mod crashes;
 mod doctor;
 mod documents;
 mod door;
+mod edge;
 mod emit;
 mod emitting;
 mod google_keys;
