@@ -98,6 +98,18 @@ pub(crate) struct Key {
     pub(crate) last_used_at: Option<DateTime<Utc>>,
 }
 
+/// A Google service account that is let in.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Account {
+    #[schema(example = "billing@my-project.iam.gserviceaccount.com")]
+    pub(crate) email: String,
+    /// The canvas it is let in on; null for every canvas.
+    pub(crate) canvas: Option<Uuid>,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) created_at: DateTime<Utc>,
+    pub(crate) created_by: String,
+}
+
 impl From<store::AuditEntry> for AuditEntry {
     fn from(entry: store::AuditEntry) -> Self {
         Self {
@@ -128,10 +140,7 @@ impl From<access::Key> for Key {
         Self {
             id: key.id.to_string(),
             holder: key.holder,
-            canvas: match key.reach {
-                access::Reach::Canvas(canvas) => Some(canvas.0),
-                access::Reach::EveryCanvas => None,
-            },
+            canvas: canvas(key.reach),
             scopes: key.scopes.iter().map(|scope| scope.to_string()).collect(),
             state: key.state.as_str().to_owned(),
             created_at: key.created_at,
@@ -140,5 +149,24 @@ impl From<access::Key> for Key {
             revoked_at: key.revoked_at,
             last_used_at: key.last_used_at,
         }
+    }
+}
+
+impl From<access::Account> for Account {
+    fn from(account: access::Account) -> Self {
+        Self {
+            email: account.email,
+            canvas: canvas(account.reach),
+            scopes: account.scopes.iter().map(|scope| scope.to_string()).collect(),
+            created_at: account.created_at,
+            created_by: account.created_by,
+        }
+    }
+}
+
+fn canvas(reach: access::Reach) -> Option<Uuid> {
+    match reach {
+        access::Reach::Canvas(canvas) => Some(canvas.0),
+        access::Reach::EveryCanvas => None,
     }
 }

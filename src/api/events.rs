@@ -86,6 +86,8 @@ pub(crate) struct EventDetail {
     /// The same in the words of the state machine.
     #[schema(example = "RulePaused")]
     pub(crate) outcome: Option<String>,
+    /// Why it died: `retries` or `poison`.
+    pub(crate) cause: Option<String>,
     /// Since when that is so.
     pub(crate) since: Option<DateTime<Utc>>,
     /// Until when, as far as that is known.
@@ -170,6 +172,14 @@ impl EventDetail {
         }
     }
 
+    /// Whether it has not ended, and nobody runs it.
+    pub(crate) fn is_waiting(&self) -> bool {
+        match self.state {
+            EventState::Ready | EventState::Delayed | EventState::Paused | EventState::Blocked => true,
+            EventState::Running | EventState::Dead | EventState::Gone => false,
+        }
+    }
+
     fn of_live(live: Live) -> Self {
         let next = live.next().to_owned();
         Self {
@@ -196,7 +206,7 @@ impl EventDetail {
     fn of_dead(dead: store::DeadEvent) -> Self {
         Self {
             state: EventState::Dead,
-            outcome: None,
+            cause: Some(dead.cause),
             since: Some(dead.died_at),
             next: "is kept for a while; a redrive brings it back".to_owned(),
             module: Some(dead.address.scope.module.to_string()),
@@ -214,6 +224,7 @@ impl EventDetail {
             id: id.0,
             state: EventState::Gone,
             outcome: None,
+            cause: None,
             since: None,
             until: None,
             next: "nothing: it completed, or was cancelled or purged".to_owned(),

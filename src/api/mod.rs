@@ -10,7 +10,7 @@ mod handlers;
 mod list;
 mod rules;
 
-pub(crate) use admin::{AuditEntry, CreateKey, CreatedKey, Key};
+pub(crate) use admin::{Account, AuditEntry, CreateKey, CreatedKey, Key};
 pub(crate) use dead_events::{BulkRequest, DeadEvent, Deleted, Redriven};
 pub(crate) use emit::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewEvent, NewEvents};
 pub(crate) use events::{EventDetail, EventState, EventSummary, TheEvent, WaitingState};

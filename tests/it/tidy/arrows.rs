@@ -28,8 +28,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "event", "access", "api", "config", "http", "store", "notify", "emit", "admin", "explain",
-            "wake", "worker", "doctor",
+            "event", "machine", "access", "api", "config", "http", "store", "notify", "emit", "admin",
+            "explain", "wake", "worker", "doctor",
         ],
     ),
     ("main", &["cli", "worker"]),
