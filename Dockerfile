@@ -1,22 +1,16 @@
-# syntax=docker/dockerfile:1
-# The image of `wakeq`: one binary, no shell, no package manager. `docker build -t wakeq .`
+# The image of `wakeq`: one binary, no shell, no package manager. `docker build --tag wakeq .`
 #
-# For a program with handlers of your own, copy this file beside its manifest and build it with
-# `--build-arg PACKAGE=my-worker --build-arg BINARY=my-worker`.
-ARG BUILDER=docker.io/library/rust:1.95-slim-bookworm
+# For a program with handlers of your own see docs/container.md.
+ARG BUILDER=docker.io/library/rust:1.95.0-slim-bookworm
 ARG RUNTIME=gcr.io/distroless/cc-debian12:nonroot
 
 FROM ${BUILDER} AS build
-ARG PACKAGE=wakeq
-ARG BINARY=wakeq
-# What aws-lc, the TLS library's core, is compiled with.
-RUN apt-get update \
-    && apt-get install --yes --no-install-recommends cmake g++ make \
-    && rm -rf /var/lib/apt/lists/*
+# The builder's own toolchain: rust-toolchain.toml would have rustup fetch what only developers need.
+ENV RUSTUP_TOOLCHAIN=1.95.0
 WORKDIR /src
-# Dependencies first: this layer lasts until a manifest, the lock file or the toolchain changes. The members' own code is
-# an empty file each, which the next copy replaces.
-COPY rust-toolchain.toml Cargo.toml Cargo.lock sqlx.toml ./
+# Dependencies first: this layer lasts until a manifest or the lock file changes. The members' own code is an empty file
+# each.
+COPY Cargo.toml Cargo.lock sqlx.toml ./
 COPY emulator/Cargo.toml emulator/Cargo.toml
 COPY dev/Cargo.toml dev/Cargo.toml
 COPY xtask/Cargo.toml xtask/Cargo.toml
@@ -25,15 +19,17 @@ RUN mkdir -p src emulator/src dev/src xtask/src tests/it benches \
     && for main in src dev/src xtask/src; do echo 'fn main() {}' > "$main/main.rs"; done \
     && echo 'fn main() {}' > benches/queue.rs
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
-    cargo build --locked --profile image --package "${PACKAGE}" --bin "${BINARY}"
-COPY . .
+    cargo build --locked --profile image --package wakeq --bin wakeq
+COPY .sqlx .sqlx
+COPY migrations migrations
+COPY src src
 # Cargo goes by the time of a file, and a copied one may be older than the empty one before it.
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
-    find . -name '*.rs' -not -path './target/*' -exec touch {} + \
-    && cargo build --locked --profile image --package "${PACKAGE}" --bin "${BINARY}" \
-    && cp "target/image/${BINARY}" /wakeq
+    find src -name '*.rs' -exec touch {} + \
+    && cargo build --locked --profile image --package wakeq --bin wakeq \
+    && cp target/image/wakeq /wakeq
 
-# A base with glibc, certificates and nothing else; it is replaceable by any other that has those.
+# Any base will do that has glibc, libgcc and certificates; the default has nothing else.
 FROM ${RUNTIME}
 ARG VERSION=0.1.0
 ARG REVISION=unknown

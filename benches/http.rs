@@ -70,7 +70,12 @@ impl Bench {
         let queue = Queue::new(store.clone(), notifier.clone(), QueueConfig::default());
         let access = Access::new(store.clone(), AccessConfig::default()).unwrap();
         let reach = Reach::Canvas(CanvasId::DEFAULT);
-        let new = NewKey { holder: "bench".into(), reach, scopes: [Scope::Emit].into(), lifetime: None };
+        let new = NewKey {
+            holder: "bench".into(),
+            reach,
+            scopes: [Scope::Emit].into_iter().collect(),
+            lifetime: None,
+        };
         let key = access.create_key(&new, "bench").await.unwrap().key.reveal();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let config = HttpConfig { address, ..HttpConfig::default() };

@@ -50,3 +50,8 @@ pub use worker::{
 #[cfg(all(doctest, feature = "pubsub"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The code in the page about the container.
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../docs/container.md")]
+struct Container;

@@ -38,15 +38,31 @@ pub(crate) struct AuditEntry {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreateKey {
-    /// Who will hold it, for the record. A holder may have two live keys: the second replaces the first at leisure.
+    /// Who will hold it, for the record: letters, digits, ASCII signs, and spaces within. A holder may have two live
+    /// keys: the second replaces the first at leisure.
     #[schema(min_length = 1, max_length = 190, example = "billing")]
     pub(crate) holder: String,
     /// Some of `emit`, `read`, `operate`, `admin`; none implies another.
-    #[schema(min_items = 1, example = json!(["emit", "read"]))]
+    #[schema(value_type = Vec<ScopeName>, min_items = 1, example = json!(["emit", "read"]))]
     pub(crate) scopes: Vec<String>,
     /// For how long it counts, in seconds: ten years at most. Default: a year.
     #[schema(minimum = 1, maximum = 315_532_800)]
     pub(crate) lifetime_s: Option<u64>,
+}
+
+/// What a key may allow.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[allow(dead_code, reason = "only described: requests are read by the scopes' own parser")]
+pub(crate) enum ScopeName {
+    /// Emitting.
+    Emit,
+    /// Looking.
+    Read,
+    /// Pausing, cancelling, redriving, deleting.
+    Operate,
+    /// Blocks, keys, the record.
+    Admin,
 }
 
 /// A key that was made. Its text is shown this once.

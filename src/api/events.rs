@@ -55,6 +55,29 @@ pub(crate) enum EventState {
     Gone,
 }
 
+/// What an event that has not ended waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum WaitingState {
+    Ready,
+    Delayed,
+    Running,
+    Paused,
+    Blocked,
+}
+
+impl From<WaitingState> for Standing {
+    fn from(state: WaitingState) -> Self {
+        match state {
+            WaitingState::Ready => Self::Ready,
+            WaitingState::Delayed => Self::Delayed,
+            WaitingState::Running => Self::Running,
+            WaitingState::Paused => Self::Held(RuleKind::Pause),
+            WaitingState::Blocked => Self::Held(RuleKind::Block),
+        }
+    }
+}
+
 /// An event, and why it is not running.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct EventDetail {
@@ -100,7 +123,7 @@ pub(crate) struct EventDetail {
     pub(crate) traceparent: Option<String>,
     /// What was emitted, to the letter: only with `view=full`.
     #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Value)]
     pub(crate) value: Option<Box<RawValue>>,
 }
 

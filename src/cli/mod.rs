@@ -10,6 +10,7 @@ mod backend;
 mod completions;
 mod dead;
 mod depth;
+mod descriptors;
 mod doctor;
 mod emit;
 mod event;

@@ -4,8 +4,11 @@ use super::{Finding, list};
 use crate::store::checkup::Right;
 
 /// Rights that no statement needs, by table. What is not listed is needed.
-const NEVER_NEEDED: &[(&str, &[&str])] =
-    &[("wakeq._migrations", &["insert", "update", "delete"]), ("wakeq.chores", &["insert", "delete"])];
+const NEVER_NEEDED: &[(&str, &[&str])] = &[
+    ("wakeq._migrations", &["insert", "update", "delete"]),
+    ("wakeq.chores", &["insert", "delete"]),
+    ("wakeq.settings", &["delete"]),
+];
 
 /// What a worker can't do without. Other tables are the API's, or of a release that this one does not know.
 const WORKERS_TABLES: &[&str] = &[
@@ -15,6 +18,7 @@ const WORKERS_TABLES: &[&str] = &[
     "wakeq.events_v2",
     "wakeq.resume_jobs",
     "wakeq.scheduling_rules",
+    "wakeq.settings",
     "wakeq.unknown_handlers",
 ];
 
@@ -35,7 +39,9 @@ pub(crate) fn rights(missing: &[Right], role: &str) -> Finding {
         return Finding::warn(
             what,
             found,
-            format!("{mend} A worker does without; the API and `wakeq keys` do not"),
+            format!(
+                "{mend} A worker does without; the API, `wakeq keys` and this check of the migrations do not"
+            ),
         );
     }
     Finding::fail(what, found, format!("{mend} (who only emits needs less: docs/sql.md)"))

@@ -199,3 +199,23 @@ async fn a_process_outlives_its_broker() {
     process.child.stop(Duration::from_secs(20)).await.unwrap();
     assert_eq!(process.ends(NO_HANDLERS).await, (Some(0), 0));
 }
+
+/// `serve` and `all` answer on their port, which is what the health check of the container asks, until SIGTERM.
+#[tokio::test]
+async fn a_serving_process_is_healthy_until_it_ends() {
+    let database = database().await;
+    for command in ["serve", "all"] {
+        let mut process = Process::stock(command, database.url(), None, &[("PORT", "0")]);
+        let line = process.says("serving the API").await;
+        let port = line.trim().rsplit(':').next().unwrap().to_owned();
+        assert_eq!(health(&port).await, Some(0), "{line}");
+        assert_eq!(process.stop().await, Some(0));
+        assert_eq!(health(&port).await, Some(1));
+    }
+}
+
+async fn health(port: &str) -> Option<i32> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wakeq"));
+    command.args(["health", "--port", port]).env_clear();
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap().status.code()
+}

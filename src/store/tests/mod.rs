@@ -111,6 +111,23 @@ impl Table {
         };
         tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("nothing waits for a lock");
     }
+
+    /// Ends every process of the server that waits for a lock, and returns once they are gone: a client hears of its end
+    /// before the server gives up the locks.
+    async fn end_waiting(&self) {
+        let waiting = "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+        let pids: Vec<i32> = sqlx::query_scalar(waiting).fetch_all(&self.pool).await.unwrap();
+        let ended =
+            sqlx::query("select pg_terminate_backend(pid) from unnest($1::integer[]) as waiting (pid)");
+        ended.bind(&pids).execute(&self.pool).await.unwrap();
+        let ending = async {
+            let left = "select exists (select from pg_stat_activity where pid = any ($1))";
+            while sqlx::query_scalar(left).bind(&pids).fetch_one(&self.pool).await.unwrap() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), ending).await.expect("they do not end");
+    }
 }
 
 /// A row as a test describes it; moments in milliseconds from the database's clock.

@@ -100,12 +100,7 @@ async fn a_job_outlives_its_worker() {
     let dying = tokio::spawn(async move { store.resume_page(job).await });
     table.until_waiting(1).await;
     assert!(!table.store.resume_page(job).await.unwrap().more, "another process has the job");
-    table
-        .run(
-            "select pg_terminate_backend(pid) from pg_stat_activity
-                where datname = current_database() and wait_event_type = 'Lock'",
-        )
-        .await;
+    table.end_waiting().await;
     assert!(dying.await.unwrap().is_err());
     stranger.rollback().await.unwrap();
     assert_eq!(table.parked().await, 1100, "the second page was undone");
