@@ -220,7 +220,7 @@ async fn rules_need_no_pubsub() {
         "wakeq: the rule would end in the past: give a later moment\n"
     );
     assert_eq!(
-        terminal.complains(1, &["pause", "greet", "--for", "1000000years"]).await,
+        terminal.complains(2, &["pause", "greet", "--for", "1000000years"]).await,
         "wakeq: --for is too long\n"
     );
 }
