@@ -62,7 +62,7 @@ impl Allow {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let (email, reach) = (&self.email, self.reach.reach(context));
         let scopes: Scopes = self.scopes.into_iter().collect();
-        let new = access(context).await?.allow_account(email, reach, scopes, &self.by.name()).await?;
+        let new = access(context).await?.allow_account(email, reach, scopes, &self.by.actor()).await?;
         let what = if new { "is let in" } else { "was let in already: scopes replaced" };
         show::line(format_args!("{email} {what}, on {}: {scopes}", reach::named(reach)))
     }
@@ -84,7 +84,7 @@ async fn list(context: &Context, reach: ReachArg) -> anyhow::Result<()> {
 impl Remove {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let (email, reach) = (&self.email, self.reach.reach(context));
-        let removed = access(context).await?.remove_account(email, reach, &self.by.name()).await?;
+        let removed = access(context).await?.remove_account(email, reach, &self.by.actor()).await?;
         let place = reach::named(reach);
         anyhow::ensure!(
             removed,

@@ -78,7 +78,7 @@ impl Create {
             scopes: self.scopes.into_iter().collect(),
             lifetime: Some(self.expires),
         };
-        let created = access(context).await?.create_key(&new, &self.by.name()).await?;
+        let created = access(context).await?.create_key(&new, &self.by.actor()).await?;
         let (until, place) = (show::moment(created.expires_at), reach::named(new.reach));
         show::line(created.key.reveal())?;
         show::note(format_args!(
@@ -116,7 +116,7 @@ fn row(key: &Key) -> String {
 impl Revoke {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let id = self.id;
-        let revoked = access(context).await?.revoke_key(Within::Everything, id, &self.by.name()).await?;
+        let revoked = access(context).await?.revoke_key(Within::Everything, id, &self.by.actor()).await?;
         anyhow::ensure!(
             revoked,
             "no key {id:?}, or it was revoked before; `wakeq keys list --all-canvases` shows them"

@@ -4,6 +4,7 @@ use clap::Args;
 
 use super::Context;
 use crate::access::{Access, AccessConfig, Reach, Within};
+use crate::event::Actor;
 
 /// The canvas of the command, or every one.
 #[derive(Args, Clone, Copy)]
@@ -51,8 +52,8 @@ pub(super) struct ByArg {
 
 impl ByArg {
     /// As the record has it.
-    pub(super) fn name(&self) -> String {
-        format!("cli:{}", self.actor)
+    pub(super) fn actor(&self) -> Actor {
+        Actor::admin(&format!("cli:{}", self.actor))
     }
 }
 
