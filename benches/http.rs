@@ -17,7 +17,7 @@ use sqlx::PgPool;
 use wakeq::access::{Access, AccessConfig, NewKey, Reach, Scope};
 use wakeq::http::{HttpConfig, HttpServer};
 use wakeq::notify::MemoryNotifier;
-use wakeq::{CanvasId, Event, Queue, QueueConfig, Store, StoreConfig};
+use wakeq::{Actor, CanvasId, Event, Queue, QueueConfig, Store, StoreConfig};
 use wakeq_dev::{Cluster, ClusterOptions};
 
 const ROUNDS: usize = 5;
@@ -76,7 +76,7 @@ impl Bench {
             scopes: [Scope::Emit].into_iter().collect(),
             lifetime: None,
         };
-        let key = access.create_key(&new, "bench").await.unwrap().key.reveal();
+        let key = access.create_key(&new, &Actor::admin("bench")).await.unwrap().key.reveal();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let config = HttpConfig { address, ..HttpConfig::default() };
         let server = HttpServer::bind(store, notifier.clone(), config).await.unwrap();

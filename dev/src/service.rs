@@ -10,7 +10,7 @@ use anyhow::Context;
 use wakeq::access::{Access, AccessConfig, KeyState, NewKey, Reach, Scope, Within};
 use wakeq::http::{HttpConfig, HttpError, HttpServer};
 use wakeq::notify::Notifier;
-use wakeq::{CanvasId, Store};
+use wakeq::{Actor, CanvasId, Store};
 
 /// Whose key it is, for the record.
 const HOLDER: &str = "cargo-dev";
@@ -40,12 +40,12 @@ pub(super) async fn key(store: Store, file: &Path) -> anyhow::Result<String> {
     let within = Within::from(CanvasId::DEFAULT);
     for key in access.keys(within, None, 1000).await? {
         if key.holder == HOLDER && key.state == KeyState::Live {
-            access.revoke_key(within, key.id, HOLDER).await?;
+            access.revoke_key(within, key.id, &Actor::admin(HOLDER)).await?;
         }
     }
     let (reach, scopes) = (Reach::Canvas(CanvasId::DEFAULT), Scope::ALL.into_iter().collect());
     let new = NewKey { holder: HOLDER.into(), reach, scopes, lifetime: None };
-    let text = access.create_key(&new, HOLDER).await?.key.reveal();
+    let text = access.create_key(&new, &Actor::admin(HOLDER)).await?.key.reveal();
     keep(file, &text).with_context(|| format!("write the key to {}", file.display()))?;
     Ok(text)
 }

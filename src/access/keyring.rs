@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Access, AccessError, ApiKey, KeyId, Reach, Scopes};
-use crate::event::{CanvasId, Timestamp};
+use crate::event::{Actor, CanvasId, Timestamp};
 use crate::store::{AccountRow, KeyRow, NewKeyRow, RowsOf};
 
 /// Most characters of a holder's name, or of an account's address: with what is put before it, it has to fit where
@@ -15,7 +15,6 @@ pub const DEFAULT_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 pub const LIFETIME_MAX: Duration = Duration::from_secs(3652 * 24 * 3600);
 
 const LIFETIME_MIN: Duration = Duration::from_secs(1);
-const ACTOR_MAX: usize = 200;
 const ATTEMPTS: usize = 4;
 const LIST_MAX: u32 = 1000;
 /// Every service account has an address in a domain below or equal to this one.
@@ -132,9 +131,9 @@ impl From<CanvasId> for Within {
 }
 
 impl Access {
-    /// Makes a key. `by` is the name of who does it. Errors: [`AccessError::Invalid`], [`AccessError::TwoLive`] and,
+    /// Makes a key, and a line of the record beside it. Errors: [`AccessError::Invalid`], [`AccessError::TwoLive`] and,
     /// when others make keys for the same holder at the same time, [`AccessError::Busy`].
-    pub async fn create_key(&self, new: &NewKey, by: &str) -> Result<CreatedKey, AccessError> {
+    pub async fn create_key(&self, new: &NewKey, by: &Actor) -> Result<CreatedKey, AccessError> {
         let lifetime = new.lifetime.unwrap_or(DEFAULT_LIFETIME);
         check_holder(&new.holder)?;
         check_scopes(new.scopes)?;
@@ -153,7 +152,7 @@ impl Access {
                 canvas: new.reach.to_row(),
                 holder: &new.holder,
                 scopes: &new.scopes.to_row(),
-                created_by: by,
+                actor: by,
                 lifetime,
             };
             if let Some((created_at, expires_at)) = store.add_key(&row).await? {
@@ -181,7 +180,7 @@ impl Access {
     }
 
     /// Revokes a key: here at once, in every other process within a minute. Whether it was there, and not revoked yet.
-    pub async fn revoke_key(&self, within: Within, id: KeyId, by: &str) -> Result<bool, AccessError> {
+    pub async fn revoke_key(&self, within: Within, id: KeyId, by: &Actor) -> Result<bool, AccessError> {
         check_actor(by)?;
         let revoked = self.inner.store.revoke_key(within.rows(), &id.to_string(), by).await?;
         self.inner.keys.forget(&id);
@@ -194,7 +193,7 @@ impl Access {
         email: &str,
         reach: Reach,
         scopes: Scopes,
-        by: &str,
+        by: &Actor,
     ) -> Result<bool, AccessError> {
         let email = account_email(email)?;
         check_scopes(scopes)?;
@@ -206,7 +205,7 @@ impl Access {
 
     /// Shuts a service account out of where it was let in: here at once, in every other process within a minute.
     /// Whether it was let in there.
-    pub async fn remove_account(&self, email: &str, reach: Reach, by: &str) -> Result<bool, AccessError> {
+    pub async fn remove_account(&self, email: &str, reach: Reach, by: &Actor) -> Result<bool, AccessError> {
         let email = account_email(email)?;
         check_actor(by)?;
         let removed = self.inner.store.remove_account(&email, reach.to_row(), by).await?;
@@ -268,14 +267,12 @@ fn check_scopes(scopes: Scopes) -> Result<(), AccessError> {
     if scopes.is_empty() { Err(AccessError::Invalid("give at least one scope")) } else { Ok(()) }
 }
 
-fn check_actor(name: &str) -> Result<(), AccessError> {
-    if (1..=ACTOR_MAX).contains(&name.chars().count()) && !name.chars().any(char::is_control) {
-        Ok(())
-    } else {
-        Err(AccessError::Invalid(
-            "the name of who does this must have 1 to 200 characters, none of them a control",
-        ))
+fn check_actor(actor: &Actor) -> Result<(), AccessError> {
+    actor.check().map_err(AccessError::Invalid)?;
+    if actor.name().chars().any(char::is_control) {
+        return Err(AccessError::Invalid("the name of who does this must have no control characters"));
     }
+    Ok(())
 }
 
 /// The address in the form in which it is kept.

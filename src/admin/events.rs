@@ -22,11 +22,13 @@ impl Admin {
         commanded(self.store.cancel(canvas, id, actor).await?, id)
     }
 
-    /// Makes a waiting event due at once. A rule on its handler still holds it.
+    /// Makes a waiting event due at once. A rule on its handler still holds it. That its notification could not be
+    /// published is logged and no error: the change stands, and the event's promise brings it back within the minute.
     pub async fn run_now(&self, canvas: CanvasId, id: EventId, actor: &Actor) -> Result<(), AdminError> {
         checked(actor)?;
         commanded(self.store.run_now(canvas, id, actor).await?, id)?;
-        self.publish(&[Notification { id, canvas }]).await
+        self.publish(&[Notification { id, canvas }]).await;
+        Ok(())
     }
 
     /// Deletes events of a handler that nobody runs, [`BULK_MAX`] at most, or with `dry_run` only counts them.

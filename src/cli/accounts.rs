@@ -65,7 +65,7 @@ impl Allow {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let (email, reach) = (&self.email, reach(context, self.canvases));
         let scopes: Scopes = self.scopes.into_iter().collect();
-        let new = access(context).await?.allow_account(email, reach, scopes, context.actor().name()).await?;
+        let new = access(context).await?.allow_account(email, reach, scopes, &context.actor()).await?;
         let what = if new { "is let in" } else { "was let in already: scopes replaced" };
         show::line(format_args!("{email} {what}, on {}: {scopes}", named(reach)))
     }
@@ -92,7 +92,7 @@ async fn list(context: &Context, canvases: CanvasesArg, json: JsonArg) -> anyhow
 impl Remove {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let (email, reach) = (&self.email, reach(context, self.canvases));
-        let removed = access(context).await?.remove_account(email, reach, context.actor().name()).await?;
+        let removed = access(context).await?.remove_account(email, reach, &context.actor()).await?;
         let place = named(reach);
         if !removed {
             let words =

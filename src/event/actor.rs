@@ -14,22 +14,30 @@ pub struct Actor {
     name: String,
     admin: bool,
     request: Option<String>,
+    credential: Option<String>,
 }
 
 impl Actor {
     /// Somebody who may do everything but block and unblock. The name has 1 to 200 characters, none of them NUL.
     pub fn user(name: &str) -> Self {
-        Self { name: name.into(), admin: false, request: None }
+        Self { name: name.into(), admin: false, request: None, credential: None }
     }
 
     /// Somebody who may also block and unblock.
     pub fn admin(name: &str) -> Self {
-        Self { name: name.into(), admin: true, request: None }
+        Self { name: name.into(), admin: true, request: None, credential: None }
     }
 
     /// In answer to this request: kept beside what was done. 1 to 64 characters, none of them NUL.
     pub fn request(mut self, id: &str) -> Self {
         self.request = Some(id.into());
+        self
+    }
+
+    /// By means of this, of which only a public part is named: `with wakeq_0123456789ab`. It tells apart what has one name, and
+    /// stands at the beginning of the record's `detail`. 1 to 64 characters, none of them NUL.
+    pub fn credential(mut self, public_part: &str) -> Self {
+        self.credential = Some(public_part.into());
         self
     }
 
@@ -48,7 +56,12 @@ impl Actor {
         self.request.as_deref()
     }
 
-    /// What is wrong with the name or the request's id, if anything.
+    /// What they showed, by its public part.
+    pub fn credential_id(&self) -> Option<&str> {
+        self.credential.as_deref()
+    }
+
+    /// What is wrong with the name, the request's id or the credential's, if anything.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let within =
             |text: &str, most: usize| (1..=most).contains(&text.chars().count()) && !text.contains('\0');
@@ -57,6 +70,9 @@ impl Actor {
         }
         if !self.request.as_ref().is_none_or(|id| within(id, 64)) {
             return Err("the request's id must have 1 to 64 characters, none of them NUL");
+        }
+        if !self.credential.as_ref().is_none_or(|id| within(id, 64)) {
+            return Err("the credential's public part must have 1 to 64 characters, none of them NUL");
         }
         Ok(())
     }
@@ -75,6 +91,8 @@ mod tests {
             Actor::user("a\0"),
             Actor::user("ada").request(""),
             Actor::admin("ops").request(&"x".repeat(65)),
+            Actor::user("ada").credential(""),
+            Actor::user("ada").credential(&"x".repeat(65)),
         ] {
             assert!(actor.check().is_err(), "{actor:?}");
         }

@@ -59,6 +59,9 @@ pub(super) async fn keys(
 }
 
 /// Make a key for this canvas. It is shown this once.
+///
+/// Any scopes, also such as the maker has not: an admin could make them a key of their own anyway. But never beyond
+/// this canvas.
 #[utoipa::path(post, path = "/v1/admin/canvases/{canvas}/keys", operation_id = "create_key", tag = "admin",
     request_body = CreateKey, responses(
     (status = 201, description = "The key", body = CreatedKey),
@@ -77,7 +80,7 @@ pub(super) async fn create_key(
         scopes,
         lifetime: request.lifetime_s.map(Duration::from_secs),
     };
-    let created = api.access.create_key(&new, caller.name()).await?;
+    let created = api.access.create_key(&new, &caller.actor()).await?;
     Ok((StatusCode::CREATED, Json(created.into())))
 }
 
@@ -90,7 +93,7 @@ pub(super) async fn revoke_key(
     KeyPath(id): KeyPath,
 ) -> Result<StatusCode, Problem> {
     let within = Within::from(caller.canvas);
-    if api.access.revoke_key(within, id, caller.name()).await? {
+    if api.access.revoke_key(within, id, &caller.actor()).await? {
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(Problem::not_found())

@@ -133,7 +133,11 @@ impl Caller {
         let admin = authorize(&self.principal, self.canvas, Scope::Admin).is_ok();
         let name = self.principal.name();
         let actor = if admin { Actor::admin(name) } else { Actor::user(name) };
-        actor.request(&self.request.0)
+        let actor = actor.request(&self.request.0);
+        match credential(&self.principal) {
+            Some(shown) => actor.credential(&shown),
+            None => actor,
+        }
     }
 
     /// The stable name of who calls.
@@ -216,23 +220,29 @@ impl Rule {
                 Denied::NotFound => "nothing was granted on this canvas".to_owned(),
                 Denied::Forbidden { .. } => denied.to_string(),
             };
-            self.note(parts, canvas, Some(principal.name()), reason).await;
+            self.note(parts, canvas, Some(&principal), reason).await;
             return Err(denied.into());
         }
         Ok(Caller { principal, canvas, request })
     }
 
     /// For the canvas's admins: who was not let in, and to what.
-    async fn note(&self, parts: &mut Parts, canvas: CanvasId, actor: Option<&str>, reason: String) {
+    async fn note(&self, parts: &mut Parts, canvas: CanvasId, who: Option<&Principal>, reason: String) {
         let handler = HandlerPath::from_request_parts(parts, &self.api).await.ok();
         let scope = handler.map(|HandlerPath { module, name }| HandlerScope { canvas, module, name });
         let method = if parts.method == Method::HEAD { &Method::GET } else { &parts.method };
         let action = self.actions.iter().find(|(known, _)| known == method);
         let action = action.map_or_else(|| "call".into(), |(_, action)| Arc::clone(action));
         let request = parts.extensions.get::<RequestId>().map_or("", |id| &id.0);
-        let refused = Refused { canvas, actor: actor.map(str::to_owned), action, scope, reason };
+        let (actor, credential) = (who.map(|who| who.name().to_owned()), who.and_then(credential));
+        let refused = Refused { canvas, actor, credential, action, scope, reason };
         self.api.refusals.note(refused, request);
     }
+}
+
+/// What tells two keys of one holder apart in the record.
+fn credential(principal: &Principal) -> Option<String> {
+    principal.key().map(|key| format!("with {key:?}"))
 }
 
 /// Why a credential was refused, in words that hold its public part at most; none if that could not be told.

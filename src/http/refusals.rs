@@ -42,6 +42,8 @@ pub(super) struct Refused {
     pub(super) canvas: CanvasId,
     /// The name of who asked; none if that is not known.
     pub(super) actor: Option<String>,
+    /// The public part of what they showed, if that has one.
+    pub(super) credential: Option<String>,
     /// The operation's name in the document.
     pub(super) action: Arc<str>,
     pub(super) scope: Option<HandlerScope>,
@@ -81,16 +83,23 @@ impl Gathered {
     }
 
     fn into_refusals(self) -> Vec<Refusal> {
-        let refusal = |(refused, row): (Refused, Row)| Refusal {
-            canvas: refused.canvas,
-            actor: Actor::user(refused.actor.as_deref().unwrap_or(STRANGER)).request(&row.request),
-            action: refused.action.to_string(),
-            scope: refused.scope,
-            event: None,
-            detail: Some(refused.reason),
-            times: row.times,
-        };
-        self.rows.into_iter().map(refusal).collect()
+        self.rows.into_iter().map(|(refused, row)| refusal(refused, &row)).collect()
+    }
+}
+
+fn refusal(refused: Refused, row: &Row) -> Refusal {
+    let actor = Actor::user(refused.actor.as_deref().unwrap_or(STRANGER)).request(&row.request);
+    Refusal {
+        canvas: refused.canvas,
+        actor: match &refused.credential {
+            Some(shown) => actor.credential(shown),
+            None => actor,
+        },
+        action: refused.action.to_string(),
+        scope: refused.scope,
+        event: None,
+        detail: Some(refused.reason),
+        times: row.times,
     }
 }
 
@@ -148,7 +157,8 @@ mod tests {
 
     fn refused(actor: Option<&str>, action: String) -> Refused {
         let (canvas, actor) = (CanvasId::DEFAULT, actor.map(str::to_owned));
-        Refused { canvas, actor, action: action.into(), scope: None, reason: "because".into() }
+        let credential = actor.is_some().then(|| "with wakeq_0123456789ab".to_owned());
+        Refused { canvas, actor, credential, action: action.into(), scope: None, reason: "because".into() }
     }
 
     #[test]

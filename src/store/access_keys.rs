@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::{CanvasId, Timestamp};
+use crate::event::{Actor, CanvasId, Timestamp};
 
 /// A key to be.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct NewKeyRow<'a> {
     pub(crate) canvas: Option<CanvasId>,
     pub(crate) holder: &'a str,
     pub(crate) scopes: &'a [String],
-    pub(crate) created_by: &'a str,
+    pub(crate) actor: &'a Actor,
     pub(crate) lifetime: Duration,
 }
 
@@ -90,18 +90,27 @@ impl Store {
                ), free as (
                    select min(place) as slot from unnest(array[1, 2]::smallint[]) place
                     where place not in (select slot from taken)
+               ), made as (
+                   insert into wakeq.access_keys (id, secret_sha256, canvas_id, holder, scopes, created_by, expires_at, slot)
+                   select $1, $2, $3, $4, $5, $6, now() + $7::interval, slot from free where slot is not null
+                       on conflict do nothing
+                returning id, canvas_id, holder, scopes, created_at, expires_at
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
+                   select canvas_id, $6, 'create-key', 'done', $8,
+                          concat_ws('; ', $9::text, 'wakeq_' || id || ' for ' || holder || ': ' || array_to_string(scopes, ' '))
+                     from made
                )
-               insert into wakeq.access_keys (id, secret_sha256, canvas_id, holder, scopes, created_by, expires_at, slot)
-               select $1, $2, $3, $4, $5, $6, now() + $7::interval, slot from free where slot is not null
-                   on conflict do nothing
-            returning created_at, expires_at"#,
+               select created_at as "created_at!", expires_at as "expires_at!" from made"#,
             key.id,
             key.secret_sha256,
             key.canvas.map(|canvas| canvas.0),
             key.holder,
             key.scopes,
-            key.created_by,
-            interval(key.lifetime)
+            key.actor.name(),
+            interval(key.lifetime),
+            key.actor.request_id(),
+            key.actor.credential_id()
         );
         let added = session.limit(|connection| query.fetch_optional(connection)).await;
         let added = session.answered("add a key", added)?;
@@ -202,18 +211,28 @@ impl Store {
     }
 
     /// Revokes a key; whether there was one that nobody had revoked before.
-    pub(crate) async fn revoke_key(&self, of: RowsOf, id: &str, by: &str) -> Result<bool, StoreError> {
+    pub(crate) async fn revoke_key(&self, of: RowsOf, id: &str, actor: &Actor) -> Result<bool, StoreError> {
         let (all, canvas) = of.canvas();
         let mut session = self.session().await?;
-        let query = sqlx::query!(
-            "update wakeq.access_keys set revoked_at = now(), revoked_by = $4, slot = null
-              where id = $3 and ($1 or canvas_id is not distinct from $2) and revoked_at is null",
+        let query = sqlx::query_scalar!(
+            r#"with revoked as (
+                   update wakeq.access_keys set revoked_at = now(), revoked_by = $4, slot = null
+                    where id = $3 and ($1 or canvas_id is not distinct from $2) and revoked_at is null
+                returning id, canvas_id, holder
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
+                   select canvas_id, $4, 'revoke-key', 'done', $5, concat_ws('; ', $6::text, 'wakeq_' || id || ' of ' || holder)
+                     from revoked
+               )
+               select exists (select from revoked) as "revoked!""#,
             all,
             canvas,
             id,
-            by
+            actor.name(),
+            actor.request_id(),
+            actor.credential_id()
         );
-        let revoked = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("revoke a key", revoked)?.rows_affected() > 0)
+        let revoked = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("revoke a key", revoked)
     }
 }

@@ -37,8 +37,8 @@ pub struct AuditEntry {
     pub at: Timestamp,
     /// Who did it.
     pub actor: String,
-    /// What they did: `pause`, `unpause`, `block`, `unblock`, `cancel`, `run-now`, `purge`, `redrive`, `delete-dead`, or
-    /// what a program wrote beside.
+    /// What they did: `pause`, `unpause`, `block`, `unblock`, `cancel`, `run-now`, `purge`, `redrive`, `delete-dead`,
+    /// `create-key`, `revoke-key`, `allow-account`, `remove-account`, or what a program wrote beside.
     pub action: String,
     /// The handler's module, if it was about one handler.
     pub module: Option<String>,
@@ -48,7 +48,8 @@ pub struct AuditEntry {
     pub event_id: Option<EventId>,
     /// Whether it happened.
     pub outcome: AuditOutcome,
-    /// In words: the reason of a pause, why something was refused.
+    /// In words: the credential's public part, if the actor had one, and then the reason of a pause, which key or
+    /// account it was about, why something was refused.
     pub detail: Option<String>,
     /// How many events it was about, or how often it was refused.
     pub times: i32,
@@ -161,7 +162,7 @@ impl Columns {
             columns.modules.push(refusal.scope.as_ref().map(|scope| scope.module.to_string()));
             columns.names.push(refusal.scope.as_ref().map(|scope| scope.name.to_string()));
             columns.events.push(refusal.event.map(|id| id.0));
-            columns.details.push(refusal.detail.as_deref().map(cut));
+            columns.details.push(detail(refusal));
             columns.times.push(i32::try_from(refusal.times.max(1)).unwrap_or(i32::MAX));
             columns.requests.push(refusal.actor.request_id().map(Into::into));
         }
@@ -169,6 +170,9 @@ impl Columns {
     }
 }
 
-fn cut(detail: &str) -> String {
-    detail.chars().filter(|character| *character != '\0').take(DETAIL_MAX).collect()
+fn detail(refusal: &Refusal) -> Option<String> {
+    let parts: Vec<&str> =
+        refusal.actor.credential_id().into_iter().chain(refusal.detail.as_deref()).collect();
+    let cut = |text: String| text.chars().filter(|character| *character != '\0').take(DETAIL_MAX).collect();
+    (!parts.is_empty()).then(|| cut(parts.join("; ")))
 }

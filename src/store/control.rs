@@ -43,8 +43,8 @@ impl Store {
                     where id = $1 and canvas_id = $2 and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
                 returning id, canvas_id, module, name
                ), logged as (
-                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id)
-                   select canvas_id, $4, 'cancel', module, name, id, 'done', $5 from gone
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)
+                   select canvas_id, $4, 'cancel', module, name, id, 'done', $5, $6 from gone
                )
                select exists (select from gone) as "done!",
                       exists (select from wakeq.events_v2 where id = $1 and canvas_id = $2) as "there!""#,
@@ -52,7 +52,8 @@ impl Store {
             canvas.0,
             interval(self.timing().lease),
             actor.name(),
-            actor.request_id()
+            actor.request_id(),
+            actor.credential_id()
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("cancel an event", row)?;
@@ -75,8 +76,8 @@ impl Store {
                     where id = $1 and canvas_id = $2 and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
                 returning id, canvas_id, module, name
                ), logged as (
-                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id)
-                   select canvas_id, $6, 'run-now', module, name, id, 'done', $7 from due
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)
+                   select canvas_id, $6, 'run-now', module, name, id, 'done', $7, $8 from due
                )
                select exists (select from due) as "done!",
                       exists (select from wakeq.events_v2 where id = $1 and canvas_id = $2) as "there!""#,
@@ -86,7 +87,8 @@ impl Store {
             interval(self.timing().horizon),
             interval(self.timing().grace),
             actor.name(),
-            actor.request_id()
+            actor.request_id(),
+            actor.credential_id()
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("make an event due", row)?;
@@ -124,8 +126,8 @@ impl Store {
                         limit $5 for update skip locked))
                 returning id
                ), logged as (
-                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, times, request_id)
-                   select $1, $6, 'purge', $2::text, $3::text, 'done', count(*), $7 from gone having count(*) > 0
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, times, request_id, detail)
+                   select $1, $6, 'purge', $2::text, $3::text, 'done', count(*), $7, $8 from gone having count(*) > 0
                )
                select count(*) as "count!" from gone"#,
             scope.canvas.0,
@@ -134,7 +136,8 @@ impl Store {
             interval(self.timing().lease),
             BULK_PAGE.cast_signed(),
             actor.name(),
-            actor.request_id()
+            actor.request_id(),
+            actor.credential_id()
         );
         let count = session.limit(|connection| query.fetch_one(connection)).await;
         session.answered("purge events", count).map(i64::cast_unsigned)

@@ -150,9 +150,9 @@ impl Store {
                       order by died_at limit $9 for update skip locked))
               returning *
              ), logged as (
-                 insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, times, request_id)
+                 insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, times, request_id, detail)
                  select $1, $10, 'redrive', case when $2 is not null or $4 is not null then min(module) end,
-                        case when $2 is not null or $4 is not null then min(name) end, $4, 'done', count(*), $11
+                        case when $2 is not null or $4 is not null then min(name) end, $4, 'done', count(*), $11, $12
                    from back having count(*) > 0
              )
              insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, enqueued_at, notify_at, claims,
@@ -171,7 +171,8 @@ impl Store {
             interval(self.timing().grace),
             BULK_PAGE.cast_signed(),
             actor.name(),
-            actor.request_id()
+            actor.request_id(),
+            actor.credential_id()
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("redrive dead events", rows)?;
@@ -197,9 +198,9 @@ impl Store {
                         order by died_at limit $7 for update skip locked))
                 returning module, name
                ), logged as (
-                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, times, request_id)
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, times, request_id, detail)
                    select $1, $8, 'delete-dead', case when $2 is not null or $4 is not null then min(module) end,
-                          case when $2 is not null or $4 is not null then min(name) end, $4, 'done', count(*), $9
+                          case when $2 is not null or $4 is not null then min(name) end, $4, 'done', count(*), $9, $10
                      from gone having count(*) > 0
                )
                select count(*) as "count!" from gone"#,
@@ -211,7 +212,8 @@ impl Store {
             filter.before,
             BULK_PAGE.cast_signed(),
             actor.name(),
-            actor.request_id()
+            actor.request_id(),
+            actor.credential_id()
         );
         let count = session.limit(|connection| query.fetch_one(connection)).await;
         session.answered("delete dead events", count).map(i64::cast_unsigned)

@@ -72,7 +72,7 @@ impl Store {
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, detail, request_id)
                    select $2, $7, case when $1::text = 'pause' then 'pause' else 'block' end, $3::text, $4::text, 'done',
-                          left(concat_ws('; ', case when not new then 'it stood already' end,
+                          left(concat_ws('; ', $9::text, case when not new then 'it stood already' end,
                                          'until ' || to_char($6::timestamptz, 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), $5::text),
                                1000), $8
                      from put
@@ -90,7 +90,8 @@ impl Store {
             reason,
             until,
             actor.name(),
-            actor.request_id()
+            actor.request_id(),
+            actor.credential_id()
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("add a rule", row)?;
@@ -139,9 +140,9 @@ impl Store {
                    select 'lifted', canvas_id, event_space, handler_name from lifted
                 returning id
                ), logged as (
-                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, request_id)
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, request_id, detail)
                    select canvas_id, $5, case when $1::text = 'pause' then 'unpause' else 'unblock' end, event_space,
-                          handler_name, 'done', $6 from lifted
+                          handler_name, 'done', $6, $7 from lifted
                )
                select (select id from job) as job,
                       exists (select from wakeq.scheduling_rules r
@@ -153,7 +154,8 @@ impl Store {
             scope.module.as_str() as _,
             scope.name.as_str() as _,
             actor.name(),
-            actor.request_id()
+            actor.request_id(),
+            actor.credential_id()
         );
         let lifted = session.limit(|connection| query.fetch_one(connection)).await;
         session.answered("lift a rule", lifted)

@@ -2,7 +2,7 @@
 
 use super::access_keys::RowsOf;
 use super::{Store, StoreError};
-use crate::event::{CanvasId, Timestamp};
+use crate::event::{Actor, CanvasId, Timestamp};
 
 /// What is granted to an account on one canvas, or on every one.
 #[derive(Clone, Debug)]
@@ -22,23 +22,33 @@ impl Store {
         email: &str,
         canvas: Option<CanvasId>,
         scopes: &[String],
-        by: &str,
+        actor: &Actor,
     ) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with before as (
                    select revoked_at is null as live from wakeq.service_accounts
                     where email = $1 and canvas_id is not distinct from $2
+               ), let_in as (
+                   insert into wakeq.service_accounts (email, canvas_id, scopes, created_by) values ($1, $2, $3, $4)
+                       on conflict on constraint service_accounts_one_per_canvas
+                       do update set scopes = excluded.scopes, created_by = excluded.created_by, created_at = now(),
+                                     revoked_at = null, revoked_by = null
+                returning email, canvas_id, scopes, not coalesce((select live from before), false) as new
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
+                   select canvas_id, $4, 'allow-account', 'done', $5,
+                          concat_ws('; ', $6::text, case when not new then 'it was let in already' end,
+                                    email || ': ' || array_to_string(scopes, ' '))
+                     from let_in
                )
-               insert into wakeq.service_accounts (email, canvas_id, scopes, created_by) values ($1, $2, $3, $4)
-                   on conflict on constraint service_accounts_one_per_canvas
-                   do update set scopes = excluded.scopes, created_by = excluded.created_by, created_at = now(),
-                                 revoked_at = null, revoked_by = null
-            returning not coalesce((select live from before), false) as "new!""#,
+               select new as "new!" from let_in"#,
             email,
             canvas.map(|canvas| canvas.0),
             scopes,
-            by
+            actor.name(),
+            actor.request_id(),
+            actor.credential_id()
         );
         let new = session.limit(|connection| query.fetch_one(connection)).await;
         session.answered("allow a service account", new)
@@ -49,18 +59,27 @@ impl Store {
         &self,
         email: &str,
         canvas: Option<CanvasId>,
-        by: &str,
+        actor: &Actor,
     ) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
-        let query = sqlx::query!(
-            "update wakeq.service_accounts set revoked_at = now(), revoked_by = $3
-              where email = $1 and canvas_id is not distinct from $2 and revoked_at is null",
+        let query = sqlx::query_scalar!(
+            r#"with removed as (
+                   update wakeq.service_accounts set revoked_at = now(), revoked_by = $3
+                    where email = $1 and canvas_id is not distinct from $2 and revoked_at is null
+                returning email, canvas_id
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
+                   select canvas_id, $3, 'remove-account', 'done', $4, concat_ws('; ', $5::text, email) from removed
+               )
+               select exists (select from removed) as "removed!""#,
             email,
             canvas.map(|canvas| canvas.0),
-            by
+            actor.name(),
+            actor.request_id(),
+            actor.credential_id()
         );
-        let removed = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("remove a service account", removed)?.rows_affected() > 0)
+        let removed = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("remove a service account", removed)
     }
 
     /// What is granted to one account, wherever. At most `limit` canvases.

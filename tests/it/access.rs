@@ -4,16 +4,20 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use uuid::Uuid;
-use wakeq::CanvasId;
 use wakeq::access::{
     Access, AccessConfig, AccessError, ApiKey, Clock, CreatedKey, Denied, KeyState, LIFETIME_MAX, NewKey,
     Principal, Reach, Refusal, Scope, Scopes, Unauthenticated, Unchecked, Within, authorize,
 };
+use wakeq::{Actor, CanvasId};
 
 use crate::support::{PATIENCE, Stage};
 
 const CANVAS: CanvasId = CanvasId(Uuid::from_u128(0xca9));
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e));
+
+fn by(name: &str) -> Actor {
+    Actor::admin(name)
+}
 
 fn access_with(stage: &Stage, clock: &Clock) -> Access {
     let config = AccessConfig { clock: clock.clone(), ..AccessConfig::default() };
@@ -34,7 +38,7 @@ fn new_key(holder: &str) -> NewKey {
 }
 
 async fn create(access: &Access, new: &NewKey) -> CreatedKey {
-    access.create_key(new, "cli:ada").await.unwrap()
+    access.create_key(new, &by("cli:ada")).await.unwrap()
 }
 
 async fn ask(access: &Access, key: &ApiKey) -> Result<Principal, Unauthenticated> {
@@ -123,18 +127,18 @@ async fn two_keys_of_a_holder_live_at_once_and_never_three() {
     let (old, new) = (create(&access, &new_key("ci")).await.key, create(&access, &new_key("ci")).await.key);
     ask(&access, &old).await.unwrap();
     ask(&access, &new).await.unwrap();
-    let third = access.create_key(&new_key("ci"), "cli:ada").await;
+    let third = access.create_key(&new_key("ci"), &by("cli:ada")).await;
     assert!(matches!(third, Err(AccessError::TwoLive { ref holder }) if holder == "ci"), "{third:?}");
     // Another holder, another canvas, and every canvas have places of their own.
     create(&access, &new_key("cd")).await;
     create(&access, &NewKey { reach: Reach::Canvas(OTHER), ..new_key("ci") }).await;
     create(&access, &NewKey { reach: Reach::EveryCanvas, ..new_key("ci") }).await;
 
-    assert!(access.revoke_key(CANVAS.into(), old.id(), "cli:ada").await.unwrap());
+    assert!(access.revoke_key(CANVAS.into(), old.id(), &by("cli:ada")).await.unwrap());
     create(&access, &new_key("ci")).await;
     change(&stage, &new, EXPIRED).await;
     create(&access, &new_key("ci")).await;
-    assert!(access.create_key(&new_key("ci"), "cli:ada").await.is_err());
+    assert!(access.create_key(&new_key("ci"), &by("cli:ada")).await.is_err());
 }
 
 #[tokio::test]
@@ -146,7 +150,7 @@ async fn of_many_that_make_keys_at_once_two_succeed() {
         for _ in 0..expired {
             change(&stage, &create(&access, &new).await.key, EXPIRED).await;
         }
-        let made = join_all((0..8).map(|_| access.create_key(&new, "cli:ada"))).await;
+        let made = join_all((0..8).map(|_| access.create_key(&new, &by("cli:ada")))).await;
         let refused = made.iter().filter(|made| matches!(made, Err(AccessError::TwoLive { .. }))).count();
         assert_eq!((made.iter().filter(|made| made.is_ok()).count(), refused), (2, 6), "{made:?}");
     }
@@ -160,11 +164,14 @@ async fn a_revocation_counts_at_once_here_and_within_the_caches_time_elsewhere()
     let key = create(&here, &new_key("billing")).await.key;
     ask(&here, &key).await.unwrap();
     ask(&elsewhere, &key).await.unwrap();
-    assert!(!here.revoke_key(OTHER.into(), key.id(), "cli:ada").await.unwrap(), "another canvas's admin");
+    assert!(
+        !here.revoke_key(OTHER.into(), key.id(), &by("cli:ada")).await.unwrap(),
+        "another canvas's admin"
+    );
     let every = Within::Reach(Reach::EveryCanvas);
-    assert!(!here.revoke_key(every, key.id(), "cli:ada").await.unwrap());
-    assert!(here.revoke_key(CANVAS.into(), key.id(), "cli:ada").await.unwrap());
-    assert!(!here.revoke_key(CANVAS.into(), key.id(), "cli:bo").await.unwrap(), "twice");
+    assert!(!here.revoke_key(every, key.id(), &by("cli:ada")).await.unwrap());
+    assert!(here.revoke_key(CANVAS.into(), key.id(), &by("cli:ada")).await.unwrap());
+    assert!(!here.revoke_key(CANVAS.into(), key.id(), &by("cli:bo")).await.unwrap(), "twice");
     assert_eq!(refusal(ask(&here, &key).await), Refusal::Revoked(key.id()));
     ask(&elsewhere, &key).await.unwrap();
     clock.advance(Duration::from_secs(30));
@@ -283,10 +290,13 @@ async fn what_makes_no_sense_is_refused() {
         lives(LIFETIME_MAX + Duration::from_secs(1)),
         lives(Duration::MAX),
     ] {
-        assert!(matches!(access.create_key(&new, "cli:ada").await, Err(AccessError::Invalid(_))), "{new:?}");
+        assert!(
+            matches!(access.create_key(&new, &by("cli:ada")).await, Err(AccessError::Invalid(_))),
+            "{new:?}"
+        );
     }
-    for by in ["", "a\0", &"x".repeat(201)] {
-        assert!(matches!(access.create_key(&new_key("a"), by).await, Err(AccessError::Invalid(_))));
+    for name in ["", "a\0", &"x".repeat(201)] {
+        assert!(matches!(access.create_key(&new_key("a"), &by(name)).await, Err(AccessError::Invalid(_))));
     }
     assert_eq!(access.keys(Within::Everything, None, 10).await.unwrap(), []);
     create(&access, &lives(LIFETIME_MAX)).await;

@@ -7,11 +7,11 @@ use aws_lc_rs::hmac;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wakeq::CanvasId;
 use wakeq::access::{
     Access, AccessConfig, AccessError, Clock, Denied, FetchError, InvalidToken, Principal, Reach, Refusal,
     Scope, Unauthenticated, Unchecked, Within, authorize,
 };
+use wakeq::{Actor, CanvasId};
 
 use crate::google_keys::{AUDIENCE, Answer, KeyServer, ROBOT, Signer, base64_url, claims, now, unsigned};
 use crate::support::Stage;
@@ -42,7 +42,7 @@ impl Service {
         };
         let access = Access::new(stage.store.clone(), config).unwrap();
         let read = [Scope::Read].into_iter().collect();
-        access.allow_account(ROBOT, Reach::Canvas(CANVAS), read, "cli:ada").await.unwrap();
+        access.allow_account(ROBOT, Reach::Canvas(CANVAS), read, &by("cli:ada")).await.unwrap();
         Self { stage, server, signer, clock, access }
     }
 
@@ -73,6 +73,10 @@ impl Service {
         claims[claim] = value;
         self.invalid(&self.signer.token(&claims)).await
     }
+}
+
+fn by(name: &str) -> Actor {
+    Actor::admin(name)
 }
 
 fn fetch_error(answer: Result<Principal, Unauthenticated>) -> FetchError {
@@ -210,30 +214,33 @@ async fn only_listed_accounts_are_let_in_whatever_the_case() {
     let access = &service.access;
     assert!(
         access
-            .allow_account("Stranger@Project.iam.gserviceaccount.com", Reach::EveryCanvas, emit, "a")
+            .allow_account("Stranger@Project.iam.gserviceaccount.com", Reach::EveryCanvas, emit, &by("a"))
             .await
             .unwrap()
     );
     let principal = service.ask(&token_of(stranger)).await.unwrap();
     assert_eq!(authorize(&principal, CanvasId::DEFAULT, Scope::Emit), Ok(()));
     let admin = [Scope::Admin].into_iter().collect();
-    assert!(access.allow_account(stranger, Reach::Canvas(CANVAS), admin, "a").await.unwrap());
-    assert!(!access.allow_account(stranger, Reach::Canvas(CANVAS), admin, "a").await.unwrap(), "again");
+    assert!(access.allow_account(stranger, Reach::Canvas(CANVAS), admin, &by("a")).await.unwrap());
+    assert!(!access.allow_account(stranger, Reach::Canvas(CANVAS), admin, &by("a")).await.unwrap(), "again");
     let principal = service.ask(&token_of(stranger)).await.unwrap();
     assert_eq!(authorize(&principal, CANVAS, Scope::Admin), Ok(()));
     assert_eq!(authorize(&principal, CANVAS, Scope::Emit), Ok(()), "from the grant for every canvas");
     assert_eq!(access.accounts(Within::Everything).await.unwrap().len(), 3);
     assert_eq!(access.accounts(CANVAS.into()).await.unwrap().len(), 2);
 
-    assert!(access.remove_account(stranger, Reach::EveryCanvas, "a").await.unwrap());
-    assert!(!access.remove_account(stranger, Reach::EveryCanvas, "a").await.unwrap());
+    assert!(access.remove_account(stranger, Reach::EveryCanvas, &by("a")).await.unwrap());
+    assert!(!access.remove_account(stranger, Reach::EveryCanvas, &by("a")).await.unwrap());
     let principal = service.ask(&token_of(stranger)).await.unwrap();
     assert_eq!(authorize(&principal, CanvasId::DEFAULT, Scope::Emit), Err(Denied::NotFound));
-    assert!(access.remove_account(stranger, Reach::Canvas(CANVAS), "a").await.unwrap());
+    assert!(access.remove_account(stranger, Reach::Canvas(CANVAS), &by("a")).await.unwrap());
     assert_eq!(service.refusal(&token_of(stranger)).await, refused);
-    assert!(access.allow_account(stranger, Reach::Canvas(CANVAS), admin, "a").await.unwrap(), "let in again");
+    assert!(
+        access.allow_account(stranger, Reach::Canvas(CANVAS), admin, &by("a")).await.unwrap(),
+        "let in again"
+    );
     for email in ["ada@gmail.com", "robot@evilgserviceaccount.com", ""] {
-        let refused = access.allow_account(email, Reach::EveryCanvas, emit, "a").await;
+        let refused = access.allow_account(email, Reach::EveryCanvas, emit, &by("a")).await;
         assert!(matches!(refused, Err(AccessError::Invalid(_))), "{email}");
     }
 }
@@ -244,7 +251,7 @@ async fn a_removed_account_is_soon_forgotten() {
     let service = Service::start().await;
     service.good().await.unwrap();
     let elsewhere = Access::new(service.stage.store.clone(), AccessConfig::default()).unwrap();
-    assert!(elsewhere.remove_account(ROBOT, Reach::Canvas(CANVAS), "a").await.unwrap());
+    assert!(elsewhere.remove_account(ROBOT, Reach::Canvas(CANVAS), &by("a")).await.unwrap());
     service.good().await.unwrap();
     service.clock.advance(Duration::from_secs(30));
     let gone = service.refusal(&service.signer.token(&claims())).await;

@@ -24,6 +24,7 @@ mod google_keys;
 mod hostile;
 mod http;
 mod http_emit;
+mod http_handlers;
 mod http_idempotency;
 mod http_sdk;
 mod idempotency;

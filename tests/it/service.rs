@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use wakeq::access::{Access, AccessConfig, NewKey, Reach, Scope};
 use wakeq::http::{HttpConfig, HttpServer};
 use wakeq::notify::MemoryNotifier;
-use wakeq::{CanvasId, Store, StoreConfig};
+use wakeq::{Actor, CanvasId, Store, StoreConfig};
 
 use crate::support::{PATIENCE, Stage};
 
@@ -75,6 +75,17 @@ impl Service {
         self.request(method, &path).bearer_auth(&self.key)
     }
 
+    /// The answer to whoever holds a key, for a path below `/v1`; no body if it is null.
+    pub(crate) async fn ask(&self, key: &str, method: Method, path: &str, body: Value) -> Answer {
+        let request = self.request(method, &format!("/v1{path}")).bearer_auth(key);
+        Answer::of(if body.is_null() { request } else { request.json(&body) }).await
+    }
+
+    /// The same with the key for everything, for a path below the default canvas's admin routes.
+    pub(crate) async fn admin(&self, method: Method, path: &str, body: Value) -> Answer {
+        self.ask(&self.key, method, &format!("/admin/canvases/{}{path}", CanvasId::DEFAULT), body).await
+    }
+
     pub(crate) async fn get(&self, path: &str) -> Answer {
         Answer::of(self.on_canvas(Method::GET, path)).await
     }
@@ -102,7 +113,7 @@ impl Service {
 async fn make_key(access: &Access, holder: &str, reach: Reach, scopes: &[Scope]) -> String {
     let scopes = scopes.iter().copied().collect();
     let new = NewKey { holder: holder.into(), reach, scopes, lifetime: None };
-    access.create_key(&new, "tests").await.unwrap().key.reveal()
+    access.create_key(&new, &Actor::admin("tests")).await.unwrap().key.reveal()
 }
 
 impl Answer {

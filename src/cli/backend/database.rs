@@ -185,12 +185,12 @@ impl Database {
         };
         let lifetime = new.lifetime_s.map(Duration::from_secs);
         let new = NewKey { holder: new.holder, reach, scopes: scopes?, lifetime };
-        Ok(self.access()?.create_key(&new, self.actor.name()).await?.into())
+        Ok(self.access()?.create_key(&new, &self.actor).await?.into())
     }
 
     pub(super) async fn revoke_key(&self, id: &str) -> anyhow::Result<()> {
         let key: KeyId = id.parse()?;
-        if self.access()?.revoke_key(Within::Everything, key, self.actor.name()).await? {
+        if self.access()?.revoke_key(Within::Everything, key, &self.actor).await? {
             return Ok(());
         }
         let words =

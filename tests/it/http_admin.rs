@@ -1,0 +1,204 @@
+//! Over HTTP, for a canvas's admins: keys, and the record of who did what.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use uuid::Uuid;
+use wakeq::access::{AccessConfig, Clock, KeyId, Reach, Scope, Within};
+use wakeq::http::HttpConfig;
+use wakeq::{Actor, CanvasId};
+
+use crate::service::{Answer, Service};
+
+const NONE: Value = Value::Null;
+
+/// Makes a key; the whole answer.
+async fn create(service: &Service, holder: &str, scopes: &[&str]) -> Answer {
+    service.admin(Method::POST, "/keys", json!({"holder": holder, "scopes": scopes})).await
+}
+
+/// Whether this key may look at the canvas.
+async fn look(service: &Service, key: &str) -> u16 {
+    let path = format!("/canvases/{}/handlers", CanvasId::DEFAULT);
+    service.ask(key, Method::GET, &path, NONE).await.status.as_u16()
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap()
+}
+
+/// Shown once, listed without the secret, useless when it is revoked.
+#[tokio::test]
+async fn a_key_is_made_listed_and_revoked() {
+    let service = Service::start().await;
+    let made = create(&service, "billing", &["read"]).await;
+    assert_eq!(made.status.as_u16(), 201);
+    let made = made.json();
+    let (id, key) = (text(&made, "id"), text(&made, "key"));
+    assert!(key.starts_with(&format!("wakeq_{id}_")), "{id}");
+    assert_eq!(look(&service, key).await, 200);
+
+    let list = service.admin(Method::GET, "/keys", NONE).await;
+    let secret = key.rsplit('_').next().unwrap();
+    assert!(!list.text.contains(secret) && !list.text.contains("sha256"));
+    let list = list.json();
+    let listed = list["items"].as_array().unwrap().iter().find(|listed| listed["id"] == id).unwrap();
+    assert_eq!(
+        (text(listed, "holder"), text(listed, "state"), text(listed, "created_by"), &listed["scopes"]),
+        ("billing", "live", "key:tests", &json!(["read"]))
+    );
+    let first = service.admin(Method::GET, "/keys?limit=1", NONE).await.json();
+    let second = format!("/keys?limit=1&cursor={}", text(&first, "next_cursor"));
+    let second = service.admin(Method::GET, &second, NONE).await.json();
+    assert_eq!(json!([first["items"][0], second["items"][0]]), list["items"]);
+    assert_eq!(second["next_cursor"], NONE);
+
+    let path = format!("/keys/{id}");
+    assert_eq!(service.admin(Method::DELETE, &path, NONE).await.status.as_u16(), 204);
+    assert_eq!(look(&service, key).await, 401);
+    assert_eq!(service.admin(Method::DELETE, &path, NONE).await.problem(), (404, "not-found".into()));
+    let bad = (400, "bad-request".to_owned());
+    assert_eq!(service.admin(Method::DELETE, "/keys/x", NONE).await.problem(), bad);
+    assert_eq!(service.admin(Method::GET, "/keys?cursor=x", NONE).await.problem(), bad);
+    for body in [
+        json!({"holder": "x", "scopes": []}),
+        json!({"holder": "x", "scopes": ["root"]}),
+        json!({"holder": "", "scopes": ["read"]}),
+        json!({"holder": "x", "scopes": ["read"], "lifetime_s": 0}),
+        json!({"holder": "x", "scopes": ["read"], "canvas": null}),
+    ] {
+        assert_eq!(service.admin(Method::POST, "/keys", body.clone()).await.problem(), bad, "{body}");
+    }
+    service.stop().await;
+}
+
+/// What another process revoked counts here when the cache's time is over.
+#[tokio::test]
+async fn a_revocation_elsewhere_counts_within_the_caches_time() {
+    let clock = Clock::default();
+    let access = AccessConfig { clock: clock.clone(), ..AccessConfig::default() };
+    let service = Service::with(HttpConfig { access, ..HttpConfig::default() }).await;
+    let key = service.key("robot", CanvasId::DEFAULT, &[Scope::Read]).await;
+    assert_eq!(look(&service, &key).await, 200);
+    let id: KeyId = key.split('_').nth(1).unwrap().parse().unwrap();
+    let within = Within::Reach(Reach::Canvas(CanvasId::DEFAULT));
+    assert!(service.access.revoke_key(within, id, &Actor::admin("cli:ada")).await.unwrap());
+    clock.advance(Duration::from_secs(30));
+    assert_eq!(look(&service, &key).await, 401);
+    service.stop().await;
+}
+
+/// A holder has two live keys: one in use, and the one that replaces it.
+#[tokio::test]
+async fn a_third_live_key_is_refused() {
+    let service = Service::start().await;
+    let first = create(&service, "ci", &["emit"]).await.json();
+    create(&service, "ci", &["emit"]).await.json();
+    assert_eq!(create(&service, "ci", &["emit"]).await.problem(), (409, "conflict".into()));
+    service.admin(Method::DELETE, &format!("/keys/{}", text(&first, "id")), NONE).await;
+    create(&service, "ci", &["emit"]).await.json();
+    service.stop().await;
+}
+
+/// An admin makes keys with any scopes, for the own canvas; those of another one are not there.
+#[tokio::test]
+async fn an_admin_rules_one_canvas() {
+    let service = Service::start().await;
+    let elsewhere = CanvasId(Uuid::new_v4());
+    let theirs = service.key("them", elsewhere, &[Scope::Admin]).await;
+    let ours = create(&service, "us", &["read"]).await.json();
+    let (id, key) = (text(&ours, "id"), text(&ours, "key"));
+    for (canvas, method, path) in [
+        (CanvasId::DEFAULT, Method::DELETE, format!("/keys/{id}")),
+        (elsewhere, Method::DELETE, format!("/keys/{id}")),
+        (CanvasId::DEFAULT, Method::GET, "/keys".to_owned()),
+        (CanvasId::DEFAULT, Method::GET, "/audit".to_owned()),
+    ] {
+        let answer = service.ask(&theirs, method, &format!("/admin/canvases/{canvas}{path}"), NONE).await;
+        assert_eq!(answer.problem(), (404, "not-found".into()), "{canvas} {path}");
+    }
+    assert_eq!(look(&service, key).await, 200, "it still counts");
+    let body = json!({"holder": "worker", "scopes": ["emit", "read", "operate", "admin"]});
+    let made = service.ask(&theirs, Method::POST, &format!("/admin/canvases/{elsewhere}/keys"), body).await.json();
+    assert_eq!(look(&service, text(&made, "key")).await, 404, "on its own canvas only");
+    let list = service.ask(&theirs, Method::GET, &format!("/admin/canvases/{elsewhere}/keys"), NONE).await.json();
+    let holders: Vec<&str> = list["items"].as_array().unwrap().iter().map(|key| text(key, "holder")).collect();
+    assert_eq!(holders, ["worker", "them"]);
+    service.stop().await;
+}
+
+/// Who did what, when asked by which request; newest first, a page at a time, and no line of another canvas.
+#[tokio::test]
+async fn the_record_says_who_did_what() {
+    let service = Service::start().await;
+    let id = service.stage.emit("greet").await.to_string();
+    let ada = service.key("ada", CanvasId::DEFAULT, &[Scope::Operate]).await;
+    let run = async |key: &str, method: Method, admin: &str, path: &str, request: &str| {
+        let path = format!("/v1{admin}/canvases/{}{path}", CanvasId::DEFAULT);
+        let asked = service.request(method, &path).bearer_auth(key).header("x-request-id", request);
+        let answer = Answer::of(asked.header("content-type", "application/json")).await;
+        assert!(answer.status.is_success(), "{} {}", answer.status, answer.text);
+        assert_eq!(answer.headers["x-request-id"], request);
+    };
+    run(&ada, Method::PUT, "", "/handlers/WORKER/greet/pause", "r-1").await;
+    run(&service.key, Method::PUT, "/admin", "/handlers/WORKER/greet/block", "r-2").await;
+    run(&ada, Method::DELETE, "", "/handlers/WORKER/greet/pause", "r-3").await;
+    run(&service.key, Method::DELETE, "/admin", "/handlers/WORKER/greet/block", "r-4").await;
+    run(&ada, Method::POST, "", &format!("/events/{id}/run-now"), "r-5").await;
+    run(&ada, Method::POST, "", &format!("/events/{id}/cancel"), "r-6").await;
+    // What changes nothing is not recorded.
+    run(&ada, Method::DELETE, "", "/handlers/WORKER/greet/pause", "r-7").await;
+    run(&ada, Method::POST, "", "/handlers/WORKER/greet/purge", "r-8").await;
+    let robot = create(&service, "robot", &["emit"]).await.json();
+    service.admin(Method::DELETE, &format!("/keys/{}", text(&robot, "id")), NONE).await;
+
+    let whole = service.admin(Method::GET, "/audit", NONE).await.json();
+    let lines: Vec<&Value> = whole["items"].as_array().unwrap().iter().rev().collect();
+    let short = |line: &Value| format!("{} {}", text(line, "actor"), text(line, "action"));
+    let told: Vec<String> = lines.iter().map(|line| short(line)).collect();
+    let expected = [
+        "tests create-key",
+        "tests create-key",
+        "key:ada pause",
+        "key:tests block",
+        "key:ada unpause",
+        "key:tests unblock",
+        "key:ada run-now",
+        "key:ada cancel",
+        "key:tests create-key",
+        "key:tests revoke-key",
+    ];
+    assert_eq!(told, expected);
+    let requests: Vec<&Value> = lines[2..8].iter().map(|line| &line["request_id"]).collect();
+    assert_eq!(json!(requests), json!(["r-1", "r-2", "r-3", "r-4", "r-5", "r-6"]));
+    for (line, key) in [(lines[2], &ada), (lines[3], &service.key), (lines[7], &ada)] {
+        assert_eq!(text(line, "detail"), format!("with {}", &key[..18]));
+        assert_eq!((&line["name"], &line["outcome"]), (&json!("greet"), &json!("done")));
+    }
+    assert_eq!(lines[7]["event_id"], json!(id));
+    let (with, made) = (format!("with {}", &service.key[..18]), text(&robot, "id"));
+    assert_eq!(text(lines[8], "detail"), format!("{with}; wakeq_{made} for robot: emit"));
+    assert_eq!(text(lines[9], "detail"), format!("{with}; wakeq_{made} of robot"));
+
+    let (mut paged, mut path) = (Vec::new(), "/audit?limit=3".to_owned());
+    loop {
+        let page = service.admin(Method::GET, &path, NONE).await.json();
+        paged.extend(page["items"].as_array().unwrap().iter().cloned());
+        match page["next_cursor"].as_str() {
+            Some(next) => path = format!("/audit?limit=3&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(json!(paged), whole["items"]);
+    for query in ["limit=0", "limit=1001", "cursor=x", "actor=ada"] {
+        let refused = service.admin(Method::GET, &format!("/audit?{query}"), NONE).await;
+        assert_eq!(refused.problem(), (400, "bad-request".into()), "{query}");
+    }
+    let elsewhere = CanvasId(Uuid::new_v4());
+    let theirs = service.key("them", elsewhere, &[Scope::Admin]).await;
+    let seen = service.ask(&theirs, Method::GET, &format!("/admin/canvases/{elsewhere}/audit"), NONE).await.json();
+    let seen: Vec<String> = seen["items"].as_array().unwrap().iter().map(short).collect();
+    assert_eq!(seen, ["tests create-key"], "of its own canvas");
+    service.stop().await;
+}

@@ -1,0 +1,138 @@
+//! Dead events over HTTP: listed to the end, brought back, deleted, and how many at a time.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use wakeq::{CanvasId, Handlers, Outcome};
+
+use crate::door::telling;
+use crate::service::Service;
+
+/// So many dead events of a handler, which died an hour ago, a second apart.
+async fn insert(service: &Service, name: &str, count: i32) {
+    let insert = "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
+                                                 cause, last_error, died_at)
+                  select gen_random_uuid(), $1, 'WORKER', $2, '_', '1', 2, now(), 3, 0, 'retries', 'no such mailbox',
+                         date_trunc('second', now()) - interval '1 h' - n * interval '1 s'
+                    from generate_series(1, $3) n";
+    let insert = sqlx::query(insert).bind(CanvasId::DEFAULT.0).bind(name).bind(count);
+    insert.execute(&service.stage.pool).await.unwrap();
+}
+
+async fn dead(service: &Service) -> i64 {
+    let count = "select count(*) from wakeq.dead_events";
+    sqlx::query_scalar(count).fetch_one(&service.stage.pool).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_dead_are_listed_to_the_end() {
+    let service = Service::start().await;
+    insert(&service, "greet", 7).await;
+    insert(&service, "other", 3).await;
+    let (mut found, mut cursor) = (Vec::<Value>::new(), String::new());
+    loop {
+        let page = service.get(&format!("/dead-events?limit=2&name=greet{cursor}")).await.json();
+        found.extend(page["items"].as_array().unwrap().iter().cloned());
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    let ids: BTreeSet<&str> = found.iter().map(|dead| dead["id"].as_str().unwrap()).collect();
+    assert_eq!((found.len(), ids.len()), (7, 7));
+    let died: Vec<&str> = found.iter().map(|dead| dead["died_at"].as_str().unwrap()).collect();
+    assert!(died.is_sorted_by(|one, next| one > next), "the latest first: {died:?}");
+    let first = &found[0];
+    assert_eq!((&first["cause"], &first["last_error"]), (&json!("retries"), &json!("no such mailbox")));
+    // From a moment on, and until before it.
+    let (since, before) = (died[4], died[2]);
+    let between = service.get(&format!("/dead-events?name=greet&since={since}&before={before}")).await.json();
+    assert_eq!(json!([found[3], found[4]]), between["items"]);
+    assert_eq!(service.get("/dead-events").await.json()["items"].as_array().unwrap().len(), 10);
+    for query in ["limit=0", "limit=1001", "cursor=x", "cursor=a~1", "module=WORKER", "since=today", "state=dead"] {
+        let refused = service.get(&format!("/dead-events?{query}")).await;
+        assert_eq!(refused.problem(), (400, "bad-request".into()), "{query}");
+    }
+    service.stop().await;
+}
+
+/// One is brought back and runs; again it is not there.
+#[tokio::test]
+async fn one_is_brought_back() {
+    let service = Service::start().await;
+    insert(&service, "greet", 2).await;
+    let list = service.get("/dead-events").await.json();
+    let (one, two) = (list["items"][0]["id"].as_str().unwrap(), list["items"][1]["id"].as_str().unwrap());
+    let redrive = async |id: &str| service.post(&format!("/dead-events/{id}/redrive"), json!({})).await;
+    assert_eq!(redrive(one).await.json(), json!({"id": one}));
+    let back = service.get(&format!("/events/{one}")).await.json();
+    assert_eq!((&back["state"], &back["retries"]), (&json!("ready"), &json!(0)));
+    assert_eq!(redrive(one).await.problem(), (404, "not-found".into()));
+    // The broker is away: the row counts, and its promise makes up for the message.
+    service.notifier.break_down("away");
+    assert_eq!(redrive(two).await.json(), json!({"id": two}));
+    assert_eq!((dead(&service).await, service.stage.rows().await), (0, 2));
+    service.notifier.mend();
+    let (handler, mut seen) = telling();
+    let mut worker = service.stage.worker(Handlers::new().on("greet", handler));
+    assert_eq!(seen.next().await.id.to_string(), one);
+    worker.until_count(1, Outcome::Deleted).await;
+    worker.stop().await;
+    service.stop().await;
+}
+
+/// By a filter, tried first; everything only when it is said.
+#[tokio::test]
+async fn many_are_brought_back_or_deleted_by_what_they_have_in_common() {
+    let service = Service::start().await;
+    for name in ["a", "b", "c"] {
+        insert(&service, name, 4).await;
+    }
+    let post = async |what: &str, body: Value| service.post(&format!("/dead-events/{what}"), body).await;
+    for body in [
+        json!({}),
+        json!({"dry_run": true}),
+        json!({"module": "WORKER"}),
+        json!({"name": "a", "all": true}),
+        json!({"name": "a b"}),
+        json!({"handler": "a"}),
+        json!({"since": "today"}),
+    ] {
+        for what in ["redrive", "delete"] {
+            assert_eq!(post(what, body.clone()).await.problem(), (400, "bad-request".into()), "{body}");
+        }
+    }
+    assert_eq!((dead(&service).await, service.stage.rows().await), (12, 0));
+    let tried = post("redrive", json!({"name": "a", "dry_run": true})).await.json();
+    assert_eq!((tried, dead(&service).await), (json!({"redriven": 4, "more": false}), 12));
+    let done = post("redrive", json!({"name": "a"})).await.json();
+    assert_eq!(done, json!({"redriven": 4, "more": false}));
+    assert_eq!((dead(&service).await, service.stage.rows().await), (8, 4));
+    let tried = post("delete", json!({"name": "b", "dry_run": true})).await.json();
+    assert_eq!((tried, dead(&service).await), (json!({"deleted": 4, "more": false}), 8));
+    assert_eq!(post("delete", json!({"name": "b"})).await.json(), json!({"deleted": 4, "more": false}));
+    let none = post("delete", json!({"before": "2020-01-01T00:00:00Z"})).await.json();
+    assert_eq!((none, dead(&service).await), (json!({"deleted": 0, "more": false}), 4));
+    service.notifier.break_down("away");
+    let done = post("redrive", json!({"all": true})).await.json();
+    assert_eq!(done, json!({"redriven": 4, "more": false}), "counted, though nobody could be told");
+    assert_eq!((dead(&service).await, service.stage.rows().await), (0, 8));
+    service.stop().await;
+}
+
+/// No request touches more than 10,000.
+#[tokio::test]
+async fn more_than_ten_thousand_take_more_than_one_request() {
+    let service = Service::start().await;
+    insert(&service, "greet", 20_003).await;
+    let post = async |what: &str, body: Value| service.post(&format!("/dead-events/{what}"), body).await.json();
+    let all = json!({"all": true});
+    let tried = post("redrive", json!({"all": true, "dry_run": true})).await;
+    assert_eq!(tried, json!({"redriven": 10_000, "more": true}));
+    assert_eq!(post("redrive", all.clone()).await, json!({"redriven": 10_000, "more": true}));
+    assert_eq!((dead(&service).await, service.stage.rows().await), (10_003, 10_000));
+    assert_eq!(post("delete", all.clone()).await, json!({"deleted": 10_000, "more": true}));
+    assert_eq!(post("delete", all).await, json!({"deleted": 3, "more": false}));
+    assert_eq!(dead(&service).await, 0);
+    service.stop().await;
+}

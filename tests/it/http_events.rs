@@ -1,0 +1,275 @@
+//! Events over HTTP: from the emit to the end, listed, explained in every state, cancelled, run at once.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use sqlx::Row;
+use uuid::Uuid;
+use wakeq::access::Scope;
+use wakeq::{CanvasId, Handlers, Outcome};
+
+use crate::door::{Door, telling};
+use crate::service::{Answer, Service};
+
+const NONE: Value = Value::Null;
+const LITERAL: &str = r#"{"b": 1.50,  "a": [ ], "b2":"\u00e9"}"#;
+
+async fn sql(service: &Service, statement: &str, id: &str) {
+    let id: Uuid = id.parse().unwrap();
+    let done = sqlx::query(statement).bind(id).execute(&service.stage.pool).await.unwrap();
+    assert_eq!(done.rows_affected(), 1, "{statement}");
+}
+
+async fn emit(service: &Service, event: Value) -> String {
+    service.post("/events", event).await.json()["id"].as_str().unwrap().to_owned()
+}
+
+/// Emits an event with [`LITERAL`] as its value, to the letter.
+async fn emit_literal(service: &Service, name: &str) -> String {
+    let body = format!(r#"{{"name": "{name}", "value": {LITERAL}}}"#);
+    let request = service.on_canvas(Method::POST, "/events").header("content-type", "application/json");
+    Answer::of(request.body(body)).await.json()["id"].as_str().unwrap().to_owned()
+}
+
+async fn explain(service: &Service, id: &str) -> Value {
+    service.get(&format!("/events/{id}")).await.json()
+}
+
+/// Makes the row a dead event.
+async fn kill(service: &Service, id: &str) {
+    sql(
+        service,
+        "with gone as (delete from wakeq.events_v2 where id = $1 returning *)
+         insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause,
+                                        last_error)
+         select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, 'retries', 'no such mailbox' from gone",
+        id,
+    )
+    .await;
+}
+
+/// EV2-04, CARD-09: emitted over HTTP, seen waiting, running, and gone; the handler gets the value to the letter.
+#[tokio::test]
+async fn one_event_from_its_emit_to_its_end() {
+    let service = Service::start().await;
+    let (handler, mut door) = Door::new();
+    let id = emit_literal(&service, "greet").await;
+    assert_eq!(explain(&service, &id).await["state"], "ready");
+    assert_eq!((service.stage.rows().await, service.notifier.published().len()), (1, 1));
+    let mut worker = service.stage.worker(Handlers::new().on("greet", handler));
+    let ran = door.arrived.next().await;
+    assert_eq!((ran.id.to_string(), ran.json.as_str()), (id.clone(), LITERAL));
+    let running = explain(&service, &id).await;
+    assert_eq!((&running["state"], &running["outcome"]), (&json!("running"), &json!("IsLocked")));
+    for what in ["cancel", "run-now"] {
+        let refused = service.post(&format!("/events/{id}/{what}"), json!({})).await;
+        assert_eq!(refused.problem(), (409, "not-waiting".into()));
+    }
+    door.open(1);
+    worker.until(ran.id, Outcome::Deleted).await;
+    assert_eq!(service.get(&format!("/events/{id}")).await.problem(), (404, "not-found".into()));
+    assert_eq!(service.get("/events").await.json(), json!({"items": [], "next_cursor": null}));
+    worker.stop().await;
+    service.stop().await;
+}
+
+/// CARD-09: many, over HTTP, are run by a worker in the same process; each once.
+#[tokio::test]
+async fn what_is_emitted_over_http_is_run() {
+    let service = Service::start().await;
+    let (handler, mut seen) = telling();
+    let worker = service.stage.worker(Handlers::new().on("greet", handler));
+    let events: Vec<Value> = (0..500).map(|index| json!({"name": "greet", "value": index})).collect();
+    let emitted = service.post("/events:batch", json!({"events": events})).await.json();
+    let ids = emitted["events"].as_array().unwrap().iter().map(|event| event["id"].as_str().unwrap().to_owned());
+    let mut ids: Vec<String> = ids.collect();
+    let mut ran: Vec<String> = seen.take(500).await.iter().map(|run| run.id.to_string()).collect();
+    ids.sort();
+    ran.sort();
+    assert_eq!(ran, ids);
+    service.notifier.drained().await;
+    assert!(seen.rest().is_empty());
+    worker.stop().await;
+    service.stop().await;
+}
+
+/// Why an event is not running, in each of its states, and the value only when it is asked for.
+#[tokio::test]
+async fn every_state_is_explained() {
+    let service = Service::start().await;
+    let ready = emit_literal(&service, "ready").await;
+    let late = emit(&service, json!({"name": "late", "delay_s": 3600})).await;
+    let paused = emit(&service, json!({"name": "paused"})).await;
+    let blocked = emit(&service, json!({"name": "blocked"})).await;
+    let runs = emit(&service, json!({"name": "runs"})).await;
+    let dead = emit_literal(&service, "dead").await;
+    let chosen = Uuid::new_v4().to_string();
+    emit(&service, json!({"name": "gone", "id": chosen})).await;
+    service.put("/handlers/WORKER/paused/pause", json!({"reason": "mail server down"})).await.json();
+    service.admin(Method::PUT, "/handlers/WORKER/blocked/block", NONE).await.json();
+    sql(&service, "update wakeq.events_v2 set locked_at = now(), claims = 1 where id = $1", &runs).await;
+    kill(&service, &dead).await;
+    service.post(&format!("/events/{chosen}/cancel"), json!({})).await.json();
+    for (id, state, outcome, next) in [
+        (&ready, "ready", json!("RuleNone"), "runs when a worker with room takes its notification"),
+        (&late, "delayed", json!("DelayNotYet"), "runs when it is due"),
+        (&paused, "paused", json!("RulePaused"), "is woken when the handler is unpaused"),
+        (&blocked, "blocked", json!("RuleBlocked"), "is woken when an admin unblocks the handler"),
+        (&runs, "running", json!("IsLocked"), "ends with its handler, or is taken over when its lease runs out"),
+        (&dead, "dead", NONE, "is kept for a while; a redrive brings it back"),
+        (&chosen, "gone", NONE, "nothing: it completed, or was cancelled or purged"),
+    ] {
+        let told = explain(&service, id).await;
+        let found = (&told["id"], &told["state"], &told["outcome"], &told["next"]);
+        assert_eq!(found, (&json!(id), &json!(state), &outcome, &json!(next)));
+        assert!(told.get("value").is_none(), "{told}");
+    }
+    let told = explain(&service, &paused).await;
+    assert_eq!((&told["rule"]["kind"], &told["rule"]["reason"]), (&json!("pause"), &json!("mail server down")));
+    let told = explain(&service, &dead).await;
+    assert_eq!((&told["retries"], &told["last_error"]), (&json!(2), &json!("no such mailbox")));
+    for id in [&ready, &dead] {
+        let full = service.get(&format!("/events/{id}?view=full")).await;
+        assert!(full.text.contains(&format!("\"value\":{LITERAL}")), "{}", full.text);
+    }
+    let basic = service.get(&format!("/events/{ready}?view=basic")).await.json();
+    assert!(basic.get("value").is_none());
+    let gone = service.get(&format!("/events/{chosen}?view=full")).await.json();
+    assert!(gone.get("value").is_none(), "{gone}");
+    let bad = (400, "bad-request".to_owned());
+    assert_eq!(service.get(&format!("/events/{ready}?view=half")).await.problem(), bad);
+    assert_eq!(service.get("/events/42").await.problem(), bad);
+    service.stop().await;
+}
+
+/// Another canvas's event is answered like one that never was, to everything, also with every right there.
+#[tokio::test]
+async fn an_event_of_another_canvas_is_not_there() {
+    let service = Service::start().await;
+    let (live, dead) = (emit(&service, json!({"name": "greet"})).await, emit(&service, json!({"name": "greet"})).await);
+    kill(&service, &dead).await;
+    let elsewhere = CanvasId(Uuid::new_v4());
+    let key = service.key("elsewhere", elsewhere, &Scope::ALL).await;
+    let never = Uuid::new_v4().to_string();
+    let body = |answer: Answer| {
+        let told = answer.problem();
+        let mut body: Value = serde_json::from_str(&answer.text).unwrap();
+        body["request_id"] = NONE;
+        (told, body)
+    };
+    for (method, path) in [
+        (Method::GET, "/events/ID"),
+        (Method::GET, "/events/ID?view=full"),
+        (Method::POST, "/events/ID/cancel"),
+        (Method::POST, "/events/ID/run-now"),
+        (Method::POST, "/dead-events/ID/redrive"),
+    ] {
+        let ask = async |id: &str| {
+            let path = format!("/canvases/{elsewhere}{}", path.replace("ID", id));
+            body(service.ask(&key, method.clone(), &path, NONE).await)
+        };
+        let unknown = ask(&never).await;
+        assert_eq!(unknown.0, (404, "not-found".into()));
+        for id in [&live, &dead] {
+            assert_eq!(ask(id).await, unknown, "{path}");
+        }
+    }
+    assert_eq!(service.stage.rows().await, 1);
+    assert_eq!(explain(&service, &dead).await["state"], "dead");
+    service.stop().await;
+}
+
+/// Cancelled: gone. Run at once: due now, also when nobody can be told of it.
+#[tokio::test]
+async fn an_event_is_cancelled_or_run_at_once() {
+    let service = Service::start().await;
+    let first = emit(&service, json!({"name": "greet"})).await;
+    let done = service.post(&format!("/events/{first}/cancel"), json!({})).await.json();
+    assert_eq!(done, json!({"id": first}));
+    assert_eq!(service.stage.rows().await, 0);
+    let again = service.post(&format!("/events/{first}/cancel"), json!({})).await;
+    assert_eq!(again.problem(), (404, "not-found".into()));
+
+    for broken in [false, true] {
+        if broken {
+            service.notifier.break_down("the broker is away");
+        }
+        let late = emit(&service, json!({"name": "late", "delay_s": 3600})).await;
+        let published = service.notifier.published().len();
+        let done = service.post(&format!("/events/{late}/run-now"), json!({})).await.json();
+        assert_eq!(done, json!({"id": late}));
+        assert_eq!(explain(&service, &late).await["state"], "ready");
+        assert_eq!(service.notifier.published().len(), published + usize::from(!broken));
+        let promise = "select notify_at < now() + interval '1 minute' from wakeq.events_v2 where id = $1";
+        let id: Uuid = late.parse().unwrap();
+        let row = sqlx::query(promise).bind(id).fetch_one(&service.stage.pool).await.unwrap();
+        assert!(row.get::<bool, _>(0), "its promise makes up for it");
+    }
+    service.stop().await;
+}
+
+/// Every page of a list.
+async fn all(service: &Service, query: &str, limit: usize) -> Vec<Value> {
+    let (mut found, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = service.get(&format!("/events?limit={limit}{query}{cursor}")).await.json();
+        let items = page["items"].as_array().unwrap();
+        assert!(items.len() <= limit);
+        found.extend(items.iter().cloned());
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return found,
+        }
+    }
+}
+
+/// By handler and by state, page by page to the end; what is no page of the list is refused.
+#[tokio::test]
+async fn events_are_listed_by_handler_and_state() {
+    let service = Service::start().await;
+    for (name, delay_s) in [("free", 0), ("late", 3600), ("paused", 0), ("blocked", 0)] {
+        let events = vec![json!({"name": name, "delay_s": delay_s}); 5];
+        service.post("/events:batch", json!({"events": events})).await.json();
+    }
+    let other = emit(&service, json!({"module": "MAIL", "name": "free"})).await;
+    service.put("/handlers/WORKER/paused/pause", json!({})).await.json();
+    service.admin(Method::PUT, "/handlers/WORKER/blocked/block", NONE).await.json();
+    let run = "update wakeq.events_v2 set locked_at = now(), claims = 1 where name = 'free' and module = 'WORKER'
+                  and id = (select min(id::text)::uuid from wakeq.events_v2 where name = 'free' and module = 'WORKER')";
+    sqlx::query(run).execute(&service.stage.pool).await.unwrap();
+
+    let whole = all(&service, "", 1000).await;
+    assert_eq!(whole.len(), 21);
+    assert_eq!(all(&service, "", 4).await, whole);
+    let mut seen = 0;
+    for (state, count) in [("ready", 5), ("delayed", 5), ("running", 1), ("paused", 5), ("blocked", 5)] {
+        let listed = all(&service, &format!("&state={state}"), 2).await;
+        let meant: Vec<Value> = whole.iter().filter(|event| event["state"] == state).cloned().collect();
+        assert_eq!((listed.len(), &listed), (count, &meant), "{state}");
+        seen += count;
+    }
+    assert_eq!(seen, whole.len());
+    assert_eq!(all(&service, "&name=free", 2).await.len(), 5);
+    assert_eq!(all(&service, "&name=free&state=running", 2).await.len(), 1);
+    let mail = all(&service, "&module=MAIL", 2).await;
+    assert_eq!((mail.len(), &mail[0]["id"]), (1, &json!(other)));
+
+    let next = service.get("/events?limit=1&name=late").await.json()["next_cursor"].as_str().unwrap().to_owned();
+    let bad = (400, "bad-request".to_owned());
+    for query in [
+        "limit=0".to_owned(),
+        "limit=1001".to_owned(),
+        "limit=x".to_owned(),
+        "state=dead".to_owned(),
+        "name=a%20b".to_owned(),
+        "page=2".to_owned(),
+        "cursor=garbage".to_owned(),
+        "cursor=".to_owned(),
+        "cursor=a~1".to_owned(),
+        format!("cursor=d~1~{}", "0".repeat(32)),
+        format!("cursor={}", "x".repeat(401)),
+        format!("name=free&cursor={next}"),
+    ] {
+        assert_eq!(service.get(&format!("/events?{query}")).await.problem(), bad, "{query}");
+    }
+    service.stop().await;
+}

@@ -1,0 +1,281 @@
+//! Handlers over HTTP: pauses and blocks, who may lift what, counts, depth, purge.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use sqlx::{Connection, PgConnection};
+use wakeq::access::Scope;
+use wakeq::http::HttpConfig;
+use wakeq::{AuditOutcome, CanvasId, Handlers, Outcome, StoreConfig};
+
+use crate::door::telling;
+use crate::service::{Answer, Service};
+use crate::support::PATIENCE;
+
+const NONE: Value = Value::Null;
+
+/// A request about the rule of this kind on `greet`, as its path needs it.
+async fn rule(service: &Service, key: &str, method: Method, kind: &str, body: Value) -> Answer {
+    let admin = if kind == "block" { "/admin" } else { "" };
+    let path = format!("{admin}/canvases/{}/handlers/WORKER/greet/{kind}", CanvasId::DEFAULT);
+    service.ask(key, method, &path, body).await
+}
+
+async fn park(service: &Service) {
+    let parked = "update wakeq.events_v2 set notify_at = null";
+    sqlx::query(parked).execute(&service.stage.pool).await.unwrap();
+}
+
+/// Inserts so many events of a handler, due that many seconds from now.
+async fn insert(service: &Service, name: &str, count: i32, due_s: i32) {
+    let insert = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until)
+                  select gen_random_uuid(), $1, 'WORKER', $2, '_', '1', now() + $4 * interval '1 s' from generate_series(1, $3)";
+    let insert = sqlx::query(insert).bind(CanvasId::DEFAULT.0).bind(name).bind(count).bind(due_s);
+    insert.execute(&service.stage.pool).await.unwrap();
+}
+
+/// EV2-08, CARD-10: each is made and lifted by itself; lifting one says whether the other still stands.
+#[tokio::test]
+async fn pauses_and_blocks_in_every_combination() {
+    let service = Service::start().await;
+    service.stage.emit_many("greet", 3).await;
+    let key = &service.key;
+    for (paused, blocked) in [(false, false), (true, false), (false, true), (true, true)] {
+        for (kind, stands, also) in [("pause", paused, None), ("block", blocked, paused.then_some("pause"))] {
+            if stands {
+                let made = rule(&service, key, Method::PUT, kind, NONE).await.json();
+                assert_eq!((&made["new"], &made["also"]), (&json!(true), &json!(also)), "{made}");
+                assert_eq!(
+                    (&made["rule"]["kind"], &made["rule"]["created_by"]),
+                    (&json!(kind), &json!("key:tests"))
+                );
+            }
+        }
+        let shown = service.get("/handlers/WORKER/greet").await.json();
+        let kinds: Vec<&Value> =
+            shown["rules"].as_array().unwrap().iter().map(|rule| &rule["kind"]).collect();
+        let expected: Vec<&str> =
+            [blocked.then_some("block"), paused.then_some("pause")].into_iter().flatten().collect();
+        assert_eq!(json!(kinds), json!(expected));
+        for (kind, stood, still) in [("pause", paused, blocked.then_some("block")), ("block", blocked, None)]
+        {
+            park(&service).await;
+            let woken = if stood { 3 } else { 0 };
+            let lifted = rule(&service, key, Method::DELETE, kind, NONE).await.json();
+            assert_eq!(lifted, json!({"lifted": stood, "still": still, "woken": woken, "waking": false}));
+        }
+    }
+    service.stop().await;
+}
+
+/// EV2-08, CARD-10: a user pauses and unpauses, also under a block; a block is neither made nor lifted by one, and the
+/// attempt is on record.
+#[tokio::test]
+async fn a_user_pauses_and_only_an_admin_blocks() {
+    let service = Service::start().await;
+    let user = service.key("ada", CanvasId::DEFAULT, &[Scope::Read, Scope::Operate]).await;
+    let refused = (403, "forbidden".to_owned());
+    assert_eq!(rule(&service, &user, Method::PUT, "block", NONE).await.problem(), refused);
+    let reader = service.key("eve", CanvasId::DEFAULT, &[Scope::Read]).await;
+    assert_eq!(rule(&service, &reader, Method::PUT, "pause", NONE).await.problem(), refused);
+    assert_eq!(service.get("/handlers").await.json()["items"], json!([]), "nothing stands");
+
+    assert_eq!(rule(&service, &user, Method::PUT, "pause", NONE).await.json()["new"], true);
+    rule(&service, &service.key, Method::PUT, "block", NONE).await.json();
+    assert_eq!(rule(&service, &user, Method::DELETE, "block", NONE).await.problem(), refused);
+    let unpaused = rule(&service, &user, Method::DELETE, "pause", NONE).await.json();
+    assert_eq!(unpaused, json!({"lifted": true, "still": "block", "woken": 0, "waking": false}));
+    let shown = service.get("/handlers/WORKER/greet").await.json();
+    assert_eq!((&shown["rules"][0]["kind"], &shown["rules"][1]), (&json!("block"), &NONE), "it stands");
+    assert_eq!(rule(&service, &service.key, Method::DELETE, "block", NONE).await.json()["lifted"], true);
+
+    let shown_key = format!("with {}; ", &user[..18]);
+    let stage = service.stop().await;
+    let record = stage.admin.audit(CanvasId::DEFAULT, None, 100).await.unwrap().items;
+    let refusals =
+        record.iter().filter(|line| line.outcome == AuditOutcome::Refused && line.actor == "key:ada");
+    let mut refusals: Vec<_> = refusals.map(|line| (line.action.as_str(), line.times)).collect();
+    refusals.sort_unstable();
+    assert_eq!(refusals, [("block_handler", 1), ("unblock_handler", 1)]);
+    let of_ada =
+        record.iter().filter(|line| line.actor == "key:ada" && line.outcome == AuditOutcome::Refused);
+    for line in of_ada {
+        let detail = line.detail.as_deref().unwrap();
+        assert!(detail.starts_with(&shown_key) && detail.contains("`admin`"), "{detail}");
+        assert_eq!(line.name.as_deref(), Some("greet"));
+    }
+}
+
+/// EV2-07: once a pause is answered, no claim commits; what was emitted before and after waits.
+#[tokio::test]
+async fn after_the_answer_to_a_pause_nothing_starts() {
+    let service = Service::start().await;
+    let (handler, mut seen) = telling();
+    let mut worker = service.stage.worker(Handlers::new().on("greet", handler));
+    service.stage.emit_many("greet", 300).await;
+    seen.next().await;
+    rule(&service, &service.key, Method::PUT, "pause", json!({"reason": "maintenance"})).await.json();
+    let answered_at = service.stage.admin.clock().await.unwrap();
+    service.stage.emit_many("greet", 20).await;
+    worker.until_count(20, Outcome::RulePaused).await;
+    service.notifier.drained().await;
+    let ran = seen.rest();
+    assert!(ran.iter().all(|run| run.claimed_at <= answered_at), "{ran:?}");
+    let waiting = service.stage.rows().await;
+    assert_eq!(usize::try_from(waiting).unwrap(), 320 - 1 - ran.len());
+    let shown = service.get("/handlers/WORKER/greet").await.json();
+    assert_eq!((&shown["paused"], &shown["waiting"]), (&json!(waiting), &json!(0)), "{shown}");
+    rule(&service, &service.key, Method::DELETE, "pause", NONE).await.json();
+    seen.take(usize::try_from(waiting).unwrap()).await;
+    worker.stop().await;
+    service.stop().await;
+}
+
+/// Why and until when are limited; doing it again replaces them.
+#[tokio::test]
+async fn what_a_pause_says_is_checked() {
+    let service = Service::start().await;
+    let bad = (400, "bad-request".to_owned());
+    for body in [
+        json!({"until": "2020-01-01T00:00:00Z"}),
+        json!({"reason": "ü".repeat(1001)}),
+        json!({"reason": "a\u{0}"}),
+        json!({"reason": 1}),
+        json!({"for": "1h"}),
+        json!([]),
+    ] {
+        for kind in ["pause", "block"] {
+            let answer = rule(&service, &service.key, Method::PUT, kind, body.clone()).await;
+            assert_eq!(answer.problem(), bad, "{body}");
+        }
+    }
+    let wrong = service.put("/handlers/WORKER/a%20b/pause", json!({})).await;
+    assert_eq!(wrong.problem(), bad);
+    assert_eq!(service.get("/handlers").await.json()["items"], json!([]));
+
+    let (words, until) = ("ü".repeat(1000), "2099-01-31T08:00:00Z");
+    let made =
+        rule(&service, &service.key, Method::PUT, "pause", json!({"reason": words, "until": until})).await;
+    let made = made.json();
+    assert_eq!((&made["rule"]["reason"], &made["rule"]["until"]), (&json!(words), &json!(until)));
+    let again = rule(&service, &service.key, Method::PUT, "pause", json!({})).await.json();
+    assert_eq!(
+        (&again["new"], &again["rule"]["reason"], &again["rule"]["until"]),
+        (&json!(false), &NONE, &NONE)
+    );
+    service.stop().await;
+}
+
+/// The answer to a lift does not wait without end for what it wakes; waking goes on by itself.
+#[tokio::test]
+async fn a_long_waking_goes_on_after_the_answer() {
+    let store = StoreConfig { lock_timeout: PATIENCE, statement_timeout: PATIENCE, ..StoreConfig::default() };
+    let service = Service::over(store, HttpConfig::default()).await;
+    rule(&service, &service.key, Method::PUT, "pause", NONE).await.json();
+    service.stage.emit_many("greet", 3).await;
+    park(&service).await;
+    let mut holder = PgConnection::connect(service.stage.database.url()).await.unwrap();
+    let hold = "begin; select id from wakeq.events_v2 for update";
+    sqlx::raw_sql(hold).execute(&mut holder).await.unwrap();
+    let published = service.notifier.published().len();
+    let lifted = rule(&service, &service.key, Method::DELETE, "pause", NONE).await.json();
+    assert_eq!(lifted, json!({"lifted": true, "still": null, "woken": 0, "waking": true}));
+    assert_eq!(service.notifier.published().len(), published);
+    drop(holder);
+    let woken = async {
+        while service.notifier.published().len() < published + 3 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, woken).await.expect("waking did not go on");
+    service.stop().await;
+}
+
+/// EV2-09: the counts of a handler are its rows: none, five, five paused, five delayed.
+#[tokio::test]
+async fn the_counts_are_those_of_the_rows() {
+    let service = Service::start().await;
+    let counts = |handler: &Value| {
+        ["waiting", "delayed", "paused", "running", "dead"].map(|count| handler[count].as_i64().unwrap())
+    };
+    let none = service.get("/handlers/WORKER/none").await.json();
+    assert_eq!((counts(&none), &none["rules"]), ([0; 5], &json!([])));
+    assert_eq!(service.get("/handlers").await.json(), json!({"items": [], "next_cursor": null}));
+    service.put("/handlers/WORKER/paused/pause", json!({})).await.json();
+    for (name, delay_s) in [("five", 0), ("late", 3600), ("paused", 0)] {
+        let event = json!({"name": name, "delay_s": delay_s});
+        service.post("/events:batch", json!({"events": vec![event; 5]})).await.json();
+    }
+    let list = service.get("/handlers").await.json();
+    let items = list["items"].as_array().unwrap();
+    let names: Vec<&str> = items.iter().map(|item| item["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["five", "late", "paused"]);
+    for (item, expected) in items.iter().zip([[5, 0, 0, 0, 0], [0, 5, 0, 0, 0], [0, 0, 5, 0, 0]]) {
+        assert_eq!(counts(item), expected, "{item}");
+        let name = item["name"].as_str().unwrap();
+        let rows = "select count(*) from wakeq.events_v2 where name = $1";
+        let rows: i64 = sqlx::query_scalar(rows).bind(name).fetch_one(&service.stage.pool).await.unwrap();
+        assert_eq!(rows, expected.iter().sum::<i64>());
+        assert_eq!(service.get(&format!("/handlers/WORKER/{name}")).await.json(), *item);
+    }
+    service.stop().await;
+}
+
+/// Due, on no worker and under no rule; it is counted to 10,000.
+#[tokio::test]
+async fn the_depth_is_what_could_run_now() {
+    let service = Service::start().await;
+    let depth = async |query: &str| service.get(&format!("/depth{query}")).await.json();
+    assert_eq!(depth("").await, json!({"depth": 0, "capped": false, "oldest_age_s": null}));
+    service.put("/handlers/WORKER/paused/pause", json!({})).await.json();
+    service.admin(Method::PUT, "/handlers/WORKER/blocked/block", NONE).await.json();
+    for (name, count, due_s) in
+        [("free", 3, -60), ("late", 4, 3600), ("paused", 5, -60), ("blocked", 6, -60), ("runs", 7, -60)]
+    {
+        insert(&service, name, count, due_s).await;
+    }
+    let run = "update wakeq.events_v2 set locked_at = now(), claims = 1 where name = 'runs'";
+    sqlx::query(run).execute(&service.stage.pool).await.unwrap();
+    let all = depth("").await;
+    assert_eq!((&all["depth"], &all["capped"]), (&json!(3), &json!(false)));
+    assert!(all["oldest_age_s"].as_f64().unwrap() >= 60.0, "{all}");
+    for (query, expected) in [
+        ("?name=free", 3),
+        ("?module=WORKER&name=free", 3),
+        ("?module=OTHER&name=free", 0),
+        ("?name=late", 0),
+        ("?name=paused", 0),
+        ("?name=blocked", 0),
+        ("?name=runs", 0),
+    ] {
+        assert_eq!(depth(query).await["depth"], expected, "{query}");
+    }
+    let bad = (400, "bad-request".to_owned());
+    for query in ["?module=WORKER", "?name=a%20b", "?handler=free"] {
+        assert_eq!(service.get(&format!("/depth{query}")).await.problem(), bad, "{query}");
+    }
+    insert(&service, "free", 10_000, -1).await;
+    let many = depth("").await;
+    assert_eq!((&many["depth"], &many["capped"]), (&json!(10_000), &json!(true)));
+    service.stop().await;
+}
+
+/// All that nobody runs, or only their number; 10,000 at a time.
+#[tokio::test]
+async fn a_purge_can_be_tried_first() {
+    let service = Service::start().await;
+    insert(&service, "greet", 10_002, 0).await;
+    service.stage.emit("other").await;
+    let run = "update wakeq.events_v2 set locked_at = now(), claims = 1
+                where id = (select id from wakeq.events_v2 where name = 'greet' limit 1)";
+    sqlx::query(run).execute(&service.stage.pool).await.unwrap();
+    let purge = async |body: Value| service.post("/handlers/WORKER/greet/purge", body).await.json();
+    assert_eq!(purge(json!({"dry_run": true})).await, json!({"purged": 10_000, "more": true}));
+    assert_eq!(service.stage.rows().await, 10_003);
+    assert_eq!(purge(json!({})).await, json!({"purged": 10_000, "more": true}));
+    assert_eq!(purge(json!({})).await, json!({"purged": 1, "more": false}));
+    assert_eq!(purge(json!({})).await, json!({"purged": 0, "more": false}));
+    assert_eq!(service.stage.rows().await, 2, "what runs and what is another's");
+    let bad = service.post("/handlers/WORKER/greet/purge", json!({"dry-run": true})).await;
+    assert_eq!(bad.problem(), (400, "bad-request".into()));
+    service.stop().await;
+}
