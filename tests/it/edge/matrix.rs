@@ -169,7 +169,12 @@ async fn no_wrong_credential_does_anything() {
     let targets = Targets::prepare(service).await;
     service
         .access
-        .allow_account(OTHER_ROBOT, Reach::Canvas(FOREIGN), Scope::ALL.into_iter().collect(), "t")
+        .allow_account(
+            OTHER_ROBOT,
+            Reach::Canvas(FOREIGN),
+            Scope::ALL.into_iter().collect(),
+            &wakeq::Actor::admin("t"),
+        )
         .await
         .unwrap();
     let worthless = holder.worthless().await;
@@ -210,7 +215,11 @@ async fn right_ones_pass(holder: &Holder, guarded: &[Operation]) {
         let (robot, scope) =
             (format!("robot{index}@project.iam.gserviceaccount.com"), operation.scope.unwrap());
         let reach = Reach::Canvas(CanvasId::DEFAULT);
-        service.access.allow_account(&robot, reach, [scope].into_iter().collect(), "t").await.unwrap();
+        service
+            .access
+            .allow_account(&robot, reach, [scope].into_iter().collect(), &wakeq::Actor::admin("t"))
+            .await
+            .unwrap();
         let key = service.key(&robot, CanvasId::DEFAULT, &[scope]).await;
         for authorization in [format!("Bearer {key}"), holder.token(&robot)] {
             let reset = "update wakeq.access_keys set slot = null, revoked_at = now(), revoked_by = 't'

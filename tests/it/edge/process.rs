@@ -35,7 +35,7 @@ impl Process {
         let reach = Reach::Canvas(CanvasId::DEFAULT);
         let (holder, scopes) = ("tests".to_owned(), Scope::ALL.into_iter().collect());
         let new = NewKey { holder, reach, scopes, lifetime: None };
-        let key = access.create_key(&new, "tests").await.unwrap().key.reveal();
+        let key = access.create_key(&new, &wakeq::Actor::admin("tests")).await.unwrap().key.reveal();
         let pubsub = match Broker::google_config("edge").await {
             Some(config) => {
                 create_topics(&config).await.unwrap();
