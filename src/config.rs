@@ -237,7 +237,7 @@ impl DatabaseArgs {
 
 impl TimingArgs {
     /// These durations with what was given in their place.
-    fn over(&self, timing: &Timing) -> Timing {
+    pub(crate) fn over(&self, timing: &Timing) -> Timing {
         Timing {
             lease: self.lease.unwrap_or(timing.lease),
             horizon: self.horizon.unwrap_or(timing.horizon),
