@@ -156,6 +156,38 @@ async fn a_list_says_where_it_goes_on() {
 }
 
 #[tokio::test]
+async fn a_server_makes_and_revokes_keys() {
+    let service = Service::start().await;
+    let terminal = Terminal::without_variables()
+        .set("WAKEQ_SERVER", &format!("http://{}", service.address))
+        .set("WAKEQ_KEY", &service.key);
+    let created = terminal.run(&["keys", "create", "bot", "--scope", "read", "--json"]).await;
+    assert!(
+        created.err.contains(" for bot, on canvas ") && created.err.contains(": read, until "),
+        "{}",
+        created.err
+    );
+    let created: Value = serde_json::from_str(&created.out).unwrap();
+    let (id, key) = (created["id"].as_str().unwrap(), created["key"].as_str().unwrap());
+    let prefix = format!("wakeq_{id}");
+    assert!(key.starts_with(&prefix), "{key}");
+    let line = async || {
+        let listed = terminal.raw(&["keys", "list"]).await;
+        assert!(!listed.contains(key), "{listed}");
+        let found = listed.lines().find(|line| line.starts_with(&prefix));
+        found.unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(line().await[1..4], ["bot", "read", "live"]);
+    assert_eq!(
+        terminal.raw(&["keys", "revoke", &prefix]).await,
+        format!("{prefix} revoked; it is refused everywhere within a minute\n")
+    );
+    assert_eq!(line().await[1..4], ["bot", "read", "revoked"]);
+    terminal.complains(3, &["keys", "revoke", id]).await;
+    service.stop().await;
+}
+
+#[tokio::test]
 async fn every_shell_is_completed() {
     let terminal = Terminal::without_variables();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
