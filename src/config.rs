@@ -149,16 +149,30 @@ pub(crate) struct Missing {
     example: &'static str,
 }
 
+/// A connection URL that is none of Postgres. It is not repeated: there may be a password in it.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "DATABASE_URL is no URL of a Postgres database: it looks like postgres://user:password@host:5432/database"
+)]
+pub(crate) struct NotPostgres;
+
 impl DatabaseArgs {
+    /// Whether a connection URL was given.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.database_url.is_empty()
+    }
+
     /// The connection URL, which must be given.
-    pub(crate) fn url(&self) -> Result<&str, Missing> {
+    pub(crate) fn url(&self) -> anyhow::Result<&str> {
         let example =
             "export DATABASE_URL=postgres://user:password@host:5432/database, or pass --database-url";
         if self.database_url.is_empty() {
-            Err(Missing { variable: "DATABASE_URL", example })
-        } else {
-            Ok(&self.database_url)
+            return Err(Missing { variable: "DATABASE_URL", example }.into());
         }
+        let is_postgres =
+            ["postgres://", "postgresql://"].iter().any(|scheme| self.database_url.starts_with(scheme));
+        anyhow::ensure!(is_postgres, NotPostgres);
+        Ok(&self.database_url)
     }
 
     /// Whether a server that may forget commits will do.
@@ -216,7 +230,7 @@ impl DatabaseArgs {
 
 impl TimingArgs {
     /// These durations with what was given in their place.
-    fn over(&self, timing: &Timing) -> Timing {
+    pub(crate) fn over(&self, timing: &Timing) -> Timing {
         Timing {
             lease: self.lease.unwrap_or(timing.lease),
             horizon: self.horizon.unwrap_or(timing.horizon),

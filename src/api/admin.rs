@@ -38,15 +38,31 @@ pub(crate) struct AuditEntry {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreateKey {
-    /// Who will hold it, for the record. A holder may have two live keys: the second replaces the first at leisure.
+    /// Who will hold it, for the record: letters, digits, ASCII signs, and spaces within. A holder may have two live
+    /// keys: the second replaces the first at leisure.
     #[schema(min_length = 1, max_length = 190, example = "billing")]
     pub(crate) holder: String,
     /// Some of `emit`, `read`, `operate`, `admin`; none implies another.
-    #[schema(min_items = 1, example = json!(["emit", "read"]))]
+    #[schema(value_type = Vec<ScopeName>, min_items = 1, example = json!(["emit", "read"]))]
     pub(crate) scopes: Vec<String>,
     /// For how long it counts, in seconds: ten years at most. Default: a year.
     #[schema(minimum = 1, maximum = 315_532_800)]
     pub(crate) lifetime_s: Option<u64>,
+}
+
+/// What a key may allow.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+#[allow(dead_code, reason = "only described: requests are read by the scopes' own parser")]
+pub(crate) enum ScopeName {
+    /// Emitting.
+    Emit,
+    /// Looking.
+    Read,
+    /// Pausing, cancelling, redriving, deleting.
+    Operate,
+    /// Blocks, keys, the record.
+    Admin,
 }
 
 /// A key that was made. Its text is shown this once.
@@ -82,6 +98,18 @@ pub(crate) struct Key {
     pub(crate) last_used_at: Option<DateTime<Utc>>,
 }
 
+/// A Google service account that is let in.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Account {
+    #[schema(example = "billing@my-project.iam.gserviceaccount.com")]
+    pub(crate) email: String,
+    /// The canvas it is let in on; null for every canvas.
+    pub(crate) canvas: Option<Uuid>,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) created_at: DateTime<Utc>,
+    pub(crate) created_by: String,
+}
+
 impl From<store::AuditEntry> for AuditEntry {
     fn from(entry: store::AuditEntry) -> Self {
         Self {
@@ -112,10 +140,7 @@ impl From<access::Key> for Key {
         Self {
             id: key.id.to_string(),
             holder: key.holder,
-            canvas: match key.reach {
-                access::Reach::Canvas(canvas) => Some(canvas.0),
-                access::Reach::EveryCanvas => None,
-            },
+            canvas: canvas(key.reach),
             scopes: key.scopes.iter().map(|scope| scope.to_string()).collect(),
             state: key.state.as_str().to_owned(),
             created_at: key.created_at,
@@ -124,5 +149,24 @@ impl From<access::Key> for Key {
             revoked_at: key.revoked_at,
             last_used_at: key.last_used_at,
         }
+    }
+}
+
+impl From<access::Account> for Account {
+    fn from(account: access::Account) -> Self {
+        Self {
+            email: account.email,
+            canvas: canvas(account.reach),
+            scopes: account.scopes.iter().map(|scope| scope.to_string()).collect(),
+            created_at: account.created_at,
+            created_by: account.created_by,
+        }
+    }
+}
+
+fn canvas(reach: access::Reach) -> Option<Uuid> {
+    match reach {
+        access::Reach::Canvas(canvas) => Some(canvas.0),
+        access::Reach::EveryCanvas => None,
     }
 }

@@ -55,6 +55,29 @@ pub(crate) enum EventState {
     Gone,
 }
 
+/// What an event that has not ended waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum WaitingState {
+    Ready,
+    Delayed,
+    Running,
+    Paused,
+    Blocked,
+}
+
+impl From<WaitingState> for Standing {
+    fn from(state: WaitingState) -> Self {
+        match state {
+            WaitingState::Ready => Self::Ready,
+            WaitingState::Delayed => Self::Delayed,
+            WaitingState::Running => Self::Running,
+            WaitingState::Paused => Self::Held(RuleKind::Pause),
+            WaitingState::Blocked => Self::Held(RuleKind::Block),
+        }
+    }
+}
+
 /// An event, and why it is not running.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct EventDetail {
@@ -63,6 +86,8 @@ pub(crate) struct EventDetail {
     /// The same in the words of the state machine.
     #[schema(example = "RulePaused")]
     pub(crate) outcome: Option<String>,
+    /// Why it died: `retries` or `poison`.
+    pub(crate) cause: Option<String>,
     /// Since when that is so.
     pub(crate) since: Option<DateTime<Utc>>,
     /// Until when, as far as that is known.
@@ -98,7 +123,7 @@ pub(crate) struct EventDetail {
     pub(crate) traceparent: Option<String>,
     /// What was emitted, to the letter: only with `view=full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Value)]
     pub(crate) value: Option<Box<RawValue>>,
 }
 
@@ -147,6 +172,14 @@ impl EventDetail {
         }
     }
 
+    /// Whether it has not ended, and nobody runs it.
+    pub(crate) fn is_waiting(&self) -> bool {
+        match self.state {
+            EventState::Ready | EventState::Delayed | EventState::Paused | EventState::Blocked => true,
+            EventState::Running | EventState::Dead | EventState::Gone => false,
+        }
+    }
+
     fn of_live(live: Live) -> Self {
         let next = live.next().to_owned();
         Self {
@@ -173,7 +206,7 @@ impl EventDetail {
     fn of_dead(dead: store::DeadEvent) -> Self {
         Self {
             state: EventState::Dead,
-            outcome: None,
+            cause: Some(dead.cause),
             since: Some(dead.died_at),
             next: "is kept for a while; a redrive brings it back".to_owned(),
             module: Some(dead.address.scope.module.to_string()),
@@ -191,6 +224,7 @@ impl EventDetail {
             id: id.0,
             state: EventState::Gone,
             outcome: None,
+            cause: None,
             since: None,
             until: None,
             next: "nothing: it completed, or was cancelled or purged".to_owned(),

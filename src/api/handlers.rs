@@ -56,6 +56,11 @@ impl Handler {
             unknown_since: None,
         }
     }
+
+    /// Whether it has no events and no rules.
+    pub(crate) fn is_empty(&self) -> bool {
+        [self.waiting, self.delayed, self.paused, self.running, self.dead] == [0; 5] && self.rules.is_empty()
+    }
 }
 
 /// How many events of a canvas or a handler could run now if there were more workers.

@@ -10,10 +10,10 @@ mod handlers;
 mod list;
 mod rules;
 
-pub(crate) use admin::{AuditEntry, CreateKey, CreatedKey, Key};
+pub(crate) use admin::{Account, AuditEntry, CreateKey, CreatedKey, Key};
 pub(crate) use dead_events::{BulkRequest, DeadEvent, Deleted, Redriven};
 pub(crate) use emit::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewEvent, NewEvents};
-pub(crate) use events::{EventDetail, EventState, EventSummary, TheEvent};
+pub(crate) use events::{EventDetail, EventState, EventSummary, TheEvent, WaitingState};
 pub(crate) use handlers::{Depth, Handler, PurgeRequest, Purged};
 pub(crate) use list::List;
 pub(crate) use rules::{Lifted, Rule, RuleKind, StopRequest, Stopped};

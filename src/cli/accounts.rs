@@ -1,10 +1,15 @@
-//! `wakeq accounts allow`, `list` and `remove`: the Google service accounts that are let in.
+//! `wakeq accounts allow`, `list` and `remove`: the Google service accounts that are let in. On the database only.
 
 use clap::{Args, Subcommand};
 
-use super::reach::{self, ByArg, ReachArg, access};
-use super::{Context, show};
-use crate::access::{Account, Scope, Scopes};
+use super::Context;
+use super::backend::Canvases;
+use super::failure::Failure;
+use super::keys::CanvasesArg;
+use super::show::{self, JsonArg};
+use super::table::Table;
+use crate::access::{Access, AccessConfig, Reach, Scope, Scopes, Within};
+use crate::api::{Account as Listed, List};
 
 #[derive(Args)]
 pub(crate) struct Accounts {
@@ -19,7 +24,9 @@ enum Verb {
     /// Those that are let in, by address
     List {
         #[command(flatten)]
-        reach: ReachArg,
+        canvases: CanvasesArg,
+        #[command(flatten)]
+        json: JsonArg,
     },
     /// Shut a service account out, everywhere within a minute
     Remove(Remove),
@@ -33,9 +40,7 @@ struct Allow {
     #[arg(long = "scope", value_name = "SCOPE", required = true)]
     scopes: Vec<Scope>,
     #[command(flatten)]
-    reach: ReachArg,
-    #[command(flatten)]
-    by: ByArg,
+    canvases: CanvasesArg,
 }
 
 #[derive(Args)]
@@ -43,16 +48,14 @@ struct Remove {
     /// Its address
     email: String,
     #[command(flatten)]
-    reach: ReachArg,
-    #[command(flatten)]
-    by: ByArg,
+    canvases: CanvasesArg,
 }
 
 impl Accounts {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
             Verb::Allow(allow) => allow.run(context).await,
-            Verb::List { reach } => list(context, reach).await,
+            Verb::List { canvases, json } => list(context, canvases, json).await,
             Verb::Remove(remove) => remove.run(context).await,
         }
     }
@@ -60,36 +63,61 @@ impl Accounts {
 
 impl Allow {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (email, reach) = (&self.email, self.reach.reach(context));
+        let (email, reach) = (&self.email, reach(context, self.canvases));
         let scopes: Scopes = self.scopes.into_iter().collect();
-        let new = access(context).await?.allow_account(email, reach, scopes, &self.by.actor()).await?;
+        let new = access(context).await?.allow_account(email, reach, scopes, &context.actor()).await?;
         let what = if new { "is let in" } else { "was let in already: scopes replaced" };
-        show::line(format_args!("{email} {what}, on {}: {scopes}", reach::named(reach)))
+        show::line(format_args!("{email} {what}, on {}: {scopes}", named(reach)))
     }
 }
 
-async fn list(context: &Context, reach: ReachArg) -> anyhow::Result<()> {
-    let accounts = access(context).await?.accounts(reach.within(context)).await?;
-    if accounts.is_empty() {
-        return show::line("no service accounts");
-    }
-    show::line(format_args!("{:50}  {:23}  {:20}  CANVAS", "ACCOUNT", "SCOPES", "SINCE"))?;
-    accounts.iter().try_for_each(|account| {
-        let Account { email, scopes, created_at, .. } = account;
-        let (since, canvas) = (show::moment(*created_at), reach::column(account.reach));
-        show::line(format_args!("{email:50}  {scopes:23}  {since:20}  {canvas}"))
+async fn list(context: &Context, canvases: CanvasesArg, json: JsonArg) -> anyhow::Result<()> {
+    let within = match canvases.canvases() {
+        Canvases::One => context.canvas.canvas.into(),
+        Canvases::Every => Within::Everything,
+    };
+    let accounts = access(context).await?.accounts(within).await?;
+    let accounts: Vec<Listed> = accounts.into_iter().map(Listed::from).collect();
+    json.print_list(&List::whole(accounts), |accounts| {
+        let mut table = Table::new(["ACCOUNT", "SCOPES", "SINCE", "CANVAS"]);
+        for account in accounts {
+            let canvas = account.canvas.map_or("every".to_owned(), |canvas| canvas.to_string());
+            let (email, scopes) = (account.email.clone(), account.scopes.join(","));
+            table.row([email, scopes, show::moment(account.created_at), canvas]);
+        }
+        table.print("no service accounts")
     })
 }
 
 impl Remove {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (email, reach) = (&self.email, self.reach.reach(context));
-        let removed = access(context).await?.remove_account(email, reach, &self.by.actor()).await?;
-        let place = reach::named(reach);
-        anyhow::ensure!(
-            removed,
-            "{email} was not let in on {place}; see `wakeq accounts list --all-canvases`"
-        );
+        let (email, reach) = (&self.email, reach(context, self.canvases));
+        let removed = access(context).await?.remove_account(email, reach, &context.actor()).await?;
+        let place = named(reach);
+        if !removed {
+            let words =
+                format!("{email} was not let in on {place}; see `wakeq accounts list --all-canvases`");
+            return Err(Failure::NotFound(words).into());
+        }
         show::line(format_args!("{email} is shut out of {place}; it is refused everywhere within a minute"))
+    }
+}
+
+/// Accounts, without anything that recognizes tokens.
+async fn access(context: &Context) -> anyhow::Result<Access> {
+    Ok(Access::new(context.store().await?, AccessConfig::default())?)
+}
+
+fn reach(context: &Context, canvases: CanvasesArg) -> Reach {
+    match canvases.canvases() {
+        Canvases::One => Reach::Canvas(context.canvas.canvas),
+        Canvases::Every => Reach::EveryCanvas,
+    }
+}
+
+fn named(reach: Reach) -> String {
+    match reach {
+        Reach::Canvas(canvas) => format!("canvas {canvas}"),
+        Reach::EveryCanvas => "every canvas".to_owned(),
     }
 }

@@ -1,11 +1,15 @@
-//! `wakeq dead list` and `wakeq dead redrive`.
+//! `wakeq dead`: list dead events, bring them back, or delete them.
 
 use clap::{Args, Subcommand};
 
 use super::Context;
-use super::show::{self, ActorArg, moment};
+use super::arguments::{self, HandlerName, ListArgs};
+use super::backend::Backend;
+use super::failure::Failure;
+use super::show::{self, JsonArg, moment};
+use super::table::Table;
+use crate::api::{BulkRequest, DeadEvent, Deleted, EventState, Redriven};
 use crate::event::{EventId, Timestamp};
-use crate::store::DeadFilter;
 
 #[derive(Args)]
 pub(crate) struct Dead {
@@ -16,105 +20,183 @@ pub(crate) struct Dead {
 #[derive(Subcommand)]
 enum Verb {
     /// The latest ones first
-    List {
-        #[command(flatten)]
-        filter: FilterArgs,
-        /// How many at most
-        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
-        limit: u32,
-    },
+    List(ListDead),
     /// Bring them back, without their retries
-    Redrive {
-        #[command(flatten)]
-        filter: FilterArgs,
-        /// All of the canvas
-        #[arg(long, conflicts_with_all = ["handler", "id"])]
-        all: bool,
-        /// Count what would be brought back (up to 10,000), and change nothing
-        #[arg(long)]
-        dry_run: bool,
-        #[command(flatten)]
-        actor: ActorArg,
-    },
+    Redrive(Redrive),
+    /// Delete them for good
+    Delete(Delete),
+}
+
+#[derive(Args)]
+struct ListDead {
+    #[command(flatten)]
+    filter: FilterArgs,
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct Redrive {
+    /// This event
+    #[arg(long, value_parser = arguments::event_id, conflicts_with_all = ["handler", "since", "before", "all"])]
+    id: Option<EventId>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// All of the canvas
+    #[arg(long, conflicts_with_all = ["handler", "since", "before"])]
+    all: bool,
+    /// Count what would be brought back (up to 10,000), and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct Delete {
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// All of the canvas
+    #[arg(long, conflicts_with_all = ["handler", "since", "before"])]
+    all: bool,
+    /// Count what would be deleted (up to 10,000), and delete nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    json: JsonArg,
 }
 
 #[derive(Args)]
 struct FilterArgs {
     /// Of this handler: its name, or MODULE/name
     #[arg(long)]
-    handler: Option<show::HandlerName>,
-    /// This event
-    #[arg(long, value_parser = show::event_id)]
-    id: Option<EventId>,
+    handler: Option<HandlerName>,
     /// That died at or after this moment
-    #[arg(long, value_parser = show::timestamp)]
+    #[arg(long, value_parser = arguments::timestamp)]
     since: Option<Timestamp>,
     /// That died before this moment
-    #[arg(long, value_parser = show::timestamp)]
+    #[arg(long, value_parser = arguments::timestamp)]
     before: Option<Timestamp>,
 }
 
 impl FilterArgs {
-    fn filter(&self, context: &Context) -> DeadFilter {
-        let canvas = context.canvas.canvas;
-        let scope = self.handler.as_ref().map(|handler| handler.scope(canvas));
-        DeadFilter { canvas, scope, id: self.id, since: self.since, before: self.before }
+    fn which(&self) -> BulkRequest {
+        let handler = self.handler.as_ref();
+        BulkRequest {
+            module: handler.map(|handler| handler.module.to_string()),
+            name: handler.map(|handler| handler.name.to_string()),
+            since: self.since,
+            before: self.before,
+            ..BulkRequest::default()
+        }
+    }
+
+    /// For what changes many: all must be said.
+    fn checked(&self, all: bool, dry_run: bool, or: &str) -> Result<BulkRequest, Failure> {
+        if !all && self.handler.is_none() && self.since.is_none() && self.before.is_none() {
+            let words = format!(
+                "say which: {or}--handler HANDLER, --since or --before MOMENT, or --all of the canvas"
+            );
+            return Err(Failure::Usage(words));
+        }
+        Ok(BulkRequest { all, dry_run, ..self.which() })
     }
 }
 
 impl Dead {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::List { filter, limit } => list(context, &filter.filter(context), limit).await,
-            Verb::Redrive { filter, all, dry_run, actor } => {
-                anyhow::ensure!(
-                    all || filter.handler.is_some() || filter.id.is_some(),
-                    "say which: --id EVENT, --handler HANDLER, or --all of the canvas"
-                );
-                let filter = filter.filter(context);
-                if dry_run {
-                    let bulk = context.reader().await?.redrive(&filter, &actor.user(), true).await?;
-                    return show::line(format_args!(
-                        "{} would be brought back",
-                        show::bulk(bulk, "dead event")
-                    ));
-                }
-                redrive(context, filter, &actor).await
+            Verb::List(command) => command.run(context).await,
+            Verb::Redrive(command) => command.run(context).await,
+            Verb::Delete(command) => command.run(context).await,
+        }
+    }
+}
+
+impl ListDead {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let (backend, which) = (context.backend().await?, self.filter.which());
+        let list = self.list.gather(async |page| backend.dead(&which, page).await).await?;
+        self.json.print_list(&list, |events| {
+            let mut table = Table::new(["DIED", "EVENT", "HANDLER", "CAUSE", "ERROR"]);
+            events.iter().for_each(|event| table.row(row(event)));
+            table.print("no dead events")
+        })
+    }
+}
+
+fn row(event: &DeadEvent) -> [String; 5] {
+    let DeadEvent { module, name, modifier, .. } = event;
+    let error = event.last_error.as_deref().unwrap_or_default();
+    [
+        moment(event.died_at),
+        event.id.to_string(),
+        format!("{module}/{name}/{modifier}"),
+        event.cause.clone(),
+        error.lines().next().unwrap_or_default().to_owned(),
+    ]
+}
+
+impl Redrive {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let redriven = match self.id {
+            Some(id) => redrive_one(&context.backend().await?, id, self.dry_run).await?,
+            None => {
+                let which = self.filter.checked(self.all, self.dry_run, "--id EVENT, ")?;
+                redrive(&context.backend().await?, which).await?
+            }
+        };
+        self.json.print(&redriven, |redriven| {
+            let events = show::at_least(redriven.redriven, redriven.more, "dead event");
+            let would = if self.dry_run { "would be " } else { "" };
+            show::line(format_args!("{events} {would}brought back"))
+        })
+    }
+}
+
+async fn redrive_one(backend: &Backend, id: EventId, dry_run: bool) -> anyhow::Result<Redriven> {
+    if !dry_run {
+        backend.redrive_one(id).await?;
+    } else if backend.event(id, false).await?.state != EventState::Dead {
+        return Err(Failure::NotFound(format!("event {id} is not dead")).into());
+    }
+    Ok(Redriven { redriven: 1, more: false })
+}
+
+/// All of them, in requests of a limited number; what dies again meanwhile is left.
+async fn redrive(backend: &Backend, which: BulkRequest) -> anyhow::Result<Redriven> {
+    let mut all = backend.redrive(&which).await?;
+    if which.dry_run || !all.more {
+        return Ok(all);
+    }
+    let now = backend.clock().await?;
+    let before = Some(which.before.map_or(now, |before| before.min(now)));
+    let rest = BulkRequest { before, all: false, ..which };
+    while all.more {
+        let step = backend.redrive(&rest).await?;
+        all = Redriven { redriven: all.redriven + step.redriven, more: step.more };
+    }
+    Ok(all)
+}
+
+impl Delete {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let which = self.filter.checked(self.all, self.dry_run, "")?;
+        let backend = context.backend().await?;
+        let mut all = Deleted { deleted: 0, more: true };
+        while all.more {
+            let step = backend.delete_dead(&which).await?;
+            all = Deleted { deleted: all.deleted + step.deleted, more: step.more };
+            if self.dry_run {
+                break;
             }
         }
+        self.json.print(&all, |all| {
+            let events = show::at_least(all.deleted, all.more, "dead event");
+            let would = if self.dry_run { "would be " } else { "" };
+            show::line(format_args!("{events} {would}deleted"))
+        })
     }
-}
-
-/// All of them, in calls of a limited number; what dies again meanwhile is left.
-async fn redrive(context: &Context, filter: DeadFilter, actor: &ActorArg) -> anyhow::Result<()> {
-    let admin = context.admin().await?;
-    let now = admin.clock().await?;
-    let before = filter.before.map_or(now, |before| before.min(now));
-    let filter = DeadFilter { before: Some(before), ..filter };
-    let mut count = 0;
-    loop {
-        let bulk = admin.redrive(&filter, &actor.user(), false).await?;
-        count += bulk.count;
-        if !bulk.more {
-            return show::line(format_args!("{} brought back", show::count(count, "dead event")));
-        }
-    }
-}
-
-async fn list(context: &Context, filter: &DeadFilter, limit: u32) -> anyhow::Result<()> {
-    let events = context.reader().await?.dead(filter, None, limit).await?.items;
-    if events.is_empty() {
-        return show::line("no dead events");
-    }
-    show::line(format_args!("{:20}  {:36}  {:30}  {:7}  ERROR", "DIED", "EVENT", "HANDLER", "CAUSE"))?;
-    for event in events {
-        let error = event.last_error.unwrap_or_default();
-        let error = error.lines().next().unwrap_or_default();
-        let died = moment(event.died_at);
-        show::line(format_args!(
-            "{died:20}  {}  {:30}  {:7}  {error}",
-            event.id, event.address, event.cause
-        ))?;
-    }
-    Ok(())
 }

@@ -75,6 +75,11 @@ impl Doctor {
         }
         let migrations = store.migration_differences().await;
         findings.push(judged("migrations", migrations, |found| doctor::migrations(&found)));
+        let standing = store.standing_timing().await;
+        findings.push(judged("durations", standing, |standing| {
+            let ours = standing.as_ref().map(|standing| context.timing.over(standing));
+            doctor::durations(standing.as_ref(), ours.as_ref())
+        }));
         let rights = store.missing_rights().await;
         findings.push(judged("rights", rights, |missing| doctor::rights(&missing, &server.role)));
         match store.chores(doctor::OVERDUE_AFTER).await {

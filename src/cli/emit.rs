@@ -1,32 +1,38 @@
-//! `wakeq emit`.
+//! `wakeq events emit`.
 
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::value::RawValue;
 
-use super::{Context, show};
-use crate::emit::{Queue, QueueConfig};
-use crate::event::{Event, EventId, Timestamp};
+use super::Context;
+use super::arguments::{self, Target};
+use super::failure::Failure;
+use super::show::{self, JsonArg};
+use crate::api::NewEvent;
+use crate::event::{Event, EventId, Name, Timestamp};
 
 #[derive(Args)]
 pub(crate) struct Emit {
-    /// The handler: its name, or MODULE/name when the module is not WORKER
-    handler: show::HandlerName,
+    /// The handler: its name, MODULE/name when the module is not WORKER, or MODULE/name/modifier
+    handler: Target,
     /// The value, as JSON
     #[arg(default_value = "null", value_parser = json)]
     value: String,
-    /// The handler's modifier
-    #[arg(long, default_value = "_")]
-    modifier: String,
+    /// The handler's modifier [default: _]
+    #[arg(long)]
+    modifier: Option<Name>,
     /// Run this long from now (30s, 5m, 2days)
     #[arg(long, value_parser = humantime::parse_duration, conflicts_with = "at")]
     after: Option<Duration>,
     /// Run at this moment (2030-01-31T08:00:00Z)
-    #[arg(long, value_parser = show::timestamp)]
+    #[arg(long, value_parser = arguments::timestamp)]
     at: Option<Timestamp>,
     /// An id of your choice: emitting it again within 7 days adds nothing
-    #[arg(long, value_parser = show::event_id)]
+    #[arg(long, value_parser = arguments::event_id)]
     id: Option<EventId>,
+    #[command(flatten)]
+    json: JsonArg,
 }
 
 /// Checks a value: what the shell left of it is often no JSON any more.
@@ -43,24 +49,25 @@ fn json(text: &str) -> Result<String, String> {
 
 impl Emit {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let scope = self.handler.scope(context.canvas.canvas);
-        let mut event = Event::from_json(scope.name.as_str(), self.value)?
-            .module(scope.module.as_str())?
-            .modifier(&self.modifier)?
-            .canvas(scope.canvas);
-        if let Some(delay) = self.after {
-            event = event.after(delay)?;
+        let Target { handler, modifier } = self.handler;
+        if modifier.is_some() && self.modifier.is_some() {
+            return Err(
+                Failure::Usage("give the modifier once: MODULE/name/modifier, or --modifier".into()).into()
+            );
         }
-        if let Some(moment) = self.at {
-            event = event.at(moment)?;
-        }
-        if let Some(id) = self.id {
-            event = event.id(id);
-        }
-        let store = context.store().await?;
-        let queue = Queue::new(store, context.pubsub.connect().await?, QueueConfig::default());
-        let emitted = queue.emit(event).await?;
-        let note = if emitted.duplicate { "  (emitted before: nothing added)" } else { "" };
-        show::line(format_args!("{}{note}", emitted.id))
+        let event = NewEvent {
+            module: Some(handler.module.to_string()),
+            name: handler.name.to_string(),
+            modifier: modifier.or(self.modifier).map(|modifier| modifier.to_string()),
+            value: Some(RawValue::from_string(self.value.trim().to_owned())?),
+            id: self.id.map(|id| id.0),
+            delay_until: self.at,
+            delay_s: self.after.map(|delay| delay.as_secs_f64()),
+        };
+        let emitted = context.backend().await?.emit(event).await?;
+        self.json.print(&emitted, |emitted| {
+            let note = if emitted.duplicate { "  (emitted before: nothing added)" } else { "" };
+            show::line(format_args!("{}{note}", emitted.id))
+        })
     }
 }

@@ -1,58 +1,140 @@
-//! `wakeq cancel`, `run-now`, `purge`.
+//! `wakeq events`: list, cancel and hurry events. Emitting and showing one have files of their own.
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
-use super::show::{ActorArg, HandlerArg};
-use super::{Context, show};
+use super::Context;
+use super::arguments::{self, HandlerName, ListArgs};
+use super::backend::WhichEvents;
+use super::emit::Emit;
+use super::event::{Explain, Show, state_word};
+use super::show::{self, JsonArg, moment};
+use super::table::Table;
+use crate::api::{EventSummary, TheEvent};
 use crate::event::EventId;
+use crate::machine::Standing;
 
 #[derive(Args)]
-pub(crate) struct One {
-    /// The event's id
-    #[arg(value_parser = show::event_id)]
-    id: EventId,
-    #[command(flatten)]
-    actor: ActorArg,
+pub(crate) struct Events {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Emit an event, and print its id
+    Emit(Emit),
+    /// List events that have not ended, by handler and by when they are due
+    List(ListEvents),
+    /// Show an event: why it is not running, and its value
+    Show(Show),
+    /// Say why an event is not running, and what happens next
+    Explain(Explain),
+    /// Delete a waiting event
+    Cancel(Cancel),
+    /// Make a waiting event due at once; a rule on its handler still holds it
+    RunNow(RunNow),
 }
 
 #[derive(Args)]
-pub(crate) struct Purge {
+struct ListEvents {
+    /// Of this handler: its name, or MODULE/name
+    #[arg(long)]
+    handler: Option<HandlerName>,
+    /// In this state: ready, delayed, running, paused or blocked
+    #[arg(long, value_parser = state)]
+    state: Option<Standing>,
     #[command(flatten)]
-    handler: HandlerArg,
-    /// Count what would be deleted, and delete nothing
+    list: ListArgs,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+pub(crate) struct Cancel {
+    /// The event's id
+    #[arg(value_parser = arguments::event_id)]
+    id: EventId,
+    /// Say what would be deleted, and delete nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    actor: ActorArg,
+    json: JsonArg,
 }
 
-impl One {
-    pub(super) async fn cancel(self, context: &Context) -> anyhow::Result<()> {
-        context.reader().await?.cancel(context.canvas.canvas, self.id, &self.actor.user()).await?;
-        show::line(format_args!("{} cancelled", self.id))
-    }
-
-    pub(super) async fn run_now(self, context: &Context) -> anyhow::Result<()> {
-        context.admin().await?.run_now(context.canvas.canvas, self.id, &self.actor.user()).await?;
-        show::line(format_args!("{} is due now", self.id))
-    }
+#[derive(Args)]
+pub(crate) struct RunNow {
+    /// The event's id
+    #[arg(value_parser = arguments::event_id)]
+    id: EventId,
+    #[command(flatten)]
+    json: JsonArg,
 }
 
-impl Purge {
+fn state(text: &str) -> Result<Standing, &'static str> {
+    Standing::parse(text).ok_or("a state is ready, delayed, running, paused or blocked")
+}
+
+impl Events {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let scope = self.handler.scope(context.canvas.canvas);
-        let (admin, actor) = (context.reader().await?, self.actor.user());
+        match self.verb {
+            Verb::Emit(command) => command.run(context).await,
+            Verb::List(command) => command.run(context).await,
+            Verb::Show(command) => command.run(context).await,
+            Verb::Explain(command) => command.run(context).await,
+            Verb::Cancel(command) => command.run(context).await,
+            Verb::RunNow(command) => command.run(context).await,
+        }
+    }
+}
+
+impl ListEvents {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let backend = context.backend().await?;
+        let which = WhichEvents { handler: self.handler, state: self.state };
+        let list = self.list.gather(async |page| backend.events(&which, page).await).await?;
+        self.json.print_list(&list, |events| {
+            let mut table = Table::new(["EVENT", "STATE", "DUE", ">RETRIES", ">LOSSES", "HANDLER"]);
+            events.iter().for_each(|event| table.row(row(event)));
+            table.print("no events")
+        })
+    }
+}
+
+fn row(event: &EventSummary) -> [String; 6] {
+    let EventSummary { module, name, modifier, .. } = event;
+    [
+        event.id.to_string(),
+        state_word(event.state).to_owned(),
+        moment(event.delay_until),
+        event.retries.to_string(),
+        event.losses.to_string(),
+        format!("{module}/{name}/{modifier}"),
+    ]
+}
+
+impl Cancel {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let (backend, id) = (context.backend().await?, self.id);
         if self.dry_run {
-            let bulk = admin.purge(&scope, &actor, true).await?;
-            return show::line(format_args!("{scope}: {} would be deleted", show::bulk(bulk, "event")));
+            let event = backend.event(id, false).await?;
+            return self.json.print(&event, |event| {
+                let state = state_word(event.state);
+                let deleted = match event.is_waiting() {
+                    true => "would be deleted",
+                    false => "would stay as it is",
+                };
+                show::line(format_args!("{id} is {state}: it {deleted}"))
+            });
         }
-        let mut count = 0;
-        loop {
-            let bulk = admin.purge(&scope, &actor, false).await?;
-            count += bulk.count;
-            if !bulk.more {
-                return show::line(format_args!("{scope}: {} deleted", show::count(count, "event")));
-            }
-        }
+        backend.cancel(id).await?;
+        self.json.print(&TheEvent { id: id.0 }, |_| show::line(format_args!("{id} cancelled")))
+    }
+}
+
+impl RunNow {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let id = self.id;
+        context.backend().await?.run_now(id).await?;
+        self.json.print(&TheEvent { id: id.0 }, |_| show::line(format_args!("{id} is due now")))
     }
 }

@@ -1,12 +1,16 @@
-//! `wakeq keys create`, `list` and `revoke`.
+//! `wakeq keys`: make, list and revoke keys for the API.
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::reach::{self, ByArg, ReachArg, access};
-use super::{Context, show};
-use crate::access::{Key, KeyId, NewKey, Scope, Within};
+use super::Context;
+use super::arguments::ListArgs;
+use super::backend::Canvases;
+use super::show::{self, JsonArg, moment};
+use super::table::Table;
+use crate::access::{KeyId, Scope, Scopes};
+use crate::api::{CreateKey, Key};
 
 #[derive(Args)]
 pub(crate) struct Keys {
@@ -18,10 +22,24 @@ pub(crate) struct Keys {
 enum Verb {
     /// Make a key and print it: the only time that it is shown
     Create(Create),
-    /// The newest first, revoked and expired ones included
-    List(List),
+    /// By their public parts, revoked and expired ones included
+    List(ListKeys),
     /// Make a key worthless, everywhere within a minute
     Revoke(Revoke),
+}
+
+/// The canvas of the command, or every one.
+#[derive(Args, Clone, Copy)]
+pub(super) struct CanvasesArg {
+    /// Not one canvas, but every one; on the database only
+    #[arg(long)]
+    all_canvases: bool,
+}
+
+impl CanvasesArg {
+    pub(super) fn canvases(self) -> Canvases {
+        if self.all_canvases { Canvases::Every } else { Canvases::One }
+    }
 }
 
 #[derive(Args)]
@@ -33,21 +51,22 @@ struct Create {
     #[arg(long = "scope", value_name = "SCOPE", required = true)]
     scopes: Vec<Scope>,
     #[command(flatten)]
-    reach: ReachArg,
+    canvases: CanvasesArg,
     /// How long it lives, ten years at most (90d)
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "365d")]
     expires: Duration,
     #[command(flatten)]
-    by: ByArg,
+    json: JsonArg,
 }
 
 #[derive(Args)]
-struct List {
+struct ListKeys {
     #[command(flatten)]
-    reach: ReachArg,
-    /// How many at most
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    limit: u32,
+    canvases: CanvasesArg,
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(flatten)]
+    json: JsonArg,
 }
 
 #[derive(Args)]
@@ -55,8 +74,6 @@ struct Revoke {
     /// Its first part, as `keys list` shows it
     #[arg(value_name = "PREFIX")]
     id: KeyId,
-    #[command(flatten)]
-    by: ByArg,
 }
 
 impl Keys {
@@ -72,55 +89,58 @@ impl Keys {
 impl Create {
     /// The key alone goes to standard output, so that a script can take it from there.
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let new = NewKey {
-            holder: self.holder,
-            reach: self.reach.reach(context),
-            scopes: self.scopes.into_iter().collect(),
-            lifetime: Some(self.expires),
+        let scopes: Scopes = self.scopes.into_iter().collect();
+        let new = CreateKey {
+            holder: self.holder.clone(),
+            scopes: scopes.iter().map(|scope| scope.to_string()).collect(),
+            lifetime_s: Some(self.expires.as_secs()),
         };
-        let created = access(context).await?.create_key(&new, &self.by.actor()).await?;
-        let (until, place) = (show::moment(created.expires_at), reach::named(new.reach));
-        show::line(created.key.reveal())?;
+        let canvases = self.canvases.canvases();
+        let created = context.backend().await?.create_key(canvases, new).await?;
+        self.json.print(&created, |created| show::line(&created.key))?;
+        let place = match canvases {
+            Canvases::One => format!("canvas {}", context.canvas.canvas),
+            Canvases::Every => "every canvas".to_owned(),
+        };
         show::note(format_args!(
-            "{:?} for {}, on {place}: {}, until {until}. The key is not shown again: only its hash is kept.",
-            created.key.id(),
-            new.holder,
-            new.scopes
+            "wakeq_{} for {}, on {place}: {scopes}, until {}. The key is not shown again: only its hash is kept.",
+            created.id,
+            self.holder,
+            moment(created.expires_at)
         ));
         Ok(())
     }
 }
 
-impl List {
+impl ListKeys {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let keys = access(context).await?.keys(self.reach.within(context), None, self.limit).await?;
-        if keys.is_empty() {
-            return show::line("no keys");
-        }
-        show::line(format_args!(
-            "{:18}  {:20}  {:23}  {:7}  {:20}  {:20}  CANVAS",
-            "PREFIX", "NAME", "SCOPES", "STATE", "EXPIRES", "LAST USED"
-        ))?;
-        keys.iter().try_for_each(|key| show::line(row(key)))
+        let (backend, canvases) = (context.backend().await?, self.canvases.canvases());
+        let list = self.list.gather(async |page| backend.keys(canvases, page).await).await?;
+        self.json.print_list(&list, |keys| {
+            let mut table =
+                Table::new(["PREFIX", "NAME", "SCOPES", "STATE", "EXPIRES", "LAST USED", "CANVAS"]);
+            keys.iter().for_each(|key| table.row(row(key)));
+            table.print("no keys")
+        })
     }
 }
 
-fn row(key: &Key) -> String {
-    let Key { id, holder, scopes, .. } = key;
-    let (id, state, expires) = (format!("{id:?}"), key.state.as_str(), show::moment(key.expires_at));
-    let used = key.last_used_at.map_or("-".to_owned(), show::moment);
-    let canvas = reach::column(key.reach);
-    format!("{id:18}  {holder:20}  {scopes:23}  {state:7}  {expires:20}  {used:20}  {canvas}")
+fn row(key: &Key) -> [String; 7] {
+    [
+        format!("wakeq_{}", key.id),
+        key.holder.clone(),
+        key.scopes.join(","),
+        key.state.clone(),
+        moment(key.expires_at),
+        key.last_used_at.map_or("-".to_owned(), moment),
+        key.canvas.map_or("every".to_owned(), |canvas| canvas.to_string()),
+    ]
 }
 
 impl Revoke {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let id = self.id;
-        let revoked = access(context).await?.revoke_key(Within::Everything, id, &self.by.actor()).await?;
-        anyhow::ensure!(
-            revoked,
-            "no key {id:?}, or it was revoked before; `wakeq keys list --all-canvases` shows them"
-        );
+        context.backend().await?.revoke_key(&id.to_string()).await?;
         show::line(format_args!("{id:?} revoked; it is refused everywhere within a minute"))
     }
 }

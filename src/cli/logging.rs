@@ -10,12 +10,30 @@ use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::format::{JsonFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::on_cloud_run;
+
+/// Crates that handle what goes over the wire.
+const WIRE: [&str; 11] = [
+    "axum",
+    "h2",
+    "hyper",
+    "hyper_util",
+    "reqwest",
+    "rustls",
+    "sqlx",
+    "sqlx_core",
+    "sqlx_postgres",
+    "tonic",
+    "tower",
+];
 
 #[derive(Args, Clone, Copy)]
 #[command(next_help_heading = "Logging")]
@@ -39,14 +57,24 @@ pub(super) fn start(arguments: LogArgs, stays: bool) {
     let usual = if stays { "info" } else { "warn" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let capped = filter_fn(|metadata| *metadata.level() < Level::TRACE || !has_secrets(metadata.target()));
     let format = arguments.log_format.unwrap_or(if on_cloud_run() { Format::Json } else { Format::Text });
     match format {
-        Format::Json => lines.fmt_fields(JsonFields::new()).event_format(CloudLogging).init(),
+        Format::Json => {
+            lines.fmt_fields(JsonFields::new()).event_format(CloudLogging).finish().with(capped).init()
+        }
         Format::Text => {
             let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            lines.with_ansi(coloured).init();
+            lines.with_ansi(coloured).finish().with(capped).init();
         }
     }
+}
+
+/// Whether a crate's most verbose level may show bytes, headers or parameters that passed through it: it is never shown,
+/// whatever `RUST_LOG` says.
+fn has_secrets(target: &str) -> bool {
+    let krate = target.split("::").next().unwrap_or_default();
+    WIRE.contains(&krate) || krate.starts_with("google_cloud_")
 }
 
 /// An object per line: `severity`, `message` and `time` as Cloud Logging names them, and beside them the fields of the

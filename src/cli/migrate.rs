@@ -14,6 +14,7 @@ pub(crate) struct Migrate {
 
 impl Migrate {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        context.without_server()?;
         for migration in Store::migrate(context.database.url()?, self.dry_run).await? {
             let status = match migration.status {
                 MigrationStatus::Present => "present",

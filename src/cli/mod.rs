@@ -1,39 +1,49 @@
 //! The command line, as a library: a program of yours that calls [`run`] has every command of `wakeq`, and its own
-//! handlers in `work` and `all`. One file per subcommand.
+//! handlers in `work` and `all`. One file per group of commands.
 //!
-//! It talks to the database directly: who may connect to it is an admin.
+//! What an operator does is done straight on the database, or by a server: see [`backend`].
 
 mod accounts;
+mod arguments;
+mod audit;
+mod backend;
+mod completions;
 mod dead;
+mod depth;
+mod descriptors;
 mod doctor;
 mod emit;
+mod event;
 mod events;
-mod explain;
+mod failure;
+mod handlers;
 mod health;
 mod keys;
 mod logging;
 mod migrate;
 mod process;
-mod reach;
-mod rules;
 mod settings;
 mod show;
 mod stats;
+mod table;
+mod text;
 mod topics;
+mod value;
 mod wake;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use crate::admin::Admin;
+use crate::api::RuleKind;
 use crate::config::{CanvasArgs, DatabaseArgs, PubSubArgs, TimingArgs};
-use crate::notify::MemoryNotifier;
+use crate::event::Actor;
 use crate::store::Store;
 use crate::worker::Handlers;
+use backend::{Asked, Backend, Client, Database, Server, ServerArgs};
+use failure::{Exit, Failure};
 
 /// What may go wrong while a program makes its handlers.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -60,7 +70,7 @@ const LEFTOVERS_WAIT: Duration = Duration::from_millis(100);
 ///
 /// The program has to be told what to do: `my-worker work` runs the handlers, `my-worker all` serves the API beside
 /// them, `my-worker --help` lists the rest. The exit code is 0 when the command did what it was asked, also when SIGTERM
-/// ended a worker in good order; 1 when not; 2 for arguments that make no sense.
+/// ended a worker in good order; what else it may be, `--help` says.
 pub fn run(handlers: Handlers) -> ExitCode {
     run_with(async || Ok(handlers))
 }
@@ -124,33 +134,38 @@ where
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
+        // Who closed the pipe has read enough.
+        Err(error) if error.is::<show::Closed>() => ExitCode::SUCCESS,
         Err(error) => {
             tracing::debug!(?error, "failed");
             complain(&error, stays);
-            ExitCode::FAILURE
+            ExitCode::from(Exit::of(&error) as u8)
         }
     }
 }
 
-/// The error and its causes, without what a cause only repeats: for a person, or as the last line of a process's log.
-#[expect(clippy::print_stderr, reason = "the command's own words to its user")]
+/// For a person, or as the last line of a process's log.
 fn complain(error: &anyhow::Error, stays: bool) {
-    let mut words = String::new();
-    for cause in error.chain().map(ToString::to_string).filter(|cause| !cause.is_empty()) {
-        if !words.contains(&cause) {
-            words = if words.is_empty() { cause } else { format!("{words}: {cause}") };
-        }
-    }
+    let words = failure::words(error);
     if stays {
         tracing::error!("the process ends: {words}");
     } else {
-        eprintln!("wakeq: {words}");
+        show::note(format_args!("wakeq: {words}"));
     }
 }
 
+/// What `--help` says below the options.
+const AFTER_HELP: &str = "\
+Where: commands work on the database (DATABASE_URL), or ask a server (WAKEQ_SERVER or --server, with the key in \
+WAKEQ_KEY). `migrate`, `topics`, `settings`, `accounts`, `wake`, `doctor`, `work` and `all` need the database or \
+Pub/Sub themselves.
+
+Exit codes: 0 done, 1 failed, 2 the arguments make no sense, 3 there is no such event or key, 4 refused for want of \
+rights, 5 in conflict with what is there (the event runs now, two live keys), 6 the database or the server is away.";
+
 /// A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.
 #[derive(Parser)]
-#[command(name = "wakeq", version, max_term_width = 110)]
+#[command(name = "wakeq", version, max_term_width = 110, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -164,6 +179,8 @@ struct Cli {
 #[derive(clap::Args, Clone)]
 pub(crate) struct Context {
     #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
     database: DatabaseArgs,
     #[command(flatten)]
     timing: TimingArgs,
@@ -171,6 +188,9 @@ pub(crate) struct Context {
     pubsub: PubSubArgs,
     #[command(flatten)]
     canvas: CanvasArgs,
+    /// Who does it, for the record; for a server, its key says that
+    #[arg(long, env = "USER", default_value = "cli", hide_default_value = true, global = true)]
+    actor: String,
 }
 
 #[derive(Subcommand)]
@@ -191,34 +211,44 @@ enum Command {
     Settings(settings::Settings),
     /// Create the topic and the subscription, or check them
     Topics(topics::Topics),
-    /// Emit an event
-    Emit(emit::Emit),
-    /// Stop a handler, as its user
-    Pause(rules::Stop),
-    /// Lift a pause and wake what waited
-    Unpause(rules::Lift),
-    /// Stop a handler, as an admin
-    Block(rules::Stop),
-    /// Lift a block and wake what waited
-    Unblock(rules::Lift),
-    /// Show the handlers that have events: counts and rules
-    Stats(stats::Stats),
-    /// Say why an event is not running, and what happens next
-    Explain(explain::Explain),
-    /// Delete a waiting event
-    Cancel(events::One),
-    /// Make a waiting event due at once
-    RunNow(events::One),
-    /// Delete all events of a handler that nobody runs
-    Purge(events::Purge),
-    /// List dead events, or bring them back
+    /// Publish what is overdue now, instead of within the minute
+    Wake(wake::Wake),
+    /// Emit, list, explain, cancel and hurry events
+    Events(events::Events),
+    /// Look at handlers, pause and block them, purge what waits
+    Handlers(handlers::Handlers),
+    /// List dead events, bring them back, or delete them
     Dead(dead::Dead),
     /// Make, list and revoke keys for the API
     Keys(keys::Keys),
     /// Let Google service accounts use the API
     Accounts(accounts::Accounts),
-    /// Publish what is overdue now, instead of within the minute
-    Wake(wake::Wake),
+    /// Read who did what, and what was refused
+    Audit(audit::Audit),
+    /// Count what is due and free to run
+    Depth(depth::DepthOf),
+    /// Print a script that completes commands in a shell
+    Completions(completions::Completions),
+    /// Short for `handlers list`
+    Stats(stats::Stats),
+    /// Short for `events emit`
+    Emit(emit::Emit),
+    /// Short for `events explain`
+    Explain(event::Explain),
+    /// Short for `events cancel`
+    Cancel(events::Cancel),
+    /// Short for `events run-now`
+    RunNow(events::RunNow),
+    /// Short for `handlers pause`
+    Pause(handlers::Stop),
+    /// Short for `handlers unpause`
+    Unpause(handlers::Lift),
+    /// Short for `handlers block`
+    Block(handlers::Stop),
+    /// Short for `handlers unblock`
+    Unblock(handlers::Lift),
+    /// Short for `handlers purge`
+    Purge(handlers::Purge),
 }
 
 impl Command {
@@ -244,38 +274,65 @@ impl Cli {
             Command::Migrate(command) => command.run(&context).await,
             Command::Settings(command) => command.run(&context).await,
             Command::Topics(command) => command.run(&context).await,
-            Command::Emit(command) => command.run(&context).await,
-            Command::Pause(command) => command.pause(&context).await,
-            Command::Unpause(command) => command.unpause(&context).await,
-            Command::Block(command) => command.block(&context).await,
-            Command::Unblock(command) => command.unblock(&context).await,
-            Command::Stats(command) => command.run(&context).await,
-            Command::Explain(command) => command.run(&context).await,
-            Command::Cancel(command) => command.cancel(&context).await,
-            Command::RunNow(command) => command.run_now(&context).await,
-            Command::Purge(command) => command.run(&context).await,
+            Command::Wake(command) => command.run(&context).await,
+            Command::Events(command) => command.run(&context).await,
+            Command::Handlers(command) => command.run(&context).await,
             Command::Dead(command) => command.run(&context).await,
             Command::Keys(command) => command.run(&context).await,
             Command::Accounts(command) => command.run(&context).await,
-            Command::Wake(command) => command.run(&context).await,
+            Command::Audit(command) => command.run(&context).await,
+            Command::Depth(command) => command.run(&context).await,
+            Command::Completions(command) => command.run(),
+            Command::Stats(command) => command.run(&context).await,
+            Command::Emit(command) => command.run(&context).await,
+            Command::Explain(command) => command.run(&context).await,
+            Command::Cancel(command) => command.run(&context).await,
+            Command::RunNow(command) => command.run(&context).await,
+            Command::Pause(command) => command.run(&context, RuleKind::Pause).await,
+            Command::Unpause(command) => command.run(&context, RuleKind::Pause).await,
+            Command::Block(command) => command.run(&context, RuleKind::Block).await,
+            Command::Unblock(command) => command.run(&context, RuleKind::Block).await,
+            Command::Purge(command) => command.run(&context).await,
         }
     }
 }
 
 impl Context {
+    /// Who does it, as the record has them.
+    fn actor(&self) -> Actor {
+        Actor::admin(&format!("cli:{}", self.actor))
+    }
+
+    /// Where a command is carried out: by a server if one was named, else on the database.
+    async fn backend(&self) -> anyhow::Result<Backend> {
+        match self.server.asked() {
+            Asked::Flag(url) | Asked::Environment(url) => {
+                let client = Client::new(&url, &self.server, self.canvas.canvas)?;
+                Ok(Backend::Server(Box::new(Server { client })))
+            }
+            Asked::Nobody => {
+                let store = self.database.connect(&self.timing).await?;
+                let (canvas, actor, pubsub) = (self.canvas.canvas, self.actor(), self.pubsub.clone());
+                Ok(Backend::Database(Box::new(Database { store, canvas, actor, pubsub })))
+            }
+        }
+    }
+
+    /// For what a server can't do.
     async fn store(&self) -> anyhow::Result<Store> {
+        self.without_server()?;
         self.database.connect(&self.timing).await
     }
 
-    /// For what publishes nothing, so that Pub/Sub need not be configured.
-    async fn reader(&self) -> anyhow::Result<Admin> {
-        let store = self.store().await?;
-        Ok(Admin::new(store, Arc::new(MemoryNotifier::new())))
-    }
-
-    /// For what wakes events.
-    async fn admin(&self) -> anyhow::Result<Admin> {
-        let store = self.store().await?;
-        Ok(Admin::new(store, self.pubsub.connect().await?))
+    /// Refuses what a server is asked for and can't do. The variable alone asks for nothing while a database is named.
+    fn without_server(&self) -> Result<(), Failure> {
+        match self.server.asked() {
+            Asked::Environment(_) if self.database.is_given() => Ok(()),
+            Asked::Flag(_) | Asked::Environment(_) => {
+                let words = "a server can't do this: set DATABASE_URL, and leave --server out";
+                Err(Failure::Usage(words.to_owned()))
+            }
+            Asked::Nobody => Ok(()),
+        }
     }
 }

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{BoxError, Context};
+use super::{BoxError, Context, descriptors};
 use crate::config::{ServeArgs, WorkerArgs};
 use crate::http::{HttpConfig, HttpServer};
 use crate::notify::Notifier;
@@ -107,6 +107,7 @@ impl Process {
 
     /// The part that answers over HTTP.
     async fn serve(&self, config: HttpConfig) -> anyhow::Result<Part> {
+        descriptors::raise(config.max_connections);
         let server = HttpServer::bind(self.store.clone(), Arc::clone(&self.notifier), config).await?;
         tracing::info!(address = %server.local_address(), "serving the API");
         let (stop, halt) = (self.stop.clone(), server.stop_token());

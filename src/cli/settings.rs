@@ -21,6 +21,7 @@ enum Verb {
 
 impl Settings {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        context.without_server()?;
         let store = match self.verb {
             Verb::Show => context.store().await?,
             Verb::Set => context.database.replace(&context.timing).await?,

@@ -1,20 +1,75 @@
-//! How the command line writes: plain, aligned lines to standard output, and words beside them to standard error.
+//! How the command line writes: answers to standard output, as lines for people or JSON for machines, and words beside
+//! them to standard error.
 
 use std::fmt::Display;
-use std::io::Write;
-use std::str::FromStr;
+use std::io::{ErrorKind, Write};
 
 use clap::Args;
+use serde::Serialize;
 
-use crate::admin::Bulk;
-use crate::event::{Actor, CanvasId, EventId, HandlerScope, InvalidName, Name, Timestamp};
+use super::text;
+use crate::api::{List, Rule, RuleKind};
+use crate::event::Timestamp;
 
-/// Writes a line; a closed pipe ends the command quietly.
-pub(super) fn line(text: impl Display) -> anyhow::Result<()> {
-    match writeln!(std::io::stdout().lock(), "{text}") {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        Ok(()) | Err(_) => Ok(()),
+/// Nobody reads standard output any more.
+#[derive(Debug, thiserror::Error)]
+#[error("standard output was closed")]
+pub(super) struct Closed;
+
+/// Whether an answer is for a machine.
+#[derive(Args, Clone, Copy)]
+pub(super) struct JsonArg {
+    /// Print JSON, as the HTTP API answers it
+    #[arg(long)]
+    json: bool,
+}
+
+impl JsonArg {
+    /// Prints an answer: as JSON, or as `people` says it.
+    pub(super) fn print<T: Serialize>(
+        self,
+        answer: &T,
+        people: impl FnOnce(&T) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        if self.json { json(answer) } else { people(answer) }
     }
+
+    /// Prints a list, and for people where its next page begins.
+    pub(super) fn print_list<T: Serialize>(
+        self,
+        list: &List<T>,
+        people: impl FnOnce(&[T]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        self.print(list, |list| {
+            people(&list.items)?;
+            if let Some(cursor) = &list.next_cursor {
+                note(format_args!("there are more: --cursor {}", text::clean(cursor)));
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Writes a line.
+pub(super) fn line(text: impl Display) -> anyhow::Result<()> {
+    written(writeln!(std::io::stdout().lock(), "{text}"))
+}
+
+/// Writes all of a text, and no more.
+pub(super) fn raw(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    written(out.write_all(bytes).and_then(|()| out.flush()))
+}
+
+fn written(outcome: std::io::Result<()>) -> anyhow::Result<()> {
+    match outcome {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Closed.into()),
+        outcome => Ok(outcome?),
+    }
+}
+
+fn json(answer: &impl Serialize) -> anyhow::Result<()> {
+    line(text::clean_json(&serde_json::to_string_pretty(answer)?))
 }
 
 /// Tells the person at the terminal something that is no part of the answer; if nobody can read it, that is fine.
@@ -33,76 +88,29 @@ pub(super) fn count(number: u64, thing: &str) -> String {
     format!("{number} {thing}{plural}")
 }
 
-/// What one call would do to many events: `more than 10,000` is not counted further.
-pub(super) fn bulk(bulk: Bulk, thing: &str) -> String {
-    let more = if bulk.more { "more than " } else { "" };
-    format!("{more}{}", count(bulk.count, thing))
+/// As [`count`], of what was not counted to the end.
+pub(super) fn at_least(number: u64, more: bool, thing: &str) -> String {
+    let words = if more { "more than " } else { "" };
+    format!("{words}{}", count(number, thing))
 }
 
-/// A text of several lines, in the column of values.
-pub(super) fn indented(text: &str) -> String {
-    text.replace('\n', "\n          ")
+/// A line of what is known about one thing: its name, and a value that may have several lines.
+pub(super) fn field(name: &str, value: impl Display) -> anyhow::Result<()> {
+    let value = text::clean_lines(&value.to_string()).replace('\n', "\n          ");
+    line(format_args!("{name:9} {value}"))
 }
 
-/// Reads an event's id.
-pub(super) fn event_id(text: &str) -> Result<EventId, &'static str> {
-    text.parse().map_err(|_| "an event's id is a uuid, as `wakeq emit` prints it")
+/// A rule, in words.
+pub(super) fn rule(rule: &Rule) -> String {
+    let until = rule.until.map(|until| format!(" until {}", moment(until))).unwrap_or_default();
+    let reason = rule.reason.as_deref().unwrap_or("no reason given");
+    format!("{} by {}{until}: {reason}", rule_word(rule.kind), rule.created_by)
 }
 
-/// Reads a moment.
-pub(super) fn timestamp(text: &str) -> Result<Timestamp, &'static str> {
-    text.parse().map_err(|_| "a moment looks like 2030-01-31T08:00:00Z")
-}
-
-/// A handler: `name`, or `MODULE/name`.
-#[derive(Args, Clone)]
-pub(super) struct HandlerArg {
-    /// The handler: its name, or MODULE/name when the module is not WORKER
-    handler: HandlerName,
-}
-
-impl HandlerArg {
-    pub(super) fn scope(&self, canvas: CanvasId) -> HandlerScope {
-        self.handler.scope(canvas)
-    }
-}
-
-/// Who gives a command. Who may connect to the database is an admin, and says so where it matters.
-#[derive(Args, Clone)]
-pub(super) struct ActorArg {
-    /// Who does it, for the record
-    #[arg(long, env = "USER", default_value = "cli")]
-    actor: String,
-}
-
-impl ActorArg {
-    pub(super) fn user(&self) -> Actor {
-        Actor::user(&self.actor)
-    }
-
-    pub(super) fn admin(&self) -> Actor {
-        Actor::admin(&self.actor)
-    }
-}
-
-/// A handler on a canvas yet to be named.
-#[derive(Clone)]
-pub(super) struct HandlerName {
-    module: Name,
-    name: Name,
-}
-
-impl HandlerName {
-    pub(super) fn scope(&self, canvas: CanvasId) -> HandlerScope {
-        HandlerScope { canvas, module: self.module.clone(), name: self.name.clone() }
-    }
-}
-
-impl FromStr for HandlerName {
-    type Err = InvalidName;
-
-    fn from_str(text: &str) -> Result<Self, InvalidName> {
-        let (module, name) = text.split_once('/').unwrap_or(("WORKER", text));
-        Ok(Self { module: module.parse()?, name: name.parse()? })
+/// A kind of rule, in one word.
+pub(super) fn rule_word(kind: RuleKind) -> &'static str {
+    match kind {
+        RuleKind::Pause => "pause",
+        RuleKind::Block => "block",
     }
 }

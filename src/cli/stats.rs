@@ -1,43 +1,93 @@
-//! `wakeq stats`.
+//! `wakeq stats`, which is `wakeq handlers list`: the handlers that have something, once or again and again.
+
+use std::io::IsTerminal;
+use std::time::Duration;
 
 use clap::Args;
 
-use super::{Context, show};
-use crate::admin::HandlerStats;
+use super::Context;
+use super::arguments::HandlerName;
+use super::backend::Backend;
+use super::show::{self, JsonArg, moment};
+use super::table::Table;
+use crate::api::{Handler, List};
+use crate::event::Timestamp;
+
+/// Clears the terminal, and writes from its top.
+const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 
 #[derive(Args)]
 pub(crate) struct Stats {
     /// Only this handler: its name, or MODULE/name
-    handler: Option<show::HandlerName>,
+    handler: Option<HandlerName>,
+    /// Refresh it every SECONDS (2) until Ctrl-C
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
+          value_parser = clap::value_parser!(u64).range(1..=3600), conflicts_with = "json")]
+    watch: Option<u64>,
+    #[command(flatten)]
+    json: JsonArg,
 }
 
 impl Stats {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let canvas = context.canvas.canvas;
-        let scope = self.handler.map(|handler| handler.scope(canvas));
-        let stats = context.reader().await?.stats(canvas, scope.as_ref()).await?;
-        if stats.is_empty() {
-            return show::line("no events, and no rules");
+        let backend = context.backend().await?;
+        match self.watch {
+            Some(seconds) => self.watch(&backend, Duration::from_secs(seconds)).await,
+            None => self.json.print_list(&self.look(&backend).await?, print),
         }
-        let head = "HANDLER                          WAITING  DELAYED   PAUSED  RUNNING     DEAD  RULES";
-        show::line(head)?;
-        stats.iter().try_for_each(|handler| show::line(row(handler)))
+    }
+
+    async fn look(&self, backend: &Backend) -> anyhow::Result<List<Handler>> {
+        let Some(handler) = &self.handler else { return backend.handlers().await };
+        let found = backend.handler(handler).await?;
+        let is_there = !found.is_empty();
+        Ok(List::whole(is_there.then_some(found).into_iter().collect()))
+    }
+
+    /// Ends well with Ctrl-C, and with an error when a look fails.
+    async fn watch(&self, backend: &Backend, period: Duration) -> anyhow::Result<()> {
+        let mut ticks = tokio::time::interval(period);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let looking = async {
+            loop {
+                ticks.tick().await;
+                let list = self.look(backend).await?;
+                if std::io::stdout().is_terminal() {
+                    show::raw(CLEAR)?;
+                }
+                show::line(format_args!(
+                    "{}, every {}",
+                    moment(chrono::Utc::now()),
+                    humantime::format_duration(period)
+                ))?;
+                print(&list.items)?;
+            }
+        };
+        tokio::select! {
+            ended = looking => ended,
+            stopped = tokio::signal::ctrl_c() => Ok(stopped?),
+        }
     }
 }
 
-fn row(stats: &HandlerStats) -> String {
-    let HandlerStats { scope, waiting, delayed, paused, running, dead, .. } = stats;
-    let mut rules: Vec<String> = Vec::new();
-    for rule in &stats.rules {
-        let until = rule.until.map(|until| format!(" until {}", show::moment(until))).unwrap_or_default();
-        let reason = rule.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        rules.push(format!("{} by {}{until}{reason}", rule.kind, rule.created_by));
+fn print(handlers: &[Handler]) -> anyhow::Result<()> {
+    let mut table = Table::new(["HANDLER", ">WAITING", ">DELAYED", ">PAUSED", ">RUNNING", ">DEAD", "RULES"]);
+    for handler in handlers {
+        let Handler { module, name, waiting, delayed, paused, running, dead, .. } = handler;
+        let [waiting, delayed, paused, running, dead] =
+            [waiting, delayed, paused, running, dead].map(ToString::to_string);
+        table.row([format!("{module}/{name}"), waiting, delayed, paused, running, dead, rules(handler)]);
     }
-    if let Some(since) = stats.unknown_since {
-        rules.push(format!(
-            "some worker lacks this handler, or one of its modifiers, since {}",
-            show::moment(since)
-        ));
-    }
-    format!("{scope:30} {waiting:>9} {delayed:>8} {paused:>8} {running:>8} {dead:>8}  {}", rules.join("; "))
+    table.print("no events, and no rules")
+}
+
+/// The rules in force, and what else holds its events.
+fn rules(handler: &Handler) -> String {
+    let standing = handler.rules.iter().map(show::rule);
+    standing.chain(handler.unknown_since.map(unknown)).collect::<Vec<_>>().join("; ")
+}
+
+/// In words, that some worker lacks the handler.
+pub(super) fn unknown(since: Timestamp) -> String {
+    format!("some worker lacks this handler, or one of its modifiers, since {}", moment(since))
 }

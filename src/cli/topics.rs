@@ -21,6 +21,7 @@ enum Verb {
 
 impl Topics {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        context.without_server()?;
         let config = context.pubsub.config()?;
         let report = match self.verb {
             Verb::Create => create_topics(&config).await?,

@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::{Context, show};
+use crate::admin::Admin;
 
 #[derive(Args)]
 pub(crate) struct Wake {
@@ -13,7 +14,9 @@ pub(crate) struct Wake {
 
 impl Wake {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let pass = context.admin().await?.wake(self.all).await?;
+        let store = context.store().await?;
+        let admin = Admin::new(store, context.pubsub.connect().await?);
+        let pass = admin.wake(self.all).await?;
         let woken = show::count(pass.woken as u64, "overdue event");
         let jobs = show::count(pass.jobs as u64, "resume job");
         show::line(format_args!("{woken} woken, {jobs} carried on"))

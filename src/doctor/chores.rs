@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Finding, list};
+use crate::event::Timing;
 use crate::store::checkup::{Chores, TableSize, Unknown};
 
 /// A promise that is older than this was not kept: the pass is due every minute.
@@ -55,6 +56,26 @@ pub(crate) fn chores(chores: &Chores, period: Duration) -> Vec<Finding> {
         Some(_) | None => Finding::ok("resume jobs", found),
     };
     vec![pass, promises, jobs]
+}
+
+/// Whether the durations given here are the deployment's; `ours` are the deployment's with what is given in their place.
+pub(crate) fn durations(standing: Option<&Timing>, ours: Option<&Timing>) -> Finding {
+    let Some((standing, ours)) = standing.zip(ours) else {
+        return Finding::ok(
+            "durations",
+            "none are written yet: the first process that emits or works writes its own",
+        );
+    };
+    match ours.first_difference(standing) {
+        None => Finding::ok("durations", "those given here are the deployment's"),
+        Some((name, ours, deployment)) => {
+            let found =
+                format!("{name} is {ours:?} here and {deployment:?} in the deployment: no process starts so");
+            let mend = "take the flag or variable away, or change the deployment's: `wakeq settings set`, then start every \
+                        process anew";
+            Finding::fail("durations", found, mend)
+        }
+    }
 }
 
 /// Whether vacuum keeps up.
@@ -116,6 +137,17 @@ mod tests {
         assert_eq!(levels(Chores { jobs: 1, oldest_job_s: Some(601.0), ..idle() }), [Ok, Ok, Warn]);
         let never = chores(&Chores { late_s: 500.0, passes: 0, ..idle() }, PERIOD);
         assert!(never[0].found.contains("never made"), "{}", never[0]);
+    }
+
+    #[test]
+    fn other_durations_than_the_deployments_are_told() {
+        let standing = Timing::default();
+        assert_eq!(durations(None, None).level, Level::Ok);
+        assert_eq!(durations(Some(&standing), Some(&standing)).level, Level::Ok);
+        let other = Timing { lease: PERIOD / 2, ..standing.clone() };
+        let finding = durations(Some(&standing), Some(&other));
+        assert_eq!(finding.level, Level::Fail);
+        assert!(finding.found.starts_with("lease is 30s here and 60s in the deployment"), "{finding}");
     }
 
     #[test]

@@ -58,9 +58,12 @@ pub(super) async fn complete(mut request: Request, next: Next) -> Response {
     response
 }
 
-/// A failure that no handler of ours described is described by its status.
+/// A failure that no handler of ours described is described by its status. JSON, which only ours write, is left alone: it
+/// says more.
 fn with_body(response: Response, id: &RequestId) -> Response {
-    if !response.status().is_client_error() && !response.status().is_server_error() {
+    let failed = response.status().is_client_error() || response.status().is_server_error();
+    if !failed || response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json")
+    {
         return response;
     }
     let (mut parts, _) = response.into_parts();

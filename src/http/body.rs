@@ -98,6 +98,10 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
         if !is_json {
             return Err(Problem::new(Kind::UnsupportedMediaType, "send `content-type: application/json`"));
         }
+        // A list would be taken for the fields in their order.
+        if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
+            return Err(Problem::bad_request("the body is no JSON object: see /docs for the schema"));
+        }
         read(&bytes).map(Self)
     }
 }

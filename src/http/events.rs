@@ -11,9 +11,8 @@ use super::guard::Caller;
 use super::problem::Problem;
 use super::{Api, paging};
 use crate::admin::EventFilter;
-use crate::api::{EventDetail, EventSummary, List, TheEvent};
-use crate::event::{Name, RuleKind};
-use crate::machine::Standing;
+use crate::api::{EventDetail, EventSummary, List, TheEvent, WaitingState};
+use crate::event::Name;
 
 /// Which events, and which page of them.
 #[derive(Deserialize, IntoParams)]
@@ -37,29 +36,6 @@ pub(super) struct EventsQuery {
     cursor: Option<String>,
 }
 
-/// What an event that has not ended waits for.
-#[derive(Clone, Copy, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum WaitingState {
-    Ready,
-    Delayed,
-    Running,
-    Paused,
-    Blocked,
-}
-
-impl From<WaitingState> for Standing {
-    fn from(state: WaitingState) -> Self {
-        match state {
-            WaitingState::Ready => Self::Ready,
-            WaitingState::Delayed => Self::Delayed,
-            WaitingState::Running => Self::Running,
-            WaitingState::Paused => Self::Held(RuleKind::Pause),
-            WaitingState::Blocked => Self::Held(RuleKind::Block),
-        }
-    }
-}
-
 /// List events that have not ended, by handler and state.
 ///
 /// Ordered by handler and by when they are due. A page looks at 10,000 events at most, so it may be short, or even
@@ -74,7 +50,7 @@ pub(super) async fn list(
     let filter = EventFilter {
         module: query.module.as_deref().map(str::parse::<Name>).transpose()?,
         name: query.name.as_deref().map(str::parse::<Name>).transpose()?,
-        state: query.state.map(Standing::from),
+        state: query.state.map(Into::into),
     };
     let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
     Ok(Json(api.admin.events(caller.canvas, &filter, cursor.as_ref(), limit).await?.into()))

@@ -26,6 +26,9 @@ use crate::event::{Actor, CanvasId, HandlerScope};
 /// The name of the credential in the OpenAPI document.
 pub(super) const CREDENTIAL: &str = "bearer";
 
+/// Operations whose body may be left out: every field of it may.
+const BODY_OPTIONAL: [&str; 3] = ["pause_handler", "block_handler", "purge_handler"];
+
 /// How a part of a handler's address looks.
 const NAME: &str = "^[A-Za-z0-9_.-]{1,128}$";
 
@@ -47,7 +50,8 @@ impl Guarded {
         for (path, item) in &mut paths.paths {
             item.parameters = Some(path_parameters(path));
             let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
-            operations.into_iter().flatten().for_each(|operation| describe(operation, scope));
+            let varies = path.matches('{').count() > 1;
+            operations.into_iter().flatten().for_each(|operation| describe(operation, scope, varies));
         }
         let rule = Rule { api: self.api.clone(), scope, actions: actions(&paths) };
         let routes: UtoipaMethodRouter<Api> = (schemas, paths, methods);
@@ -82,12 +86,18 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
     names.map(parameter).collect()
 }
 
-/// What every guarded operation answers beside its own.
-fn describe(operation: &mut Operation, scope: Scope) {
+/// What every guarded operation answers beside its own. `varies`: whether its path names more than a canvas.
+fn describe(operation: &mut Operation, scope: Scope, varies: bool) {
+    let takes_nothing = operation.parameters.is_none() && operation.request_body.is_none() && !varies;
     let words = format!("Needs the scope `{scope}` on the canvas.");
     let description = operation.description.take().map_or(words.clone(), |text| format!("{text}\n\n{words}"));
     operation.description = Some(description);
     operation.security = Some(vec![SecurityRequirement::new(CREDENTIAL, [scope.as_str()])]);
+    if let (Some(RefOr::T(body)), Some(id)) = (&mut operation.request_body, &operation.operation_id)
+        && BODY_OPTIONAL.contains(&id.as_str())
+    {
+        body.required = Some(Required::False);
+    }
     for (status, words) in [
         ("400", "The request is not valid"),
         ("401", "No credential, or none that counts"),
@@ -98,6 +108,9 @@ fn describe(operation: &mut Operation, scope: Scope) {
             "What may happen to any request: `too-many-requests`, `timeout`, `unavailable`, `internal`",
         ),
     ] {
+        if status == "400" && takes_nothing {
+            continue;
+        }
         let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
         let response = ResponseBuilder::new().description(words).content("application/problem+json", content);
         let responses = &mut operation.responses.responses;

@@ -285,6 +285,7 @@ async fn serve(stream: TcpStream, router: Router, pace: Pace, stop: Cancellation
     let mut connection = http1::Builder::new()
         .header_read_timeout(None)
         .max_buf_size(HEADER_BYTES)
+        .max_header_size(HEADER_BYTES)
         .max_headers(HEADER_FIELDS)
         .serve_connection(TokioIo::new(stream), Telling { router, turns });
     let ended = tokio::select! {

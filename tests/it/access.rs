@@ -150,7 +150,8 @@ async fn of_many_that_make_keys_at_once_two_succeed() {
         for _ in 0..expired {
             change(&stage, &create(&access, &new).await.key, EXPIRED).await;
         }
-        let made = join_all((0..8).map(|_| access.create_key(&new, &by("cli:ada")))).await;
+        let ada = by("cli:ada");
+        let made = join_all((0..8).map(|_| access.create_key(&new, &ada))).await;
         let refused = made.iter().filter(|made| matches!(made, Err(AccessError::TwoLive { .. }))).count();
         assert_eq!((made.iter().filter(|made| made.is_ok()).count(), refused), (2, 6), "{made:?}");
     }

@@ -120,10 +120,13 @@ async fn an_admin_rules_one_canvas() {
     }
     assert_eq!(look(&service, key).await, 200, "it still counts");
     let body = json!({"holder": "worker", "scopes": ["emit", "read", "operate", "admin"]});
-    let made = service.ask(&theirs, Method::POST, &format!("/admin/canvases/{elsewhere}/keys"), body).await.json();
+    let made =
+        service.ask(&theirs, Method::POST, &format!("/admin/canvases/{elsewhere}/keys"), body).await.json();
     assert_eq!(look(&service, text(&made, "key")).await, 404, "on its own canvas only");
-    let list = service.ask(&theirs, Method::GET, &format!("/admin/canvases/{elsewhere}/keys"), NONE).await.json();
-    let holders: Vec<&str> = list["items"].as_array().unwrap().iter().map(|key| text(key, "holder")).collect();
+    let list =
+        service.ask(&theirs, Method::GET, &format!("/admin/canvases/{elsewhere}/keys"), NONE).await.json();
+    let holders: Vec<&str> =
+        list["items"].as_array().unwrap().iter().map(|key| text(key, "holder")).collect();
     assert_eq!(holders, ["worker", "them"]);
     service.stop().await;
 }
@@ -197,7 +200,8 @@ async fn the_record_says_who_did_what() {
     }
     let elsewhere = CanvasId(Uuid::new_v4());
     let theirs = service.key("them", elsewhere, &[Scope::Admin]).await;
-    let seen = service.ask(&theirs, Method::GET, &format!("/admin/canvases/{elsewhere}/audit"), NONE).await.json();
+    let seen =
+        service.ask(&theirs, Method::GET, &format!("/admin/canvases/{elsewhere}/audit"), NONE).await.json();
     let seen: Vec<String> = seen["items"].as_array().unwrap().iter().map(short).collect();
     assert_eq!(seen, ["tests create-key"], "of its own canvas");
     service.stop().await;

@@ -108,11 +108,13 @@ async fn requests_that_arrive_together_share_an_insert() {
     const REQUESTS: usize = 100;
     let service = patient().await;
     let barrier = barrier(&service).await;
-    let requests: Vec<_> = (0..REQUESTS)
-        .map(|number| {
-            tokio::spawn(Answer::of(post(&service, "/events", &json!({"name": "greet", "value": number}))))
-        })
-        .collect();
+    let emit = |number| {
+        tokio::spawn(Answer::of(post(&service, "/events", &json!({"name": "greet", "value": number}))))
+    };
+    // The first one has a statement to itself, so that there is a second for the others.
+    let mut requests = vec![emit(0)];
+    until_waiting(&service, 1).await;
+    requests.extend((1..REQUESTS).map(emit));
     until_waiting(&service, 2).await;
     barrier.close().await.unwrap();
     let mut ids = std::collections::BTreeSet::new();

@@ -6,6 +6,7 @@
 
 mod chaos;
 mod deps;
+mod edge;
 mod image;
 mod postgres;
 mod prepare;
@@ -28,6 +29,11 @@ enum Verb {
     },
     /// Hold the dependency tree to deny.toml: doubled and banned crates; with cargo-deny also licences and advisories.
     Deps,
+    /// Check the edge of the HTTP API at length, with figures: load, slow connections, requests made from the document.
+    Edge {
+        /// One of: document, matrix, garbage, leaks, memory, slow, schemathesis, page.
+        name: Option<String>,
+    },
     /// Build a container image of the binary for this machine, from nothing but what it needs, and try it out.
     Image {
         /// Write the image, and do not run it.
@@ -51,6 +57,7 @@ fn main() -> ExitCode {
     let outcome = match Verb::parse() {
         Verb::Chaos { name } => chaos::run(name.as_deref()),
         Verb::Deps => deps::run(),
+        Verb::Edge { name } => edge::run(name.as_deref()),
         Verb::Image { no_run, trial } => image::run(no_run, trial),
         Verb::Prepare { check } => prepare::run(check),
         Verb::Sdk => sdk::run(),

@@ -55,7 +55,6 @@ struct Received {
 /// answered as on `events:batch`. The answer comes after the commit; a valid `traceparent` header is kept with the event.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/events", operation_id = "emit", tag = "emit",
     params(
-        ("canvas" = uuid::Uuid, Path, description = "The tenant"),
         EmitQuery,
         ("idempotency-key" = Option<String>, Header, description = "Repeats of the request under this key get the first answer, for 24 hours"),
     ),
@@ -88,7 +87,6 @@ pub(super) async fn one(
 /// Plain JSON, or a batch of CloudEvents 1.0 in JSON format.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/events:batch", operation_id = "emit_batch", tag = "emit",
     params(
-        ("canvas" = uuid::Uuid, Path, description = "The tenant"),
         EmitQuery,
         ("idempotency-key" = Option<String>, Header, description = "Repeats of the request under this key get the first answer, for 24 hours"),
     ),

@@ -115,13 +115,11 @@ impl Table {
     /// Ends every process of the server that waits for a lock, and returns once they are gone: a client hears of its end
     /// before the server gives up the locks.
     async fn end_waiting(&self) {
-        let pids: Vec<i32> = sqlx::query_scalar(
-            "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
-                and pg_terminate_backend(pid)",
-        )
-        .fetch_all(&self.pool)
-        .await
-        .unwrap();
+        let waiting = "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+        let pids: Vec<i32> = sqlx::query_scalar(waiting).fetch_all(&self.pool).await.unwrap();
+        let ended =
+            sqlx::query("select pg_terminate_backend(pid) from unnest($1::integer[]) as waiting (pid)");
+        ended.bind(&pids).execute(&self.pool).await.unwrap();
         let ending = async {
             let left = "select exists (select from pg_stat_activity where pid = any ($1))";
             while sqlx::query_scalar(left).bind(&pids).fetch_one(&self.pool).await.unwrap() {

@@ -22,14 +22,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("worker", &["event", "telemetry", "store", "notify", "wake", "emit", "machine"]),
     ("access", &["event", "store"]),
     ("config", &["event", "access", "http", "store", "notify", "worker"]),
-    ("api", &["event", "store", "admin", "explain", "emit"]),
+    ("api", &["event", "machine", "store", "admin", "explain", "emit", "access"]),
     ("http", &["event", "access", "api", "telemetry", "store", "notify", "emit", "admin", "explain"]),
     ("doctor", &["event", "store", "notify"]),
     (
         "cli",
         &[
-            "event", "access", "api", "config", "http", "store", "notify", "emit", "admin", "explain",
-            "wake", "worker", "doctor",
+            "event", "machine", "access", "api", "config", "http", "store", "notify", "emit", "admin",
+            "explain", "wake", "worker", "doctor",
         ],
     ),
     ("main", &["cli", "worker"]),

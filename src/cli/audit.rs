@@ -1,0 +1,54 @@
+//! `wakeq audit list`: who did what, and what was refused.
+
+use clap::{Args, Subcommand};
+
+use super::Context;
+use super::arguments::ListArgs;
+use super::show::{JsonArg, moment};
+use super::table::Table;
+use crate::api::AuditEntry;
+
+#[derive(Args)]
+pub(crate) struct Audit {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// The newest first
+    List {
+        #[command(flatten)]
+        list: ListArgs,
+        #[command(flatten)]
+        json: JsonArg,
+    },
+}
+
+impl Audit {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let Verb::List { list, json } = self.verb;
+        let backend = context.backend().await?;
+        let list = list.gather(async |page| backend.audit(page).await).await?;
+        json.print_list(&list, |entries| {
+            let mut table = Table::new(["AT", "ACTOR", "ACTION", "OUTCOME", ">TIMES", "ABOUT", "DETAIL"]);
+            entries.iter().for_each(|entry| table.row(row(entry)));
+            table.print("nothing was done yet")
+        })
+    }
+}
+
+fn row(entry: &AuditEntry) -> [String; 7] {
+    let handler = entry.module.as_ref().zip(entry.name.as_ref());
+    let handler = handler.map(|(module, name)| format!("{module}/{name}"));
+    let about = entry.event_id.map(|id| id.to_string()).or(handler).unwrap_or_default();
+    [
+        moment(entry.at),
+        entry.actor.clone(),
+        entry.action.clone(),
+        entry.outcome.clone(),
+        entry.times.to_string(),
+        about,
+        entry.detail.clone().unwrap_or_default(),
+    ]
+}

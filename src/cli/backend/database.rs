@@ -1,0 +1,226 @@
+//! Commands straight on the database. Who may connect to it may do anything, as an admin; the record has their name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::{Canvases, WhichEvents};
+use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Scope, Within};
+use crate::admin::{Admin, Cursor, EventFilter};
+use crate::api::{
+    AuditEntry, BulkRequest, CreateKey, CreatedKey, DeadEvent, Deleted, Depth, Emitted, EventDetail,
+    EventSummary, Handler, Key, Lifted, List, NewEvent, Purged, Redriven, RuleKind, StopRequest, Stopped,
+};
+use crate::cli::arguments::{HandlerName, Page};
+use crate::cli::failure::Failure;
+use crate::config::PubSubArgs;
+use crate::emit::{Queue, QueueConfig};
+use crate::event::{Actor, CanvasId, Event, EventError, EventId, HandlerScope, Name, Timestamp};
+use crate::notify::MemoryNotifier;
+use crate::store::{DeadFilter, Store};
+
+/// A canvas of a database, and who works on it.
+pub(in crate::cli) struct Database {
+    pub(in crate::cli) store: Store,
+    pub(in crate::cli) canvas: CanvasId,
+    pub(in crate::cli) actor: Actor,
+    /// Connected to by what publishes only, so that the rest works without.
+    pub(in crate::cli) pubsub: PubSubArgs,
+}
+
+impl Database {
+    /// For what publishes nothing.
+    fn silent(&self) -> Admin {
+        Admin::new(self.store.clone(), Arc::new(MemoryNotifier::new()))
+    }
+
+    /// For what wakes events.
+    async fn waking(&self) -> anyhow::Result<Admin> {
+        Ok(Admin::new(self.store.clone(), self.pubsub.connect().await?))
+    }
+
+    fn access(&self) -> anyhow::Result<Access> {
+        Ok(Access::new(self.store.clone(), AccessConfig::default())?)
+    }
+
+    pub(super) async fn clock(&self) -> anyhow::Result<Timestamp> {
+        Ok(self.silent().clock().await?)
+    }
+
+    pub(super) async fn emit(&self, new: NewEvent) -> anyhow::Result<Emitted> {
+        let event = event(new)?.canvas(self.canvas);
+        let queue = Queue::new(self.store.clone(), self.pubsub.connect().await?, QueueConfig::default());
+        Ok(queue.emit(event).await?.into())
+    }
+
+    pub(super) async fn events(&self, which: &WhichEvents, page: Page) -> anyhow::Result<List<EventSummary>> {
+        let handler = which.handler.as_ref();
+        let filter = EventFilter {
+            module: handler.map(|handler| handler.module.clone()),
+            name: handler.map(|handler| handler.name.clone()),
+            state: which.state,
+        };
+        let cursor = cursor(&page)?;
+        Ok(self.silent().events(self.canvas, &filter, cursor.as_ref(), page.limit).await?.into())
+    }
+
+    pub(super) async fn event(&self, id: EventId, value: bool) -> anyhow::Result<EventDetail> {
+        let admin = self.silent();
+        let known = EventDetail::of(id, admin.explain(self.canvas, id).await?);
+        let mut detail = known.ok_or_else(|| {
+            Failure::NotFound(format!(
+                "there is no event {id} on canvas {}: it completed, was cancelled or purged, or never was",
+                self.canvas
+            ))
+        })?;
+        if value {
+            let value = admin.value(self.canvas, id).await?;
+            detail.value = value.map(RawValue::from_string).transpose()?;
+        }
+        Ok(detail)
+    }
+
+    pub(super) async fn cancel(&self, id: EventId) -> anyhow::Result<()> {
+        Ok(self.silent().cancel(self.canvas, id, &self.actor).await?)
+    }
+
+    pub(super) async fn run_now(&self, id: EventId) -> anyhow::Result<()> {
+        Ok(self.waking().await?.run_now(self.canvas, id, &self.actor).await?)
+    }
+
+    pub(super) async fn handlers(&self) -> anyhow::Result<List<Handler>> {
+        let stats = self.silent().stats(self.canvas, None).await?;
+        Ok(List::whole(stats.into_iter().map(Handler::from).collect()))
+    }
+
+    pub(super) async fn handler(&self, handler: &HandlerName) -> anyhow::Result<Handler> {
+        let scope = handler.scope(self.canvas);
+        let mut stats = self.silent().stats(self.canvas, Some(&scope)).await?;
+        Ok(stats.pop().map_or_else(|| Handler::empty(&scope), Handler::from))
+    }
+
+    pub(super) async fn stop(
+        &self,
+        kind: RuleKind,
+        handler: &HandlerName,
+        stop: StopRequest,
+    ) -> anyhow::Result<Stopped> {
+        let (admin, scope, stop) = (self.silent(), handler.scope(self.canvas), stop.into());
+        let stopped = match kind {
+            RuleKind::Pause => admin.pause(&scope, &self.actor, &stop).await,
+            RuleKind::Block => admin.block(&scope, &self.actor, &stop).await,
+        };
+        Ok(stopped?.into())
+    }
+
+    pub(super) async fn lift(&self, kind: RuleKind, handler: &HandlerName) -> anyhow::Result<Lifted> {
+        let (admin, scope) = (self.waking().await?, handler.scope(self.canvas));
+        let lifted = match kind {
+            RuleKind::Pause => admin.unpause(&scope, &self.actor).await,
+            RuleKind::Block => admin.unblock(&scope, &self.actor).await,
+        };
+        Ok(lifted?.into())
+    }
+
+    pub(super) async fn purge(&self, handler: &HandlerName, dry_run: bool) -> anyhow::Result<Purged> {
+        let scope = handler.scope(self.canvas);
+        Ok(self.silent().purge(&scope, &self.actor, dry_run).await?.into())
+    }
+
+    pub(super) async fn depth(&self, handler: Option<&HandlerName>) -> anyhow::Result<Depth> {
+        let scope = handler.map(|handler| handler.scope(self.canvas));
+        Ok(self.silent().depth(self.canvas, scope.as_ref()).await?.into())
+    }
+
+    pub(super) async fn dead(&self, which: &BulkRequest, page: Page) -> anyhow::Result<List<DeadEvent>> {
+        let (filter, cursor) = (self.filter(which)?, cursor(&page)?);
+        Ok(self.silent().dead(&filter, cursor.as_ref(), page.limit).await?.into())
+    }
+
+    pub(super) async fn redrive_one(&self, id: EventId) -> anyhow::Result<()> {
+        Ok(self.waking().await?.redrive_one(self.canvas, id, &self.actor).await?)
+    }
+
+    pub(super) async fn redrive(&self, which: &BulkRequest) -> anyhow::Result<Redriven> {
+        let admin = if which.dry_run { self.silent() } else { self.waking().await? };
+        Ok(admin.redrive(&self.filter(which)?, &self.actor, which.dry_run).await?.into())
+    }
+
+    pub(super) async fn delete_dead(&self, which: &BulkRequest) -> anyhow::Result<Deleted> {
+        Ok(self.silent().delete_dead(&self.filter(which)?, &self.actor, which.dry_run).await?.into())
+    }
+
+    fn filter(&self, which: &BulkRequest) -> anyhow::Result<DeadFilter> {
+        let module = which.module.as_deref().map_or(Ok(Name::worker()), str::parse)?;
+        let name = which.name.as_deref().map(str::parse).transpose()?;
+        let scope = name.map(|name| HandlerScope { canvas: self.canvas, module, name });
+        let BulkRequest { since, before, .. } = *which;
+        Ok(DeadFilter { canvas: self.canvas, scope, id: None, since, before })
+    }
+
+    pub(super) async fn audit(&self, page: Page) -> anyhow::Result<List<AuditEntry>> {
+        let cursor = cursor(&page)?;
+        Ok(self.silent().audit(self.canvas, cursor.as_ref(), page.limit).await?.into())
+    }
+
+    pub(super) async fn keys(&self, canvases: Canvases, page: Page) -> anyhow::Result<List<Key>> {
+        let within = match canvases {
+            Canvases::One => self.canvas.into(),
+            Canvases::Every => Within::Everything,
+        };
+        let after: Option<KeyId> = page.cursor.as_deref().map(str::parse).transpose()?;
+        let mut keys = self.access()?.keys(within, after, page.limit + 1).await?;
+        let more = keys.len() > page.limit as usize;
+        keys.truncate(page.limit as usize);
+        let next_cursor = keys.last().filter(|_| more).map(|key| key.id.to_string());
+        Ok(List { items: keys.into_iter().map(Key::from).collect(), next_cursor })
+    }
+
+    pub(super) async fn create_key(&self, canvases: Canvases, new: CreateKey) -> anyhow::Result<CreatedKey> {
+        let scopes: Result<_, _> = new.scopes.iter().map(|scope| scope.parse::<Scope>()).collect();
+        let reach = match canvases {
+            Canvases::One => Reach::Canvas(self.canvas),
+            Canvases::Every => Reach::EveryCanvas,
+        };
+        let lifetime = new.lifetime_s.map(Duration::from_secs);
+        let new = NewKey { holder: new.holder, reach, scopes: scopes?, lifetime };
+        Ok(self.access()?.create_key(&new, &self.actor).await?.into())
+    }
+
+    pub(super) async fn revoke_key(&self, id: &str) -> anyhow::Result<()> {
+        let key: KeyId = id.parse()?;
+        if self.access()?.revoke_key(Within::Everything, key, &self.actor).await? {
+            return Ok(());
+        }
+        let words =
+            format!("no key {key:?}, or it was revoked before; `wakeq keys list --all-canvases` shows them");
+        Err(Failure::NotFound(words).into())
+    }
+}
+
+fn cursor(page: &Page) -> anyhow::Result<Option<Cursor>> {
+    Ok(page.cursor.as_deref().map(str::parse).transpose()?)
+}
+
+/// An event as the queue takes it.
+fn event(new: NewEvent) -> anyhow::Result<Event> {
+    let value = new.value.as_deref().map_or("null", RawValue::get);
+    let mut event = Event::from_json(&new.name, value)?;
+    if let Some(module) = &new.module {
+        event = event.module(module)?;
+    }
+    if let Some(modifier) = &new.modifier {
+        event = event.modifier(modifier)?;
+    }
+    if let Some(seconds) = new.delay_s {
+        event = event.after(Duration::try_from_secs_f64(seconds).map_err(|_| EventError::TooLate)?)?;
+    }
+    if let Some(moment) = new.delay_until {
+        event = event.at(moment)?;
+    }
+    Ok(match new.id {
+        Some(id) => event.id(EventId(id)),
+        None => event,
+    })
+}

@@ -1,0 +1,142 @@
+//! Where a command is carried out: straight on the database, or by a server. Both answer in the types of the HTTP API,
+//! so that what is printed is the same.
+//!
+//! It prints nothing, and knows no command.
+
+mod client;
+mod database;
+mod server;
+
+use crate::api::{
+    AuditEntry, BulkRequest, CreateKey, CreatedKey, DeadEvent, Deleted, Depth, Emitted, EventDetail,
+    EventSummary, Handler, Key, Lifted, List, NewEvent, Purged, Redriven, RuleKind, StopRequest, Stopped,
+};
+use crate::event::{EventId, Timestamp};
+use crate::machine::Standing;
+
+use super::arguments::{HandlerName, Page};
+
+pub(super) use client::{Asked, Client, ServerArgs};
+pub(super) use database::Database;
+pub(super) use server::Server;
+
+/// The database, or a server in front of it.
+pub(super) enum Backend {
+    Database(Box<Database>),
+    Server(Box<Server>),
+}
+
+/// Which events a list is about.
+pub(super) struct WhichEvents {
+    pub(super) handler: Option<HandlerName>,
+    pub(super) state: Option<Standing>,
+}
+
+/// Which keys a list is about, or where one is to count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Canvases {
+    One,
+    Every,
+}
+
+/// Calls the method of the same name on either.
+macro_rules! either {
+    ($self:ident.$method:ident($($argument:expr),*)) => {
+        match $self {
+            Self::Database(database) => database.$method($($argument),*).await,
+            Self::Server(server) => server.$method($($argument),*).await,
+        }
+    };
+}
+
+impl Backend {
+    /// The clock that moments are compared with.
+    pub(super) async fn clock(&self) -> anyhow::Result<Timestamp> {
+        either!(self.clock())
+    }
+
+    pub(super) async fn emit(&self, event: NewEvent) -> anyhow::Result<Emitted> {
+        either!(self.emit(event))
+    }
+
+    pub(super) async fn events(&self, which: &WhichEvents, page: Page) -> anyhow::Result<List<EventSummary>> {
+        either!(self.events(which, page))
+    }
+
+    /// What is known of an event, its value only if it is asked for.
+    pub(super) async fn event(&self, id: EventId, value: bool) -> anyhow::Result<EventDetail> {
+        either!(self.event(id, value))
+    }
+
+    pub(super) async fn cancel(&self, id: EventId) -> anyhow::Result<()> {
+        either!(self.cancel(id))
+    }
+
+    pub(super) async fn run_now(&self, id: EventId) -> anyhow::Result<()> {
+        either!(self.run_now(id))
+    }
+
+    /// All handlers that have something.
+    pub(super) async fn handlers(&self) -> anyhow::Result<List<Handler>> {
+        either!(self.handlers())
+    }
+
+    /// One handler, which may have nothing.
+    pub(super) async fn handler(&self, handler: &HandlerName) -> anyhow::Result<Handler> {
+        either!(self.handler(handler))
+    }
+
+    pub(super) async fn stop(
+        &self,
+        kind: RuleKind,
+        handler: &HandlerName,
+        stop: StopRequest,
+    ) -> anyhow::Result<Stopped> {
+        either!(self.stop(kind, handler, stop))
+    }
+
+    pub(super) async fn lift(&self, kind: RuleKind, handler: &HandlerName) -> anyhow::Result<Lifted> {
+        either!(self.lift(kind, handler))
+    }
+
+    pub(super) async fn purge(&self, handler: &HandlerName, dry_run: bool) -> anyhow::Result<Purged> {
+        either!(self.purge(handler, dry_run))
+    }
+
+    pub(super) async fn depth(&self, handler: Option<&HandlerName>) -> anyhow::Result<Depth> {
+        either!(self.depth(handler))
+    }
+
+    pub(super) async fn dead(&self, which: &BulkRequest, page: Page) -> anyhow::Result<List<DeadEvent>> {
+        either!(self.dead(which, page))
+    }
+
+    pub(super) async fn redrive_one(&self, id: EventId) -> anyhow::Result<()> {
+        either!(self.redrive_one(id))
+    }
+
+    pub(super) async fn redrive(&self, which: &BulkRequest) -> anyhow::Result<Redriven> {
+        either!(self.redrive(which))
+    }
+
+    pub(super) async fn delete_dead(&self, which: &BulkRequest) -> anyhow::Result<Deleted> {
+        either!(self.delete_dead(which))
+    }
+
+    pub(super) async fn audit(&self, page: Page) -> anyhow::Result<List<AuditEntry>> {
+        either!(self.audit(page))
+    }
+
+    pub(super) async fn keys(&self, canvases: Canvases, page: Page) -> anyhow::Result<List<Key>> {
+        either!(self.keys(canvases, page))
+    }
+
+    pub(super) async fn create_key(&self, canvases: Canvases, new: CreateKey) -> anyhow::Result<CreatedKey> {
+        either!(self.create_key(canvases, new))
+    }
+
+    /// Revokes a key by the digits of its public part.
+    pub(super) async fn revoke_key(&self, id: &str) -> anyhow::Result<()> {
+        either!(self.revoke_key(id))
+    }
+}

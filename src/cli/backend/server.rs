@@ -1,0 +1,168 @@
+//! Commands that a server carries out: one request of the HTTP API each. What a command may do there is what its key
+//! allows.
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::client::{Client, Request};
+use super::{Canvases, WhichEvents};
+use crate::api::{
+    AuditEntry, BulkRequest, CreateKey, CreatedKey, DeadEvent, Deleted, Depth, Emitted, EventDetail,
+    EventSummary, Handler, Key, Lifted, List, NewEvent, PurgeRequest, Purged, Redriven, RuleKind,
+    StopRequest, Stopped, TheEvent,
+};
+use crate::cli::arguments::{HandlerName, Page};
+use crate::cli::failure::Failure;
+use crate::event::{EventId, Timestamp};
+
+/// A canvas of a server.
+pub(in crate::cli) struct Server {
+    pub(in crate::cli) client: Client,
+}
+
+impl Server {
+    /// The server's clock, to the second.
+    pub(super) async fn clock(&self) -> anyhow::Result<Timestamp> {
+        self.client.clock().await
+    }
+
+    /// Under an idempotency key of its own, so that it can be sent again when the answer is lost.
+    pub(super) async fn emit(&self, new: NewEvent) -> anyhow::Result<Emitted> {
+        let request = Request::post(&["events"]).body(&new)?.repeatable(&Uuid::new_v4().to_string())?;
+        self.client.call(request).await
+    }
+
+    pub(super) async fn events(&self, which: &WhichEvents, page: Page) -> anyhow::Result<List<EventSummary>> {
+        let handler = which.handler.as_ref();
+        let request = Request::get(&["events"])
+            .query("module", handler.map(|handler| &handler.module))
+            .query("name", handler.map(|handler| &handler.name))
+            .query("state", which.state.map(|state| state.as_str()))
+            .page(page);
+        self.client.call(request).await
+    }
+
+    pub(super) async fn event(&self, id: EventId, value: bool) -> anyhow::Result<EventDetail> {
+        let view = value.then_some("full");
+        self.client.call(Request::get(&["events", &id.to_string()]).query("view", view)).await
+    }
+
+    pub(super) async fn cancel(&self, id: EventId) -> anyhow::Result<()> {
+        let done: TheEvent = self.client.call(Request::post(&["events", &id.to_string(), "cancel"])).await?;
+        same(done, id)
+    }
+
+    pub(super) async fn run_now(&self, id: EventId) -> anyhow::Result<()> {
+        let done: TheEvent = self.client.call(Request::post(&["events", &id.to_string(), "run-now"])).await?;
+        same(done, id)
+    }
+
+    pub(super) async fn handlers(&self) -> anyhow::Result<List<Handler>> {
+        self.client.call(Request::get(&["handlers"])).await
+    }
+
+    pub(super) async fn handler(&self, handler: &HandlerName) -> anyhow::Result<Handler> {
+        let (module, name) = (handler.module.as_str(), handler.name.as_str());
+        self.client.call(Request::get(&["handlers", module, name])).await
+    }
+
+    pub(super) async fn stop(
+        &self,
+        kind: RuleKind,
+        handler: &HandlerName,
+        stop: StopRequest,
+    ) -> anyhow::Result<Stopped> {
+        self.client.call(rule(Request::put, kind, handler).body(&stop)?).await
+    }
+
+    pub(super) async fn lift(&self, kind: RuleKind, handler: &HandlerName) -> anyhow::Result<Lifted> {
+        self.client.call(rule(Request::delete, kind, handler)).await
+    }
+
+    pub(super) async fn purge(&self, handler: &HandlerName, dry_run: bool) -> anyhow::Result<Purged> {
+        let (module, name) = (handler.module.as_str(), handler.name.as_str());
+        let request = Request::post(&["handlers", module, name, "purge"]).body(&PurgeRequest { dry_run })?;
+        self.client.call(request).await
+    }
+
+    pub(super) async fn depth(&self, handler: Option<&HandlerName>) -> anyhow::Result<Depth> {
+        let request = Request::get(&["depth"])
+            .query("module", handler.map(|handler| &handler.module))
+            .query("name", handler.map(|handler| &handler.name));
+        self.client.call(request).await
+    }
+
+    pub(super) async fn dead(&self, which: &BulkRequest, page: Page) -> anyhow::Result<List<DeadEvent>> {
+        let request = Request::get(&["dead-events"])
+            .query("module", which.module.as_ref())
+            .query("name", which.name.as_ref())
+            .query("since", which.since.map(|moment| moment.to_rfc3339()))
+            .query("before", which.before.map(|moment| moment.to_rfc3339()))
+            .page(page);
+        self.client.call(request).await
+    }
+
+    pub(super) async fn redrive_one(&self, id: EventId) -> anyhow::Result<()> {
+        let request = Request::post(&["dead-events", &id.to_string(), "redrive"]);
+        same(self.client.call(request).await?, id)
+    }
+
+    pub(super) async fn redrive(&self, which: &BulkRequest) -> anyhow::Result<Redriven> {
+        self.bulk("redrive", which).await
+    }
+
+    pub(super) async fn delete_dead(&self, which: &BulkRequest) -> anyhow::Result<Deleted> {
+        self.bulk("delete", which).await
+    }
+
+    async fn bulk<T: serde::de::DeserializeOwned>(
+        &self,
+        verb: &str,
+        which: &impl Serialize,
+    ) -> anyhow::Result<T> {
+        self.client.call(Request::post(&["dead-events", verb]).body(which)?).await
+    }
+
+    pub(super) async fn audit(&self, page: Page) -> anyhow::Result<List<AuditEntry>> {
+        self.client.call(Request::get(&["audit"]).admin().page(page)).await
+    }
+
+    pub(super) async fn keys(&self, canvases: Canvases, page: Page) -> anyhow::Result<List<Key>> {
+        one_canvas(canvases)?;
+        self.client.call(Request::get(&["keys"]).admin().page(page)).await
+    }
+
+    pub(super) async fn create_key(&self, canvases: Canvases, new: CreateKey) -> anyhow::Result<CreatedKey> {
+        one_canvas(canvases)?;
+        self.client.call(Request::post(&["keys"]).admin().body(&new)?).await
+    }
+
+    pub(super) async fn revoke_key(&self, id: &str) -> anyhow::Result<()> {
+        self.client.send(Request::delete(&["keys", id]).admin()).await.map(drop)
+    }
+}
+
+/// The request about a rule of a handler. Blocks are for admins.
+fn rule(verb: fn(&[&str]) -> Request, kind: RuleKind, handler: &HandlerName) -> Request {
+    let (module, name) = (handler.module.as_str(), handler.name.as_str());
+    match kind {
+        RuleKind::Pause => verb(&["handlers", module, name, "pause"]),
+        RuleKind::Block => verb(&["handlers", module, name, "block"]).admin(),
+    }
+}
+
+fn one_canvas(canvases: Canvases) -> anyhow::Result<()> {
+    match canvases {
+        Canvases::One => Ok(()),
+        Canvases::Every => {
+            let words =
+                "a server deals with the keys of one canvas: `--all-canvases` works on the database only";
+            Err(Failure::Usage(words.to_owned()).into())
+        }
+    }
+}
+
+fn same(answered: TheEvent, asked: EventId) -> anyhow::Result<()> {
+    anyhow::ensure!(answered.id == asked.0, "the server answered about another event, {}", answered.id);
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! How a command ends when it does not succeed: one exit code per kind of failure, and words for standard error.
+
+use crate::access::AccessError;
+use crate::admin::AdminError;
+use crate::emit::EmitError;
+use crate::notify::NotifyError;
+use crate::store::StoreError;
+
+use super::text;
+
+/// Something was asked that can't be done, in the words for its user.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// The arguments make no sense together, or not here.
+    #[error("{0}")]
+    Usage(String),
+    /// There is no such thing.
+    #[error("{0}")]
+    NotFound(String),
+    /// The credential does not allow it.
+    #[error("{0}")]
+    Refused(String),
+    /// Something stands in the way.
+    #[error("{0}")]
+    Conflict(String),
+    /// The server is away, or has no room.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Anything else.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// What scripts get. Listed in `wakeq --help` and docs/cli.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Exit {
+    Failed = 1,
+    Usage = 2,
+    NotFound = 3,
+    Refused = 4,
+    Conflict = 5,
+    Unavailable = 6,
+}
+
+impl Exit {
+    /// The kind of an error, by the first of its causes that has one.
+    pub(super) fn of(error: &anyhow::Error) -> Self {
+        error.chain().find_map(Self::of_cause).unwrap_or(Self::Failed)
+    }
+
+    fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Self> {
+        None.or_else(|| cause.downcast_ref().map(of_failure))
+            .or_else(|| cause.downcast_ref().map(of_admin))
+            .or_else(|| cause.downcast_ref().map(of_access))
+            .or_else(|| cause.downcast_ref().map(of_emit))
+            .or_else(|| cause.downcast_ref().map(of_store))
+            .or_else(|| cause.downcast_ref().map(|_: &NotifyError| Self::Unavailable))
+    }
+}
+
+fn of_failure(failure: &Failure) -> Exit {
+    match failure {
+        Failure::Usage(_) => Exit::Usage,
+        Failure::NotFound(_) => Exit::NotFound,
+        Failure::Refused(_) => Exit::Refused,
+        Failure::Conflict(_) => Exit::Conflict,
+        Failure::Unavailable(_) => Exit::Unavailable,
+        Failure::Failed(_) => Exit::Failed,
+    }
+}
+
+fn of_admin(error: &AdminError) -> Exit {
+    match error {
+        AdminError::AdminOnly { .. } => Exit::Refused,
+        AdminError::Invalid(_) | AdminError::Cursor => Exit::Usage,
+        AdminError::NotFound(_) => Exit::NotFound,
+        AdminError::NotWaiting(_) => Exit::Conflict,
+        AdminError::Store(error) => of_store(error),
+        AdminError::Wake(_) => Exit::Unavailable,
+    }
+}
+
+fn of_access(error: &AccessError) -> Exit {
+    match error {
+        AccessError::Invalid(_) => Exit::Usage,
+        AccessError::TwoLive { .. } | AccessError::Busy { .. } => Exit::Conflict,
+        AccessError::Store(error) => of_store(error),
+        AccessError::NoRandomness(_) | AccessError::Config(_) | AccessError::Tls(_) => Exit::Failed,
+    }
+}
+
+fn of_emit(error: &EmitError) -> Exit {
+    match error {
+        EmitError::Event(_)
+        | EmitError::TooMany(_)
+        | EmitError::IdempotencyMismatch
+        | EmitError::IdempotencyKey(_) => Exit::Usage,
+        EmitError::ForeignId(_) | EmitError::IdempotencyInProgress => Exit::Conflict,
+        EmitError::Store(error) => of_store(error),
+    }
+}
+
+fn of_store(error: &StoreError) -> Exit {
+    match error {
+        StoreError::Unavailable(_) | StoreError::TimedOut { .. } | StoreError::Overloaded => {
+            Exit::Unavailable
+        }
+        error if error.is_contention() => Exit::Unavailable,
+        StoreError::Refused { .. }
+        | StoreError::NotMigrated(_)
+        | StoreError::Migration(_)
+        | StoreError::UnsafeDurability { .. }
+        | StoreError::Timing(_)
+        | StoreError::OtherTiming { .. }
+        | StoreError::Config(_)
+        | StoreError::Defect => Exit::Failed,
+    }
+}
+
+/// The error and its causes in one line, without what a cause only repeats.
+pub(super) fn words(error: &anyhow::Error) -> String {
+    let mut words = String::new();
+    for cause in error.chain().map(|cause| of_postgres(&cause.to_string())).filter(|cause| !cause.is_empty())
+    {
+        if !words.contains(&cause) {
+            words = if words.is_empty() { cause } else { format!("{words}: {cause}") };
+        }
+    }
+    text::clean(&words.replace('\n', " "))
+}
+
+/// What Postgres said, without the client library's frame: the line it names is one of Postgres's own source.
+fn of_postgres(cause: &str) -> String {
+    let Some(said) = cause.strip_prefix("error returned from database: ") else { return cause.to_owned() };
+    match said.rsplit_once(" at line ") {
+        Some((words, line)) if line.bytes().all(|byte| byte.is_ascii_digit()) => words.to_owned(),
+        Some(_) | None => said.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_once_in_one_clean_line() {
+        let error = anyhow!("error returned from database: no such role\u{1b}[31m at line 335")
+            .context("Postgres is away\nnow")
+            .context("Postgres is away\nnow");
+        assert_eq!(words(&error), "Postgres is away now: no such role\\u{1b}[31m");
+        assert_eq!(Exit::of(&error), Exit::Failed);
+        let missing = anyhow::Error::from(Failure::NotFound("x".into())).context("y");
+        assert_eq!(Exit::of(&missing) as u8, 3);
+        let admin = anyhow::Error::from(AdminError::Store(StoreError::Overloaded));
+        assert_eq!(Exit::of(&admin) as u8, 6);
+    }
+}

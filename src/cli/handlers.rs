@@ -1,0 +1,217 @@
+//! `wakeq handlers`: look at handlers, stop and wake them, purge what waits.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+
+use super::Context;
+use super::arguments::{self, HandlerArg, HandlerName};
+use super::backend::Backend;
+use super::show::{self, JsonArg, field, moment};
+use super::stats::{self, Stats};
+use crate::api::{Handler, Lifted, Purged, RuleKind, StopRequest, Stopped};
+use crate::event::Timestamp;
+
+#[derive(Args)]
+pub(crate) struct Handlers {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// List the handlers that have events or rules, with their counts
+    List(Stats),
+    /// Show one handler: its counts and rules
+    Show(ShowHandler),
+    /// Stop a handler, as its user
+    Pause(Stop),
+    /// Lift a pause and wake what waited
+    Unpause(Lift),
+    /// Stop a handler, as an admin
+    Block(Stop),
+    /// Lift a block and wake what waited
+    Unblock(Lift),
+    /// Delete all events of a handler that nobody runs
+    Purge(Purge),
+}
+
+#[derive(Args)]
+struct ShowHandler {
+    #[command(flatten)]
+    handler: HandlerArg,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+pub(crate) struct Stop {
+    #[command(flatten)]
+    handler: HandlerArg,
+    /// Why, for those who wonder
+    #[arg(long)]
+    reason: Option<String>,
+    /// Lift it at this moment (2030-01-31T08:00:00Z)
+    #[arg(long, conflicts_with = "lasting", value_parser = arguments::timestamp)]
+    until: Option<Timestamp>,
+    /// Lift it after this long (30m, 2h)
+    #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
+    lasting: Option<Duration>,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+pub(crate) struct Lift {
+    #[command(flatten)]
+    handler: HandlerArg,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+pub(crate) struct Purge {
+    #[command(flatten)]
+    handler: HandlerArg,
+    /// Count what would be deleted (up to 10,000), and delete nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+impl Handlers {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        match self.verb {
+            Verb::List(command) => command.run(context).await,
+            Verb::Show(command) => command.run(context).await,
+            Verb::Pause(command) => command.run(context, RuleKind::Pause).await,
+            Verb::Unpause(command) => command.run(context, RuleKind::Pause).await,
+            Verb::Block(command) => command.run(context, RuleKind::Block).await,
+            Verb::Unblock(command) => command.run(context, RuleKind::Block).await,
+            Verb::Purge(command) => command.run(context).await,
+        }
+    }
+}
+
+impl ShowHandler {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let handler = context.backend().await?.handler(&self.handler.handler).await?;
+        self.json.print(&handler, print)
+    }
+}
+
+fn print(handler: &Handler) -> anyhow::Result<()> {
+    let Handler { module, name, waiting, delayed, paused, running, dead, .. } = handler;
+    field("handler", format_args!("{module}/{name}"))?;
+    let counts = [
+        ("waiting", waiting),
+        ("delayed", delayed),
+        ("paused", paused),
+        ("running", running),
+        ("dead", dead),
+    ];
+    counts.into_iter().try_for_each(|(word, count)| field(word, count))?;
+    if let Some(due) = handler.oldest_due {
+        field("oldest", format_args!("due since {}", moment(due)))?;
+    }
+    handler.rules.iter().try_for_each(|standing| field("rule", show::rule(standing)))?;
+    match handler.unknown_since {
+        Some(since) => field("unknown", stats::unknown(since)),
+        None => Ok(()),
+    }
+}
+
+impl Stop {
+    pub(super) async fn run(self, context: &Context, kind: RuleKind) -> anyhow::Result<()> {
+        let backend = context.backend().await?;
+        let until = match (self.until, self.lasting) {
+            (None, Some(lasting)) => Some(later(backend.clock().await?, lasting)?),
+            (until, _) => until,
+        };
+        let handler = &self.handler.handler;
+        let stopped = backend.stop(kind, handler, StopRequest { reason: self.reason, until }).await?;
+        self.json.print(&stopped, |stopped| print_stopped(handler, kind, stopped))?;
+        note_if_empty(&backend, handler).await;
+        Ok(())
+    }
+}
+
+fn later(now: Timestamp, lasting: Duration) -> anyhow::Result<Timestamp> {
+    let lasting = chrono::TimeDelta::from_std(lasting).ok();
+    lasting.and_then(|lasting| now.checked_add_signed(lasting)).context("--for is too long")
+}
+
+fn print_stopped(handler: &HandlerName, kind: RuleKind, stopped: &Stopped) -> anyhow::Result<()> {
+    let state = state(kind);
+    let words = if stopped.new { "" } else { "was " };
+    let replaced = if stopped.new { "" } else { " already: reason and end replaced" };
+    show::line(format_args!("{handler} {words}{state}{replaced}"))?;
+    match stopped.also {
+        Some(other) => show::line(format_args!("{handler} is {} as well", self::state(other))),
+        None => Ok(()),
+    }
+}
+
+/// A mistyped name is stopped as well; who stops a handler in a hurry should see it. Not everybody may look.
+async fn note_if_empty(backend: &Backend, handler: &HandlerName) {
+    let Ok(found) = backend.handler(handler).await else { return };
+    if [found.waiting, found.paused, found.delayed, found.running, found.dead] == [0; 5] {
+        show::note("it has no events now; if that surprises you, look for the right name in `wakeq stats`");
+    }
+}
+
+impl Lift {
+    pub(super) async fn run(self, context: &Context, kind: RuleKind) -> anyhow::Result<()> {
+        let handler = &self.handler.handler;
+        let lifted = context.backend().await?.lift(kind, handler).await?;
+        self.json.print(&lifted, |lifted| print_lifted(handler, kind, lifted))
+    }
+}
+
+fn print_lifted(handler: &HandlerName, kind: RuleKind, lifted: &Lifted) -> anyhow::Result<()> {
+    let rule = show::rule_word(kind);
+    if lifted.lifted {
+        let woken = show::count(lifted.woken as u64, "waiting event");
+        let waking = if lifted.waking { " so far" } else { "" };
+        show::line(format_args!("{handler}: {rule} lifted, {woken} woken{waking}"))?;
+    } else {
+        show::line(format_args!("{handler}: there was no {rule}"))?;
+    }
+    match lifted.still {
+        Some(RuleKind::Block) => {
+            show::line(format_args!("{handler} is still blocked: only `wakeq unblock` lifts that"))
+        }
+        Some(RuleKind::Pause) => {
+            show::line(format_args!("{handler} is still paused: `wakeq unpause` lifts that"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn state(kind: RuleKind) -> &'static str {
+    match kind {
+        RuleKind::Pause => "paused",
+        RuleKind::Block => "blocked",
+    }
+}
+
+impl Purge {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let (backend, handler) = (context.backend().await?, &self.handler.handler);
+        let mut all = Purged { purged: 0, more: true };
+        while all.more {
+            let step = backend.purge(handler, self.dry_run).await?;
+            all = Purged { purged: all.purged + step.purged, more: step.more };
+            if self.dry_run {
+                break;
+            }
+        }
+        self.json.print(&all, |all| {
+            let (events, would) =
+                (show::at_least(all.purged, all.more, "event"), if self.dry_run { "would be " } else { "" });
+            show::line(format_args!("{handler}: {events} {would}deleted"))
+        })
+    }
+}

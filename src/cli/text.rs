@@ -1,0 +1,106 @@
+//! Text from elsewhere on its way to a terminal: whatever could command the terminal, or turn the order of what is read,
+//! is spelled out. Whole texts are kept; it never decides what is worth showing.
+
+/// Spells out what no terminal should get raw: `\u{1b}`, `\n`.
+pub(super) fn clean(text: &str) -> String {
+    let mut cleaned = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_harmless(character) {
+            cleaned.push(character);
+        } else {
+            cleaned.extend(character.escape_default());
+        }
+    }
+    cleaned
+}
+
+/// The same for text of several lines: their ends stay.
+pub(super) fn clean_lines(text: &str) -> String {
+    text.lines().map(clean).collect::<Vec<_>>().join("\n")
+}
+
+/// The same for JSON text, which stays JSON, and says the same: outside its strings there is nothing to spell out but
+/// the carriage return.
+pub(super) fn clean_json(text: &str) -> String {
+    let mut cleaned = String::with_capacity(text.len());
+    let mut units = [0; 2];
+    for character in text.chars() {
+        match character {
+            '\r' => cleaned.push(' '),
+            '\n' | '\t' => cleaned.push(character),
+            _ if is_harmless(character) => cleaned.push(character),
+            _ => {
+                for unit in character.encode_utf16(&mut units) {
+                    cleaned.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+        }
+    }
+    cleaned
+}
+
+/// No control character, and nothing invisible that changes how its neighbours are read.
+fn is_harmless(character: char) -> bool {
+    !character.is_control()
+        && !matches!(character,
+            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// How many cells of a terminal it takes at most: what may be wide counts as two.
+pub(super) fn cells(text: &str) -> usize {
+    text.chars().map(width).sum()
+}
+
+fn width(character: char) -> usize {
+    if character < '\u{1100}' { 1 } else { 2 }
+}
+
+/// At most so many cells of it; what is cut ends with `…`.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    if cells(text) <= most {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    let mut used = 2;
+    for character in text.chars() {
+        used += width(character);
+        if used > most {
+            break;
+        }
+        kept.push(character);
+    }
+    kept + "…"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_commands_a_terminal() {
+        assert_eq!(clean("naïve 日本 'ok' \\"), "naïve 日本 'ok' \\");
+        assert_eq!(
+            clean("a\u{1b}[31mb\u{9b}c\nd\u{202e}e\u{7f}"),
+            "a\\u{1b}[31mb\\u{9b}c\\nd\\u{202e}e\\u{7f}"
+        );
+        assert_eq!(clean_lines("a\nb\u{7}\r\nc"), "a\nb\\u{7}\nc");
+    }
+
+    #[test]
+    fn json_says_the_same_when_it_is_clean() {
+        let text = "{\r\n \"a\": \"\u{9b}\u{202e}\u{e0041}日\"}";
+        let cleaned = clean_json(text);
+        assert_eq!(cleaned, "{ \n \"a\": \"\\u009b\\u202e\\udb40\\udc41日\"}");
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(value(&cleaned), value(text));
+    }
+
+    #[test]
+    fn what_is_cut_fits() {
+        assert_eq!(cut("abcdef", 6), "abcdef");
+        assert_eq!(cut("abcdefg", 6), "abcd…");
+        assert_eq!(cut("日本語", 5), "日…");
+        assert_eq!(cut("abc", 0), "…");
+    }
+}

@@ -1,0 +1,224 @@
+//! What must be in no log and in no error: payloads, keys, the database's password, and whatever else came with a
+//! request. Each has a text that stands nowhere else.
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::json;
+use sqlx::{Connection, PgConnection};
+use uuid::Uuid;
+use wakeq::CanvasId;
+
+use super::process::Process;
+use crate::service::Answer;
+use crate::support::PATIENCE;
+
+/// Their sender is told which of them is wrong; nobody else is.
+const FIELD: &str = "the name of a field";
+const NAME: &str = "the name of a handler";
+
+/// The texts, and what was answered.
+struct Secrets {
+    texts: Vec<(&'static str, String)>,
+    errors: Vec<String>,
+}
+
+impl Secrets {
+    fn new() -> Self {
+        Self { texts: Vec::new(), errors: Vec::new() }
+    }
+
+    /// A text to be found nowhere.
+    fn make(&mut self, what: &'static str) -> String {
+        let text = format!("s3cr3t{}", Uuid::new_v4().simple());
+        self.texts.push((what, text.clone()));
+        text
+    }
+
+    async fn send(&mut self, request: RequestBuilder) -> u16 {
+        let answer = Answer::of(request).await;
+        let headers = format!("{:?}", answer.headers);
+        if !answer.status.is_success() {
+            answer.problem();
+            self.errors.push(format!("{headers}{}", answer.text));
+        }
+        answer.status.as_u16()
+    }
+
+    fn assert_unseen(&self, lines: &[String]) {
+        for (what, text) in &self.texts {
+            let told = self.errors.iter().filter(|_| ![FIELD, NAME].contains(what));
+            for line in lines.iter().chain(told) {
+                assert!(!line.contains(text), "{what} is in: {line}");
+            }
+        }
+    }
+}
+
+/// Good and bad requests, with a secret wherever one fits.
+async fn knock(process: &Process, secrets: &mut Secrets) {
+    let value = secrets.make("a value");
+    let good = process.on_canvas(Method::POST, "/events").json(&json!({"name": "greet", "value": value}));
+    let idempotency = secrets.make("an idempotency key");
+    let good = good.header("idempotency-key", &idempotency).header("x-other", secrets.make("a header"));
+    assert_eq!(secrets.send(good).await, 202);
+    let field = secrets.make(FIELD);
+    for body in [
+        json!({"name": "greet", "value": secrets.make("a value beside"), &field: 1}),
+        json!({"name": secrets.make(NAME) + " ", "value": 1}),
+        json!({"name": "greet", "value": format!("{}\0", secrets.make("a value with NUL"))}),
+        json!({"name": "greet", "id": secrets.make("an id")}),
+        json!({"name": "greet", "delay_until": secrets.make("a moment")}),
+        json!([secrets.make("a list")]),
+    ] {
+        assert_eq!(secrets.send(process.on_canvas(Method::POST, "/events").json(&body)).await, 400);
+    }
+    let broken = format!("{{\"name\": \"greet\", \"value\": \"{}", secrets.make("a value cut off"));
+    let request =
+        process.on_canvas(Method::POST, "/events").header("content-type", "application/json").body(broken);
+    assert_eq!(secrets.send(request).await, 400);
+    let media = secrets.make("a content type");
+    let request = process.on_canvas(Method::POST, "/events").header("content-type", media).body("x");
+    assert_eq!(secrets.send(request).await, 415);
+    let source = secrets.make("a source");
+    let event = json!({"specversion": "1.0", "id": "1", "source": source, "type": "a b", "data": secrets.make("data")});
+    let request =
+        process.on_canvas(Method::POST, "/events").header("content-type", "application/cloudevents+json");
+    assert_eq!(secrets.send(request.body(event.to_string())).await, 400);
+    let query = format!("/events?cursor={}", secrets.make("a query"));
+    assert_eq!(secrets.send(process.on_canvas(Method::GET, &query)).await, 400);
+    let path = format!("/events/{}", secrets.make("a path"));
+    assert_eq!(secrets.send(process.on_canvas(Method::GET, &path)).await, 400);
+
+    let list = format!("/v1/canvases/{}/handlers", CanvasId::DEFAULT);
+    let stranger =
+        |credential: String| process.request(Method::GET, &list).header("authorization", credential);
+    let secret = secrets.make("a key's secret");
+    for credential in [
+        format!("Bearer {}", secrets.make("a credential")),
+        format!("Basic {}", secrets.make("a password")),
+        format!("Bearer wakeq_{}_{secret}", "0".repeat(12)),
+        format!("Bearer e30.{}.x", secrets.make("a token")),
+    ] {
+        assert_eq!(secrets.send(stranger(credential)).await, 401);
+    }
+}
+
+/// Keys of the right form, good and bad: their second half is hexadecimal, so it is made and looked for by itself.
+async fn knock_with_keys(process: &Process, secrets: &mut Secrets) {
+    let list = format!("/v1/canvases/{}/handlers", CanvasId::DEFAULT);
+    let secret = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+    let (public, own) = process.key.rsplit_once('_').unwrap();
+    secrets.texts.push(("the own key", own.to_owned()));
+    secrets.texts.push(("a wrong secret", secret.clone()));
+    for key in [format!("{public}_{secret}"), format!("wakeq_{}_{secret}", "0".repeat(12))] {
+        assert_eq!(secrets.send(process.request(Method::GET, &list).bearer_auth(key)).await, 401);
+    }
+    let holder = json!({"holder": "new", "scopes": ["read"]});
+    let path = format!("/v1/admin/canvases/{}/keys", CanvasId::DEFAULT);
+    let made = Answer::of(process.request(Method::POST, &path).bearer_auth(&process.key).json(&holder)).await;
+    let made = made.json()["key"].as_str().unwrap().to_owned();
+    secrets.texts.push(("a new key", made.rsplit_once('_').unwrap().1.to_owned()));
+    assert_eq!(secrets.send(process.request(Method::GET, &list).bearer_auth(made)).await, 200);
+}
+
+/// Statements that the database refuses, and then a database that is away: what it says holds rows and parameters.
+async fn break_the_database(process: &Process, secrets: &mut Secrets) {
+    let sql = async |statement: &str| {
+        sqlx::raw_sql(sqlx::AssertSqlSafe(statement.to_owned())).execute(&process.stage.pool).await.unwrap();
+    };
+    sql("alter table wakeq.events_v2 add constraint refuse_all check (name <> 'refused')").await;
+    let value = secrets.make("a value that the database refuses");
+    let refused = json!({"name": "refused", "value": value});
+    assert_eq!(secrets.send(process.on_canvas(Method::POST, "/events").json(&refused)).await, 500);
+    sql("alter table wakeq.events_v2 rename column last_error to last_errors").await;
+    let value = secrets.make("a value without a column");
+    let request = process.on_canvas(Method::POST, "/events").json(&json!({"name": "greet", "value": value}));
+    secrets.send(request).await;
+    sql("alter table wakeq.events_v2 rename column last_errors to last_error").await;
+
+    let name: String =
+        sqlx::query_scalar("select current_database()::text").fetch_one(&process.stage.pool).await.unwrap();
+    let outside = process.stage.database.url().replace(&format!("/{name}"), "/postgres");
+    let mut outside = PgConnection::connect(&outside).await.unwrap();
+    let away = format!(
+        "alter database \"{name}\" allow_connections false;
+         select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'"
+    );
+    // As two statements: the first can't be in a transaction with others.
+    for statement in away.split(';') {
+        sqlx::raw_sql(sqlx::AssertSqlSafe(statement.to_owned())).execute(&mut outside).await.unwrap();
+    }
+    for _ in 0..3 {
+        let value = secrets.make("a value without a database");
+        let request =
+            process.on_canvas(Method::POST, "/events").json(&json!({"name": "greet", "value": value}));
+        assert_eq!(secrets.send(request).await, 503);
+    }
+    let back = format!("alter database \"{name}\" allow_connections true");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(back)).execute(&mut outside).await.unwrap();
+    let again = async {
+        let emit = || process.on_canvas(Method::POST, "/events").json(&json!({"name": "greet"}));
+        while secrets.send(emit()).await != 202 {}
+    };
+    tokio::time::timeout(PATIENCE, again).await.expect("the service does not come back");
+}
+
+async fn nothing_leaks(levels: &str, format: &str) {
+    let mut secrets = Secrets::new();
+    let password = secrets.make("the database's password");
+    let with_password = |url: &str| {
+        let (scheme, rest) = url.split_once("://").unwrap();
+        let (user, place) = rest.split_once('@').unwrap_or(("postgres", rest));
+        format!("{scheme}://{}:{password}@{place}", user.split(':').next().unwrap())
+    };
+    let more = [("RUST_LOG", levels), ("WAKEQ_LOG_FORMAT", format)];
+    let process = Process::start(&more, with_password).await;
+    knock(&process, &mut secrets).await;
+    knock_with_keys(&process, &mut secrets).await;
+    break_the_database(&process, &mut secrets).await;
+    let lines = process.stop().await;
+    assert!(secrets.texts.len() > 20 && secrets.errors.len() > 15);
+    assert!(lines.iter().any(|line| line.contains("refused")), "it says nothing at all");
+    println!(
+        "{levels}: {} lines, {} errors, {} secrets, none seen",
+        lines.len(),
+        secrets.errors.len(),
+        secrets.texts.len()
+    );
+    secrets.assert_unseen(&lines);
+}
+
+#[tokio::test]
+async fn no_secret_is_logged_or_repeated() {
+    nothing_leaks("debug,wakeq=trace", "text").await;
+}
+
+/// With everything that every crate can say; and as Cloud Logging reads it.
+#[tokio::test]
+async fn not_even_at_the_most_verbose_level() {
+    nothing_leaks("trace", "text").await;
+}
+
+/// A connection URL that makes no sense is complained about without its password.
+#[test]
+fn a_wrong_url_is_not_repeated() {
+    let secret = format!("s3cr3t{}", Uuid::new_v4().simple());
+    for url in [
+        format!("postgres://user:{secret}@host:port/database"),
+        format!("postgres://user:{secret}@[::1/database"),
+        format!("{secret}"),
+        format!("mysql://user:{secret}@host/database"),
+        format!("postgres://user:{secret}@127.0.0.1:1/database"),
+        format!("postgres://user@127.0.0.1:1/database?password={secret}&sslmode=nonsense"),
+    ] {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_wakeq"))
+            .args(["stats"])
+            .env("DATABASE_URL", &url)
+            .env("RUST_LOG", "trace")
+            .output()
+            .unwrap();
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(!output.status.success() && !said.is_empty(), "{url}");
+        assert!(!said.contains(&secret), "{said}");
+    }
+}

@@ -1,0 +1,235 @@
+//! Every guarded operation of the document, with every kind of wrong credential: refused as it should be, and nothing
+//! changed. Then with the right ones.
+
+use std::collections::BTreeMap;
+
+use aws_lc_rs::hmac;
+use reqwest::RequestBuilder;
+use serde_json::json;
+use uuid::Uuid;
+use wakeq::CanvasId;
+use wakeq::access::{AccessConfig, Reach, Scope};
+use wakeq::http::HttpConfig;
+
+use super::requests::{FOREIGN, Operation, Targets, contents, operations};
+use crate::google_keys::{AUDIENCE, KeyServer, ROBOT, Signer, base64_url, claims, now, unsigned};
+use crate::service::{Answer, Service};
+
+const OTHER_ROBOT: &str = "other@project.iam.gserviceaccount.com";
+
+/// A credential that must not do.
+struct Wrong {
+    kind: String,
+    authorization: Vec<String>,
+    status: u16,
+}
+
+impl Wrong {
+    fn add_to(&self, request: RequestBuilder) -> RequestBuilder {
+        self.authorization.iter().fold(request, |request, value| request.header("authorization", value))
+    }
+}
+
+fn wrong(kind: impl Into<String>, authorization: impl Into<String>, status: u16) -> Wrong {
+    Wrong { kind: kind.into(), authorization: vec![authorization.into()], status }
+}
+
+struct Holder {
+    service: Service,
+    signer: Signer,
+    _server: KeyServer,
+}
+
+impl Holder {
+    async fn start() -> Self {
+        let signer = Signer::new("one");
+        let server = KeyServer::start(&[&signer]).await;
+        let (audiences, jwks_url) = (vec![AUDIENCE.to_owned()], server.url.clone());
+        let access = AccessConfig { audiences, jwks_url, ..AccessConfig::default() };
+        let service = Service::with(HttpConfig { access, ..HttpConfig::default() }).await;
+        Self { service, signer, _server: server }
+    }
+
+    fn token(&self, email: &str) -> String {
+        let mut claims = claims();
+        claims["email"] = email.into();
+        format!("Bearer {}", self.signer.token(&claims))
+    }
+
+    /// A holder has two live keys at most, so each of these has a holder of its own.
+    async fn key(&self, canvas: CanvasId, scopes: &[Scope]) -> String {
+        let holder = Uuid::new_v4().to_string();
+        format!("Bearer {}", self.service.key(&holder, canvas, scopes).await)
+    }
+
+    /// A key whose row was changed behind everybody's back.
+    async fn spoiled(&self, holder: &str, change: &str) -> String {
+        let key = self.service.key(holder, CanvasId::DEFAULT, &Scope::ALL).await;
+        let statement = format!("update wakeq.access_keys set {change} where holder = '{holder}'");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(&self.service.stage.pool).await.unwrap();
+        format!("Bearer {key}")
+    }
+
+    /// What nobody accepts, whatever is asked for.
+    async fn worthless(&self) -> Vec<Wrong> {
+        let key = self.service.key.as_str();
+        let (public, secret) = key.rsplit_once('_').unwrap();
+        let flipped = if secret.ends_with('0') { '1' } else { '0' };
+        let other = self.service.key("other", CanvasId::DEFAULT, &Scope::ALL).await;
+        let revoked = "revoked_at = now(), revoked_by = 'test', slot = null";
+        let expired = "created_at = now() - interval '2 days', expires_at = now() - interval '1 day'";
+        let mut wrongs = vec![
+            Wrong { kind: "none".into(), authorization: vec![], status: 401 },
+            wrong("empty", "", 401),
+            wrong("no scheme", key, 401),
+            wrong("basic", format!("Basic {key}"), 401),
+            wrong("bearer without a credential", "Bearer ", 401),
+            wrong("not a credential", "Bearer let-me-in", 401),
+            wrong("a key cut short", format!("Bearer {}", &key[..key.len() - 1]), 401),
+            wrong("a key in capitals", format!("Bearer {}", key.to_uppercase()), 401),
+            wrong("a key with more behind it", format!("Bearer {key} {key}"), 401),
+            wrong("an unknown key", format!("Bearer wakeq_{}_{}", "f".repeat(12), "0".repeat(64)), 401),
+            wrong("the right id, another key's secret", format!("Bearer {public}_{}", &other[19..]), 401),
+            wrong("one digit off", format!("Bearer {}{flipped}", &key[..key.len() - 1]), 401),
+            wrong("revoked", self.spoiled("revoked", revoked).await, 401),
+            wrong("expired", self.spoiled("expired", expired).await, 401),
+            Wrong { kind: "two".into(), authorization: vec![format!("Bearer {key}"); 2], status: 401 },
+        ];
+        wrongs.extend(self.worthless_tokens());
+        wrongs
+    }
+
+    fn worthless_tokens(&self) -> Vec<Wrong> {
+        let token = self.token(ROBOT);
+        let (message, _) = token.rsplit_once('.').unwrap();
+        let secret = hmac::Key::new(hmac::HMAC_SHA256, &self.signer.public());
+        let confused = unsigned(&json!({"alg": "HS256", "typ": "JWT", "kid": "one"}), &claims());
+        let tag = hmac::sign(&secret, confused.as_bytes());
+        let none = unsigned(&json!({"alg": "none", "typ": "JWT", "kid": "one"}), &claims());
+        let with = |name: &str, value: serde_json::Value| {
+            let mut claims = claims();
+            claims[name] = value;
+            format!("Bearer {}", self.signer.token(&claims))
+        };
+        vec![
+            wrong(
+                "a token whose signature Google removed",
+                format!("{message}.SIGNATURE_REMOVED_BY_GOOGLE"),
+                401,
+            ),
+            wrong("a token without a signature", format!("{message}."), 401),
+            wrong("a token for somebody else", with("aud", "https://other.example".into()), 401),
+            wrong("a token of somebody else", with("iss", "https://accounts.evil.example".into()), 401),
+            wrong("an expired token", with("exp", (now() - 60).into()), 401),
+            wrong("a token from the future", with("iat", (now() + 600).into()), 401),
+            wrong("an unverified address", with("email_verified", false.into()), 401),
+            wrong("an account that is not listed", self.token("nobody@project.iam.gserviceaccount.com"), 401),
+            wrong("a forged token", format!("Bearer {}", Signer::new("one").token(&claims())), 401),
+            wrong(
+                "the public key as a secret",
+                format!("Bearer {confused}.{}", base64_url(tag.as_ref())),
+                401,
+            ),
+            wrong("the algorithm `none`", format!("Bearer {none}.{}", base64_url(b"x")), 401),
+        ]
+    }
+
+    /// What is recognized, but does not allow this.
+    async fn too_little(&self, needed: Scope) -> Vec<Wrong> {
+        let mut wrongs = vec![
+            wrong("another canvas's key", self.key(FOREIGN, &Scope::ALL).await, 404),
+            wrong("another canvas's account", self.token(OTHER_ROBOT), 404),
+        ];
+        let others: Vec<_> = Scope::ALL.into_iter().filter(|scope| *scope != needed).collect();
+        for other in &others {
+            wrongs.push(wrong(
+                format!("the scope {other} alone"),
+                self.key(CanvasId::DEFAULT, &[*other]).await,
+                403,
+            ));
+        }
+        wrongs.push(wrong("every scope but one", self.key(CanvasId::DEFAULT, &others).await, 403));
+        wrongs
+    }
+}
+
+fn slug(status: u16) -> &'static str {
+    match status {
+        401 => "unauthenticated",
+        403 => "forbidden",
+        404 => "not-found",
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn no_wrong_credential_does_anything() {
+    let holder = Holder::start().await;
+    let service = &holder.service;
+    let targets = Targets::prepare(service).await;
+    service
+        .access
+        .allow_account(
+            OTHER_ROBOT,
+            Reach::Canvas(FOREIGN),
+            Scope::ALL.into_iter().collect(),
+            &wakeq::Actor::admin("t"),
+        )
+        .await
+        .unwrap();
+    let worthless = holder.worthless().await;
+    let guarded: Vec<_> =
+        operations(service).await.into_iter().filter(|operation| operation.scope.is_some()).collect();
+    let mut too_little = BTreeMap::new();
+    for scope in Scope::ALL {
+        too_little.insert(scope.as_str(), holder.too_little(scope).await);
+    }
+    let before = contents(service).await;
+    let mut refused = 0;
+    for operation in &guarded {
+        let own = &too_little[operation.scope.unwrap().as_str()];
+        assert!(worthless.len() + own.len() >= 14);
+        for wrong in worthless.iter().chain(own) {
+            let answer = Answer::of(wrong.add_to(targets.good(service, operation))).await;
+            let expected = (wrong.status, slug(wrong.status).to_owned());
+            assert_eq!(answer.problem(), expected, "{}: {}", operation.id, wrong.kind);
+            assert_eq!(answer.headers.contains_key("www-authenticate"), wrong.status == 401);
+            refused += 1;
+        }
+    }
+    assert_eq!(contents(service).await, before, "something was changed");
+    println!(
+        "{} operations, {} kinds of wrong credentials each: {refused} refused",
+        guarded.len(),
+        refused / guarded.len()
+    );
+    right_ones_pass(&holder, &guarded).await;
+    holder.service.stop().await;
+}
+
+/// The control: with a key, and with an account, that have the one scope.
+async fn right_ones_pass(holder: &Holder, guarded: &[Operation]) {
+    let service = &holder.service;
+    let before = contents(service).await;
+    for (index, operation) in guarded.iter().enumerate() {
+        let (robot, scope) =
+            (format!("robot{index}@project.iam.gserviceaccount.com"), operation.scope.unwrap());
+        let reach = Reach::Canvas(CanvasId::DEFAULT);
+        service
+            .access
+            .allow_account(&robot, reach, [scope].into_iter().collect(), &wakeq::Actor::admin("t"))
+            .await
+            .unwrap();
+        let key = service.key(&robot, CanvasId::DEFAULT, &[scope]).await;
+        for authorization in [format!("Bearer {key}"), holder.token(&robot)] {
+            let reset = "update wakeq.access_keys set slot = null, revoked_at = now(), revoked_by = 't'
+                         where holder in ('twice', 'target', 'foreign', 'somebody') and slot is not null";
+            sqlx::query(reset).execute(&service.stage.pool).await.unwrap();
+            let targets = Targets::prepare(service).await;
+            let answer =
+                Answer::of(targets.good(service, operation).header("authorization", authorization)).await;
+            assert!(answer.status.is_success(), "{}: {} {}", operation.id, answer.status, answer.text);
+        }
+    }
+    assert_ne!(contents(service).await, before, "good requests change things, and so would refused ones");
+}

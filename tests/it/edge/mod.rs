@@ -1,0 +1,13 @@
+//! The edge of the API: what hostile and careless callers do, and whether the OpenAPI document tells the truth.
+
+mod document;
+mod garbage;
+mod leaks;
+mod load;
+mod matrix;
+mod page;
+mod process;
+mod raw;
+mod refusals;
+mod requests;
+mod room;

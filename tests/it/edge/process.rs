@@ -1,0 +1,109 @@
+//! `wakeq serve` as a process of its own, on a database and a topic of its own.
+
+use std::sync::{Arc, Mutex};
+
+use reqwest::{Method, RequestBuilder};
+use tokio::sync::watch;
+use wakeq::CanvasId;
+use wakeq::access::{Access, AccessConfig, NewKey, Reach, Scope};
+use wakeq::notify::create_topics;
+use wakeq_emulator::{Guard, Guarded, Launch};
+
+use crate::brokers::Broker;
+use crate::support::{PATIENCE, Stage};
+
+/// What the process says once it can be asked.
+const SERVING: &str = "serving the API";
+
+pub(super) struct Process {
+    pub(super) stage: Stage,
+    /// A key with every scope on the default canvas.
+    pub(super) key: String,
+    pub(super) address: String,
+    pub(super) client: reqwest::Client,
+    child: Guarded,
+    lines: Arc<Mutex<Vec<String>>>,
+    _guard: Guard,
+}
+
+impl Process {
+    /// With these variables beside the usual ones; `url` makes the process's `DATABASE_URL` of the test's own. Without
+    /// Google's emulator the process finds no Pub/Sub, and serves all the same.
+    pub(super) async fn start(more: &[(&str, &str)], url: impl FnOnce(&str) -> String) -> Self {
+        let (stage, _) = Stage::memory().await;
+        let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
+        let reach = Reach::Canvas(CanvasId::DEFAULT);
+        let (holder, scopes) = ("tests".to_owned(), Scope::ALL.into_iter().collect());
+        let new = NewKey { holder, reach, scopes, lifetime: None };
+        let key = access.create_key(&new, &wakeq::Actor::admin("tests")).await.unwrap().key.reveal();
+        let pubsub = match Broker::google_config("edge").await {
+            Some(config) => {
+                create_topics(&config).await.unwrap();
+                config
+            }
+            None => Broker::config_at("127.0.0.1:1".into(), "edge"),
+        };
+        let lines = Arc::<Mutex<Vec<String>>>::default();
+        let (address, mut addresses) = watch::channel(None);
+        let kept = Arc::clone(&lines);
+        let mut launch = Launch::new(env!("CARGO_BIN_EXE_wakeq"))
+            .argument("serve")
+            .environment("DATABASE_URL", url(stage.database.url()))
+            .environment("PUBSUB_EMULATOR_HOST", pubsub.emulator_host.as_ref().unwrap())
+            .environment("GOOGLE_CLOUD_PROJECT", &pubsub.project)
+            .environment("WAKEQ_TOPIC", &pubsub.topic)
+            .environment("WAKEQ_SUBSCRIPTION", &pubsub.subscription)
+            .environment("WAKEQ_LISTEN", "127.0.0.1")
+            .environment("WAKEQ_ALLOW_UNSAFE_DURABILITY", "1")
+            .environment("PORT", "0")
+            .environment("NO_COLOR", "1")
+            .on_line(move |line| {
+                if line.contains(SERVING) {
+                    let found = line
+                        .split_once("address=")
+                        .map(|(_, rest)| rest.split(' ').next().unwrap_or_default());
+                    address.send_replace(found.map(str::to_owned));
+                }
+                kept.lock().unwrap().push(line.to_owned());
+            });
+        for (name, value) in more {
+            launch = launch.environment(name, value);
+        }
+        let guard = Guard::new(None).unwrap();
+        let child = guard.start(launch).unwrap();
+        let found = tokio::time::timeout(PATIENCE, addresses.wait_for(Option::is_some)).await;
+        let address = found.ok().and_then(|found| found.ok().and_then(|found| found.clone()));
+        let address = address.unwrap_or_else(|| panic!("it does not serve:\n{}", child.last_lines()));
+        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        Self { stage, key, address, client, child, lines, _guard: guard }
+    }
+
+    /// A request to a path, without a credential.
+    pub(super) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("http://{}{path}", self.address))
+    }
+
+    /// A request to a path below the default canvas, with the key.
+    pub(super) fn on_canvas(&self, method: Method, path: &str) -> RequestBuilder {
+        self.request(method, &format!("/v1/canvases/{}{path}", CanvasId::DEFAULT)).bearer_auth(&self.key)
+    }
+
+    /// What it has said so far.
+    pub(super) fn said(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    /// The memory that it has now, in KiB, as the kernel counts it.
+    pub(super) fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").trim().parse().unwrap()
+    }
+
+    /// Ends it as SIGTERM does; returns all that it said.
+    pub(super) async fn stop(self) -> Vec<String> {
+        self.child.stop(PATIENCE).await.unwrap();
+        assert_eq!(self.child.ended().await.code(), Some(0), "{}", self.child.last_lines());
+        self.said()
+    }
+}

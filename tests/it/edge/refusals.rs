@@ -1,0 +1,55 @@
+//! What is refused is in the canvas's record.
+
+use reqwest::Method;
+use sqlx::Row;
+use wakeq::CanvasId;
+use wakeq::access::Scope;
+
+use super::requests::FOREIGN;
+use crate::service::{Answer, Service};
+
+#[tokio::test]
+async fn refusals_are_in_the_record_when_the_server_has_ended() {
+    let service = Service::start().await;
+    let operator = service.key("operator", CanvasId::DEFAULT, &[Scope::Operate]).await;
+    let block = format!("/v1/admin/canvases/{}/handlers/WORKER/greet/block", CanvasId::DEFAULT);
+    let own = Answer::of(service.request(Method::PUT, &block).bearer_auth(&service.key)).await;
+    own.json();
+    for times in 0..3 {
+        let lift = service.request(Method::DELETE, &block).header("x-request-id", format!("try-{times}"));
+        assert_eq!(Answer::of(lift.bearer_auth(&operator)).await.problem(), (403, "forbidden".into()));
+    }
+    let foreign = format!("/v1/canvases/{FOREIGN}/events");
+    let foreign = Answer::of(service.request(Method::GET, &foreign).bearer_auth(&operator)).await;
+    assert_eq!(foreign.problem(), (404, "not-found".into()));
+    let unknown = format!("wakeq_{}_{}", "a".repeat(12), "b".repeat(64));
+    let list = format!("/v1/canvases/{}/handlers", CanvasId::DEFAULT);
+    let stranger = Answer::of(service.request(Method::GET, &list).bearer_auth(unknown)).await;
+    assert_eq!(stranger.problem(), (401, "unauthenticated".into()));
+
+    let stage = service.stop().await;
+    let rows = "select canvas_id::text, actor, action, coalesce(name::text, ''), coalesce(detail, ''), times, request_id
+                from wakeq.audit_log where outcome = 'refused' order by actor, canvas_id";
+    let rows = sqlx::query(rows).fetch_all(&stage.pool).await.unwrap();
+    let row = |index: usize| -> (String, String, String, String, String, i32) {
+        let row = &rows[index];
+        (row.get(0), row.get(1), row.get(2), row.get(3), row.get(4), row.get(5))
+    };
+    assert_eq!(rows.len(), 3);
+    let with = format!("with {}; ", &operator[..18]);
+    let words = format!("{with}this needs the scope `admin`, which was not granted");
+    let (default, actor) = (CanvasId::DEFAULT.to_string(), "key:operator".to_owned());
+    let lifts = (default.clone(), actor.clone(), "unblock_handler".into(), "greet".into(), words, 3);
+    assert_eq!(row(0), lifts);
+    assert_eq!(rows[0].get::<String, _>(6), "try-0");
+    let words = format!("{with}nothing was granted on this canvas");
+    assert_eq!(row(1), (FOREIGN.to_string(), actor, "list_events".into(), String::new(), words, 1));
+    let (stranger, action) = ("unauthenticated".to_owned(), "list_handlers".to_owned());
+    let words = format!("there is no key wakeq_{}", "a".repeat(12));
+    assert_eq!(row(2), (default, stranger, action, String::new(), words, 1));
+    let blocked: i64 = sqlx::query_scalar("select count(*) from wakeq.scheduling_rules")
+        .fetch_one(&stage.pool)
+        .await
+        .unwrap();
+    assert_eq!(blocked, 1, "the block stands");
+}

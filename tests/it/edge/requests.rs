@@ -1,0 +1,208 @@
+//! A request for every operation and every status that the OpenAPI document lists. A new operation needs lines here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use sqlx::Row;
+use uuid::Uuid;
+use wakeq::access::Scope;
+use wakeq::{CanvasId, EventId};
+
+use crate::service::{Answer, Service};
+
+pub(super) const FOREIGN: CanvasId = CanvasId(Uuid::from_u128(0xf0e1));
+
+/// An operation of the document.
+#[derive(Clone, Debug)]
+pub(super) struct Operation {
+    pub(super) id: String,
+    pub(super) method: Method,
+    /// With its braces.
+    pub(super) path: String,
+    pub(super) statuses: BTreeSet<u16>,
+    /// None: everybody may.
+    pub(super) scope: Option<Scope>,
+    pub(super) described: Value,
+}
+
+/// Everything that the served document has.
+pub(super) async fn operations(service: &Service) -> Vec<Operation> {
+    let document = Answer::of(service.request(Method::GET, "/openapi.json")).await.json();
+    let mut operations = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, described) in item.as_object().unwrap() {
+            let Ok(method) = method.to_uppercase().parse::<Method>() else { continue };
+            let Some(id) = described["operationId"].as_str() else { continue };
+            let statuses = described["responses"].as_object().unwrap().keys();
+            let scope = described["security"][0]["bearer"][0].as_str().map(|scope| scope.parse().unwrap());
+            operations.push(Operation {
+                id: id.to_owned(),
+                method,
+                path: path.clone(),
+                statuses: statuses.filter_map(|status| status.parse().ok()).collect(),
+                scope,
+                described: described.clone(),
+            });
+        }
+    }
+    assert!(operations.len() >= 20, "{operations:?}");
+    operations
+}
+
+/// What the requests are about.
+#[derive(Clone)]
+pub(super) struct Targets {
+    pub(super) canvas: CanvasId,
+    waiting: EventId,
+    running: EventId,
+    dead: EventId,
+    /// The public part of a key.
+    key: String,
+    /// An id that is another canvas's.
+    taken: Uuid,
+}
+
+impl Targets {
+    pub(super) async fn prepare(service: &Service) -> Self {
+        let [waiting, running, dead] = [
+            service.stage.emit("greet").await,
+            service.stage.emit("greet").await,
+            service.stage.emit("greet").await,
+        ];
+        let pool = &service.stage.pool;
+        let start = "update wakeq.events_v2 set locked_at = now(), claims = 1 where id = $1";
+        sqlx::query(start).bind(running.0).execute(pool).await.unwrap();
+        let kill = "with gone as (delete from wakeq.events_v2 where id = $1 returning *)
+             insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
+                                            losses, last_error, cause)
+             select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, 'no', 'retries' from gone";
+        sqlx::query(kill).bind(dead.0).execute(pool).await.unwrap();
+        for _ in 0..2 {
+            service.key("twice", CanvasId::DEFAULT, &[Scope::Read]).await;
+        }
+        let key = service.key("target", CanvasId::DEFAULT, &[Scope::Read]).await;
+        let key = key.split('_').nth(1).unwrap().to_owned();
+        let taken = Uuid::new_v4();
+        let foreign = service.key("foreign", FOREIGN, &[Scope::Emit]).await;
+        let path = format!("/v1/canvases/{FOREIGN}/events");
+        let emit = service.request(Method::POST, &path).bearer_auth(foreign);
+        Answer::of(emit.json(&json!({"name": "greet", "id": taken}))).await.json();
+        Self { canvas: CanvasId::DEFAULT, waiting, running, dead, key, taken }
+    }
+
+    fn path(&self, template: &str, event: EventId) -> String {
+        template
+            .replace("{canvas}", &self.canvas.to_string())
+            .replace("{module}", "WORKER")
+            .replace("{name}", "greet")
+            .replace("{id}", &event.0.to_string())
+            .replace("{key}", &self.key)
+    }
+
+    /// A request that succeeds, without a credential.
+    pub(super) fn good(&self, service: &Service, operation: &Operation) -> RequestBuilder {
+        let event = if operation.id == "redrive_dead_event" { self.dead } else { self.waiting };
+        let request = service.request(operation.method.clone(), &self.path(&operation.path, event));
+        match body(&operation.id) {
+            Some(body) => request.json(&body),
+            None => request,
+        }
+    }
+
+    /// A request that the operation answers with this status.
+    pub(super) async fn asking_for(
+        &self,
+        service: &Service,
+        operation: &Operation,
+        status: u16,
+    ) -> RequestBuilder {
+        let path = self.path(&operation.path, self.running);
+        let to = |path: &str| service.request(operation.method.clone(), path).bearer_auth(&service.key);
+        let good = || self.good(service, operation);
+        match (operation.id.as_str(), status) {
+            (_, 200..300) if operation.scope.is_none() => good(),
+            (_, 200..300) => good().bearer_auth(&service.key),
+            (_, 400) if body(&operation.id).is_some() => to(&path).json(&json!({"nonsense": 1})),
+            (_, 400) if operation.described["parameters"].as_array().is_some_and(|all| !all.is_empty()) => {
+                to(&format!("{path}?nonsense=1"))
+            }
+            (_, 400) => {
+                let broken = ["{name}", "{id}", "{key}"]
+                    .iter()
+                    .fold(operation.path.clone(), |path, part| path.replace(part, "%20"));
+                to(&self.path(&broken, self.waiting))
+            }
+            (_, 401) => good(),
+            (_, 403) => {
+                let others = Scope::ALL.into_iter().filter(|scope| Some(*scope) != operation.scope);
+                let others: Vec<_> = others.collect();
+                good().bearer_auth(service.key(&operation.id, CanvasId::DEFAULT, &others).await)
+            }
+            (_, 404) => {
+                let foreign = Self { canvas: FOREIGN, ..self.clone() };
+                foreign.good(service, operation).bearer_auth(&service.key)
+            }
+            ("emit", 409) => to(&path).json(&json!({"name": "greet", "id": self.taken})),
+            ("emit_batch", 409) => to(&path).json(&json!({"events": [{"name": "greet", "id": self.taken}]})),
+            ("cancel_event" | "run_event_now", 409) => to(&path),
+            ("create_key", 409) => to(&path).json(&json!({"holder": "twice", "scopes": ["read"]})),
+            ("emit" | "emit_batch", 413) => to(&path).json(&json!({"name": "x".repeat(300_000)})),
+            ("emit" | "emit_batch", 415) => {
+                to(&path).header("content-type", "application/xml").body("<event/>")
+            }
+            ("emit" | "emit_batch", 422) => {
+                let first = good().bearer_auth(&service.key).header("idempotency-key", &operation.id);
+                Answer::of(first).await.json();
+                let other = if operation.id == "emit" {
+                    json!({"name": "o"})
+                } else {
+                    json!({"events": [{"name": "o"}]})
+                };
+                to(&path).header("idempotency-key", &operation.id).json(&other)
+            }
+            ("readyz", 503) => {
+                let away = "alter schema wakeq rename to elsewhere";
+                sqlx::raw_sql(away).execute(&service.stage.pool).await.unwrap();
+                good()
+            }
+            _ => panic!("say in this file how `{}` is made to answer {status}", operation.id),
+        }
+    }
+}
+
+/// What a good request of an operation sends; none where it takes no body.
+fn body(operation: &str) -> Option<Value> {
+    match operation {
+        "emit" => Some(json!({"name": "greet", "value": "Ada"})),
+        "emit_batch" => Some(json!({"events": [{"name": "greet", "value": "Bo"}]})),
+        "pause_handler" | "block_handler" => Some(json!({"reason": "maintenance"})),
+        "purge_handler" => Some(json!({"dry_run": false})),
+        "redrive_dead_events" | "delete_dead_events" => Some(json!({"all": true})),
+        "create_key" => Some(json!({"holder": "somebody", "scopes": ["read"]})),
+        "livez" | "readyz" | "list_events" | "show_event" | "cancel_event" | "run_event_now"
+        | "list_handlers" | "show_handler" | "unpause_handler" | "depth" | "list_dead_events"
+        | "redrive_dead_event" | "unblock_handler" | "list_audit" | "list_keys" | "revoke_key" => None,
+        other => panic!("say in this file what a good request of the new operation `{other}` sends"),
+    }
+}
+
+/// Every table of the queue, with a sum over all it holds. Who asked is no change: the record may grow, and the use of
+/// keys be noted.
+pub(super) async fn contents(service: &Service) -> BTreeMap<String, (i64, String)> {
+    let pool = &service.stage.pool;
+    let tables = "select table_name::text from information_schema.tables where table_schema = 'wakeq'
+                  and table_type = 'BASE TABLE' and table_name <> 'audit_log'";
+    let tables: Vec<String> = sqlx::query_scalar(tables).fetch_all(pool).await.unwrap();
+    let mut contents = BTreeMap::new();
+    for table in tables {
+        let sum = format!(
+            "select count(*), coalesce(md5(string_agg(row, '' order by row)), '')
+             from (select (to_jsonb(t) - 'last_used_at')::text as row from wakeq.\"{table}\" t) rows"
+        );
+        let row = sqlx::query(sqlx::AssertSqlSafe(sum)).fetch_one(pool).await.unwrap();
+        contents.insert(table, (row.get(0), row.get(1)));
+    }
+    assert!(contents.len() >= 6, "{contents:?}");
+    contents
+}

@@ -1,0 +1,86 @@
+//! `cargo xtask edge`: the longer checks of the HTTP API: load, slow connections, property-based requests, a browser.
+//!
+//! It holds no test itself: they are in `tests/it/edge`. The tools' versions are pinned in `tests/edge/requirements.txt`;
+//! they are installed into `target/edge` and nowhere else.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{cargo, root, succeed};
+
+/// Each by its short name, what it shows, and where it is.
+const CHECKS: [(&str, &str, &str); 8] = [
+    ("document", "every documented operation and status", "edge::document"),
+    ("matrix", "every guarded operation with every kind of wrong credential", "edge::matrix"),
+    ("garbage", "500 bad inputs", "edge::garbage"),
+    ("leaks", "no secret in logs and errors", "edge::leaks"),
+    ("memory", "resident memory after 10,000 requests, and after as many more", "edge::load::memory"),
+    ("slow", "a normal client beside 1,000 slow connections", "edge::load::slow"),
+    ("schemathesis", "10,000 requests made from the OpenAPI document", "edge::load::schemathesis"),
+    ("page", "the page of the document in Chromium, without any other host", "edge::page"),
+];
+
+/// Runs one of them, or all.
+pub(crate) fn run(name: Option<&str>) -> Result<()> {
+    let chosen: Vec<_> = CHECKS.iter().filter(|(short, ..)| name.is_none_or(|name| name == *short)).collect();
+    if chosen.is_empty() {
+        let known: Vec<_> = CHECKS.iter().map(|(short, ..)| *short).collect();
+        bail!("there is no such check: use one of {}", known.join(", "));
+    }
+    succeed(cargo().args(["test", "--quiet", "--package", "wakeq", "--test", "it", "--no-run"]))?;
+    let mut failed = Vec::new();
+    for (short, shows, path) in chosen {
+        println!("\n{short}: {shows}");
+        if check(short, path).inspect_err(|error| eprintln!("error: {error:#}")).is_err() {
+            failed.push(*short);
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { bail!("failed: {}", failed.join(", ")) }
+}
+
+fn check(short: &str, path: &str) -> Result<()> {
+    let mut test = cargo();
+    test.args([
+        "test",
+        "--quiet",
+        "--package",
+        "wakeq",
+        "--test",
+        "it",
+        "--",
+        "--nocapture",
+        "--include-ignored",
+    ]);
+    test.arg(path);
+    if short == "schemathesis" {
+        test.env("WAKEQ_SCHEMATHESIS", schemathesis()?);
+    }
+    if short == "page" {
+        test.env("WAKEQ_CHROMIUM", chromium()?);
+    }
+    succeed(&mut test)
+}
+
+/// The program, installed if need be.
+fn schemathesis() -> Result<PathBuf> {
+    let folder = root().join("target/edge/python");
+    let python = folder.join("bin/python");
+    if !python.is_file() {
+        succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
+            .context("Python 3.10 or newer with its module `venv` is needed")?;
+    }
+    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
+    succeed(Command::new(&python).args(install).arg(root().join("tests/edge/requirements.txt")))?;
+    Ok(folder.join("bin/schemathesis"))
+}
+
+fn chromium() -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let mut programs = std::env::split_paths(&path).flat_map(|folder| names.map(|name| folder.join(name)));
+    programs
+        .find(|program| program.is_file())
+        .context("Chromium is not installed: install it, so that `chromium` is found")
+}
