@@ -41,25 +41,32 @@ pub(crate) struct DatabaseArgs {
 #[command(next_help_heading = "Timing, as the deployment has it unless given")]
 pub(crate) struct TimingArgs {
     /// How long a claim stands without renewal (60s)
-    #[arg(long, env = "WAKEQ_LEASE", value_parser = humantime::parse_duration, global = true)]
+    #[arg(long, env = "WAKEQ_LEASE", value_parser = humantime::parse_duration, global = true,
+          hide_short_help = true)]
     lease: Option<Duration>,
     /// How far ahead of its time an event is given to a worker (10m)
-    #[arg(long, env = "WAKEQ_HORIZON", value_parser = humantime::parse_duration, global = true)]
+    #[arg(long, env = "WAKEQ_HORIZON", value_parser = humantime::parse_duration, global = true,
+          hide_short_help = true)]
     horizon: Option<Duration>,
     /// How long after an event is due its notification counts as lost (30s)
-    #[arg(long, env = "WAKEQ_GRACE", value_parser = humantime::parse_duration, global = true)]
+    #[arg(long, env = "WAKEQ_GRACE", value_parser = humantime::parse_duration, global = true,
+          hide_short_help = true)]
     grace: Option<Duration>,
     /// How often the overdue is looked for (60s)
-    #[arg(long, env = "WAKEQ_PROBE_PERIOD", value_parser = humantime::parse_duration, global = true)]
+    #[arg(long, env = "WAKEQ_PROBE_PERIOD", value_parser = humantime::parse_duration, global = true,
+          hide_short_help = true)]
     probe_period: Option<Duration>,
     /// How long after waking an event it is woken again; doubled each time, up to an hour (10m)
-    #[arg(long, env = "WAKEQ_PROBE_BACKOFF", value_parser = humantime::parse_duration, global = true)]
+    #[arg(long, env = "WAKEQ_PROBE_BACKOFF", value_parser = humantime::parse_duration, global = true,
+          hide_short_help = true)]
     probe_backoff: Option<Duration>,
     /// The longest such wait (1h)
-    #[arg(long, env = "WAKEQ_PROBE_BACKOFF_MAX", value_parser = humantime::parse_duration, global = true)]
+    #[arg(long, env = "WAKEQ_PROBE_BACKOFF_MAX", value_parser = humantime::parse_duration, global = true,
+          hide_short_help = true)]
     probe_backoff_max: Option<Duration>,
     /// When an event is looked at again whose handler a worker did not know (5m)
-    #[arg(long, env = "WAKEQ_UNKNOWN_HANDLER_WAIT", value_parser = humantime::parse_duration, global = true)]
+    #[arg(long, env = "WAKEQ_UNKNOWN_HANDLER_WAIT", value_parser = humantime::parse_duration, global = true,
+          hide_short_help = true)]
     unknown_handler_wait: Option<Duration>,
 }
 

@@ -1,7 +1,7 @@
 //! Events: one by one, and in lists.
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -122,9 +122,14 @@ pub(crate) struct EventDetail {
     /// The W3C trace context it was emitted in.
     pub(crate) traceparent: Option<String>,
     /// What was emitted, to the letter: only with `view=full`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub(crate) value: Option<Box<RawValue>>,
+}
+
+/// A value that is null is there all the same.
+fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::deserialize(deserializer).map(Some)
 }
 
 /// The event that a request was about.

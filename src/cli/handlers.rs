@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
 use super::Context;
 use super::arguments::{self, HandlerArg, HandlerName};
 use super::backend::Backend;
+use super::failure::Failure;
 use super::show::{self, JsonArg, field, moment};
 use super::stats::{self, Stats};
 use crate::api::{Handler, Lifted, Purged, RuleKind, StopRequest, Stopped};
@@ -140,7 +140,8 @@ impl Stop {
 
 fn later(now: Timestamp, lasting: Duration) -> anyhow::Result<Timestamp> {
     let lasting = chrono::TimeDelta::from_std(lasting).ok();
-    lasting.and_then(|lasting| now.checked_add_signed(lasting)).context("--for is too long")
+    let end = lasting.and_then(|lasting| now.checked_add_signed(lasting));
+    Ok(end.ok_or_else(|| Failure::Usage("--for is too long".to_owned()))?)
 }
 
 fn print_stopped(handler: &HandlerName, kind: RuleKind, stopped: &Stopped) -> anyhow::Result<()> {

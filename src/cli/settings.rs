@@ -1,7 +1,10 @@
 //! `wakeq settings show` and `wakeq settings set`.
 
+use std::collections::BTreeMap;
+
 use clap::{Args, Subcommand};
 
+use super::show::JsonArg;
 use super::{Context, show};
 use crate::event::Timing;
 
@@ -9,6 +12,8 @@ use crate::event::Timing;
 pub(crate) struct Settings {
     #[command(subcommand)]
     verb: Verb,
+    #[command(flatten)]
+    json: JsonArg,
 }
 
 #[derive(Subcommand)]
@@ -26,7 +31,10 @@ impl Settings {
             Verb::Show => context.store().await?,
             Verb::Set => context.database.replace(&context.timing).await?,
         };
-        show_timing(store.timing())
+        let durations = store.timing().fields().into_iter();
+        let durations: BTreeMap<_, _> =
+            durations.map(|(name, value)| (name, humantime::format_duration(value).to_string())).collect();
+        self.json.print(&durations, |_| show_timing(store.timing()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `wakeq stats`, which is `wakeq handlers list`: the handlers that have something, once or again and again.
 
 use std::io::IsTerminal;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 
@@ -44,7 +44,8 @@ impl Stats {
         Ok(List::whole(is_there.then_some(found).into_iter().collect()))
     }
 
-    /// Ends well with Ctrl-C, and with an error when a look fails.
+    /// Ends well with Ctrl-C, and with an error when a look fails. The moment above the table is that of this machine: it is
+    /// compared with nothing.
     async fn watch(&self, backend: &Backend, period: Duration) -> anyhow::Result<()> {
         let mut ticks = tokio::time::interval(period);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -57,7 +58,7 @@ impl Stats {
                 }
                 show::line(format_args!(
                     "{}, every {}",
-                    moment(chrono::Utc::now()),
+                    moment(Timestamp::from(SystemTime::now())),
                     humantime::format_duration(period)
                 ))?;
                 print(&list.items)?;

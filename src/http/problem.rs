@@ -300,3 +300,35 @@ impl From<Unauthenticated> for Problem {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_is_documented() {
+        let document = include_str!("../../docs/http.md");
+        let rows = document.lines().filter_map(|line| line.strip_prefix("| `"));
+        let rows: Vec<_> =
+            rows.filter(|row| row.split(" | ").count() == 3).map(|row| row.split(" | ")).collect();
+        for kind in Kind::ALL {
+            let (slug, status) = (format!("{}`", kind.slug()), kind.status().as_u16().to_string());
+            let found = rows.iter().filter(|row| {
+                let mut cells = (*row).clone();
+                cells.next() == Some(&slug) && cells.next() == Some(&status)
+            });
+            assert_eq!(found.count(), 1, "docs/http.md has to list `{}` with its status", kind.slug());
+        }
+        let types =
+            rows.iter().filter(|row| (*row).clone().nth(1).is_some_and(|cell| cell.parse::<u16>().is_ok()));
+        assert_eq!(types.count(), Kind::ALL.len(), "docs/http.md lists a type that there is not");
+    }
+
+    #[test]
+    fn a_status_that_nobody_described_gets_a_type() {
+        for status in (400..600).filter_map(|status| StatusCode::from_u16(status).ok()) {
+            let problem = Problem::of_status(status);
+            assert_eq!(problem.kind.status().is_server_error(), status.is_server_error(), "{status}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! What is refused is in the canvas's record.
 
 use reqwest::Method;
+use serde_json::json;
 use sqlx::Row;
 use wakeq::CanvasId;
 use wakeq::access::Scope;
@@ -52,4 +53,19 @@ async fn refusals_are_in_the_record_when_the_server_has_ended() {
         .await
         .unwrap();
     assert_eq!(blocked, 1, "the block stands");
+}
+
+/// A list has no names, so nobody could say what it means.
+#[tokio::test]
+async fn a_list_is_not_taken_for_the_fields_in_their_order() {
+    let service = Service::start().await;
+    let pause = "/handlers/WORKER/greet/pause";
+    for body in [json!([null, null]), json!(["reason"]), json!(null), json!("reason")] {
+        assert_eq!(service.put(pause, body).await.problem(), (400, "bad-request".into()));
+    }
+    assert_eq!(service.delete(pause).await.json()["lifted"], false);
+    let empty = Answer::of(service.on_canvas(Method::PUT, pause)).await;
+    assert_eq!(empty.json()["new"], true, "every field may be left out");
+    assert_eq!(service.delete(pause).await.json()["lifted"], true);
+    service.stop().await;
 }

@@ -1,0 +1,158 @@
+//! Every command of an operator on the database and against a server, from one table: both.txt.
+
+use serde_json::Value;
+use wakeq::access::Scope;
+use wakeq::{CanvasId, EventId};
+
+use super::{Printed, Terminal, masked};
+use crate::brokers::Broker;
+use crate::service::Service;
+
+const TABLE: &str = include_str!("both.txt");
+
+const A: &str = "018f0000-0000-7000-8000-00000000000a";
+const B: &str = "018f0000-0000-7000-8000-00000000000b";
+const DEAD: &str = "018f0000-0000-7000-8000-00000000000d";
+
+/// A line of the table that asks for something, and what is to come of it.
+#[derive(Debug, Default, PartialEq)]
+struct Step {
+    asked: String,
+    code: i32,
+    out: String,
+}
+
+fn steps() -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for line in TABLE.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if line.starts_with(['$', '!']) {
+            steps.push(Step { asked: line.to_owned(), ..Step::default() });
+            continue;
+        }
+        let step = steps.last_mut().expect("the table begins with a step");
+        match line.strip_prefix("? ") {
+            Some(code) => step.code = code.parse().unwrap(),
+            None => step.out.extend([line, "\n"]),
+        }
+    }
+    steps
+}
+
+/// Splits arguments at blanks that stand outside quotes.
+fn arguments(line: &str) -> Vec<String> {
+    let line = line.replace("<a>", A).replace("<b>", B).replace("<dead>", DEAD).replace("<esc>", "\u{1b}");
+    let mut arguments = Vec::new();
+    for (index, part) in line.split('\'').enumerate() {
+        if index % 2 == 1 {
+            arguments.push(part.to_owned());
+        } else {
+            arguments.extend(part.split_whitespace().map(str::to_owned));
+        }
+    }
+    arguments
+}
+
+async fn asks(terminal: &Terminal, arguments: &[String]) -> Printed {
+    terminal.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).await
+}
+
+/// What makes the outputs of two runs differ: ids, moments, keys, and how somebody proved who they are.
+fn comparable(out: &str) -> String {
+    let words =
+        |line: &str| if line.starts_with("wakeq_") { "wakeq_<key>".to_owned() } else { line.to_owned() };
+    let out: Vec<String> = masked(out).replace("key:ada", "cli:ada").lines().map(words).collect();
+    out.iter().flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Does what no command does.
+async fn happens(service: &Service, what: &str) {
+    let pool = &service.stage.pool;
+    match what {
+        "! three events of `broken` die, the last of them <dead>" => {
+            let sql = "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at,
+                                                      claims, losses, last_error, cause, died_at)
+                       select id, $2, 'WORKER', 'broken', '_', '{\"to\": \"Ada\", \"n\": 1.50}', 2, now(), 3, 1,
+                              E'no room\\u009b\\non the disk', 'retries', now() - interval '1 s' * age
+                         from (values ($1, 0), (gen_random_uuid(), 1), (gen_random_uuid(), 2)) as dead (id, age)";
+            let id: EventId = DEAD.parse().unwrap();
+            sqlx::query(sql).bind(id.0).bind(CanvasId::DEFAULT.0).execute(pool).await.unwrap();
+        }
+        "! <dead> runs" => {
+            let sql = "update wakeq.events_v2 set locked_at = now(), claims = claims + 1";
+            sqlx::query(sql).execute(pool).await.unwrap();
+        }
+        other => panic!("nobody knows how that happens: {other}"),
+    }
+}
+
+async fn plays_the_table(service: &Service, terminal: &Terminal) {
+    for step in steps() {
+        let Some(line) = step.asked.strip_prefix("$ ") else {
+            happens(service, &step.asked).await;
+            continue;
+        };
+        let printed = asks(terminal, &arguments(line)).await;
+        let seen =
+            Step { asked: step.asked.clone(), code: printed.code.unwrap(), out: comparable(&printed.out) };
+        assert_eq!(seen, step, "\n--- seen:\n{}--- and said:\n{}", seen.out, printed.err);
+        let complains = printed.err.starts_with("wakeq: ") || printed.err.starts_with("error: ");
+        assert_eq!(complains, step.code != 0, "{line}: {}", printed.err);
+    }
+}
+
+/// What `--json` prints is what the API answers.
+async fn prints_what_the_api_answers(service: &Service, terminal: &Terminal) {
+    let event = format!("/events/{DEAD}");
+    for (line, path) in [
+        ("handlers list --json", "/handlers"),
+        ("handlers show broken --json", "/handlers/WORKER/broken"),
+        ("events list --json", "/events"),
+        ("events show <dead> --json", &format!("{event}?view=full")),
+        ("explain <dead> --json", &event),
+        ("dead list --json", "/dead-events"),
+    ] {
+        let printed = asks(terminal, &arguments(line)).await;
+        assert_eq!(printed.code, Some(0), "{line}: {}", printed.err);
+        assert!(!printed.out.contains(['\u{1b}', '\u{9b}']), "{line}: {}", printed.out);
+        let json: Value = serde_json::from_str(&printed.out).unwrap();
+        assert_eq!(json, service.get(path).await.json(), "{line}");
+    }
+    let (admin, printed) = (
+        format!("/v1/admin/canvases/{}/audit", CanvasId::DEFAULT),
+        asks(terminal, &arguments("audit list --json")).await,
+    );
+    let request = service.request(reqwest::Method::GET, &admin).bearer_auth(&service.key);
+    let answered = crate::service::Answer::of(request).await.json();
+    assert_eq!(serde_json::from_str::<Value>(&printed.out).unwrap(), answered);
+}
+
+#[tokio::test]
+async fn a_server_is_asked_for_everything() {
+    let service = Service::start().await;
+    let terminal = of_server(&service).await;
+    plays_the_table(&service, &terminal).await;
+    prints_what_the_api_answers(&service, &terminal).await;
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn the_database_is_asked_for_everything() {
+    let Some(mut config) = Broker::google_config("cli-both").await else { return };
+    config.create_missing = true;
+    let service = Service::start().await;
+    let terminal = Terminal::on(&service.stage.database).with_pubsub(&config);
+    terminal.raw(&["topics", "create"]).await;
+    // So that both start with the same keys.
+    let _ = of_server(&service).await;
+    plays_the_table(&service, &terminal).await;
+    prints_what_the_api_answers(&service, &terminal).await;
+    service.stop().await;
+}
+
+/// A terminal with a key of its own for everything on the default canvas.
+async fn of_server(service: &Service) -> Terminal {
+    let key = service.key("ada", CanvasId::DEFAULT, &Scope::ALL).await;
+    Terminal::without_variables()
+        .set("WAKEQ_SERVER", &format!("http://{}", service.address))
+        .set("WAKEQ_KEY", &key)
+}

@@ -1,0 +1,211 @@
+//! How commands end: exit codes, closed pipes, Ctrl-C; and what a server is told and not told.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use wakeq::access::Scope;
+use wakeq::{CanvasId, Event};
+
+use super::Terminal;
+use crate::service::Service;
+use crate::support::{Stage, database};
+
+#[tokio::test]
+async fn a_server_refuses_with_its_own_words() {
+    let service = Service::start().await;
+    let url = format!("http://{}", service.address);
+    let with = |key: &str| Terminal::without_variables().set("WAKEQ_SERVER", &url).set("WAKEQ_KEY", key);
+    let reader = with(&service.key("reader", CanvasId::DEFAULT, &[Scope::Read]).await);
+    assert_eq!(reader.prints(&["stats"]).await, "no events, and no rules\n");
+    for (terminal, code, arguments, words) in [
+        (&with("wakeq_nonsense"), 4, &["stats"][..], "A valid credential is needed: "),
+        (&reader, 4, &["pause", "greet"], "The credential does not allow this: "),
+        (&reader, 4, &["audit", "list"], "The credential does not allow this: "),
+        (
+            &reader,
+            3,
+            &["stats", "--canvas", "018f0000-0000-7000-8000-000000000001"],
+            "There is nothing here: ",
+        ),
+        (&reader, 2, &["events", "list", "--cursor", "x"], "The request is not valid: "),
+        (&reader, 2, &["keys", "list", "--all-canvases"], "a server deals with the keys of one canvas"),
+    ] {
+        let complaint = terminal.complains(code, arguments).await;
+        assert!(complaint.starts_with(&format!("wakeq: {words}")), "{complaint}");
+        assert!(complaint.contains("(request <id>)") || code == 2, "{complaint}");
+    }
+    for command in
+        [&["migrate"][..], &["topics", "check"], &["wake"], &["settings", "show"], &["accounts", "list"]]
+    {
+        let expected = "wakeq: a server can't do this: set DATABASE_URL, and leave --server out\n";
+        assert_eq!(reader.complains(2, command).await, expected, "{command:?}");
+    }
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_no_server_of_ours_is_said_to_be() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let elsewhere = tokio::spawn(async move {
+        let mut heard = Vec::new();
+        for status in
+            ["404 Not Found", "503 Service Unavailable", "503 Service Unavailable", "302 Found", "200 OK"]
+        {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 8192];
+            let length = connection.read(&mut request).await.unwrap();
+            heard.push(String::from_utf8_lossy(&request[..length]).to_lowercase());
+            let body = "<html>\u{1b}[31mnot here</html>";
+            let answer = format!(
+                "HTTP/1.1 {status}\r\ncontent-type: text/html\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: {}\r\n\
+                 connection: close\r\n\r\n{body}",
+                body.len()
+            );
+            connection.write_all(answer.as_bytes()).await.unwrap();
+        }
+        heard
+    });
+    let server = format!("http://{address}/base/");
+    let terminal = Terminal::without_variables().set("WAKEQ_KEY", "wakeq_5ecre7");
+    for (code, words) in [
+        (1, "answers 404 Not Found, and not as wakeq does: is this its URL?"),
+        (6, "answers 503 Service Unavailable: try again"),
+        (6, "answers 503 Service Unavailable: try again"),
+        (1, "answers 302 Found, and not as wakeq does: is this its URL?"),
+        (
+            1,
+            "answers what this program can't read (expected value at line 1 column 1): is the server older or newer?",
+        ),
+    ] {
+        let complaint = terminal.complains(code, &["depth", "--server", &server]).await;
+        assert_eq!(complaint, format!("wakeq: {server} {words}\n"));
+    }
+    for request in elsewhere.await.unwrap() {
+        let path = format!("get /base/v1/canvases/{}/depth http/1.1\r\n", CanvasId::DEFAULT);
+        assert!(request.starts_with(&path) && request.contains("\r\nx-request-id: "), "{request}");
+        assert!(request.contains("\r\nauthorization: bearer wakeq_5ecre7\r\n"), "{request}");
+    }
+    let away = terminal.complains(6, &["depth", "--server", "http://127.0.0.1:1"]).await;
+    assert!(away.starts_with("wakeq: http://127.0.0.1:1/ is not reachable: "), "{away}");
+    let clear = terminal.complains(6, &["depth", "--server", "http://0.0.0.0:1"]).await;
+    assert!(
+        clear.starts_with("wakeq: the server's URL begins with http://, so the key travels in the clear"),
+        "{clear}"
+    );
+    let unset =
+        Terminal::without_variables().complains(1, &["depth", "--server", "http://127.0.0.1:1"]).await;
+    assert_eq!(unset, "wakeq: WAKEQ_KEY is not set: export WAKEQ_KEY=wakeq_…, or pass --key-file\n");
+    let bare = terminal.complains(2, &["depth", "--server", "127.0.0.1:8080"]).await;
+    assert!(bare.starts_with("wakeq: a server's URL looks like https://"), "{bare}");
+    let other =
+        terminal.set("DATABASE_URL", "mysql://ada:5ecre7@127.0.0.1/queue").complains(1, &["stats"]).await;
+    assert!(other.starts_with("wakeq: DATABASE_URL is no URL of a Postgres database: "), "{other}");
+}
+
+/// The first answer is lost: the event is sent again under the same key, and is there once.
+#[tokio::test]
+async fn an_emit_whose_answer_is_lost_is_repeated_safely() {
+    let service = Service::start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, upstream) = (listener.local_addr().unwrap(), service.address);
+    let between = tokio::spawn(async move {
+        for lost in [true, false] {
+            let (mut caller, _) = listener.accept().await.unwrap();
+            let mut server = tokio::net::TcpStream::connect(upstream).await.unwrap();
+            let mut request = vec![0; 8192];
+            let length = caller.read(&mut request).await.unwrap();
+            server.write_all(&request[..length]).await.unwrap();
+            let mut answer = vec![0; 8192];
+            let length = server.read(&mut answer).await.unwrap();
+            if !lost {
+                caller.write_all(&answer[..length]).await.unwrap();
+            }
+        }
+    });
+    let terminal = Terminal::without_variables().set("WAKEQ_KEY", &service.key);
+    let server = format!("http://{address}");
+    assert_eq!(terminal.prints(&["emit", "greet", "--server", &server]).await, "<id>\n");
+    between.await.unwrap();
+    assert_eq!(service.stage.rows().await, 1);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_list_says_where_it_goes_on() {
+    let service = Service::start().await;
+    service.stage.emit_many("greet", 3).await;
+    let key_file = std::env::temp_dir().join(format!("wakeq-key-{}", service.stage.database.name()));
+    std::fs::write(&key_file, format!("{}\n", service.key)).unwrap();
+    let terminal = Terminal::without_variables()
+        .set("WAKEQ_SERVER", &format!("http://{}", service.address))
+        .set("WAKEQ_KEY_FILE", key_file.to_str().unwrap());
+    let first = terminal.run(&["events", "list", "--limit", "2"]).await;
+    assert_eq!((first.code, first.out.lines().count()), (Some(0), 3), "{first:?}");
+    let cursor = first.err.trim_end().strip_prefix("there are more: --cursor ").unwrap();
+    let second = terminal.raw(&["events", "list", "--limit", "2", "--cursor", cursor]).await;
+    assert_eq!(second.lines().count(), 2, "{second}");
+    let json: Value =
+        serde_json::from_str(&terminal.raw(&["events", "list", "--limit", "2", "--json"]).await).unwrap();
+    assert_eq!((json["items"].as_array().unwrap().len(), json["next_cursor"].as_str()), (2, Some(cursor)));
+    std::fs::remove_file(key_file).unwrap();
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn every_shell_is_completed() {
+    let terminal = Terminal::without_variables();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = terminal.raw(&["completions", shell]).await;
+        assert!(script.contains("run-now") && script.contains("key-file"), "{shell}: {script}");
+    }
+    let help = Terminal::without_variables()
+        .set("WAKEQ_KEY", "wakeq_5ecre7")
+        .set("DATABASE_URL", "postgres://ada:5ecre7@127.0.0.1/queue")
+        .raw(&["events", "emit", "--help"])
+        .await;
+    assert!(help.contains("WAKEQ_KEY") && !help.contains("5ecre7"), "{help}");
+}
+
+#[tokio::test]
+async fn a_closed_pipe_is_no_complaint() {
+    let mut child = Terminal::without_variables()
+        .command(&["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let ended = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap()).await.unwrap();
+    assert_eq!((ended.status.code(), String::from_utf8(ended.stderr).unwrap()), (Some(0), String::new()));
+}
+
+#[tokio::test]
+async fn stats_are_refreshed_until_ctrl_c() {
+    let (stage, _) = Stage::memory().await;
+    stage.queue.emit(Event::new("greet", "Ada").unwrap()).await.unwrap();
+    let mut watching = Terminal::on(&stage.database).command(&["stats", "--watch", "1"]);
+    let watched = tokio::task::spawn_blocking(move || {
+        let mut child = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let seen: Vec<String> = lines.by_ref().take(6).map(Result::unwrap).collect();
+        let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(interrupted.success());
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (seen, child.wait().unwrap().code(), said)
+    });
+    let (seen, code, said) = watched.await.unwrap();
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    let table = [
+        "HANDLER       WAITING  DELAYED  PAUSED  RUNNING  DEAD  RULES",
+        "WORKER/greet        1        0       0        0     0",
+    ];
+    assert_eq!((&seen[1..3], &seen[4..6]), (&table.map(str::to_owned)[..], &table.map(str::to_owned)[..]));
+    assert!(seen[0].ends_with(", every 1s") && seen[3].ends_with(", every 1s"), "{seen:?}");
+    let together = Terminal::on(&database().await).run(&["stats", "--watch", "--json"]).await;
+    assert_eq!(together.code, Some(2), "{together:?}");
+}

@@ -1,0 +1,221 @@
+//! An event's life, as an operator follows and steers it from a terminal, with Google's emulator and a worker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wakeq::notify::{Notifier, PubSub};
+use wakeq::{EventId, HandlerError, Handlers, Outcome, RetryPolicy, Route, Timing};
+use wakeq_dev::TestDatabase;
+
+use super::{Printed, Terminal};
+use crate::brokers::Broker;
+use crate::door::{Door, answering, telling};
+use crate::support::{Running, connect, database};
+
+/// Topics are created, found, and found wanting.
+#[tokio::test]
+async fn topics_are_created_and_checked() {
+    let Some(config) = Broker::google_config("cli-topics").await else { return };
+    let terminal = Terminal::without_variables().with_pubsub(&config);
+    let (topic, subscription) = (
+        format!("projects/{}/topics/{}", config.project, config.topic),
+        format!("projects/{}/subscriptions/{}", config.project, config.subscription),
+    );
+    let report = |state: &str| format!("{state:13} {topic}\n{state:13} {subscription}\n");
+    let missing = terminal.run(&["topics", "check"]).await;
+    let expected = Printed {
+        code: Some(1),
+        out: report("missing"),
+        err: "wakeq: something is missing: run `wakeq topics create`\n".into(),
+    };
+    assert_eq!(missing, expected);
+    assert_eq!(terminal.prints(&["topics", "create"]).await, report("created"));
+    assert_eq!(terminal.prints(&["topics", "create"]).await, report("already there"));
+    assert_eq!(terminal.prints(&["topics", "check"]).await, report("already there"));
+}
+
+/// A queue that the command line and a worker of this test share.
+struct Shared {
+    database: TestDatabase,
+    terminal: Terminal,
+    notifier: Arc<dyn Notifier>,
+}
+
+impl Shared {
+    async fn new(test: &str) -> Option<Self> {
+        let mut config = Broker::google_config(test).await?;
+        config.create_missing = true;
+        let notifier = Arc::new(PubSub::connect(config.clone()).await.unwrap());
+        let database = database().await;
+        let terminal = Terminal::on(&database).with_pubsub(&config);
+        terminal.raw(&["topics", "create"]).await;
+        Some(Self { database, terminal, notifier })
+    }
+
+    async fn worker(&self, handlers: Handlers) -> Running {
+        let store = connect(self.database.url(), Timing::default()).await;
+        Running::start(store, Arc::clone(&self.notifier), handlers, Default::default())
+    }
+
+    async fn emit(&self, arguments: &[&str]) -> EventId {
+        let printed = self.terminal.raw(&[&["emit"], arguments].concat()).await;
+        printed.trim_end().parse().unwrap()
+    }
+}
+
+/// EV2-42, CARD-06, EV2-12: emitted, held, woken, failed, dead, brought back; each step from a terminal.
+#[tokio::test]
+async fn an_operator_follows_an_event_through_its_life() {
+    let Some(shared) = Shared::new("cli-life").await else { return };
+    let terminal = &shared.terminal;
+    let stopped = terminal.run(&["pause", "greet"]).await;
+    assert_eq!(
+        stopped.err,
+        "it has no events now; if that surprises you, look for the right name in `wakeq stats`\n"
+    );
+    let id = shared.emit(&["greet", "\"Ada\""]).await;
+    let (handler, mut seen) = answering(|event| match event.value::<String>()?.as_str() {
+        "Ada" if event.enqueued_at == event.due_at => Err(HandlerError::operational("no room\non the disk")),
+        _ => Ok(()),
+    });
+    let once = RetryPolicy { retries: 0, ..RetryPolicy::default() };
+    let mut worker = shared.worker(Handlers::new().on(Route::new("greet").retry(once), handler)).await;
+    worker.until(id, Outcome::RulePaused).await;
+    let name = id.to_string();
+    assert_eq!(
+        terminal.prints(&["explain", &name]).await,
+        "event     <id>\n\
+         handler   WORKER/greet/_\n\
+         emitted   <time>\n\
+         state     paused since <time>  (RulePaused)\n\
+         rule      pause by cli:ada: no reason given\n\
+         attempts  0 failed, 0 lost with their workers\n\
+         next      is woken when the handler is unpaused\n"
+    );
+    terminal.raw(&["block", "greet"]).await;
+    assert_eq!(
+        terminal.prints(&["unpause", "greet"]).await,
+        "WORKER/greet: pause lifted, 1 waiting event woken\n\
+         WORKER/greet is still blocked: only `wakeq unblock` lifts that\n"
+    );
+    worker.until(id, Outcome::RuleBlocked).await;
+    assert_eq!(
+        terminal.prints(&["unblock", "greet"]).await,
+        "WORKER/greet: block lifted, 1 waiting event woken\n"
+    );
+    assert_eq!(terminal.prints(&["unblock", "greet"]).await, "WORKER/greet: there was no block\n");
+    worker.until(id, Outcome::Deleted).await;
+    assert_eq!(seen.next().await.id, id);
+    assert_eq!(
+        terminal.prints(&["explain", &name]).await,
+        "event     <id>\n\
+         handler   WORKER/greet/_\n\
+         emitted   <time>\n\
+         state     dead since <time>  (retries)\n\
+         attempts  0 retries, 0 lost with their workers\n\
+         error     no room\n\x20         on the disk\n\
+         next      is kept for a while; a redrive brings it back (`wakeq dead redrive --id <id>`)\n"
+    );
+    let head = format!("{:20}  {:36}  {:14}  {:7}  ERROR\n", "DIED", "EVENT", "HANDLER", "CAUSE");
+    let line = format!("<time>  <id>  {:14}  retries  no room\n", "WORKER/greet/_");
+    assert_eq!(terminal.prints(&["dead", "list", "--handler", "greet"]).await, format!("{head}{line}"));
+    let redrive = ["dead", "redrive", "--id", &name];
+    let dry = [&redrive[..], &["--dry-run"]].concat();
+    assert_eq!(terminal.prints(&dry).await, "1 dead event would be brought back\n");
+    assert_eq!(terminal.prints(&redrive).await, "1 dead event brought back\n");
+    worker.until(id, Outcome::Deleted).await;
+    assert_eq!(terminal.prints(&["stats"]).await, "no events, and no rules\n");
+    worker.stop().await;
+}
+
+/// EV2-34, EV2-09: delayed events are seen, hurried, cancelled and purged.
+#[tokio::test]
+async fn an_operator_handles_waiting_events() {
+    let Some(shared) = Shared::new("cli-waiting").await else { return };
+    let terminal = &shared.terminal;
+    let chosen = EventId::new().to_string();
+    let emit = ["emit", "greet", "{\"to\":\"Ada\"}", "--after", "1h", "--id", &chosen];
+    assert_eq!(terminal.raw(&emit).await, format!("{chosen}\n"));
+    assert_eq!(terminal.raw(&emit).await, format!("{chosen}  (emitted before: nothing added)\n"));
+    let cancelled = shared.emit(&["greet", "--after", "2days"]).await.to_string();
+    for _ in 0..3 {
+        shared.emit(&["REPORTS/weekly", "--modifier", "big", "--at", "2999-01-31T08:00:00Z"]).await;
+    }
+    assert_eq!(
+        terminal.prints(&["explain", &chosen]).await,
+        "event     <id>\n\
+         handler   WORKER/greet/_\n\
+         emitted   <time>\n\
+         state     delayed since <time>  (DelayNotYet)\n\
+         until     <time>\n\
+         attempts  0 failed, 0 lost with their workers\n\
+         next      runs when it is due; woken again at <time>\n"
+    );
+    assert_eq!(terminal.prints(&["cancel", &cancelled]).await, "<id> cancelled\n");
+    let purge = ["purge", "REPORTS/weekly", "--dry-run"];
+    assert_eq!(terminal.prints(&purge).await, "REPORTS/weekly: 3 events would be deleted\n");
+    assert_eq!(terminal.prints(&purge[..2]).await, "REPORTS/weekly: 3 events deleted\n");
+    let (handler, mut door) = Door::new();
+    let mut worker = shared.worker(Handlers::new().on("greet", handler)).await;
+    assert_eq!(terminal.prints(&["run-now", &chosen]).await, "<id> is due now\n");
+    assert_eq!(door.arrived.next().await.value::<serde_json::Value>().unwrap()["to"], "Ada");
+    assert_eq!(
+        terminal.prints(&["stats"]).await,
+        "HANDLER       WAITING  DELAYED  PAUSED  RUNNING  DEAD  RULES\n\
+         WORKER/greet        0        0       0        1     0\n"
+    );
+    door.open(1);
+    worker.until(chosen.parse().unwrap(), Outcome::Deleted).await;
+    assert_eq!(
+        terminal.prints(&["explain", &chosen]).await,
+        "event     <id>\nemitted   <time>\nstate     gone\nnext      nothing: it completed, or was cancelled or purged\n"
+    );
+    worker.stop().await;
+}
+
+/// EV2-15: `wake --all` publishes for every row.
+#[tokio::test]
+async fn wake_replaces_lost_messages() {
+    let Some(shared) = Shared::new("cli-wake").await else { return };
+    let database = shared.database.url();
+    let silent = Terminal::without_variables()
+        .set("DATABASE_URL", database)
+        .set("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
+        .set("NO_COLOR", "1");
+    let emitted = silent.run(&["emit", "greet"]).await;
+    assert_eq!(emitted.code, Some(0), "{}", emitted.err);
+    assert!(emitted.err.contains("notifications not published"), "{}", emitted.err);
+    let id: EventId = emitted.out.trim_end().parse().unwrap();
+    assert_eq!(
+        shared.terminal.prints(&["wake"]).await,
+        "0 overdue events woken, 0 resume jobs carried on\n",
+        "its promise still stands"
+    );
+    assert_eq!(
+        shared.terminal.prints(&["wake", "--all"]).await,
+        "1 overdue event woken, 0 resume jobs carried on\n"
+    );
+    let (handler, mut seen) = telling();
+    let mut worker = shared.worker(Handlers::new().on("greet", handler)).await;
+    assert_eq!(seen.next().await.id, id);
+    worker.until(id, Outcome::Deleted).await;
+    tokio::time::timeout(Duration::from_secs(40), worker.stop()).await.unwrap();
+}
+
+/// Commands take the deployment's durations, are refused with others, and can change them.
+#[tokio::test]
+async fn durations_are_the_deployments() {
+    let database = database().await;
+    let terminal = Terminal::on(&database);
+    let lease = |text: &str| format!("lease                  {text}\n");
+    assert!(terminal.prints(&["settings", "show"]).await.starts_with(&lease("1m")));
+    let timing = Timing { lease: Duration::from_secs(30), ..Timing::default() };
+    connect(database.url(), timing).await;
+    assert!(terminal.prints(&["settings", "show"]).await.starts_with(&lease("30s")));
+    let refused = terminal.complains(1, &["stats", "--lease", "60s"]).await;
+    assert!(refused.starts_with("wakeq: the duration `lease` is 60s here, and 30s in"), "{refused}");
+    terminal.prints(&["stats", "--lease", "30s"]).await;
+    assert!(terminal.prints(&["settings", "set", "--lease", "2m"]).await.starts_with(&lease("2m")));
+    assert!(terminal.prints(&["settings", "show"]).await.starts_with(&lease("2m")));
+    assert!(terminal.complains(1, &["settings", "set", "--lease", "1ms"]).await.contains("`lease` is 1ms"));
+}

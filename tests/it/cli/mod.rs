@@ -1,0 +1,226 @@
+//! The command line, as a process against a real database and Google's emulator; whole outputs where they are stable.
+
+mod both;
+mod ends;
+mod life;
+
+use std::process::Command;
+
+use chrono::NaiveDateTime;
+use uuid::Uuid;
+use wakeq::notify::PubSubConfig;
+use wakeq_dev::TestDatabase;
+
+use crate::support::database;
+
+/// A terminal with the variables that `wakeq` reads.
+pub(crate) struct Terminal {
+    variables: Vec<(&'static str, String)>,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct Printed {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Terminal {
+    fn without_variables() -> Self {
+        Self { variables: Vec::new() }
+    }
+
+    pub(crate) fn on(database: &TestDatabase) -> Self {
+        Self::without_variables().set("DATABASE_URL", database.url())
+    }
+
+    fn with_pubsub(self, config: &PubSubConfig) -> Self {
+        self.set("PUBSUB_EMULATOR_HOST", config.emulator_host.as_deref().unwrap())
+            .set("GOOGLE_CLOUD_PROJECT", &config.project)
+            .set("WAKEQ_TOPIC", &config.topic)
+            .set("WAKEQ_SUBSCRIPTION", &config.subscription)
+    }
+
+    fn set(mut self, name: &'static str, value: &str) -> Self {
+        self.variables.push((name, value.to_owned()));
+        self
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wakeq"));
+        command.args(arguments).env_clear().env("USER", "ada").envs(self.variables.iter().cloned());
+        command
+    }
+
+    /// Runs `wakeq`. What it is given as a secret is never repeated.
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Printed {
+        let mut command = self.command(arguments);
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let printed =
+            Printed { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) };
+        for (name, secret) in &self.variables {
+            let told = printed.out.contains(secret.as_str()) || printed.err.contains(secret.as_str());
+            assert!(!told || !["WAKEQ_KEY", "DATABASE_URL"].contains(name), "{name} in {printed:?}");
+        }
+        printed
+    }
+
+    /// What it prints when all goes well, ids and moments masked.
+    pub(crate) async fn prints(&self, arguments: &[&str]) -> String {
+        masked(&self.raw(arguments).await)
+    }
+
+    async fn raw(&self, arguments: &[&str]) -> String {
+        let printed = self.run(arguments).await;
+        assert_eq!((printed.code, printed.err.as_str()), (Some(0), ""), "{arguments:?}: {}", printed.out);
+        printed.out
+    }
+
+    /// What it complains of, with this exit code and nothing on standard output.
+    pub(crate) async fn complains(&self, code: i32, arguments: &[&str]) -> String {
+        let Printed { code: found, out, err } = self.run(arguments).await;
+        assert_eq!((found, out.as_str()), (Some(code), ""), "{arguments:?}: {err}");
+        masked(&err)
+    }
+}
+
+/// With `<id>` for ids and `<time>` for moments.
+fn masked(text: &str) -> String {
+    let mut masked = String::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let id = rest.get(..36).filter(|start| Uuid::parse_str(start).is_ok());
+        let moment = |start: &&str| NaiveDateTime::parse_from_str(start, "%Y-%m-%d %H:%M:%SZ").is_ok();
+        let (mask, length) = match (id, rest.get(..20).filter(moment)) {
+            (Some(_), _) => ("<id>".to_owned(), 36),
+            (None, Some(_)) => ("<time>".to_owned(), 20),
+            (None, None) => (first.to_string(), first.len_utf8()),
+        };
+        masked.push_str(&mask);
+        rest = &rest[length..];
+    }
+    masked
+}
+
+const MIGRATIONS: &[(i64, &str)] = &[
+    (1, "events"),
+    (2, "rules"),
+    (3, "dead events"),
+    (4, "chores"),
+    (5, "claim"),
+    (6, "access"),
+    (7, "audit"),
+    (8, "idempotency"),
+    (9, "settings"),
+];
+
+fn migrations(status: &str) -> String {
+    let line = |(number, name): &(i64, &str)| format!("{number:>4}  {status:8} {name}\n");
+    MIGRATIONS.iter().map(line).collect()
+}
+
+#[tokio::test]
+async fn migrate_shows_what_it_did() {
+    let empty = TestDatabase::create(b"empty", async |_| Ok::<_, std::io::Error>(())).await.unwrap();
+    let terminal = Terminal::on(&empty);
+    let refused = terminal.complains(1, &["stats"]).await;
+    assert!(
+        refused.starts_with("wakeq: the schema `wakeq` is not up to date: run `wakeq migrate`"),
+        "{refused}"
+    );
+    assert_eq!(terminal.prints(&["migrate", "--dry-run"]).await, migrations("missing"));
+    assert_eq!(terminal.prints(&["migrate"]).await, migrations("applied"));
+    assert_eq!(terminal.prints(&["migrate"]).await, migrations("present"));
+    assert_eq!(terminal.prints(&["migrate", "--dry-run"]).await, migrations("present"));
+    assert_eq!(terminal.prints(&["stats"]).await, "no events, and no rules\n");
+}
+
+#[tokio::test]
+async fn what_is_missing_is_named() {
+    let terminal = Terminal::without_variables();
+    let unset = "wakeq: DATABASE_URL is not set: export DATABASE_URL=postgres://user:password@host:5432/database, \
+                    or pass --database-url\n";
+    for command in [&["stats"][..], &["migrate"], &["emit", "greet"], &["pause", "greet"]] {
+        assert_eq!(terminal.complains(1, command).await, unset);
+    }
+    let pubsub = "wakeq: GOOGLE_CLOUD_PROJECT is not set: export GOOGLE_CLOUD_PROJECT=my-project, or \
+                  PUBSUB_EMULATOR_HOST=localhost:8085 for an emulator\n";
+    assert_eq!(terminal.complains(1, &["topics", "check"]).await, pubsub);
+    assert_eq!(Terminal::on(&database().await).complains(1, &["emit", "greet"]).await, pubsub);
+}
+
+#[tokio::test]
+async fn wrong_arguments_are_explained() {
+    let terminal = Terminal::without_variables();
+    let id = "error: invalid value '12' for '<ID>': an event's id is a uuid, as `wakeq emit` prints it";
+    for (arguments, expected) in [
+        (
+            &["emit", "a b"][..],
+            "error: invalid value 'a b' for '<HANDLER>': \"a b\" is no valid name: use 1 to 128 of the characters \
+             A-Z a-z 0-9 _ . -",
+        ),
+        (
+            &["emit", "greet", "{a:1}"],
+            "error: invalid value '{a:1}' for '[VALUE]': the value is not JSON (key must be a string at line 1 \
+             column 2); examples: '\"text\"' or '{\"a\":1}'",
+        ),
+        (
+            &["emit", "greet", "--at", "tomorrow"],
+            "error: invalid value 'tomorrow' for '--at <AT>': a moment looks like 2030-01-31T08:00:00Z",
+        ),
+        (&["explain", "12"], id),
+        (&["cancel", "12"], id),
+        (&["run-now", "12"], id),
+        (
+            &["stats", "--canvas", "x"],
+            "error: invalid value 'x' for '--canvas <CANVAS>': a canvas is a uuid, such as <id>",
+        ),
+        (
+            &["emit", "greet", "--after", "1s", "--at", "2030-01-31T08:00:00Z"],
+            "error: the argument '--after <AFTER>' cannot be used with '--at <AT>'",
+        ),
+        (&["pauze", "greet"], "error: unrecognized subcommand 'pauze'"),
+    ] {
+        let complaint = terminal.complains(2, arguments).await;
+        assert_eq!(complaint.lines().next(), Some(expected));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_said_to_be() {
+    let terminal = Terminal::without_variables().set("DATABASE_URL", "postgres://nobody@127.0.0.1:1/nothing");
+    let expected = "wakeq: Postgres is not reachable: check DATABASE_URL and that the server runs: ";
+    for command in ["stats", "migrate"] {
+        let complaint = terminal.complains(6, &[command]).await;
+        assert!(complaint.starts_with(expected) && complaint.contains("Connection refused"), "{complaint}");
+    }
+    let lease = ["stats", "--lease", "0s"];
+    assert_eq!(
+        terminal.complains(1, &lease).await,
+        "wakeq: the duration `lease` is 0ns: it must lie between 100ms and 31536000s\n"
+    );
+}
+
+/// Pauses and blocks need no Pub/Sub; who stops a handler that is not there is told.
+#[tokio::test]
+async fn rules_need_no_pubsub() {
+    let database = database().await;
+    let terminal = Terminal::on(&database);
+    let none = "it has no events now; if that surprises you, look for the right name in `wakeq stats`\n";
+    let printed = terminal.run(&["block", "REPORTS/weekly", "--for", "2h", "--actor", "operations"]).await;
+    assert_eq!(printed, Printed { code: Some(0), out: "REPORTS/weekly blocked\n".into(), err: none.into() });
+    assert_eq!(
+        terminal.prints(&["stats"]).await,
+        "HANDLER         WAITING  DELAYED  PAUSED  RUNNING  DEAD  RULES\n\
+         REPORTS/weekly        0        0       0        0     0  block by cli:operations until <time>: no reason given\n"
+    );
+    assert_eq!(
+        terminal.complains(2, &["pause", "greet", "--until", "2001-01-01T00:00:00Z"]).await,
+        "wakeq: the rule would end in the past: give a later moment\n"
+    );
+    assert_eq!(
+        terminal.complains(2, &["pause", "greet", "--for", "1000000years"]).await,
+        "wakeq: --for is too long\n"
+    );
+}
