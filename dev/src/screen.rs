@@ -41,6 +41,7 @@ pub(super) fn introduction(services: &Services, migrations: usize, access: &Acce
     line("In a second terminal, over HTTP:");
     line(&format!("  export KEY={key}"));
     line(&format!("  export API=http://{address}/v1/canvases/{}", CanvasId::DEFAULT));
+    line(&format!("  export ADMIN=http://{address}/v1/admin/canvases/{}", CanvasId::DEFAULT));
     line("  curl -sS $API/events -H \"authorization: Bearer $KEY\" -H 'content-type: application/json' \\");
     line("    -d '{\"name\": \"greet\", \"value\": \"you\"}'");
     line("");

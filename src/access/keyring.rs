@@ -155,7 +155,12 @@ impl Access {
                 actor: by,
                 lifetime,
             };
-            if let Some((created_at, expires_at)) = store.add_key(&row).await? {
+            let added = match store.add_key(&row).await {
+                // Somebody else is making one, and slowly: what became of it is seen below.
+                Err(error) if error.is_contention() => None,
+                added => added?,
+            };
+            if let Some((created_at, expires_at)) = added {
                 return Ok(CreatedKey { key, created_at, expires_at });
             }
             if store.has_two_live_keys(new.reach.to_row(), &new.holder).await? {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use wakeq::access::{Access, AccessConfig, NewKey, Reach, Scope, Within};
 use wakeq::{
     Actor, AdminError, AuditEntry, AuditOutcome, CanvasId, DeadFilter, EventId, Refusal, Retention, Stop,
     WorkerConfig,
@@ -89,6 +90,52 @@ async fn every_change_is_recorded_and_nothing_else() {
     assert_eq!((record[1].event_id, record[4].event_id), (Some(one), Some(ids[0])));
 }
 
+/// Keys and accounts: on their canvas, or on none if they count on every one; what changes nothing has no line.
+#[tokio::test]
+async fn keys_and_accounts_are_recorded() {
+    let (stage, _) = Stage::memory().await;
+    let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
+    let ada = Actor::admin("cli:ada").request("r-1").credential("with wakeq_0123456789ab");
+    let (robot, read) = ("robot@p.iam.gserviceaccount.com", [Scope::Read, Scope::Emit].into_iter().collect());
+    let mut ids = Vec::new();
+    for reach in [Reach::Canvas(CanvasId::DEFAULT), Reach::EveryCanvas] {
+        let new = NewKey { holder: "ci".into(), reach, scopes: read, lifetime: None };
+        let id = access.create_key(&new, &ada).await.unwrap().key.id();
+        access.create_key(&new, &ada).await.unwrap();
+        assert!(access.create_key(&new, &ada).await.is_err(), "a third");
+        assert!(access.revoke_key(Within::Everything, id, &ada).await.unwrap());
+        assert!(!access.revoke_key(Within::Everything, id, &ada).await.unwrap());
+        for new in [true, false] {
+            assert_eq!(access.allow_account(robot, reach, read, &ada).await.unwrap(), new);
+        }
+        assert!(access.remove_account(robot, reach, &ada).await.unwrap());
+        assert!(!access.remove_account(robot, reach, &ada).await.unwrap());
+        ids.push(id);
+    }
+    let lines: Vec<(Option<uuid::Uuid>, String, String, String, String)> = sqlx::query_as(
+        "select canvas_id, action, detail, actor, request_id from wakeq.audit_log order by id",
+    )
+    .fetch_all(&stage.pool)
+    .await
+    .unwrap();
+    assert_eq!(lines.len(), 12);
+    for (lines, (canvas, id)) in lines.chunks(6).zip([Some(CanvasId::DEFAULT.0), None].into_iter().zip(ids)) {
+        assert!(lines.iter().all(|line| line.0 == canvas && line.3 == "cli:ada" && line.4 == "r-1"));
+        let told: Vec<String> = lines.iter().map(|line| format!("{} {}", line.1, line.2)).collect();
+        let with = "with wakeq_0123456789ab;";
+        assert_eq!(told[0], format!("create-key {with} {id:?} for ci: emit read"));
+        assert!(told[1].starts_with("create-key "));
+        let rest = [
+            format!("revoke-key {with} {id:?} of ci"),
+            format!("allow-account {with} {robot}: emit read"),
+            format!("allow-account {with} it was let in already; {robot}: emit read"),
+            format!("remove-account {with} {robot}"),
+        ];
+        assert_eq!(told[2..], rest);
+    }
+    assert_eq!(record(&stage).await.len(), 6, "the canvas's own");
+}
+
 /// Refusals are written as they are given, and read newest first, page by page.
 #[tokio::test]
 async fn refusals_are_recorded_in_their_number() {
@@ -140,6 +187,16 @@ async fn a_change_and_its_record_are_one() {
     assert!(stage.admin.unpause(&scope("h"), &eve).await.is_err());
     assert!(stage.admin.block(&scope("h"), &eve, &Stop::default()).await.is_err());
     assert_eq!((stage.rows().await, stage.admin.rules(None).await.unwrap().len()), (1, 1));
+    let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
+    let (reach, scopes) = (Reach::EveryCanvas, [Scope::Read].into_iter().collect());
+    let new = NewKey { holder: "eve".into(), reach, scopes, lifetime: None };
+    assert!(access.create_key(&new, &eve).await.is_err());
+    let kept = access.create_key(&new, &Actor::admin("ada")).await.unwrap().key.id();
+    assert!(access.revoke_key(Within::Everything, kept, &eve).await.is_err());
+    assert!(access.allow_account("r@p.iam.gserviceaccount.com", reach, scopes, &eve).await.is_err());
+    let keys = access.keys(Within::Everything, None, 10).await.unwrap();
+    assert_eq!((keys.len(), keys[0].revoked_at), (1, None));
+    assert_eq!(access.accounts(Within::Everything).await.unwrap(), []);
     let wrong = Actor::user("");
     assert!(matches!(stage.admin.cancel(CanvasId::DEFAULT, id, &wrong).await, Err(AdminError::Invalid(_))));
     assert_eq!(lines(&stage).await, ["pause h done x1"]);

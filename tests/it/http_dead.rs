@@ -49,7 +49,9 @@ async fn the_dead_are_listed_to_the_end() {
     let between = service.get(&format!("/dead-events?name=greet&since={since}&before={before}")).await.json();
     assert_eq!(json!([found[3], found[4]]), between["items"]);
     assert_eq!(service.get("/dead-events").await.json()["items"].as_array().unwrap().len(), 10);
-    for query in ["limit=0", "limit=1001", "cursor=x", "cursor=a~1", "module=WORKER", "since=today", "state=dead"] {
+    for query in
+        ["limit=0", "limit=1001", "cursor=x", "cursor=a~1", "module=WORKER", "since=today", "state=dead"]
+    {
         let refused = service.get(&format!("/dead-events?{query}")).await;
         assert_eq!(refused.problem(), (400, "bad-request".into()), "{query}");
     }
@@ -125,7 +127,8 @@ async fn many_are_brought_back_or_deleted_by_what_they_have_in_common() {
 async fn more_than_ten_thousand_take_more_than_one_request() {
     let service = Service::start().await;
     insert(&service, "greet", 20_003).await;
-    let post = async |what: &str, body: Value| service.post(&format!("/dead-events/{what}"), body).await.json();
+    let post =
+        async |what: &str, body: Value| service.post(&format!("/dead-events/{what}"), body).await.json();
     let all = json!({"all": true});
     let tried = post("redrive", json!({"all": true, "dry_run": true})).await;
     assert_eq!(tried, json!({"redriven": 10_000, "more": true}));

@@ -13,7 +13,7 @@ use crate::service::{Answer, Service};
 const NONE: Value = Value::Null;
 const LITERAL: &str = r#"{"b": 1.50,  "a": [ ], "b2":"\u00e9"}"#;
 
-async fn sql(service: &Service, statement: &str, id: &str) {
+async fn sql(service: &Service, statement: &'static str, id: &str) {
     let id: Uuid = id.parse().unwrap();
     let done = sqlx::query(statement).bind(id).execute(&service.stage.pool).await.unwrap();
     assert_eq!(done.rows_affected(), 1, "{statement}");
@@ -80,7 +80,8 @@ async fn what_is_emitted_over_http_is_run() {
     let worker = service.stage.worker(Handlers::new().on("greet", handler));
     let events: Vec<Value> = (0..500).map(|index| json!({"name": "greet", "value": index})).collect();
     let emitted = service.post("/events:batch", json!({"events": events})).await.json();
-    let ids = emitted["events"].as_array().unwrap().iter().map(|event| event["id"].as_str().unwrap().to_owned());
+    let ids =
+        emitted["events"].as_array().unwrap().iter().map(|event| event["id"].as_str().unwrap().to_owned());
     let mut ids: Vec<String> = ids.collect();
     let mut ran: Vec<String> = seen.take(500).await.iter().map(|run| run.id.to_string()).collect();
     ids.sort();
@@ -114,7 +115,12 @@ async fn every_state_is_explained() {
         (&late, "delayed", json!("DelayNotYet"), "runs when it is due"),
         (&paused, "paused", json!("RulePaused"), "is woken when the handler is unpaused"),
         (&blocked, "blocked", json!("RuleBlocked"), "is woken when an admin unblocks the handler"),
-        (&runs, "running", json!("IsLocked"), "ends with its handler, or is taken over when its lease runs out"),
+        (
+            &runs,
+            "running",
+            json!("IsLocked"),
+            "ends with its handler, or is taken over when its lease runs out",
+        ),
         (&dead, "dead", NONE, "is kept for a while; a redrive brings it back"),
         (&chosen, "gone", NONE, "nothing: it completed, or was cancelled or purged"),
     ] {
@@ -124,7 +130,10 @@ async fn every_state_is_explained() {
         assert!(told.get("value").is_none(), "{told}");
     }
     let told = explain(&service, &paused).await;
-    assert_eq!((&told["rule"]["kind"], &told["rule"]["reason"]), (&json!("pause"), &json!("mail server down")));
+    assert_eq!(
+        (&told["rule"]["kind"], &told["rule"]["reason"]),
+        (&json!("pause"), &json!("mail server down"))
+    );
     let told = explain(&service, &dead).await;
     assert_eq!((&told["retries"], &told["last_error"]), (&json!(2), &json!("no such mailbox")));
     for id in [&ready, &dead] {
@@ -145,7 +154,8 @@ async fn every_state_is_explained() {
 #[tokio::test]
 async fn an_event_of_another_canvas_is_not_there() {
     let service = Service::start().await;
-    let (live, dead) = (emit(&service, json!({"name": "greet"})).await, emit(&service, json!({"name": "greet"})).await);
+    let (live, dead) =
+        (emit(&service, json!({"name": "greet"})).await, emit(&service, json!({"name": "greet"})).await);
     kill(&service, &dead).await;
     let elsewhere = CanvasId(Uuid::new_v4());
     let key = service.key("elsewhere", elsewhere, &Scope::ALL).await;
@@ -253,7 +263,8 @@ async fn events_are_listed_by_handler_and_state() {
     let mail = all(&service, "&module=MAIL", 2).await;
     assert_eq!((mail.len(), &mail[0]["id"]), (1, &json!(other)));
 
-    let next = service.get("/events?limit=1&name=late").await.json()["next_cursor"].as_str().unwrap().to_owned();
+    let next =
+        service.get("/events?limit=1&name=late").await.json()["next_cursor"].as_str().unwrap().to_owned();
     let bad = (400, "bad-request".to_owned());
     for query in [
         "limit=0".to_owned(),

@@ -37,12 +37,13 @@ async fn refusals_are_in_the_record_when_the_server_has_ended() {
         (row.get(0), row.get(1), row.get(2), row.get(3), row.get(4), row.get(5))
     };
     assert_eq!(rows.len(), 3);
-    let words = "this needs the scope `admin`, which was not granted";
+    let with = format!("with {}; ", &operator[..18]);
+    let words = format!("{with}this needs the scope `admin`, which was not granted");
     let (default, actor) = (CanvasId::DEFAULT.to_string(), "key:operator".to_owned());
-    let lifts = (default.clone(), actor.clone(), "unblock_handler".into(), "greet".into(), words.into(), 3);
+    let lifts = (default.clone(), actor.clone(), "unblock_handler".into(), "greet".into(), words, 3);
     assert_eq!(row(0), lifts);
     assert_eq!(rows[0].get::<String, _>(6), "try-0");
-    let words = "nothing was granted on this canvas".into();
+    let words = format!("{with}nothing was granted on this canvas");
     assert_eq!(row(1), (FOREIGN.to_string(), actor, "list_events".into(), String::new(), words, 1));
     let (stranger, action) = ("unauthenticated".to_owned(), "list_handlers".to_owned());
     let words = format!("there is no key wakeq_{}", "a".repeat(12));

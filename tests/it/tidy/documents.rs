@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 const EVENT_ROWS: usize = 64;
-const CARD_ROWS: [&str; 5] = ["CARD-01", "CARD-04", "CARD-05", "CARD-06", "CARD-07"];
+const CARD_ROWS: [&str; 7] = ["CARD-01", "CARD-04", "CARD-05", "CARD-06", "CARD-07", "CARD-09", "CARD-10"];
 
 /// Relative links of a document whose target does not exist, as `exists` tells.
 pub(super) fn link_complaints(name: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
