@@ -59,11 +59,14 @@ struct Kept<K, V> {
     present: HashMap<K, Found<V>>,
     absent: HashMap<K, Found<V>>,
     loading: HashMap<K, WeakShared<Loading<V>>>,
+    /// Counts what was to be forgotten: an answer to a question from before is not kept.
+    forgotten: u64,
 }
 
 impl<K: Clone + Eq + Hash, V: Send + Sync + 'static> Lookup<K, V> {
     pub(super) fn new(limits: Limits, clock: Clock) -> Self {
-        let kept = Kept { present: HashMap::new(), absent: HashMap::new(), loading: HashMap::new() };
+        let kept =
+            Kept { present: HashMap::new(), absent: HashMap::new(), loading: HashMap::new(), forgotten: 0 };
         Self { limits, clock, kept: Mutex::new(kept) }
     }
 
@@ -73,6 +76,7 @@ impl<K: Clone + Eq + Hash, V: Send + Sync + 'static> Lookup<K, V> {
     where
         F: Future<Output = Result<Option<V>, StoreError>> + Send + 'static,
     {
+        let asked = self.kept().forgotten;
         let answer = match self.look(key, load) {
             Look::Here(found) => return Ok(found),
             Look::Wait(loading) => loading.await,
@@ -81,6 +85,7 @@ impl<K: Clone + Eq + Hash, V: Send + Sync + 'static> Lookup<K, V> {
         let mut kept = self.kept();
         kept.forget_ended(key);
         match answer {
+            Ok(found) if kept.forgotten != asked => Ok(found),
             Ok(found) => {
                 kept.keep(key, &found, self.limits.entries_max, self.oldest(self.limits.stale));
                 Ok(found)
@@ -97,6 +102,8 @@ impl<K: Clone + Eq + Hash, V: Send + Sync + 'static> Lookup<K, V> {
         let mut kept = self.kept();
         kept.present.remove(key);
         kept.absent.remove(key);
+        kept.loading.remove(key);
+        kept.forgotten += 1;
     }
 
     /// A fresh answer, or the question that somebody asks already or that is asked now.
@@ -285,5 +292,30 @@ mod tests {
         assert!(lookup.find(&2, away()).await.is_err());
         clock.advance(SECOND);
         assert!(lookup.find(&1, away()).await.is_err());
+    }
+
+    /// What was asked before it was to be forgotten is answered, and not kept.
+    #[tokio::test]
+    async fn an_answer_from_before_a_revocation_is_not_kept() {
+        let lookup = Arc::new(lookup(&Clock::default()));
+        let (asked, answered) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let slow = tokio::spawn({
+            let (lookup, asked, answered) = (lookup.clone(), asked.clone(), answered.clone());
+            async move {
+                let load = async move {
+                    asked.notify_one();
+                    answered.notified().await;
+                    Ok(Some("before"))
+                };
+                lookup.find(&1, load).await.unwrap().value.as_deref().copied()
+            }
+        });
+        asked.notified().await;
+        lookup.forget(&1);
+        assert_eq!(finds(&lookup, 1, Some("after")).await, Some("after"), "it is asked anew");
+        lookup.forget(&1);
+        answered.notify_one();
+        assert_eq!(slow.await.unwrap(), Some("before"));
+        assert_eq!(finds(&lookup, 1, Some("now")).await, Some("now"), "and the old answer was not kept");
     }
 }

@@ -220,6 +220,7 @@ impl EventDetail {
             retries: dead.retries,
             losses: dead.losses,
             last_error: dead.last_error,
+            traceparent: dead.traceparent,
             ..Self::of_gone(dead.id, dead.enqueued_at)
         }
     }

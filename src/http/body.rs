@@ -30,6 +30,10 @@ impl FromRequest<Api> for Whole {
                 format!("the body is larger than {limit} bytes: send less at a time"),
             )
         };
+        let encoding = request.headers().get(header::CONTENT_ENCODING);
+        if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+            return Err(Problem::new(Kind::UnsupportedMediaType, "send the body without a content-encoding"));
+        }
         let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         if announced.and_then(|text| text.parse::<usize>().ok()).is_some_and(|length| length > limit) {
             return Err(too_large());
@@ -90,6 +94,12 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        // `?dry_run=true` beside an empty body must not be taken for the real thing.
+        if request.uri().query().is_some_and(|query| !query.is_empty()) {
+            return Err(Problem::bad_request(
+                "this takes no query: everything it can be told is in the body",
+            ));
+        }
         let is_json = is_json(request.headers());
         let Whole(bytes) = Whole::from_request(request, api).await?;
         if bytes.is_empty() {
@@ -167,7 +177,7 @@ impl FromRequestParts<Api> for EventPath {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let parameters = parameters(parts, api).await?;
-        let id = part(&parameters, "id")?.parse();
+        let id = hyphenated(part(&parameters, "id")?).ok_or(()).and_then(|text| text.parse().map_err(|_| ()));
         id.map(Self)
             .map_err(|_| Problem::bad_request("an event's id is a uuid, as the answer to its emit has it"))
     }
@@ -189,13 +199,18 @@ impl FromRequestParts<Api> for KeyPath {
 /// The canvas that a path names, if it is one.
 pub(super) async fn canvas(parts: &mut Parts, api: &Api) -> Option<CanvasId> {
     let parameters = parameters(parts, api).await.ok()?;
-    part(&parameters, "canvas").ok()?.parse().ok()
+    hyphenated(part(&parameters, "canvas").ok()?)?.parse().ok()
 }
 
 async fn parameters(parts: &mut Parts, api: &Api) -> Result<RawPathParams, Problem> {
     RawPathParams::from_request_parts(parts, api)
         .await
         .map_err(|_| Problem::bad_request("the path is not percent-encoded UTF-8"))
+}
+
+/// A uuid in its one usual form, so that rules of a proxy in front see the same path.
+fn hyphenated(text: &str) -> Option<&str> {
+    (text.len() == 36).then_some(text)
 }
 
 fn part<'a>(parameters: &'a RawPathParams, name: &str) -> Result<&'a str, Problem> {

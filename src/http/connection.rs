@@ -44,14 +44,19 @@ pub(super) struct Pace {
 }
 
 impl Pace {
+    /// When to look next; a rest is looked at again and again, since room may become little during it.
     fn of(&self, phase: Phase) -> Option<Duration> {
-        let crowded = self.room.available_permits() < self.little;
         match phase {
             Phase::Header => Some(self.header),
-            Phase::Rest if crowded => Some(self.rest.min(self.header)),
-            Phase::Rest => Some(self.rest),
+            Phase::Rest => Some(self.rest.min(self.header)),
             Phase::Request => None,
         }
+    }
+
+    /// Whether a phase that has lasted for so long may go on.
+    fn goes_on(&self, phase: Phase, lasted: Duration) -> bool {
+        let crowded = self.room.available_permits() < self.little;
+        phase == Phase::Rest && !crowded && lasted < self.rest
     }
 }
 
@@ -138,9 +143,16 @@ pub(super) struct Paced<S> {
     turns: Turns,
     pace: Pace,
     /// For which phase the time runs, and to when.
-    reading: Option<(u64, Pin<Box<Sleep>>)>,
+    reading: Option<Watch>,
     writing: Option<Pin<Box<Sleep>>>,
     instead: Option<Instead>,
+}
+
+/// The time of one phase.
+struct Watch {
+    number: u64,
+    since: Instant,
+    sleep: Pin<Box<Sleep>>,
 }
 
 /// Written instead of something that hyper wrote.
@@ -166,13 +178,23 @@ impl<S> Paced<S> {
             (turn.phase, turn.number)
         };
         let Some(limit) = self.pace.of(phase) else { return Poll::Pending };
-        let (timed, sleep) =
-            self.reading.get_or_insert_with(|| (number, Box::pin(sleep_until(Instant::now() + limit))));
-        if *timed != number {
-            *timed = number;
-            sleep.as_mut().reset(Instant::now() + limit);
+        let now = Instant::now();
+        let watch = self.reading.get_or_insert_with(|| Watch {
+            number,
+            since: now,
+            sleep: Box::pin(sleep_until(now + limit)),
+        });
+        if watch.number != number {
+            (watch.number, watch.since) = (number, now);
+            watch.sleep.as_mut().reset(now + limit);
         }
-        sleep.as_mut().poll(context).map(|()| io::ErrorKind::TimedOut.into())
+        loop {
+            ready!(watch.sleep.as_mut().poll(context));
+            if !self.pace.goes_on(phase, watch.since.elapsed()) {
+                return Poll::Ready(io::ErrorKind::TimedOut.into());
+            }
+            watch.sleep.as_mut().reset(Instant::now() + limit);
+        }
     }
 }
 
@@ -301,6 +323,18 @@ mod tests {
         turns.enter(Phase::Rest);
         there.write_u8(b'G').await.unwrap();
         assert_eq!(given_up(&mut stream).await, 10, "a header begun after a rest");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rest_ends_when_room_becomes_little_during_it() {
+        let (mut stream, _there, turns) = paced(100);
+        turns.enter(Phase::Rest);
+        let room = Arc::clone(&stream.pace.room);
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(95)).await;
+            room.forget_permits(98);
+        });
+        assert_eq!(given_up(&mut stream).await, 100);
     }
 
     #[tokio::test(start_paused = true)]

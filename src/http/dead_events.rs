@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Datelike, Utc};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -49,8 +49,8 @@ pub(super) async fn list(
         canvas: caller.canvas,
         scope: handlers::scope(&caller, query.module.as_deref(), query.name.as_deref())?,
         id: None,
-        since: query.since,
-        before: query.before,
+        since: query.since.map(storable).transpose()?,
+        before: query.before.map(storable).transpose()?,
     };
     let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
     Ok(Json(api.admin.dead(&filter, cursor.as_ref(), limit).await?.into()))
@@ -103,5 +103,16 @@ fn filter(caller: &Caller, request: &BulkRequest) -> Result<DeadFilter, Problem>
             "say which: by `name`, `since` or `before`; or `all` of the canvas",
         ));
     }
-    Ok(DeadFilter { canvas: caller.canvas, scope, id: None, since: request.since, before: request.before })
+    let (since, before) =
+        (request.since.map(storable).transpose()?, request.before.map(storable).transpose()?);
+    Ok(DeadFilter { canvas: caller.canvas, scope, id: None, since, before })
+}
+
+/// A moment that the database can hold.
+fn storable(moment: DateTime<Utc>) -> Result<DateTime<Utc>, Problem> {
+    if (1..=9999).contains(&moment.year()) {
+        Ok(moment)
+    } else {
+        Err(Problem::bad_request("a moment lies in the years 1 to 9999"))
+    }
 }

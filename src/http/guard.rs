@@ -20,7 +20,7 @@ use super::body::HandlerPath;
 use super::problem::Problem;
 use super::refusals::Refused;
 use super::{Api, body};
-use crate::access::{Denied, Principal, Scope, Unauthenticated, authorize};
+use crate::access::{Denied, Principal, Reach, Scope, Unauthenticated, authorize};
 use crate::event::{Actor, CanvasId, HandlerScope};
 
 /// The name of the credential in the OpenAPI document.
@@ -145,6 +145,13 @@ impl Caller {
         self.principal.name()
     }
 
+    /// Whose idempotency keys these are: the same for two keys of one holder, but not for a holder of the same name on
+    /// every canvas.
+    pub(super) fn holder(&self) -> String {
+        let everywhere = self.principal.grants().iter().any(|grant| grant.reach == Reach::EveryCanvas);
+        format!("{}{}", if everywhere { "*" } else { "" }, self.name())
+    }
+
     /// A handler of the caller's canvas.
     pub(super) fn scope(&self, handler: HandlerPath) -> HandlerScope {
         HandlerScope { canvas: self.canvas, module: handler.module, name: handler.name }
@@ -216,11 +223,15 @@ impl Rule {
         let canvas = canvas.ok_or_else(Problem::not_found)?;
         let request = parts.extensions.get::<RequestId>().cloned().ok_or_else(Problem::not_found)?;
         if let Err(denied) = authorize(&principal, canvas, self.scope) {
-            let reason = match denied {
-                Denied::NotFound => "nothing was granted on this canvas".to_owned(),
-                Denied::Forbidden { .. } => denied.to_string(),
-            };
-            self.note(parts, canvas, Some(&principal), reason).await;
+            match denied {
+                // Names of one canvas are not told on another.
+                Denied::NotFound => {
+                    self.note(parts, canvas, None, "the credential of another canvas".to_owned()).await;
+                }
+                Denied::Forbidden { .. } => {
+                    self.note(parts, canvas, Some(&principal), denied.to_string()).await
+                }
+            }
             return Err(denied.into());
         }
         Ok(Caller { principal, canvas, request })

@@ -19,6 +19,9 @@ pub(super) const ALIVE: &str = "/livez";
 
 /// How long an answer holds: probes may come as often as they like.
 const HOLDS: Duration = Duration::from_secs(2);
+/// How long a process that never saw Pub/Sub waits for it. Later it serves all the same: a start amid an outage of Pub/Sub
+/// must not refuse what Postgres would keep.
+const PATIENCE_FOR_PUBSUB: Duration = Duration::from_secs(60);
 /// How long each check may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -52,11 +55,17 @@ struct Checks {
 }
 
 /// The last look, and what was seen before.
-#[derive(Default)]
 pub(super) struct Readiness {
+    started: Instant,
     last: Mutex<Option<(Instant, Health)>>,
     /// A topic that was never there is a mistake of the deployment; one that goes away comes back.
     notifier_seen: AtomicBool,
+}
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self { started: Instant::now(), last: Mutex::default(), notifier_seen: AtomicBool::new(false) }
+    }
 }
 
 impl Readiness {
@@ -85,7 +94,7 @@ impl Readiness {
         let seen = self.notifier_seen.fetch_or(checks.notifier, Ordering::Relaxed) || checks.notifier;
         let status = match (checks.database && checks.migrations, checks.notifier) {
             (true, true) => Status::Ready,
-            (true, false) if seen => Status::Degraded,
+            (true, false) if seen || self.started.elapsed() > PATIENCE_FOR_PUBSUB => Status::Degraded,
             (true | false, _) => Status::Unready,
         };
         if status != Status::Ready {

@@ -25,6 +25,7 @@ use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use uuid::Uuid;
 
 use crate::access::{Access, Scope};
 use crate::admin::Admin;
@@ -42,6 +43,8 @@ pub(crate) struct Api {
     queue: Queue,
     admin: Admin,
     access: Access,
+    /// What the ids of CloudEvents are made in.
+    namespace: Uuid,
     limits: Limits,
     refusals: Refusals,
     readiness: Arc<Readiness>,

@@ -19,6 +19,8 @@ const GATHERED: Duration = Duration::from_secs(5);
 const DIFFERENT: usize = 50;
 /// As many of them may be of callers whom nobody knows: they can't crowd out the others, nor fill the record.
 const STRANGERS: usize = 5;
+/// As many may be of one caller, so that nobody crowds out the others.
+const ONE_CALLERS: usize = 10;
 /// Who asks when nobody knows.
 const STRANGER: &str = "unauthenticated";
 
@@ -72,7 +74,10 @@ impl Gathered {
         let stranger = refused.actor.is_none();
         let is_full = match stranger {
             true => self.strangers >= STRANGERS,
-            false => self.rows.len() - self.strangers >= DIFFERENT,
+            false => {
+                self.rows.len() - self.strangers >= DIFFERENT
+                    || self.rows.keys().filter(|row| row.actor == refused.actor).count() >= ONE_CALLERS
+            }
         };
         if is_full {
             return false;
@@ -167,17 +172,24 @@ mod tests {
         for index in 0..1000 {
             gathered.add(refused(None, format!("stranger-{index}")), "r");
         }
-        for index in 0..1000 {
-            gathered.add(refused(Some("key:a"), format!("known-{index}")), "r");
+        for (actor, index) in ["key:a", "key:b", "key:c", "key:d", "key:e", "key:f"]
+            .into_iter()
+            .flat_map(|actor| (0..100).map(move |index| (actor, index)))
+        {
+            gathered.add(refused(Some(actor), format!("known-{index}")), "r");
         }
         for request in ["first", "second", "third"] {
             assert!(gathered.add(refused(Some("key:a"), "known-7".into()), request));
         }
         let refusals = gathered.into_refusals();
         assert_eq!(refusals.len(), STRANGERS + DIFFERENT);
-        let seven = refusals.iter().find(|refusal| refusal.action == "known-7").unwrap();
+        let of = |name| refusals.iter().filter(move |refusal| refusal.actor.name() == name);
+        assert_eq!(
+            (of("key:a").count(), of("key:e").count(), of("key:f").count()),
+            (ONE_CALLERS, ONE_CALLERS, 0)
+        );
+        let seven = of("key:a").find(|refusal| refusal.action == "known-7").unwrap();
         assert_eq!((seven.times, seven.actor.request_id()), (4, Some("r")));
-        let strangers = refusals.iter().filter(|refusal| refusal.actor.name() == STRANGER);
-        assert_eq!(strangers.count(), STRANGERS);
+        assert_eq!(of(STRANGER).count(), STRANGERS);
     }
 }

@@ -23,7 +23,7 @@ use crate::access::{Access, AccessConfig, AccessError};
 use crate::admin::Admin;
 use crate::emit::{Queue, QueueConfig};
 use crate::notify::Notifier;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// Bytes of a request's line and header.
 const HEADER_BYTES: usize = 32 * 1024;
@@ -98,6 +98,9 @@ pub enum HttpError {
     /// The configuration of access is wrong.
     #[error(transparent)]
     Access(#[from] AccessError),
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The address can't be listened on.
     #[error("can't listen on {address}: choose another port (PORT), or end who has it")]
     Address {
@@ -150,6 +153,7 @@ impl HttpServer {
         let admin = Admin::new(store.clone(), Arc::clone(&notifier)).patience(WAKING);
         let refusals = Refusals::start(admin.clone());
         let api = Api {
+            namespace: store.namespace().await?,
             queue: Queue::new(store.clone(), notifier, queue_config),
             admin,
             access: Access::new(store, config.access.clone())?,
@@ -198,6 +202,8 @@ impl HttpServer {
                 drop(place);
             });
         }
+        // Who comes now is refused, and goes to another process.
+        drop(self.listener);
         connections.close();
         if tokio::time::timeout(self.config.shutdown_grace, connections.wait()).await.is_err() {
             tracing::warn!(connections = connections.len(), "requests cut off: they outlasted the grace");

@@ -184,7 +184,8 @@ impl Store {
                  from wakeq.access_keys
                 where ($1 or canvas_id is not distinct from $2)
                   and ($3::text is null
-                       or (created_at, id) < (select a.created_at, a.id from wakeq.access_keys a where a.id = $3))
+                       or (created_at, id) < (select a.created_at, a.id from wakeq.access_keys a
+                                                where a.id = $3 and ($1 or a.canvas_id is not distinct from $2)))
                 order by created_at desc, id desc limit $4"#,
             all,
             canvas,

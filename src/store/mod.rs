@@ -14,6 +14,8 @@ mod coalescer;
 mod control;
 mod counts;
 mod dead_events;
+#[cfg(feature = "http")]
+mod deployment;
 mod depth;
 mod error;
 mod events;

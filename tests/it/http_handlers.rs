@@ -279,3 +279,15 @@ async fn a_purge_can_be_tried_first() {
     assert_eq!(bad.problem(), (400, "bad-request".into()));
     service.stop().await;
 }
+
+/// What looks like a dry run must not be the real thing.
+#[tokio::test]
+async fn a_query_that_nobody_reads_is_refused() {
+    let service = Service::start().await;
+    service.stage.emit("greet").await;
+    for path in ["/handlers/WORKER/greet/purge?dry_run=true", "/dead-events/delete?all=true"] {
+        let answer = Answer::of(service.on_canvas(Method::POST, path)).await;
+        assert_eq!(answer.problem(), (400, "bad-request".into()), "{path}");
+    }
+    assert_eq!(service.stop().await.rows().await, 1);
+}

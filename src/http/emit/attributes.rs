@@ -9,8 +9,6 @@ use super::refusal::{Fault, named};
 use super::{json, plain};
 use crate::event::{CanvasId, EventId};
 
-/// What the ids of events are made in that came as CloudEvents. Never to be changed: a repeat would be another event.
-const NAMESPACE: Uuid = Uuid::from_u128(0x8ef8_2adb_52d4_445c_842d_d18a_fe4d_6402);
 /// Those that the specification knows, all of them strings.
 const CORE: [&str; 8] =
     ["specversion", "id", "source", "type", "subject", "time", "dataschema", "datacontenttype"];
@@ -131,10 +129,10 @@ impl Attributes {
 
     /// The same for every repeat of a CloudEvent on a canvas, and for no other: the source's length separates it from the
     /// id.
-    pub(super) fn event_id(&self, canvas: CanvasId) -> Result<EventId, Fault> {
+    pub(super) fn event_id(&self, namespace: Uuid, canvas: CanvasId) -> Result<EventId, Fault> {
         let (source, id) = (self.required("source")?, self.required("id")?);
         let name = format!("{canvas}/{}/{source}/{id}", source.len());
-        Ok(EventId(Uuid::new_v5(&NAMESPACE, name.as_bytes())))
+        Ok(EventId(Uuid::new_v5(&namespace, name.as_bytes())))
     }
 
     /// A JSON object of all attributes, and one member more, whose value is JSON text.

@@ -38,7 +38,7 @@ pub(super) async fn emit(
     received: &Received,
     emission: Emission,
 ) -> Result<Response, Problem> {
-    let key = IdempotencyKey::new(caller.canvas, caller.name(), key, &fingerprint(received))?;
+    let key = IdempotencyKey::new(caller.canvas, &caller.holder(), key, &fingerprint(received))?;
     let (events, single) = match emission {
         Emission::One(event) => (vec![*event], true),
         Emission::Batch(events) => (events, false),

@@ -19,6 +19,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use utoipa::IntoParams;
+use uuid::Uuid;
 
 use super::Api;
 use super::body::{Parameters, Whole};
@@ -110,7 +111,7 @@ pub(super) async fn batch(
 }
 
 async fn emit(api: &Api, caller: &Caller, received: &Received) -> Result<Response, Problem> {
-    let emission = received.emission(caller.canvas)?;
+    let emission = received.emission(api.namespace, caller.canvas)?;
     if let Some(key) = idempotency::key(&received.headers)? {
         return idempotency::emit(api, caller, &key, received, emission).await;
     }
@@ -133,11 +134,18 @@ fn accepted(canvas: CanvasId, answer: &EmitAnswer) -> Response {
 }
 
 impl Received {
-    fn emission(&self, canvas: CanvasId) -> Result<Emission, Refusal> {
+    fn emission(&self, namespace: Uuid, canvas: CanvasId) -> Result<Emission, Refusal> {
         let headers: Vec<_> =
             self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let (batch, keep) = (self.batch, self.keep);
-        request::read(&Incoming { canvas, batch, keep, headers: Headers(&headers), body: &self.body })
+        request::read(&Incoming {
+            namespace,
+            canvas,
+            batch,
+            keep,
+            headers: Headers(&headers),
+            body: &self.body,
+        })
     }
 }
 

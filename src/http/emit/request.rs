@@ -6,6 +6,8 @@ use super::cloudevents::{self, Keep};
 use super::media::MediaType;
 use super::refusal::{Fault, Refusal};
 use super::{json, plain};
+use uuid::Uuid;
+
 use crate::event::{CanvasId, Event, Traceparent};
 
 /// Most events in one request.
@@ -19,6 +21,8 @@ const MARKS: [&str; 4] = ["ce-specversion", "ce-id", "ce-source", "ce-type"];
 /// A request to emit, as far as it says what to emit.
 #[derive(Clone, Copy)]
 pub(super) struct Incoming<'a> {
+    /// What the ids of CloudEvents are made in.
+    pub(super) namespace: Uuid,
     /// The canvas of the path.
     pub(super) canvas: CanvasId,
     /// Whether the path is that of batches.
@@ -44,6 +48,7 @@ pub(super) enum Emission {
 
 /// What all events of a request share.
 pub(super) struct Draft<'a> {
+    namespace: Uuid,
     canvas: CanvasId,
     /// The header `traceparent`, when it is one.
     traceparent: Option<&'a str>,
@@ -51,8 +56,8 @@ pub(super) struct Draft<'a> {
 
 /// Reads a request: plain JSON, or CloudEvents in any of their three modes.
 pub(super) fn read(incoming: &Incoming<'_>) -> Result<Emission, Refusal> {
-    let Incoming { canvas, batch, keep, headers, body } = *incoming;
-    let draft = Draft { canvas, traceparent: headers.traceparent() };
+    let Incoming { namespace, canvas, batch, keep, headers, body } = *incoming;
+    let draft = Draft { namespace, canvas, traceparent: headers.traceparent() };
     let media = headers.one("content-type")?.map(MediaType::parse).transpose()?;
     match &media {
         Some(media) if media.is("application", "cloudevents-batch+json") => {
@@ -129,6 +134,10 @@ pub(super) fn is_traceparent(text: &str) -> bool {
 }
 
 impl Draft<'_> {
+    pub(super) fn namespace(&self) -> Uuid {
+        self.namespace
+    }
+
     pub(super) fn canvas(&self) -> CanvasId {
         self.canvas
     }

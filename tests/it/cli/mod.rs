@@ -113,6 +113,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (7, "audit"),
     (8, "idempotency"),
     (9, "settings"),
+    (10, "deployment"),
 ];
 
 fn migrations(status: &str) -> String {

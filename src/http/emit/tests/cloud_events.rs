@@ -35,6 +35,7 @@ fn an_id_stands_for_canvas_source_and_id() {
         let body = format!(r#"{{"specversion":"1.0","id":"{id}","source":"{source}","type":"greet"}}"#);
         let headers = [(STRUCTURED.0, STRUCTURED.1.as_bytes())];
         let incoming = Incoming {
+            namespace: NAMESPACE,
             canvas: CanvasId(uuid::Uuid::from_u128(canvas)),
             batch: false,
             keep: Keep::Data,

@@ -1,0 +1,15 @@
+//! What makes a deployment this one.
+
+use uuid::Uuid;
+
+use super::{Store, StoreError};
+
+impl Store {
+    /// What the ids of CloudEvents are made in. Nobody outside is told it.
+    pub(crate) async fn namespace(&self) -> Result<Uuid, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!("select namespace from wakeq.deployment");
+        let namespace = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("read the deployment's namespace", namespace)
+    }
+}
