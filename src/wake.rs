@@ -47,6 +47,17 @@ pub enum WakeError {
     Notify(#[from] NotifyError),
 }
 
+impl WakeError {
+    /// What the database said, if it was the database.
+    #[cfg(feature = "http")]
+    pub(crate) fn of_store(&self) -> Option<&StoreError> {
+        match self {
+            Self::Store(error) => Some(error),
+            Self::Notify(_) => None,
+        }
+    }
+}
+
 impl Waker {
     pub(crate) fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
         Self { store, notifier, passes: Arc::default() }

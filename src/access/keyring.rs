@@ -171,7 +171,7 @@ impl Access {
     }
 
     /// Keys, the newest first, revoked and expired ones included, after the one that the last page ended with; at
-    /// most `limit`, and at most 1,000.
+    /// most `limit`, and at most 1,001: one more than a page has tells whether another one follows.
     pub async fn keys(
         &self,
         within: Within,
@@ -179,7 +179,7 @@ impl Access {
         limit: u32,
     ) -> Result<Vec<Key>, AccessError> {
         let after = after.map(|id| id.to_string());
-        let limit = i64::from(limit.min(LIST_MAX));
+        let limit = i64::from(limit.min(LIST_MAX + 1));
         let rows = self.inner.store.keys(within.rows(), after.as_deref(), limit).await?;
         Ok(rows.into_iter().filter_map(key_of_row).collect())
     }

@@ -2,7 +2,7 @@
 
 use super::events::counted;
 use super::{Admin, AdminError, BULK_MAX, Bulk, checked};
-use crate::event::{Actor, CanvasId, EventId};
+use crate::event::{Actor, CanvasId, EventId, Timestamp};
 use crate::store::{BULK_PAGE, DeadFilter};
 
 impl Admin {
@@ -18,25 +18,39 @@ impl Admin {
         actor: &Actor,
         dry_run: bool,
     ) -> Result<Bulk, AdminError> {
+        Ok(self.redrive_until_now(filter, actor, dry_run).await?.0)
+    }
+
+    /// The same; also the moment that everything it was about died before, for the calls that follow.
+    pub(crate) async fn redrive_until_now(
+        &self,
+        filter: &DeadFilter,
+        actor: &Actor,
+        dry_run: bool,
+    ) -> Result<(Bulk, Timestamp), AdminError> {
         checked(actor)?;
-        if dry_run {
-            return Ok(counted(self.store.count_dead(filter, true, BULK_MAX + 1).await?));
-        }
         let now = self.store.clock().await?;
         let before = filter.before.map_or(now, |before| before.min(now));
         let filter = DeadFilter { before: Some(before), ..filter.clone() };
+        if dry_run {
+            return Ok((counted(self.store.count_dead(&filter, true, BULK_MAX + 1).await?), before));
+        }
+        Ok((self.redrive_pages(&filter, actor).await?, before))
+    }
+
+    async fn redrive_pages(&self, filter: &DeadFilter, actor: &Actor) -> Result<Bulk, AdminError> {
         // Once a page could not be published the others are left to their promises: each would wait for the broker anew.
         let mut published = true;
         let mut count = 0;
         while count < BULK_MAX {
-            let page = self.store.redrive_page(&filter, actor).await?;
+            let page = self.store.redrive_page(filter, actor).await?;
             count += page.len() as u64;
             published = published && (page.is_empty() || self.publish(&page).await);
             if (page.len() as u64) < BULK_PAGE {
                 return Ok(Bulk { count, more: false });
             }
         }
-        let more = self.store.count_dead(&filter, true, 1).await? > 0;
+        let more = self.store.count_dead(filter, true, 1).await? > 0;
         Ok(Bulk { count, more })
     }
 

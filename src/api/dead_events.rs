@@ -62,8 +62,11 @@ pub(crate) struct Redriven {
     /// Dead events brought back, or counted; at most 10,000 in one request.
     #[schema(minimum = 0)]
     pub(crate) redriven: u64,
-    /// Whether there are more: ask again.
+    /// Whether there are more: ask again, with `before` from this answer and the rest as it was, but without `all`.
     pub(crate) more: bool,
+    /// All of them died before this moment of the database's clock: that of the request, or its own `before`. What dies
+    /// again after it is left alone by a request that repeats it.
+    pub(crate) before: Option<DateTime<Utc>>,
 }
 
 /// What a deletion did.
@@ -93,9 +96,9 @@ impl From<store::DeadEvent> for DeadEvent {
     }
 }
 
-impl From<Bulk> for Redriven {
-    fn from(bulk: Bulk) -> Self {
-        Self { redriven: bulk.count, more: bulk.more }
+impl From<(Bulk, DateTime<Utc>)> for Redriven {
+    fn from((bulk, before): (Bulk, DateTime<Utc>)) -> Self {
+        Self { redriven: bulk.count, more: bulk.more, before: Some(before) }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Pauses and blocks.
 
-use chrono::{DateTime, Utc};
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -38,6 +40,10 @@ pub(crate) struct StopRequest {
     pub(crate) reason: Option<String>,
     /// The rule ends by itself then, within a minute. Default: never.
     pub(crate) until: Option<DateTime<Utc>>,
+    /// The rule ends by itself after so many seconds, counted on the database's clock. Excludes `until`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 3_162_240_000.0)]
+    pub(crate) for_s: Option<f64>,
 }
 
 /// What stopping a handler did. Once this is answered, no worker can claim an event of it.
@@ -81,10 +87,25 @@ impl From<store::Rule> for Rule {
     }
 }
 
-impl From<StopRequest> for admin::Stop {
-    fn from(request: StopRequest) -> Self {
-        Self { reason: request.reason, until: request.until }
+/// The longest `for_s`: what the longest delay of an event is, too.
+const FOR_MAX: f64 = 3_162_240_000.0;
+
+impl StopRequest {
+    /// What is asked for at this moment of the database's clock, or why that makes no sense.
+    pub(crate) fn at(self, now: DateTime<Utc>) -> Result<admin::Stop, &'static str> {
+        let Self { reason, until, for_s } = self;
+        let until = match (until, for_s) {
+            (until, None) => until,
+            (Some(_), Some(_)) => return Err("give `until` or `for_s`, not both"),
+            (None, Some(seconds)) => Some(later(now, seconds).ok_or("`for_s` is from 0 to 100 years")?),
+        };
+        Ok(admin::Stop { reason, until })
     }
+}
+
+fn later(now: DateTime<Utc>, seconds: f64) -> Option<DateTime<Utc>> {
+    let lasting = Duration::try_from_secs_f64(seconds).ok().filter(|_| seconds <= FOR_MAX)?;
+    now.checked_add_signed(TimeDelta::from_std(lasting).ok()?)
 }
 
 impl From<admin::Stopped> for Stopped {

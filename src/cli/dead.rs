@@ -162,7 +162,7 @@ async fn redrive_one(backend: &Backend, id: EventId, dry_run: bool) -> anyhow::R
     } else if backend.event(id, false).await?.state != EventState::Dead {
         return Err(Failure::NotFound(format!("event {id} is not dead")).into());
     }
-    Ok(Redriven { redriven: 1, more: false })
+    Ok(Redriven { redriven: 1, more: false, before: None })
 }
 
 /// All of them, in requests of a limited number; what dies again meanwhile is left.
@@ -171,12 +171,10 @@ async fn redrive(backend: &Backend, which: BulkRequest) -> anyhow::Result<Redriv
     if which.dry_run || !all.more {
         return Ok(all);
     }
-    let now = backend.clock().await?;
-    let before = Some(which.before.map_or(now, |before| before.min(now)));
-    let rest = BulkRequest { before, all: false, ..which };
+    let rest = BulkRequest { before: all.before, all: false, ..which };
     while all.more {
         let step = backend.redrive(&rest).await?;
-        all = Redriven { redriven: all.redriven + step.redriven, more: step.more };
+        all = Redriven { redriven: all.redriven + step.redriven, more: step.more, ..all };
     }
     Ok(all)
 }

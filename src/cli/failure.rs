@@ -77,7 +77,7 @@ fn of_admin(error: &AdminError) -> Exit {
         AdminError::NotFound(_) => Exit::NotFound,
         AdminError::NotWaiting(_) => Exit::Conflict,
         AdminError::Store(error) => of_store(error),
-        AdminError::Wake(_) => Exit::Unavailable,
+        AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),
     }
 }
 

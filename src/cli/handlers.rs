@@ -7,7 +7,6 @@ use clap::{Args, Subcommand};
 use super::Context;
 use super::arguments::{self, HandlerArg, HandlerName};
 use super::backend::Backend;
-use super::failure::Failure;
 use super::show::{self, JsonArg, field, moment};
 use super::stats::{self, Stats};
 use crate::api::{Handler, Lifted, Purged, RuleKind, StopRequest, Stopped};
@@ -126,22 +125,14 @@ fn print(handler: &Handler) -> anyhow::Result<()> {
 impl Stop {
     pub(super) async fn run(self, context: &Context, kind: RuleKind) -> anyhow::Result<()> {
         let backend = context.backend().await?;
-        let until = match (self.until, self.lasting) {
-            (None, Some(lasting)) => Some(later(backend.clock().await?, lasting)?),
-            (until, _) => until,
-        };
-        let handler = &self.handler.handler;
-        let stopped = backend.stop(kind, handler, StopRequest { reason: self.reason, until }).await?;
+        let for_s = self.lasting.map(|lasting| lasting.as_secs_f64());
+        let (handler, stop) =
+            (&self.handler.handler, StopRequest { reason: self.reason, until: self.until, for_s });
+        let stopped = backend.stop(kind, handler, stop).await?;
         self.json.print(&stopped, |stopped| print_stopped(handler, kind, stopped))?;
         note_if_empty(&backend, handler).await;
         Ok(())
     }
-}
-
-fn later(now: Timestamp, lasting: Duration) -> anyhow::Result<Timestamp> {
-    let lasting = chrono::TimeDelta::from_std(lasting).ok();
-    let end = lasting.and_then(|lasting| now.checked_add_signed(lasting));
-    Ok(end.ok_or_else(|| Failure::Usage("--for is too long".to_owned()))?)
 }
 
 fn print_stopped(handler: &HandlerName, kind: RuleKind, stopped: &Stopped) -> anyhow::Result<()> {

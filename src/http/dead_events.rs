@@ -78,7 +78,7 @@ pub(super) async fn redrive(
     body::Json(request): body::Json<BulkRequest>,
 ) -> Result<Json<Redriven>, Problem> {
     let filter = filter(&caller, &request)?;
-    Ok(Json(api.admin.redrive(&filter, &caller.actor(), request.dry_run).await?.into()))
+    Ok(Json(api.admin.redrive_until_now(&filter, &caller.actor(), request.dry_run).await?.into()))
 }
 
 /// Delete dead events for good, at most 10,000 in one request, or count them.

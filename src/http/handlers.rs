@@ -45,7 +45,8 @@ pub(super) async fn pause(
     handler: HandlerPath,
     body::Json(stop): body::Json<StopRequest>,
 ) -> Result<Json<Stopped>, Problem> {
-    let stopped = api.admin.pause(&caller.scope(handler), &caller.actor(), &stop.into()).await?;
+    let stop = stop.at(api.admin.clock().await?).map_err(Problem::bad_request)?;
+    let stopped = api.admin.pause(&caller.scope(handler), &caller.actor(), &stop).await?;
     Ok(Json(stopped.into()))
 }
 
@@ -72,7 +73,8 @@ pub(super) async fn block(
     handler: HandlerPath,
     body::Json(stop): body::Json<StopRequest>,
 ) -> Result<Json<Stopped>, Problem> {
-    let stopped = api.admin.block(&caller.scope(handler), &caller.actor(), &stop.into()).await?;
+    let stop = stop.at(api.admin.clock().await?).map_err(Problem::bad_request)?;
+    let stopped = api.admin.block(&caller.scope(handler), &caller.actor(), &stop).await?;
     Ok(Json(stopped.into()))
 }
 

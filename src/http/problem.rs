@@ -133,6 +133,15 @@ impl Problem {
         Self::new(Kind::Unavailable, format!("{what} is away: try again"))
     }
 
+    /// The change was made before this went wrong; what is left to do is a worker's.
+    fn after_the_change(self) -> Self {
+        let detail = format!(
+            "the change is made, but waking events stopped, and a worker carries on within a minute: {}",
+            self.detail
+        );
+        Self::new(self.kind, detail)
+    }
+
     /// What a bare status means that no handler of ours made.
     pub(super) fn of_status(status: StatusCode) -> Self {
         let kind = Kind::ALL.iter().copied().find(|kind| kind.status() == status);
@@ -243,9 +252,10 @@ impl From<AdminError> for Problem {
                 Self::new(Kind::NotWaiting, "the event runs now: look again when it has ended")
             }
             AdminError::Store(error) => error.into(),
-            AdminError::Wake(_) => {
-                Self::unavailable("Pub/Sub (the change is made, and workers carry on)", &error)
-            }
+            AdminError::Wake(ref waking) => match waking.of_store() {
+                Some(error) => Self::from(error.clone()).after_the_change(),
+                None => Self::unavailable("Pub/Sub (the change is made, and workers carry on)", &error),
+            },
         }
     }
 }
@@ -322,6 +332,18 @@ mod tests {
         let types =
             rows.iter().filter(|row| (*row).clone().nth(1).is_some_and(|cell| cell.parse::<u16>().is_ok()));
         assert_eq!(types.count(), Kind::ALL.len(), "docs/http.md lists a type that there is not");
+    }
+
+    /// Whoever lifted a rule must not look at Pub/Sub when it was the database, nor believe that nothing was done.
+    #[test]
+    fn a_database_that_fails_while_waking_is_named_and_the_change_is_made() {
+        let slow = StoreError::TimedOut { statement: "wake", after: std::time::Duration::from_secs(6) };
+        for (error, kind) in [(slow, Kind::Unavailable), (StoreError::Defect, Kind::Internal)] {
+            let problem = Problem::from(AdminError::Wake(error.into()));
+            assert_eq!(problem.kind, kind);
+            assert!(problem.detail.starts_with("the change is made"), "{}", problem.detail);
+            assert!(!problem.detail.contains("Pub/Sub"), "{}", problem.detail);
+        }
     }
 
     #[test]

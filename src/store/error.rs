@@ -12,7 +12,8 @@ pub enum StoreError {
     /// The server can't be reached, or the connection broke.
     #[error("Postgres is not reachable: check DATABASE_URL and that the server runs")]
     Unavailable(#[source] Arc<sqlx::Error>),
-    /// No answer in time; the connection was closed.
+    /// No answer in time: the server ended the statement and rolled it back, or none came at all and the connection was
+    /// closed.
     #[error("Postgres gave no answer to `{statement}` within {after:?}")]
     TimedOut {
         /// The statement's name.
@@ -89,6 +90,11 @@ impl StoreError {
             Some(_) => Self::Refused { statement, source },
             None => Self::Unavailable(source),
         }
+    }
+
+    /// The server ended a statement that took too long (or that an administrator ended), and rolled it back.
+    pub(super) fn is_ended(error: &sqlx::Error) -> bool {
+        error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "57014")
     }
 
     /// The server's five-letter code, if it gave one.

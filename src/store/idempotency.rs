@@ -68,7 +68,7 @@ async fn once(
             transaction.rollback().await?;
             return Ok(earlier);
         }
-        Err(error) if is_locked(&error) => {
+        Err(error) if is_locked(&error) || StoreError::is_ended(&error) => {
             transaction.rollback().await?;
             return Ok(Keyed::InProgress);
         }

@@ -244,11 +244,13 @@ impl Session {
         statement: &'static str,
         answer: Bounded<T>,
     ) -> Result<T, StoreError> {
-        let result = match answer {
-            Some(result) => result.map_err(|error| StoreError::from_sqlx(statement, error)),
-            None => Err(StoreError::TimedOut { statement, after: self.limit }),
+        let timed_out = StoreError::TimedOut { statement, after: self.limit };
+        let Some(result) = answer else { return Err(timed_out) };
+        let (ended, result) = match result {
+            Err(error) if StoreError::is_ended(&error) => (true, Err(timed_out)),
+            result => (false, result.map_err(|error| StoreError::from_sqlx(statement, error))),
         };
-        if matches!(result, Ok(_) | Err(StoreError::Refused { .. } | StoreError::NotMigrated(_))) {
+        if ended || matches!(result, Ok(_) | Err(StoreError::Refused { .. } | StoreError::NotMigrated(_))) {
             drop(self.connection.take());
         }
         result

@@ -19,6 +19,13 @@ async fn insert(service: &Service, name: &str, count: i32) {
     insert.execute(&service.stage.pool).await.unwrap();
 }
 
+/// What a redrive answers, without the moment that it was about.
+async fn redrive(service: &Service, which: Value) -> (Value, String) {
+    let mut answer = service.post("/dead-events/redrive", which).await.json();
+    let before = answer.as_object_mut().unwrap().remove("before").unwrap();
+    (answer, before.as_str().unwrap().to_owned())
+}
+
 async fn dead(service: &Service) -> i64 {
     let count = "select count(*) from wakeq.dead_events";
     sqlx::query_scalar(count).fetch_one(&service.stage.pool).await.unwrap()
@@ -105,9 +112,9 @@ async fn many_are_brought_back_or_deleted_by_what_they_have_in_common() {
         }
     }
     assert_eq!((dead(&service).await, service.stage.rows().await), (12, 0));
-    let tried = post("redrive", json!({"name": "a", "dry_run": true})).await.json();
+    let (tried, _) = redrive(&service, json!({"name": "a", "dry_run": true})).await;
     assert_eq!((tried, dead(&service).await), (json!({"redriven": 4, "more": false}), 12));
-    let done = post("redrive", json!({"name": "a"})).await.json();
+    let (done, _) = redrive(&service, json!({"name": "a"})).await;
     assert_eq!(done, json!({"redriven": 4, "more": false}));
     assert_eq!((dead(&service).await, service.stage.rows().await), (8, 4));
     let tried = post("delete", json!({"name": "b", "dry_run": true})).await.json();
@@ -116,9 +123,27 @@ async fn many_are_brought_back_or_deleted_by_what_they_have_in_common() {
     let none = post("delete", json!({"before": "2020-01-01T00:00:00Z"})).await.json();
     assert_eq!((none, dead(&service).await), (json!({"deleted": 0, "more": false}), 4));
     service.notifier.break_down("away");
-    let done = post("redrive", json!({"all": true})).await.json();
+    let (done, _) = redrive(&service, json!({"all": true})).await;
     assert_eq!(done, json!({"redriven": 4, "more": false}), "counted, though nobody could be told");
     assert_eq!((dead(&service).await, service.stage.rows().await), (0, 8));
+    service.stop().await;
+}
+
+/// What dies after the first request is not brought back by those that follow it with its `before`.
+#[tokio::test]
+async fn what_dies_again_meanwhile_is_left() {
+    let service = Service::start().await;
+    insert(&service, "greet", 2).await;
+    let (first, before) = redrive(&service, json!({"name": "greet"})).await;
+    assert_eq!(first, json!({"redriven": 2, "more": false}));
+    insert(&service, "greet", 3).await;
+    let again = "update wakeq.dead_events set died_at = clock_timestamp()";
+    sqlx::query(again).execute(&service.stage.pool).await.unwrap();
+    let (next, same) = redrive(&service, json!({"name": "greet", "before": before})).await;
+    assert_eq!((next, same), (json!({"redriven": 0, "more": false}), before));
+    assert_eq!(dead(&service).await, 3);
+    let (given, earlier) = redrive(&service, json!({"before": "2020-01-01T00:00:00Z"})).await;
+    assert_eq!((&given["redriven"], earlier.as_str()), (&json!(0), "2020-01-01T00:00:00Z"));
     service.stop().await;
 }
 
@@ -130,9 +155,10 @@ async fn more_than_ten_thousand_take_more_than_one_request() {
     let post =
         async |what: &str, body: Value| service.post(&format!("/dead-events/{what}"), body).await.json();
     let all = json!({"all": true});
-    let tried = post("redrive", json!({"all": true, "dry_run": true})).await;
+    let (tried, _) = redrive(&service, json!({"all": true, "dry_run": true})).await;
     assert_eq!(tried, json!({"redriven": 10_000, "more": true}));
-    assert_eq!(post("redrive", all.clone()).await, json!({"redriven": 10_000, "more": true}));
+    let (done, _) = redrive(&service, all.clone()).await;
+    assert_eq!(done, json!({"redriven": 10_000, "more": true}));
     assert_eq!((dead(&service).await, service.stage.rows().await), (10_003, 10_000));
     assert_eq!(post("delete", all.clone()).await, json!({"deleted": 10_000, "more": true}));
     assert_eq!(post("delete", all).await, json!({"deleted": 3, "more": false}));

@@ -1,5 +1,6 @@
 //! Handlers over HTTP: pauses and blocks, who may lift what, counts, depth, purge.
 
+use chrono::{DateTime, TimeDelta, Utc};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
@@ -63,6 +64,34 @@ async fn pauses_and_blocks_in_every_combination() {
             let lifted = rule(&service, key, Method::DELETE, kind, NONE).await.json();
             assert_eq!(lifted, json!({"lifted": stood, "still": still, "woken": woken, "waking": false}));
         }
+    }
+    service.stop().await;
+}
+
+/// How long a rule lasts is counted on the database's clock, whatever that of the caller says.
+#[tokio::test]
+async fn a_rule_lasts_so_many_seconds_of_the_databases_clock() {
+    let service = Service::start().await;
+    let key = &service.key;
+    for kind in ["pause", "block"] {
+        let earliest = service.stage.admin.clock().await.unwrap();
+        let made = rule(&service, key, Method::PUT, kind, json!({"for_s": 3600.5})).await.json();
+        let latest = service.stage.admin.clock().await.unwrap();
+        let until: DateTime<Utc> = made["rule"]["until"].as_str().unwrap().parse().unwrap();
+        let lasting = TimeDelta::milliseconds(3_600_500);
+        assert!((earliest + lasting..=latest + lasting).contains(&until), "{until}");
+        for body in [
+            json!({"for_s": 60, "until": "2999-01-31T08:00:00Z"}),
+            json!({"for_s": 0}),
+            json!({"for_s": -1}),
+            json!({"for_s": 3_162_240_001_u64}),
+            json!({"for_s": 1e300}),
+            json!({"for_s": "60"}),
+        ] {
+            let refused = rule(&service, key, Method::PUT, kind, body.clone()).await.problem();
+            assert_eq!(refused, (400, "bad-request".into()), "{body}");
+        }
+        assert_eq!(rule(&service, key, Method::PUT, kind, NONE).await.json()["rule"]["until"], NONE);
     }
     service.stop().await;
 }

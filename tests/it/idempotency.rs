@@ -1,6 +1,11 @@
 //! Emits under an idempotency key: one request, one answer, whoever dies or comes twice.
 
-use wakeq::{CanvasId, EmitError, Emitted, Event, EventId, IdempotencyKey, Idempotent};
+use std::time::Duration;
+
+use wakeq::{
+    CanvasId, EmitError, Emitted, Event, EventId, IdempotencyKey, Idempotent, Queue, QueueConfig, Store,
+    StoreConfig,
+};
 
 use crate::support::Stage;
 
@@ -84,6 +89,33 @@ async fn a_request_in_progress_is_told_and_leaves_nothing_behind() {
     .await
     .unwrap();
     let second = emit(&stage, &one, 1).await;
+    assert!(matches!(second, Err(EmitError::IdempotencyInProgress)), "{second:?}");
+    first.rollback().await.unwrap();
+    assert!(matches!(emit(&stage, &one, 1).await.unwrap(), Idempotent::First { .. }));
+    assert_eq!((stage.rows().await, keys(&stage).await), (1, 1));
+}
+
+/// Where the server ends statements before it ends waits for locks, the second one is told the same.
+#[tokio::test]
+async fn a_request_in_progress_is_told_by_the_limit_on_statements_as_well() {
+    let (stage, notifier) = Stage::memory().await;
+    let config = StoreConfig {
+        statement_timeout: Duration::from_millis(300),
+        lock_timeout: Duration::from_secs(30),
+        ..StoreConfig::default()
+    };
+    let store = Store::connect(stage.database.url(), config).await.unwrap();
+    let queue = Queue::new(store, notifier, QueueConfig::default());
+    let mut first = stage.pool.begin().await.unwrap();
+    sqlx::query(
+        "insert into wakeq.idempotency_keys (canvas_id, holder, key, fingerprint, answer) values ($1, 'ada', 'k', 'body', '')",
+    )
+    .bind(CanvasId::DEFAULT.0)
+    .execute(&mut *first)
+    .await
+    .unwrap();
+    let one = key("ada", "k", "body");
+    let second = queue.emit_idempotent(&one, events(1), answer).await;
     assert!(matches!(second, Err(EmitError::IdempotencyInProgress)), "{second:?}");
     first.rollback().await.unwrap();
     assert!(matches!(emit(&stage, &one, 1).await.unwrap(), Idempotent::First { .. }));

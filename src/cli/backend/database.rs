@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{Canvases, WhichEvents};
 use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Scope, Within};
-use crate::admin::{Admin, Cursor, EventFilter};
+use crate::admin::{Admin, AdminError, Cursor, EventFilter};
 use crate::api::{
     AuditEntry, BulkRequest, CreateKey, CreatedKey, DeadEvent, Deleted, Depth, Emitted, EventDetail,
     EventSummary, Handler, Key, Lifted, List, NewEvent, Purged, Redriven, RuleKind, StopRequest, Stopped,
@@ -16,7 +16,7 @@ use crate::cli::arguments::{HandlerName, Page};
 use crate::cli::failure::Failure;
 use crate::config::PubSubArgs;
 use crate::emit::{Queue, QueueConfig};
-use crate::event::{Actor, CanvasId, Event, EventError, EventId, HandlerScope, Name, Timestamp};
+use crate::event::{Actor, CanvasId, Event, EventError, EventId, HandlerScope, Name};
 use crate::notify::MemoryNotifier;
 use crate::store::{DeadFilter, Store};
 
@@ -42,10 +42,6 @@ impl Database {
 
     fn access(&self) -> anyhow::Result<Access> {
         Ok(Access::new(self.store.clone(), AccessConfig::default())?)
-    }
-
-    pub(super) async fn clock(&self) -> anyhow::Result<Timestamp> {
-        Ok(self.silent().clock().await?)
     }
 
     pub(super) async fn emit(&self, new: NewEvent) -> anyhow::Result<Emitted> {
@@ -106,7 +102,8 @@ impl Database {
         handler: &HandlerName,
         stop: StopRequest,
     ) -> anyhow::Result<Stopped> {
-        let (admin, scope, stop) = (self.silent(), handler.scope(self.canvas), stop.into());
+        let (admin, scope) = (self.silent(), handler.scope(self.canvas));
+        let stop = stop.at(admin.clock().await?).map_err(AdminError::Invalid)?;
         let stopped = match kind {
             RuleKind::Pause => admin.pause(&scope, &self.actor, &stop).await,
             RuleKind::Block => admin.block(&scope, &self.actor, &stop).await,
@@ -144,7 +141,7 @@ impl Database {
 
     pub(super) async fn redrive(&self, which: &BulkRequest) -> anyhow::Result<Redriven> {
         let admin = if which.dry_run { self.silent() } else { self.waking().await? };
-        Ok(admin.redrive(&self.filter(which)?, &self.actor, which.dry_run).await?.into())
+        Ok(admin.redrive_until_now(&self.filter(which)?, &self.actor, which.dry_run).await?.into())
     }
 
     pub(super) async fn delete_dead(&self, which: &BulkRequest) -> anyhow::Result<Deleted> {

@@ -11,7 +11,7 @@ use crate::api::{
     AuditEntry, BulkRequest, CreateKey, CreatedKey, DeadEvent, Deleted, Depth, Emitted, EventDetail,
     EventSummary, Handler, Key, Lifted, List, NewEvent, Purged, Redriven, RuleKind, StopRequest, Stopped,
 };
-use crate::event::{EventId, Timestamp};
+use crate::event::EventId;
 use crate::machine::Standing;
 
 use super::arguments::{HandlerName, Page};
@@ -50,11 +50,6 @@ macro_rules! either {
 }
 
 impl Backend {
-    /// The clock that moments are compared with.
-    pub(super) async fn clock(&self) -> anyhow::Result<Timestamp> {
-        either!(self.clock())
-    }
-
     pub(super) async fn emit(&self, event: NewEvent) -> anyhow::Result<Emitted> {
         either!(self.emit(event))
     }

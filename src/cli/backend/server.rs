@@ -13,7 +13,7 @@ use crate::api::{
 };
 use crate::cli::arguments::{HandlerName, Page};
 use crate::cli::failure::Failure;
-use crate::event::{EventId, Timestamp};
+use crate::event::EventId;
 
 /// A canvas of a server.
 pub(in crate::cli) struct Server {
@@ -21,11 +21,6 @@ pub(in crate::cli) struct Server {
 }
 
 impl Server {
-    /// The server's clock, to the second.
-    pub(super) async fn clock(&self) -> anyhow::Result<Timestamp> {
-        self.client.clock().await
-    }
-
     /// Under an idempotency key of its own, so that it can be sent again when the answer is lost.
     pub(super) async fn emit(&self, new: NewEvent) -> anyhow::Result<Emitted> {
         let request = Request::post(&["events"]).body(&new)?.repeatable(&Uuid::new_v4().to_string())?;

@@ -126,7 +126,7 @@ async fn workers_reach_events_by_their_keys() {
         ("delete from wakeq.events_v2\n              where id = any", format!("{many}, {fences}, 1")),
         (
             "with gone as (\n                   delete from wakeq.events_v2\n                    where id = $1",
-            format!("'{}', '{}', '1 min', 'test', null", ids[0], CanvasId::DEFAULT),
+            format!("'{}', '{}', '1 min', 'test', null, null", ids[0], CanvasId::DEFAULT),
         ),
     ];
     for (part, arguments) in statements {
