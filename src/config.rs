@@ -12,7 +12,7 @@ use crate::access::AccessConfig;
 use crate::event::{CanvasId, Timing};
 use crate::http::HttpConfig;
 use crate::notify::{DEVELOPMENT_PROJECT, Notifier, NotifyError, PubSub, PubSubConfig};
-use crate::store::{Store, StoreConfig, StoreError, TimingMode};
+use crate::store::{Retention, Store, StoreConfig, StoreError, TimingMode};
 use crate::worker::WorkerConfig;
 
 /// Where the events are.
@@ -101,6 +101,23 @@ pub(crate) struct WorkerArgs {
     /// How long handlers may run on after SIGTERM [default: 28s, on Cloud Run 8s]
     #[arg(long, env = "WAKEQ_SHUTDOWN_GRACE", value_parser = humantime::parse_duration)]
     shutdown_grace: Option<Duration>,
+    /// How long dead events are kept (30days)
+    #[arg(long, env = "WAKEQ_KEEP_DEAD_EVENTS", value_parser = kept, hide_short_help = true)]
+    keep_dead_events: Option<Duration>,
+    /// How long chosen ids are recognized after their event was due (7days)
+    #[arg(long, env = "WAKEQ_KEEP_IDS", value_parser = kept, hide_short_help = true)]
+    keep_ids: Option<Duration>,
+    /// How long the record of changes and refusals is kept (90days)
+    #[arg(long, env = "WAKEQ_KEEP_RECORD", value_parser = kept, hide_short_help = true)]
+    keep_record: Option<Duration>,
+}
+
+/// How long things are kept: long enough that somebody can look at them, and not so long that no clock reaches it.
+fn kept(text: &str) -> Result<Duration, String> {
+    let kept = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let hour = Duration::from_secs(3600);
+    let ten_years = Duration::from_secs(3653 * 24 * 3600);
+    if (hour..=ten_years).contains(&kept) { Ok(kept) } else { Err("it must be 1h to 10y".into()) }
 }
 
 /// How the HTTP API is served.
@@ -263,6 +280,11 @@ impl WorkerArgs {
             capacity: self.capacity,
             lot_max: self.lot,
             shutdown_grace: self.shutdown_grace.unwrap_or(usual),
+            retention: Retention {
+                emitted_ids: self.keep_ids.unwrap_or(defaults.retention.emitted_ids),
+                dead_events: self.keep_dead_events.unwrap_or(defaults.retention.dead_events),
+                audit: self.keep_record.unwrap_or(defaults.retention.audit),
+            },
             ..defaults
         }
     }
@@ -315,11 +337,29 @@ mod tests {
 
     #[test]
     fn the_grace_fits_where_the_process_runs() {
-        let arguments = |shutdown_grace| WorkerArgs { capacity: 3, lot: 9, shutdown_grace };
+        let arguments = |shutdown_grace| WorkerArgs {
+            capacity: 3,
+            lot: 9,
+            shutdown_grace,
+            keep_dead_events: Some(Duration::from_secs(7200)),
+            keep_ids: None,
+            keep_record: None,
+        };
         let grace = |given, cloud_run| arguments(given).config_on(cloud_run).shutdown_grace.as_secs();
         assert_eq!((grace(None, false), grace(None, true)), (28, 8));
         assert_eq!(grace(Some(Duration::from_secs(90)), true), 90);
         let config = arguments(None).config_on(false);
         assert_eq!((config.capacity, config.lot_max), (3, 9));
+        let retention = Retention { dead_events: Duration::from_secs(7200), ..Retention::default() };
+        assert_eq!(config.retention, retention);
+    }
+
+    #[test]
+    fn nothing_is_kept_for_seconds_or_for_ever() {
+        assert_eq!(kept("1h").unwrap().as_secs(), 3600);
+        assert!(kept("10y").is_ok());
+        for refused in ["59m", "0s", "11y", "soon"] {
+            assert!(kept(refused).is_err(), "{refused}");
+        }
     }
 }

@@ -65,9 +65,9 @@ impl Waker {
 
     /// The periodic work of every long-running process: the pass, every period, from a moment that differs between
     /// processes. A row in the database lets one of them through at a time.
-    pub(crate) async fn run(self, period: Duration, retention: Retention) {
+    pub(crate) async fn run(self, period: Duration, retention: Option<Retention>) {
         loop {
-            match self.pass(Some(retention)).await {
+            match self.pass(retention).await {
                 Ok(pass) if pass == Pass::default() => {}
                 Ok(pass) => tracing::info!(woken = pass.woken, jobs = pass.jobs, "woke what was overdue"),
                 Err(error) => {

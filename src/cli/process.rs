@@ -40,11 +40,12 @@ pub(crate) struct All {
 }
 
 impl Serve {
-    /// It keeps the promises of the rows, too: a deployment whose workers are scaled to zero then needs nobody else.
+    /// It keeps the promises of the rows, too: a deployment whose workers are scaled to zero then needs nobody else for
+    /// them. It expires nothing: how long things are kept is the workers' to say.
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let process = Process::start(context).await?;
         let serving = process.serve(self.http.config()).await?;
-        let waking = process.wake(Retention::default()).await?;
+        let waking = process.wake(None).await?;
         process.together(vec![serving, waking]).await
     }
 }
@@ -135,17 +136,17 @@ impl Process {
                 "this program has no handlers, so it takes no notifications; it wakes what is overdue, carries on resume \
                  jobs and expires what is old"
             );
-            return self.wake(config.retention).await;
+            return self.wake(Some(config.retention)).await;
         }
         let worker = QueueWorker::new(self.store.clone(), Arc::clone(&self.notifier), handlers, config)?;
         Ok(Part { name: "the worker", running: Box::pin(work(worker, self.stop.clone())) })
     }
 
     /// The part that only keeps the promises of the rows. A schema that is missing would not come by waiting.
-    async fn wake(&self, retention: Retention) -> anyhow::Result<Part> {
+    async fn wake(&self, retention: Option<Retention>) -> anyhow::Result<Part> {
         let waker = Waker::new(self.store.clone(), Arc::clone(&self.notifier));
         let period = self.store.timing().probe_period;
-        match waker.pass(Some(retention)).await {
+        match waker.pass(retention).await {
             Err(WakeError::Store(error @ StoreError::NotMigrated(_))) => return Err(error.into()),
             Err(error) => tracing::warn!("the first pass failed; tried again: {:#}", anyhow!(error)),
             Ok(_) => {}

@@ -200,7 +200,7 @@ impl QueueWorker {
         let leases = Arc::new(Leases::new(self.store.timing().lease));
         let waker = Waker::new(self.store.clone(), Arc::clone(&self.notifier));
         let period = self.store.timing().probe_period;
-        let chores = AbortOnDropHandle::new(tokio::spawn(waker.run(period, self.config.retention)));
+        let chores = AbortOnDropHandle::new(tokio::spawn(waker.run(period, Some(self.config.retention))));
         let [renewing, watching] = self.keep(&leases);
         let subscription = self.notifier.subscribe(self.config.capacity + self.config.lot_max).await?;
         let runner = Arc::new(self.runner(leases));

@@ -214,6 +214,42 @@ async fn a_serving_process_is_healthy_until_it_ends() {
     }
 }
 
+const DEAD_FOR_40_DAYS: &str =
+    "insert into wakeq.dead_events
+         (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause, died_at)
+     values (gen_random_uuid(), gen_random_uuid(), 'm', 'n', '_', '1', 0, now(), 1, 0, 'poison', now() - interval '40 days')";
+
+/// Only who was told how long things are kept deletes them: the server was not, whatever the defaults of a worker are.
+#[tokio::test]
+async fn only_who_knows_the_retention_expires() {
+    let database = database().await;
+    let pool = PgPool::connect(database.url()).await.unwrap();
+    sqlx::query(DEAD_FOR_40_DAYS).execute(&pool).await.unwrap();
+    let longer = ("WAKEQ_KEEP_DEAD_EVENTS", "50days");
+    let steps: [(&str, &str, &[(&str, &str)], i64); 3] = [
+        ("serve", "serving the API", &[("PORT", "0")], 1),
+        ("work", NO_HANDLERS, &[longer], 1),
+        ("work", NO_HANDLERS, &[], 0),
+    ];
+    for (step, (command, begun, settings, left)) in steps.into_iter().enumerate() {
+        sqlx::query("update wakeq.chores set next_at = now()").execute(&pool).await.unwrap();
+        let mut process = Process::stock(command, database.url(), None, settings);
+        process.says(begun).await;
+        // A stop is heeded only after the first pass.
+        assert_eq!(process.stop().await, Some(0));
+        let (passes, dead): (i64, i64) = sqlx::query_as(
+            "select passes, (select count(*) from wakeq.dead_events) from wakeq.chores where name = 'minute'",
+        )
+        .fetch_one(&pool)
+        .await
+        .unwrap();
+        assert!(passes > step as i64, "{command} makes the minute's pass");
+        assert_eq!(dead, left, "{command} {settings:?}");
+    }
+    let refused = Process::stock("work", database.url(), None, &[("WAKEQ_KEEP_IDS", "5m")]);
+    assert_eq!(refused.ends("").await.0, Some(2));
+}
+
 async fn health(port: &str) -> Option<i32> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wakeq"));
     command.args(["health", "--port", port]).env_clear();
