@@ -97,7 +97,9 @@ impl StopRequest {
         let until = match (until, for_s) {
             (until, None) => until,
             (Some(_), Some(_)) => return Err("give `until` or `for_s`, not both"),
-            (None, Some(seconds)) => Some(later(now, seconds).ok_or("`for_s` is from 0 to 100 years")?),
+            (None, Some(seconds)) => {
+                Some(later(now, seconds).ok_or("a rule lasts for up to 100 years: give less, or no end")?)
+            }
         };
         Ok(admin::Stop { reason, until })
     }

@@ -1,8 +1,9 @@
 //! How a command ends when it does not succeed: one exit code per kind of failure, and words for standard error.
 
-use crate::access::AccessError;
+use crate::access::{AccessError, InvalidKeyId, InvalidScope};
 use crate::admin::AdminError;
 use crate::emit::EmitError;
+use crate::event::{EventError, InvalidName};
 use crate::notify::NotifyError;
 use crate::store::StoreError;
 
@@ -56,7 +57,16 @@ impl Exit {
             .or_else(|| cause.downcast_ref().map(of_emit))
             .or_else(|| cause.downcast_ref().map(of_store))
             .or_else(|| cause.downcast_ref().map(|_: &NotifyError| Self::Unavailable))
+            .or_else(|| is_of_the_arguments(cause).then_some(Self::Usage))
     }
+}
+
+/// What a server refuses as a request that is not valid: the command has to be given otherwise.
+fn is_of_the_arguments(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.is::<EventError>()
+        || cause.is::<InvalidName>()
+        || cause.is::<InvalidKeyId>()
+        || cause.is::<InvalidScope>()
 }
 
 fn of_failure(failure: &Failure) -> Exit {
@@ -154,6 +164,8 @@ mod tests {
         assert_eq!(Exit::of(&error), Exit::Failed);
         let missing = anyhow::Error::from(Failure::NotFound("x".into())).context("y");
         assert_eq!(Exit::of(&missing) as u8, 3);
+        let late = anyhow::Error::from(EventError::TooLate).context("y");
+        assert_eq!(Exit::of(&late) as u8, 2);
         let admin = anyhow::Error::from(AdminError::Store(StoreError::Overloaded));
         assert_eq!(Exit::of(&admin) as u8, 6);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::cli::arguments::Page;
 use crate::cli::failure::Failure;
 use crate::cli::show;
-use crate::event::{CanvasId, Timestamp};
+use crate::event::CanvasId;
 
 /// How long it may take to be connected.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -28,8 +28,12 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 const ANSWER_MAX_BYTES: usize = 32 * 1024 * 1024;
 /// Largest key: an ID token has about 1 KiB.
 const KEY_MAX_BYTES: u64 = 8 * 1024;
-/// How often a request is sent that may be repeated.
-const ATTEMPTS: usize = 2;
+/// How often a request that may be repeated is sent again when its answer was lost.
+const LOSSES: u32 = 1;
+/// How often a request under an idempotency key is sent again when it is answered that it can't be done yet.
+const WAITS: u32 = 3;
+/// How long that is waited for: as long as the answer says, within this.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
 
 /// Which server to ask.
 #[derive(Args, Clone)]
@@ -114,9 +118,30 @@ struct Answer {
     body: Vec<u8>,
 }
 
+impl Answer {
+    /// Whether the same request may succeed a moment later: something is away, or the request is being answered on
+    /// another connection, whose answer was lost.
+    fn is_later(&self) -> bool {
+        match self.status {
+            StatusCode::SERVICE_UNAVAILABLE => true,
+            StatusCode::CONFLICT => serde_json::from_slice(&self.body)
+                .is_ok_and(|problem: Problem| problem.kind == "urn:wakeq:problem:idempotency-in-progress"),
+            _ => false,
+        }
+    }
+
+    /// How long to wait before the request is sent again: a second, if the answer does not say.
+    fn retry_after(&self) -> Duration {
+        let seconds = self.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        Duration::from_secs(seconds.unwrap_or(1)).min(RETRY_AFTER_MAX)
+    }
+}
+
 /// Problem details, as far as they are told.
 #[derive(Deserialize)]
 struct Problem {
+    #[serde(rename = "type")]
+    kind: String,
     title: String,
     detail: String,
     request_id: String,
@@ -219,16 +244,6 @@ impl Client {
         if answer.status.is_success() { Ok(answer.body) } else { Err(self.failure(&answer).into()) }
     }
 
-    /// What time it is there.
-    pub(super) async fn clock(&self) -> anyhow::Result<Timestamp> {
-        let answer = self.exchange(Method::GET, self.url(&["livez"]), &Request::get(&[])).await?;
-        let date = answer.headers.get(DATE).and_then(|date| date.to_str().ok());
-        let date = date.and_then(|date| chrono::DateTime::parse_from_rfc2822(date).ok());
-        let date =
-            date.with_context(|| format!("{} does not say what time it is: give a moment", self.base))?;
-        Ok(date.to_utc())
-    }
-
     async fn answer(&self, request: &Request) -> Result<Answer, Failure> {
         let canvas = self.canvas.to_string();
         let mut path = vec!["v1"];
@@ -239,14 +254,22 @@ impl Client {
         if !request.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&request.query);
         }
-        let attempts = if request.may_be_repeated() { ATTEMPTS } else { 1 };
-        for _ in 1..attempts {
-            match self.exchange(request.method.clone(), url.clone(), request).await {
-                Err(Failure::Unavailable(lost)) => tracing::info!(lost, "asking once more"),
-                answered => return answered,
+        let (mut losses, mut waits) = (0, 0);
+        loop {
+            let answered = self.exchange(request.method.clone(), url.clone(), request).await;
+            match &answered {
+                Err(Failure::Unavailable(lost)) if request.may_be_repeated() && losses < LOSSES => {
+                    losses += 1;
+                    tracing::info!(lost, "asking once more");
+                }
+                Ok(answer) if request.idempotency_key.is_some() && answer.is_later() && waits < WAITS => {
+                    waits += 1;
+                    tracing::info!(status = %answer.status, "asking again in a moment");
+                    tokio::time::sleep(answer.retry_after()).await;
+                }
+                Ok(_) | Err(_) => return answered,
             }
         }
-        self.exchange(request.method.clone(), url, request).await
     }
 
     fn url(&self, path: &[&str]) -> Url {
@@ -258,10 +281,8 @@ impl Client {
     }
 
     async fn exchange(&self, method: Method, url: Url, request: &Request) -> Result<Answer, Failure> {
-        let mut sent = self.http.request(method, url).header("x-request-id", Uuid::now_v7().to_string());
-        if !request.path.is_empty() {
-            sent = sent.header(AUTHORIZATION, self.key.clone());
-        }
+        let sent = self.http.request(method, url).header("x-request-id", Uuid::now_v7().to_string());
+        let mut sent = sent.header(AUTHORIZATION, self.key.clone());
         if let Some(key) = &request.idempotency_key {
             sent = sent.header("idempotency-key", key);
         }
@@ -301,7 +322,7 @@ impl Client {
         let problem =
             kind.starts_with("application/problem+json").then(|| serde_json::from_slice(&answer.body));
         let words = match problem {
-            Some(Ok(Problem { title, detail, request_id })) => {
+            Some(Ok(Problem { kind: _, title, detail, request_id })) => {
                 format!("{title}: {detail} (request {request_id})")
             }
             Some(Err(_)) | None => return self.strange(answer),

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use wakeq::access::Scope;
@@ -104,6 +104,65 @@ async fn what_is_no_server_of_ours_is_said_to_be() {
     let other =
         terminal.set("DATABASE_URL", "mysql://ada:5ecre7@127.0.0.1/queue").complains(1, &["stats"]).await;
     assert!(other.starts_with("wakeq: DATABASE_URL is no URL of a Postgres database: "), "{other}");
+}
+
+/// What was sent again meets the first attempt, which is still under way, or a server without its database: it is asked
+/// again, but not for ever, and never about a conflict that lasts.
+#[tokio::test]
+async fn an_emit_that_is_in_progress_is_asked_for_again() {
+    let problem = |status: &str, slug: &str| {
+        let details = json!({"type": format!("urn:wakeq:problem:{slug}"), "title": slug, "status": 0, "detail": "x",
+                             "request_id": "r"});
+        answer(status, "application/problem+json", &details.to_string())
+    };
+    let (busy, away) = (
+        problem("409 Conflict", "idempotency-in-progress"),
+        problem("503 Service Unavailable", "unavailable"),
+    );
+    let taken = problem("409 Conflict", "id-taken");
+    let done = json!({"id": "018f0000-0000-7000-8000-00000000000a", "duplicate": false}).to_string();
+    let done = answer("202 Accepted", "application/json", &done);
+    for (answers, code) in [
+        (vec![busy.clone(), away.clone(), done], 0),
+        (vec![busy.clone(); 4], 5),
+        (vec![away; 4], 6),
+        (vec![busy, taken], 5),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let terminal = Terminal::without_variables()
+            .set("WAKEQ_SERVER", &format!("http://{}", listener.local_addr().unwrap()))
+            .set("WAKEQ_KEY", "wakeq_5ecre7");
+        let (count, server) = (answers.len(), tokio::spawn(answering(listener, answers)));
+        let printed = terminal.run(&["emit", "greet"]).await;
+        assert_eq!(printed.code, Some(code), "{}", printed.err);
+        let keys = server.await.unwrap();
+        assert_eq!(keys.len(), count);
+        assert!(!keys[0].is_empty() && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+    }
+}
+
+fn answer(status: &str, kind: &str, body: &str) -> String {
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\nretry-after: 0\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// Gives these answers, each on a connection of its own; the idempotency keys that were sent.
+async fn answering(listener: TcpListener, answers: Vec<String>) -> Vec<String> {
+    let mut keys = Vec::new();
+    for answer in answers {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"}") {
+            assert!(connection.read_buf(&mut request).await.unwrap() > 0, "the request has no end");
+        }
+        let request = String::from_utf8_lossy(&request).to_lowercase();
+        let key = request.lines().find_map(|line| line.strip_prefix("idempotency-key: "));
+        keys.push(key.unwrap_or_default().to_owned());
+        connection.write_all(answer.as_bytes()).await.unwrap();
+    }
+    keys
 }
 
 /// The first answer is lost: the event is sent again under the same key, and is there once.

@@ -222,6 +222,6 @@ async fn rules_need_no_pubsub() {
     );
     assert_eq!(
         terminal.complains(2, &["pause", "greet", "--for", "1000000years"]).await,
-        "wakeq: --for is too long\n"
+        "wakeq: a rule lasts for up to 100 years: give less, or no end\n"
     );
 }
