@@ -118,13 +118,14 @@ impl Waker {
         // A job that can't go on now must not hold up the others.
         let mut trouble = Ok(());
         for job in jobs {
-            trouble = trouble.and(self.resume(job, &AtomicUsize::new(0)).await);
+            trouble = trouble.and(self.resume(job, &AtomicUsize::new(0)).await.map(drop));
         }
         trouble.map(|()| pass)
     }
 
-    /// Carries a resume job on to its end, or as long as no other process has it; counts the events as they are published.
-    pub(crate) async fn resume(&self, job: i64, published: &AtomicUsize) -> Result<(), WakeError> {
+    /// Carries a resume job on to its end, or as long as no other process has it; whether another one has it. Counts the
+    /// events as they are published.
+    pub(crate) async fn resume(&self, job: i64, published: &AtomicUsize) -> Result<bool, WakeError> {
         loop {
             let started = Instant::now();
             let page = self.store.resume_page(job).await?;
@@ -132,7 +133,7 @@ impl Waker {
             self.publish(&page.notifications).await?;
             published.fetch_add(page.notifications.len(), Ordering::Relaxed);
             if !page.more {
-                return Ok(());
+                return Ok(page.elsewhere);
             }
             tokio::time::sleep_until(started + PAGE_PERIOD).await;
         }

@@ -117,6 +117,9 @@ async fn work(
     let store = Store::connect(&url, config).await?;
     let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(pubsub).await?);
     let server = service::bind(store.clone(), Arc::clone(&notifier), arguments.port).await?;
+    if server.local_address().port() != arguments.port {
+        screen::line(&format!("Port {} is taken: the API listens on another one", arguments.port));
+    }
     let key = service::key(store.clone(), &data_folder()?.join("key")).await?;
     screen::introduction(
         services,

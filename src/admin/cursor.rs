@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::AdminError;
-use crate::event::{EventId, Name, Timestamp};
+use crate::event::{EventId, Name, Timestamp, is_storable};
 use crate::store::Position;
 
 /// Longest text of a cursor: two names and what is beside them.
@@ -111,7 +111,7 @@ fn part<T: FromStr>(text: &str) -> Result<T, AdminError> {
 /// In microseconds, which is what Postgres keeps; only what Postgres can hold as well.
 fn moment(text: &str) -> Result<Timestamp, AdminError> {
     let moment = Timestamp::from_timestamp_micros(part(text)?).ok_or(AdminError::Cursor)?;
-    if (1..=9999).contains(&chrono::Datelike::year(&moment)) { Ok(moment) } else { Err(AdminError::Cursor) }
+    if is_storable(moment) { Ok(moment) } else { Err(AdminError::Cursor) }
 }
 
 #[cfg(test)]

@@ -5,6 +5,37 @@ use super::{Admin, AdminError, BULK_MAX, Bulk, checked};
 use crate::event::{Actor, CanvasId, EventId, Timestamp};
 use crate::store::{BULK_PAGE, DeadFilter};
 
+/// By how much a page shrinks when one of its ids is being emitted: each try waits for a lock.
+const SHRINK: u64 = 32;
+/// After so many ids that are being emitted a call ends, and says that there is more.
+const SKIP_MAX: u64 = 4;
+
+/// Pages that close in on an event that can't be brought back now, until it is alone and left out.
+struct Pages {
+    size: u64,
+    /// How many were left out: the oldest of those that are left.
+    skip: u64,
+    /// One that can't be brought back is among the next so many.
+    near: u64,
+}
+
+impl Pages {
+    fn narrow(&mut self) {
+        if self.size == 1 {
+            *self = Self { size: BULK_PAGE, skip: self.skip + 1, near: 0 };
+        } else {
+            *self = Self { size: (self.size / SHRINK).max(1), skip: self.skip, near: self.size };
+        }
+    }
+
+    fn widen(&mut self, passed: u64) {
+        self.near = self.near.saturating_sub(passed);
+        if self.near == 0 {
+            self.size = BULK_PAGE;
+        }
+    }
+}
+
 impl Admin {
     /// Brings dead events back as they were, without their retries, the oldest first, [`BULK_MAX`] at most; or with
     /// `dry_run` only counts them.
@@ -42,13 +73,31 @@ impl Admin {
         // Once a page could not be published the others are left to their promises: each would wait for the broker anew.
         let mut published = true;
         let mut count = 0;
+<<<<<<< HEAD
         while count < BULK_MAX {
             let page = self.store.redrive_page(filter, actor).await?;
             count += page.len() as u64;
             published = published && (page.is_empty() || self.publish(&page).await);
             if (page.len() as u64) < BULK_PAGE {
                 return Ok(Bulk { count, more: false });
+=======
+        let mut pages = Pages { size: BULK_PAGE, skip: 0, near: 0 };
+        while count < BULK_MAX && pages.skip < SKIP_MAX {
+            let page = match self.store.redrive_page(&filter, pages.skip, pages.size, actor).await {
+                // Somebody's open transaction emits one of these ids: the others need not wait for it.
+                Err(error) if error.is_contention() && filter.id.is_none() => {
+                    pages.narrow();
+                    continue;
+                }
+                page => page?,
+            };
+            count += page.back.len() as u64;
+            published = published && (page.back.is_empty() || self.publish(&page.back).await);
+            if page.looked < pages.size {
+                break;
+>>>>>>> fixstore
             }
+            pages.widen(page.looked);
         }
         let more = self.store.count_dead(filter, true, 1).await? > 0;
         Ok(Bulk { count, more })
@@ -79,7 +128,7 @@ impl Admin {
             let page = self.store.delete_dead_page(filter, actor).await?;
             count += page;
             if page < BULK_PAGE {
-                return Ok(Bulk { count, more: false });
+                break;
             }
         }
         Ok(Bulk { count, more: self.store.count_dead(filter, false, 1).await? > 0 })

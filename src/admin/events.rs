@@ -47,8 +47,8 @@ impl Admin {
             let page = self.store.purge_page(scope, actor).await?;
             count += page;
             if page < BULK_PAGE {
-                // What is emitted meanwhile is not chased.
-                return Ok(Bulk { count, more: false });
+                // What is emitted meanwhile, or held by others for a moment, is not chased.
+                break;
             }
         }
         Ok(Bulk { count, more: self.store.purgeable(scope, 1).await? > 0 })

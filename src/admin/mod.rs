@@ -48,7 +48,7 @@ pub enum AdminError {
     #[error("{0}")]
     Invalid(&'static str),
     /// The canvas has no such event that waits or runs.
-    #[error("event {0} is not there: it has ended, or never was; `wakeq explain` tells which")]
+    #[error("event {0} is not there: it has ended, or never was")]
     NotFound(EventId),
     /// Somebody runs the event.
     #[error("event {0} is not waiting: it runs now; try again when it has ended or failed")]

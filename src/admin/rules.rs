@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Admin, AdminError, LIST_MAX, checked};
-use crate::event::{Actor, HandlerScope, RuleKind, Timestamp};
+use crate::event::{Actor, HandlerScope, RuleKind, Timestamp, is_storable};
 use crate::store::Rule;
 use crate::wake::WakeError;
 
@@ -37,7 +37,7 @@ pub struct Resumed {
     pub still: Option<RuleKind>,
     /// Events whose notifications were published by this call until it returned.
     pub woken: usize,
-    /// Whether waking goes on after the call: see [`Admin::patience`]. Should this process die, a worker carries on.
+    /// Whether waking goes on after the call, here (see [`Admin::patience`]) or in another process. Should this process die, a worker carries on.
     pub waking: bool,
 }
 
@@ -105,6 +105,11 @@ impl Admin {
                 "the reason must have at most 1,000 characters, none of them NUL",
             ));
         }
+        if stop.until.is_some_and(|until| !is_storable(until)) {
+            return Err(AdminError::Invalid(
+                "the rule would end after the year 9999: give an earlier moment, or none",
+            ));
+        }
         if let Some(until) = stop.until
             && until <= self.store.clock().await?
         {
@@ -145,7 +150,8 @@ impl Admin {
             None => Ok(end.await),
         };
         let waking = match waited {
-            Ok(Ok(resumed)) => resumed.map(|()| false)?,
+            // Also if another process has taken the job over.
+            Ok(Ok(resumed)) => resumed?,
             // A task that panicked has said so; its job is a row, and a worker carries on.
             Ok(Err(_)) | Err(_) => true,
         };

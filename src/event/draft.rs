@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     CanvasId, EventId, HandlerAddress, HandlerScope, InvalidName, InvalidTraceparent, JsonError, Name,
-    Timestamp, Traceparent, json,
+    Timestamp, Traceparent, is_storable, json,
 };
 
 /// Longest delay: a hundred years.
@@ -130,8 +130,7 @@ impl Event {
 
     /// Runs at a moment; at once, if it has passed.
     pub fn at(mut self, moment: Timestamp) -> Result<Self, EventError> {
-        let years = chrono::Datelike::year(&moment);
-        if !(1..=9999).contains(&years) {
+        if !is_storable(moment) {
             return Err(EventError::TooLate);
         }
         self.due = Due::At(moment);

@@ -25,6 +25,15 @@ use uuid::Uuid;
 /// A moment, always on the database's clock unless said otherwise.
 pub type Timestamp = chrono::DateTime<chrono::Utc>;
 
+/// Whether a moment can be written into a row: in the years 1 to 9999, to the end of their last second. A leap second
+/// counts as the second after it, as it does when it is written.
+pub(crate) fn is_storable(moment: Timestamp) -> bool {
+    const FIRST_S: i64 = -62_135_596_800;
+    const END_S: i64 = 253_402_300_800;
+    let whole_s = moment.timestamp() + i64::from(moment.timestamp_subsec_nanos() / 1_000_000_000);
+    (FIRST_S..END_S).contains(&whole_s)
+}
+
 /// A tenant. Nothing crosses canvases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

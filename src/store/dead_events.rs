@@ -46,6 +46,15 @@ pub struct DeadFilter {
     pub before: Option<Timestamp>,
 }
 
+/// What a page of a redrive did.
+#[derive(Clone, Debug)]
+pub(crate) struct Redriven {
+    /// What has to be published now.
+    pub(crate) back: Vec<Notification>,
+    /// How many dead events were looked at: fewer than asked for when there are no others.
+    pub(crate) looked: u64,
+}
+
 impl Store {
     /// Dead events, the latest first, those after a position.
     pub(crate) async fn dead_events(
@@ -130,37 +139,44 @@ impl Store {
         session.answered("count dead events", count).map(i64::cast_unsigned)
     }
 
-    /// Brings up to [`BULK_PAGE`] dead events back, the oldest first: with their `claims`, without their retries and
-    /// losses. Returns what to publish. Left out are those whose chosen id lives again.
+    /// Brings up to `limit` dead events back, the oldest first but for the first `skip`: with their `claims`, without
+    /// their retries and losses. Left out are those whose chosen id lives again. While an open transaction emits one of
+    /// the ids all of the page fails, by contention.
     pub(crate) async fn redrive_page(
         &self,
         filter: &DeadFilter,
+        skip: u64,
+        limit: u64,
         actor: &Actor,
-    ) -> Result<Vec<Notification>, StoreError> {
+    ) -> Result<Redriven, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
-            "with back as (
-                 delete from wakeq.dead_events where id = any (array(
-                     select id from wakeq.dead_events d
-                      where canvas_id = $1
-                        and not exists (select from wakeq.events_v2 e where e.id = d.id)
-                        and ($2::text is null or module = $2) and ($3::text is null or name = $3)
-                        and ($4::uuid is null or id = $4)
-                        and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)
-                      order by died_at limit $9 for update skip locked))
-              returning *
+            r#"with page as (
+                 select * from wakeq.dead_events d
+                  where canvas_id = $1
+                    and not exists (select from wakeq.events_v2 e where e.id = d.id)
+                    and ($2::text is null or module = $2) and ($3::text is null or name = $3)
+                    and ($4::uuid is null or id = $4)
+                    and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)
+                  order by died_at, id limit $9 offset $13 for update skip locked
+             ), back as (
+                 insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, enqueued_at, notify_at, claims,
+                                              traceparent, last_error)
+                 select id, canvas_id, module, name, modifier, value, enqueued_at, wakeq.wake_at(now(), now(), $7, $8),
+                        claims, traceparent, last_error
+                   from page
+                     on conflict (id) do nothing
+              returning id, canvas_id, module, name
+             ), gone as (
+                 delete from wakeq.dead_events where id = any (array(select id from back))
              ), logged as (
                  insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, times, request_id, detail)
                  select $1, $10, 'redrive', case when $2 is not null or $4 is not null then min(module) end,
                         case when $2 is not null or $4 is not null then min(name) end, $4, 'done', count(*), $11, $12
                    from back having count(*) > 0
              )
-             insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, enqueued_at, notify_at, claims,
-                                          traceparent, last_error)
-             select id, canvas_id, module, name, modifier, value, enqueued_at, wakeq.wake_at(now(), now(), $7, $8),
-                    claims, traceparent, last_error
-               from back
-          returning id, canvas_id",
+             select back.id as "id?", back.canvas_id as "canvas_id?", (select count(*) from page) as "looked!"
+               from (values (1)) as one left join back on true"#,
             filter.canvas.0,
             filter.scope.as_ref().map(|scope| scope.module.as_str()),
             filter.scope.as_ref().map(|scope| scope.name.as_str()),
@@ -169,15 +185,19 @@ impl Store {
             filter.before,
             interval(self.timing().horizon),
             interval(self.timing().grace),
-            BULK_PAGE.cast_signed(),
+            limit.cast_signed(),
             actor.name(),
             actor.request_id(),
-            actor.credential_id()
+            actor.credential_id(),
+            skip.cast_signed()
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("redrive dead events", rows)?;
-        let pairs = rows.into_iter().map(|row| (row.id, row.canvas_id));
-        Ok(pairs.map(|(id, canvas)| Notification { id: EventId(id), canvas: CanvasId(canvas) }).collect())
+        let looked = rows.first().map_or(0, |row| row.looked).cast_unsigned();
+        let pairs = rows.into_iter().filter_map(|row| row.id.zip(row.canvas_id));
+        let back =
+            pairs.map(|(id, canvas)| Notification { id: EventId(id), canvas: CanvasId(canvas) }).collect();
+        Ok(Redriven { back, looked })
     }
 
     /// Forgets up to [`BULK_PAGE`] dead events, the oldest first; how many.

@@ -4,7 +4,7 @@ use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{CanvasId, HandlerScope, Timestamp};
 
-/// Most events that one look reads.
+/// Most free events that one look counts, and most due ones that it reads of one handler.
 const LOOK_MAX: i64 = 10_000;
 /// Most handlers that one look visits.
 const HANDLERS_MAX: i64 = 10_000;
@@ -14,7 +14,8 @@ const HANDLERS_MAX: i64 = 10_000;
 pub struct Depth {
     /// Events that are due, on no worker, and under no rule. One whose worker's lease ran out counts.
     pub depth: u64,
-    /// Whether there may be more: no more than 10,000 due events, and handlers, are looked at.
+    /// Whether there may be more: at most 10,000 events are counted, of at most 10,000 handlers, and of each handler at
+    /// most 10,000 due ones are looked at.
     pub capped: bool,
     /// Since when the oldest of them has been due.
     pub oldest_due: Option<Timestamp>,
@@ -24,7 +25,12 @@ pub struct Depth {
 
 impl Store {
     /// Counts what is due and free to run, of a canvas or of one handler. Handlers are found by skipping through the
-    /// index from one to the next; the events of one under a rule, and those that are not due, are not read.
+    /// index from one to the next; the events of one under a rule, and those that are not due, are not read. Running ones
+    /// are read and left out, so that those of one handler do not hide what another has; the last that may be read of a
+    /// handler is found in any case, and says that there may be more.
+    ///
+    /// Which handlers are under a rule is settled before any event is read, whatever the planner thinks of it. What it
+    /// can't help to read are the index entries of deleted rows that an old transaction keeps from being cleaned up.
     pub(crate) async fn depth(
         &self,
         canvas: CanvasId,
@@ -44,21 +50,26 @@ impl Store {
                         order by e.canvas_id, e.module, e.name limit 1) as next
                ), visited as (
                    select module, name from handlers limit $5
-               ), looked as (
-                   select due.delay_until, due.free from visited h, lateral (
-                       select e.delay_until, e.locked_at is null or e.locked_at < now() - $4::interval as free
-                         from wakeq.events_v2 e
-                        where e.canvas_id = $1 and e.module = h.module and e.name = h.name and e.delay_until <= now()
-                        order by e.delay_until limit $6) as due
+               ), unruled as materialized (
+                   select module, name from visited h
                     where not exists (
                         select from wakeq.scheduling_rules r
                          where r.canvas_id = $1 and r.event_space = h.module and r.handler_name = h.name
                            and (r.until is null or r.until > now()))
+               ), found as (
+                   select due.delay_until, due.free, due.number from unruled h, lateral (
+                       select e.delay_until, e.locked_at is null or e.locked_at < now() - $4::interval as free,
+                              row_number() over (order by e.delay_until) as number
+                         from wakeq.events_v2 e
+                        where e.canvas_id = $1 and e.module = h.module and e.name = h.name and e.delay_until <= now()
+                        order by e.delay_until limit $6) as due
+                    where due.free or due.number = $6
                     limit $6
                )
                select count(*) filter (where free) as "depth!", min(delay_until) filter (where free) as oldest_due,
-                      count(*) >= $6 or (select count(*) from visited) >= $5 as "capped!", now() as "now!"
-                 from looked"#,
+                      count(*) >= $6 or coalesce(max(number), 0) >= $6 or (select count(*) from visited) >= $5 as "capped!",
+                      now() as "now!"
+                 from found"#,
             canvas.0,
             scope.map(|scope| scope.module.as_str()),
             scope.map(|scope| scope.name.as_str()),

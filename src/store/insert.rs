@@ -16,6 +16,9 @@ const PAGE: usize = 1000;
 /// Most bytes of values in one statement.
 const PAGE_BYTES: usize = 8 * 1024 * 1024;
 
+/// How often a chosen id is inserted that was known a moment ago and is forgotten now.
+const CHOSEN_TRIES: usize = 2;
+
 /// A checked event on its way into the table.
 #[derive(Clone, Debug)]
 pub(crate) struct NewEvent {
@@ -129,10 +132,13 @@ pub(super) async fn insert_pages(
     by_id.retain(|at| inserted[*at] == Inserted::Known);
     for page in by_id.chunks(PAGE) {
         let foreign = foreign(&mut *transaction, page.iter().map(|at| &events[*at])).await?;
-        page.iter()
-            .zip(foreign)
-            .filter(|(_, foreign)| *foreign)
-            .for_each(|(at, _)| inserted[*at] = Inserted::Foreign);
+        for (at, foreign) in page.iter().zip(foreign) {
+            match foreign {
+                Some(false) => {}
+                Some(true) => inserted[*at] = Inserted::Foreign,
+                None => inserted[*at] = insert_chosen_row(&mut *transaction, &events[*at], timing).await?,
+            }
+        }
     }
     for page in pages(&together, events) {
         let rows: Vec<_> = page.iter().map(|at| Arc::new(events[*at].clone())).collect();
@@ -210,12 +216,19 @@ async fn insert_chosen_row(
     event: &NewEvent,
     timing: &Timing,
 ) -> Result<Inserted, sqlx::Error> {
-    let new = insert_chosen_rows(&mut *connection, &[event], timing).await?;
-    if let Some(due_soon) = new.get(&event.id.0) {
-        return Ok(Inserted::New { due_soon: *due_soon });
+    for _ in 0..CHOSEN_TRIES {
+        let new = insert_chosen_rows(&mut *connection, &[event], timing).await?;
+        if let Some(due_soon) = new.get(&event.id.0) {
+            return Ok(Inserted::New { due_soon: *due_soon });
+        }
+        match foreign(&mut *connection, [event].into_iter()).await?.first().copied().flatten() {
+            Some(true) => return Ok(Inserted::Foreign),
+            Some(false) => return Ok(Inserted::Known),
+            None => {}
+        }
     }
-    let foreign = foreign(connection, [event].into_iter()).await?;
-    Ok(if foreign == [false] { Inserted::Known } else { Inserted::Foreign })
+    // It was known each time that it was to be inserted.
+    Ok(Inserted::Known)
 }
 
 /// Events whose ids the caller chose, each with another one: those that are new, and whether they are due soon. An id may
@@ -263,19 +276,20 @@ async fn insert_chosen_rows(
     Ok(rows.into_iter().map(|row| (row.id, row.due_soon)).collect())
 }
 
-/// For each of these events whether its id belongs to another canvas.
+/// For each of these events whether its id belongs to another canvas; `None`: to nobody any more. An event may complete,
+/// and its id be forgotten, after the insert has found it known.
 async fn foreign(
     connection: &mut PgConnection,
     events: impl Iterator<Item = &NewEvent>,
-) -> Result<Vec<bool>, sqlx::Error> {
+) -> Result<Vec<Option<bool>>, sqlx::Error> {
     let (ids, canvases): (Vec<_>, Vec<_>) =
         events.map(|event| (event.id.0, event.address.scope.canvas.0)).unzip();
     sqlx::query_scalar!(
-        r#"select new.canvas_id is distinct from coalesce(
+        "select new.canvas_id <> coalesce(
                       (select e.canvas_id from wakeq.events_v2 e where e.id = new.id),
-                      (select k.canvas_id from wakeq.emitted_ids k where k.id = new.id)) as "foreign!"
+                      (select k.canvas_id from wakeq.emitted_ids k where k.id = new.id)) as foreign
              from unnest($1::uuid[], $2::uuid[]) with ordinality as new (id, canvas_id, position)
-            order by new.position"#,
+            order by new.position",
         &ids,
         &canvases
     )

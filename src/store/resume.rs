@@ -16,6 +16,8 @@ pub(crate) struct ResumePage {
     pub(crate) notifications: Vec<Notification>,
     /// Whether there may be more: `false` when the job is done, or another process has it.
     pub(crate) more: bool,
+    /// Whether another process has the job: it goes on there.
+    pub(crate) elsewhere: bool,
 }
 
 impl Store {
@@ -64,7 +66,8 @@ impl Store {
                )
                select woken.id as "id?", woken.canvas_id as "canvas_id?",
                       woken.delay_until <= clock_timestamp() + $3 as due_soon,
-                      exists (select from moved) as "more!"
+                      exists (select from moved) as "more!",
+                      exists (select from wakeq.resume_jobs where id = $1) and not exists (select from job) as "elsewhere!"
                  from (values (1)) as one left join woken on true"#,
             job,
             PAGE,
@@ -76,12 +79,13 @@ impl Store {
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("resume a page of events", rows)?;
         let more = rows.first().is_some_and(|row| row.more);
+        let elsewhere = rows.first().is_some_and(|row| row.elsewhere);
         let notifications = rows
             .into_iter()
             .filter(|row| row.due_soon.unwrap_or(false))
             .filter_map(|row| notification(row.id?, row.canvas_id?))
             .collect();
-        Ok(ResumePage { notifications, more })
+        Ok(ResumePage { notifications, more, elsewhere })
     }
 }
 

@@ -150,6 +150,24 @@ async fn the_depth_is_what_is_free_to_run() {
     assert_eq!(of("none").await.oldest_due, None);
 }
 
+/// What is running on one handler does not hide what is free on another.
+#[tokio::test]
+async fn many_running_events_do_not_hide_what_is_free() {
+    let (stage, _) = Stage::memory().await;
+    sqlx::query(
+        "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, locked_at, claims)
+         select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER',
+                case when n <= 10001 then 'a' else 'z' end, '_', '1', now() - (20000 - n) * interval '1 ms',
+                case when n <= 10001 then now() end, 1
+           from generate_series(1, 10004) n",
+    )
+    .execute(&stage.pool)
+    .await
+    .unwrap();
+    let depth = stage.admin.depth(CanvasId::DEFAULT, None).await.unwrap();
+    assert_eq!((depth.depth, depth.capped), (3, true), "not all of `a` was looked at");
+}
+
 /// The dead by cursor; brought back and deleted in calls of a limited number.
 #[tokio::test]
 async fn the_dead_are_listed_brought_back_and_deleted_in_bounds() {

@@ -91,6 +91,19 @@ async fn a_block_holds_its_handler_only() {
     check_holds(RuleKind::Block).await;
 }
 
+/// A rule ends within the years that can be written down, or not at all.
+#[tokio::test]
+async fn an_end_that_is_too_late_is_refused() {
+    let (stage, _) = Stage::memory().await;
+    for until in ["9999-12-31T23:59:59-01:00", "9999-12-31T23:59:60Z"] {
+        let stop = Stop { until: Some(until.parse().unwrap()), ..Stop::default() };
+        let refused = stage.admin.pause(&scope("greet"), &ada(), &stop).await;
+        assert!(matches!(refused, Err(AdminError::Invalid(_))), "{refused:?}");
+    }
+    let stop = Stop { until: Some("9999-12-31T23:59:59.999999Z".parse().unwrap()), ..Stop::default() };
+    assert!(stage.admin.pause(&scope("greet"), &ada(), &stop).await.unwrap().new);
+}
+
 /// EV2-08: users pause and unpause, admins do everything.
 #[tokio::test]
 async fn only_admins_block_and_unblock() {

@@ -133,6 +133,15 @@ async fn a_value_beyond_the_limit_is_refused_and_its_neighbours_with_it() {
     assert!(stage.queue.emit_all(Vec::new()).await.unwrap().is_empty());
 }
 
+/// A leap second is written as the second after it: the last one of all is too late.
+#[tokio::test]
+async fn moments_after_the_last_second_are_refused() {
+    for moment in ["9999-12-31T23:59:60Z", "9999-12-31T23:59:59-01:00", "9999-12-31T23:59:60.5Z"] {
+        let refused = Event::new("greet", "x").unwrap().at(moment.parse().unwrap());
+        assert!(matches!(refused, Err(EventError::TooLate)), "{moment}");
+    }
+}
+
 /// A date at either end of what Postgres can hold is stored, or refused; never a panic.
 #[tokio::test]
 async fn moments_far_away_are_stored() {

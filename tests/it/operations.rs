@@ -109,6 +109,61 @@ async fn a_purge_goes_on_to_the_end() {
     assert_eq!(stage.rows().await, 0);
 }
 
+async fn add_dead(stage: &Stage, count: i32) {
+    let dead = "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
+                                               losses, cause, died_at)
+                select gen_random_uuid(), $1, 'WORKER', 'greet', '_', '1', 2, now(), 3, 0, 'retries',
+                       now() - interval '1 h' + n * interval '1 ms'
+                  from generate_series(1, $2) n";
+    sqlx::query(dead).bind(CanvasId::DEFAULT.0).bind(count).execute(&stage.pool).await.unwrap();
+}
+
+/// What others hold at that moment is left, and the answer says so.
+#[tokio::test]
+async fn what_others_hold_is_more() {
+    let (stage, _) = Stage::memory().await;
+    stage.emit_many("greet", 5).await;
+    add_dead(&stage, 5).await;
+    let mut other = stage.pool.begin().await.unwrap();
+    for held in [
+        "select id from wakeq.events_v2 limit 2 for update",
+        "select id from wakeq.dead_events limit 2 for update",
+    ] {
+        sqlx::query(held).execute(&mut *other).await.unwrap();
+    }
+    let all = DeadFilter::default();
+    let purged = stage.admin.purge(&scope("greet"), &ada(), false).await.unwrap();
+    let deleted = stage.admin.delete_dead(&all, &ada(), false).await.unwrap();
+    let redriven = stage.admin.redrive(&all, &ada(), false).await.unwrap();
+    assert_eq!([(purged.count, purged.more), (deleted.count, deleted.more)], [(3, true); 2]);
+    assert_eq!((redriven.count, redriven.more), (0, true));
+    other.rollback().await.unwrap();
+    let purged = stage.admin.purge(&scope("greet"), &ada(), false).await.unwrap();
+    let deleted = stage.admin.delete_dead(&all, &ada(), false).await.unwrap();
+    assert_eq!([(purged.count, purged.more), (deleted.count, deleted.more)], [(2, false); 2]);
+}
+
+/// An open transaction that emits the id of a dead event holds up that one, not the others behind it.
+#[tokio::test]
+async fn a_redrive_passes_ids_that_are_being_emitted() {
+    let (stage, _) = Stage::memory().await;
+    add_dead(&stage, 1200).await;
+    let mut other = stage.pool.begin().await.unwrap();
+    let emitted = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
+                   select id, canvas_id, 'WORKER', 'later', '_', '1' from (
+                       (select * from wakeq.dead_events order by died_at limit 1)
+                        union all
+                       (select * from wakeq.dead_events order by died_at offset 40 limit 1)) as dead";
+    sqlx::query(emitted).execute(&mut *other).await.unwrap();
+    let all = DeadFilter::default();
+    let redriven = stage.admin.redrive(&all, &ada(), false).await.unwrap();
+    assert_eq!((redriven.count, redriven.more), (1198, true));
+    other.commit().await.unwrap();
+    let redriven = stage.admin.redrive(&all, &ada(), false).await.unwrap();
+    assert_eq!((redriven.count, redriven.more), (0, false), "their ids live again");
+    assert_eq!(dead_of(&stage, &all, 10).await.len(), 2, "they are kept");
+}
+
 /// A redriven event keeps its id and its fencing token, and starts over.
 #[tokio::test]
 async fn dead_events_are_brought_back_by_id_and_by_handler() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sqlx::AssertSqlSafe;
 
-use super::{Table, tester};
+use super::{Table, scope, tester};
 use crate::event::{CanvasId, EventId};
 use crate::store::{Store, StoreConfig};
 
@@ -102,6 +102,29 @@ async fn counting_is_an_index_only_scan() {
         assert!(plan.contains("Index Only Scan using events_v2_handler"), "{plan}");
         assert!(buffers(&plan, "Index Only Scan using events_v2_handler") < 100, "{plan}");
     }
+}
+
+/// What runs is counted among the 5,000 due events at either end; up to 10,000 that is all of them.
+#[tokio::test]
+async fn counting_what_runs_reads_ten_thousand_events() {
+    let table = Table::of_one_connection().await;
+    table
+        .run(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, locked_at, claims)
+             select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'known', '_', '1',
+                    now() - n * interval '1 ms', case when n in (1, 5000, 5001, 10000) then now() end, 1
+               from generate_series(1, 10000) n",
+        )
+        .await;
+    assert_eq!(table.store.running(&scope()).await.unwrap(), 4);
+    table.add(15_000).await;
+    table.run("vacuum analyze wakeq.events_v2").await;
+    assert_eq!(table.store.running(&scope()).await.unwrap(), 2, "those at the older end");
+    let arguments = format!("'{}', 'WORKER', 'known', '1 min', 5000", CanvasId::DEFAULT);
+    let plan = plan(&table.store, "as looked", &arguments).await;
+    assert!(!plan.contains("Seq Scan on events_v2"), "{plan}");
+    assert!(!plan.contains("rows=25000"), "{plan}");
+    assert!(!plan.contains("Sort"), "{plan}");
 }
 
 /// EV2-01, EV2-20: what a worker does to events it does by their keys.

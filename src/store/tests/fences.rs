@@ -95,7 +95,8 @@ async fn claims_are_never_reset() {
     let fourth = table.claim(&ids).await[0];
     assert!(table.holds("select bool_and(losses = 1 and retries = 1) from wakeq.events_v2").await);
     assert!(table.store.die(fourth, Cause::Retries, Some("enough")).await.unwrap());
-    let notifications = table.store.redrive_page(&DeadFilter::default(), &tester()).await.unwrap();
+    let notifications =
+        table.store.redrive_page(&DeadFilter::default(), 0, 1000, &tester()).await.unwrap().back;
     assert_eq!(notifications.iter().map(|notification| notification.id).collect::<Vec<_>>(), ids);
     assert!(
         table.holds("select bool_and(losses = 0 and retries = 0 and claims = 4) from wakeq.events_v2").await
@@ -182,7 +183,11 @@ async fn an_id_may_die_twice() {
         )
         .await;
     let filter = DeadFilter::default();
-    assert_eq!(table.store.redrive_page(&filter, &tester()).await.unwrap(), [], "its id lives again");
+    assert_eq!(
+        table.store.redrive_page(&filter, 0, 1000, &tester()).await.unwrap().back,
+        [],
+        "its id lives again"
+    );
     let claim = table.claim(&ids).await[0];
     assert!(table.store.die(claim, Cause::Poison, Some("second")).await.unwrap());
     let dead = table.store.dead_events(&filter, None, 10).await.unwrap();

@@ -68,6 +68,31 @@ async fn a_chosen_id_makes_one_event() {
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 1);
 }
 
+/// An id that was known a moment ago, and whose event completed and was forgotten before it was looked for, belongs to
+/// nobody: it is tried again, and no stranger's.
+#[tokio::test]
+async fn an_id_that_vanishes_meanwhile_is_nobody_elses() {
+    let table = Table::new().await;
+    table.run("create sequence wakeq.known_before").await;
+    table
+        .run(
+            "create function wakeq.vanish() returns trigger language plpgsql as $$
+             begin if nextval('wakeq.known_before') = 2 then return new; end if; return null; end $$",
+        )
+        .await;
+    table
+        .run(
+            "create trigger vanish before insert on wakeq.emitted_ids for each row execute function wakeq.vanish()",
+        )
+        .await;
+    assert_eq!(table.store.insert_chosen(&event(Due::Now)).await.unwrap(), NEW, "the second try");
+    assert_eq!(table.store.insert_chosen(&event(Due::Now)).await.unwrap(), Inserted::Known);
+    table.run("alter sequence wakeq.known_before restart").await;
+    let inserted = table.store.insert_all(&[event(Due::Now)], &[true]).await.unwrap();
+    assert_eq!(inserted, [NEW]);
+    assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 2);
+}
+
 /// An id may be forgotten while its event waits on: paused, or far off. The row is what counts then.
 #[tokio::test]
 async fn a_chosen_id_is_known_as_long_as_its_event_waits() {

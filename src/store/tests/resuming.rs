@@ -48,6 +48,22 @@ async fn a_job_wakes_page_after_page() {
     assert!(!table.store.resume_page(job).await.unwrap().more, "a job that has ended");
 }
 
+/// Who finds a job in the hands of another process is told so, and not that it has ended.
+#[tokio::test]
+async fn a_job_in_other_hands_goes_on_elsewhere() {
+    let table = Table::new().await;
+    let job = table.lifted(3).await;
+    let mut other = table.pool.begin().await.unwrap();
+    sqlx::query("select id from wakeq.resume_jobs for update").execute(&mut *other).await.unwrap();
+    let page = table.store.resume_page(job).await.unwrap();
+    assert!(page.elsewhere && !page.more && page.notifications.is_empty(), "{page:?}");
+    other.rollback().await.unwrap();
+    let page = table.store.resume_page(job).await.unwrap();
+    assert!(!page.elsewhere && !page.more && page.notifications.len() == 3, "{page:?}");
+    let page = table.store.resume_page(job).await.unwrap();
+    assert!(!page.elsewhere && !page.more, "a job that has ended");
+}
+
 /// X5: a page of exactly 1,000 ends with an empty one.
 #[tokio::test]
 async fn a_full_last_page_is_followed_by_an_empty_one() {
