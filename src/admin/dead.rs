@@ -73,17 +73,9 @@ impl Admin {
         // Once a page could not be published the others are left to their promises: each would wait for the broker anew.
         let mut published = true;
         let mut count = 0;
-<<<<<<< HEAD
-        while count < BULK_MAX {
-            let page = self.store.redrive_page(filter, actor).await?;
-            count += page.len() as u64;
-            published = published && (page.is_empty() || self.publish(&page).await);
-            if (page.len() as u64) < BULK_PAGE {
-                return Ok(Bulk { count, more: false });
-=======
         let mut pages = Pages { size: BULK_PAGE, skip: 0, near: 0 };
         while count < BULK_MAX && pages.skip < SKIP_MAX {
-            let page = match self.store.redrive_page(&filter, pages.skip, pages.size, actor).await {
+            let page = match self.store.redrive_page(filter, pages.skip, pages.size, actor).await {
                 // Somebody's open transaction emits one of these ids: the others need not wait for it.
                 Err(error) if error.is_contention() && filter.id.is_none() => {
                     pages.narrow();
@@ -95,7 +87,6 @@ impl Admin {
             published = published && (page.back.is_empty() || self.publish(&page.back).await);
             if page.looked < pages.size {
                 break;
->>>>>>> fixstore
             }
             pages.widen(page.looked);
         }
