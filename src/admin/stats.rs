@@ -67,7 +67,7 @@ impl Admin {
     }
 
     /// How many events of a canvas, or of one handler, are due and free to run: cheap however many wait, so made for
-    /// scalers that ask often. Looks at 10,000 due events at most.
+    /// scalers that ask often. Counts to 10,000; of each handler it looks at so many due events at most.
     pub async fn depth(&self, canvas: CanvasId, scope: Option<&HandlerScope>) -> Result<Depth, AdminError> {
         if scope.is_some_and(|scope| scope.canvas != canvas) {
             return Err(AdminError::Invalid("the handler belongs to another canvas"));
