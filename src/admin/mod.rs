@@ -31,7 +31,7 @@ pub const BULK_MAX: u64 = 10_000;
 pub struct Bulk {
     /// How many, or with `dry_run` how many it would be, up to [`BULK_MAX`].
     pub count: u64,
-    /// Whether there are more: also those that others hold for the moment. With a count of 0, wait before calling again.
+    /// Whether there are more: also those that others hold for the moment. With a count of 0, wait a little first.
     pub more: bool,
 }
 

@@ -225,15 +225,14 @@ async fn only_who_knows_the_retention_expires() {
     let database = database().await;
     let pool = PgPool::connect(database.url()).await.unwrap();
     sqlx::query(DEAD_FOR_40_DAYS).execute(&pool).await.unwrap();
-    let longer = ("WAKEQ_KEEP_DEAD_EVENTS", "50days");
-    let steps: [(&str, &str, &[(&str, &str)], i64); 3] = [
-        ("serve", "serving the API", &[("PORT", "0")], 1),
-        ("work", NO_HANDLERS, &[longer], 1),
-        ("work", NO_HANDLERS, &[], 0),
+    let steps = [
+        ("serve", "serving the API", vec![("PORT", "0")], 1_i64),
+        ("work", NO_HANDLERS, vec![("WAKEQ_KEEP_DEAD_EVENTS", "50days")], 1),
+        ("work", NO_HANDLERS, vec![], 0),
     ];
     for (step, (command, begun, settings, left)) in steps.into_iter().enumerate() {
         sqlx::query("update wakeq.chores set next_at = now()").execute(&pool).await.unwrap();
-        let mut process = Process::stock(command, database.url(), None, settings);
+        let mut process = Process::stock(command, database.url(), None, &settings);
         process.says(begun).await;
         // A stop is heeded only after the first pass.
         assert_eq!(process.stop().await, Some(0));
