@@ -18,6 +18,9 @@ const PAGE_PERIOD: Duration = Duration::from_millis(50);
 /// In how many passes of its own a process looks once for what is old; a row of `chores` lets one through an hour.
 const EXPIRE_EVERY: u64 = 60;
 
+/// Most pages of what is old that one pass deletes; the next passes go on, so that none takes minutes.
+const EXPIRE_PAGES: usize = 100;
+
 /// Wakes events. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Waker {
@@ -86,6 +89,7 @@ impl Waker {
         let mut pass = Pass::default();
         let mut jobs = Vec::new();
         let mut again = false;
+        let mut open = false;
         loop {
             let started = Instant::now();
             let minute = match self.store.minute(again).await {
@@ -101,11 +105,7 @@ impl Waker {
                 return Err(error.into());
             }
             jobs.extend(minute.jobs);
-            if let Some(retention) = retention.filter(|_| minute.open && !again)
-                && self.passes.fetch_add(1, Ordering::Relaxed).is_multiple_of(EXPIRE_EVERY)
-            {
-                self.expire(retention).await?;
-            }
+            open |= minute.open;
             if !minute.more {
                 break;
             }
@@ -119,6 +119,13 @@ impl Waker {
         let mut trouble = Ok(());
         for job in jobs {
             trouble = trouble.and(self.resume(job, &AtomicUsize::new(0)).await.map(drop));
+        }
+        if let Some(retention) = retention.filter(|_| open)
+            && self.passes.fetch_add(1, Ordering::Relaxed).is_multiple_of(EXPIRE_EVERY)
+            && let Err(error) = self.expire(retention).await
+        {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(error, "what is old was not deleted; tried again within two hours");
         }
         trouble.map(|()| pass)
     }
@@ -139,12 +146,15 @@ impl Waker {
         }
     }
 
+    /// Deletes what is old. Of very much the rest is left to the next pass, of this process or another.
     async fn expire(&self, retention: Retention) -> Result<(), StoreError> {
-        let mut more = self.store.expire(false, retention).await?;
-        while more {
-            more = self.store.expire(true, retention).await?;
+        for page in 0..EXPIRE_PAGES {
+            if !self.store.expire(page > 0, retention).await? {
+                return Ok(());
+            }
         }
-        Ok(())
+        self.passes.store(0, Ordering::Relaxed);
+        self.store.hasten_expiry().await
     }
 
     async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {

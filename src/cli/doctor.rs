@@ -76,14 +76,18 @@ impl Doctor {
         let migrations = store.migration_differences().await;
         findings.push(judged("migrations", migrations, |found| doctor::migrations(&found)));
         let standing = store.standing_timing().await;
+        let period = match &standing {
+            Ok(Some(standing)) => standing.probe_period,
+            Ok(None) | Err(_) => store.timing().probe_period,
+        };
         findings.push(judged("durations", standing, |standing| {
             let ours = standing.as_ref().map(|standing| context.timing.over(standing));
             doctor::durations(standing.as_ref(), ours.as_ref())
         }));
         let rights = store.missing_rights().await;
         findings.push(judged("rights", rights, |missing| doctor::rights(&missing, &server.role)));
-        match store.chores(doctor::OVERDUE_AFTER).await {
-            Ok(chores) => findings.extend(doctor::chores(&chores, store.timing().probe_period)),
+        match store.chores(doctor::overdue_after(period)).await {
+            Ok(chores) => findings.extend(doctor::chores(&chores, period)),
             Err(error) => findings.push(not_seen("minute's pass", &error)),
         }
         let unknown = store.unknown_handlers(doctor::UNKNOWN_WITHIN).await;

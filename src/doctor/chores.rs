@@ -6,8 +6,10 @@ use super::{Finding, list};
 use crate::event::Timing;
 use crate::store::checkup::{Chores, TableSize, Unknown};
 
-/// A promise that is older than this was not kept: the pass is due every minute.
-pub(crate) const OVERDUE_AFTER: Duration = Duration::from_secs(300);
+/// A promise that is older than this was not kept, where a pass is due every `period`.
+pub(crate) fn overdue_after(period: Duration) -> Duration {
+    Duration::from_secs(300).max(3 * period)
+}
 
 /// How long ago a handler that a worker lacked still matters.
 pub(crate) const UNKNOWN_WITHIN: Duration = Duration::from_secs(600);
@@ -35,7 +37,10 @@ pub(crate) fn chores(chores: &Chores, period: Duration) -> Vec<Finding> {
     let promises = match chores.overdue {
         0 => Finding::ok("promises", "none is overdue"),
         overdue => {
-            let found = format!("{overdue} events should have been woken more than 5 minutes ago");
+            let found = format!(
+                "{overdue} events should have been woken more than {} s ago",
+                overdue_after(period).as_secs()
+            );
             Finding::warn(
                 "promises",
                 found,
@@ -137,6 +142,7 @@ mod tests {
         assert_eq!(levels(Chores { jobs: 1, oldest_job_s: Some(601.0), ..idle() }), [Ok, Ok, Warn]);
         let never = chores(&Chores { late_s: 500.0, passes: 0, ..idle() }, PERIOD);
         assert!(never[0].found.contains("never made"), "{}", never[0]);
+        assert_eq!((overdue_after(PERIOD).as_secs(), overdue_after(10 * PERIOD).as_secs()), (300, 1800));
     }
 
     #[test]

@@ -135,13 +135,19 @@ pub(crate) fn migrations(found: &MigrationDifferences) -> Finding {
     Finding::ok(what, "up to date")
 }
 
+/// How many transactions may have begun since a snapshot whose time is not known: each leaves a dead row or more.
+const HELD_TRANSACTIONS_MAX: i64 = 100_000;
+
 /// Old snapshots, which keep dead rows from being removed. A role that does not see others' transactions can't tell.
 pub(crate) fn held_snapshots(held: &[HeldSnapshot], allowed: Duration, sees_others: bool) -> Finding {
     let what = "old transactions";
-    let is_old = |held: &&HeldSnapshot| held.held_for.is_none_or(|held_for| held_for >= allowed);
+    let is_old = |held: &&HeldSnapshot| {
+        let long = held.held_for.map(|held_for| held_for >= allowed);
+        held.abandoned || long.unwrap_or(held.transactions > HELD_TRANSACTIONS_MAX)
+    };
     let words = |held: &HeldSnapshot| match held.held_for {
         Some(held_for) => format!("{}, for {} s", held.who, held_for.as_secs()),
-        None => held.who.clone(),
+        None => format!("{}, for {} transactions", held.who, held.transactions),
     };
     let old: Vec<String> = held.iter().filter(is_old).map(words).collect();
     if !old.is_empty() {
@@ -249,12 +255,22 @@ mod tests {
         let held = |seconds: u64| HeldSnapshot {
             who: format!("process {seconds}"),
             held_for: Some(Duration::from_secs(seconds)),
+            transactions: 7,
+            abandoned: false,
         };
         assert_eq!(held_snapshots(&[held(599)], allowed, true).level, Level::Ok);
         let found = held_snapshots(&[held(700), held(599)], allowed, true);
         assert_eq!((found.level, found.found.as_str()), (Level::Warn, "process 700, for 700 s"));
-        let slot = HeldSnapshot { who: "slot".into(), held_for: None };
-        assert_eq!(held_snapshots(&[slot], allowed, true).level, Level::Warn);
+        let slot = |transactions, abandoned| HeldSnapshot {
+            who: "slot".into(),
+            held_for: None,
+            transactions,
+            abandoned,
+        };
+        let level = |slot| held_snapshots(&[slot], allowed, true).level;
+        assert_eq!(level(slot(3, true)), Level::Warn, "nobody reads it");
+        assert_eq!(level(slot(100_000, false)), Level::Ok, "a standby that follows");
+        assert_eq!(level(slot(100_001, false)), Level::Warn);
         assert!(held_snapshots(&[], allowed, false).found.contains("pg_read_all_stats"));
     }
 }

@@ -11,7 +11,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-pub(crate) use chores::{OVERDUE_AFTER, UNKNOWN_WITHIN, chores, durations, sizes, unknown_handlers};
+pub(crate) use chores::{UNKNOWN_WITHIN, chores, durations, overdue_after, sizes, unknown_handlers};
 pub(crate) use database::{clock, held_snapshots, migrations, pooler, server, settings};
 pub(crate) use pubsub::{pubsub_rights, topics};
 pub(crate) use rights::rights;

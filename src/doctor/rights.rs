@@ -6,16 +6,20 @@ use crate::store::checkup::Right;
 /// Rights that no statement needs, by table. What is not listed is needed.
 const NEVER_NEEDED: &[(&str, &[&str])] = &[
     ("wakeq._migrations", &["insert", "update", "delete"]),
+    ("wakeq.access_keys", &["delete"]),
     ("wakeq.chores", &["insert", "delete"]),
+    ("wakeq.service_accounts", &["delete"]),
     ("wakeq.settings", &["delete"]),
 ];
 
-/// What a worker can't do without. Other tables are the API's, or of a release that this one does not know.
+/// What a worker can't do without; of some it only deletes what is old, in one statement with the rest. Other tables are the API's, or of a release that this one does not know.
 const WORKERS_TABLES: &[&str] = &[
+    "wakeq.audit_log",
     "wakeq.chores",
     "wakeq.dead_events",
     "wakeq.emitted_ids",
     "wakeq.events_v2",
+    "wakeq.idempotency_keys",
     "wakeq.resume_jobs",
     "wakeq.scheduling_rules",
     "wakeq.settings",
@@ -89,6 +93,14 @@ mod tests {
         let unneeded =
             [right("table", "wakeq.chores", "insert"), right("table", "wakeq._migrations", "delete")];
         assert_eq!(rights(&unneeded, "app").level, Level::Ok);
+        let kept = [
+            right("table", "wakeq.access_keys", "delete"),
+            right("table", "wakeq.service_accounts", "delete"),
+        ];
+        assert_eq!(rights(&kept, "app").level, Level::Ok);
+        for expired in ["wakeq.audit_log", "wakeq.idempotency_keys"] {
+            assert_eq!(rights(&[right("table", expired, "delete")], "app").level, Level::Fail, "{expired}");
+        }
         let doctor = [right("table", "wakeq._migrations", "select")];
         assert_eq!(rights(&doctor, "app").level, Level::Warn);
         let worker = [right("table", "wakeq.events_v2", "update"), right("schema", "wakeq", "usage")];

@@ -130,6 +130,15 @@ impl Store {
         session.answered("make the minute's statement due", hastened).map(drop)
     }
 
+    /// Makes the next look at what is old due now, because this one was not finished.
+    pub(crate) async fn hasten_expiry(&self) -> Result<(), StoreError> {
+        let mut session = self.session().await?;
+        let query =
+            sqlx::query!("update wakeq.chores set next_at = now() where name = 'expire' and next_at > now()");
+        let hastened = session.limit(|connection| query.execute(connection)).await;
+        session.answered("make the expiry due", hastened).map(drop)
+    }
+
     /// Deletes what is too old to keep: remembered ids, dead events, notes of unknown handlers, the audit, answers to
     /// idempotent emits; at most 1,000 of each. Whether there is more.
     pub(crate) async fn expire(&self, again: bool, retention: Retention) -> Result<bool, StoreError> {

@@ -194,6 +194,24 @@ async fn a_neglected_database_is_told() {
     assert_eq!(found.one("old transactions").0, "ok");
 }
 
+/// The minute's pass is judged by the deployment's period, not by that of a program without settings.
+#[tokio::test]
+async fn the_pass_is_judged_by_the_deployments_period() {
+    let database = database().await;
+    let late = "insert into wakeq.settings (name, value_us) values ('probe_period', 1200000000);
+        update wakeq.chores set next_at = now() - interval '30 min';
+        insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
+            values (gen_random_uuid(), gen_random_uuid(), 'WORKER', 'h', '_', '1', now() - interval '50 min')";
+    let pool = sql(&database, late).await;
+    let levels = async || {
+        let found = doctor(database.url(), None, &[]).await;
+        [found.one("minute's pass").0.to_owned(), found.one("promises").0.to_owned()]
+    };
+    assert_eq!(levels().await, ["ok", "ok"]);
+    sqlx::query("update wakeq.settings set value_us = 60000000").execute(&pool).await.unwrap();
+    assert_eq!(levels().await, ["warn", "warn"]);
+}
+
 /// A subscription that somebody else made.
 #[tokio::test]
 async fn a_foreign_subscription_is_told_apart() {

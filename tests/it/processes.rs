@@ -249,6 +249,43 @@ async fn only_who_knows_the_retention_expires() {
     assert_eq!(refused.ends("").await.0, Some(2));
 }
 
+/// Neither what can't be deleted nor how much there is to delete holds up the jobs of the pass; the rest of very much is
+/// for the next pass.
+#[tokio::test]
+async fn expiry_holds_up_no_jobs() {
+    let database = database().await;
+    let pool = PgPool::connect(database.url()).await.unwrap();
+    let job = "insert into wakeq.resume_jobs (kind, canvas_id, module, name)
+               values ('lifted', gen_random_uuid(), 'WORKER', 'h')";
+    let many = "insert into wakeq.emitted_ids (id, canvas_id, due_at)
+                select gen_random_uuid(), gen_random_uuid(), now() - interval '8 days' from generate_series(1, 100500)";
+    for (statement, rows) in [(job, 1), (many, 100_500), (DEAD_FOR_40_DAYS, 1)] {
+        assert_eq!(sqlx::query(statement).execute(&pool).await.unwrap().rows_affected(), rows);
+    }
+    let left = async || -> (i64, i64, i64, bool) {
+        sqlx::query_as(
+            "select (select count(*) from wakeq.resume_jobs), (select count(*) from wakeq.emitted_ids),
+                    (select count(*) from wakeq.dead_events), next_at <= now()
+               from wakeq.chores where name = 'expire'",
+        )
+        .fetch_one(&pool)
+        .await
+        .unwrap()
+    };
+    let rename = async |statement: &'static str| drop(sqlx::query(statement).execute(&pool).await.unwrap());
+    rename("alter table wakeq.idempotency_keys rename to away").await;
+    let mut process = Process::stock("work", database.url(), None, &[]);
+    process.says("what is old was not deleted").await;
+    assert_eq!(process.stop().await, Some(0));
+    assert_eq!(left().await, (0, 100_500, 1, true), "the jobs were carried on");
+    rename("alter table wakeq.away rename to idempotency_keys").await;
+    rename("update wakeq.chores set next_at = now() where name = 'minute'").await;
+    let mut process = Process::stock("work", database.url(), None, &[]);
+    process.says(NO_HANDLERS).await;
+    assert_eq!(process.stop().await, Some(0));
+    assert_eq!(left().await, (0, 500, 0, true), "the next pass goes on");
+}
+
 async fn health(port: &str) -> Option<i32> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wakeq"));
     command.args(["health", "--port", port]).env_clear();

@@ -54,6 +54,10 @@ pub(crate) struct HeldSnapshot {
     pub(crate) who: String,
     /// How long already, if that is known.
     pub(crate) held_for: Option<Duration>,
+    /// How many transactions have begun since.
+    pub(crate) transactions: i64,
+    /// Whether nobody is there who would let go of it.
+    pub(crate) abandoned: bool,
 }
 
 impl Store {
@@ -150,35 +154,45 @@ impl Store {
         session.answered("look at the rights", rights)
     }
 
-    /// Who holds old snapshots: transactions, prepared ones, and replication slots that nobody reads; the oldest first.
-    /// Transactions of other databases hold nothing back here, those of standbys do.
+    /// Who holds old snapshots: transactions, prepared ones, standbys that tell of theirs, and replication slots; the
+    /// oldest first. Transactions of other databases hold nothing back here, those of standbys do: they have no beginning
+    /// here, only a first transaction that they could still see.
     pub(crate) async fn held_snapshots(&self) -> Result<Vec<HeldSnapshot>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
-            r#"with held (who, seconds) as (
+            r#"with held (who, seconds, transactions, abandoned) as (
                    select format('process %s of %s (%s, %s)', pid, coalesce(usename, 'nobody'),
                                  coalesce(nullif(application_name, ''), 'unnamed'), coalesce(state, 'unknown')),
-                          extract(epoch from clock_timestamp() - xact_start)
+                          extract(epoch from clock_timestamp() - xact_start),
+                          greatest(age(backend_xmin), age(backend_xid)), false
                      from pg_catalog.pg_stat_activity
-                    where xact_start is not null and (backend_xmin is not null or backend_xid is not null)
+                    where (backend_xmin is not null or backend_xid is not null)
                       and pid <> pg_backend_pid() and (datname = current_database() or datname is null) and backend_type <> 'autovacuum worker'
                    union all
                    select format('prepared transaction %s of %s', gid, owner),
-                          extract(epoch from clock_timestamp() - prepared)
+                          extract(epoch from clock_timestamp() - prepared), age(transaction), false
                      from pg_catalog.pg_prepared_xacts where database = current_database()
                    union all
-                   select format('replication slot %s, which nobody reads', slot_name), null
+                   select format('replication slot %s%s', slot_name, case when not active then ', which nobody reads' end),
+                          null, greatest(age(xmin), case when not active then age(catalog_xmin) end), not active
                      from pg_catalog.pg_replication_slots
-                    where not active and (xmin is not null or catalog_xmin is not null)
+                    where xmin is not null or (not active and catalog_xmin is not null)
                )
-               select who as "who!", seconds::float8 as seconds from held order by seconds desc nulls first limit 20"#
+               select who as "who!", seconds::float8 as seconds, transactions::bigint as "transactions!",
+                      abandoned as "abandoned!"
+                 from held order by abandoned desc, transactions desc, seconds desc limit 20"#
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("look for old transactions", rows)?;
         let held_for = |seconds: Option<f64>| Duration::try_from_secs_f64(seconds?.max(0.0)).ok();
         Ok(rows
             .into_iter()
-            .map(|row| HeldSnapshot { who: row.who, held_for: held_for(row.seconds) })
+            .map(|row| HeldSnapshot {
+                who: row.who,
+                held_for: held_for(row.seconds),
+                transactions: row.transactions,
+                abandoned: row.abandoned,
+            })
             .collect())
     }
 }
