@@ -213,7 +213,8 @@ pub(super) type Bounded<T> = Option<Result<T, sqlx::Error>>;
 
 impl Session {
     async fn of(pool: &PgPool, statement_timeout: Duration) -> Result<Self, StoreError> {
-        let connection = pool.acquire().await.map_err(|error| StoreError::from_sqlx("connect", error))?;
+        // Whatever the server's reason to refuse a connection is, it is away for us.
+        let connection = pool.acquire().await.map_err(|error| StoreError::Unavailable(Arc::new(error)))?;
         Ok(Self { connection: Some(connection), limit: statement_timeout + Duration::from_secs(1) })
     }
 

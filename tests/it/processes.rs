@@ -272,7 +272,9 @@ async fn expiry_holds_up_no_jobs() {
         .await
         .unwrap()
     };
-    let rename = async |statement: &'static str| drop(sqlx::query(statement).execute(&pool).await.unwrap());
+    let rename = async |statement: &'static str| {
+        sqlx::query(statement).execute(&pool).await.unwrap();
+    };
     rename("alter table wakeq.idempotency_keys rename to away").await;
     let mut process = Process::stock("work", database.url(), None, &[]);
     process.says("what is old was not deleted").await;
