@@ -1,7 +1,7 @@
 //! The command line, as a library: a program of yours that calls [`run`] has every command of `wakeq`, and its own
 //! handlers in `work` and `all`. One file per group of commands.
 //!
-//! What an operator does is done straight on the database, or by a server: see [`backend`].
+//! What an operator does is done straight on the database, or by a server: `backend` knows the difference.
 
 mod accounts;
 mod arguments;
