@@ -33,6 +33,7 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
     while !condition() {
         assert!(std::time::Instant::now() < deadline, "{what} after 10 s");
+        // Another process ends, and sends no signal here.
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -115,6 +115,7 @@ async fn slow(address: SocketAddr, key: String, index: usize, open: Arc<AtomicUs
         if stream.write_all(start.as_bytes()).await.is_ok() {
             let mut byte = [0];
             loop {
+                // A byte a second is what makes it a slow client.
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 let moved =
                     if index % 4 == 3 { stream.read(&mut byte).await } else { stream.write(b"a").await };
@@ -144,6 +145,7 @@ async fn slow_connections_slow_nobody_down() {
         connections.spawn(slow(address, process.key.clone(), index, Arc::clone(&open)));
     }
     while open.load(Ordering::Relaxed) < SLOW {
+        // A thousand tasks count up; none of them could tell that it was the last.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let with = durations(&process).await;
