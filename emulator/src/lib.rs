@@ -1,11 +1,11 @@
-//! Finds and starts a Pub/Sub emulator, and owns the child processes that development and tests need.
-//!
-//! It must never need anything of `wakeq`, and never makes topics or subscriptions: a notifier does that.
+//! A Pub/Sub emulator for tests and development.
 
+pub mod broker;
 mod google;
 mod locate;
 mod port;
 mod process;
+pub mod proto;
 mod source;
 mod watchdog;
 
