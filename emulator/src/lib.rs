@@ -1,3 +1,6 @@
-//! A Pub/Sub emulator: the broker, and the protocol that it speaks.
+//! A Pub/Sub emulator for tests and development.
 //!
 //! It must never need anything of `wakeq`, and never starts a process.
+
+pub mod broker;
+pub mod proto;
