@@ -27,8 +27,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// With these variables beside the usual ones; `url` makes the process's `DATABASE_URL` of the test's own. Without
-    /// Google's emulator the process finds no Pub/Sub, and serves all the same.
+    /// With these variables beside the usual ones; `url` makes the process's `DATABASE_URL` of the test's own.
     pub(super) async fn start(more: &[(&str, &str)], url: impl FnOnce(&str) -> String) -> Self {
         let (stage, _) = Stage::memory().await;
         let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
@@ -36,13 +35,8 @@ impl Process {
         let (holder, scopes) = ("tests".to_owned(), Scope::ALL.into_iter().collect());
         let new = NewKey { holder, reach, scopes, lifetime: None };
         let key = access.create_key(&new, &wakeq::Actor::admin("tests")).await.unwrap().key.reveal();
-        let pubsub = match Broker::google_config("edge").await {
-            Some(config) => {
-                create_topics(&config).await.unwrap();
-                config
-            }
-            None => Broker::config_at("127.0.0.1:1".into(), "edge"),
-        };
+        let pubsub = Broker::pubsub_config("edge").await;
+        create_topics(&pubsub).await.unwrap();
         let lines = Arc::<Mutex<Vec<String>>>::default();
         let (address, mut addresses) = watch::channel(None);
         let kept = Arc::clone(&lines);
