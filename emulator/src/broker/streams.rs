@@ -1,38 +1,41 @@
-//! Open streaming pulls: which subscription each reads, its lease time, its flow control, what it was told.
+//! Open streaming pulls.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use super::{Answer, Broker, Refusal, Time};
+use crate::proto::pubsub;
 
-/// An open streaming pull; unique in the broker, never used again.
+/// One open stream.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, serde::Serialize)]
 pub struct StreamId(u64);
 
-/// All open streaming pulls of a broker.
-#[derive(Debug, Default)]
-pub(crate) struct Streams {
-    opened: u64,
-    open: BTreeMap<StreamId, Stream>,
-}
-
-/// One of them.
+/// What a stream has to send now.
 #[derive(Debug)]
-pub(crate) struct Stream {
-    /// The subscription's whole name.
-    pub(crate) subscription: String,
-    /// What messages are leased for.
-    pub(crate) deadline: Duration,
-    /// How many messages may be out.
-    pub(crate) max_messages: usize,
-    /// Of which size together.
-    pub(crate) max_bytes: usize,
+pub enum StreamTurn {
+    /// This.
+    Response(pubsub::StreamingPullResponse),
+    /// Nothing at present.
+    Nothing,
+    /// The end.
+    Ended(Refusal),
 }
 
-impl Streams {
-    /// Those that read a subscription.
-    pub(crate) fn of<'a>(&'a self, subscription: &'a str) -> impl Iterator<Item = (StreamId, &'a Stream)> {
-        self.open
-            .iter()
-            .filter(move |(_, stream)| stream.subscription == subscription)
-            .map(|(id, stream)| (*id, stream))
+impl Broker {
+    /// Opens one.
+    pub fn open_stream(&mut self, _now: Time, _request: &pubsub::StreamingPullRequest) -> Answer<StreamId> {
+        Err(Refusal::unsupported("streams are under construction"))
     }
+    /// A further request on it.
+    pub fn stream_request(
+        &mut self,
+        _now: Time,
+        _stream: StreamId,
+        _request: pubsub::StreamingPullRequest,
+    ) -> Answer<Option<pubsub::StreamingPullResponse>> {
+        Err(Refusal::unsupported("streams are under construction"))
+    }
+    /// What it may send.
+    pub fn take_for_stream(&mut self, _now: Time, _stream: StreamId, _max_messages: usize) -> StreamTurn {
+        StreamTurn::Nothing
+    }
+    /// It has ended.
+    pub fn close_stream(&mut self, _now: Time, _stream: StreamId) {}
 }

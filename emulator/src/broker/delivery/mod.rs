@@ -25,8 +25,6 @@ pub(crate) struct Settings {
     pub(crate) retention: Duration,
     /// Acknowledged ones too.
     pub(crate) retain_acked: bool,
-    /// How long the topic keeps every message, acknowledged or not, for its subscriptions to seek back to.
-    pub(crate) topic_retention: Option<Duration>,
 }
 
 /// The wait after the first failed delivery, doubling up to the longest.
@@ -126,6 +124,16 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
+    /// Of what was not acknowledged.
+    pub(crate) fn new(messages: Vec<Arc<Message>>) -> Self {
+        Self { messages }
+    }
+
+    /// How many messages it retains.
+    pub(crate) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
     /// The topic published this after the snapshot was taken.
     pub(crate) fn retain(&mut self, message: Arc<Message>) {
         self.messages.push(message);
@@ -200,6 +208,10 @@ impl Delivery {
         todo!()
     }
     pub(crate) fn seek_to(&mut self, now: Time, contents: &Contents) {
+        todo!()
+    }
+    /// Messages that the topic still has are here again, not acknowledged: seeking back with the topic's retention.
+    pub(crate) fn restore(&mut self, now: Time, messages: &[Arc<Message>]) {
         todo!()
     }
     pub(crate) fn figures(&self, now: Time) -> Figures {
