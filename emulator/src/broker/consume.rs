@@ -26,7 +26,7 @@ impl Broker {
         subscription.touch(now);
         let deadline = subscription.ack_deadline();
         let taken = subscription.delivery.take(now, Holder::Pull, most, limits::LARGEST_PULL_BYTES, deadline);
-        self.attend(now, &request.subscription);
+        self.settled(now, &request.subscription);
         Ok(pubsub::PullResponse { received_messages: taken.into_iter().map(received).collect() })
     }
 
@@ -58,7 +58,7 @@ impl Broker {
         answer
     }
 
-    /// After acknowledgements and given-back leases: others may get something now.
+    /// After leases were taken, settled or given back, or ran out meanwhile: others may get something now.
     pub(super) fn settled(&mut self, now: Time, name: &str) {
         if let Some(subscription) = self.subscriptions.get(name)
             && subscription.delivery.deliverable()
