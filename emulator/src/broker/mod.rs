@@ -36,6 +36,7 @@ use agenda::Agenda;
 use faults::{Chance, Purpose};
 use policies::Policies;
 use snapshots::Snapshot;
+use streams::Streams;
 use subscriptions::Subscription;
 use topics::Topic;
 
@@ -44,7 +45,7 @@ pub use faults::Faults;
 pub use message::Message;
 pub use overview::{Overview, SnapshotOverview, SubscriptionOverview, TopicOverview};
 pub use refusal::{Answer, Reason, Refusal};
-pub use streams::{StreamId, StreamTurn};
+pub use streams::{StreamId, StreamOverview, StreamTurn};
 pub use time::Time;
 
 /// A resource's full name, shared by everything that refers to it.
@@ -73,6 +74,7 @@ pub struct Broker {
     agenda: Agenda,
     /// Subscriptions with something new to take, to end, or to push.
     woken: BTreeSet<Name>,
+    streams: Streams,
     faults: Faults,
     /// Decides what befalls messages.
     chance: Chance,
@@ -94,6 +96,7 @@ impl Broker {
             dead_letter_sources: BTreeMap::new(),
             agenda: Agenda::default(),
             woken: BTreeSet::new(),
+            streams: Streams::new(faults.seed),
             faults,
             chance,
             last_message: 0,
@@ -110,6 +113,7 @@ impl Broker {
     /// What goes wrong from now on. Chance begins anew at the seed.
     pub fn set_faults(&mut self, faults: Faults) {
         self.chance = Chance::new(faults.seed, Purpose::Messages);
+        self.streams.reseed(faults.seed);
         self.faults = faults;
     }
 
@@ -124,6 +128,7 @@ impl Broker {
         let mut broker = Self::new(std::mem::take(&mut self.faults));
         broker.woken = self.subscriptions.keys().cloned().collect();
         broker.woken.append(&mut self.woken);
+        broker.streams = self.streams.forgotten(broker.faults.seed);
         broker.last_message = self.last_message;
         broker.last_resource = self.last_resource;
         *self = broker;
