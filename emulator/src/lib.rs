@@ -1,14 +1,20 @@
 //! A Pub/Sub emulator for tests and development.
 
 pub mod broker;
+mod clock;
+mod emulator;
 mod google;
 mod locate;
 mod port;
 mod process;
 pub mod proto;
+mod server;
 mod source;
 mod watchdog;
 
+pub use broker::Faults;
+pub use clock::{Clock, ManualClock};
+pub use emulator::{Emulator, Options, start};
 pub use google::{EmulatorError, GoogleEmulator};
 pub use locate::{Installation, NotInstalled, find, program_on_path};
 pub use port::free_port;
