@@ -6,6 +6,7 @@ mod locate;
 mod port;
 mod process;
 pub mod proto;
+mod server;
 mod source;
 mod watchdog;
 

@@ -5,9 +5,11 @@
 //! delays single messages besides. It sends nothing.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::Time;
+use super::{Message, Time};
+use crate::proto::pubsub::PushConfig;
 
 /// The first window: a small number of requests.
 const WINDOW_AT_START: usize = 4;
@@ -17,6 +19,23 @@ const WINDOW_MAX: usize = 256;
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// A message that is to be sent to an endpoint now.
+#[derive(Clone, Debug)]
+pub struct PushDelivery {
+    /// The subscription's full name.
+    pub subscription: String,
+    /// By which `Broker::push_answered` is told what became of it.
+    pub ack_id: String,
+    /// Where to, in which form, and for which account.
+    pub config: Arc<PushConfig>,
+    /// The how-manieth delivery it is; only with dead-lettering.
+    pub attempt: Option<u32>,
+    /// How long the endpoint has to answer: the subscription's acknowledgement deadline.
+    pub deadline: Duration,
+    /// What is sent.
+    pub message: Arc<Message>,
+}
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,0 +1,3 @@
+//! Push.
+mod oidc;
+mod request;
