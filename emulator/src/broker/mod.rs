@@ -33,6 +33,7 @@ use snapshots::Snapshot;
 use subscriptions::Subscription;
 use topics::Topic;
 
+pub use delivery::Figures;
 pub use faults::Faults;
 pub use message::Message;
 pub use overview::{Overview, SnapshotOverview, SubscriptionOverview, TopicOverview};

@@ -4,8 +4,8 @@ use super::{Answer, Broker, Refusal, Time};
 use crate::proto::pubsub;
 
 /// One open stream.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct StreamId(pub u64);
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, serde::Serialize)]
+pub struct StreamId(u64);
 
 /// What a stream has to send now.
 #[derive(Debug)]
