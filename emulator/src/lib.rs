@@ -10,7 +10,7 @@ mod server;
 mod source;
 mod watchdog;
 
-pub use broker::Faults;
+pub use broker::{FaultCode, Faults, Method, NextCalls};
 pub use google::{EmulatorError, GoogleEmulator};
 pub use locate::{Installation, NotInstalled, find, program_on_path};
 pub use port::free_port;
