@@ -12,7 +12,7 @@ mod server;
 mod source;
 mod watchdog;
 
-pub use broker::Faults;
+pub use broker::{FaultCode, Faults, Method, NextCalls};
 pub use clock::{Clock, ManualClock};
 pub use emulator::{Emulator, Options, start};
 pub use google::{EmulatorError, GoogleEmulator};

@@ -5,6 +5,7 @@
 //! subscription is `delivery`'s.
 
 mod agenda;
+mod calls;
 mod consume;
 mod delivery;
 mod faults;
@@ -17,6 +18,7 @@ mod overview;
 mod pages;
 mod policies;
 mod publish;
+mod push;
 mod refusal;
 mod snapshots;
 mod streams;
@@ -28,14 +30,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use agenda::Agenda;
+use faults::{Chance, Purpose};
 use snapshots::Snapshot;
 use subscriptions::Subscription;
 use topics::Topic;
 
+pub use calls::{CallFate, FaultCode, Method, NextCalls};
 pub use delivery::Figures;
 pub use faults::Faults;
 pub use message::Message;
 pub use overview::{Overview, SnapshotOverview, SubscriptionOverview, TopicOverview};
+pub use push::{PushDelivery, PushResult};
 pub use refusal::{Answer, Reason, Refusal};
 pub use streams::{StreamId, StreamTurn};
 pub use time::Time;
@@ -57,6 +62,8 @@ pub struct Broker {
     /// Subscriptions with something new to take, to end, or to push.
     woken: BTreeSet<Name>,
     faults: Faults,
+    /// What decides the faults of calls.
+    call_chance: Chance,
     /// The number of the last message.
     last_message: u64,
     /// How many resources were ever made: tells a new one from a deleted one of the same name, and makes up names.
@@ -73,6 +80,7 @@ impl Broker {
             policies: BTreeMap::new(),
             agenda: Agenda::default(),
             woken: BTreeSet::new(),
+            call_chance: Chance::new(faults.seed, Purpose::Calls),
             faults,
             last_message: 0,
             last_resource: 0,
@@ -87,6 +95,7 @@ impl Broker {
 
     /// What goes wrong from now on.
     pub fn set_faults(&mut self, faults: Faults) {
+        self.call_chance = Chance::new(faults.seed, Purpose::Calls);
         self.faults = faults;
     }
 

@@ -7,6 +7,7 @@ mod core;
 mod grpc;
 mod listen;
 mod port;
+mod push;
 mod rest;
 mod waiting;
 
