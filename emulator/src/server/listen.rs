@@ -134,8 +134,12 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 fn explain(address: SocketAddr, error: &io::Error) -> io::Error {
     let advice = match error.kind() {
-        io::ErrorKind::AddrInUse => "something listens there already; choose another port, or 0 for any free one",
-        io::ErrorKind::AddrNotAvailable => "this machine has no such address; 127.0.0.1, ::1, 0.0.0.0 and :: are usual",
+        io::ErrorKind::AddrInUse => {
+            "something listens there already; choose another port, or 0 for any free one"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine has no such address; 127.0.0.1, ::1, 0.0.0.0 and :: are usual"
+        }
         io::ErrorKind::PermissionDenied => "choose a port above 1023",
         _ => return io::Error::new(error.kind(), format!("cannot listen on {address}: {error}")),
     };

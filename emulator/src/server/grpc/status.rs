@@ -44,15 +44,11 @@ impl ErrorInfo {
 
 impl DetailedStatus {
     pub(crate) fn new(refusal: Refusal) -> Self {
-        let details = refusal.reason.map(ErrorInfo::new).map(|info| Any {
-            type_url: ErrorInfo::TYPE.to_owned(),
-            value: info.encode_to_vec().into(),
-        });
-        Self {
-            code: refusal.code.into(),
-            message: refusal.message,
-            details: details.into_iter().collect(),
-        }
+        let details = refusal
+            .reason
+            .map(ErrorInfo::new)
+            .map(|info| Any { type_url: ErrorInfo::TYPE.to_owned(), value: info.encode_to_vec().into() });
+        Self { code: refusal.code.into(), message: refusal.message, details: details.into_iter().collect() }
     }
 }
 

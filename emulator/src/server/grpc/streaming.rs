@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::unfold;
-use tokio::sync::mpsc::{Receiver, Sender, channel, error::TryRecvError};
 use tokio::sync::Notify;
+use tokio::sync::mpsc::{Receiver, Sender, channel, error::TryRecvError};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::status;
-use crate::broker::{Answer, Refusal, StreamId, StreamTurn};
+use crate::broker::{Answer, Method, Refusal, StreamId, StreamTurn};
 use crate::proto::pubsub::{StreamingPullRequest, StreamingPullResponse};
 use crate::server::calls::{Calls, stopping};
 use crate::server::core::Core;
@@ -50,7 +50,9 @@ pub(in crate::server) async fn streaming_pull(
 }
 
 fn nothing_asked() -> Refusal {
-    Refusal::invalid("The first request of a streaming pull must name a subscription, and there was no request.")
+    Refusal::invalid(
+        "The first request of a streaming pull must name a subscription, and there was no request.",
+    )
 }
 
 struct OpenStream {
@@ -71,7 +73,7 @@ impl OpenStream {
         first: &StreamingPullRequest,
         requests: Streaming<StreamingPullRequest>,
     ) -> Answer<Self> {
-        calls.admit("google.pubsub.v1.Subscriber/StreamingPull").await?;
+        calls.admit(Method::StreamingPull).await?;
         let core = Arc::clone(calls.core());
         let place = core.wait_at(&first.subscription);
         let id = core.with(|broker, now| broker.open_stream(now, first))?;

@@ -23,7 +23,9 @@ impl Form {
             "json" | "json;enum-encoding=string" => false,
             "json;enum-encoding=int" => true,
             other => {
-                return Err(Refusal::invalid(format!("Answers have no form \"{other}\": use alt=json, or gRPC.")));
+                return Err(Refusal::invalid(format!(
+                    "Answers have no form \"{other}\": use alt=json, or gRPC."
+                )));
             }
         };
         let pretty = query.system("prettyPrint").is_some_and(|value| value == "true" || value == "1");
@@ -136,7 +138,8 @@ mod tests {
 
     #[test]
     fn enums_are_numbers_where_asked_for_and_users_words_stay() {
-        let mut value = json!({"topics": [{"state": "ACTIVE", "labels": {"state": "ACTIVE"}, "name": "ACTIVE"}]});
+        let mut value =
+            json!({"topics": [{"state": "ACTIVE", "labels": {"state": "ACTIVE"}, "name": "ACTIVE"}]});
         number_enums(&mut value);
         assert_eq!(value, json!({"topics": [{"state": 1, "labels": {"state": "ACTIVE"}, "name": "ACTIVE"}]}));
     }

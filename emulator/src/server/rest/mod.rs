@@ -96,7 +96,9 @@ async fn read(headers: &HeaderMap, body: Body) -> Answer<bytes::Bytes> {
     if let Some(encoding) = headers.get(header::CONTENT_ENCODING)
         && encoding != "identity"
     {
-        return Err(Refusal::invalid("Compressed bodies are not read over REST; send it as it is, or use gRPC."));
+        return Err(Refusal::invalid(
+            "Compressed bodies are not read over REST; send it as it is, or use gRPC.",
+        ));
     }
     axum::body::to_bytes(body, LARGEST_REQUEST_BYTES).await.map_err(|error| {
         Refusal::invalid(format!(

@@ -57,7 +57,8 @@ mod tests {
 
     #[test]
     fn system_parameters_are_no_fields() {
-        let query = Query::parse("$alt=json%3Benum-encoding%3Dint&pageSize=3&&$.xgafv=2&page_token=a+b%2B&key=k");
+        let query =
+            Query::parse("$alt=json%3Benum-encoding%3Dint&pageSize=3&&$.xgafv=2&page_token=a+b%2B&key=k");
         assert_eq!(query.system("alt"), Some("json;enum-encoding=int"));
         assert_eq!(query.system("prettyPrint"), None);
         let fields: Vec<_> = query.fields().collect();

@@ -51,7 +51,9 @@ fn field_of<'a>(request: &'a mut Map<String, Value>, path: &str) -> Answer<&'a m
         None => Ok(request.entry(path).or_insert(Value::Null)),
         Some((outer, inner)) => match request.entry(outer).or_insert_with(|| Value::Object(Map::new())) {
             Value::Object(fields) => field_of(fields, inner),
-            _ => Err(Refusal::invalid(format!("Invalid JSON payload received: \"{outer}\" is not an object."))),
+            _ => {
+                Err(Refusal::invalid(format!("Invalid JSON payload received: \"{outer}\" is not an object.")))
+            }
         },
     }
 }
@@ -74,15 +76,28 @@ mod tests {
         let check = |body, field, query, payload, expected: Value| {
             assert_eq!(assembled(body, field, query, payload).unwrap(), expected);
         };
-        check("*", "name", "", r#"{"labels":{"a":"b"}}"#, json!({"labels": {"a": "b"}, "name": "projects/p"}));
+        check(
+            "*",
+            "name",
+            "",
+            r#"{"labels":{"a":"b"}}"#,
+            json!({"labels": {"a": "b"}, "name": "projects/p"}),
+        );
         check("*", "name", "", "", json!({"name": "projects/p"}));
-        check("schema", "parent", "schemaId=s", r#"{"type":1}"#, json!({"schema": {"type": 1}, "schemaId": "s", "parent": "projects/p"}));
+        check(
+            "schema",
+            "parent",
+            "schemaId=s",
+            r#"{"type":1}"#,
+            json!({"schema": {"type": 1}, "schemaId": "s", "parent": "projects/p"}),
+        );
         check("", "project", "pageSize=2", "ignored", json!({"project": "projects/p", "pageSize": "2"}));
     }
 
     #[test]
     fn paths_reach_into_the_request_and_outrank_the_body() {
-        let request = assembled("*", "topic.name", "a.b=1&a.b=2&a.b=3", r#"{"topic":{"name":"other","x":1}}"#);
+        let request =
+            assembled("*", "topic.name", "a.b=1&a.b=2&a.b=3", r#"{"topic":{"name":"other","x":1}}"#);
         assert_eq!(
             request.unwrap(),
             json!({"topic": {"name": "projects/p", "x": 1}, "a": {"b": ["1", "2", "3"]}})

@@ -117,14 +117,24 @@ mod tests {
             "projects/p/topics/t",
         );
         check("/v1/{project=projects/*}/topics", "/v1/projects/p/topics", "project", "projects/p");
-        check("/v1/{project=projects/*}/topics", "/v1/projects/a.com:p/topics", "project", "projects/a.com:p");
+        check(
+            "/v1/{project=projects/*}/topics",
+            "/v1/projects/a.com:p/topics",
+            "project",
+            "projects/a.com:p",
+        );
         check(
             "/v1/{topic.name=projects/*/topics/*}",
             "/v1/projects/p/topics/a%2Bb%25",
             "topic.name",
             "projects/p/topics/a+b%",
         );
-        check("/v1/{resource=**}:setIamPolicy", "/v1/projects/p/x/y/z:setIamPolicy", "resource", "projects/p/x/y/z");
+        check(
+            "/v1/{resource=**}:setIamPolicy",
+            "/v1/projects/p/x/y/z:setIamPolicy",
+            "resource",
+            "projects/p/x/y/z",
+        );
     }
 
     #[test]
