@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use google_cloud_auth::credentials::anonymous;
 use google_cloud_pubsub::client::{Publisher, SubscriptionAdmin};
 use google_cloud_pubsub::model::Message;
-use wakeq::notify::{MemoryNotifier, Notifier, PubSub, PubSubConfig};
+use wakeq::notify::{Notifier, PubSub, PubSubConfig};
+use wakeq::testing::MemoryNotifier;
 use wakeq_services::{GoogleEmulator, PubSub as Emulator};
 
 pub(crate) struct Broker {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use wakeq::notify::{MemoryNotifier, Notifier};
+use wakeq::notify::Notifier;
+use wakeq::testing::MemoryNotifier;
 use wakeq::{
     Admin, CanvasId, Counters, Event, EventId, HandlerScope, Handlers, Outcome, Queue, QueueConfig,
     QueueWorker, RunReport, Store, StoreConfig, Timing, WorkerConfig,

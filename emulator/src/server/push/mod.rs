@@ -1,0 +1,4 @@
+//! Push.
+mod endpoint;
+mod oidc;
+mod request;
