@@ -4,7 +4,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use wakeq_services::remove_kept;

@@ -11,7 +11,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Parser;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
@@ -20,7 +19,9 @@ use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSub, PubSubConfig, create_
 use wakeq::{
     Admin, Queue, QueueConfig, QueueWorker, RunReport, Store, StoreConfig, TimingMode, WorkerConfig,
 };
-use wakeq_services::{Asked, Chosen, ClusterOptions, Folder, Postgres, PubSub as Emulator};
+use wakeq_services::{
+    Asked, Choice, Chosen, ClusterOptions, Folder, Postgres, PubSub as Emulator, UnknownChoice,
+};
 
 use kept::Kept;
 
@@ -92,11 +93,8 @@ struct Services {
 
 impl Services {
     async fn start(arguments: &Arguments, kept: &Kept) -> anyhow::Result<Self> {
-        let asked = |option, word: &Option<String>| {
-            word.as_deref().map(|word| Asked::by_option(option, word)).transpose()
-        };
-        let (postgres, emulator) =
-            (asked("--postgres", &arguments.postgres)?, asked("--emulator", &arguments.emulator)?);
+        let postgres = asked("--postgres", arguments.postgres.as_deref())?;
+        let emulator = asked("--emulator", arguments.emulator.as_deref())?;
         let options = ClusterOptions { folder: Folder::Kept(kept.postgres()), ..ClusterOptions::default() };
         let (postgres, emulator) =
             tokio::join!(Postgres::choose(options, postgres), Emulator::choose(emulator));
@@ -116,6 +114,10 @@ impl Services {
         }
         format!("stopped; what waits is kept {where_it_waits}")
     }
+}
+
+fn asked<C: Choice>(option: &str, word: Option<&str>) -> Result<Option<Asked<C>>, UnknownChoice> {
+    word.map(|word| Asked::by_option(option, word)).transpose()
 }
 
 async fn work(

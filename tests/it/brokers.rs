@@ -29,8 +29,9 @@ impl Broker {
 
     /// The emulator that was chosen for the tests, with a topic and a subscription of this test's own.
     pub(crate) async fn pubsub(test: &str) -> Self {
-        // Of one that somebody else brought nothing is known.
-        Self::on_pubsub("Pub/Sub", Self::pubsub_config(test).await, true).await
+        // Ours forgets them at once; of one that somebody else brought nothing is known.
+        let forgets_late = !matches!(Emulator::shared().await.unwrap(), Emulator::Own(_));
+        Self::on_pubsub("Pub/Sub", Self::pubsub_config(test).await, forgets_late).await
     }
 
     /// Google's emulator, with a topic and a subscription of this test's own.

@@ -22,12 +22,9 @@ pub enum EmulatorError {
         /// What asked for it.
         by: String,
     },
-    /// Ours is asked for, and is not there.
-    #[error("{by} asks for our own emulator, which this build does not have")]
-    NoOwn {
-        /// What asked for it.
-        by: String,
-    },
+    /// Ours could not start.
+    #[error("our own Pub/Sub emulator could not start")]
+    Own(#[source] io::Error),
     /// Google's is asked for, and isn't there.
     #[error("{by}: {missing}")]
     Missing {

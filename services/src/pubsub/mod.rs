@@ -5,6 +5,7 @@
 mod error;
 mod google;
 mod locate;
+mod own;
 
 use std::fmt;
 use std::io;
@@ -19,6 +20,7 @@ use crate::containers::Container;
 pub use error::EmulatorError;
 pub use google::GoogleEmulator;
 pub use locate::{Installation, NotInstalled, find};
+pub use own::OwnEmulator;
 
 const HOST_VARIABLE: &str = "PUBSUB_EMULATOR_HOST";
 /// Says what the tests take.
@@ -41,12 +43,14 @@ pub enum PubSub {
     Environment(String),
     /// Google's emulator, started by us.
     Google(GoogleEmulator),
+    /// Our own, in this process.
+    Own(OwnEmulator),
     /// A container; it ends with this value and with this process.
     Container(Container),
 }
 
 impl PubSub {
-    /// Takes what is asked for; if nothing is, the emulator of `PUBSUB_EMULATOR_HOST`, else starts Google's.
+    /// Takes what is asked for; if nothing is, the emulator of `PUBSUB_EMULATOR_HOST`, else starts ours.
     pub async fn choose(asked: Option<Asked<PubSubChoice>>) -> Result<Chosen<Self>, EmulatorError> {
         let Some(Asked { choice, by }) = asked else { return Self::by_default().await };
         let service = match choice {
@@ -60,7 +64,7 @@ impl PubSub {
                 }
                 started => Self::Google(started?),
             },
-            PubSubChoice::Own => return Err(EmulatorError::NoOwn { by }),
+            PubSubChoice::Own => Self::Own(OwnEmulator::start().await?),
             PubSubChoice::Container => Self::Container(Container::pubsub().await?),
         };
         Ok(Chosen { service, reason: by })
@@ -69,7 +73,7 @@ impl PubSub {
     async fn by_default() -> Result<Chosen<Self>, EmulatorError> {
         let (service, reason) = match set(HOST_VARIABLE) {
             Some(host) => (Self::Environment(host), format!("{HOST_VARIABLE} is set")),
-            None => (Self::Google(GoogleEmulator::start(None).await?), format!("{HOST_VARIABLE} is not set")),
+            None => (Self::Own(OwnEmulator::start().await?), format!("{HOST_VARIABLE} is not set")),
         };
         Ok(Chosen { service, reason })
     }
@@ -97,7 +101,7 @@ impl PubSub {
         let asked = Asked::by_variable(CHOICE_VARIABLE)?;
         let (choice, reason) = match asked {
             Some(Asked { choice: PubSubChoice::Google, by }) => (PubSubChoice::Google, by),
-            _ => (PubSubChoice::Google, "to be killed".to_owned()),
+            _ => (PubSubChoice::Own, "to be killed".to_owned()),
         };
         let chosen = Self::choose(Some(Asked { choice, by: reason })).await?;
         say(&chosen.to_string());
@@ -108,6 +112,10 @@ impl PubSub {
     pub async fn kill_9(&mut self) -> Result<(), EmulatorError> {
         match self {
             Self::Google(emulator) => emulator.kill_9().await,
+            Self::Own(emulator) => {
+                emulator.kill();
+                Ok(())
+            }
             Self::Environment(_) | Self::Container(_) => Err(EmulatorError::NotToBeKilled),
         }
     }
@@ -116,6 +124,7 @@ impl PubSub {
     pub async fn restart(&mut self) -> Result<(), EmulatorError> {
         match self {
             Self::Google(emulator) => emulator.restart().await,
+            Self::Own(emulator) => emulator.restart().await,
             Self::Environment(_) | Self::Container(_) => Err(EmulatorError::NotToBeKilled),
         }
     }
@@ -125,6 +134,7 @@ impl PubSub {
         match self {
             Self::Environment(host) => host.clone(),
             Self::Google(emulator) => emulator.host(),
+            Self::Own(emulator) => emulator.host(),
             Self::Container(container) => container.address(),
         }
     }
@@ -136,6 +146,9 @@ impl fmt::Display for PubSub {
             Self::Environment(host) => write!(formatter, "Pub/Sub: the emulator on {host}"),
             Self::Google(emulator) => {
                 write!(formatter, "Pub/Sub: Google's emulator {} on {}", emulator.version(), emulator.host())
+            }
+            Self::Own(emulator) => {
+                write!(formatter, "Pub/Sub: our own emulator, in this process, on {}", emulator.host())
             }
             Self::Container(container) => write!(formatter, "Pub/Sub: {container}"),
         }

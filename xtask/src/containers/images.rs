@@ -49,7 +49,7 @@ pub(super) fn postgres(engine: &Engine) -> Result<&'static str> {
     entries.extend(program(Path::new("/bin/sh"))?);
     for library in files_under(&libraries_of_postgres)? {
         let is_wanted = library.extension().is_some_and(|extension| extension == "so")
-            && !library.file_name().is_some_and(|name| name == "llvmjit.so");
+            && library.file_name().is_none_or(|name| name != "llvmjit.so");
         if is_wanted {
             entries.extend(program(&library)?);
         }
