@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sqlx::{Connection, PgConnection};
-use wakeq_services::{Cluster, ClusterOptions, Folder, PostgresError, remove_kept};
+use wakeq_services::{Asked, Cluster, ClusterOptions, Folder, Postgres, PostgresError, remove_kept};
 
 async fn answer(url: &str, query: &'static str) -> Option<String> {
     let mut connection = PgConnection::connect(url).await.unwrap();
@@ -76,6 +76,22 @@ async fn a_kept_folder_is_used_again_but_not_by_two() {
     assert_eq!(remove_kept(&folder).unwrap().len(), if data.starts_with(&folder) { 1 } else { 2 });
     assert!(!folder.exists() && !data.exists());
     assert!(remove_kept(&folder).unwrap().is_empty(), "nothing is left to remove");
+}
+
+#[tokio::test]
+async fn what_is_asked_for_and_not_there_is_an_error_that_says_what_to_do() {
+    let choose = async |word| {
+        let asked = Asked::by_option("--postgres", word).unwrap();
+        Postgres::choose(ClusterOptions::default(), Some(asked)).await.map(drop).unwrap_err()
+    };
+    if std::env::var_os("DATABASE_URL").is_none() {
+        let refused = choose("env").await.to_string();
+        assert!(refused.contains("--postgres env") && refused.contains("set it to postgres://"), "{refused}");
+    }
+    if !cfg!(feature = "containers") {
+        let refused = choose("container").await.to_string();
+        assert!(refused.contains("--features wakeq-services/containers"), "{refused}");
+    }
 }
 
 /// The process that the next test kills: says where its cluster is, on a channel that is not captured.

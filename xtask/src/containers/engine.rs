@@ -14,6 +14,7 @@ use wakeq_services::{Guard, Guarded, Launch, program_on_path};
 const NAMES: &str = "wakeq-test-";
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(30);
+const REMOVED_WITHIN: Duration = Duration::from_secs(30);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 
 /// An engine that answers.
@@ -75,8 +76,19 @@ impl Engine {
         }
     }
 
-    /// The names of the tests' containers.
-    pub(super) fn containers(&self) -> Result<Vec<String>> {
+    /// The names of the tests' containers that are still there when their removal has had its time: nobody waits for it.
+    pub(super) async fn left_containers(&self) -> Result<Vec<String>> {
+        let deadline = Instant::now() + REMOVED_WITHIN;
+        loop {
+            let names = self.containers()?;
+            if names.is_empty() || Instant::now() > deadline {
+                return Ok(names);
+            }
+            tokio::time::sleep(BETWEEN_ATTEMPTS).await;
+        }
+    }
+
+    fn containers(&self) -> Result<Vec<String>> {
         let mut list = self.client();
         list.args(["ps", "--all", "--format", "{{.Names}}", "--filter", &format!("name={NAMES}")]);
         let output = list.output().context("`docker ps`")?;

@@ -29,7 +29,7 @@ pub(crate) fn run(emulator: Emulator, words: &[String]) -> Result<()> {
     let engine = runtime.block_on(Engine::find_or_start())?;
     println!("{engine}");
     let tested = test(&engine, emulator, words);
-    let left = engine.containers();
+    let left = runtime.block_on(engine.left_containers());
     runtime.block_on(engine.end())?;
     tested?;
     let left = left?;

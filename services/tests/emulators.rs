@@ -1,4 +1,4 @@
-//! Google's emulator: found, started, killed and started again at its address.
+//! Google's emulator and ours: started, killed and started again at their addresses; and how one of them is chosen.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use wakeq_services::{GoogleEmulator, PubSub, find};
+use wakeq_services::{Asked, EmulatorError, GoogleEmulator, OwnEmulator, PubSub, find};
 
 /// Answers with the beginning of the status line.
 async fn request(host: &str, method: &str, path: &str) -> std::io::Result<String> {
@@ -41,6 +41,46 @@ async fn it_starts_answers_is_killed_and_starts_again_empty_at_its_address() {
 
     emulator.stop().await.unwrap();
     assert!(TcpStream::connect(&host).await.is_err());
+}
+
+#[tokio::test]
+async fn ours_is_killed_and_starts_again_empty_at_its_address() {
+    let begin = Instant::now();
+    let mut emulator = OwnEmulator::start().await.unwrap();
+    eprintln!("ready after {} ms", begin.elapsed().as_millis());
+    let host = emulator.host();
+    let topic = "/v1/projects/a-project/topics/a-topic";
+    assert!(request(&host, "PUT", topic).await.unwrap().ends_with("200"));
+    assert!(request(&host, "GET", topic).await.unwrap().ends_with("200"));
+
+    let mut connected = TcpStream::connect(&host).await.unwrap();
+    emulator.kill();
+    assert!(TcpStream::connect(&host).await.is_err());
+    assert!(!matches!(connected.read(&mut [0]).await, Ok(1..)), "it said something to the end");
+
+    emulator.restart().await.unwrap();
+    assert_eq!(emulator.host(), host);
+    assert!(request(&host, "GET", topic).await.unwrap().ends_with("404"));
+}
+
+#[test]
+fn ours_outlives_the_runtime_that_started_it() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let emulator = runtime().block_on(OwnEmulator::start()).unwrap();
+    let asked = request(&emulator.host(), "GET", "/v1/projects/a-project/topics");
+    assert!(runtime().block_on(asked).unwrap().ends_with("200"));
+}
+
+#[tokio::test]
+async fn what_is_asked_for_is_taken_or_refused_with_the_words_that_asked() {
+    let chosen = PubSub::choose(Some(Asked::by_option("--emulator", "own").unwrap())).await.unwrap();
+    assert!(matches!(chosen.service, PubSub::Own(_)));
+    assert!(chosen.to_string().ends_with("(--emulator own)"), "{chosen}");
+
+    if std::env::var_os("PUBSUB_EMULATOR_HOST").is_none() {
+        let refused = PubSub::choose(Some(Asked::by_option("--emulator", "env").unwrap())).await.unwrap_err();
+        assert!(matches!(&refused, EmulatorError::NoHost { by } if by == "--emulator env"), "{refused}");
+    }
 }
 
 #[tokio::test]
