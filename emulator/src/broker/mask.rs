@@ -82,7 +82,10 @@ mod tests {
         let table: [(&[&str], String); 7] = [
             (&[], empty.to_owned()),
             (&["labels", "retry_policy.minimum_backoff"], String::new()),
-            (&["labels", "filter"], format!("{begins}the 'filter' field in the Subscription is not mutable.")),
+            (
+                &["labels", "filter"],
+                format!("{begins}the 'filter' field in the Subscription is not mutable."),
+            ),
             (&["retryPolicy"], format!("{begins}'retryPolicy' is not a known Subscription field. {form}")),
             (
                 &["retry_policy.nonsense"],

@@ -129,7 +129,8 @@ mod tests {
         let set = names(&["n/a", "n/b"]);
         let (_, token) = page(&set, 1, "").unwrap();
         assert!(Page::of("other/", 1, &token).is_err());
-        for token in ["garbage", "n/a", "0", &token[1..], &format!("{token}00"), "äöüäöüäöüäöüäöüäöü"] {
+        for token in ["garbage", "n/a", "0", &token[1..], &format!("{token}00"), "äöüäöüäöüäöüäöüäöü"]
+        {
             let refusal = page(&set, 1, token).unwrap_err();
             assert_eq!(refusal.message, format!("Invalid page token given (token={token})."));
         }

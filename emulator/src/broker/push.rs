@@ -184,10 +184,7 @@ mod tests {
             now = until;
             assert_eq!(pace.pauses_until(now), None);
         }
-        assert_eq!(
-            pauses,
-            [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 51_200, 60_000, 60_000]
-        );
+        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 51_200, 60_000, 60_000]);
         assert_eq!(pace.room(now).unwrap().messages, 1);
     }
 

@@ -50,7 +50,9 @@ impl Condition {
         match self {
             Self::Has { key } => attributes.contains_key(key),
             Self::Is { key, value } => attributes.get(key).is_some_and(|found| found == value),
-            Self::HasPrefix { key, prefix } => attributes.get(key).is_some_and(|found| found.starts_with(prefix)),
+            Self::HasPrefix { key, prefix } => {
+                attributes.get(key).is_some_and(|found| found.starts_with(prefix))
+            }
             Self::Not(condition) => !condition.matches(attributes),
             Self::All(conditions) => conditions.iter().all(|condition| condition.matches(attributes)),
             Self::Any(conditions) => conditions.iter().any(|condition| condition.matches(attributes)),

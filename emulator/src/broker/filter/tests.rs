@@ -58,8 +58,12 @@ fn the_corpus_passes_what_it_should() {
     ];
     for (text, passing) in corpus {
         let filter = Filter::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-        let found: Vec<usize> =
-            messages().iter().enumerate().filter(|(_, message)| filter.matches(message)).map(|(i, _)| i).collect();
+        let found: Vec<usize> = messages()
+            .iter()
+            .enumerate()
+            .filter(|(_, message)| filter.matches(message))
+            .map(|(i, _)| i)
+            .collect();
         assert_eq!(found, passing, "{text}");
     }
 }
@@ -100,7 +104,10 @@ fn what_is_no_filter_is_refused_with_the_place() {
         ("()", "at byte 1: expected attributes, hasPrefix, NOT, or '(', found ')'"),
         ("hasPrefix(attributes.name)", "at byte 25: expected ',' after the key, found ')'"),
         ("hasPrefix(attributes:name, \"a\")", "at byte 20: expected '.' after attributes, found ':'"),
-        ("hasprefix(attributes.name, \"a\")", "at byte 0: expected attributes, hasPrefix, NOT, or '(', found 'hasprefix'"),
+        (
+            "hasprefix(attributes.name, \"a\")",
+            "at byte 0: expected attributes, hasPrefix, NOT, or '(', found 'hasprefix'",
+        ),
         ("not attributes:name", "at byte 0: expected attributes, hasPrefix, NOT, or '(', found 'not'"),
     ];
     for (text, words) in corpus {
