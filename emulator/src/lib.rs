@@ -1,7 +1,9 @@
 //! A Pub/Sub emulator for tests and development.
 
 pub mod broker;
+mod clock;
 mod config;
+mod emulator;
 mod google;
 mod locate;
 mod port;
@@ -13,7 +15,9 @@ mod source;
 mod watchdog;
 
 pub use broker::{FaultCode, Faults, Method, NextCalls};
+pub use clock::{Clock, ManualClock};
 pub use config::{Config, ConfigError};
+pub use emulator::{Emulator, Options, start};
 pub use google::{EmulatorError, GoogleEmulator};
 pub use locate::{Installation, NotInstalled, find, program_on_path};
 pub use port::free_port;
