@@ -5,7 +5,7 @@ use crate::proto::pubsub;
 
 /// One open stream.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, serde::Serialize)]
-pub struct StreamId(u64);
+pub struct StreamId(pub(super) u64);
 
 /// What a stream has to send now.
 #[derive(Debug)]

@@ -2,219 +2,228 @@
 //! of them after that.
 //!
 //! Knows nothing of names, topics, filters or other subscriptions. Time is handed in; nothing here waits.
+//!
+//! # What the service's documentation leaves open, and how it is read here
+//!
+//! - **A lease that is over.** Without exactly-once delivery an acknowledgement still counts as long as the message was not
+//!   handed out again meanwhile; after that it changes nothing. Neither is an error. With exactly-once delivery it is refused,
+//!   unless this very lease was acknowledged already: a client may ask again when an answer was lost.
+//! - **Order after a failed delivery.** The failed message comes again, and with it every later one of its key that was handed
+//!   out or acknowledged meanwhile, in order. Those later ones have not failed: their attempts do not count. What is left of
+//!   their leases counts no more.
+//! - **Order with exactly-once delivery.** A later one that is still leased is not sent again before its lease is over, and what
+//!   is acknowledged never. So a key's messages are acknowledged in their order, or in one request; others are refused as unordered.
+//! - **Who gets the next of a key.** The stream that has earlier ones, and nobody else until they are settled. A unary pull can
+//!   take several of a key at once; the next pull gets more when they are settled. Push has one of a key at a time.
+//! - **A stream that ends** leaves what it held leased: the ids stay valid on other streams and in unary calls until the leases
+//!   run out, and then the messages come again.
+//! - **Dead messages** of a key do not hold up the later ones.
+//! - **Seeking back** brings acknowledged messages again as if for the first time.
 
-use std::sync::Arc;
+mod ack_id;
+mod enter;
+mod key;
+mod lapse;
+mod line;
+mod list;
+mod retain;
+mod settle;
+mod slot;
+mod take;
+#[cfg(test)]
+mod tests;
+mod vocabulary;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
+
+use key::{Keys, Place};
+use list::List;
+use slot::Slots;
+use take::Rotation;
+pub use vocabulary::Figures;
+pub(crate) use vocabulary::{
+    Acked, Advanced, Contents, DeadLetter, Delivered, Fate, Holder, RetryPolicy, Settings,
+};
 
 use super::{Message, StreamId, Time};
 
-/// How one subscription delivers.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Settings {
-    /// How long a message is leased, unless its stream says otherwise. Whoever takes passes it on.
-    pub(crate) ack_deadline: Duration,
-    /// Messages of one ordering key come in their order. Never changes in a subscription's life.
-    pub(crate) ordering: bool,
-    /// Acknowledgements count only within their lease, and say whether they counted.
-    pub(crate) exactly_once: bool,
-    /// How long a message waits after a failed delivery; `None`: not at all.
-    pub(crate) retry: Option<RetryPolicy>,
-    /// After so many failed deliveries a message is handed over as dead. `None` too while there is no topic to take it.
-    pub(crate) dead_letter_after: Option<u32>,
-    /// How long messages are kept from their publication.
-    pub(crate) retention: Duration,
-    /// Acknowledged ones too.
-    pub(crate) retain_acked: bool,
-}
-
-/// The wait after the first failed delivery, doubling up to the longest.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct RetryPolicy {
-    pub(crate) minimum: Duration,
-    pub(crate) maximum: Duration,
-}
-
-/// What befalls a message that enters.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Fate {
-    /// Nothing.
-    OnTime,
-    /// It can be taken only after so long.
-    Late(Duration),
-    /// It is there twice.
-    Twice,
-    /// It overtakes the ones that wait.
-    Ahead,
-}
-
-/// Who takes messages.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Holder {
-    /// A unary pull: who it was is not known afterwards.
-    Pull,
-    /// A streaming pull.
-    Stream(StreamId),
-    /// The push endpoint.
-    Push,
-}
-
-/// A message that was handed out.
-#[derive(Clone, Debug)]
-pub(crate) struct Delivered {
-    pub(crate) ack_id: String,
-    /// The how-manieth delivery this is; only with dead-lettering.
-    pub(crate) attempt: Option<u32>,
-    pub(crate) message: Arc<Message>,
-}
-
-/// What became of each ack id of a request.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Acked {
-    /// Done, or without exactly-once delivery: too late to matter, which is no error.
-    pub(crate) acked: Vec<String>,
-    /// Not an ack id of this subscription.
-    pub(crate) invalid: Vec<String>,
-    /// Exactly-once delivery: its lease is over. `PERMANENT_FAILURE_INVALID_ACK_ID`.
-    pub(crate) lapsed: Vec<String>,
-    /// Exactly-once delivery with ordering: an earlier message of its key is not acknowledged yet.
-    /// `TRANSIENT_FAILURE_UNORDERED_ACK_ID`.
-    pub(crate) unordered: Vec<String>,
-}
-
-/// What time has done.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Advanced {
-    /// To be published to the dead-letter topic; they are gone from here.
-    pub(crate) dead: Vec<DeadLetter>,
-    /// Something can be taken that could not be before.
-    pub(crate) deliverable: bool,
-}
-
-/// A message that was delivered in vain too often.
-#[derive(Clone, Debug)]
-pub(crate) struct DeadLetter {
-    pub(crate) message: Arc<Message>,
-    pub(crate) attempts: u32,
-}
-
-/// How a subscription stands.
-#[derive(Clone, Debug, Default, Eq, PartialEq, serde::Serialize)]
-pub struct Figures {
-    /// Messages not acknowledged.
-    pub backlog: usize,
-    /// Those of them that are handed out.
-    pub leased: usize,
-    /// Those of them that wait for a back-off or a delay to end.
-    pub waiting: usize,
-    /// Acknowledged messages that are kept.
-    pub acked_retained: usize,
-    /// The size of the backlog.
-    pub bytes: usize,
-    /// The age of the oldest message not acknowledged.
-    pub oldest_unacked: Option<Duration>,
-    /// Ordering keys whose next message has to wait.
-    pub ordering_keys_blocked: usize,
-}
-
-/// What a snapshot retains: what was not acknowledged when it was taken, and everything published since.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Contents {
-    /// In the order of publication.
-    messages: Vec<Arc<Message>>,
-}
-
-impl Contents {
-    /// Of what was not acknowledged.
-    pub(crate) fn new(messages: Vec<Arc<Message>>) -> Self {
-        Self { messages }
-    }
-
-    /// How many messages it retains.
-    pub(crate) fn len(&self) -> usize {
-        self.messages.len()
-    }
-
-    /// The topic published this after the snapshot was taken.
-    pub(crate) fn retain(&mut self, message: Arc<Message>) {
-        self.messages.push(message);
-    }
-
-    /// Only what a subscription's filter lets through.
-    pub(crate) fn filtered(&self, admits: impl Fn(&Message) -> bool) -> Self {
-        Self { messages: self.messages.iter().filter(|message| admits(message)).cloned().collect() }
-    }
-
-    /// When its oldest message was published.
-    pub(crate) fn oldest(&self) -> Option<Time> {
-        self.messages.first().map(|message| message.published)
-    }
-}
+/// How many acknowledged leases exactly-once delivery remembers, to answer a client that asks again.
+const REMEMBERED: usize = 16_384;
 
 /// One subscription's messages.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     serial: u64,
     settings: Settings,
+    /// The latest time that was handed in: time does not run back, even if a clock does.
+    latest: Time,
+    slots: Slots,
+    keys: Keys,
+    /// All messages, the oldest first.
+    age: List,
+    /// What can be taken and has no ordering key.
+    ready: List,
+    /// The same, but overtakes: what was delivered before, above all.
+    ahead: List,
+    /// By how long they were granted for; so each list is in the order in which its leases run out.
+    leases: BTreeMap<Duration, List>,
+    /// No lease runs out before.
+    first_lapse: Option<Time>,
+    /// Back-offs and delays.
+    timers: BTreeSet<(Time, Timer)>,
+    /// The streams that hold something.
+    streams: BTreeMap<StreamId, Held>,
+    rotation: Rotation,
+    /// A unary pull is under way.
+    pulling: bool,
+    last_lease: u64,
+    /// Acknowledged with exactly-once delivery, the latest last.
+    remembered: VecDeque<u64>,
+    dead: Vec<DeadLetter>,
+    /// Something can be taken that could not be before, since `advance` last said so.
+    awakened: bool,
+    tally: Tally,
 }
 
-#[allow(clippy::todo, unused_variables)]
+/// What a stream holds.
+#[derive(Debug)]
+struct Held {
+    messages: usize,
+    bytes: usize,
+    /// The keys of which only it can take more.
+    keys: List,
+    closed: bool,
+}
+
+/// Whose back-off or delay it is.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Timer {
+    Message(u32),
+    Key(u32),
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    pending: usize,
+    bytes: usize,
+    leased: usize,
+    kept: usize,
+}
+
 impl Delivery {
     /// Empty. The serial is one that no other subscription of the broker has or had: ack ids carry it.
     pub(crate) fn new(serial: u64, settings: Settings) -> Self {
-        Self { serial, settings }
+        Self {
+            serial,
+            settings,
+            latest: Time::default(),
+            slots: Slots::new(),
+            keys: Keys::new(),
+            age: List::EMPTY,
+            ready: List::EMPTY,
+            ahead: List::EMPTY,
+            leases: BTreeMap::new(),
+            first_lapse: None,
+            timers: BTreeSet::new(),
+            streams: BTreeMap::new(),
+            rotation: Rotation::default(),
+            pulling: false,
+            last_lease: 0,
+            remembered: VecDeque::new(),
+            dead: Vec::new(),
+            awakened: false,
+            tally: Tally::default(),
+        }
     }
-    pub(crate) fn configure(&mut self, now: Time, settings: Settings) {
-        todo!()
-    }
+
+    /// How it delivers.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
-    pub(crate) fn enqueue(&mut self, now: Time, message: Arc<Message>, fate: Fate) {
-        todo!()
+
+    /// Delivers so from now on. Ordering stays as it was: the service never changes it.
+    pub(crate) fn configure(&mut self, now: Time, settings: Settings) {
+        self.catch_up(now);
+        let ordering = self.settings.ordering;
+        let before = std::mem::replace(&mut self.settings, Settings { ordering, ..settings });
+        if before.exactly_once && !self.settings.exactly_once {
+            self.remembered.clear();
+            self.take_back_gaps();
+        }
+        if before.retain_acked && !self.settings.retain_acked {
+            self.drop_kept();
+        }
+        self.catch_up(now);
     }
-    pub(crate) fn take(
-        &mut self,
-        now: Time,
-        holder: Holder,
-        max_messages: usize,
-        max_bytes: usize,
-        deadline: Duration,
-    ) -> Vec<Delivered> {
-        todo!()
-    }
-    pub(crate) fn acknowledge(&mut self, now: Time, ack_ids: &[String]) -> Acked {
-        todo!()
-    }
-    pub(crate) fn modify_deadline(&mut self, now: Time, deadlines: &[(String, Duration)]) -> Acked {
-        todo!()
-    }
-    pub(crate) fn release(&mut self, now: Time, holder: Holder) {
-        todo!()
-    }
+
+    /// Lets time pass: leases run out, back-offs end, what is too old goes.
     pub(crate) fn advance(&mut self, now: Time) -> Advanced {
-        todo!()
+        self.catch_up(now);
+        Advanced {
+            dead: std::mem::take(&mut self.dead),
+            deliverable: std::mem::take(&mut self.awakened) && self.deliverable(),
+        }
     }
+
+    /// When `advance` should be called next. It may be a little early (a lease was settled meanwhile), never late.
     pub(crate) fn next_due(&self) -> Option<Time> {
-        todo!()
+        let timer = self.timers.first().map(|(time, _)| *time);
+        let dead = (!self.dead.is_empty()).then_some(self.latest);
+        [self.first_lapse, timer, self.oldest_ends(), dead].into_iter().flatten().min()
     }
-    /// Whether anything can be taken by somebody now: reason to wake those who wait.
+
+    /// Whether somebody can take something now: reason to wake those who wait.
     pub(crate) fn deliverable(&self) -> bool {
-        todo!()
+        !self.ahead.is_empty()
+            || !self.ready.is_empty()
+            || !self.keys.ready.is_empty()
+            || self.streams.values().any(|held| !held.closed && !held.keys.is_empty())
     }
-    pub(crate) fn seek_to_time(&mut self, now: Time, time: Time) {
-        todo!()
+
+    /// How many messages a stream holds, and their size.
+    pub(crate) fn held_by(&self, stream: StreamId) -> (usize, usize) {
+        self.streams.get(&stream).map_or((0, 0), |held| (held.messages, held.bytes))
     }
-    pub(crate) fn snapshot(&self, now: Time) -> Contents {
-        todo!()
+
+    /// The stream has ended. What it held stays leased; nobody has a claim to its keys any more.
+    pub(crate) fn release(&mut self, now: Time, stream: StreamId) {
+        self.catch_up(now);
+        let Some(held) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        held.closed = true;
+        while let Some(key) =
+            self.streams.get(&stream).map(|held| held.keys.head).filter(|key| *key != list::NONE)
+        {
+            self.replace_key(key);
+        }
     }
-    pub(crate) fn seek_to(&mut self, now: Time, contents: &Contents) {
-        todo!()
-    }
-    /// Messages that the topic still has are here again, not acknowledged: seeking back with the topic's retention.
-    pub(crate) fn restore(&mut self, now: Time, messages: &[Arc<Message>]) {
-        todo!()
-    }
+
+    /// How it stands.
     pub(crate) fn figures(&self, now: Time) -> Figures {
-        todo!()
+        let blocked = |key: &u32| matches!(self.keys[*key].place, Place::Waiting(_) | Place::Blocked);
+        Figures {
+            backlog: self.tally.pending,
+            leased: self.tally.leased,
+            waiting: self.timers.len(),
+            acked_retained: self.tally.kept,
+            bytes: self.tally.bytes,
+            oldest_unacked: self.pending().next().map(|at| now.since(self.slots[at].message.published)),
+            ordering_keys_blocked: self.keys.in_use().filter(blocked).count(),
+        }
+    }
+
+    /// What is not acknowledged, the oldest first.
+    fn pending(&self) -> impl Iterator<Item = u32> {
+        self.all().filter(|at| self.slots[*at].is_pending())
+    }
+
+    fn forget_timer(&mut self, time: Time, timer: Timer) {
+        self.timers.remove(&(time, timer));
+    }
+
+    fn wake(&mut self) {
+        self.awakened = true;
     }
 }
