@@ -14,7 +14,7 @@ use serde_json::Value;
 use tonic::Code;
 
 use super::core::Core;
-use crate::broker::{Answer, Broker, Refusal, Time};
+use crate::broker::{Answer, Broker, CallFate, Method, Refusal, Time};
 
 pub(super) use pull::PutBack;
 
@@ -46,8 +46,19 @@ impl Calls {
     }
 
     /// What befalls a call before anything is done for it.
-    pub(super) async fn admit(&self, _method: &'static str) -> Answer<()> {
-        if self.core.stop().is_cancelled() { Err(stopping()) } else { Ok(()) }
+    pub(super) async fn admit(&self, method: &'static str) -> Answer<()> {
+        if self.core.stop().is_cancelled() {
+            return Err(stopping());
+        }
+        let Some(method) = Method::named(method) else { return Ok(()) };
+        let CallFate { slow, refusal } = self.core.with(|broker, _| broker.befall(method));
+        if !slow.is_zero() {
+            tokio::select! {
+                () = self.core.stop().cancelled() => return Err(stopping()),
+                () = tokio::time::sleep(slow) => {}
+            }
+        }
+        refusal.map_or(Ok(()), Err)
     }
 
     async fn call<T>(
