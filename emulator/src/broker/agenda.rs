@@ -13,6 +13,8 @@ pub(super) enum Entry {
     Subscription(Name),
     Snapshot(Name),
     Topic(Name),
+    /// A subscription's pushes, when they go on after a pause.
+    Push(Name),
 }
 
 /// One time for each resource that waits for one.
@@ -49,13 +51,39 @@ impl Agenda {
         self.by_time.first().map(|(time, _)| *time)
     }
 
-    /// Takes the first that is due, if one is.
-    pub(super) fn take(&mut self, now: Time) -> Option<Entry> {
+    /// Takes the first that is due, if one is, and says since when.
+    pub(super) fn take(&mut self, now: Time) -> Option<(Time, Entry)> {
         if self.next()? > now {
             return None;
         }
-        let (_, entry) = self.by_time.pop_first()?;
+        let (time, entry) = self.by_time.pop_first()?;
         self.times.remove(&entry);
-        Some(entry)
+        Some((time, entry))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(name: &str) -> Entry {
+        Entry::Subscription(name.into())
+    }
+
+    #[test]
+    fn each_resource_comes_once_at_its_earliest_time() {
+        let mut agenda = Agenda::default();
+        agenda.no_later(entry("a"), Time::from_secs(5));
+        agenda.no_later(entry("b"), Time::from_secs(4));
+        agenda.no_later(entry("a"), Time::from_secs(3));
+        agenda.no_later(entry("a"), Time::from_secs(9));
+        agenda.no_later(entry("c"), Time::from_secs(1));
+        agenda.forget(entry("c"));
+        assert_eq!(agenda.next(), Some(Time::from_secs(3)));
+        assert_eq!(agenda.take(Time::from_secs(2)), None);
+        let now = Time::from_secs(10);
+        assert_eq!(agenda.take(now), Some((Time::from_secs(3), entry("a"))));
+        assert_eq!(agenda.take(now), Some((Time::from_secs(4), entry("b"))));
+        assert_eq!((agenda.take(now), agenda.next()), (None, None));
     }
 }

@@ -45,10 +45,11 @@ pub(super) const LONGEST_SNAPSHOT: Duration = Duration::from_secs(7 * 24 * 60 * 
 pub(super) const SHORTEST_SNAPSHOT: Duration = Duration::from_secs(60 * 60);
 /// Subscriptions of one topic.
 pub(super) const MOST_SUBSCRIPTIONS_OF_A_TOPIC: usize = 10_000;
-/// Snapshots of one project.
-pub(super) const MOST_SNAPSHOTS_OF_A_PROJECT: usize = 5_000;
-/// Topics, and subscriptions, of one project.
-pub(super) const MOST_OF_A_PROJECT: usize = 10_000;
+/// Snapshots of one topic: each keeps what is published after it.
+pub(super) const MOST_SNAPSHOTS_OF_A_TOPIC: usize = 5_000;
+/// Of one policy.
+pub(super) const MOST_MEMBERS: usize = 1_500;
+pub(super) const MOST_PERMISSIONS: usize = 100;
 
 pub(super) fn too_large(field: &str, passed: impl Display, maximum: impl Display) -> Refusal {
     Refusal::invalid(format!(
@@ -67,6 +68,15 @@ pub(super) fn too_small(field: &str, passed: impl Display, minimum: impl Display
 /// Refuses a size over a limit.
 pub(super) fn at_most(field: &str, passed: usize, maximum: usize) -> Answer<()> {
     if passed > maximum { Err(too_large(field, passed, maximum)) } else { Ok(()) }
+}
+
+/// Refuses one resource more than a topic may have.
+pub(super) fn room_for(what: &str, present: usize, most: usize) -> Answer<()> {
+    if present >= most {
+        let words = format!("The topic has {present} {what}, which is the most: delete some first.");
+        return Err(Refusal::new(tonic::Code::ResourceExhausted, words));
+    }
+    Ok(())
 }
 
 /// Refuses what the service's documentation calls an invalid argument without saying more.
@@ -93,6 +103,26 @@ pub(super) fn duration(
             )))
         }
     }
+}
+
+/// A back-off within its bounds, which are said in seconds.
+pub(super) fn backoff(field: &str, passed: &ProtoDuration) -> Answer<Duration> {
+    match std_duration(passed) {
+        Some(duration) if duration <= LONGEST_BACKOFF => Ok(duration),
+        other => {
+            let passed = other.map_or_else(|| format!("{}s", passed.seconds), seconds);
+            Err(Refusal::invalid(format!(
+                "The value for {field} is out of bounds. You passed {passed} in the request, but the value must be \
+                 between 0s and {}.",
+                seconds(LONGEST_BACKOFF)
+            )))
+        }
+    }
+}
+
+/// A duration in seconds: `700s`.
+pub(super) fn seconds(duration: Duration) -> String {
+    format!("{}s", duration.as_secs_f64())
 }
 
 /// A message's duration, unless it is negative or malformed.

@@ -5,6 +5,7 @@
 //! subscription is `delivery`'s.
 
 mod agenda;
+mod attend;
 mod calls;
 mod consume;
 mod delivery;
@@ -25,12 +26,18 @@ mod streams;
 mod subscriptions;
 mod time;
 mod topics;
+mod topology;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use agenda::Agenda;
 use faults::{Chance, Purpose};
+use policies::Policies;
+use push::Pushes;
 use snapshots::Snapshot;
 use subscriptions::Subscription;
 use topics::Topic;
@@ -40,23 +47,34 @@ pub use delivery::Figures;
 pub use faults::Faults;
 pub use message::Message;
 pub use overview::{Overview, SnapshotOverview, SubscriptionOverview, TopicOverview};
-pub use push::{PushDelivery, PushResult};
+pub use push::{PushDelivery, PushFigures, PushResult};
 pub use refusal::{Answer, Reason, Refusal};
 pub use streams::{StreamId, StreamTurn};
 pub use time::Time;
-
-use crate::proto::iam;
 
 /// A resource's full name, shared by everything that refers to it.
 type Name = Arc<str>;
 
 /// A whole Pub/Sub service in memory, for any number of projects.
+///
+/// ```
+/// use wakeq_emulator::broker::{Broker, Faults, Time};
+/// use wakeq_emulator::proto::pubsub;
+///
+/// let mut broker = Broker::new(Faults::default());
+/// let now = Time::from_secs(1_700_000_000);
+/// let topic = pubsub::Topic { name: "projects/p/topics/orders".to_owned(), ..Default::default() };
+/// assert!(broker.create_topic(now, topic.clone()).is_ok());
+/// assert!(broker.create_topic(now, topic).is_err(), "it is there already");
+/// ```
 pub struct Broker {
     topics: BTreeMap<Name, Topic>,
     subscriptions: BTreeMap<Name, Subscription>,
     snapshots: BTreeMap<Name, Snapshot>,
-    /// By the resource they are set on.
-    policies: BTreeMap<Name, iam::Policy>,
+    policies: Policies,
+    pushes: Pushes,
+    /// Which subscriptions send their dead letters to a topic.
+    dead_letter_sources: BTreeMap<Name, BTreeSet<Name>>,
     /// When which resource needs a look.
     agenda: Agenda,
     /// Subscriptions with something new to take, to end, or to push.
@@ -64,24 +82,30 @@ pub struct Broker {
     faults: Faults,
     /// What decides the faults of calls.
     call_chance: Chance,
+    /// Decides what befalls messages.
+    chance: Chance,
     /// The number of the last message.
     last_message: u64,
-    /// How many resources were ever made: tells a new one from a deleted one of the same name, and makes up names.
+    /// The number of the last resource: tells a new one from a deleted one of the same name, and makes up names.
     last_resource: u64,
 }
 
 impl Broker {
     /// An empty one.
     pub fn new(faults: Faults) -> Self {
+        let chance = Chance::new(faults.seed, Purpose::Messages);
         Self {
             topics: BTreeMap::new(),
             subscriptions: BTreeMap::new(),
             snapshots: BTreeMap::new(),
-            policies: BTreeMap::new(),
+            policies: Policies::default(),
+            pushes: Pushes::default(),
+            dead_letter_sources: BTreeMap::new(),
             agenda: Agenda::default(),
             woken: BTreeSet::new(),
             call_chance: Chance::new(faults.seed, Purpose::Calls),
             faults,
+            chance,
             last_message: 0,
             last_resource: 0,
         }
@@ -93,15 +117,27 @@ impl Broker {
         std::mem::take(&mut self.woken).iter().map(ToString::to_string).collect()
     }
 
-    /// What goes wrong from now on.
+    /// What goes wrong from now on. Chance begins anew at the seed.
     pub fn set_faults(&mut self, faults: Faults) {
         self.call_chance = Chance::new(faults.seed, Purpose::Calls);
+        self.chance = Chance::new(faults.seed, Purpose::Messages);
         self.faults = faults;
     }
 
     /// What goes wrong at present.
     pub fn faults(&self) -> &Faults {
         &self.faults
+    }
+
+    /// Everything is gone as if it had never been; faults go on, from their seed. Numbers of messages and of resources
+    /// go on too, so that nothing that was handed out before fits anything made later.
+    pub fn forget_everything(&mut self) {
+        let mut broker = Self::new(std::mem::take(&mut self.faults));
+        broker.woken = self.subscriptions.keys().cloned().collect();
+        broker.woken.append(&mut self.woken);
+        broker.last_message = self.last_message;
+        broker.last_resource = self.last_resource;
+        *self = broker;
     }
 
     fn next_resource(&mut self) -> u64 {

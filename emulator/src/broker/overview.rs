@@ -1,18 +1,17 @@
-//! What is in the broker, as figures: for the page, the admin endpoints and tests.
+//! What is in the broker, as figures: for the page, the admin endpoints and tests. It changes nothing.
 
-use super::{Broker, Time};
+use super::delivery::Figures;
+use super::{Broker, PushFigures, Time};
 
-/// Everything in the broker.
+/// Everything in the broker, in the order of names.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Overview {
-    /// By name.
+    /// The topics.
     pub topics: Vec<TopicOverview>,
-    /// By name.
+    /// The subscriptions.
     pub subscriptions: Vec<SubscriptionOverview>,
-    /// By name.
+    /// The snapshots.
     pub snapshots: Vec<SnapshotOverview>,
-    /// How many streaming pulls are open.
-    pub streams: usize,
 }
 
 /// A topic.
@@ -22,7 +21,9 @@ pub struct TopicOverview {
     pub name: String,
     /// How many subscriptions it feeds.
     pub subscriptions: usize,
-    /// How many messages it keeps itself, for its retention or its snapshots.
+    /// How many snapshots it feeds.
+    pub snapshots: usize,
+    /// How many messages it keeps itself, for its retention.
     pub retained: usize,
 }
 
@@ -33,10 +34,14 @@ pub struct SubscriptionOverview {
     pub name: String,
     /// Its topic's, or `_deleted-topic_`.
     pub topic: String,
-    /// Where it pushes to, if it does.
-    pub push_endpoint: Option<String>,
+    /// How its pushes stand, if it pushes.
+    pub push: Option<PushFigures>,
     /// Whether it was detached.
     pub detached: bool,
+    /// When it expires unless it is used, in seconds since 1970.
+    pub expires: Option<i64>,
+    /// Its messages.
+    pub messages: Figures,
 }
 
 /// A snapshot.
@@ -46,29 +51,36 @@ pub struct SnapshotOverview {
     pub name: String,
     /// Its topic's, or `_deleted-topic_`.
     pub topic: String,
-    /// How many unacknowledged messages it keeps.
+    /// How many messages it keeps.
     pub messages: usize,
 }
 
 impl Broker {
     /// What is in the broker.
-    pub fn overview(&self, _now: Time) -> Overview {
-        Overview::default()
-    }
-
-    /// Does what is due.
-    pub fn advance(&mut self, now: Time) {
-        while self.agenda.take(now).is_some() {}
-    }
-
-    /// When `advance` should be called next, if at all.
-    pub fn next_due(&self) -> Option<Time> {
-        self.agenda.next()
-    }
-
-    /// Everything is gone, as when Google's emulator is killed.
-    pub fn forget_everything(&mut self) {
-        let faults = self.faults.clone();
-        *self = Self::new(faults);
+    pub fn overview(&self, now: Time) -> Overview {
+        let topics = self.topics.values().map(|topic| TopicOverview {
+            name: topic.name.to_string(),
+            subscriptions: topic.subscriptions.len(),
+            snapshots: topic.snapshots.len(),
+            retained: topic.kept(),
+        });
+        let subscriptions = self.subscriptions.values().map(|subscription| SubscriptionOverview {
+            name: subscription.name.to_string(),
+            topic: subscription.config.topic.clone(),
+            push: self.push_figures(now, &subscription.name),
+            detached: subscription.config.detached,
+            expires: subscription.expires().map(|expires| expires.timestamp().seconds),
+            messages: subscription.delivery.figures(now),
+        });
+        let snapshots = self.snapshots.values().map(|snapshot| SnapshotOverview {
+            name: snapshot.name.to_string(),
+            topic: snapshot.config.topic.clone(),
+            messages: snapshot.contents.len(),
+        });
+        Overview {
+            topics: topics.collect(),
+            subscriptions: subscriptions.collect(),
+            snapshots: snapshots.collect(),
+        }
     }
 }

@@ -25,23 +25,28 @@ impl Delivery {
     /// Leases run out in the order of their ends, whatever was granted when.
     fn end_leases(&mut self) {
         loop {
-            let heads = self.leases.values().filter(|list| !list.is_empty()).map(|list| list.head);
-            let ends = heads.filter_map(|at| match self.slots[at].state {
-                State::Leased { until, .. } => Some((until, self.slots[at].lease, at)),
-                State::Free
-                | State::Ready { .. }
-                | State::Waiting { .. }
-                | State::Queued { .. }
-                | State::Done
-                | State::Kept => None,
-            });
-            let first = ends.min();
-            self.first_lapse = first.map(|(until, ..)| until);
-            match first {
+            let next = self.next_lapse();
+            self.first_lapse = next.map(|(until, ..)| until);
+            match next {
                 Some((until, _, at)) if until <= self.latest => self.fail(at, until),
                 Some(_) | None => return,
             }
         }
+    }
+
+    /// The lease that runs out first: when, its number, whose. One look at each length of lease there is.
+    pub(super) fn next_lapse(&self) -> Option<(Time, u64, u32)> {
+        let heads = self.leases.values().filter(|list| !list.is_empty()).map(|list| list.head);
+        let ends = heads.filter_map(|at| match self.slots[at].state {
+            State::Leased { until, .. } => Some((until, self.slots[at].lease, at)),
+            State::Free
+            | State::Ready { .. }
+            | State::Waiting { .. }
+            | State::Queued { .. }
+            | State::Done
+            | State::Kept => None,
+        });
+        ends.min()
     }
 
     fn ring(&mut self, timer: Timer) {

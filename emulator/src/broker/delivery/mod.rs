@@ -166,11 +166,12 @@ impl Delivery {
         }
     }
 
-    /// When `advance` should be called next. It may be a little early (a lease was settled meanwhile), never late.
+    /// When `advance` should be called next.
     pub(crate) fn next_due(&self) -> Option<Time> {
+        let lapse = self.next_lapse().map(|(until, ..)| until);
         let timer = self.timers.first().map(|(time, _)| *time);
         let dead = (!self.dead.is_empty()).then_some(self.latest);
-        [self.first_lapse, timer, self.oldest_ends(), dead].into_iter().flatten().min()
+        [lapse, timer, self.oldest_ends(), dead].into_iter().flatten().min()
     }
 
     /// Whether somebody can take something now: reason to wake those who wait.

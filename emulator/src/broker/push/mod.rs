@@ -119,7 +119,8 @@ impl Pushes {
     fn turns(&mut self) -> impl Iterator<Item = Name> + use<> {
         let ready = std::mem::take(&mut self.ready);
         let last = self.last.clone();
-        let (first, later): (Vec<Name>, Vec<Name>) = ready.into_iter().partition(|name| Some(name) > last.as_ref());
+        let (first, later): (Vec<Name>, Vec<Name>) =
+            ready.into_iter().partition(|name| Some(name) > last.as_ref());
         first.into_iter().chain(later)
     }
 }
@@ -158,8 +159,7 @@ impl Broker {
                 drop(subscription.delivery.modify_deadline(now, &[(ack_id.to_owned(), Duration::ZERO)]));
             }
         }
-        self.wake(&name);
-        self.attend(now, &name);
+        self.settled(now, &name);
     }
 
     /// How a subscription's pushes stand; `None` if it does not push.
@@ -177,7 +177,8 @@ impl Broker {
     /// After a subscription was made, configured, detached or removed.
     pub(super) fn follow_push_config(&mut self, name: &Name) {
         let subscription = self.subscriptions.get(name);
-        let pushing = subscription.filter(|subscription| subscription.pushes() && !subscription.config.detached);
+        let pushing =
+            subscription.filter(|subscription| subscription.pushes() && !subscription.config.detached);
         let config = pushing.and_then(|subscription| subscription.config.push_config.clone());
         if config.is_none() {
             self.agenda.forget(Entry::Push(name.clone()));

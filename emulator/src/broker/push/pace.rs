@@ -151,7 +151,11 @@ mod tests {
             assert_eq!(pace.room(START), None, "the window is full");
             windows.push(sent);
             for number in 0..sent {
-                assert!(pace.answered(START, &(round * 1000 + number).to_string(), &PushResult::Acknowledged));
+                assert!(pace.answered(
+                    START,
+                    &(round * 1000 + number).to_string(),
+                    &PushResult::Acknowledged
+                ));
             }
         }
         assert_eq!(windows, [4, 8, 16, 32, 64, 128, 256, 256]);
