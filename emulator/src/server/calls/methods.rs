@@ -7,7 +7,7 @@ use serde_json::Value;
 use tonic::{Request, Response, Status};
 
 use super::Calls;
-use crate::broker::{Answer, Broker, Refusal, Time};
+use crate::broker::{Answer, Broker, Method, Refusal, Time};
 use crate::proto::iam::{
     GetIamPolicyRequest, Policy, SetIamPolicyRequest, TestIamPermissionsRequest, TestIamPermissionsResponse,
     iam_policy_server::IamPolicy,
@@ -20,7 +20,7 @@ use crate::server::grpc;
 
 /// Implements a service's trait, except for what follows in braces at the end, and calling its methods with JSON.
 macro_rules! service {
-    ($service:literal $trait:ident, $json:ident:
+    ($trait:ident, $json:ident:
      $($rpc:literal $method:ident($request:ty) -> $response:ty = $work:expr;)*
      { $($else:tt)* }) => {
         #[tonic::async_trait]
@@ -28,7 +28,7 @@ macro_rules! service {
             $(
                 async fn $method(&self, request: Request<$request>) -> Result<Response<$response>, Status> {
                     let request = request.into_inner();
-                    let answer = self.call(concat!($service, "/", $rpc), |broker, now| {
+                    let answer = self.call(Method::named($rpc), |broker, now| {
                         $work(broker, now, request)
                     });
                     answer.await.map(Response::new).map_err(grpc::status)
@@ -40,7 +40,7 @@ macro_rules! service {
         impl Calls {
             pub(super) async fn $json(&self, rpc: &str, request: Value) -> Option<Answer<Value>> {
                 match rpc {
-                    $($rpc => Some(self.transcode::<$request, $response>(concat!($service, "/", $rpc), request, $work).await),)*
+                    $($rpc => Some(self.transcode::<$request, $response>(Method::named($rpc), request, $work).await),)*
                     _ => None,
                 }
             }
@@ -48,7 +48,7 @@ macro_rules! service {
     };
 }
 
-service! { "google.pubsub.v1.Publisher" Publisher, publisher_json:
+service! { Publisher, publisher_json:
     "CreateTopic" create_topic(Topic) -> Topic = Broker::create_topic;
     "UpdateTopic" update_topic(UpdateTopicRequest) -> Topic = Broker::update_topic;
     "Publish" publish(PublishRequest) -> PublishResponse = Broker::publish;
@@ -64,7 +64,7 @@ service! { "google.pubsub.v1.Publisher" Publisher, publisher_json:
     {}
 }
 
-service! { "google.pubsub.v1.Subscriber" Subscriber, subscriber_json:
+service! { Subscriber, subscriber_json:
     "CreateSubscription" create_subscription(Subscription) -> Subscription = Broker::create_subscription;
     "GetSubscription" get_subscription(GetSubscriptionRequest) -> Subscription = Broker::get_subscription;
     "UpdateSubscription" update_subscription(UpdateSubscriptionRequest)
@@ -100,7 +100,7 @@ service! { "google.pubsub.v1.Subscriber" Subscriber, subscriber_json:
     }
 }
 
-service! { "google.iam.v1.IAMPolicy" IamPolicy, policy_json:
+service! { IamPolicy, policy_json:
     "SetIamPolicy" set_iam_policy(SetIamPolicyRequest) -> Policy = Broker::set_iam_policy;
     "GetIamPolicy" get_iam_policy(GetIamPolicyRequest) -> Policy = Broker::get_iam_policy;
     "TestIamPermissions" test_iam_permissions(TestIamPermissionsRequest)
@@ -108,7 +108,7 @@ service! { "google.iam.v1.IAMPolicy" IamPolicy, policy_json:
     {}
 }
 
-service! { "google.pubsub.v1.SchemaService" SchemaService, schema_json:
+service! { SchemaService, schema_json:
     "CreateSchema" create_schema(CreateSchemaRequest) -> Schema = no_schemas;
     "GetSchema" get_schema(GetSchemaRequest) -> Schema = no_schemas;
     "ListSchemas" list_schemas(ListSchemasRequest) -> ListSchemasResponse = no_schemas;

@@ -45,34 +45,44 @@ impl Calls {
         answer.unwrap_or_else(|| Err(Refusal::unsupported(format!("There is no method {method} over REST."))))
     }
 
-    /// What befalls a call before anything is done for it.
-    pub(super) async fn admit(&self, method: &'static str) -> Answer<()> {
-        if self.core.stop().is_cancelled() {
-            return Err(stopping());
-        }
-        let Some(method) = Method::named(method) else { return Ok(()) };
-        let CallFate { slow, refusal } = self.core.with(|broker, _| broker.befall(method));
-        if !slow.is_zero() {
-            tokio::select! {
-                () = self.core.stop().cancelled() => return Err(stopping()),
-                () = tokio::time::sleep(slow) => {}
-            }
-        }
-        refusal.map_or(Ok(()), Err)
+    /// Lets what is to befall a call befall it, before anything is done for it.
+    pub(super) async fn admit(&self, method: Method) -> Answer<()> {
+        let fate = self.core.with(|broker, _| broker.befall(method));
+        self.suffer(fate).await
     }
 
     async fn call<T>(
         &self,
-        method: &'static str,
+        method: Option<Method>,
         work: impl FnOnce(&mut Broker, Time) -> Answer<T>,
     ) -> Answer<T> {
-        self.admit(method).await?;
-        self.core.with(work)
+        // Nearly always nothing befalls it, and then the broker is locked but once.
+        let done = self.core.with(|broker, now| {
+            let fate = method.map(|method| broker.befall(method)).unwrap_or_default();
+            if fate == CallFate::default() { Ok(work(broker, now)) } else { Err((fate, work)) }
+        });
+        match done {
+            Ok(answer) => answer,
+            Err((fate, work)) => {
+                self.suffer(fate).await?;
+                self.core.with(work)
+            }
+        }
+    }
+
+    async fn suffer(&self, fate: CallFate) -> Answer<()> {
+        if !fate.slow.is_zero() {
+            tokio::select! {
+                () = tokio::time::sleep(fate.slow) => {}
+                () = self.core.stop().cancelled() => return Err(stopping()),
+            }
+        }
+        fate.refusal.map_or(Ok(()), Err)
     }
 
     async fn transcode<Request: DeserializeOwned, Response: Serialize>(
         &self,
-        method: &'static str,
+        method: Option<Method>,
         request: Value,
         work: impl FnOnce(&mut Broker, Time, Request) -> Answer<Response>,
     ) -> Answer<Value> {

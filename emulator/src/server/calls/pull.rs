@@ -9,7 +9,7 @@ use serde_json::Value;
 use tonic::Code;
 
 use super::{Calls, from_json, stopping, to_json};
-use crate::broker::{Answer, Refusal};
+use crate::broker::{Answer, Method, Refusal};
 use crate::proto::pubsub::{ModifyAckDeadlineRequest, PullRequest, PullResponse};
 use crate::server::core::Core;
 
@@ -23,7 +23,7 @@ impl Calls {
         request: &PullRequest,
         patience: Option<Duration>,
     ) -> Answer<PullResponse> {
-        self.admit("google.pubsub.v1.Subscriber/Pull").await?;
+        self.admit(Method::Pull).await?;
         #[expect(deprecated, reason = "clients that set it still get what it says")]
         let at_once = request.return_immediately;
         let place = self.core.wait_at(&request.subscription);

@@ -15,7 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::status;
-use crate::broker::{Answer, Refusal, StreamId, StreamTurn};
+use crate::broker::{Answer, Method, Refusal, StreamId, StreamTurn};
 use crate::proto::pubsub::{StreamingPullRequest, StreamingPullResponse};
 use crate::server::calls::{Calls, stopping};
 use crate::server::core::Core;
@@ -73,7 +73,7 @@ impl OpenStream {
         first: &StreamingPullRequest,
         requests: Streaming<StreamingPullRequest>,
     ) -> Answer<Self> {
-        calls.admit("google.pubsub.v1.Subscriber/StreamingPull").await?;
+        calls.admit(Method::StreamingPull).await?;
         let core = Arc::clone(calls.core());
         let place = core.wait_at(&first.subscription);
         let id = core.with(|broker, now| broker.open_stream(now, first))?;
