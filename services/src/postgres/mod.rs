@@ -7,6 +7,7 @@ mod database;
 mod error;
 mod installed;
 mod keeper;
+mod kept;
 
 use std::fmt;
 
@@ -16,6 +17,8 @@ use crate::containers::Container;
 pub use cluster::{Cluster, ClusterOptions, Folder};
 pub use database::{DatabaseError, TestDatabase};
 pub use error::PostgresError;
+pub use installed::installed_postgres;
+pub use kept::remove_kept;
 
 const URL_VARIABLE: &str = "DATABASE_URL";
 /// Says what the tests take.
@@ -33,7 +36,6 @@ const CHOICE_VARIABLE: &str = "TEST_POSTGRES";
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Postgres {
     /// `DATABASE_URL` names it.
     Environment(String),
