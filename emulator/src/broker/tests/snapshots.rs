@@ -110,7 +110,7 @@ fn it_is_listed_updated_and_deleted() {
     let made = world.snapshot(SNAPSHOT, SUBSCRIPTION).unwrap();
     world.snapshot("projects/q/snapshots/friday", SUBSCRIPTION).unwrap();
     let list = pubsub::ListSnapshotsRequest { project: "projects/p".to_owned(), ..Default::default() };
-    assert_eq!(world.broker.list_snapshots(world.now, list).unwrap().snapshots, [made.clone()]);
+    assert_eq!(world.broker.list_snapshots(world.now, list).unwrap().snapshots, std::slice::from_ref(&made));
     let of_topic =
         pubsub::ListTopicSnapshotsRequest { topic: TOPIC.to_owned(), page_size: 1, ..Default::default() };
     let page = world.broker.list_topic_snapshots(world.now, of_topic.clone()).unwrap();
