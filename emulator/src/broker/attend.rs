@@ -19,6 +19,7 @@ impl Broker {
                 Entry::Subscription(name) => self.attend_due(moment, &name),
                 Entry::Snapshot(name) => self.expire_snapshot(moment, &name),
                 Entry::Topic(name) => self.prune_topic(moment, &name),
+                Entry::Push(name) => self.wake(&name),
             }
         }
     }

@@ -153,6 +153,7 @@ impl Broker {
         }
         self.subscriptions.insert(name.clone(), subscription);
         // Who waited on an earlier one of that name learns that it is another.
+        self.follow_push_config(&name);
         self.wake(&name);
         self.attend(now, &name);
         Ok(config)
@@ -237,6 +238,7 @@ impl Broker {
         {
             topic.detached.insert(name.clone());
         }
+        self.follow_push_config(&name);
         self.wake(&name);
         Ok(pubsub::DetachSubscriptionResponse {})
     }
@@ -295,6 +297,7 @@ impl Broker {
         }
         // An expiration that comes earlier now has to be planned anew.
         self.agenda.forget(Entry::Subscription(name.clone()));
+        self.follow_push_config(name);
         self.wake(name);
         self.attend(now, name);
     }
