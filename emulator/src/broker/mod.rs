@@ -39,6 +39,7 @@ use faults::{Chance, Purpose};
 use policies::Policies;
 use push::Pushes;
 use snapshots::Snapshot;
+use streams::Streams;
 use subscriptions::Subscription;
 use topics::Topic;
 
@@ -49,7 +50,7 @@ pub use message::Message;
 pub use overview::{Overview, SnapshotOverview, SubscriptionOverview, TopicOverview};
 pub use push::{PushDelivery, PushFigures, PushResult};
 pub use refusal::{Answer, Reason, Refusal};
-pub use streams::{StreamId, StreamTurn};
+pub use streams::{StreamId, StreamOverview, StreamTurn};
 pub use time::Time;
 
 /// A resource's full name, shared by everything that refers to it.
@@ -79,6 +80,7 @@ pub struct Broker {
     agenda: Agenda,
     /// Subscriptions with something new to take, to end, or to push.
     woken: BTreeSet<Name>,
+    streams: Streams,
     faults: Faults,
     /// What decides the faults of calls.
     call_chance: Chance,
@@ -104,6 +106,7 @@ impl Broker {
             agenda: Agenda::default(),
             woken: BTreeSet::new(),
             call_chance: Chance::new(faults.seed, Purpose::Calls),
+            streams: Streams::new(faults.seed),
             faults,
             chance,
             last_message: 0,
@@ -121,6 +124,7 @@ impl Broker {
     pub fn set_faults(&mut self, faults: Faults) {
         self.call_chance = Chance::new(faults.seed, Purpose::Calls);
         self.chance = Chance::new(faults.seed, Purpose::Messages);
+        self.streams.reseed(faults.seed);
         self.faults = faults;
     }
 
@@ -135,6 +139,7 @@ impl Broker {
         let mut broker = Self::new(std::mem::take(&mut self.faults));
         broker.woken = self.subscriptions.keys().cloned().collect();
         broker.woken.append(&mut self.woken);
+        broker.streams = self.streams.forgotten(broker.faults.seed);
         broker.last_message = self.last_message;
         broker.last_resource = self.last_resource;
         *self = broker;

@@ -1,5 +1,6 @@
 //! What is in the broker, as figures: for the page, the admin endpoints and tests. It changes nothing.
 
+use super::StreamOverview;
 use super::delivery::Figures;
 use super::{Broker, PushFigures, Time};
 
@@ -12,6 +13,8 @@ pub struct Overview {
     pub subscriptions: Vec<SubscriptionOverview>,
     /// The snapshots.
     pub snapshots: Vec<SnapshotOverview>,
+    /// The open streaming pulls, the oldest first.
+    pub streams: Vec<StreamOverview>,
 }
 
 /// A topic.
@@ -81,6 +84,7 @@ impl Broker {
             topics: topics.collect(),
             subscriptions: subscriptions.collect(),
             snapshots: snapshots.collect(),
+            streams: self.stream_overviews(),
         }
     }
 }

@@ -137,6 +137,11 @@ impl Delivery {
         }
     }
 
+    /// What it was made with.
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
+    }
+
     /// How it delivers.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings

@@ -51,7 +51,16 @@ impl Rotation {
     }
 }
 
+/// What is handed out at once ends with the message that reaches this size, so that no response grows too large.
+const ENOUGH_BYTES: usize = 1 << 20;
+
 impl Delivery {
+    /// Whether there is anything that this one could take now.
+    pub(crate) fn has_for(&mut self, now: Time, holder: Holder) -> bool {
+        self.catch_up(now);
+        self.next_for(holder).is_some()
+    }
+
     /// Hands out what can be taken now, and leases it for as long as told. Bytes are counted as messages' sizes; a single message
     /// that is larger than all that may be taken goes to a taker that holds nothing.
     pub(crate) fn take(
@@ -66,7 +75,7 @@ impl Delivery {
         self.pulling = holder == Holder::Pull;
         let mut delivered = Vec::new();
         let mut bytes = 0;
-        while delivered.len() < max_messages {
+        while delivered.len() < max_messages && bytes < ENOUGH_BYTES {
             let Some((source, at)) = self.next_for(holder) else {
                 break;
             };
