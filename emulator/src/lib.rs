@@ -1,16 +1,6 @@
 //! A Pub/Sub emulator for tests and development.
+//!
+//! It must never need anything of `wakeq`, and never starts a process.
 
 pub mod broker;
-mod google;
-mod locate;
-mod port;
-mod process;
 pub mod proto;
-mod source;
-mod watchdog;
-
-pub use google::{EmulatorError, GoogleEmulator};
-pub use locate::{Installation, NotInstalled, find, program_on_path};
-pub use port::free_port;
-pub use process::{Ending, Guard, Guarded, Launch, ProcessError, RunAs};
-pub use source::Source;

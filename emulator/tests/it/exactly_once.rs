@@ -4,7 +4,7 @@ use tonic::{Code, Status};
 use wakeq_emulator::proto::pubsub::StreamingPullResponse;
 
 use crate::stage::{Stage, ack_ids, message, texts};
-use crate::streams::{acks, deadlines, first};
+use crate::streams::{Stream, acks, deadlines, first};
 
 const PERMANENT: &str = "PERMANENT_FAILURE_INVALID_ACK_ID";
 
@@ -16,13 +16,28 @@ async fn exact(stage: &Stage) -> (String, String) {
 #[track_caller]
 fn failed_for_good(answer: Result<(), Status>, ack_id: &str) {
     let status = answer.expect_err("an ack id that has lapsed was accepted");
-    assert_eq!(status.code(), Code::FailedPrecondition, "{}", status.message());
+    assert_eq!(status.code(), Code::InvalidArgument, "{}", status.message());
     let details = String::from_utf8_lossy(status.details());
-    assert!(details.contains(PERMANENT) && details.contains(ack_id), "{details:?}");
+    for expected in ["google.rpc.ErrorInfo", "EXACTLY_ONCE_ACKID_FAILURE", PERMANENT, ack_id] {
+        assert!(details.contains(expected), "no {expected} in {details:?}");
+    }
 }
 
-fn confirms(response: &StreamingPullResponse) -> bool {
+/// A confirmation, or messages: what was asked of the stream after it comes after it.
+fn settles(response: &StreamingPullResponse) -> bool {
     response.acknowledge_confirmation.is_some()
+        || response.modify_ack_deadline_confirmation.is_some()
+        || !response.received_messages.is_empty()
+}
+
+/// Two messages that a stream holds.
+async fn two_held(stage: &Stage) -> (Stream, Vec<String>, Vec<String>) {
+    let (topic, subscription) = exact(stage).await;
+    let mut stream = stage.stream(first(&subscription)).await;
+    stage.publish_texts(&topic, &["one", "other"]).await;
+    let mut held = ack_ids(&stream.take(2).await);
+    let other = held.split_off(1);
+    (stream, held, other)
 }
 
 cases! {
@@ -71,38 +86,30 @@ cases! {
     }
 
     async fn a_stream_confirms_acknowledgements(stage) {
-        let (topic, subscription) = exact(&stage).await;
-        let mut stream = stage.stream(first(&subscription)).await;
-        stage.publish_texts(&topic, &["done"]).await;
-        let done = ack_ids(&stream.take(1).await);
+        let (mut stream, done, other) = two_held(&stage).await;
         stream.send(acks(&done)).await;
-        let confirmation = stream.response(confirms).await.acknowledge_confirmation.unwrap();
+        stream.send(deadlines(&other, 0)).await;
+        let confirmation = stream.response(settles).await.acknowledge_confirmation;
+        let confirmation = confirmation.expect("the acknowledgement was not confirmed");
         assert_eq!((&confirmation.ack_ids, confirmation.invalid_ack_ids.len()), (&done, 0));
     }
 
     async fn a_stream_says_which_acknowledgements_came_too_late(stage) {
-        let (topic, subscription) = exact(&stage).await;
-        let mut stream = stage.stream(first(&subscription)).await;
-        stage.publish_texts(&topic, &["again"]).await;
-        let old = ack_ids(&stream.take(1).await);
+        let (mut stream, old, other) = two_held(&stage).await;
         stream.send(deadlines(&old, 0)).await;
-        let new = ack_ids(&stream.take(1).await);
         stream.send(acks(&old)).await;
-        let confirmation = stream.response(confirms).await.acknowledge_confirmation.unwrap();
+        stream.send(acks(&other)).await;
+        let response = stream.response(|response| response.acknowledge_confirmation.is_some());
+        let confirmation = response.await.acknowledge_confirmation.unwrap();
         assert_eq!((confirmation.ack_ids.len(), &confirmation.invalid_ack_ids), (0, &old));
-        stream.send(acks(&new)).await;
-        let confirmation = stream.response(confirms).await.acknowledge_confirmation.unwrap();
-        assert_eq!(confirmation.ack_ids, new);
     }
 
     async fn a_stream_confirms_changes_of_deadlines(stage) {
-        let (topic, subscription) = exact(&stage).await;
-        let mut stream = stage.stream(first(&subscription)).await;
-        stage.publish_texts(&topic, &["held"]).await;
-        let held = ack_ids(&stream.take(1).await);
+        let (mut stream, held, other) = two_held(&stage).await;
         stream.send(deadlines(&held, 60)).await;
-        let response = stream.response(|response| response.modify_ack_deadline_confirmation.is_some()).await;
-        let confirmation = response.modify_ack_deadline_confirmation.unwrap();
-        assert_eq!((&confirmation.ack_ids, confirmation.invalid_ack_ids.len()), (&held, 0));
+        stream.send(deadlines(&other, 0)).await;
+        let confirmation = stream.response(settles).await.modify_ack_deadline_confirmation;
+        let confirmation = confirmation.expect("the change was not confirmed");
+        assert!(confirmation.ack_ids.starts_with(&held), "{confirmation:?}");
     }
 }

@@ -1,5 +1,7 @@
 //! Push subscriptions: what arrives at the endpoint, and what its answers do.
 
+use std::io;
+
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -20,9 +22,10 @@ async fn endpoint(statuses: &'static [u16]) -> (String, mpsc::Receiver<Posted>) 
     tokio::spawn(async move {
         let mut answered = 0;
         while let Ok((mut connection, _)) = listener.accept().await {
+            // A connection that asks for nothing is a look whether anybody is there.
+            let Ok(received) = receive(&mut connection).await else { continue };
             let status = statuses[answered.min(statuses.len() - 1)];
             answered += 1;
-            let received = receive(&mut connection).await;
             let answer = format!("HTTP/1.1 {status} So\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
             connection.write_all(answer.as_bytes()).await.unwrap();
             if sender.send(received).await.is_err() {
@@ -33,16 +36,16 @@ async fn endpoint(statuses: &'static [u16]) -> (String, mpsc::Receiver<Posted>) 
     (url, posted)
 }
 
-async fn receive(connection: &mut TcpStream) -> Posted {
+async fn receive(connection: &mut TcpStream) -> io::Result<Posted> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
-        head.push(connection.read_u8().await.unwrap());
+        head.push(connection.read_u8().await?);
     }
     let head = String::from_utf8(head).unwrap().to_lowercase();
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
     let mut body = vec![0; length.parse().unwrap()];
-    connection.read_exact(&mut body).await.unwrap();
-    (head, body)
+    connection.read_exact(&mut body).await?;
+    Ok((head, body))
 }
 
 async fn next(posted: &mut mpsc::Receiver<Posted>) -> Posted {

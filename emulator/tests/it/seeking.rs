@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use pbjson_types::Timestamp;
 use tonic::{Code, Status};
 use wakeq_emulator::proto::pubsub::seek_request::Target;
-use wakeq_emulator::proto::pubsub::{CreateSnapshotRequest, SeekRequest, Subscription};
+use wakeq_emulator::proto::pubsub::{CreateSnapshotRequest, SeekRequest};
 
 use crate::stage::{Stage, refused, sorted, texts};
 
@@ -92,11 +92,18 @@ cases! {
 
     async fn another_subscription_of_the_topic_seeks_to_a_snapshot_too(stage) {
         let (topic, subscription) = stage.pair().await;
+        let other = stage.subscribe(stage.to(&topic, "other")).await;
         stage.publish_texts(&topic, &["open"]).await;
         let snapshot = snapshot(&stage, &subscription).await;
-        let late = stage.subscribe(Subscription { ..stage.to(&topic, "late") }).await;
-        seek(&stage, &late, Target::Snapshot(snapshot)).await;
-        assert_eq!(texts(&stage.pull(&late, 10).await), ["open"]);
+        let done = stage.pull_all(&other, 1).await;
+        stage.acknowledge(&other, &done).await;
+        seek(&stage, &other, Target::Snapshot(snapshot)).await;
+        stage.publish_texts(&topic, &["next"]).await;
+        let mut received = stage.pull(&other, 10).await;
+        while !texts(&received).contains(&"next".to_owned()) {
+            received.extend(stage.pull(&other, 10).await);
+        }
+        assert_eq!(sorted(&received), ["next", "open"]);
     }
 
     async fn a_snapshot_is_of_the_subscriptions_topic(stage) {

@@ -7,7 +7,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::sync::OnceCell;
-use wakeq_emulator::{EmulatorError, GoogleEmulator, Source};
+use wakeq_services::{EmulatorError, GoogleEmulator, Source};
 
 use crate::differences::{DIFFERENCES, Difference};
 use crate::stage::Stage;

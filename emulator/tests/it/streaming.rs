@@ -2,7 +2,7 @@
 
 use tonic::Code;
 use wakeq_emulator::proto::pubsub::{
-    DeleteSubscriptionRequest, DetachSubscriptionRequest, PubsubMessage, StreamingPullRequest,
+    DeleteSubscriptionRequest, DetachSubscriptionRequest, PubsubMessage, StreamingPullRequest, Subscription,
 };
 
 use crate::stage::{Stage, ack_ids, message, sorted, texts};
@@ -15,16 +15,17 @@ async fn refused(stage: &Stage, what: &str, request: StreamingPullRequest, code:
 }
 
 /// A later request must end the stream.
-async fn ends(stage: &Stage, what: &str, change: impl FnOnce(&mut StreamingPullRequest)) {
+async fn ends(stage: &Stage, what: &str, change: impl FnOnce(&mut StreamingPullRequest, &[String])) {
     let topic = stage.topic_name("a-topic");
-    let subscription = stage.subscription_name("a-subscription");
+    let subscription = Subscription { name: String::new(), ..stage.to(&topic, "unused") };
+    let subscription = stage.subscribe(subscription).await;
     let mut stream = stage.stream(first(&subscription)).await;
     stage.publish_texts(&topic, &["established"]).await;
-    let received = stream.take(1).await;
-    stream.send(acks(&ack_ids(&received))).await;
+    let held = ack_ids(&stream.take(1).await);
     let mut request = StreamingPullRequest::default();
-    change(&mut request);
+    change(&mut request, &held);
     stream.send(request).await;
+    let _ = stream.try_send(deadlines(&held, 0)).await; // comes back where the stream goes on
     let status = stream.end().await;
     assert_eq!(status.code(), Code::InvalidArgument, "{what}: {}", status.message());
 }
@@ -73,11 +74,20 @@ cases! {
 
     async fn streams_share_the_messages_of_a_subscription(stage) {
         let (topic, subscription) = stage.pair().await;
-        let limited = StreamingPullRequest { max_outstanding_messages: 2, ..first(&subscription) };
-        stage.publish_texts(&topic, &["a", "b", "c", "d"]).await;
-        let (mut one, mut other) = (stage.stream(limited.clone()).await, stage.stream(limited).await);
-        let (one, other) = tokio::join!(one.take(2), other.take(2));
-        assert_eq!(sorted(&[one, other].concat()), ["a", "b", "c", "d"]);
+        let mut one = stage.stream(first(&subscription)).await;
+        let mut other = stage.stream(first(&subscription)).await;
+        let published: Vec<_> = (10..40).map(|number| number.to_string()).collect();
+        let mut received = Vec::new();
+        for text in &published {
+            stage.publish_texts(&topic, &[text]).await;
+        }
+        while received.len() < published.len() {
+            tokio::select! {
+                messages = one.messages() => received.extend(messages),
+                messages = other.messages() => received.extend(messages),
+            }
+        }
+        assert_eq!(sorted(&received), published);
     }
 
     async fn a_stream_has_no_more_messages_outstanding_than_it_asked_for(stage) {
@@ -136,36 +146,36 @@ cases! {
 
     async fn what_the_first_request_alone_can_say_ends_the_stream_later(stage) {
         let (_, subscription) = stage.pair().await;
-        ends(&stage, "subscription", |later| later.subscription = subscription).await;
+        ends(&stage, "subscription", |later, _| later.subscription = subscription).await;
     }
 
     async fn flow_control_is_said_in_the_first_request_only(stage) {
         stage.pair().await;
-        ends(&stage, "messages", |later| later.max_outstanding_messages = 5).await;
-        ends(&stage, "bytes", |later| later.max_outstanding_bytes = 5).await;
+        ends(&stage, "messages", |later, _| later.max_outstanding_messages = 5).await;
+        ends(&stage, "bytes", |later, _| later.max_outstanding_bytes = 5).await;
     }
 
     async fn deadlines_and_ids_in_different_numbers_end_the_stream(stage) {
         stage.pair().await;
-        ends(&stage, "one deadline, no id", |later| later.modify_deadline_seconds = vec![10]).await;
+        ends(&stage, "one deadline, no id", |later, _| later.modify_deadline_seconds = vec![10]).await;
     }
 
     async fn a_deadline_out_of_range_ends_the_stream(stage) {
         stage.pair().await;
         for bad in [-1, 601] {
             let what = format!("{bad} s");
-            ends(&stage, &what, |later| *later = deadlines(&["any".to_owned()], bad)).await;
+            ends(&stage, &what, |later, held| *later = deadlines(held, bad)).await;
         }
     }
 
     async fn an_ack_id_that_was_never_given_ends_the_stream(stage) {
         stage.pair().await;
-        ends(&stage, "no such id", |later| later.ack_ids = vec!["no such id".to_owned()]).await;
+        ends(&stage, "no such id", |later, _| later.ack_ids = vec!["no such id".to_owned()]).await;
     }
 
     async fn a_streams_deadline_is_changed_by_a_later_request_within_its_range(stage) {
         stage.pair().await;
-        ends(&stage, "601 s", |later| later.stream_ack_deadline_seconds = 601).await;
+        ends(&stage, "601 s", |later, _| later.stream_ack_deadline_seconds = 601).await;
     }
 
     async fn a_stream_ends_with_its_subscription(mut stage) {

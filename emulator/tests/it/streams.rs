@@ -62,6 +62,11 @@ impl Stream {
         self.requests.send(request).await.unwrap();
     }
 
+    /// An error where the stream has ended.
+    pub(crate) async fn try_send(&self, request: StreamingPullRequest) -> Result<(), impl std::fmt::Debug> {
+        self.requests.send(request).await
+    }
+
     /// The next response that holds anything of interest.
     pub(crate) async fn response(
         &mut self,

@@ -52,7 +52,11 @@ cases! {
         refused(stage.publisher.get_topic(get(&name)).await, Code::NotFound);
         refused(stage.publisher.delete_topic(delete(&name)).await, Code::NotFound);
         refused(stage.try_publish(&name, &[text("lost")]).await, Code::NotFound);
-        let request = ListTopicSubscriptionsRequest { topic: name, ..Default::default() };
+    }
+
+    async fn a_topic_that_is_not_there_has_no_list_of_subscriptions(mut stage) {
+        let topic = stage.topic_name("nowhere");
+        let request = ListTopicSubscriptionsRequest { topic, ..Default::default() };
         refused(stage.publisher.list_topic_subscriptions(request).await, Code::NotFound);
     }
 

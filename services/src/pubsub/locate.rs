@@ -7,6 +7,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::process::program_on_path;
+
 const JAR_VARIABLE: &str = "PUBSUB_EMULATOR_JAR";
 const JAR_FOLDER: &str = "platform/pubsub-emulator/lib";
 const JAR_PREFIX: &str = "cloud-pubsub-emulator-";
@@ -44,7 +46,7 @@ pub enum NotInstalled {
 /// Looks for the emulator: `PUBSUB_EMULATOR_JAR`, then the highest version in the Google Cloud SDKs of this machine.
 ///
 /// ```
-/// match wakeq_emulator::find() {
+/// match wakeq_services::find() {
 ///     Ok(found) => println!("version {} in {}", found.version, found.jar.display()),
 ///     Err(missing) => println!("{missing}"),
 /// }
@@ -61,16 +63,6 @@ pub fn find() -> Result<Installation, NotInstalled> {
     let java = java().ok_or(NotInstalled::Java)?;
     let version = version_in(&jar).unwrap_or_else(|| "of unknown version".to_owned());
     Ok(Installation { java, jar, version })
-}
-
-/// The program of this name in the folders of `PATH`.
-///
-/// ```
-/// assert!(wakeq_emulator::program_on_path("sh").is_some());
-/// ```
-pub fn program_on_path(name: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
 }
 
 fn sdk_folders() -> Vec<PathBuf> {

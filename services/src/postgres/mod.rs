@@ -2,14 +2,20 @@
 //!
 //! It must never choose silently (it can be printed in one line), and never stop or change a server that was given.
 
+mod cluster;
+mod database;
+mod installed;
+mod keeper;
+
 use std::env;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use wakeq_emulator::ProcessError;
+use crate::process::ProcessError;
 
-use crate::cluster::{Cluster, ClusterOptions};
+pub use cluster::{Cluster, ClusterOptions, Folder};
+pub use database::{DatabaseError, TestDatabase};
 
 const URL_VARIABLE: &str = "DATABASE_URL";
 
@@ -78,8 +84,8 @@ pub enum PostgresError {
 /// A Postgres server, and where it came from.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), wakeq_dev::PostgresError> {
-/// let postgres = wakeq_dev::Postgres::choose(wakeq_dev::ClusterOptions::default()).await?;
+/// # async fn example() -> Result<(), wakeq_services::PostgresError> {
+/// let postgres = wakeq_services::Postgres::choose(wakeq_services::ClusterOptions::default()).await?;
 /// println!("{postgres}"); // Postgres: 15.18 from /usr/lib/postgresql/15/bin, on port 21234
 /// # Ok(()) }
 /// ```

@@ -18,7 +18,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::sync::watch;
 
-use crate::watchdog::Watchdog;
+use super::watchdog::Watchdog;
 
 /// Waits for the word that the guard watches it, then becomes the program.
 const GATE_SCRIPT: &str = r#"read -r go || exit 125; exec "$0" "$@""#;
@@ -54,9 +54,9 @@ pub enum ProcessError {
 /// Watches over child processes and, if it was given one, a folder: both end when this process ends.
 ///
 /// ```
-/// use wakeq_emulator::{Guard, Launch};
+/// use wakeq_services::{Guard, Launch};
 ///
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), wakeq_emulator::ProcessError> {
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), wakeq_services::ProcessError> {
 /// let guard = Guard::new(None)?;
 /// let child = guard.start(Launch::new("sleep").argument("1000"))?;
 /// child.kill_9().await?;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use wakeq_emulator::{GoogleEmulator, Source, find};
+use wakeq_services::{GoogleEmulator, Source, find};
 
 /// Answers with the beginning of the status line.
 async fn request(host: &str, method: &str, path: &str) -> std::io::Result<String> {

@@ -2,13 +2,17 @@
 //!
 //! It must never choose silently: whatever was chosen, or why nothing was, can be said in one line.
 
+mod google;
+mod locate;
+
 use std::env;
 use std::fmt;
 use std::io::Write;
 
 use tokio::sync::OnceCell;
 
-use crate::google::{EmulatorError, GoogleEmulator};
+pub use google::{EmulatorError, GoogleEmulator};
+pub use locate::{Installation, NotInstalled, find};
 
 const HOST_VARIABLE: &str = "PUBSUB_EMULATOR_HOST";
 const REQUIRED_VARIABLE: &str = "REQUIRE_GOOGLE_EMULATOR";
@@ -16,8 +20,8 @@ const REQUIRED_VARIABLE: &str = "REQUIRE_GOOGLE_EMULATOR";
 /// A Pub/Sub emulator that answers, and where it came from.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), wakeq_emulator::EmulatorError> {
-/// let source = wakeq_emulator::Source::choose().await?;
+/// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
+/// let source = wakeq_services::Source::choose().await?;
 /// println!("{source}"); // Pub/Sub: Google's emulator 0.8.20 on 127.0.0.1:21234
 /// # Ok(()) }
 /// ```
@@ -42,8 +46,8 @@ impl Source {
     /// `None`, with a loud line, where there is none and `REQUIRE_GOOGLE_EMULATOR` is not `1`.
     ///
     /// ```no_run
-    /// # async fn example() -> Result<(), wakeq_emulator::EmulatorError> {
-    /// let Some(source) = wakeq_emulator::Source::shared().await? else { return Ok(()) };
+    /// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
+    /// let Some(source) = wakeq_services::Source::shared().await? else { return Ok(()) };
     /// let host = source.host();
     /// # Ok(()) }
     /// ```

@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use tokio::sync::mpsc;
-use wakeq_emulator::{Guard, Launch};
+use wakeq_services::{Guard, Launch};
 
 /// Its folder is removed by the guard; the test only says where.
 fn scratch_folder(name: &str) -> PathBuf {

@@ -12,9 +12,9 @@ use std::time::Duration;
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Mutex, OnceCell};
 
-use crate::cluster::ClusterOptions;
-use crate::keeper::{Keeper, PREFIX, drop_database};
-use crate::postgres::{Postgres, PostgresError};
+use super::cluster::ClusterOptions;
+use super::keeper::{Keeper, PREFIX, drop_database};
+use super::{Postgres, PostgresError};
 
 const DROPPED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -38,8 +38,8 @@ pub enum DatabaseError {
 ///
 /// ```no_run
 /// # async fn make_tables(url: String) -> Result<(), std::io::Error> { Ok(()) }
-/// # async fn example() -> Result<(), wakeq_dev::DatabaseError> {
-/// let database = wakeq_dev::TestDatabase::create(b"version 1 of the tables", make_tables).await?;
+/// # async fn example() -> Result<(), wakeq_services::DatabaseError> {
+/// let database = wakeq_services::TestDatabase::create(b"version 1 of the tables", make_tables).await?;
 /// println!("{}", database.url());
 /// # Ok(()) }
 /// ```

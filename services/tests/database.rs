@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use sqlx::{Connection, PgConnection};
-use wakeq_dev::{DatabaseError, TestDatabase};
+use wakeq_services::{DatabaseError, TestDatabase};
 
 static MIGRATIONS: AtomicUsize = AtomicUsize::new(0);
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
-use crate::process::{Ending, locked};
+use super::guarded::{Ending, locked};
 
 /// Reads `watch PID SIGNAL` and `forget PID`. At the end of its input it ends the watched by their signals, kills what
 /// is left of them and their children, and then removes the folder, which a dying child may still be writing to.

@@ -17,7 +17,7 @@ const ATTEMPTS: u32 = 100;
 /// Another process can still take it before it is used, so whoever uses it tries again with another one.
 ///
 /// ```
-/// let port = wakeq_emulator::free_port()?;
+/// let port = wakeq_services::free_port()?;
 /// std::net::TcpListener::bind(("127.0.0.1", port))?;
 /// # Ok::<(), std::io::Error>(())
 /// ```

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::unistd::{User, geteuid};
-use wakeq_emulator::{RunAs, program_on_path};
 
-use crate::postgres::PostgresError;
+use super::PostgresError;
+use crate::process::{RunAs, program_on_path};
 
 /// The programs of one installed version.
 #[derive(Debug, Clone)]

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sqlx::{Connection, PgConnection};
-use wakeq_dev::{Cluster, ClusterOptions, Folder, PostgresError};
+use wakeq_services::{Cluster, ClusterOptions, Folder, PostgresError};
 
 async fn answer(url: &str, query: &'static str) -> Option<String> {
     let mut connection = PgConnection::connect(url).await.unwrap();

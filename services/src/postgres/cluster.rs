@@ -16,10 +16,10 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use sqlx::{Connection, PgConnection};
 use tokio::time::{sleep, timeout};
-use wakeq_emulator::{Ending, Guard, Guarded, Launch, RunAs, free_port};
 
-use crate::installed::{Binaries, unprivileged};
-use crate::postgres::PostgresError;
+use super::PostgresError;
+use super::installed::{Binaries, unprivileged};
+use crate::process::{Ending, Guard, Guarded, Launch, RunAs, free_port};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
@@ -63,8 +63,8 @@ impl Default for ClusterOptions {
 /// A running cluster with the superuser `postgres` and no password.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), wakeq_dev::PostgresError> {
-/// let mut cluster = wakeq_dev::Cluster::start(wakeq_dev::ClusterOptions::default()).await?;
+/// # async fn example() -> Result<(), wakeq_services::PostgresError> {
+/// let mut cluster = wakeq_services::Cluster::start(wakeq_services::ClusterOptions::default()).await?;
 /// println!("DATABASE_URL={}", cluster.url("postgres"));
 /// cluster.kill_9().await?;
 /// cluster.start_again().await?; // the same data, at the same address

@@ -11,9 +11,8 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::locate::{Installation, NotInstalled, find};
-use crate::port::free_port;
-use crate::process::{Guard, Guarded, Launch, ProcessError};
+use super::locate::{Installation, NotInstalled, find};
+use crate::process::{Guard, Guarded, Launch, ProcessError, free_port};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(3);
@@ -49,8 +48,8 @@ pub enum EmulatorError {
 /// Google's emulator, running as our child. It ends with this value, and with this process.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), wakeq_emulator::EmulatorError> {
-/// let mut emulator = wakeq_emulator::GoogleEmulator::start(None).await?;
+/// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
+/// let mut emulator = wakeq_services::GoogleEmulator::start(None).await?;
 /// println!("PUBSUB_EMULATOR_HOST={}", emulator.host());
 /// emulator.restart().await?; // empty, at the same address
 /// # Ok(()) }
