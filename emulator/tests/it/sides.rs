@@ -47,7 +47,11 @@ async fn google() -> Option<&'static GoogleEmulator> {
     static SHARED: OnceCell<Option<GoogleEmulator>> = OnceCell::const_new();
     let started = SHARED.get_or_init(async || match GoogleEmulator::start(None).await {
         Ok(emulator) => {
-            say(&format!("Conformance: also on Google's emulator {} on {}", emulator.version(), emulator.host()));
+            say(&format!(
+                "Conformance: also on Google's emulator {} on {}",
+                emulator.version(),
+                emulator.host()
+            ));
             Some(emulator)
         }
         Err(EmulatorError::NotInstalled(missing)) if !Source::is_required() => {
@@ -85,7 +89,8 @@ async fn run(side: Side, name: &str, case: impl Future<Output = ()> + Send + 'st
 
 fn differs_as_listed(difference: &Difference, failure: &(dyn Any + Send)) {
     let Difference { case, does, sign, .. } = difference;
-    let words = failure.downcast_ref::<String>().map(String::as_str).or(failure.downcast_ref::<&str>().copied());
+    let words =
+        failure.downcast_ref::<String>().map(String::as_str).or(failure.downcast_ref::<&str>().copied());
     let words = words.unwrap_or_default();
     assert!(words.contains(sign), "{case} fails, but not as listed ({does}; {sign:?}): {words}");
 }

@@ -33,9 +33,7 @@ pub(crate) struct Stage {
 #[track_caller]
 pub(crate) fn soon<T>(what: &str, future: impl Future<Output = T>) -> impl Future<Output = T> {
     let caller = std::panic::Location::caller();
-    async move {
-        timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("nothing came of: {what} ({caller})"))
-    }
+    async move { timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("nothing came of: {what} ({caller})")) }
 }
 
 impl Stage {

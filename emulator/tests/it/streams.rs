@@ -39,7 +39,8 @@ impl Stage {
         let (requests, outgoing) = mpsc::channel(16);
         let (incoming, responses) = mpsc::channel(16);
         requests.send(first).await.unwrap();
-        let outgoing = stream::unfold(outgoing, async |mut outgoing| Some((outgoing.recv().await?, outgoing)));
+        let outgoing =
+            stream::unfold(outgoing, async |mut outgoing| Some((outgoing.recv().await?, outgoing)));
         let mut subscriber = self.subscriber.clone();
         tokio::spawn(async move {
             let mut answers = match subscriber.streaming_pull(outgoing).await {

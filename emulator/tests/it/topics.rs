@@ -2,8 +2,8 @@
 
 use tonic::Code;
 use wakeq_emulator::proto::pubsub::{
-    DeleteTopicRequest, GetTopicRequest, ListTopicSubscriptionsRequest, ListTopicsRequest, MessageStoragePolicy,
-    Topic,
+    DeleteTopicRequest, GetTopicRequest, ListTopicSubscriptionsRequest, ListTopicsRequest,
+    MessageStoragePolicy, Topic,
 };
 
 use crate::stage::{Stage, map, refused, refused_as, seconds, text, texts};
