@@ -7,6 +7,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::sync::OnceCell;
+use wakeq_emulator::{Emulator, Options};
 use wakeq_services::{EmulatorError, GoogleEmulator, Source};
 
 use crate::differences::{DIFFERENCES, Difference};
@@ -15,6 +16,7 @@ use crate::stage::Stage;
 /// Whose emulator it is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Side {
+    Ours,
     Google,
 }
 
@@ -25,6 +27,13 @@ macro_rules! cases {
 
         $($(#[$attribute])* async fn $name($($stage)+: crate::stage::Stage) $body)+
 
+        mod ours {
+            $(#[tokio::test]
+            async fn $name() {
+                crate::sides::on_ours(stringify!($name), super::$name).await;
+            })+
+        }
+
         mod google {
             $(#[tokio::test]
             async fn $name() {
@@ -32,6 +41,16 @@ macro_rules! cases {
             })+
         }
     };
+}
+
+/// One for each case: it starts in milliseconds.
+pub(crate) async fn on_ours<F>(name: &str, case: impl FnOnce(Stage) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let emulator = Emulator::start("127.0.0.1:0".parse().unwrap(), Options::default()).await.unwrap();
+    run(Side::Ours, name, case(Stage::new(emulator.host(), project()).await)).await;
+    emulator.stop().await;
 }
 
 pub(crate) async fn on_google<F>(name: &str, case: impl FnOnce(Stage) -> F)
