@@ -17,7 +17,7 @@ use wakeq::notify::{MemoryNotifier, Notifier};
 use wakeq::{
     Event, Execution, Handlers, Outcome, Queue, QueueConfig, QueueWorker, Store, StoreConfig, WorkerConfig,
 };
-use wakeq_dev::{Cluster, ClusterOptions};
+use wakeq_services::{Cluster, ClusterOptions};
 
 const ROUNDS: usize = 5;
 const EMITTED: usize = 10_000;

@@ -20,8 +20,8 @@ use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSub, PubSubConfig, create_
 use wakeq::{
     Admin, Queue, QueueConfig, QueueWorker, RunReport, Store, StoreConfig, TimingMode, WorkerConfig,
 };
-use wakeq_dev::{ClusterOptions, Folder, Postgres};
-use wakeq_emulator::Source;
+use wakeq_services::Source;
+use wakeq_services::{ClusterOptions, Folder, Postgres};
 
 /// Runs Postgres, a Pub/Sub emulator, the API, a worker and sample events, and tells what happens. Ctrl-C ends it.
 ///

@@ -4,23 +4,28 @@
 //! rolled back first. It must never hand out two turns at a time.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::{Durability, Engine, EngineError};
+use crate::engine::{Engine, EngineError};
 use crate::frame::Frame;
 use crate::settings::{self, Settings};
+
+/// Nobody else tidies up behind a Postgres of one process: after so many turns it is vacuumed and its log cut off.
+const TURNS_BETWEEN_CHORES: u32 = 5_000;
+
+/// A client that has gone is counted no more after this.
+const LEAVES_WITHIN: Duration = Duration::from_secs(5);
 
 /// A database of this server.
 #[derive(Debug)]
 pub(crate) struct Database {
     folder: PathBuf,
-    durability: Durability,
     seat: Arc<tokio::sync::Mutex<Seat>>,
-    clients: AtomicUsize,
+    clients: watch::Sender<usize>,
     /// What clients that have gone left in the session, as messages that free it.
     farewells: Mutex<Vec<Vec<u8>>>,
     /// It was dropped, or the server ends.
@@ -35,22 +40,26 @@ struct Seat {
     settings: Settings,
     /// Somebody has a turn, or had one and did not end it.
     taken: bool,
+    turns_since_chores: u32,
 }
 
 impl Database {
-    pub(crate) fn new(folder: PathBuf, durability: Durability, ended: CancellationToken) -> Self {
+    pub(crate) fn new(folder: PathBuf, ended: CancellationToken) -> Self {
         let (seat, clients, farewells) = Default::default();
-        Self { folder, durability, seat, clients, farewells, ended }
+        Self { folder, seat, clients, farewells, ended }
     }
 
     /// Counts a client, for as long as the value lives.
     pub(crate) fn enter(self: &Arc<Self>) -> Visit {
-        self.clients.fetch_add(1, Ordering::SeqCst);
+        self.clients.send_modify(|count| *count += 1);
         Visit(Arc::clone(self))
     }
 
-    pub(crate) fn clients(&self) -> usize {
-        self.clients.load(Ordering::SeqCst)
+    /// Whether nobody is connected, or soon is no more: a client that has just gone may still be counted.
+    pub(crate) async fn is_left(&self) -> bool {
+        let mut clients = self.clients.subscribe();
+        let none_left = clients.wait_for(|count| *count == 0);
+        tokio::time::timeout(LEAVES_WITHIN, none_left).await.is_ok()
     }
 
     /// Waits for the engine, and starts it if need be.
@@ -68,7 +77,7 @@ impl Database {
             if self.ended.is_cancelled() {
                 return Err(EngineError::Ended);
             }
-            let engine = Engine::open(self.folder.clone(), self.durability).await?;
+            let engine = Engine::open(self.folder.clone()).await?;
             *seat = Seat { engine: Some(engine), age: seat.age + 1, ..Seat::default() };
             self.farewells().clear();
         }
@@ -82,6 +91,10 @@ impl Database {
         let farewells = std::mem::take(&mut *self.farewells());
         for farewell in farewells {
             turn.exchange(farewell).await?;
+        }
+        turn.seat.turns_since_chores += 1;
+        if turn.seat.turns_since_chores > TURNS_BETWEEN_CHORES {
+            turn.do_chores().await?;
         }
         Ok(turn)
     }
@@ -114,7 +127,7 @@ pub(crate) struct Visit(Arc<Database>);
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.0.clients.fetch_sub(1, Ordering::SeqCst);
+        self.0.clients.send_modify(|count| *count -= 1);
     }
 }
 
@@ -148,6 +161,14 @@ impl Turn {
 
     async fn query(&mut self, sql: &str) -> Result<Vec<u8>, EngineError> {
         self.exchange(Frame::query(sql).bytes()).await
+    }
+
+    async fn do_chores(&mut self) -> Result<(), EngineError> {
+        self.seat.turns_since_chores = 0;
+        self.wear(&Settings::new()).await?;
+        self.query("vacuum (analyze)").await?;
+        self.query("checkpoint").await?;
+        Ok(())
     }
 
     /// Gives the session these settings, if it has others. The answer is the engine's error, if it refuses.

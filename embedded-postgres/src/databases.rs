@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::database::{Database, Visit};
-use crate::engine::{Durability, EngineError};
+use crate::engine::EngineError;
 use crate::sql::Administration;
 
 const LONGEST_NAME_BYTES: usize = 63;
@@ -59,14 +59,13 @@ impl DatabaseError {
 #[derive(Debug)]
 pub(crate) struct Databases {
     folder: PathBuf,
-    durability: Durability,
     known: Mutex<HashMap<String, Arc<Database>>>,
     ended: CancellationToken,
 }
 
 impl Databases {
-    pub(crate) fn new(folder: PathBuf, durability: Durability, ended: CancellationToken) -> Self {
-        Self { folder, durability, known: Mutex::default(), ended }
+    pub(crate) fn new(folder: PathBuf, ended: CancellationToken) -> Self {
+        Self { folder, known: Mutex::default(), ended }
     }
 
     /// The database, for a client that stays.
@@ -79,7 +78,7 @@ impl Databases {
             if known.len() >= MOST_OPEN {
                 return Err(DatabaseError::TooMany);
             }
-            let database = Database::new(self.place(name)?, self.durability, self.ended.child_token());
+            let database = Database::new(self.place(name)?, self.ended.child_token());
             known.insert(name.to_owned(), Arc::new(database));
         }
         let database = known.get(name).cloned().ok_or_else(|| DatabaseError::Missing(name.to_owned()))?;
@@ -148,7 +147,7 @@ impl Databases {
         name: &str,
     ) -> Result<PathBuf, DatabaseError> {
         if let Some(database) = known.get(name) {
-            if database.clients() > 0 {
+            if !database.is_left().await {
                 return Err(DatabaseError::InUse(name.to_owned()));
             }
             database.close().await?;

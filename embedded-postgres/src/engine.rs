@@ -30,12 +30,6 @@ pub(crate) enum EngineError {
     Ended,
 }
 
-/// How an engine treats its data.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Durability {
-    pub(crate) fsync: bool,
-}
-
 enum Order {
     Exchange(Vec<u8>, oneshot::Sender<Result<Vec<u8>, EngineError>>),
     Close(oneshot::Sender<Result<(), EngineError>>),
@@ -50,12 +44,10 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Opens the folder; one that does not exist becomes a fresh database.
-    pub(crate) async fn open(folder: PathBuf, durability: Durability) -> Result<Self, EngineError> {
+    pub(crate) async fn open(folder: PathBuf) -> Result<Self, EngineError> {
         let (orders, inbox) = mpsc::channel();
         let (ready, opened) = oneshot::channel();
-        thread::Builder::new()
-            .name("engine".to_owned())
-            .spawn(move || work(&folder, durability, ready, &inbox))?;
+        thread::Builder::new().name("engine".to_owned()).spawn(move || work(&folder, ready, &inbox))?;
         opened.await.unwrap_or(Err(EngineError::Ended))?;
         let mut engine = Self { orders, parameters: Vec::new() };
         let answer = engine.exchange(Frame::query(TOLD).bytes()).await?;
@@ -83,13 +75,8 @@ impl Engine {
     }
 }
 
-fn work(
-    folder: &Path,
-    durability: Durability,
-    ready: oneshot::Sender<Result<(), EngineError>>,
-    inbox: &mpsc::Receiver<Order>,
-) {
-    let mut postgres = match open(folder, durability) {
+fn work(folder: &Path, ready: oneshot::Sender<Result<(), EngineError>>, inbox: &mpsc::Receiver<Order>) {
+    let mut postgres = match open(folder) {
         Ok(postgres) => postgres,
         Err(error) => return drop(ready.send(Err(error))),
     };
@@ -114,13 +101,11 @@ fn work(
     }
 }
 
-/// The engine's own defaults take fsync away; nobody but the one who starts it may do that.
-fn open(folder: &Path, durability: Durability) -> Result<Pglite, EngineError> {
-    let fsync = if durability.fsync { "on" } else { "off" };
+/// `fsync` stays off, as the engine has it: it cannot sync a folder, which every checkpoint would have to.
+fn open(folder: &Path) -> Result<Pglite, EngineError> {
     Pglite::builder()
         .path(folder)
         .database("postgres")
-        .postgres_config("fsync", fsync)
         .postgres_config("search_path", "\"$user\", public")
         .postgres_config("shared_buffers", "32MB")
         .open()

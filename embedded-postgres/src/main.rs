@@ -26,7 +26,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::databases::Databases;
-use crate::engine::Durability;
 use crate::server::Server;
 
 /// Serves a Postgres of its own on 127.0.0.1, for development and tests.
@@ -44,9 +43,6 @@ struct Arguments {
     /// A database to make, if it is not there, besides `postgres`
     #[arg(long)]
     database: Option<String>,
-    /// Do not wait for the disk: a power cut may lose everything
-    #[arg(long)]
-    no_fsync: bool,
     /// Longest wait for another connection's transaction, in seconds, where statement_timeout sets no other limit
     #[arg(long, default_value_t = 60)]
     longest_wait_seconds: u64,
@@ -62,14 +58,14 @@ async fn main() -> anyhow::Result<()> {
     tokio::spawn(watch(arguments.end_with_input, end.clone()));
 
     std::fs::create_dir_all(&arguments.data).with_context(|| format!("make {}", arguments.data.display()))?;
-    let durability = Durability { fsync: !arguments.no_fsync };
-    let databases = Arc::new(Databases::new(arguments.data, durability, end.child_token()));
+    let databases = Arc::new(Databases::new(arguments.data, end.child_token()));
     for name in ["postgres"].into_iter().chain(arguments.database.as_deref()) {
         databases.ensure(name).await?;
     }
     // Unpacks the engine, and finds out early whether it starts.
-    let (first, _visit) = databases.enter(arguments.database.as_deref().unwrap_or("postgres")).await?;
+    let (first, visit) = databases.enter(arguments.database.as_deref().unwrap_or("postgres")).await?;
     first.turn().await?.end();
+    drop(visit);
 
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, arguments.port))
         .await

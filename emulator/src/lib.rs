@@ -1,16 +1,6 @@
-//! Finds and starts a Pub/Sub emulator, and owns the child processes that development and tests need.
+//! A Pub/Sub emulator for tests and development.
 //!
-//! It must never need anything of `wakeq`, and never makes topics or subscriptions: a notifier does that.
+//! It must never need anything of `wakeq`, and never starts a process.
 
-mod google;
-mod locate;
-mod port;
-mod process;
-mod source;
-mod watchdog;
-
-pub use google::{EmulatorError, GoogleEmulator};
-pub use locate::{Installation, NotInstalled, find, program_on_path};
-pub use port::free_port;
-pub use process::{Ending, Guard, Guarded, Launch, ProcessError, RunAs};
-pub use source::Source;
+pub mod broker;
+pub mod proto;

@@ -9,7 +9,7 @@ use google_cloud_auth::credentials::anonymous;
 use google_cloud_pubsub::client::{Publisher, SubscriptionAdmin};
 use google_cloud_pubsub::model::Message;
 use wakeq::notify::{MemoryNotifier, Notifier, PubSub, PubSubConfig};
-use wakeq_emulator::{EmulatorError, GoogleEmulator, Source};
+use wakeq_services::{EmulatorError, GoogleEmulator, Source};
 
 pub(crate) struct Broker {
     pub(crate) name: &'static str,

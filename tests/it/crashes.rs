@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::interval;
 use wakeq::{Actor, Event, EventId, Stop};
-use wakeq_dev::{Cluster, ClusterOptions};
+use wakeq_services::{Cluster, ClusterOptions};
 
 use crate::brokers::own_google_emulator;
 use crate::children::{Durations, Process, Role, WORK, Work};

@@ -8,7 +8,7 @@ use google_cloud_pubsub::client::SubscriptionAdmin;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgPool};
 use wakeq::notify::{PubSubConfig, create_topics};
-use wakeq_dev::TestDatabase;
+use wakeq_services::TestDatabase;
 
 use crate::brokers::Broker;
 use crate::support::database;

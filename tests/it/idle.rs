@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sqlx::Connection;
-use wakeq_dev::{Cluster, ClusterOptions};
+use wakeq_services::{Cluster, ClusterOptions};
 
 use crate::children::{Durations, WORK};
 use crate::theatre::{Theatre, figure, is_full, size};

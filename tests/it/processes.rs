@@ -8,8 +8,8 @@ use sqlx::PgPool;
 use tokio::sync::mpsc;
 use wakeq::notify::{PubSubConfig, create_topics};
 use wakeq::{Execution, HandlerResult, Handlers};
-use wakeq_dev::TestDatabase;
-use wakeq_emulator::{Guard, Guarded, Launch};
+use wakeq_services::TestDatabase;
+use wakeq_services::{Guard, Guarded, Launch};
 
 use crate::brokers::Broker;
 use crate::support::{PATIENCE, Stage, database, quick};

@@ -11,7 +11,7 @@ use wakeq::{
     Admin, CanvasId, Counters, Event, EventId, HandlerScope, Handlers, Outcome, Queue, QueueConfig,
     QueueWorker, RunReport, Store, StoreConfig, Timing, WorkerConfig,
 };
-use wakeq_dev::TestDatabase;
+use wakeq_services::TestDatabase;
 
 /// Longest wait for anything that has to happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

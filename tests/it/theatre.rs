@@ -11,8 +11,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use uuid::Uuid;
 use wakeq::notify::{Notifier, PubSub};
 use wakeq::{Admin, Event, EventId, Queue, Store, Timestamp};
-use wakeq_dev::{Cluster, TestDatabase};
-use wakeq_emulator::{GoogleEmulator, Guard};
+use wakeq_services::{Cluster, TestDatabase};
+use wakeq_services::{GoogleEmulator, Guard};
 
 use crate::brokers::Broker;
 use crate::children::{Durations, Place, Process, Role, Work};

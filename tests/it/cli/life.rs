@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wakeq::notify::{Notifier, PubSub};
 use wakeq::{EventId, HandlerError, Handlers, Outcome, RetryPolicy, Route, Timing};
-use wakeq_dev::TestDatabase;
+use wakeq_services::TestDatabase;
 
 use super::{Printed, Terminal};
 use crate::brokers::Broker;

@@ -9,7 +9,7 @@ use std::process::Command;
 use chrono::NaiveDateTime;
 use uuid::Uuid;
 use wakeq::notify::PubSubConfig;
-use wakeq_dev::TestDatabase;
+use wakeq_services::TestDatabase;
 
 use crate::support::database;
 

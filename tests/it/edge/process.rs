@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use wakeq::CanvasId;
 use wakeq::access::{Access, AccessConfig, NewKey, Reach, Scope};
 use wakeq::notify::create_topics;
-use wakeq_emulator::{Guard, Guarded, Launch};
+use wakeq_services::{Guard, Guarded, Launch};
 
 use crate::brokers::Broker;
 use crate::support::{PATIENCE, Stage};
