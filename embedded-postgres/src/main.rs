@@ -28,6 +28,9 @@ use tokio_util::sync::CancellationToken;
 use crate::databases::Databases;
 use crate::server::Server;
 
+/// The database that is always there.
+const FIRST: &str = "postgres";
+
 /// Serves a Postgres of its own on 127.0.0.1, for development and tests.
 ///
 /// When it accepts connections it prints one line, `ready PORT`. SIGTERM, SIGINT and SIGQUIT end it in good order.
@@ -40,9 +43,6 @@ struct Arguments {
     /// The port to listen on; 0 takes a free one
     #[arg(long, default_value_t = 0)]
     port: u16,
-    /// A database to make, if it is not there, besides `postgres`
-    #[arg(long)]
-    database: Option<String>,
     /// Longest wait for another connection's transaction, in seconds, where statement_timeout sets no other limit
     #[arg(long, default_value_t = 60)]
     longest_wait_seconds: u64,
@@ -59,11 +59,9 @@ async fn main() -> anyhow::Result<()> {
 
     std::fs::create_dir_all(&arguments.data).with_context(|| format!("make {}", arguments.data.display()))?;
     let databases = Arc::new(Databases::new(arguments.data, end.child_token()));
-    for name in ["postgres"].into_iter().chain(arguments.database.as_deref()) {
-        databases.ensure(name).await?;
-    }
+    databases.ensure(FIRST).await?;
     // Unpacks the engine, and finds out early whether it starts.
-    let (first, visit) = databases.enter(arguments.database.as_deref().unwrap_or("postgres")).await?;
+    let (first, visit) = databases.enter(FIRST).await?;
     first.turn().await?.end();
     drop(visit);
 
