@@ -4,3 +4,5 @@
 
 pub mod broker;
 pub mod proto;
+
+pub use broker::Faults;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use wakeq_services::{GoogleEmulator, Source, find};
+use wakeq_services::{GoogleEmulator, PubSub, find};
 
 /// Answers with the beginning of the status line.
 async fn request(host: &str, method: &str, path: &str) -> std::io::Result<String> {
@@ -19,23 +19,11 @@ async fn request(host: &str, method: &str, path: &str) -> std::io::Result<String
     Ok(String::from_utf8_lossy(&status).into_owned())
 }
 
-/// The suite says loudly that it skips, unless `REQUIRE_GOOGLE_EMULATOR=1` makes that a failure.
-fn is_installed() -> bool {
-    let missing = find().err();
-    if let Some(missing) = &missing {
-        assert!(!Source::is_required(), "{missing}");
-        eprintln!("SKIPPED: {missing}");
-    }
-    missing.is_none()
-}
-
 #[tokio::test]
 async fn it_starts_answers_is_killed_and_starts_again_empty_at_its_address() {
-    if !is_installed() {
-        return;
-    }
     let begin = Instant::now();
-    let mut emulator = GoogleEmulator::start(None).await.unwrap();
+    let started = GoogleEmulator::start_if_installed("the start of Google's emulator").await.unwrap();
+    let Some(mut emulator) = started else { return };
     eprintln!("ready after {} ms", begin.elapsed().as_millis());
     let host = emulator.host();
     let topic = "/v1/projects/a-project/topics/a-topic";
@@ -57,9 +45,7 @@ async fn it_starts_answers_is_killed_and_starts_again_empty_at_its_address() {
 
 #[tokio::test]
 async fn a_port_that_is_taken_is_an_error_that_tells_why() {
-    if !is_installed() {
-        return;
-    }
+    let Some(_other) = GoogleEmulator::shared().await.unwrap() else { return };
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let error = GoogleEmulator::start(Some(taken.local_addr().unwrap().port())).await.unwrap_err();
     assert!(error.to_string().contains("Address already in use"), "{error}");
@@ -67,13 +53,14 @@ async fn a_port_that_is_taken_is_an_error_that_tells_why() {
 
 #[tokio::test]
 async fn all_tests_of_a_process_share_one() {
-    let (one, other) = tokio::join!(Source::shared(), Source::shared());
+    let (one, other) = tokio::join!(PubSub::shared(), PubSub::shared());
+    let (one, other) = (one.unwrap(), other.unwrap());
+    assert!(std::ptr::eq(one, other));
+    assert!(TcpStream::connect(one.host()).await.is_ok());
+    assert!(one.to_string().contains(&one.host()), "{one}");
+    let (one, other) = tokio::join!(GoogleEmulator::shared(), GoogleEmulator::shared());
     match (one.unwrap(), other.unwrap()) {
-        (Some(one), Some(other)) => {
-            assert!(std::ptr::eq(one, other));
-            assert!(TcpStream::connect(one.host()).await.is_ok());
-            assert!(one.to_string().contains(&one.host()), "{one}");
-        }
+        (Some(one), Some(other)) => assert!(std::ptr::eq(one, other)),
         (one, other) => assert!(one.is_none() && other.is_none() && find().is_err()),
     }
 }

@@ -1,9 +1,141 @@
-//! The broker: topics, subscriptions, messages and leases, without any I/O.
+//! The broker: topics, subscriptions, snapshots, messages and leases, and how they hang together: which topic feeds
+//! which subscription, who has something new to take, and when something is due.
+//!
+//! It does no I/O, reads no clock, starts no threads: every method is told the time. What happens inside one
+//! subscription is `delivery`'s.
 
+mod agenda;
+mod attend;
+mod consume;
+mod delivery;
+mod faults;
+mod filter;
+mod limits;
+mod mask;
 mod message;
+mod names;
+mod overview;
+mod pages;
+mod policies;
+mod publish;
 mod refusal;
+mod snapshots;
+mod streams;
+mod subscriptions;
 mod time;
+mod topics;
+mod topology;
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use agenda::Agenda;
+use faults::{Chance, Purpose};
+use policies::Policies;
+use snapshots::Snapshot;
+use streams::Streams;
+use subscriptions::Subscription;
+use topics::Topic;
+
+pub use delivery::Figures;
+pub use faults::Faults;
 pub use message::Message;
+pub use overview::{Overview, SnapshotOverview, SubscriptionOverview, TopicOverview};
 pub use refusal::{Answer, Reason, Refusal};
+pub use streams::{StreamId, StreamOverview, StreamTurn};
 pub use time::Time;
+
+/// A resource's full name, shared by everything that refers to it.
+type Name = Arc<str>;
+
+/// A whole Pub/Sub service in memory, for any number of projects.
+///
+/// ```
+/// use wakeq_emulator::broker::{Broker, Faults, Time};
+/// use wakeq_emulator::proto::pubsub;
+///
+/// let mut broker = Broker::new(Faults::default());
+/// let now = Time::from_secs(1_700_000_000);
+/// let topic = pubsub::Topic { name: "projects/p/topics/orders".to_owned(), ..Default::default() };
+/// assert!(broker.create_topic(now, topic.clone()).is_ok());
+/// assert!(broker.create_topic(now, topic).is_err(), "it is there already");
+/// ```
+pub struct Broker {
+    topics: BTreeMap<Name, Topic>,
+    subscriptions: BTreeMap<Name, Subscription>,
+    snapshots: BTreeMap<Name, Snapshot>,
+    policies: Policies,
+    /// Which subscriptions send their dead letters to a topic.
+    dead_letter_sources: BTreeMap<Name, BTreeSet<Name>>,
+    /// When which resource needs a look.
+    agenda: Agenda,
+    /// Subscriptions with something new to take, to end, or to push.
+    woken: BTreeSet<Name>,
+    streams: Streams,
+    faults: Faults,
+    /// Decides what befalls messages.
+    chance: Chance,
+    /// The number of the last message.
+    last_message: u64,
+    /// The number of the last resource: tells a new one from a deleted one of the same name, and makes up names.
+    last_resource: u64,
+}
+
+impl Broker {
+    /// An empty one.
+    pub fn new(faults: Faults) -> Self {
+        let chance = Chance::new(faults.seed, Purpose::Messages);
+        Self {
+            topics: BTreeMap::new(),
+            subscriptions: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
+            policies: Policies::default(),
+            dead_letter_sources: BTreeMap::new(),
+            agenda: Agenda::default(),
+            woken: BTreeSet::new(),
+            streams: Streams::new(faults.seed),
+            faults,
+            chance,
+            last_message: 0,
+            last_resource: 0,
+        }
+    }
+
+    /// The subscriptions that have something new to take, to end, or to push since this was last asked: whoever waits
+    /// on one of them should look again.
+    pub fn take_woken(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.woken).iter().map(ToString::to_string).collect()
+    }
+
+    /// What goes wrong from now on. Chance begins anew at the seed.
+    pub fn set_faults(&mut self, faults: Faults) {
+        self.chance = Chance::new(faults.seed, Purpose::Messages);
+        self.streams.reseed(faults.seed);
+        self.faults = faults;
+    }
+
+    /// What goes wrong at present.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// Everything is gone as if it had never been; faults go on, from their seed. Numbers of messages and of resources
+    /// go on too, so that nothing that was handed out before fits anything made later.
+    pub fn forget_everything(&mut self) {
+        let mut broker = Self::new(std::mem::take(&mut self.faults));
+        broker.woken = self.subscriptions.keys().cloned().collect();
+        broker.woken.append(&mut self.woken);
+        broker.streams = self.streams.forgotten(broker.faults.seed);
+        broker.last_message = self.last_message;
+        broker.last_resource = self.last_resource;
+        *self = broker;
+    }
+
+    fn next_resource(&mut self) -> u64 {
+        self.last_resource += 1;
+        self.last_resource
+    }
+}

@@ -52,6 +52,36 @@ impl Time {
         let seconds = i64::try_from(self.0.as_secs()).unwrap_or(i64::MAX);
         Timestamp { seconds, nanos: self.0.subsec_nanos().cast_signed() }
     }
+
+    /// In words: `2023-11-14T22:13:20.000+00:00`.
+    pub(crate) fn rfc3339(self) -> String {
+        let (days, seconds) = (self.0.as_secs() / 86_400, self.0.as_secs() % 86_400);
+        let (year, month, day) = date(days);
+        format!(
+            "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}+00:00",
+            seconds / 3_600,
+            seconds / 60 % 60,
+            seconds % 60,
+            self.0.subsec_millis()
+        )
+    }
+}
+
+/// The date so many days after the beginning of 1970. Counted from a first of March, leap days come last in their years
+/// (and months have 153 days in every five).
+fn date(days: u64) -> (u64, u64, u64) {
+    const DAYS_IN_400_YEARS: u64 = 146_097;
+    const FROM_MARCH_OF_YEAR_0_TO_1970: u64 = 719_468;
+    let days = days + FROM_MARCH_OF_YEAR_0_TO_1970;
+    let (cycle, day_of_cycle) = (days / DAYS_IN_400_YEARS, days % DAYS_IN_400_YEARS);
+    let leap_days = day_of_cycle / 1_460 + day_of_cycle / (DAYS_IN_400_YEARS - 1);
+    let year_of_cycle = (day_of_cycle + day_of_cycle / 36_524 - leap_days) / 365;
+    let day_of_year = day_of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = 400 * cycle + year_of_cycle + u64::from(month <= 2);
+    (year, month, day)
 }
 
 impl From<SystemTime> for Time {
@@ -65,5 +95,29 @@ impl std::ops::Add<Duration> for Time {
 
     fn add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(duration))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_dates() {
+        let table = [
+            (0, "1970-01-01T00:00:00.000+00:00"),
+            (951_782_399, "2000-02-28T23:59:59.000+00:00"),
+            (951_782_400, "2000-02-29T00:00:00.000+00:00"),
+            (951_868_800, "2000-03-01T00:00:00.000+00:00"),
+            (1_709_164_800, "2024-02-29T00:00:00.000+00:00"),
+            (1_735_689_599, "2024-12-31T23:59:59.000+00:00"),
+            (1_735_689_600, "2025-01-01T00:00:00.000+00:00"),
+            (4_107_542_400, "2100-03-01T00:00:00.000+00:00"),
+        ];
+        for (seconds, text) in table {
+            assert_eq!(Time::from_secs(seconds).rfc3339(), text);
+        }
+        let fraction = Time::from_secs(1_700_000_000) + Duration::from_millis(7);
+        assert_eq!(fraction.rfc3339(), "2023-11-14T22:13:20.007+00:00");
     }
 }

@@ -19,6 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use super::PostgresError;
 use super::installed::{Binaries, unprivileged};
+use crate::choice::say;
 use crate::process::{Ending, Guard, Guarded, Launch, RunAs, free_port};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -95,6 +96,21 @@ impl Cluster {
                 }
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// The same, but `None`, with a loud line about what is skipped, where Postgres is not installed.
+    pub async fn start_if_installed(
+        options: ClusterOptions,
+        skipped: &str,
+    ) -> Result<Option<Self>, PostgresError> {
+        match Self::start(options).await {
+            Ok(cluster) => Ok(Some(cluster)),
+            Err(missing @ PostgresError::NotInstalled) => {
+                say(&format!("SKIPPED: {skipped}. {missing}"));
+                Ok(None)
+            }
+            Err(error) => Err(error),
         }
     }
 

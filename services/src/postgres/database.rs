@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
-use std::io::Write;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,9 +12,9 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Row};
 use tokio::sync::{Mutex, OnceCell};
 
-use super::cluster::ClusterOptions;
 use super::keeper::{Keeper, PREFIX, drop_database};
 use super::{Postgres, PostgresError};
+use crate::choice::say;
 
 const DROPPED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -111,7 +110,7 @@ impl Drop for Live {
     fn drop(&mut self) {
         let Self(server) = self;
         let was_last = server.live.fetch_sub(1, Ordering::SeqCst) == 1;
-        if !was_last || matches!(server.postgres, Postgres::Own(_)) {
+        if !was_last || !server.postgres.stays() {
             return;
         }
         // Whoever came meanwhile either counts already or finds no template and makes one.
@@ -148,9 +147,9 @@ impl Server {
     }
 
     async fn start() -> Result<Self, DatabaseError> {
-        let postgres = Postgres::choose(ClusterOptions::default()).await?;
-        // Past the capturing of test output, which would hide it.
-        let _ = writeln!(std::io::stderr(), "{postgres}");
+        let chosen = Postgres::for_tests().await?;
+        say(&chosen.to_string());
+        let postgres = chosen.service;
         let run = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
         let options = PgConnectOptions::from_str(&postgres.maintenance_url())?;
         let keeper = Keeper::start(options.clone(), run.clone()).await?;
@@ -192,10 +191,7 @@ impl Server {
 
     /// On a given server the database must be gone before the process may be; our own goes with it.
     fn patience(&self) -> Duration {
-        match self.postgres {
-            Postgres::Given(_) => DROPPED_WITHIN,
-            Postgres::Own(_) => Duration::ZERO,
-        }
+        if self.postgres.stays() { DROPPED_WITHIN } else { Duration::ZERO }
     }
 }
 

@@ -1,0 +1,133 @@
+//! Time passes: leases run out, failed deliveries wait and come again or are dead, back-offs end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::list::NONE;
+use super::slot::{Lane, State};
+use super::{DeadLetter, Delivery, Holder, Time, Timer};
+
+impl Delivery {
+    /// Everything that is due.
+    pub(super) fn catch_up(&mut self, now: Time) {
+        self.latest = self.latest.max(now);
+        if self.first_lapse.is_some_and(|first| first <= self.latest) {
+            self.end_leases();
+        }
+        while let Some((time, timer)) = self.timers.first().copied().filter(|(time, _)| *time <= self.latest)
+        {
+            self.forget_timer(time, timer);
+            self.ring(timer);
+        }
+        self.drop_expired();
+    }
+
+    /// Leases run out in the order of their ends, whatever was granted when.
+    fn end_leases(&mut self) {
+        loop {
+            let next = self.next_lapse();
+            self.first_lapse = next.map(|(until, ..)| until);
+            match next {
+                Some((until, _, at)) if until <= self.latest => self.fail(at, until),
+                Some(_) | None => return,
+            }
+        }
+    }
+
+    /// The lease that runs out first: when, its number, whose. One look at each length of lease there is.
+    pub(super) fn next_lapse(&self) -> Option<(Time, u64, u32)> {
+        let heads = self.leases.values().filter(|list| !list.is_empty()).map(|list| list.head);
+        let ends = heads.filter_map(|at| match self.slots[at].state {
+            State::Leased { until, .. } => Some((until, self.slots[at].lease, at)),
+            State::Free
+            | State::Ready { .. }
+            | State::Waiting { .. }
+            | State::Queued { .. }
+            | State::Done
+            | State::Kept => None,
+        });
+        ends.min()
+    }
+
+    fn ring(&mut self, timer: Timer) {
+        match timer {
+            Timer::Message(at) => self.make_ready(at, self.slots[at].failures > 0),
+            Timer::Key(key) => self.time_is_up(key),
+        }
+    }
+
+    /// A delivery has failed: the client said so, or its lease ran out at that time.
+    pub(super) fn fail(&mut self, at: u32, since: Time) {
+        self.end_lease(at);
+        let slot = &mut self.slots[at];
+        slot.failures += 1;
+        let failures = slot.failures;
+        if self.settings.dead_letter_after.is_some_and(|most| failures >= most) {
+            self.bury(at, failures);
+            return;
+        }
+        let not_before = since + self.back_off(failures);
+        let key = self.slots[at].key;
+        if key != NONE {
+            self.slots[at].state = State::Queued { not_before };
+            self.point_at(key, at);
+            self.take_back_after(key, at);
+            self.replace_key(key);
+        } else if not_before > self.latest {
+            self.make_waiting(at, not_before);
+        } else {
+            self.make_ready(at, true);
+        }
+    }
+
+    /// The minimum, doubled with each further failure, up to the maximum.
+    fn back_off(&self, failures: u32) -> Duration {
+        let Some(retry) = self.settings.retry else {
+            return Duration::ZERO;
+        };
+        let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+        retry.minimum.saturating_mul(factor).min(retry.maximum.max(retry.minimum))
+    }
+
+    /// Nobody could use it; here it counts as acknowledged from now on.
+    fn bury(&mut self, at: u32, attempts: u32) {
+        self.dead.push(DeadLetter { message: Arc::clone(&self.slots[at].message), attempts });
+        self.tally.pending -= 1;
+        self.tally.bytes -= self.slots[at].size as usize;
+        self.slots[at].state = State::Free;
+        if self.slots[at].key != NONE {
+            self.leave_line(at);
+        }
+        self.retire(at);
+    }
+
+    /// Nobody has it any more. Its state is for the caller to set.
+    pub(super) fn end_lease(&mut self, at: u32) {
+        let State::Leased { holder, span, .. } = self.slots[at].state else {
+            return;
+        };
+        self.unlist_lease(at, span);
+        self.tally.leased -= 1;
+        let (size, key) = (self.slots[at].size as usize, self.slots[at].key);
+        if key != NONE {
+            let key = &mut self.keys[key];
+            key.leased -= 1;
+            if key.leased == 0 {
+                key.holder = None;
+            }
+        }
+        if let Holder::Stream(stream) = holder {
+            if let Some(held) = self.streams.get_mut(&stream) {
+                held.messages -= 1;
+                held.bytes -= size;
+            }
+            self.forget_idle_stream(stream);
+        }
+    }
+
+    pub(super) fn unlist_lease(&mut self, at: u32, span: Duration) {
+        if let Some(list) = self.leases.get_mut(&span) {
+            list.remove(&mut self.slots.items, Lane::Lease, at);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Lines: the messages of an ordering key, and where the key stands.
+
+use super::key::Place;
+use super::list::{List, NONE};
+use super::slot::{Lane, State};
+use super::{Delivery, Holder, Time, Timer};
+
+impl Delivery {
+    /// A message takes its place in its key's line.
+    pub(super) fn line_up(&mut self, at: u32, not_before: Time, ahead: bool) {
+        let key = self.keys.named(&self.slots[at].message.ordering_key);
+        let order = self.slots[at].order();
+        let line = &self.keys[key].line;
+        // New ones come last; old ones that come again are older than all that are left.
+        let newest = line.is_empty() || self.slots[line.tail].order() < order;
+        let mut follower = if newest { NONE } else { line.head };
+        while follower != NONE && self.slots[follower].order() < order {
+            follower = self.slots[follower].after(Lane::Queue);
+        }
+        (self.slots[at].state, self.slots[at].key) = (State::Queued { not_before }, key);
+        self.keys[key].line.insert_before(&mut self.slots.items, Lane::Queue, at, follower);
+        self.point_at(key, at);
+        self.take_back_after(key, at);
+        if ahead && self.keys[key].place == Place::Idle {
+            self.keys[key].place = self.place_of(key);
+            self.attach(key, true);
+        } else {
+            self.replace_key(key);
+        }
+    }
+
+    /// This queued message of the key is the next to hand out, if no earlier one is.
+    pub(super) fn point_at(&mut self, key: u32, at: u32) {
+        let cursor = self.keys[key].cursor;
+        if cursor == NONE || self.slots[at].order() < self.slots[cursor].order() {
+            self.keys[key].cursor = at;
+        }
+    }
+
+    /// The first queued one from here on.
+    pub(super) fn next_queued(&self, mut at: u32) -> u32 {
+        while at != NONE && !self.slots[at].is_queued() {
+            at = self.slots[at].after(Lane::Queue);
+        }
+        at
+    }
+
+    /// What was handed out after a message that comes again comes again too; what was acknowledged as well. Exactly-once
+    /// delivery forbids both.
+    pub(super) fn take_back_after(&mut self, key: u32, at: u32) {
+        if self.settings.exactly_once {
+            return;
+        }
+        let mut later = self.slots[at].after(Lane::Queue);
+        while later != NONE {
+            match self.slots[later].state {
+                State::Leased { .. } => self.end_lease(later),
+                State::Done => {
+                    self.tally.pending += 1;
+                    self.tally.bytes += self.slots[later].size as usize;
+                }
+                State::Queued { .. } => break,
+                State::Free | State::Ready { .. } | State::Waiting { .. } | State::Kept => {
+                    unreachable!("in a line are only queued, leased and done messages")
+                }
+            }
+            self.slots[later].state = State::Queued { not_before: self.latest };
+            self.point_at(key, later);
+            later = self.slots[later].after(Lane::Queue);
+        }
+    }
+
+    /// In every line, what stands behind the next one to hand out has not been handed out: so it is without exactly-once
+    /// delivery.
+    pub(super) fn take_back_gaps(&mut self) {
+        let keys: Vec<u32> = self.keys.in_use().collect();
+        for key in keys {
+            let mut queued = self.keys[key].cursor;
+            while queued != NONE {
+                self.take_back_after(key, queued);
+                queued = self.slots[queued].after(Lane::Queue);
+            }
+            self.replace_key(key);
+        }
+    }
+
+    /// Takes a message out of its key's line; the key stands where that leaves it.
+    pub(super) fn leave_line(&mut self, at: u32) {
+        let key = self.slots[at].key;
+        if self.keys[key].cursor == at {
+            self.keys[key].cursor = self.next_queued(self.slots[at].after(Lane::Queue));
+        }
+        self.keys[key].line.remove(&mut self.slots.items, Lane::Queue, at);
+        self.slots[at].key = NONE;
+        self.trim(key);
+    }
+
+    /// Acknowledged messages at the head of a line have nothing before them that could bring them again.
+    pub(super) fn trim(&mut self, key: u32) {
+        loop {
+            let head = self.keys[key].line.head;
+            if head == NONE || self.slots[head].state != State::Done {
+                break;
+            }
+            self.keys[key].line.remove(&mut self.slots.items, Lane::Queue, head);
+            self.slots[head].key = NONE;
+            self.retire(head);
+        }
+        self.replace_key(key);
+        if self.keys[key].line.is_empty() {
+            self.keys.vacate(key);
+        }
+    }
+
+    /// The wait for its next message is over.
+    pub(super) fn time_is_up(&mut self, key: u32) {
+        self.keys[key].place = Place::Idle;
+        self.replace_key(key);
+    }
+
+    /// Puts the key where it belongs now, behind the others there.
+    pub(super) fn replace_key(&mut self, key: u32) {
+        let place = self.place_of(key);
+        if place == self.keys[key].place {
+            return;
+        }
+        self.detach(key);
+        self.keys[key].place = place;
+        self.attach(key, false);
+    }
+
+    /// It had its turn.
+    pub(super) fn requeue_key(&mut self, key: u32) {
+        self.detach(key);
+        self.keys[key].place = self.place_of(key);
+        self.attach(key, false);
+    }
+
+    fn place_of(&self, at: u32) -> Place {
+        let key = &self.keys[at];
+        if key.cursor == NONE {
+            return Place::Idle;
+        }
+        match self.slots[key.cursor].state {
+            State::Queued { not_before } if not_before > self.latest => return Place::Waiting(not_before),
+            State::Queued { .. } => {}
+            State::Free
+            | State::Ready { .. }
+            | State::Waiting { .. }
+            | State::Leased { .. }
+            | State::Done
+            | State::Kept => unreachable!("a key's cursor is at a queued message"),
+        }
+        match key.holder {
+            None => Place::Ready,
+            Some(Holder::Stream(stream)) if self.streams.get(&stream).is_some_and(|held| !held.closed) => {
+                Place::Held(stream)
+            }
+            Some(Holder::Pull) if self.pulling => Place::Session,
+            Some(Holder::Stream(_) | Holder::Pull | Holder::Push) => Place::Blocked,
+        }
+    }
+
+    fn attach(&mut self, key: u32, first: bool) {
+        let list = match self.keys[key].place {
+            Place::Idle | Place::Blocked => return,
+            Place::Waiting(until) => {
+                self.timers.insert((until, Timer::Key(key)));
+                return;
+            }
+            Place::Ready => &mut self.keys.ready,
+            Place::Session => &mut self.keys.session,
+            Place::Held(stream) => match self.streams.get_mut(&stream) {
+                Some(held) => &mut held.keys,
+                None => unreachable!("a key is held only by a stream that holds something"),
+            },
+        };
+        if first {
+            list.push_front(&mut self.keys.items, (), key);
+        } else {
+            list.push_back(&mut self.keys.items, (), key);
+        }
+        self.awakened = true;
+    }
+
+    fn detach(&mut self, key: u32) {
+        let place = std::mem::replace(&mut self.keys[key].place, Place::Idle);
+        match place {
+            Place::Idle | Place::Blocked => {}
+            Place::Waiting(until) => self.forget_timer(until, Timer::Key(key)),
+            Place::Ready => self.keys.ready.remove(&mut self.keys.items, (), key),
+            Place::Session => self.keys.session.remove(&mut self.keys.items, (), key),
+            Place::Held(stream) => {
+                if let Some(held) = self.streams.get_mut(&stream) {
+                    held.keys.remove(&mut self.keys.items, (), key);
+                }
+                self.forget_idle_stream(stream);
+            }
+        }
+    }
+
+    /// The keys of a list, first to last.
+    pub(super) fn drain_session(&mut self) {
+        while self.keys.session.head != NONE {
+            self.replace_key(self.keys.session.head);
+        }
+        debug_assert!(self.keys.session.is_empty());
+    }
+
+    pub(super) fn forget_idle_stream(&mut self, stream: super::StreamId) {
+        let idle = |held: &super::Held| held.messages == 0 && held.keys.is_empty();
+        if self.streams.get(&stream).is_some_and(idle) {
+            self.streams.remove(&stream);
+        }
+    }
+
+    /// The first of a list of keys whose next message can be taken.
+    pub(super) fn first_of(&self, keys: &List) -> u32 {
+        if keys.is_empty() { NONE } else { self.keys[keys.head].cursor }
+    }
+}

@@ -1,0 +1,185 @@
+//! What stays, for how long, and what can be brought back: retention, seek, snapshots.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::list::{List, NONE};
+use super::slot::{Lane, State};
+use super::{Contents, Delivery, Message, Time, Timer};
+
+impl Delivery {
+    /// Messages published before that time are acknowledged from now on; those published since, and still here, are not.
+    pub(crate) fn seek_to_time(&mut self, now: Time, time: Time) {
+        self.catch_up(now);
+        let (since, before): (Vec<u32>, Vec<u32>) =
+            self.all().partition(|at| self.slots[*at].message.published >= time);
+        self.acknowledge_all(before);
+        self.revive_all(since);
+    }
+
+    /// What a snapshot of now retains.
+    pub(crate) fn snapshot(&self, now: Time) -> Contents {
+        let keeps = |at: &u32| {
+            !self.slots[*at].copy && self.slots[*at].message.published + self.settings.retention > now
+        };
+        Contents::new(self.pending().filter(keeps).map(|at| Arc::clone(&self.slots[at].message)).collect())
+    }
+
+    /// What the snapshot retains is not acknowledged from now on; everything else is.
+    pub(crate) fn seek_to(&mut self, now: Time, contents: &Contents) {
+        self.catch_up(now);
+        let retained: HashSet<u64> = contents.messages().iter().map(|message| message.id).collect();
+        let others = self.all().filter(|at| !retained.contains(&self.slots[*at].message.id)).collect();
+        self.acknowledge_all(others);
+        self.restore(now, contents.messages());
+    }
+
+    /// These are here, and not acknowledged, from now on: what a topic or a snapshot still has. Those too old are not.
+    pub(crate) fn restore(&mut self, now: Time, messages: &[Arc<Message>]) {
+        self.catch_up(now);
+        let mut here: HashMap<u64, u32> = self.all().map(|at| (self.slots[at].message.id, at)).collect();
+        let mut restored = Vec::with_capacity(messages.len());
+        for message in messages {
+            if self.is_expired(message) {
+                continue;
+            }
+            let at = *here.entry(message.id).or_insert_with(|| {
+                let at = self.slots.occupy(Arc::clone(message), false);
+                self.age.push_back(&mut self.slots.items, Lane::Age, at);
+                at
+            });
+            restored.push(at);
+        }
+        self.sort_by_age();
+        restored.sort_by_key(|at| self.slots[*at].order());
+        self.revive_all(restored);
+    }
+
+    /// All messages, the oldest first.
+    pub(super) fn all(&self) -> impl Iterator<Item = u32> {
+        let first = (!self.age.is_empty()).then_some(self.age.head);
+        std::iter::successors(first, |at| {
+            Some(self.slots[*at].after(Lane::Age)).filter(|after| *after != NONE)
+        })
+    }
+
+    fn acknowledge_all(&mut self, slots: Vec<u32>) {
+        for at in slots {
+            // A message in a line can be gone by now, with the one before it.
+            if self.slots[at].is_pending() {
+                self.mark_acknowledged(at);
+            }
+        }
+    }
+
+    /// Acknowledged ones are to be delivered as if for the first time. Given the oldest first.
+    fn revive_all(&mut self, slots: Vec<u32>) {
+        let (lined, free): (Vec<u32>, Vec<u32>) =
+            slots.into_iter().filter(|at| !self.slots[*at].is_pending()).partition(|at| self.has_line(*at));
+        for at in free {
+            self.revive(at);
+        }
+        // The newest first: each finds its place at the head of its line.
+        for at in lined.into_iter().rev() {
+            self.revive(at);
+        }
+    }
+
+    fn has_line(&self, at: u32) -> bool {
+        self.settings.ordering && !self.slots[at].message.ordering_key.is_empty()
+    }
+
+    fn revive(&mut self, at: u32) {
+        // One that a message before it has brought again already is.
+        if self.slots[at].is_pending() {
+            return;
+        }
+        self.withdraw(at);
+        if self.slots[at].key != NONE {
+            self.leave_line(at);
+        }
+        (self.slots[at].lease, self.slots[at].failures) = (0, 0);
+        self.make_pending(at, self.latest, false);
+    }
+
+    /// Takes a message out of whatever it is doing, except out of its key's line.
+    pub(super) fn withdraw(&mut self, at: u32) {
+        let slot = &self.slots[at];
+        let (state, size) = (slot.state, slot.size as usize);
+        if slot.is_pending() {
+            self.tally.pending -= 1;
+            self.tally.bytes -= size;
+        }
+        match state {
+            State::Ready { ahead } => {
+                let list = if ahead { &mut self.ahead } else { &mut self.ready };
+                list.remove(&mut self.slots.items, Lane::Queue, at);
+            }
+            State::Waiting { until } => self.forget_timer(until, Timer::Message(at)),
+            State::Leased { .. } => self.end_lease(at),
+            State::Queued { .. } => {
+                let key = self.slots[at].key;
+                if self.keys[key].cursor == at {
+                    self.keys[key].cursor = self.next_queued(self.slots[at].after(Lane::Queue));
+                }
+            }
+            State::Kept => self.tally.kept -= 1,
+            State::Done | State::Free => {}
+        }
+        self.slots[at].state = State::Free;
+    }
+
+    /// An acknowledged message, in no line any more, is retained or gone.
+    pub(super) fn retire(&mut self, at: u32) {
+        if self.settings.retain_acked && !self.is_expired(&self.slots[at].message) {
+            self.slots[at].state = State::Kept;
+            self.tally.kept += 1;
+        } else {
+            self.expunge(at);
+        }
+    }
+
+    fn expunge(&mut self, at: u32) {
+        self.age.remove(&mut self.slots.items, Lane::Age, at);
+        self.slots.vacate(at);
+    }
+
+    /// Acknowledged messages are not retained any more.
+    pub(super) fn drop_kept(&mut self) {
+        let kept: Vec<u32> = self.all().filter(|at| self.slots[*at].state == State::Kept).collect();
+        for at in kept {
+            self.tally.kept -= 1;
+            self.expunge(at);
+        }
+    }
+
+    fn is_expired(&self, message: &Message) -> bool {
+        message.published + self.settings.retention <= self.latest
+    }
+
+    /// When the oldest message has been retained long enough.
+    pub(super) fn oldest_ends(&self) -> Option<Time> {
+        (!self.age.is_empty()).then(|| self.slots[self.age.head].message.published + self.settings.retention)
+    }
+
+    /// What has been retained long enough goes, whatever it is doing.
+    pub(super) fn drop_expired(&mut self) {
+        while self.oldest_ends().is_some_and(|end| end <= self.latest) {
+            let at = self.age.head;
+            self.withdraw(at);
+            if self.slots[at].key != NONE {
+                self.leave_line(at);
+            }
+            self.expunge(at);
+        }
+    }
+
+    fn sort_by_age(&mut self) {
+        let mut all: Vec<u32> = self.all().collect();
+        all.sort_by_key(|at| self.slots[*at].order());
+        self.age = List::EMPTY;
+        for at in all {
+            self.age.push_back(&mut self.slots.items, Lane::Age, at);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Clients settle what they hold: acknowledge, give more time, give back.
+
+use std::time::Duration;
+
+use super::ack_id::AckId;
+use super::list::NONE;
+use super::slot::State;
+use super::{Acked, Delivery, REMEMBERED, Time};
+
+/// What an ack id stands for at present.
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    /// A lease that runs.
+    Leased(u32),
+    /// A lease that is over; the message was not handed out since.
+    Over(u32),
+    /// A lease that was acknowledged.
+    Settled,
+    /// A lease that is over; the message is gone, or somebody else's.
+    Past,
+    /// No id of this subscription.
+    Foreign,
+}
+
+impl Delivery {
+    /// Acknowledges messages, each by the id it was handed out with.
+    pub(crate) fn acknowledge(&mut self, now: Time, ack_ids: &[String]) -> Acked {
+        self.catch_up(now);
+        let mut answer = Acked { acked: Vec::with_capacity(ack_ids.len()), ..Acked::default() };
+        let mut early: Vec<(u32, &String)> = Vec::new();
+        for id in ack_ids {
+            match self.find(id) {
+                Found::Leased(at) if self.is_early(at) => early.push((at, id)),
+                Found::Leased(at) => {
+                    self.settle(at);
+                    answer.acked.push(id.clone());
+                }
+                Found::Over(at) if !self.settings.exactly_once => {
+                    self.settle_late(at);
+                    answer.acked.push(id.clone());
+                }
+                Found::Past if !self.settings.exactly_once => answer.acked.push(id.clone()),
+                Found::Settled => answer.acked.push(id.clone()),
+                Found::Over(_) | Found::Past => answer.lapsed.push(id.clone()),
+                Found::Foreign => answer.invalid.push(id.clone()),
+            }
+        }
+        self.acknowledge_in_order(early, &mut answer);
+        answer
+    }
+
+    /// Those that came before their predecessors, now that all of the request are known.
+    fn acknowledge_in_order(&mut self, mut early: Vec<(u32, &String)>, answer: &mut Acked) {
+        early.sort_by_key(|(at, _)| self.slots[*at].order());
+        for (_, id) in early {
+            match self.find(id) {
+                Found::Leased(at) if self.is_early(at) => answer.unordered.push(id.clone()),
+                Found::Leased(at) => {
+                    self.settle(at);
+                    answer.acked.push(id.clone());
+                }
+                Found::Settled => answer.acked.push(id.clone()),
+                Found::Over(_) | Found::Past | Found::Foreign => answer.lapsed.push(id.clone()),
+            }
+        }
+    }
+
+    /// Gives leases more time, from now; none at all gives the message back.
+    pub(crate) fn modify_deadline(&mut self, now: Time, deadlines: &[(String, Duration)]) -> Acked {
+        self.catch_up(now);
+        let mut answer = Acked::default();
+        for (id, deadline) in deadlines {
+            match self.find(id) {
+                Found::Leased(at) => {
+                    if deadline.is_zero() {
+                        self.fail(at, self.latest);
+                    } else {
+                        self.extend(at, *deadline);
+                    }
+                    answer.acked.push(id.clone());
+                }
+                Found::Over(_) | Found::Settled | Found::Past if !self.settings.exactly_once => {
+                    answer.acked.push(id.clone());
+                }
+                Found::Over(_) | Found::Settled | Found::Past => answer.lapsed.push(id.clone()),
+                Found::Foreign => answer.invalid.push(id.clone()),
+            }
+        }
+        answer
+    }
+
+    fn find(&self, id: &str) -> Found {
+        let ours = |id: &AckId| id.serial == self.serial && (1..=self.last_lease).contains(&id.lease);
+        let Some(id) = AckId::parse(id).filter(ours) else {
+            return Found::Foreign;
+        };
+        match self.slots.items.get(id.slot as usize) {
+            None => Found::Foreign,
+            Some(slot) if slot.lease == id.lease => match slot.state {
+                State::Leased { .. } => Found::Leased(id.slot),
+                State::Ready { .. } | State::Waiting { .. } | State::Queued { .. } => Found::Over(id.slot),
+                State::Done | State::Kept => Found::Settled,
+                State::Free => Found::Past,
+            },
+            Some(_) if self.remembered.binary_search(&id.lease).is_ok() => Found::Settled,
+            Some(_) => Found::Past,
+        }
+    }
+
+    /// Exactly-once delivery acknowledges a key's messages in their order.
+    fn is_early(&self, at: u32) -> bool {
+        let key = self.slots[at].key;
+        self.settings.exactly_once && key != NONE && self.keys[key].line.head != at
+    }
+
+    /// Acknowledged within its lease.
+    fn settle(&mut self, at: u32) {
+        if self.settings.exactly_once {
+            self.remember(self.slots[at].lease);
+        }
+        self.mark_acknowledged(at);
+    }
+
+    /// Acknowledged after its lease, but before anybody else has it. One in a line waits for the earlier ones, and comes again
+    /// with them: then this changes nothing.
+    fn settle_late(&mut self, at: u32) {
+        let key = self.slots[at].key;
+        if key == NONE || self.keys[key].line.head == at {
+            self.mark_acknowledged(at);
+        }
+    }
+
+    /// A message that is not acknowledged now is.
+    pub(super) fn mark_acknowledged(&mut self, at: u32) {
+        let key = self.slots[at].key;
+        self.withdraw(at);
+        if key == NONE {
+            self.retire(at);
+        } else {
+            self.slots[at].state = State::Done;
+            self.trim(key);
+        }
+    }
+
+    fn extend(&mut self, at: u32, deadline: Duration) {
+        if let State::Leased { holder, span, .. } = self.slots[at].state {
+            self.unlist_lease(at, span);
+            self.lease_until(at, holder, deadline);
+        }
+    }
+
+    /// Leases are settled in any order; each new one is sorted in near the end.
+    fn remember(&mut self, lease: u64) {
+        let at = self.remembered.partition_point(|other| *other < lease);
+        self.remembered.insert(at, lease);
+        if self.remembered.len() > REMEMBERED {
+            self.remembered.pop_front();
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Messages are handed out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ack_id::AckId;
+use super::list::{List, NONE};
+use super::slot::{Lane, State};
+use super::{Delivered, Delivery, Held, Holder, Time};
+
+/// Where the next message can come from.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Source {
+    /// Messages without a key that go ahead.
+    Ahead,
+    /// Messages without a key.
+    #[default]
+    Ready,
+    /// The keys of which the taker already has messages.
+    Own,
+    /// The keys that nobody has messages of.
+    Common,
+}
+
+/// Whose turn it is: every other message goes ahead if one does, and the other sources take turns, so that none starves.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rotation {
+    last: Source,
+    went_ahead: bool,
+}
+
+impl Rotation {
+    fn order(self) -> [Source; 4] {
+        let [first, second, third] = match self.last {
+            Source::Ready | Source::Ahead => [Source::Own, Source::Common, Source::Ready],
+            Source::Own => [Source::Common, Source::Ready, Source::Own],
+            Source::Common => [Source::Ready, Source::Own, Source::Common],
+        };
+        if self.went_ahead {
+            [first, second, third, Source::Ahead]
+        } else {
+            [Source::Ahead, first, second, third]
+        }
+    }
+
+    fn took(&mut self, source: Source) {
+        self.went_ahead = source == Source::Ahead;
+        if !self.went_ahead {
+            self.last = source;
+        }
+    }
+}
+
+/// What is handed out at once ends with the message that reaches this size, so that no response grows too large.
+const ENOUGH_BYTES: usize = 1 << 20;
+
+impl Delivery {
+    /// Whether there is anything that this one could take now.
+    pub(crate) fn has_for(&mut self, now: Time, holder: Holder) -> bool {
+        self.catch_up(now);
+        self.next_for(holder).is_some()
+    }
+
+    /// Hands out what can be taken now, and leases it for as long as told. Bytes are counted as messages' sizes; a single message
+    /// that is larger than all that may be taken goes to a taker that holds nothing.
+    pub(crate) fn take(
+        &mut self,
+        now: Time,
+        holder: Holder,
+        max_messages: usize,
+        max_bytes: usize,
+        deadline: Duration,
+    ) -> Vec<Delivered> {
+        self.catch_up(now);
+        self.pulling = holder == Holder::Pull;
+        let mut delivered = Vec::new();
+        let mut bytes = 0;
+        while delivered.len() < max_messages && bytes < ENOUGH_BYTES {
+            let Some((source, at)) = self.next_for(holder) else {
+                break;
+            };
+            bytes += self.slots[at].size as usize;
+            if bytes > max_bytes && !(delivered.is_empty() && self.holds_nothing(holder)) {
+                break;
+            }
+            self.rotation.took(source);
+            delivered.push(self.hand_out(at, holder, deadline));
+        }
+        self.pulling = false;
+        self.drain_session();
+        delivered
+    }
+
+    fn next_for(&self, holder: Holder) -> Option<(Source, u32)> {
+        let own = match holder {
+            Holder::Pull => Some(&self.keys.session),
+            Holder::Stream(stream) => self.streams.get(&stream).map(|held| &held.keys),
+            Holder::Push => None,
+        };
+        self.rotation.order().into_iter().find_map(|source| {
+            let at = match source {
+                Source::Ahead => self.ahead.head,
+                Source::Ready => self.ready.head,
+                Source::Own => own.map_or(NONE, |keys| self.first_of(keys)),
+                Source::Common => self.first_of(&self.keys.ready),
+            };
+            (at != NONE).then_some((source, at))
+        })
+    }
+
+    fn holds_nothing(&self, holder: Holder) -> bool {
+        match holder {
+            Holder::Stream(stream) => self.held_by(stream).0 == 0,
+            Holder::Pull | Holder::Push => true,
+        }
+    }
+
+    fn hand_out(&mut self, at: u32, holder: Holder, span: Duration) -> Delivered {
+        if let State::Ready { ahead } = self.slots[at].state {
+            let list = if ahead { &mut self.ahead } else { &mut self.ready };
+            list.remove(&mut self.slots.items, Lane::Queue, at);
+        }
+        self.last_lease += 1;
+        self.slots[at].lease = self.last_lease;
+        self.begin_lease(at, holder, span);
+        let slot = &self.slots[at];
+        let (key, delivered) = (
+            slot.key,
+            Delivered {
+                ack_id: AckId { serial: self.serial, slot: at, lease: slot.lease }.text(),
+                attempt: self.settings.dead_letter_after.map(|_| slot.failures + 1),
+                message: Arc::clone(&slot.message),
+            },
+        );
+        if key != NONE {
+            self.keys[key].cursor = self.next_queued(at);
+            self.requeue_key(key);
+        }
+        delivered
+    }
+
+    fn begin_lease(&mut self, at: u32, holder: Holder, span: Duration) {
+        self.lease_until(at, holder, span);
+        self.tally.leased += 1;
+        let slot = &self.slots[at];
+        if let Holder::Stream(stream) = holder {
+            let held = self.streams.entry(stream).or_insert(Held {
+                messages: 0,
+                bytes: 0,
+                keys: List::EMPTY,
+                closed: false,
+            });
+            held.messages += 1;
+            held.bytes += slot.size as usize;
+        }
+        if slot.key != NONE {
+            let key = &mut self.keys[slot.key];
+            key.leased += 1;
+            key.holder = Some(holder);
+        }
+    }
+
+    /// Leased from now for so long; it is in no list of leases.
+    pub(super) fn lease_until(&mut self, at: u32, holder: Holder, span: Duration) {
+        let until = self.latest + span;
+        self.slots[at].state = State::Leased { holder, until, span };
+        let list = self.leases.entry(span).or_insert(List::EMPTY);
+        list.push_back(&mut self.slots.items, Lane::Lease, at);
+        self.first_lapse = Some(self.first_lapse.map_or(until, |first| first.min(until)));
+    }
+}

@@ -1,0 +1,85 @@
+//! Exactly-once delivery.
+
+use super::*;
+
+fn exactly_once() -> Settings {
+    Settings { exactly_once: true, ..ordered() }
+}
+
+#[test]
+fn the_id_of_a_lease_that_is_over_is_refused() {
+    let mut bench = Bench::new(exactly_once());
+    bench.publish(&["", ""]);
+    let taken = bench.take(A, 2);
+    bench.nack(&taken[1]);
+    bench.now = bench.now + LEASE;
+    let answer = bench.ack_all(&taken);
+    assert_eq!((answer.acked.len(), answer.lapsed.len()), (0, 2));
+    assert_eq!(bench.modify(&taken[0], LEASE).lapsed.len(), 1);
+    let again = bench.take(A, 2);
+    assert_eq!(again.len(), 2);
+    assert_eq!(bench.ack_all(&taken).lapsed.len(), 2, "only the latest id counts");
+    assert_eq!(bench.ack_all(&again).acked.len(), 2);
+    assert_eq!(bench.backlog(), 0);
+}
+
+#[test]
+fn what_is_acknowledged_stays_so_however_often_it_is_asked() {
+    let mut bench = Bench::new(exactly_once());
+    bench.publish(&[""]);
+    let taken = bench.take(A, 1);
+    for _ in 0..3 {
+        assert_eq!(bench.ack(&taken[0]).acked.len(), 1);
+        bench.publish(&[""]);
+        bench.take(B, 1);
+    }
+    assert_eq!(bench.modify(&taken[0], LEASE).lapsed.len(), 1, "there is nothing left to extend");
+}
+
+#[test]
+fn a_fate_never_doubles() {
+    let mut bench = Bench::new(exactly_once());
+    bench.publish_with("", Fate::Twice);
+    assert_eq!(bench.numbers(A, 10), [1]);
+}
+
+#[test]
+fn a_key_is_acknowledged_in_order_or_in_one_request() {
+    let mut bench = Bench::new(exactly_once());
+    bench.publish(&["x", "x", "x"]);
+    let mut taken = bench.take(A, 3);
+    let answer = bench.ack(&taken[1]);
+    assert_eq!((answer.acked.len(), answer.unordered.len()), (0, 1));
+    taken.reverse();
+    assert_eq!(bench.ack_all(&taken).acked.len(), 3);
+    assert_eq!(bench.backlog(), 0);
+}
+
+#[test]
+fn after_a_nack_later_ones_stay_leased_and_come_again_only_if_their_leases_run_out() {
+    let mut bench = Bench::new(exactly_once());
+    bench.publish(&["x", "x", "x", "x"]);
+    let taken = bench.take(A, 3);
+    bench.nack(&taken[0]);
+    let again = bench.take(A, 1);
+    assert_eq!(numbers(&again), [1]);
+    assert_eq!(bench.ack(&taken[1]).unordered.len(), 1);
+    bench.ack(&again[0]);
+    assert_eq!(bench.ack(&taken[1]).acked.len(), 1);
+    bench.modify(&again[0], secs(60));
+    assert_eq!(bench.numbers(A, 1), [4]);
+    bench.pass(LEASE);
+    assert_eq!(bench.numbers(B, 10), [3, 4]);
+}
+
+#[test]
+fn turned_off_the_rules_of_order_are_the_usual_ones() {
+    let mut bench = Bench::new(exactly_once());
+    bench.publish(&["x", "x", "x", "x"]);
+    let taken = bench.take(A, 3);
+    bench.nack(&taken[1]);
+    bench.delivery.configure(bench.now, ordered());
+    assert_eq!(bench.numbers(A, 10), [2, 3, 4]);
+    assert_eq!(bench.ack(&taken[0]).acked.len(), 1);
+    assert_eq!(bench.backlog(), 3);
+}

@@ -1,0 +1,233 @@
+//! Misbehaviour on demand: what may go wrong, how often, and the seeded chance that decides it.
+//!
+//! Decides only; the broker and the server carry it out. The same seed and the same calls give the same faults.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::delivery::Fate;
+
+/// What goes wrong, and how often. The default is nothing at all.
+///
+/// Probabilities are between 0 (never) and 1 (always).
+///
+/// ```
+/// use wakeq_emulator::Faults;
+///
+/// let faults = Faults { seed: 7, duplicate: 0.1, lose: 0.01, ..Faults::default() };
+/// assert_ne!(faults, Faults::default());
+/// ```
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Faults {
+    /// Where chance starts: the same seed and the same calls give the same faults.
+    pub seed: u64,
+
+    /// A message never reaches a subscription. Drawn for each subscription by itself, as are the next three.
+    #[serde(deserialize_with = "probability")]
+    pub lose: f64,
+    /// A message is there twice. Never with exactly-once delivery.
+    #[serde(deserialize_with = "probability")]
+    pub duplicate: f64,
+    /// A message becomes deliverable only later, after up to `longest_delay`. In a subscription with ordering, the
+    /// later ones of its key wait for it.
+    #[serde(deserialize_with = "probability")]
+    pub delay: f64,
+    /// The longest delay; how long each is, is drawn. `"1.5s"` in JSON.
+    #[serde(with = "seconds")]
+    pub longest_delay: Duration,
+    /// A message overtakes the ones that wait. In a subscription with ordering, its key overtakes the other keys.
+    #[serde(deserialize_with = "probability")]
+    pub reorder: f64,
+
+    /// A streaming pull ends with `UNAVAILABLE` instead of its next response.
+    #[serde(deserialize_with = "probability")]
+    pub break_streams: f64,
+
+    /// A call is answered `UNAVAILABLE`, and not carried out.
+    #[serde(deserialize_with = "probability")]
+    pub unavailable: f64,
+    /// A call is answered `NOT_FOUND`, and not carried out.
+    #[serde(deserialize_with = "probability")]
+    pub not_found: f64,
+    /// A call is answered `RESOURCE_EXHAUSTED`, and not carried out.
+    #[serde(deserialize_with = "probability")]
+    pub resource_exhausted: f64,
+    /// A call is answered `DEADLINE_EXCEEDED`, and not carried out.
+    #[serde(deserialize_with = "probability")]
+    pub deadline_exceeded: f64,
+    /// What each call takes longer. `"0.2s"` in JSON.
+    #[serde(with = "seconds")]
+    pub slow: Duration,
+    /// The methods that the faults of calls befall, as `Publish` or `Acknowledge`; all if empty.
+    pub methods: BTreeSet<String>,
+}
+
+impl Faults {
+    /// What befalls a message on its way into one subscription; `None`: it is lost.
+    pub(crate) fn fate(&self, chance: &mut Chance) -> Option<Fate> {
+        if chance.strikes(self.lose) {
+            return None;
+        }
+        Some(if chance.strikes(self.delay) {
+            Fate::Late(chance.up_to(self.longest_delay))
+        } else if chance.strikes(self.duplicate) {
+            Fate::Twice
+        } else if chance.strikes(self.reorder) {
+            Fate::Ahead
+        } else {
+            Fate::OnTime
+        })
+    }
+}
+
+/// A seeded source of chance (SplitMix64).
+#[derive(Clone, Debug)]
+pub(crate) struct Chance(u64);
+
+impl Chance {
+    /// Sources of one seed with different purposes do not disturb one another.
+    pub(crate) fn new(seed: u64, purpose: Purpose) -> Self {
+        let mut chance = Self(seed ^ purpose.salt());
+        chance.next();
+        chance
+    }
+
+    /// Whether something of this probability happens. What never or always happens draws nothing.
+    pub(crate) fn strikes(&mut self, probability: f64) -> bool {
+        if probability <= 0.0 || probability.is_nan() {
+            return false;
+        }
+        probability >= 1.0 || self.fraction() < probability
+    }
+
+    /// Any duration up to the longest.
+    pub(crate) fn up_to(&mut self, longest: Duration) -> Duration {
+        longest.mul_f64(self.fraction())
+    }
+
+    /// From 0 to just under 1.
+    fn fraction(&mut self) -> f64 {
+        const BITS: u32 = f64::MANTISSA_DIGITS;
+        #[allow(clippy::cast_precision_loss)] // as many bits as a mantissa has
+        let (drawn, all) = ((self.next() >> (u64::BITS - BITS)) as f64, (1_u64 << BITS) as f64);
+        drawn / all
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// What a source of chance decides.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Purpose {
+    /// What befalls messages.
+    Messages,
+    /// What befalls calls.
+    Calls,
+    /// What befalls streams.
+    Streams,
+}
+
+impl Purpose {
+    fn salt(self) -> u64 {
+        match self {
+            Self::Messages => 0x6d65_7373_6167_6573,
+            Self::Calls => 0x6361_6c6c_7300_0000,
+            Self::Streams => 0x7374_7265_616d_7300,
+        }
+    }
+}
+
+fn probability<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let value = f64::deserialize(deserializer)?;
+    if (0.0..=1.0).contains(&value) {
+        return Ok(value);
+    }
+    Err(serde::de::Error::custom(format!("{value} is no probability: give one from 0 (never) to 1 (always)")))
+}
+
+/// Durations as the JSON form of protocol buffers has them: `"1.5s"`.
+mod seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&format!("{}s", duration.as_secs_f64()))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.strip_suffix('s')
+            .and_then(|number| number.parse().ok())
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .ok_or_else(|| D::Error::custom(format!("`{text}` is no duration: write seconds as in \"1.5s\"")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fates(seed: u64) -> Vec<Option<Fate>> {
+        let faults = Faults {
+            lose: 0.1,
+            duplicate: 0.1,
+            delay: 0.1,
+            reorder: 0.1,
+            longest_delay: Duration::from_secs(5),
+            ..Faults::default()
+        };
+        let mut chance = Chance::new(seed, Purpose::Messages);
+        (0..10_000).map(|_| faults.fate(&mut chance)).collect()
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_faults_and_another_seed_others() {
+        assert_eq!(fates(1), fates(1));
+        assert_ne!(fates(1), fates(2));
+    }
+
+    #[test]
+    fn each_fault_is_about_as_frequent_as_asked() {
+        let fates = fates(3);
+        let lost = fates.iter().filter(|fate| fate.is_none()).count();
+        let twice = fates.iter().filter(|fate| **fate == Some(Fate::Twice)).count();
+        let on_time = fates.iter().filter(|fate| **fate == Some(Fate::OnTime)).count();
+        assert!((900..1100).contains(&lost), "{lost} lost");
+        assert!((700..920).contains(&twice), "{twice} twice: a tenth of those neither lost nor late");
+        assert!((6300..6800).contains(&on_time), "{on_time} on time");
+    }
+
+    #[test]
+    fn no_fault_is_the_default_and_draws_nothing() {
+        let mut chance = Chance::new(1, Purpose::Messages);
+        let before = chance.0;
+        assert_eq!(Faults::default().fate(&mut chance), Some(Fate::OnTime));
+        assert_eq!(chance.0, before);
+    }
+
+    #[test]
+    fn faults_are_read_from_json_and_written_as_they_were_read() {
+        let json = r#"{"seed": 7, "lose": 0.25, "longest_delay": "1.5s", "methods": ["Publish"]}"#;
+        let faults: Faults = serde_json::from_str(json).unwrap();
+        assert_eq!((faults.lose, faults.longest_delay), (0.25, Duration::from_millis(1500)));
+        assert_eq!(serde_json::from_str::<Faults>(&serde_json::to_string(&faults).unwrap()).unwrap(), faults);
+    }
+
+    #[test]
+    fn what_is_no_fault_is_refused_with_what_would_be_one() {
+        let refusal = |json| serde_json::from_str::<Faults>(json).unwrap_err().to_string();
+        assert!(refusal(r#"{"lose": 1.5}"#).starts_with("1.5 is no probability: give one from 0"));
+        assert!(refusal(r#"{"slow": "soon"}"#).starts_with("`soon` is no duration"));
+        assert!(refusal(r#"{"loose": 0.5}"#).contains("unknown field `loose`"));
+    }
+}

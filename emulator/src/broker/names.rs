@@ -1,0 +1,161 @@
+//! Resource names: `projects/{project}/topics/{topic}` and its siblings, and the service's rules for them.
+//!
+//! It does not know which resources exist.
+
+use super::{Answer, Name, Refusal};
+
+/// What a subscription or a snapshot names as its topic once that is deleted.
+pub(super) const DELETED_TOPIC: &str = "_deleted-topic_";
+
+const SHORTEST_ID: usize = 3;
+const LONGEST_ID: usize = 255;
+const LONGEST_PROJECT: usize = 255;
+
+/// The kinds of resources, by the collection that their names contain.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    Topic,
+    Subscription,
+    Snapshot,
+}
+
+impl Kind {
+    pub(super) fn collection(self) -> &'static str {
+        match self {
+            Self::Topic => "topics",
+            Self::Subscription => "subscriptions",
+            Self::Snapshot => "snapshots",
+        }
+    }
+
+    /// The kind that a well-formed name says, if it is one.
+    pub(super) fn of(name: &str) -> Option<Self> {
+        [Self::Topic, Self::Subscription, Self::Snapshot].into_iter().find(|kind| well_formed(*kind, name))
+    }
+
+    /// What the names of a project's resources of this kind begin with.
+    pub(super) fn prefix(self, project: &str) -> String {
+        format!("projects/{project}/{}/", self.collection())
+    }
+}
+
+/// Refuses what isn't a name of the kind. The field is the one that the refusal names.
+pub(super) fn check(kind: Kind, field: &str, name: &str) -> Answer<()> {
+    if well_formed(kind, name) { Ok(()) } else { Err(misnamed(field, name)) }
+}
+
+/// A checked name to keep.
+pub(super) fn own(kind: Kind, field: &str, name: &str) -> Answer<Name> {
+    check(kind, field, name)?;
+    Ok(name.into())
+}
+
+/// The project's id out of `projects/{project}`.
+pub(super) fn project(name: &str) -> Answer<&str> {
+    name.strip_prefix("projects/")
+        .filter(|project| is_project(project))
+        .ok_or_else(|| misnamed("project", name))
+}
+
+/// The project's id in a well-formed name; empty in any other.
+pub(super) fn project_of(name: &str) -> &str {
+    name.split('/').nth(1).unwrap_or_default()
+}
+
+/// The last part of a name.
+pub(super) fn id_of(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+fn misnamed(field: &str, name: &str) -> Refusal {
+    Refusal::invalid(format!(
+        "Invalid resource name given ({field}={name}). Refer to \
+         https://cloud.google.com/pubsub/docs/pubsub-basics#resource_names for more information."
+    ))
+}
+
+fn well_formed(kind: Kind, name: &str) -> bool {
+    let mut parts = name.split('/');
+    parts.next() == Some("projects")
+        && parts.next().is_some_and(is_project)
+        && parts.next() == Some(kind.collection())
+        && parts.next().is_some_and(is_id)
+        && parts.next().is_none()
+}
+
+/// Any project exists, so any id will do.
+fn is_project(project: &str) -> bool {
+    (1..=LONGEST_PROJECT).contains(&project.len())
+        && !project.contains(|character: char| character == '/' || character.is_control())
+}
+
+fn is_id(id: &str) -> bool {
+    (SHORTEST_ID..=LONGEST_ID).contains(&id.len())
+        && id.starts_with(|first: char| first.is_ascii_alphabetic())
+        && !id.starts_with("goog")
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~+%".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_follow_the_rules() {
+        let longest = format!("a{}", "b".repeat(254));
+        let longer = format!("{longest}b");
+        let table = [
+            ("abc", true),
+            ("Abc-_.~+%09", true),
+            (longest.as_str(), true),
+            (longer.as_str(), false),
+            ("ab", false),
+            ("", false),
+            ("1ab", false),
+            ("-ab", false),
+            ("goog", false),
+            ("google-things", false),
+            ("Goog-things", true),
+            ("a b", false),
+            ("abö", false),
+            ("ab/c", false),
+        ];
+        for (id, accepted) in table {
+            let name = format!("projects/p/topics/{id}");
+            assert_eq!(check(Kind::Topic, "name", &name).is_ok(), accepted, "{id}");
+        }
+    }
+
+    #[test]
+    fn a_name_says_its_collection_and_nothing_else() {
+        for name in [
+            "abc",
+            "topics/abc",
+            "projects/p/subscriptions/abc",
+            "projects//topics/abc",
+            "projects/p/topics/abc/",
+            "/projects/p/topics/abc",
+            DELETED_TOPIC,
+        ] {
+            assert!(check(Kind::Topic, "topic", name).is_err(), "{name}");
+        }
+        assert!(check(Kind::Topic, "topic", "projects/example.com:p-1/topics/abc").is_ok());
+        assert_eq!(Kind::of("projects/p/snapshots/abc"), Some(Kind::Snapshot));
+        assert_eq!(Kind::of("projects/p/schemas/abc"), None);
+    }
+
+    #[test]
+    fn the_refusal_names_the_field_and_the_name() {
+        let refusal = check(Kind::Topic, "dead_letter_topic", "nonsense").unwrap_err();
+        assert_eq!(refusal.code, tonic::Code::InvalidArgument);
+        assert!(refusal.message.starts_with("Invalid resource name given (dead_letter_topic=nonsense)."));
+    }
+
+    #[test]
+    fn a_project_is_named_by_any_id() {
+        assert_eq!(project("projects/anything").ok(), Some("anything"));
+        for name in ["projects/", "projects", "anything", "projects/a/b", ""] {
+            assert!(project(name).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What is in the broker, as figures: for the page, the admin endpoints and tests. It changes nothing.
+
+use super::StreamOverview;
+use super::delivery::Figures;
+use super::{Broker, Time};
+
+/// Everything in the broker, in the order of names.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Overview {
+    /// The topics.
+    pub topics: Vec<TopicOverview>,
+    /// The subscriptions.
+    pub subscriptions: Vec<SubscriptionOverview>,
+    /// The snapshots.
+    pub snapshots: Vec<SnapshotOverview>,
+    /// The open streaming pulls, the oldest first.
+    pub streams: Vec<StreamOverview>,
+}
+
+/// A topic.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct TopicOverview {
+    /// Its full name.
+    pub name: String,
+    /// How many subscriptions it feeds.
+    pub subscriptions: usize,
+    /// How many snapshots it feeds.
+    pub snapshots: usize,
+    /// How many messages it keeps itself, for its retention.
+    pub retained: usize,
+}
+
+/// A subscription and its messages.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct SubscriptionOverview {
+    /// Its full name.
+    pub name: String,
+    /// Its topic's, or `_deleted-topic_`.
+    pub topic: String,
+    /// Where it pushes to, if it does.
+    pub push_endpoint: Option<String>,
+    /// Whether it was detached.
+    pub detached: bool,
+    /// When it expires unless it is used, in seconds since 1970.
+    pub expires: Option<i64>,
+    /// Its messages.
+    pub messages: Figures,
+}
+
+/// A snapshot.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct SnapshotOverview {
+    /// Its full name.
+    pub name: String,
+    /// Its topic's, or `_deleted-topic_`.
+    pub topic: String,
+    /// How many messages it keeps.
+    pub messages: usize,
+}
+
+impl Broker {
+    /// What is in the broker.
+    pub fn overview(&self, now: Time) -> Overview {
+        let topics = self.topics.values().map(|topic| TopicOverview {
+            name: topic.name.to_string(),
+            subscriptions: topic.subscriptions.len(),
+            snapshots: topic.snapshots.len(),
+            retained: topic.kept(),
+        });
+        let subscriptions = self.subscriptions.values().map(|subscription| SubscriptionOverview {
+            name: subscription.name.to_string(),
+            topic: subscription.config.topic.clone(),
+            push_endpoint: subscription.push_endpoint().map(ToOwned::to_owned),
+            detached: subscription.config.detached,
+            expires: subscription.expires().map(|expires| expires.timestamp().seconds),
+            messages: subscription.delivery.figures(now),
+        });
+        let snapshots = self.snapshots.values().map(|snapshot| SnapshotOverview {
+            name: snapshot.name.to_string(),
+            topic: snapshot.config.topic.clone(),
+            messages: snapshot.contents.len(),
+        });
+        Overview {
+            topics: topics.collect(),
+            subscriptions: subscriptions.collect(),
+            snapshots: snapshots.collect(),
+            streams: self.stream_overviews(),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What is published: its limits, and into which subscriptions it goes.
+
+use std::sync::Arc;
+
+use prost::Message as _;
+
+use super::agenda::Entry;
+use super::delivery::Fate;
+use super::names::{self, Kind};
+use super::{Answer, Broker, Message, Refusal, Time, limits};
+use crate::proto::pubsub;
+
+impl Broker {
+    /// Publishes messages into all of the topic's subscriptions whose filters let them through.
+    pub fn publish(&mut self, now: Time, request: pubsub::PublishRequest) -> Answer<pubsub::PublishResponse> {
+        names::check(Kind::Topic, "topic", &request.topic)?;
+        check(&request)?;
+        if !self.topics.contains_key(request.topic.as_str()) {
+            return Err(Refusal::not_found(&request.topic));
+        }
+        let messages: Vec<Message> = request
+            .messages
+            .into_iter()
+            .map(|message| Message {
+                id: self.next_message(),
+                published: now,
+                data: message.data,
+                attributes: message.attributes,
+                ordering_key: message.ordering_key,
+            })
+            .collect();
+        let message_ids = messages.iter().map(|message| message.id.to_string()).collect();
+        self.fan_out(now, &request.topic, messages);
+        Ok(pubsub::PublishResponse { message_ids })
+    }
+
+    /// Puts messages where a topic's messages go. A topic that isn't there loses them.
+    pub(super) fn fan_out(&mut self, now: Time, topic: &str, messages: Vec<Message>) {
+        let Some(topic) = self.topics.get_mut(topic) else { return };
+        let messages: Vec<Arc<Message>> = messages.into_iter().map(Arc::new).collect();
+        if let Some(due) = topic.keep(now, &messages) {
+            self.agenda.no_later(Entry::Topic(topic.name.clone()), due);
+        }
+        for name in &topic.snapshots {
+            if let Some(snapshot) = self.snapshots.get_mut(name) {
+                messages.iter().for_each(|message| snapshot.contents.retain(message.clone()));
+            }
+        }
+        for name in &topic.subscriptions {
+            let Some(subscription) = self.subscriptions.get_mut(name) else { continue };
+            let exactly_once = subscription.delivery.settings().exactly_once;
+            for message in &messages {
+                if !subscription.admits(message) {
+                    continue;
+                }
+                match self.faults.fate(&mut self.chance) {
+                    None => {}
+                    Some(Fate::Twice) if exactly_once => {
+                        subscription.delivery.enqueue(now, message.clone(), Fate::OnTime);
+                    }
+                    Some(fate) => subscription.delivery.enqueue(now, message.clone(), fate),
+                }
+            }
+            if subscription.delivery.deliverable() {
+                self.woken.insert(name.clone());
+            }
+            if let Some(due) = subscription.next_due() {
+                self.agenda.no_later(Entry::Subscription(name.clone()), due);
+            }
+        }
+    }
+
+    pub(super) fn next_message(&mut self) -> u64 {
+        self.last_message += 1;
+        self.last_message
+    }
+}
+
+fn check(request: &pubsub::PublishRequest) -> Answer<()> {
+    if request.messages.is_empty() {
+        return Err(limits::too_small("message_count", 0, 1));
+    }
+    limits::at_most("message_count", request.messages.len(), limits::MOST_MESSAGES)?;
+    limits::at_most("request_size", request.encoded_len(), limits::LARGEST_PUBLISH)?;
+    let ordering_key = request.messages.first().map(|message| &message.ordering_key);
+    for message in &request.messages {
+        if Some(&message.ordering_key) != ordering_key {
+            return Err(Refusal::invalid(
+                "In a single publish request, all messages must have no ordering key or they must all have the same \
+                 ordering key.",
+            ));
+        }
+        check_message(message)?;
+    }
+    Ok(())
+}
+
+fn check_message(message: &pubsub::PubsubMessage) -> Answer<()> {
+    if message.data.is_empty() && message.attributes.is_empty() {
+        return Err(Refusal::invalid(
+            "One or more messages in the publish request is empty. Each message must contain either non-empty data, \
+             or at least one attribute.",
+        ));
+    }
+    limits::at_most("ordering_key_size", message.ordering_key.len(), limits::LONGEST_ORDERING_KEY)?;
+    limits::at_most("num_attributes", message.attributes.len(), limits::MOST_ATTRIBUTES)?;
+    for (key, value) in &message.attributes {
+        if key.is_empty() {
+            return Err(Refusal::invalid("Message attribute keys must be non-empty."));
+        }
+        if key.starts_with("goog") {
+            return Err(Refusal::invalid(format!(
+                "The attribute key '{key}' is reserved: keys must not begin with 'goog'."
+            )));
+        }
+        limits::at_most("attribute_key_size", key.len(), limits::LONGEST_ATTRIBUTE_KEY)?;
+        limits::at_most("attribute_value_size", value.len(), limits::LONGEST_ATTRIBUTE_VALUE)?;
+    }
+    Ok(())
+}

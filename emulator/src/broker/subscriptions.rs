@@ -1,0 +1,320 @@
+//! Subscriptions: create, get, list, update, delete, detach; when they expire.
+//!
+//! What is a valid configuration is `settings`' matter, and what becomes of messages `delivery`'s.
+
+mod settings;
+
+use std::time::Duration;
+
+use super::agenda::Entry;
+use super::delivery::Delivery;
+use super::filter::Filter;
+use super::mask::{self, Fields};
+use super::names::{self, DELETED_TOPIC, Kind};
+use super::pages::Page;
+use super::{Answer, Broker, Name, Refusal, Time, limits};
+use crate::proto::pubsub;
+
+const FIELDS: Fields = Fields {
+    resource: "Subscription",
+    example: ("push_config", "pushConfig"),
+    mutable: &[
+        "push_config",
+        "bigquery_config",
+        "cloud_storage_config",
+        "bigtable_config",
+        "ack_deadline_seconds",
+        "retain_acked_messages",
+        "message_retention_duration",
+        "labels",
+        "expiration_policy",
+        "dead_letter_policy",
+        "retry_policy",
+        "enable_exactly_once_delivery",
+        "message_transforms",
+    ],
+    immutable: &[
+        "name",
+        "topic",
+        "enable_message_ordering",
+        "filter",
+        "detached",
+        "topic_message_retention_duration",
+        "state",
+        "analytics_hub_subscription_info",
+        "tags",
+    ],
+};
+
+/// A subscription and its messages.
+pub(super) struct Subscription {
+    pub(super) name: Name,
+    /// The number of the topic that it was made for, which may be deleted by now.
+    pub(super) topic: u64,
+    /// As it is answered: defaults filled in.
+    pub(super) config: pubsub::Subscription,
+    pub(super) filter: Option<Filter>,
+    pub(super) delivery: Delivery,
+    last_used: Time,
+}
+
+impl Subscription {
+    /// It is in use: it expires later.
+    pub(super) fn touch(&mut self, now: Time) {
+        self.last_used = self.last_used.max(now);
+    }
+
+    /// Whether its filter lets a message through.
+    pub(super) fn admits(&self, message: &super::Message) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.matches(&message.attributes))
+    }
+
+    /// Whether its messages are pushed to an endpoint.
+    pub(super) fn pushes(&self) -> bool {
+        self.push_endpoint().is_some()
+    }
+
+    pub(super) fn push_endpoint(&self) -> Option<&str> {
+        let endpoint = self.config.push_config.as_ref().map(|config| config.push_endpoint.as_str());
+        endpoint.filter(|endpoint| !endpoint.is_empty())
+    }
+
+    /// Where its dead letters go; `None` if nowhere, or to a topic that is deleted.
+    pub(super) fn dead_letter_topic(&self) -> Option<String> {
+        let policy = self.config.dead_letter_policy.as_ref()?;
+        (policy.dead_letter_topic != DELETED_TOPIC).then(|| policy.dead_letter_topic.clone())
+    }
+
+    /// When it is deleted, unless it is used before.
+    pub(super) fn expires(&self) -> Option<Time> {
+        let ttl = self.config.expiration_policy.as_ref()?.ttl.as_ref().and_then(limits::std_duration)?;
+        Some(self.last_used + ttl)
+    }
+
+    /// When it needs a look.
+    pub(super) fn next_due(&self) -> Option<Time> {
+        [self.delivery.next_due(), self.expires()].into_iter().flatten().min()
+    }
+
+    /// Its delivery follows its configuration.
+    pub(super) fn configure(&mut self, now: Time) {
+        self.delivery.configure(now, settings::delivery(&self.config));
+    }
+
+    /// How long its messages are leased.
+    pub(super) fn ack_deadline(&self) -> Duration {
+        self.delivery.settings().ack_deadline
+    }
+}
+
+impl Broker {
+    /// Makes a subscription; without a name, it gets one in its topic's project.
+    pub fn create_subscription(
+        &mut self,
+        now: Time,
+        request: pubsub::Subscription,
+    ) -> Answer<pubsub::Subscription> {
+        let mut config = request;
+        if !config.name.is_empty() {
+            names::check(Kind::Subscription, "name", &config.name)?;
+        }
+        names::check(Kind::Topic, "topic", &config.topic)?;
+        settings::complete(&mut config)?;
+        let filter = settings::filter(&config.filter)?;
+        let topic =
+            self.topics.get(config.topic.as_str()).ok_or_else(|| Refusal::not_found(&config.topic))?;
+        limits::room_for("subscriptions", topic.subscriptions.len(), limits::MOST_SUBSCRIPTIONS_OF_A_TOPIC)?;
+        let (topic_name, topic_number) = (topic.name.clone(), topic.number);
+        config.topic_message_retention_duration = topic.retention.map(limits::proto_duration);
+        self.check_dead_letter_topic(&config)?;
+        if config.name.is_empty() {
+            config.name = self.free_name(Kind::Subscription, &topic_name);
+        }
+        if self.subscriptions.contains_key(config.name.as_str()) {
+            return Err(Refusal::already_exists(&config.name));
+        }
+        let name: Name = config.name.as_str().into();
+        let subscription = Subscription {
+            name: name.clone(),
+            topic: topic_number,
+            filter,
+            delivery: Delivery::new(self.next_resource(), settings::delivery(&config)),
+            config: config.clone(),
+            last_used: now,
+        };
+        if let Some(topic) = self.topics.get_mut(&topic_name) {
+            topic.subscriptions.insert(name.clone());
+        }
+        if let Some(topic) = subscription.dead_letter_topic() {
+            self.send_dead_letters(&name, &topic);
+        }
+        self.subscriptions.insert(name.clone(), subscription);
+        // Who waited on an earlier one of that name learns that it is another.
+        self.wake(&name);
+        self.attend(now, &name);
+        Ok(config)
+    }
+
+    /// How a subscription is configured.
+    pub fn get_subscription(
+        &mut self,
+        now: Time,
+        request: pubsub::GetSubscriptionRequest,
+    ) -> Answer<pubsub::Subscription> {
+        let subscription = self.subscription_mut("subscription", &request.subscription)?;
+        subscription.touch(now);
+        Ok(subscription.config.clone())
+    }
+
+    /// Changes the fields of a subscription that the mask names.
+    pub fn update_subscription(
+        &mut self,
+        now: Time,
+        request: pubsub::UpdateSubscriptionRequest,
+    ) -> Answer<pubsub::Subscription> {
+        let Some(update) = request.subscription else {
+            let words = "The subscription in the UpdateSubscriptionRequest must be set.";
+            return Err(Refusal::invalid(words));
+        };
+        let paths = FIELDS.paths(request.update_mask.as_ref())?;
+        let current = self.subscription("subscription.name", &update.name)?;
+        let name = current.name.clone();
+        let mut config = current.config.clone();
+        for path in paths {
+            apply(&mut config, &update, path)?;
+        }
+        settings::complete(&mut config)?;
+        if paths.iter().any(|path| path == "dead_letter_policy") {
+            self.check_dead_letter_topic(&config)?;
+        }
+        self.configure_subscription(now, &name, config.clone());
+        Ok(config)
+    }
+
+    /// A project's subscriptions, a page at a time.
+    pub fn list_subscriptions(
+        &mut self,
+        _now: Time,
+        request: pubsub::ListSubscriptionsRequest,
+    ) -> Answer<pubsub::ListSubscriptionsResponse> {
+        let prefix = Kind::Subscription.prefix(names::project(&request.project)?);
+        let page = Page::of(&prefix, request.page_size, &request.page_token)?;
+        let found = self.subscriptions.range::<str, _>(page.range(&prefix));
+        let found = found.take_while(|(name, _)| name.starts_with(&prefix));
+        let (subscriptions, next_page_token) =
+            page.cut(found.map(|(name, subscription)| (name, subscription.config.clone())));
+        Ok(pubsub::ListSubscriptionsResponse { subscriptions, next_page_token })
+    }
+
+    /// Deletes a subscription and its messages.
+    pub fn delete_subscription(
+        &mut self,
+        _now: Time,
+        request: pubsub::DeleteSubscriptionRequest,
+    ) -> Answer<()> {
+        let name = self.subscription("subscription", &request.subscription)?.name.clone();
+        self.remove_subscription(&name);
+        Ok(())
+    }
+
+    /// Detaches a subscription from its topic for good, and drops its messages.
+    pub fn detach_subscription(
+        &mut self,
+        now: Time,
+        request: pubsub::DetachSubscriptionRequest,
+    ) -> Answer<pubsub::DetachSubscriptionResponse> {
+        let number = self.next_resource();
+        let subscription = self.subscription_mut("subscription", &request.subscription)?;
+        subscription.config.detached = true;
+        subscription.delivery = Delivery::new(number, settings::delivery(&subscription.config));
+        subscription.touch(now);
+        let (name, topic) = (subscription.name.clone(), subscription.config.topic.clone());
+        if let Some(topic) = self.topics.get_mut(topic.as_str())
+            && topic.subscriptions.remove(&name)
+        {
+            topic.detached.insert(name.clone());
+        }
+        self.wake(&name);
+        Ok(pubsub::DetachSubscriptionResponse {})
+    }
+
+    /// Changes where a subscription pushes to; an empty configuration makes it a pull subscription.
+    pub fn modify_push_config(&mut self, now: Time, request: pubsub::ModifyPushConfigRequest) -> Answer<()> {
+        let subscription = self.subscription("subscription", &request.subscription)?;
+        let name = subscription.name.clone();
+        let mut config = subscription.config.clone();
+        config.push_config = request.push_config;
+        settings::complete(&mut config)?;
+        self.configure_subscription(now, &name, config);
+        Ok(())
+    }
+
+    /// It is gone: deleted, or expired.
+    pub(super) fn remove_subscription(&mut self, name: &Name) {
+        if let Some(subscription) = self.subscriptions.remove(name) {
+            self.forget_subscription(name, &subscription);
+        }
+    }
+
+    /// A name that nobody has yet, in the same project as another resource.
+    pub(super) fn free_name(&mut self, kind: Kind, neighbour: &str) -> String {
+        let prefix = kind.prefix(names::project_of(neighbour));
+        loop {
+            let name = format!("{prefix}assigned-{}", self.next_resource());
+            if !self.subscriptions.contains_key(name.as_str()) && !self.snapshots.contains_key(name.as_str())
+            {
+                return name;
+            }
+        }
+    }
+
+    fn check_dead_letter_topic(&self, config: &pubsub::Subscription) -> Answer<()> {
+        config
+            .dead_letter_policy
+            .as_ref()
+            .map_or(Ok(()), |policy| self.topic("dead_letter_topic", &policy.dead_letter_topic).map(|_| ()))
+    }
+
+    fn configure_subscription(&mut self, now: Time, name: &Name, config: pubsub::Subscription) {
+        let Some(subscription) = self.subscriptions.get_mut(name) else { return };
+        let before = subscription.dead_letter_topic();
+        subscription.config = config;
+        subscription.touch(now);
+        subscription.configure(now);
+        let after = subscription.dead_letter_topic();
+        if before != after {
+            if let Some(topic) = before {
+                self.send_no_dead_letters(name, &topic);
+            }
+            if let Some(topic) = after {
+                self.send_dead_letters(name, &topic);
+            }
+        }
+        // An expiration that comes earlier now has to be planned anew.
+        self.agenda.forget(Entry::Subscription(name.clone()));
+        self.wake(name);
+        self.attend(now, name);
+    }
+}
+
+fn apply(config: &mut pubsub::Subscription, update: &pubsub::Subscription, path: &str) -> Answer<()> {
+    match path {
+        "push_config" => config.push_config.clone_from(&update.push_config),
+        "bigquery_config" => config.bigquery_config.clone_from(&update.bigquery_config),
+        "cloud_storage_config" => config.cloud_storage_config.clone_from(&update.cloud_storage_config),
+        "bigtable_config" => config.bigtable_config.clone_from(&update.bigtable_config),
+        "ack_deadline_seconds" => config.ack_deadline_seconds = update.ack_deadline_seconds,
+        "retain_acked_messages" => config.retain_acked_messages = update.retain_acked_messages,
+        "message_retention_duration" => config.message_retention_duration = update.message_retention_duration,
+        "labels" => config.labels.clone_from(&update.labels),
+        "expiration_policy" => config.expiration_policy = update.expiration_policy,
+        "dead_letter_policy" => config.dead_letter_policy.clone_from(&update.dead_letter_policy),
+        "retry_policy" => config.retry_policy = update.retry_policy,
+        "enable_exactly_once_delivery" => {
+            config.enable_exactly_once_delivery = update.enable_exactly_once_delivery;
+        }
+        "message_transforms" => config.message_transforms.clone_from(&update.message_transforms),
+        other => return Err(mask::unapplied(other)),
+    }
+    Ok(())
+}

@@ -1,0 +1,1 @@
+//! The broker as its callers see it, in virtual time.

@@ -1,0 +1,273 @@
+//! Topics: create, get, list, update, delete; what they keep of their messages for their retention.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::agenda::Entry;
+use super::mask::{self, Fields};
+use super::names::{self, Kind};
+use super::pages::Page;
+use super::{Answer, Broker, Message, Name, Refusal, Time, limits};
+use crate::proto::pubsub;
+
+const FIELDS: Fields = Fields {
+    resource: "Topic",
+    example: ("schema_settings", "schemaSettings"),
+    mutable: &[
+        "labels",
+        "message_storage_policy",
+        "kms_key_name",
+        "schema_settings",
+        "message_retention_duration",
+        "ingestion_data_source_settings",
+        "message_transforms",
+    ],
+    immutable: &["name", "satisfies_pzs", "state", "tags"],
+};
+
+/// A topic and who hangs on it.
+pub(super) struct Topic {
+    pub(super) name: Name,
+    /// Tells it from a deleted one of the same name.
+    pub(super) number: u64,
+    pub(super) config: pubsub::Topic,
+    /// Those it feeds.
+    pub(super) subscriptions: BTreeSet<Name>,
+    /// Those it fed until they were detached.
+    pub(super) detached: BTreeSet<Name>,
+    pub(super) snapshots: BTreeSet<Name>,
+    /// How long it keeps messages itself.
+    pub(super) retention: Option<Duration>,
+    /// What it keeps, in the order of publication.
+    kept: VecDeque<Arc<Message>>,
+}
+
+impl Topic {
+    /// Keeps messages for as long as its retention says. `Some` when it keeps any: when the first of them is too old.
+    pub(super) fn keep(&mut self, now: Time, messages: &[Arc<Message>]) -> Option<Time> {
+        if self.retention.is_some() {
+            self.kept.extend(messages.iter().cloned());
+        }
+        self.prune(now)
+    }
+
+    /// Drops what is too old, and says when more will be.
+    pub(super) fn prune(&mut self, now: Time) -> Option<Time> {
+        let Some(retention) = self.retention else {
+            self.kept.clear();
+            return None;
+        };
+        while let Some(oldest) = self.kept.front() {
+            let ends = oldest.published + retention;
+            if ends > now {
+                return Some(ends);
+            }
+            self.kept.pop_front();
+        }
+        None
+    }
+
+    /// What it keeps from a time on.
+    pub(super) fn kept_since(&self, time: Time) -> impl Iterator<Item = &Arc<Message>> {
+        let first = self.kept.partition_point(|message| message.published < time);
+        self.kept.range(first..)
+    }
+
+    /// How many messages it keeps.
+    pub(super) fn kept(&self) -> usize {
+        self.kept.len()
+    }
+}
+
+impl Broker {
+    /// Makes a topic.
+    pub fn create_topic(&mut self, _now: Time, request: pubsub::Topic) -> Answer<pubsub::Topic> {
+        let name = names::own(Kind::Topic, "name", &request.name)?;
+        let retention = check(&request)?;
+        if self.topics.contains_key(&name) {
+            return Err(Refusal::already_exists(&name));
+        }
+        let config = pubsub::Topic {
+            state: pubsub::topic::State::Active.into(),
+            satisfies_pzs: false,
+            tags: std::collections::BTreeMap::new(),
+            ..request
+        };
+        let topic = Topic {
+            name: name.clone(),
+            number: self.next_resource(),
+            config: config.clone(),
+            subscriptions: BTreeSet::new(),
+            detached: BTreeSet::new(),
+            snapshots: BTreeSet::new(),
+            retention,
+            kept: VecDeque::new(),
+        };
+        self.topics.insert(name, topic);
+        Ok(config)
+    }
+
+    /// How a topic is configured.
+    pub fn get_topic(&mut self, _now: Time, request: pubsub::GetTopicRequest) -> Answer<pubsub::Topic> {
+        self.topic("topic", &request.topic).map(|topic| topic.config.clone())
+    }
+
+    /// Changes the fields of a topic that the mask names.
+    pub fn update_topic(&mut self, now: Time, request: pubsub::UpdateTopicRequest) -> Answer<pubsub::Topic> {
+        let Some(update) = request.topic else {
+            return Err(Refusal::invalid("The topic in the UpdateTopicRequest must be set."));
+        };
+        let paths = FIELDS.paths(request.update_mask.as_ref())?;
+        let current = self.topic("topic.name", &update.name)?;
+        let mut config = current.config.clone();
+        for path in paths {
+            apply(&mut config, &update, path)?;
+        }
+        let retention = check(&config)?;
+        let name = current.name.clone();
+        self.configure_topic(now, &name, config.clone(), retention);
+        Ok(config)
+    }
+
+    /// A project's topics, a page at a time.
+    pub fn list_topics(
+        &mut self,
+        _now: Time,
+        request: pubsub::ListTopicsRequest,
+    ) -> Answer<pubsub::ListTopicsResponse> {
+        let prefix = Kind::Topic.prefix(names::project(&request.project)?);
+        let page = Page::of(&prefix, request.page_size, &request.page_token)?;
+        let topics = self.topics.range::<str, _>(page.range(&prefix));
+        let topics = topics.take_while(|(name, _)| name.starts_with(&prefix));
+        let (topics, next_page_token) = page.cut(topics.map(|(name, topic)| (name, topic.config.clone())));
+        Ok(pubsub::ListTopicsResponse { topics, next_page_token })
+    }
+
+    /// The names of the subscriptions that a topic feeds, a page at a time.
+    pub fn list_topic_subscriptions(
+        &mut self,
+        _now: Time,
+        request: pubsub::ListTopicSubscriptionsRequest,
+    ) -> Answer<pubsub::ListTopicSubscriptionsResponse> {
+        let topic = self.topic("topic", &request.topic)?;
+        let (subscriptions, next_page_token) = names_of(
+            &topic.subscriptions,
+            &format!("{}:subscriptions", topic.name),
+            request.page_size,
+            &request.page_token,
+        )?;
+        Ok(pubsub::ListTopicSubscriptionsResponse { subscriptions, next_page_token })
+    }
+
+    /// The names of a topic's snapshots, a page at a time.
+    pub fn list_topic_snapshots(
+        &mut self,
+        _now: Time,
+        request: pubsub::ListTopicSnapshotsRequest,
+    ) -> Answer<pubsub::ListTopicSnapshotsResponse> {
+        let topic = self.topic("topic", &request.topic)?;
+        let (snapshots, next_page_token) = names_of(
+            &topic.snapshots,
+            &format!("{}:snapshots", topic.name),
+            request.page_size,
+            &request.page_token,
+        )?;
+        Ok(pubsub::ListTopicSnapshotsResponse { snapshots, next_page_token })
+    }
+
+    /// Deletes a topic. Its subscriptions stay, and so do its snapshots.
+    pub fn delete_topic(&mut self, now: Time, request: pubsub::DeleteTopicRequest) -> Answer<()> {
+        let name = self.topic("topic", &request.topic)?.name.clone();
+        if let Some(topic) = self.topics.remove(&name) {
+            self.agenda.forget(Entry::Topic(name.clone()));
+            self.policies.forget(&name);
+            self.forget_topic(now, &name, &topic);
+        }
+        Ok(())
+    }
+
+    /// Changes a topic, and what its subscriptions have of it.
+    fn configure_topic(
+        &mut self,
+        now: Time,
+        name: &Name,
+        config: pubsub::Topic,
+        retention: Option<Duration>,
+    ) {
+        let Some(topic) = self.topics.get_mut(name) else { return };
+        topic.config = config;
+        if topic.retention == retention {
+            return;
+        }
+        topic.retention = retention;
+        let due = topic.prune(now);
+        let subscriptions: Vec<Name> = topic.subscriptions.iter().cloned().collect();
+        if let Some(due) = due {
+            self.agenda.no_later(Entry::Topic(name.clone()), due);
+        }
+        for name in subscriptions {
+            if let Some(subscription) = self.subscriptions.get_mut(&name) {
+                subscription.config.topic_message_retention_duration = retention.map(limits::proto_duration);
+                subscription.configure(now);
+            }
+            self.attend(now, &name);
+        }
+    }
+}
+
+/// Refuses a topic that the service would refuse, or that this one doesn't have, and says how long it keeps messages.
+fn check(topic: &pubsub::Topic) -> Answer<Option<Duration>> {
+    limits::check_labels(&topic.labels)?;
+    check_support(topic)?;
+    let policy = topic.message_storage_policy.as_ref();
+    if policy.is_some_and(|policy| policy.allowed_persistence_regions.is_empty()) {
+        return Err(limits::bad_argument("message_storage_policy.allowed_persistence_regions"));
+    }
+    let retention = topic.message_retention_duration.as_ref();
+    retention
+        .map(|retention| {
+            let (shortest, longest) = (limits::SHORTEST_RETENTION, limits::LONGEST_RETENTION);
+            limits::duration("message retention duration", retention, shortest, longest)
+        })
+        .transpose()
+}
+
+/// Refuses what is not built, and says why.
+fn check_support(topic: &pubsub::Topic) -> Answer<()> {
+    let unsupported = if !topic.kms_key_name.is_empty() {
+        "kms_key_name: messages are kept in memory only, and no keys are managed"
+    } else if topic.schema_settings.is_some() {
+        "schema_settings: schemas are not supported, and messages are not validated against one"
+    } else if topic.ingestion_data_source_settings.is_some() {
+        "ingestion_data_source_settings: nothing is imported from other services"
+    } else if !topic.message_transforms.is_empty() {
+        "message_transforms: no scripts and no models are run"
+    } else if !topic.tags.is_empty() {
+        "tags: there is no resource manager to bind them to"
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::unsupported(format!("This emulator does not support Topic.{unsupported}.")))
+}
+
+fn apply(config: &mut pubsub::Topic, update: &pubsub::Topic, path: &str) -> Answer<()> {
+    match path {
+        "labels" => config.labels.clone_from(&update.labels),
+        "message_storage_policy" => config.message_storage_policy.clone_from(&update.message_storage_policy),
+        "kms_key_name" => config.kms_key_name.clone_from(&update.kms_key_name),
+        "schema_settings" => config.schema_settings.clone_from(&update.schema_settings),
+        "message_retention_duration" => config.message_retention_duration = update.message_retention_duration,
+        "ingestion_data_source_settings" => {
+            config.ingestion_data_source_settings.clone_from(&update.ingestion_data_source_settings);
+        }
+        "message_transforms" => config.message_transforms.clone_from(&update.message_transforms),
+        other => return Err(mask::unapplied(other)),
+    }
+    Ok(())
+}
+
+fn names_of(set: &BTreeSet<Name>, list: &str, size: i32, token: &str) -> Answer<(Vec<String>, String)> {
+    let page = Page::of(list, size, token)?;
+    Ok(page.cut(set.range::<str, _>(page.range("")).map(|name| (name, name.to_string()))))
+}

@@ -1,0 +1,104 @@
+//! Which resources refer to which: a topic's subscriptions and snapshots, and the subscriptions that send it their dead
+//! letters. A deleted topic leaves `_deleted-topic_` wherever it was named.
+//!
+//! It moves no messages.
+
+use super::names::{self, DELETED_TOPIC, Kind};
+use super::snapshots::Snapshot;
+use super::subscriptions::Subscription;
+use super::topics::Topic;
+use super::{Answer, Broker, Name, Refusal, Time};
+
+impl Broker {
+    /// A topic, by a name that is checked.
+    pub(super) fn topic(&self, field: &str, name: &str) -> Answer<&Topic> {
+        names::check(Kind::Topic, field, name)?;
+        self.topics.get(name).ok_or_else(|| Refusal::not_found(name))
+    }
+
+    /// A subscription, by a name that is checked.
+    pub(super) fn subscription(&self, field: &str, name: &str) -> Answer<&Subscription> {
+        names::check(Kind::Subscription, field, name)?;
+        self.subscriptions.get(name).ok_or_else(|| Refusal::not_found(name))
+    }
+
+    /// The same to change it.
+    pub(super) fn subscription_mut(&mut self, field: &str, name: &str) -> Answer<&mut Subscription> {
+        names::check(Kind::Subscription, field, name)?;
+        self.subscriptions.get_mut(name).ok_or_else(|| Refusal::not_found(name))
+    }
+
+    /// A snapshot, by a name that is checked.
+    pub(super) fn snapshot(&self, field: &str, name: &str) -> Answer<&Snapshot> {
+        names::check(Kind::Snapshot, field, name)?;
+        self.snapshots.get(name).ok_or_else(|| Refusal::not_found(name))
+    }
+
+    /// The topic that feeds a subscription, unless it is deleted or the subscription is detached.
+    pub(super) fn feeding(&self, subscription: &Subscription) -> Option<&Topic> {
+        if subscription.config.detached {
+            return None;
+        }
+        self.topics.get(subscription.config.topic.as_str())
+    }
+
+    /// Takes a topic out of everything that names it.
+    pub(super) fn forget_topic(&mut self, now: Time, name: &str, topic: &Topic) {
+        for subscription in topic.subscriptions.iter().chain(&topic.detached) {
+            if let Some(subscription) = self.subscriptions.get_mut(subscription) {
+                subscription.config.topic = DELETED_TOPIC.to_owned();
+                subscription.config.topic_message_retention_duration = None;
+                subscription.configure(now);
+            }
+        }
+        for snapshot in &topic.snapshots {
+            if let Some(snapshot) = self.snapshots.get_mut(snapshot) {
+                snapshot.config.topic = DELETED_TOPIC.to_owned();
+            }
+        }
+        for source in self.dead_letter_sources.remove(name).into_iter().flatten() {
+            if let Some(subscription) = self.subscriptions.get_mut(&source) {
+                if let Some(policy) = &mut subscription.config.dead_letter_policy {
+                    policy.dead_letter_topic = DELETED_TOPIC.to_owned();
+                }
+                subscription.configure(now);
+                self.wake(&source);
+                self.attend(now, &source);
+            }
+        }
+    }
+
+    /// Takes a subscription out of everything that names it, and its policy and its entry in the agenda with it.
+    pub(super) fn forget_subscription(&mut self, name: &Name, subscription: &Subscription) {
+        if let Some(topic) = self.topics.get_mut(subscription.config.topic.as_str()) {
+            topic.subscriptions.remove(name);
+            topic.detached.remove(name);
+        }
+        if let Some(topic) = subscription.dead_letter_topic() {
+            self.send_no_dead_letters(name, &topic);
+        }
+        self.agenda.forget(super::agenda::Entry::Subscription(name.clone()));
+        self.policies.forget(name);
+        self.wake(name);
+    }
+
+    /// From now on this subscription's dead letters go to that topic.
+    pub(super) fn send_dead_letters(&mut self, name: &Name, topic: &str) {
+        self.dead_letter_sources.entry(topic.into()).or_default().insert(name.clone());
+    }
+
+    /// From now on they don't.
+    pub(super) fn send_no_dead_letters(&mut self, name: &Name, topic: &str) {
+        if let Some(sources) = self.dead_letter_sources.get_mut(topic) {
+            sources.remove(name);
+            if sources.is_empty() {
+                self.dead_letter_sources.remove(topic);
+            }
+        }
+    }
+
+    /// Whoever waits on a subscription should look again.
+    pub(super) fn wake(&mut self, name: &Name) {
+        self.woken.insert(name.clone());
+    }
+}
