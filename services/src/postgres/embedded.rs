@@ -91,7 +91,9 @@ async fn build() -> Result<PathBuf, PostgresError> {
     let program = Path::new(TARGET).join("debug/embedded-postgres");
     let is_first = !program.is_file();
     if is_first {
-        say("Postgres: none is installed, so an embedded one is built from crates.io. Once, and that takes minutes:");
+        say(
+            "Postgres: none is installed, so an embedded one is built from crates.io. Once, and that takes minutes:",
+        );
         fs::create_dir_all(TARGET).map_err(|source| PostgresError::File { path: TARGET.into(), source })?;
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
