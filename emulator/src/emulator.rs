@@ -11,13 +11,18 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::broker::{Broker, Faults, Time};
 use crate::clock::Clock;
-use crate::server::{Core, Server};
+use crate::provision::Provision;
+use crate::server::{Core, Server, Tokens};
 
 /// What an emulator starts with. The default is nothing: no topics, no faults, and the machine's time.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// What goes wrong from the start.
     pub faults: Faults,
+    /// The topics and subscriptions that are there from the start.
+    pub provision: Provision,
+    /// Who the tokens of authenticated pushes say has issued them; `https://accounts.google.com` if nothing is said.
+    pub oidc_issuer: Option<String>,
     /// Whose time it goes by.
     pub clock: Clock,
 }
@@ -65,12 +70,14 @@ impl Emulator {
     ///
     /// # Errors
     ///
-    /// When it can't listen there; the words say what to do.
+    /// When it can't listen there, or can't make a resource that it is to start with; the words say what to do.
     #[expect(clippy::unused_async, reason = "starting may come to wait, and needs a runtime as it is")]
     pub async fn start(address: SocketAddr, options: Options) -> io::Result<Self> {
         let stop = CancellationToken::new();
         let core = Arc::new(Core::new(Broker::new(options.faults), options.clock, stop.clone()));
-        let server = Server::bind(address, Arc::clone(&core))?;
+        core.with(|broker, now| options.provision.apply(broker, now))
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let server = Server::bind(address, Arc::clone(&core), Tokens::new(options.oidc_issuer))?;
         let address = server.address();
         let server = tokio::spawn(server.serve());
         Ok(Self { address, core, server, stop: stop.drop_guard() })

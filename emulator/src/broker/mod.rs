@@ -37,6 +37,7 @@ use std::sync::Arc;
 use agenda::Agenda;
 use faults::{Chance, Purpose};
 use policies::Policies;
+use push::Pushes;
 use snapshots::Snapshot;
 use streams::Streams;
 use subscriptions::Subscription;
@@ -47,7 +48,7 @@ pub use delivery::Figures;
 pub use faults::Faults;
 pub use message::Message;
 pub use overview::{Overview, SnapshotOverview, SubscriptionOverview, TopicOverview};
-pub use push::{PushDelivery, PushResult};
+pub use push::{PushDelivery, PushFigures, PushResult};
 pub use refusal::{Answer, Reason, Refusal};
 pub use streams::{StreamId, StreamOverview, StreamTurn};
 pub use time::Time;
@@ -72,6 +73,7 @@ pub struct Broker {
     subscriptions: BTreeMap<Name, Subscription>,
     snapshots: BTreeMap<Name, Snapshot>,
     policies: Policies,
+    pushes: Pushes,
     /// Which subscriptions send their dead letters to a topic.
     dead_letter_sources: BTreeMap<Name, BTreeSet<Name>>,
     /// When which resource needs a look.
@@ -99,6 +101,7 @@ impl Broker {
             subscriptions: BTreeMap::new(),
             snapshots: BTreeMap::new(),
             policies: Policies::default(),
+            pushes: Pushes::default(),
             dead_letter_sources: BTreeMap::new(),
             agenda: Agenda::default(),
             woken: BTreeSet::new(),

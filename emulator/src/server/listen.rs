@@ -14,9 +14,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::admin;
 use super::calls::Calls;
 use super::core::Core;
 use super::port::Port;
+use super::push::{Pushing, Tokens};
 
 /// Connections that are served at once; more wait to be accepted.
 const MOST_CONNECTIONS: usize = 4_096;
@@ -47,14 +49,15 @@ pub(crate) struct Server {
     listener: TcpListener,
     address: SocketAddr,
     core: Arc<Core>,
+    tokens: Arc<Tokens>,
 }
 
 impl Server {
     /// Takes the port.
-    pub(crate) fn bind(address: SocketAddr, core: Arc<Core>) -> io::Result<Self> {
+    pub(crate) fn bind(address: SocketAddr, core: Arc<Core>, tokens: Tokens) -> io::Result<Self> {
         let listener = listen(address).map_err(|error| explain(address, &error))?;
         let address = listener.local_addr()?;
-        Ok(Self { listener, address, core })
+        Ok(Self { listener, address, core, tokens: Arc::new(tokens) })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -63,10 +66,12 @@ impl Server {
 
     /// Serves until the core is stopped; returns when every connection is over.
     pub(crate) async fn serve(self) {
-        let port = Port::new(&Calls::new(Arc::clone(&self.core)), axum::Router::new());
+        let pages = admin::routes(&self.core, &self.tokens);
+        let port = Port::new(&Calls::new(Arc::clone(&self.core)), pages);
         let tasks = TaskTracker::new();
         let driver = Arc::clone(&self.core);
         tasks.spawn(async move { driver.drive().await });
+        tasks.spawn(Pushing::new(Arc::clone(&self.core), Arc::clone(&self.tokens)).run());
         let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         while let Some((stream, place)) = self.accept(&room).await {
             let connection = connection(stream, port.clone(), self.core.stop().clone());

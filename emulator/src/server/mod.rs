@@ -2,6 +2,7 @@
 //!
 //! It decides nothing about messages: each request is the broker's to answer.
 
+mod admin;
 mod calls;
 mod core;
 mod grpc;
@@ -13,3 +14,4 @@ mod waiting;
 
 pub(crate) use core::Core;
 pub(crate) use listen::Server;
+pub(crate) use push::Tokens;

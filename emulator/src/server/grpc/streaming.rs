@@ -118,9 +118,15 @@ impl OpenStream {
                 answer = self.answers.recv() => return answer,
                 () = rung => {}
                 () = self.asked.notified() => {}
-                () = silence.as_mut(), if self.heartbeats => return Some(Ok(StreamingPullResponse::default())),
+                () = silence.as_mut(), if self.heartbeats => return Some(Ok(self.heartbeat())),
             }
         }
+    }
+}
+
+impl OpenStream {
+    fn heartbeat(&self) -> StreamingPullResponse {
+        self.core.with(|broker, _| broker.stream_heartbeat(self.id))
     }
 }
 

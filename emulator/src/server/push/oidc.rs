@@ -69,6 +69,13 @@ pub(crate) struct Token {
     pub(crate) usable_until: Time,
 }
 
+impl Token {
+    /// Whether it may still be sent along.
+    pub(crate) fn serves(&self, now: Time) -> bool {
+        now < self.usable_until
+    }
+}
+
 impl Signer {
     /// Makes no key yet.
     pub(crate) fn new(issuer: impl Into<String>) -> Self {

@@ -1,15 +1,14 @@
-//! Pushing, as far as it is decided: how many requests a subscription may have under way, and when it pauses.
+//! How fast one subscription pushes: how many requests it may have under way, and when it pauses.
 //!
 //! Like the service, it starts slowly (a window of a few requests that grows with every success and shrinks with every
 //! failure), and after failures it pauses for 100 ms to 60 s. The pause is the whole subscription's; a retry policy
 //! delays single messages besides. It sends nothing.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Message, Time};
-use crate::proto::pubsub::PushConfig;
+use super::PushResult;
+use crate::broker::Time;
 
 /// The first window: a small number of requests.
 const WINDOW_AT_START: usize = 4;
@@ -19,32 +18,6 @@ const WINDOW_MAX: usize = 256;
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-
-/// A message that is to be sent to an endpoint now.
-#[derive(Clone, Debug)]
-pub struct PushDelivery {
-    /// The subscription's full name.
-    pub subscription: String,
-    /// By which `Broker::push_answered` is told what became of it.
-    pub ack_id: String,
-    /// Where to, in which form, and for which account.
-    pub config: Arc<PushConfig>,
-    /// The how-manieth delivery it is; only with dead-lettering.
-    pub attempt: Option<u32>,
-    /// How long the endpoint has to answer: the subscription's acknowledgement deadline.
-    pub deadline: Duration,
-    /// What is sent.
-    pub message: Arc<Message>,
-}
-
-/// What became of a request.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum PushResult {
-    /// The endpoint acknowledged the message.
-    Acknowledged,
-    /// It did not, or not in time, or there is none.
-    Failed,
-}
 
 /// The pace at which one subscription pushes.
 #[derive(Debug)]
@@ -56,6 +29,8 @@ pub(super) struct Pace {
     /// How long the last pause was; zero if there was no reason for one.
     pause: Duration,
     paused_until: Time,
+    /// Why the last request that failed did.
+    last_failure: Option<String>,
 }
 
 impl Default for Pace {
@@ -66,6 +41,7 @@ impl Default for Pace {
             bytes: 0,
             pause: Duration::ZERO,
             paused_until: Time::default(),
+            last_failure: None,
         }
     }
 }
@@ -95,12 +71,15 @@ impl Pace {
 
     /// What became of it. `false` if there is no such request under way: it was answered before, or belongs to an
     /// earlier subscription of that name.
-    pub(super) fn answered(&mut self, now: Time, ack_id: &str, result: PushResult) -> bool {
+    pub(super) fn answered(&mut self, now: Time, ack_id: &str, result: &PushResult) -> bool {
         let Some((size, sent)) = self.under_way.remove(ack_id) else { return false };
         self.bytes -= size;
         match result {
             PushResult::Acknowledged => self.succeeded(),
-            PushResult::Failed => self.failed(now, sent),
+            PushResult::Failed(reason) => {
+                self.last_failure = Some(reason.clone());
+                self.failed(now, sent);
+            }
         }
         true
     }
@@ -118,6 +97,11 @@ impl Pace {
     /// How many may be.
     pub(super) fn window(&self) -> usize {
         self.window
+    }
+
+    /// Why the last request that failed did.
+    pub(super) fn last_failure(&self) -> Option<&str> {
+        self.last_failure.as_deref()
     }
 
     fn succeeded(&mut self) {
@@ -146,6 +130,10 @@ mod tests {
 
     const START: Time = Time::from_secs(1_000);
 
+    fn failed() -> PushResult {
+        PushResult::Failed("HTTP status 500".into())
+    }
+
     fn send(pace: &mut Pace, now: Time, first: usize) -> usize {
         let room = pace.room(now).map_or(0, |room| room.messages);
         for number in first..first + room {
@@ -163,7 +151,11 @@ mod tests {
             assert_eq!(pace.room(START), None, "the window is full");
             windows.push(sent);
             for number in 0..sent {
-                assert!(pace.answered(START, &(round * 1000 + number).to_string(), PushResult::Acknowledged));
+                assert!(pace.answered(
+                    START,
+                    &(round * 1000 + number).to_string(),
+                    &PushResult::Acknowledged
+                ));
             }
         }
         assert_eq!(windows, [4, 8, 16, 32, 64, 128, 256, 256]);
@@ -177,7 +169,7 @@ mod tests {
         let mut pauses = Vec::new();
         for round in 0..12 {
             pace.sent(now, &round.to_string(), 10);
-            assert!(pace.answered(now, &round.to_string(), PushResult::Failed));
+            assert!(pace.answered(now, &round.to_string(), &failed()));
             assert_eq!(pace.room(now), None, "it pauses");
             let until = pace.pauses_until(now).unwrap();
             pauses.push(until.since(now).as_millis());
@@ -193,7 +185,7 @@ mod tests {
         let mut pace = Pace::default();
         assert_eq!(send(&mut pace, START, 0), 4);
         for number in 0..4 {
-            pace.answered(START, &number.to_string(), PushResult::Failed);
+            pace.answered(START, &number.to_string(), &failed());
         }
         assert_eq!(pace.pauses_until(START).unwrap().since(START), PAUSE_MIN);
     }
@@ -202,13 +194,13 @@ mod tests {
     fn successes_shorten_the_next_pause() {
         let mut pace = Pace::default();
         let mut now = START;
-        for result in [PushResult::Failed, PushResult::Failed, PushResult::Failed, PushResult::Acknowledged] {
+        for result in [failed(), failed(), failed(), PushResult::Acknowledged] {
             pace.sent(now, "request", 10);
-            pace.answered(now, "request", result);
+            pace.answered(now, "request", &result);
             now = pace.pauses_until(now).unwrap_or(now);
         }
         pace.sent(now, "request", 10);
-        pace.answered(now, "request", PushResult::Failed);
+        pace.answered(now, "request", &failed());
         assert_eq!(pace.pauses_until(now).unwrap().since(now), Duration::from_millis(400));
     }
 
@@ -216,9 +208,9 @@ mod tests {
     fn an_answer_counts_once_and_only_for_what_is_under_way() {
         let mut pace = Pace::default();
         pace.sent(START, "a", 10);
-        assert!(!pace.answered(START, "b", PushResult::Failed));
-        assert!(pace.answered(START, "a", PushResult::Acknowledged));
-        assert!(!pace.answered(START, "a", PushResult::Acknowledged));
+        assert!(!pace.answered(START, "b", &failed()));
+        assert!(pace.answered(START, "a", &PushResult::Acknowledged));
+        assert!(!pace.answered(START, "a", &PushResult::Acknowledged));
         assert_eq!((pace.under_way(), pace.window()), (0, 5));
     }
 
