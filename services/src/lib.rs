@@ -13,6 +13,7 @@ pub use choice::{Asked, Choice, Chosen, PostgresChoice, PubSubChoice, UnknownCho
 pub use containers::{Container, ContainerError};
 pub use postgres::{
     Cluster, ClusterOptions, DatabaseError, Embedded, Folder, Postgres, PostgresError, TestDatabase,
+    installed_postgres, remove_kept,
 };
 pub use process::{Ending, Guard, Guarded, Launch, ProcessError, RunAs, free_port, program_on_path};
 pub use pubsub::{EmulatorError, GoogleEmulator, Installation, NotInstalled, PubSub, find};

@@ -9,6 +9,7 @@ mod embedded;
 mod error;
 mod installed;
 mod keeper;
+mod kept;
 
 use std::fmt;
 
@@ -19,6 +20,8 @@ pub use cluster::{Cluster, ClusterOptions, Folder};
 pub use database::{DatabaseError, TestDatabase};
 pub use embedded::Embedded;
 pub use error::PostgresError;
+pub use installed::installed_postgres;
+pub use kept::remove_kept;
 
 const URL_VARIABLE: &str = "DATABASE_URL";
 /// Says what the tests take.
@@ -36,7 +39,6 @@ const CHOICE_VARIABLE: &str = "TEST_POSTGRES";
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Postgres {
     /// `DATABASE_URL` names it.
     Environment(String),
