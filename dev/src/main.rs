@@ -27,7 +27,8 @@ use kept::Kept;
 
 /// Runs Postgres, a Pub/Sub emulator, the API, a worker and sample events, and tells what happens. Ctrl-C ends it.
 ///
-/// Postgres is that of DATABASE_URL, else the installed one with its data in .dev/postgres. The emulator is that of
+/// Postgres is that of DATABASE_URL, else the installed one with its data in .dev/postgres, else an embedded one with its
+/// data in .dev/embedded, which is built from crates.io the first time. The emulator is that of
 /// PUBSUB_EMULATOR_HOST, else our own, in this process.
 #[derive(Parser)]
 #[command(name = "cargo dev", max_term_width = 110)]

@@ -12,7 +12,7 @@ use wakeq::{
 };
 
 use crate::door::{answering, telling};
-use crate::support::{Stage, quick};
+use crate::support::{Stage, is_skipped, quick};
 
 #[derive(Debug, PartialEq, sqlx::FromRow)]
 struct Row {
@@ -209,6 +209,9 @@ async fn values_arrive_as_they_were_emitted() {
 #[tokio::test]
 async fn an_event_shares_the_fate_of_the_callers_transaction() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
+    if is_skipped("another session while a transaction is open") {
+        return;
+    }
     let (handler, mut seen) = telling();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     sqlx::query("create table orders (id int)").execute(&stage.pool).await.unwrap();

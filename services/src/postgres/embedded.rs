@@ -73,6 +73,11 @@ impl Embedded {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
 
+    /// Kills it; the next start on the same folder recovers.
+    pub async fn kill_9(&self) -> Result<(), PostgresError> {
+        Ok(self.process.kill_9().await?)
+    }
+
     /// Ends it in good order: connections are closed, everything is in its files.
     pub async fn stop(self) -> Result<(), PostgresError> {
         Ok(self.process.interrupt(ENDS_WITHIN).await?)

@@ -10,7 +10,7 @@ use wakeq_services::TestDatabase;
 use super::{Printed, Terminal};
 use crate::brokers::Broker;
 use crate::door::{Door, answering, telling};
-use crate::support::{Running, connect, database};
+use crate::support::{Running, connect, database, durability};
 
 /// Topics are created, found, and found wanting.
 #[tokio::test]
@@ -180,6 +180,7 @@ async fn wake_replaces_lost_messages() {
     let database = shared.database.url();
     let silent = Terminal::without_variables()
         .set("DATABASE_URL", database)
+        .set(durability().0, durability().1)
         .set("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
         .set("NO_COLOR", "1");
     let emitted = silent.run(&["emit", "greet"]).await;
