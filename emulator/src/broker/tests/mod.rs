@@ -1,5 +1,6 @@
 //! The broker as its callers see it, in virtual time.
 
+mod consistency;
 mod consume;
 mod lifetimes;
 mod policies;
