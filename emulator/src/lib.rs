@@ -1,17 +1,17 @@
 //! A Pub/Sub emulator for tests and development.
+//!
+//! It must never need anything of `wakeq`, and never starts a process.
 
 pub mod broker;
-mod google;
-mod locate;
-mod port;
-mod process;
+mod clock;
+mod config;
+mod emulator;
 pub mod proto;
-mod source;
-mod watchdog;
+mod provision;
+mod server;
 
-pub use broker::Faults;
-pub use google::{EmulatorError, GoogleEmulator};
-pub use locate::{Installation, NotInstalled, find, program_on_path};
-pub use port::free_port;
-pub use process::{Ending, Guard, Guarded, Launch, ProcessError, RunAs};
-pub use source::Source;
+pub use broker::{FaultCode, Faults, Method, NextCalls};
+pub use clock::{Clock, ManualClock};
+pub use config::{Config, ConfigError};
+pub use emulator::{Emulator, Options, start};
+pub use provision::{Provision, ProvisionError, Provisioned, ShortFormError};

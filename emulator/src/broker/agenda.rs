@@ -13,6 +13,8 @@ pub(super) enum Entry {
     Subscription(Name),
     Snapshot(Name),
     Topic(Name),
+    /// A subscription's pushes, when they go on after a pause.
+    Push(Name),
 }
 
 /// One time for each resource that waits for one.

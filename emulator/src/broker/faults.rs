@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::calls::{Method, NextCalls};
 use super::delivery::Fate;
 
 /// What goes wrong, and how often. The default is nothing at all.
@@ -61,8 +62,10 @@ pub struct Faults {
     /// What each call takes longer. `"0.2s"` in JSON.
     #[serde(with = "seconds")]
     pub slow: Duration,
-    /// The methods that the faults of calls befall, as `Publish` or `Acknowledge`; all if empty.
-    pub methods: BTreeSet<String>,
+    /// The methods that these five befall; all if empty.
+    pub methods: BTreeSet<Method>,
+    /// Calls that fail for certain, as many as are counted here. [`Faults::fail_next`] adds some.
+    pub next: Vec<NextCalls>,
 }
 
 impl Faults {

@@ -6,6 +6,7 @@
 
 mod agenda;
 mod attend;
+mod calls;
 mod consume;
 mod delivery;
 mod faults;
@@ -18,6 +19,7 @@ mod overview;
 mod pages;
 mod policies;
 mod publish;
+mod push;
 mod refusal;
 mod snapshots;
 mod streams;
@@ -35,15 +37,18 @@ use std::sync::Arc;
 use agenda::Agenda;
 use faults::{Chance, Purpose};
 use policies::Policies;
+use push::Pushes;
 use snapshots::Snapshot;
 use streams::Streams;
 use subscriptions::Subscription;
 use topics::Topic;
 
+pub use calls::{CallFate, FaultCode, Method, NextCalls};
 pub use delivery::Figures;
 pub use faults::Faults;
 pub use message::Message;
 pub use overview::{Overview, SnapshotOverview, SubscriptionOverview, TopicOverview};
+pub use push::{PushDelivery, PushFigures, PushResult};
 pub use refusal::{Answer, Reason, Refusal};
 pub use streams::{StreamId, StreamOverview, StreamTurn};
 pub use time::Time;
@@ -68,6 +73,7 @@ pub struct Broker {
     subscriptions: BTreeMap<Name, Subscription>,
     snapshots: BTreeMap<Name, Snapshot>,
     policies: Policies,
+    pushes: Pushes,
     /// Which subscriptions send their dead letters to a topic.
     dead_letter_sources: BTreeMap<Name, BTreeSet<Name>>,
     /// When which resource needs a look.
@@ -78,6 +84,8 @@ pub struct Broker {
     faults: Faults,
     /// Decides what befalls messages.
     chance: Chance,
+    /// What decides the faults of calls.
+    call_chance: Chance,
     /// The number of the last message.
     last_message: u64,
     /// The number of the last resource: tells a new one from a deleted one of the same name, and makes up names.
@@ -93,10 +101,12 @@ impl Broker {
             subscriptions: BTreeMap::new(),
             snapshots: BTreeMap::new(),
             policies: Policies::default(),
+            pushes: Pushes::default(),
             dead_letter_sources: BTreeMap::new(),
             agenda: Agenda::default(),
             woken: BTreeSet::new(),
             streams: Streams::new(faults.seed),
+            call_chance: Chance::new(faults.seed, Purpose::Calls),
             faults,
             chance,
             last_message: 0,
@@ -114,6 +124,7 @@ impl Broker {
     pub fn set_faults(&mut self, faults: Faults) {
         self.chance = Chance::new(faults.seed, Purpose::Messages);
         self.streams.reseed(faults.seed);
+        self.call_chance = Chance::new(faults.seed, Purpose::Calls);
         self.faults = faults;
     }
 

@@ -2,7 +2,7 @@
 
 use super::StreamOverview;
 use super::delivery::Figures;
-use super::{Broker, Time};
+use super::{Broker, PushFigures, Time};
 
 /// Everything in the broker, in the order of names.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
@@ -37,8 +37,8 @@ pub struct SubscriptionOverview {
     pub name: String,
     /// Its topic's, or `_deleted-topic_`.
     pub topic: String,
-    /// Where it pushes to, if it does.
-    pub push_endpoint: Option<String>,
+    /// How its pushes stand, if it pushes.
+    pub push: Option<PushFigures>,
     /// Whether it was detached.
     pub detached: bool,
     /// When it expires unless it is used, in seconds since 1970.
@@ -70,7 +70,7 @@ impl Broker {
         let subscriptions = self.subscriptions.values().map(|subscription| SubscriptionOverview {
             name: subscription.name.to_string(),
             topic: subscription.config.topic.clone(),
-            push_endpoint: subscription.push_endpoint().map(ToOwned::to_owned),
+            push: self.push_figures(now, &subscription.name),
             detached: subscription.config.detached,
             expires: subscription.expires().map(|expires| expires.timestamp().seconds),
             messages: subscription.delivery.figures(now),

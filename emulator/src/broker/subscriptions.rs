@@ -119,6 +119,9 @@ impl Broker {
             names::check(Kind::Subscription, "name", &config.name)?;
         }
         names::check(Kind::Topic, "topic", &config.topic)?;
+        if config.detached {
+            return Err(limits::bad_argument("detached"));
+        }
         settings::complete(&mut config)?;
         let filter = settings::filter(&config.filter)?;
         let topic =
@@ -150,6 +153,7 @@ impl Broker {
         }
         self.subscriptions.insert(name.clone(), subscription);
         // Who waited on an earlier one of that name learns that it is another.
+        self.follow_push_config(&name);
         self.wake(&name);
         self.attend(now, &name);
         Ok(config)
@@ -223,10 +227,10 @@ impl Broker {
         now: Time,
         request: pubsub::DetachSubscriptionRequest,
     ) -> Answer<pubsub::DetachSubscriptionResponse> {
-        let number = self.next_resource();
         let subscription = self.subscription_mut("subscription", &request.subscription)?;
         subscription.config.detached = true;
-        subscription.delivery = Delivery::new(number, settings::delivery(&subscription.config));
+        let serial = subscription.delivery.serial();
+        subscription.delivery = Delivery::new(serial, settings::delivery(&subscription.config));
         subscription.touch(now);
         let (name, topic) = (subscription.name.clone(), subscription.config.topic.clone());
         if let Some(topic) = self.topics.get_mut(topic.as_str())
@@ -234,6 +238,7 @@ impl Broker {
         {
             topic.detached.insert(name.clone());
         }
+        self.follow_push_config(&name);
         self.wake(&name);
         Ok(pubsub::DetachSubscriptionResponse {})
     }
@@ -292,6 +297,7 @@ impl Broker {
         }
         // An expiration that comes earlier now has to be planned anew.
         self.agenda.forget(Entry::Subscription(name.clone()));
+        self.follow_push_config(name);
         self.wake(name);
         self.attend(now, name);
     }

@@ -79,6 +79,7 @@ impl Broker {
         }
         self.agenda.forget(super::agenda::Entry::Subscription(name.clone()));
         self.policies.forget(name);
+        self.follow_push_config(name);
         self.wake(name);
     }
 
@@ -100,5 +101,6 @@ impl Broker {
     /// Whoever waits on a subscription should look again.
     pub(super) fn wake(&mut self, name: &Name) {
         self.woken.insert(name.clone());
+        self.pushes.stir(name);
     }
 }

@@ -1,0 +1,99 @@
+//! Faults at run time: shown, replaced, cleared. What they do is the broker's.
+
+use std::path::Path;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, Response, StatusCode, header};
+use serde_json::{Value, json};
+
+use super::json::{answer, refuse};
+use super::{Admin, foreign};
+use crate::broker::{FaultCode, Faults, Method};
+
+const LONGEST_BODY_BYTES: usize = 64 * 1024;
+
+/// What goes wrong at present. Of the calls that are to fail next those are shown that are still to.
+pub(super) async fn show(State(admin): State<Admin>) -> Response<Body> {
+    answer(&json!(admin.core.with(|broker, _| broker.faults().clone())))
+}
+
+/// Nothing goes wrong any more but what the body says. It is JSON, or TOML if its content type says so.
+pub(super) async fn replace(State(admin): State<Admin>, headers: HeaderMap, body: Body) -> Response<Body> {
+    if let Some(refusal) = foreign(&headers) {
+        return refusal;
+    }
+    let Ok(body) = axum::body::to_bytes(body, LONGEST_BODY_BYTES).await else {
+        let words = format!("Faults take {LONGEST_BODY_BYTES} bytes at most.");
+        return refuse(StatusCode::PAYLOAD_TOO_LARGE, &words);
+    };
+    match read(&headers, &body) {
+        Ok(faults) => set(&admin, faults),
+        Err(words) => refuse(StatusCode::BAD_REQUEST, &format!("{words}\n{}", allowed())),
+    }
+}
+
+/// Nothing goes wrong any more.
+pub(super) async fn clear(State(admin): State<Admin>, headers: HeaderMap) -> Response<Body> {
+    foreign(&headers).unwrap_or_else(|| set(&admin, Faults::default()))
+}
+
+fn set(admin: &Admin, faults: Faults) -> Response<Body> {
+    let faults = admin.core.with(|broker, _| {
+        broker.set_faults(faults);
+        broker.faults().clone()
+    });
+    answer(&json!(faults))
+}
+
+fn read(headers: &HeaderMap, body: &[u8]) -> Result<Faults, String> {
+    let toml = headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().ends_with(b"toml"));
+    let name = if toml { "faults.toml" } else { "faults.json" };
+    let text = std::str::from_utf8(body).map_err(|_| "The body is no UTF-8 text.".to_owned())?;
+    Faults::parse(Path::new(name), text).map_err(|error| error.to_string())
+}
+
+/// What a body may say, by kinds.
+fn allowed() -> String {
+    let names = |keep: fn(&Value) -> bool| {
+        let fields = serde_json::to_value(Faults::default()).unwrap_or_default();
+        let fields = fields.as_object().cloned().unwrap_or_default();
+        let names: Vec<String> =
+            fields.into_iter().filter(|(_, value)| keep(value)).map(|(name, _)| name).collect();
+        names.join(", ")
+    };
+    let list = |names: Vec<&str>| names.join(", ");
+    format!(
+        "Allowed are probabilities from 0 to 1 ({}), durations as in \"1.5s\" ({}), a whole number (seed), methods: [a \
+         method, …], and next: [{{\"times\": a number, \"code\": a code, \"methods\": [a method, …]}}, …].\nMethods: {}.\n\
+         Codes: {}.",
+        names(Value::is_f64),
+        names(Value::is_string),
+        list(Method::ALL.iter().map(|method| method.as_str()).collect()),
+        list(FaultCode::ALL.iter().map(|code| code.as_str()).collect()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_faults_have_is_named_as_allowed() {
+        let allowed = allowed();
+        let fields = serde_json::to_value(Faults::default()).unwrap();
+        for field in fields.as_object().unwrap().keys() {
+            assert!(allowed.contains(field.as_str()), "{field} is not in: {allowed}");
+        }
+        assert!(allowed.contains("StreamingPull") && allowed.contains("RESOURCE_EXHAUSTED"));
+    }
+
+    #[test]
+    fn toml_is_read_where_it_is_said_to_be() {
+        let toml = HeaderMap::from_iter([(header::CONTENT_TYPE, "application/toml".parse().unwrap())]);
+        assert_eq!(read(&toml, b"seed = 7").unwrap().seed, 7);
+        assert_eq!(read(&HeaderMap::new(), b"{\"seed\": 7}").unwrap().seed, 7);
+        let refusal = read(&HeaderMap::new(), b"seed = 7").unwrap_err();
+        assert!(refusal.contains("faults.json"), "{refusal}");
+    }
+}

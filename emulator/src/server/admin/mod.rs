@@ -1,0 +1,89 @@
+//! What the emulator serves beside the API: faults at run time, forgetting everything, its state, the keys of its push
+//! tokens, and a page for people.
+//!
+//! It changes only what an endpoint says it changes, and takes no orders from other sites' pages.
+
+mod faults;
+mod json;
+mod page;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use axum::routing::{get, post};
+use serde_json::json;
+
+use self::json::{answer, refuse};
+use super::core::Core;
+use super::push::{DISCOVERY_PATH, KEYS_MAX_AGE_SECONDS, KEYS_PATH, KeyError, Tokens};
+
+/// What the endpoints need.
+#[derive(Clone)]
+struct Admin {
+    core: Arc<Core>,
+    tokens: Arc<Tokens>,
+}
+
+/// All of them.
+pub(super) fn routes(core: &Arc<Core>, tokens: &Arc<Tokens>) -> Router {
+    Router::new()
+        .route("/", get(page::show))
+        .route("/admin/faults", get(faults::show).put(faults::replace).delete(faults::clear))
+        .route("/admin/forget", post(forget))
+        .route("/admin/state", get(state))
+        .route(KEYS_PATH, get(keys))
+        .route(DISCOVERY_PATH, get(discovery))
+        .with_state(Admin { core: Arc::clone(core), tokens: Arc::clone(tokens) })
+}
+
+async fn state(State(admin): State<Admin>) -> Response<Body> {
+    let (overview, faults) = admin.core.with(|broker, now| (broker.overview(now), broker.faults().clone()));
+    match serde_json::to_value(overview) {
+        Ok(mut state) => {
+            state["faults"] = json!(faults);
+            answer(&state)
+        }
+        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+async fn forget(State(admin): State<Admin>, headers: HeaderMap) -> Response<Body> {
+    if let Some(refusal) = foreign(&headers) {
+        return refusal;
+    }
+    admin.core.with(|broker, _| broker.forget_everything());
+    answer(&json!({}))
+}
+
+async fn keys(State(admin): State<Admin>) -> Response<Body> {
+    let mut response = match Tokens::keys(&admin.tokens).await {
+        Ok(keys) => answer(&keys),
+        Err(error @ KeyError) => return refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    };
+    if let Ok(control) = HeaderValue::try_from(format!("public, max-age={KEYS_MAX_AGE_SECONDS}")) {
+        response.headers_mut().insert(header::CACHE_CONTROL, control);
+    }
+    response
+}
+
+/// Its addresses are those by which the caller came.
+async fn discovery(State(admin): State<Admin>, headers: HeaderMap) -> Response<Body> {
+    match headers.get(header::HOST).and_then(|host| host.to_str().ok()) {
+        Some(host) => answer(&admin.tokens.discovery(&format!("http://{host}"))),
+        None => refuse(StatusCode::BAD_REQUEST, "Say in the header Host which address you used."),
+    }
+}
+
+/// A browser says which site's page a request comes from. Programs say nothing, and are welcome.
+fn foreign(headers: &HeaderMap) -> Option<Response<Body>> {
+    let origin = headers.get(header::ORIGIN)?;
+    let host = headers.get(header::HOST);
+    let own = |host: &HeaderValue| origin.as_bytes().strip_prefix(b"http://") == Some(host.as_bytes());
+    if host.is_some_and(own) {
+        return None;
+    }
+    Some(refuse(StatusCode::FORBIDDEN, "Pages of other sites may not change this emulator."))
+}

@@ -1,0 +1,6 @@
+//! Page.
+use super::Admin;
+use axum::extract::State;
+pub(super) async fn show(State(_admin): State<Admin>) -> &'static str {
+    "Ok"
+}

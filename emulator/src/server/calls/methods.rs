@@ -1,0 +1,143 @@
+//! The list of all methods: each with its request, its answer, and who in the broker does it.
+//!
+//! One list makes both the gRPC services and what REST calls by name, so that neither can miss a method.
+
+use pbjson_types::Empty;
+use serde_json::Value;
+use tonic::{Request, Response, Status};
+
+use super::Calls;
+use crate::broker::{Answer, Broker, Method, Refusal, Time};
+use crate::proto::iam::{
+    GetIamPolicyRequest, Policy, SetIamPolicyRequest, TestIamPermissionsRequest, TestIamPermissionsResponse,
+    iam_policy_server::IamPolicy,
+};
+use crate::proto::pubsub::publisher_server::Publisher;
+use crate::proto::pubsub::schema_service_server::SchemaService;
+use crate::proto::pubsub::subscriber_server::Subscriber;
+use crate::proto::pubsub::*;
+use crate::server::grpc;
+
+/// Implements a service's trait, except for what follows in braces at the end, and calling its methods with JSON.
+macro_rules! service {
+    ($trait:ident, $json:ident:
+     $($rpc:literal $method:ident($request:ty) -> $response:ty = $work:expr;)*
+     { $($else:tt)* }) => {
+        #[tonic::async_trait]
+        impl $trait for Calls {
+            $(
+                async fn $method(&self, request: Request<$request>) -> Result<Response<$response>, Status> {
+                    let request = request.into_inner();
+                    let answer = self.call(Method::named($rpc), |broker, now| {
+                        $work(broker, now, request)
+                    });
+                    answer.await.map(Response::new).map_err(grpc::status)
+                }
+            )*
+            $($else)*
+        }
+
+        impl Calls {
+            pub(super) async fn $json(&self, rpc: &str, request: Value) -> Option<Answer<Value>> {
+                match rpc {
+                    $($rpc => Some(self.transcode::<$request, $response>(Method::named($rpc), request, $work).await),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+service! { Publisher, publisher_json:
+    "CreateTopic" create_topic(Topic) -> Topic = Broker::create_topic;
+    "UpdateTopic" update_topic(UpdateTopicRequest) -> Topic = Broker::update_topic;
+    "Publish" publish(PublishRequest) -> PublishResponse = Broker::publish;
+    "GetTopic" get_topic(GetTopicRequest) -> Topic = Broker::get_topic;
+    "ListTopics" list_topics(ListTopicsRequest) -> ListTopicsResponse = Broker::list_topics;
+    "ListTopicSubscriptions" list_topic_subscriptions(ListTopicSubscriptionsRequest)
+        -> ListTopicSubscriptionsResponse = Broker::list_topic_subscriptions;
+    "ListTopicSnapshots" list_topic_snapshots(ListTopicSnapshotsRequest)
+        -> ListTopicSnapshotsResponse = Broker::list_topic_snapshots;
+    "DeleteTopic" delete_topic(DeleteTopicRequest) -> Empty = empty(Broker::delete_topic);
+    "DetachSubscription" detach_subscription(DetachSubscriptionRequest)
+        -> DetachSubscriptionResponse = Broker::detach_subscription;
+    {}
+}
+
+service! { Subscriber, subscriber_json:
+    "CreateSubscription" create_subscription(Subscription) -> Subscription = Broker::create_subscription;
+    "GetSubscription" get_subscription(GetSubscriptionRequest) -> Subscription = Broker::get_subscription;
+    "UpdateSubscription" update_subscription(UpdateSubscriptionRequest)
+        -> Subscription = Broker::update_subscription;
+    "ListSubscriptions" list_subscriptions(ListSubscriptionsRequest)
+        -> ListSubscriptionsResponse = Broker::list_subscriptions;
+    "DeleteSubscription" delete_subscription(DeleteSubscriptionRequest)
+        -> Empty = empty(Broker::delete_subscription);
+    "ModifyAckDeadline" modify_ack_deadline(ModifyAckDeadlineRequest)
+        -> Empty = empty(by_reference(Broker::modify_ack_deadline));
+    "Acknowledge" acknowledge(AcknowledgeRequest) -> Empty = empty(by_reference(Broker::acknowledge));
+    "ModifyPushConfig" modify_push_config(ModifyPushConfigRequest)
+        -> Empty = empty(Broker::modify_push_config);
+    "GetSnapshot" get_snapshot(GetSnapshotRequest) -> Snapshot = Broker::get_snapshot;
+    "ListSnapshots" list_snapshots(ListSnapshotsRequest) -> ListSnapshotsResponse = Broker::list_snapshots;
+    "CreateSnapshot" create_snapshot(CreateSnapshotRequest) -> Snapshot = Broker::create_snapshot;
+    "UpdateSnapshot" update_snapshot(UpdateSnapshotRequest) -> Snapshot = Broker::update_snapshot;
+    "DeleteSnapshot" delete_snapshot(DeleteSnapshotRequest) -> Empty = empty(Broker::delete_snapshot);
+    "Seek" seek(SeekRequest) -> SeekResponse = Broker::seek;
+    {
+        async fn pull(&self, request: Request<PullRequest>) -> Result<Response<PullResponse>, Status> {
+            grpc::pull(self, request).await
+        }
+
+        type StreamingPullStream = grpc::Stream;
+
+        async fn streaming_pull(
+            &self,
+            request: Request<tonic::Streaming<StreamingPullRequest>>,
+        ) -> Result<Response<grpc::Stream>, Status> {
+            grpc::streaming_pull(self, request).await
+        }
+    }
+}
+
+service! { IamPolicy, policy_json:
+    "SetIamPolicy" set_iam_policy(SetIamPolicyRequest) -> Policy = Broker::set_iam_policy;
+    "GetIamPolicy" get_iam_policy(GetIamPolicyRequest) -> Policy = Broker::get_iam_policy;
+    "TestIamPermissions" test_iam_permissions(TestIamPermissionsRequest)
+        -> TestIamPermissionsResponse = Broker::test_iam_permissions;
+    {}
+}
+
+service! { SchemaService, schema_json:
+    "CreateSchema" create_schema(CreateSchemaRequest) -> Schema = no_schemas;
+    "GetSchema" get_schema(GetSchemaRequest) -> Schema = no_schemas;
+    "ListSchemas" list_schemas(ListSchemasRequest) -> ListSchemasResponse = no_schemas;
+    "ListSchemaRevisions" list_schema_revisions(ListSchemaRevisionsRequest)
+        -> ListSchemaRevisionsResponse = no_schemas;
+    "CommitSchema" commit_schema(CommitSchemaRequest) -> Schema = no_schemas;
+    "RollbackSchema" rollback_schema(RollbackSchemaRequest) -> Schema = no_schemas;
+    "DeleteSchemaRevision" delete_schema_revision(DeleteSchemaRevisionRequest) -> Schema = no_schemas;
+    "DeleteSchema" delete_schema(DeleteSchemaRequest) -> Empty = no_schemas;
+    "ValidateSchema" validate_schema(ValidateSchemaRequest) -> ValidateSchemaResponse = no_schemas;
+    "ValidateMessage" validate_message(ValidateMessageRequest) -> ValidateMessageResponse = no_schemas;
+    {}
+}
+
+/// On the wire even nothing is a message.
+fn empty<Asked>(
+    work: impl FnOnce(&mut Broker, Time, Asked) -> Answer<()>,
+) -> impl FnOnce(&mut Broker, Time, Asked) -> Answer<Empty> {
+    |broker, now, request| work(broker, now, request).map(|()| Empty {})
+}
+
+fn by_reference<Asked, Answered>(
+    work: impl FnOnce(&mut Broker, Time, &Asked) -> Answer<Answered>,
+) -> impl FnOnce(&mut Broker, Time, Asked) -> Answer<Answered> {
+    |broker, now, request| work(broker, now, &request)
+}
+
+fn no_schemas<Asked, Answered>(_: &mut Broker, _: Time, _: Asked) -> Answer<Answered> {
+    Err(Refusal::unsupported(
+        "This emulator has no schemas: messages are not checked against any. Publish without one, or use the service.",
+    ))
+}

@@ -1,0 +1,107 @@
+//! Every call of every method, whichever way it comes: gRPC and REST both pass through here, and whatever is to befall
+//! a call befalls it here.
+//!
+//! It knows nothing of HTTP, and nothing of what a method does: that is the broker's.
+
+mod methods;
+mod pull;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tonic::Code;
+
+use super::core::Core;
+use crate::broker::{Answer, Broker, CallFate, Method, Refusal, Time};
+
+pub(super) use pull::PutBack;
+
+/// The methods of all services.
+#[derive(Clone)]
+pub(super) struct Calls {
+    core: Arc<Core>,
+}
+
+impl Calls {
+    pub(super) fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Calls a method by its full name, `google.pubsub.v1.Publisher/GetTopic`, with a request in JSON. All but pulls.
+    pub(super) async fn json(&self, method: &str, request: Value) -> Answer<Value> {
+        let answer = match method.split_once('/') {
+            Some(("google.pubsub.v1.Publisher", rpc)) => self.publisher_json(rpc, request).await,
+            Some(("google.pubsub.v1.Subscriber", rpc)) => self.subscriber_json(rpc, request).await,
+            Some(("google.iam.v1.IAMPolicy", rpc)) => self.policy_json(rpc, request).await,
+            Some(("google.pubsub.v1.SchemaService", rpc)) => self.schema_json(rpc, request).await,
+            Some(_) | None => None,
+        };
+        answer.unwrap_or_else(|| Err(Refusal::unsupported(format!("There is no method {method} over REST."))))
+    }
+
+    /// Lets what is to befall a call befall it, before anything is done for it.
+    pub(super) async fn admit(&self, method: Method) -> Answer<()> {
+        let fate = self.core.with(|broker, _| broker.befall(method));
+        self.suffer(fate).await
+    }
+
+    async fn call<T>(
+        &self,
+        method: Option<Method>,
+        work: impl FnOnce(&mut Broker, Time) -> Answer<T>,
+    ) -> Answer<T> {
+        // Nearly always nothing befalls it, and then the broker is locked but once.
+        let done = self.core.with(|broker, now| {
+            let fate = method.map(|method| broker.befall(method)).unwrap_or_default();
+            if fate == CallFate::default() { Ok(work(broker, now)) } else { Err((fate, work)) }
+        });
+        match done {
+            Ok(answer) => answer,
+            Err((fate, work)) => {
+                self.suffer(fate).await?;
+                self.core.with(work)
+            }
+        }
+    }
+
+    async fn suffer(&self, fate: CallFate) -> Answer<()> {
+        if !fate.slow.is_zero() {
+            tokio::select! {
+                () = tokio::time::sleep(fate.slow) => {}
+                () = self.core.stop().cancelled() => return Err(stopping()),
+            }
+        }
+        fate.refusal.map_or(Ok(()), Err)
+    }
+
+    async fn transcode<Request: DeserializeOwned, Response: Serialize>(
+        &self,
+        method: Option<Method>,
+        request: Value,
+        work: impl FnOnce(&mut Broker, Time, Request) -> Answer<Response>,
+    ) -> Answer<Value> {
+        let request = from_json(request)?;
+        to_json(&self.call(method, |broker, now| work(broker, now, request)).await?)
+    }
+}
+
+/// What everybody hears who is still there when the emulator stops.
+pub(super) fn stopping() -> Refusal {
+    Refusal::new(Code::Unavailable, "The emulator is being stopped.")
+}
+
+fn from_json<Request: DeserializeOwned>(request: Value) -> Answer<Request> {
+    serde_json::from_value(request)
+        .map_err(|error| Refusal::invalid(format!("Invalid JSON payload received: {error}.")))
+}
+
+fn to_json(response: &impl Serialize) -> Answer<Value> {
+    serde_json::to_value(response)
+        .map_err(|error| Refusal::new(Code::Internal, format!("The answer has no JSON form: {error}.")))
+}

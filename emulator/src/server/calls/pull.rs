@@ -1,0 +1,103 @@
+//! Pull: waits for a message, gives up in time, and puts back what its caller no longer heard.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use tonic::Code;
+
+use super::{Calls, from_json, stopping, to_json};
+use crate::broker::{Answer, Method, Refusal};
+use crate::proto::pubsub::{ModifyAckDeadlineRequest, PullRequest, PullResponse};
+use crate::server::core::Core;
+
+/// A pull that no message comes for is answered with none after this; most callers' own patience is shorter.
+const LONGEST_WAIT: Duration = Duration::from_secs(90);
+
+impl Calls {
+    /// What there is, or comes within the caller's patience.
+    pub(in crate::server) async fn pull(
+        &self,
+        request: &PullRequest,
+        patience: Option<Duration>,
+    ) -> Answer<PullResponse> {
+        self.admit(Method::Pull).await?;
+        #[expect(deprecated, reason = "clients that set it still get what it says")]
+        let at_once = request.return_immediately;
+        let place = self.core.wait_at(&request.subscription);
+        let mut over = pin!(tokio::time::sleep(patience.map_or(LONGEST_WAIT, |time| time.min(LONGEST_WAIT))));
+        loop {
+            let mut rung = pin!(place.rung());
+            rung.as_mut().enable();
+            let response = self.core.with(|broker, now| broker.pull(now, request))?;
+            if at_once || !response.received_messages.is_empty() {
+                return Ok(response);
+            }
+            tokio::select! {
+                () = self.core.stop().cancelled() => return Err(stopping()),
+                () = rung => {}
+                () = over.as_mut() => return nothing_came(patience),
+            }
+        }
+    }
+
+    /// The same with JSON.
+    pub(in crate::server) async fn pull_json(
+        &self,
+        request: Value,
+        patience: Option<Duration>,
+    ) -> Answer<(Value, PutBack)> {
+        let request: PullRequest = from_json(request)?;
+        let response = self.pull(&request, patience).await?;
+        let put_back = PutBack::new(&self.core, request.subscription, &response);
+        Ok((to_json(&response)?, put_back))
+    }
+}
+
+fn nothing_came(patience: Option<Duration>) -> Answer<PullResponse> {
+    if patience.is_some_and(|time| time < LONGEST_WAIT) {
+        return Err(Refusal::new(Code::DeadlineExceeded, "No message came before the call's deadline."));
+    }
+    Ok(PullResponse::default())
+}
+
+/// What a pull took, until its answer is on the way: dropped before that, the messages are there again.
+///
+/// It goes with the response to whoever writes it, who says [`PutBack::sent`].
+#[derive(Clone)]
+pub(in crate::server) struct PutBack(Arc<Taken>);
+
+struct Taken {
+    core: Arc<Core>,
+    subscription: String,
+    ack_ids: Vec<String>,
+    sent: AtomicBool,
+}
+
+impl PutBack {
+    pub(in crate::server) fn new(core: &Arc<Core>, subscription: String, response: &PullResponse) -> Self {
+        let ack_ids = response.received_messages.iter().map(|message| message.ack_id.clone()).collect();
+        Self(Arc::new(Taken { core: Arc::clone(core), subscription, ack_ids, sent: AtomicBool::new(false) }))
+    }
+
+    pub(in crate::server) fn sent(&self) {
+        self.0.sent.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if *self.sent.get_mut() || self.ack_ids.is_empty() {
+            return;
+        }
+        let request = ModifyAckDeadlineRequest {
+            subscription: std::mem::take(&mut self.subscription),
+            ack_ids: std::mem::take(&mut self.ack_ids),
+            ack_deadline_seconds: 0,
+        };
+        // Refused if the subscription is gone meanwhile, and the messages with it.
+        let _put_back = self.core.with(|broker, now| broker.modify_ack_deadline(now, &request));
+    }
+}

@@ -1,0 +1,113 @@
+//! The broker, its lock, and its time: everything that happens goes through [`Core::with`], which tells the broker
+//! what time it is, and afterwards wakes whoever waits for what has changed.
+//!
+//! The lock is held for one request's work in memory and never across an await. A panic under it is a bug of the
+//! broker's; those who ask next get what it left, rather than nothing.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::waiting::{Place, Waiting};
+use crate::broker::{Broker, Time};
+use crate::clock::Clock;
+
+pub(crate) struct Core {
+    state: Mutex<State>,
+    clock: Clock,
+    waiting: Arc<Waiting>,
+    /// The broker has something due sooner than [`Core::drive`] sleeps until.
+    sooner: Notify,
+    /// Something happened in some subscription since this was last asked.
+    stirred: Notify,
+    stop: CancellationToken,
+}
+
+struct State {
+    broker: Broker,
+    /// A machine's clock may be set back; the broker's time never goes back.
+    latest: Time,
+    /// When [`Core::drive`] looks next; `None` for never.
+    alarm: Option<Time>,
+}
+
+impl Core {
+    pub(crate) fn new(broker: Broker, clock: Clock, stop: CancellationToken) -> Self {
+        let latest = clock.now();
+        Self {
+            state: Mutex::new(State { broker, latest, alarm: None }),
+            clock,
+            waiting: Arc::default(),
+            sooner: Notify::new(),
+            stirred: Notify::new(),
+            stop,
+        }
+    }
+
+    /// Does something with the broker at the present time, after whatever was due before.
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Broker, Time) -> T) -> T {
+        self.turn(|state, now| work(&mut state.broker, now))
+    }
+
+    fn turn<T>(&self, work: impl FnOnce(&mut State, Time) -> T) -> T {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = state.latest.max(self.clock.now());
+        state.latest = now;
+        if state.broker.next_due().is_some_and(|due| due <= now) {
+            state.broker.advance(now);
+        }
+        let answer = work(&mut state, now);
+        let woken = state.broker.take_woken();
+        let due = state.broker.next_due();
+        let sooner = due.is_some_and(|due| state.alarm.is_none_or(|alarm| due < alarm));
+        if sooner {
+            state.alarm = due;
+        }
+        drop(state);
+        if sooner {
+            self.sooner.notify_one();
+        }
+        if !woken.is_empty() {
+            self.waiting.ring(&woken);
+            self.stirred.notify_one();
+        }
+        answer
+    }
+
+    /// Keeps the broker's appointments, until it is stopped.
+    pub(super) async fn drive(&self) {
+        loop {
+            let alarm = self.turn(|state, _| {
+                state.alarm = state.broker.next_due();
+                state.alarm
+            });
+            let due = async {
+                match alarm {
+                    Some(time) => self.clock.sleep_until(time).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = self.sooner.notified() => {}
+                () = due => {}
+            }
+        }
+    }
+
+    /// A place at a subscription's bell.
+    pub(super) fn wait_at(&self, subscription: &str) -> Place {
+        self.waiting.at(subscription)
+    }
+
+    /// Something happened in some subscription since this was last awaited, by the one task that awaits it.
+    pub(super) async fn stirred(&self) {
+        self.stirred.notified().await;
+    }
+
+    /// Cancelled when the emulator stops.
+    pub(super) fn stop(&self) -> &CancellationToken {
+        &self.stop
+    }
+}

@@ -1,0 +1,53 @@
+//! The services over gRPC: their limits, the status of a refusal, and what a unary call cannot say.
+
+mod patience;
+mod status;
+mod streaming;
+
+use tonic::codec::CompressionEncoding;
+use tonic::service::Routes;
+use tonic::{Request, Response, Status};
+
+use super::calls::{Calls, PutBack};
+use crate::proto::iam::iam_policy_server::IamPolicyServer;
+use crate::proto::pubsub::publisher_server::PublisherServer;
+use crate::proto::pubsub::schema_service_server::SchemaServiceServer;
+use crate::proto::pubsub::subscriber_server::SubscriberServer;
+use crate::proto::pubsub::{PullRequest, PullResponse};
+
+pub(super) use status::{ErrorInfo, status};
+pub(super) use streaming::{Stream, streaming_pull};
+
+/// A request that is larger than this is not even read. The service's own limits are lower (10 MB of messages), and are
+/// refused in its words; what lies between is the form they come in.
+pub(super) const LARGEST_REQUEST_BYTES: usize = 32 * 1024 * 1024;
+
+/// All services.
+pub(super) fn routes(calls: &Calls) -> axum::Router {
+    macro_rules! limited {
+        ($server:ident) => {
+            $server::new(calls.clone())
+                .max_decoding_message_size(LARGEST_REQUEST_BYTES)
+                .accept_compressed(CompressionEncoding::Gzip)
+        };
+    }
+    Routes::new(limited!(PublisherServer))
+        .add_service(limited!(SubscriberServer))
+        .add_service(limited!(IamPolicyServer))
+        .add_service(limited!(SchemaServiceServer))
+        .prepare()
+        .into_axum_router()
+}
+
+pub(super) async fn pull(
+    calls: &Calls,
+    request: Request<PullRequest>,
+) -> Result<Response<PullResponse>, Status> {
+    let patience = patience::of(request.metadata());
+    let request = request.into_inner();
+    let response = calls.pull(&request, patience).await.map_err(status)?;
+    let put_back = PutBack::new(calls.core(), request.subscription, &response);
+    let mut response = Response::new(response);
+    response.extensions_mut().insert(put_back);
+    Ok(response)
+}

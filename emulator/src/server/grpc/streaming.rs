@@ -1,0 +1,154 @@
+//! Streaming pull: one open stream between its client and the broker.
+//!
+//! Messages are taken from the broker only when the connection has room for them, so that a slow client's messages stay
+//! with the subscription. What the client asks is read by a task of its own, or a full connection would keep
+//! acknowledgements waiting.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::unfold;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{Receiver, Sender, channel, error::TryRecvError};
+use tokio_util::task::AbortOnDropHandle;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::status;
+use crate::broker::{Answer, Method, Refusal, StreamId, StreamTurn};
+use crate::proto::pubsub::{StreamingPullRequest, StreamingPullResponse};
+use crate::server::calls::{Calls, stopping};
+use crate::server::core::Core;
+use crate::server::waiting::Place;
+
+/// What a stream answers.
+pub(in crate::server) type Stream =
+    Pin<Box<dyn futures_util::Stream<Item = Result<StreamingPullResponse, Status>> + Send>>;
+
+/// The most messages in one response: enough for the response's own cost not to count, few enough for the other streams
+/// of a subscription to get their share.
+const MESSAGES_PER_RESPONSE: usize = 1_000;
+
+/// A client that says it understands empty responses gets one when nothing else was said for so long.
+const HEARTBEAT_PERIOD: Duration = Duration::from_secs(30);
+
+/// Answers to the client's requests that wait for room in the connection; with more, no more requests are read.
+const WAITING_ANSWERS: usize = 16;
+
+pub(in crate::server) async fn streaming_pull(
+    calls: &Calls,
+    request: Request<Streaming<StreamingPullRequest>>,
+) -> Result<Response<Stream>, Status> {
+    let mut requests = request.into_inner();
+    let first = requests.message().await?.ok_or_else(|| status(nothing_asked()))?;
+    let stream = OpenStream::open(calls, &first, requests).await.map_err(status)?;
+    let turns = unfold(stream, |mut stream| async move {
+        let item = stream.next().await?;
+        Some((item.map_err(status), stream))
+    });
+    Ok(Response::new(Box::pin(turns)))
+}
+
+fn nothing_asked() -> Refusal {
+    Refusal::invalid(
+        "The first request of a streaming pull must name a subscription, and there was no request.",
+    )
+}
+
+struct OpenStream {
+    core: Arc<Core>,
+    id: StreamId,
+    place: Place,
+    /// What the client asked may have made room for more messages.
+    asked: Arc<Notify>,
+    answers: Receiver<Answer<StreamingPullResponse>>,
+    heartbeats: bool,
+    ended: bool,
+    _reader: AbortOnDropHandle<()>,
+}
+
+impl OpenStream {
+    async fn open(
+        calls: &Calls,
+        first: &StreamingPullRequest,
+        requests: Streaming<StreamingPullRequest>,
+    ) -> Answer<Self> {
+        calls.admit(Method::StreamingPull).await?;
+        let core = Arc::clone(calls.core());
+        let place = core.wait_at(&first.subscription);
+        let id = core.with(|broker, now| broker.open_stream(now, first))?;
+        let asked = Arc::new(Notify::new());
+        let (sender, answers) = channel(WAITING_ANSWERS);
+        let reader = read(Arc::clone(&core), id, requests, Arc::clone(&asked), sender);
+        let _reader = AbortOnDropHandle::new(tokio::spawn(reader));
+        let heartbeats = first.protocol_version >= 1;
+        Ok(Self { core, id, place, asked, answers, heartbeats, ended: false, _reader })
+    }
+
+    /// The next response, or how the stream ends.
+    async fn next(&mut self) -> Option<Answer<StreamingPullResponse>> {
+        if self.ended {
+            return None;
+        }
+        let next = self.turn().await;
+        self.ended = !matches!(next, Some(Ok(_)));
+        next
+    }
+
+    async fn turn(&mut self) -> Option<Answer<StreamingPullResponse>> {
+        let mut silence = pin!(tokio::time::sleep(HEARTBEAT_PERIOD));
+        loop {
+            if self.core.stop().is_cancelled() {
+                return Some(Err(stopping()));
+            }
+            let mut rung = pin!(self.place.rung());
+            rung.as_mut().enable();
+            match self.answers.try_recv() {
+                Ok(answer) => return Some(answer),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => {}
+            }
+            match self.core.with(|broker, now| broker.take_for_stream(now, self.id, MESSAGES_PER_RESPONSE)) {
+                StreamTurn::Response(response) => return Some(Ok(response)),
+                StreamTurn::Ended(refusal) => return Some(Err(refusal)),
+                StreamTurn::Nothing => {}
+            }
+            tokio::select! {
+                () = self.core.stop().cancelled() => {}
+                answer = self.answers.recv() => return answer,
+                () = rung => {}
+                () = self.asked.notified() => {}
+                () = silence.as_mut(), if self.heartbeats => return Some(Ok(StreamingPullResponse::default())),
+            }
+        }
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.core.with(|broker, now| broker.close_stream(now, self.id));
+    }
+}
+
+/// Reads what the client asks until it has no more to ask (which ends the stream), is gone, or is refused.
+async fn read(
+    core: Arc<Core>,
+    id: StreamId,
+    mut requests: Streaming<StreamingPullRequest>,
+    asked: Arc<Notify>,
+    answers: Sender<Answer<StreamingPullResponse>>,
+) {
+    while let Ok(Some(request)) = requests.message().await {
+        let answer = core.with(|broker, now| broker.stream_request(now, id, request)).transpose();
+        let refused = matches!(answer, Some(Err(_)));
+        if let Some(answer) = answer
+            && answers.send(answer).await.is_err()
+        {
+            return;
+        }
+        if refused {
+            return;
+        }
+        asked.notify_one();
+    }
+}

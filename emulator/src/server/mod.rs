@@ -1,0 +1,17 @@
+//! The server: one port for gRPC, REST and the page, and everything that waits, sleeps or talks on the broker's behalf.
+//!
+//! It decides nothing about messages: each request is the broker's to answer.
+
+mod admin;
+mod calls;
+mod core;
+mod grpc;
+mod listen;
+mod port;
+mod push;
+mod rest;
+mod waiting;
+
+pub(crate) use core::Core;
+pub(crate) use listen::Server;
+pub(crate) use push::Tokens;

@@ -1,0 +1,76 @@
+//! One port for everything: a request goes to gRPC or to REST by its content type.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, Response, header};
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use tower_service::Service as _;
+
+use super::calls::{Calls, PutBack};
+use super::{grpc, rest};
+
+/// What answers requests on the port.
+#[derive(Clone)]
+pub(super) struct Port {
+    grpc: axum::Router,
+    rest: axum::Router,
+}
+
+impl Port {
+    /// gRPC and REST; `pages` is what else there is, by paths of its own.
+    pub(super) fn new(calls: &Calls, pages: axum::Router) -> Self {
+        Self { grpc: grpc::routes(calls), rest: rest::routes(calls).merge(pages) }
+    }
+
+    pub(super) async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let mut router = if is_grpc(request.headers()) { self.grpc } else { self.rest };
+        Ok(guarded(router.call(request).await?))
+    }
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
+}
+
+/// Tells a pull's guard when the answer was written.
+fn guarded(mut response: Response<Body>) -> Response<Body> {
+    match response.extensions_mut().remove::<PutBack>() {
+        None => response,
+        Some(put_back) => response.map(|inner| Body::new(Guarded { inner, put_back })),
+    }
+}
+
+struct Guarded {
+    inner: Body,
+    put_back: PutBack,
+}
+
+impl http_body::Body for Guarded {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        let frame = std::task::ready!(Pin::new(&mut this.inner).poll_frame(context));
+        if frame.is_none() || this.inner.is_end_stream() {
+            this.put_back.sent();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

@@ -1,0 +1,114 @@
+//! The services over REST: every route that the protos state, from JSON and to JSON.
+//!
+//! It knows no method: a route gives a method's name and a request in JSON, and `calls` does the rest.
+
+mod answer;
+mod query;
+mod request;
+mod template;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, Request, Response, header};
+
+use self::answer::Form;
+use self::query::Query;
+use self::template::{Bound, Template};
+use super::calls::{Calls, PutBack};
+use super::grpc::LARGEST_REQUEST_BYTES;
+use crate::broker::{Answer, Refusal};
+use crate::proto::{ROUTES, Route};
+
+const PULL: &str = "google.pubsub.v1.Subscriber/Pull";
+
+/// The service has these beside what its protos state.
+const MORE_ROUTES: &[Route] = &[Route {
+    verb: "GET",
+    template: "/v1/{resource=**}:getIamPolicy",
+    body: "",
+    method: "google.iam.v1.IAMPolicy/GetIamPolicy",
+}];
+
+#[derive(Clone)]
+struct Rest {
+    calls: Calls,
+    templates: Arc<[Template]>,
+}
+
+/// Whatever no other route of the port takes.
+pub(super) fn routes(calls: &Calls) -> Router {
+    let mut templates: Vec<Template> = ROUTES.iter().chain(MORE_ROUTES).map(Template::parse).collect();
+    // `{name}:verb` before `{name}`, which would take the verb for a part of the name.
+    templates.sort_by_key(|template| !template.has_verb());
+    let rest = Rest { calls: calls.clone(), templates: templates.into() };
+    Router::new().fallback(answer).with_state(rest)
+}
+
+async fn answer(State(rest): State<Rest>, request: Request<Body>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let form = match Form::of(&query) {
+        Ok(form) => form,
+        Err(refusal) => return Form::default().refused(refusal),
+    };
+    let path = parts.uri.path();
+    let bound = rest.templates.iter().find_map(|template| template.bind(parts.method.as_str(), path));
+    let Some(bound) = bound else {
+        return form.no_such_route(&parts.method, path);
+    };
+    match rest.call(&bound, &query, &parts.headers, body).await {
+        Err(refusal) => form.refused(refusal),
+        Ok((value, put_back)) => {
+            let mut response = form.answered(value);
+            if let Some(put_back) = put_back {
+                response.extensions_mut().insert(put_back);
+            }
+            response
+        }
+    }
+}
+
+impl Rest {
+    async fn call(
+        &self,
+        bound: &Bound<'_>,
+        query: &Query,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Answer<(serde_json::Value, Option<PutBack>)> {
+        let body = read(headers, body).await?;
+        let request = request::assemble(bound, query, &body)?;
+        let method = bound.route.method;
+        if method == PULL {
+            let (value, put_back) = self.calls.pull_json(request, patience(headers)).await?;
+            return Ok((value, Some(put_back)));
+        }
+        Ok((self.calls.json(method, request).await?, None))
+    }
+}
+
+/// Reads a body of a bounded size.
+async fn read(headers: &HeaderMap, body: Body) -> Answer<bytes::Bytes> {
+    if let Some(encoding) = headers.get(header::CONTENT_ENCODING)
+        && encoding != "identity"
+    {
+        return Err(Refusal::invalid(
+            "Compressed bodies are not read over REST; send it as it is, or use gRPC.",
+        ));
+    }
+    axum::body::to_bytes(body, LARGEST_REQUEST_BYTES).await.map_err(|error| {
+        Refusal::invalid(format!(
+            "The request's body could not be read to its end ({error}); at most {LARGEST_REQUEST_BYTES} bytes are."
+        ))
+    })
+}
+
+/// The seconds that Google's REST clients say they will wait.
+fn patience(headers: &HeaderMap) -> Option<Duration> {
+    let seconds: f64 = headers.get("x-server-timeout")?.to_str().ok()?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}

@@ -1,0 +1,117 @@
+//! A method's request in JSON: from the path, the body and the query of its REST form.
+//!
+//! It knows no field: what is none is found when the request is read.
+
+use serde_json::{Map, Value};
+
+use super::query::Query;
+use super::template::Bound;
+use crate::broker::{Answer, Refusal};
+
+pub(super) fn assemble(bound: &Bound<'_>, query: &Query, body: &[u8]) -> Answer<Value> {
+    let mut request = match bound.route.body {
+        "" => Map::new(),
+        "*" => parse(body)?,
+        field => Map::from_iter([(field.to_owned(), Value::Object(parse(body)?))]),
+    };
+    for (field, value) in query.fields() {
+        add(&mut request, field, value)?;
+    }
+    *field_of(&mut request, bound.field)? = Value::String(bound.value.clone());
+    Ok(Value::Object(request))
+}
+
+/// No body at all is an empty request.
+fn parse(body: &[u8]) -> Answer<Map<String, Value>> {
+    if body.is_empty() {
+        return Ok(Map::new());
+    }
+    serde_json::from_slice(body).map_err(|error| {
+        Refusal::invalid(format!("Invalid JSON payload received: the body is no JSON object ({error})."))
+    })
+}
+
+/// A field that is given more than once has all the values.
+fn add(request: &mut Map<String, Value>, field: &str, value: &str) -> Answer<()> {
+    let slot = field_of(request, field)?;
+    let value = Value::String(value.to_owned());
+    match slot {
+        Value::Null => *slot = value,
+        Value::Array(values) => values.push(value),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            *slot = Value::Array(vec![slot.take(), value]);
+        }
+    }
+    Ok(())
+}
+
+/// `topic.name`: the field `name` of the field `topic`.
+fn field_of<'a>(request: &'a mut Map<String, Value>, path: &str) -> Answer<&'a mut Value> {
+    match path.split_once('.') {
+        None => Ok(request.entry(path).or_insert(Value::Null)),
+        Some((outer, inner)) => match request.entry(outer).or_insert_with(|| Value::Object(Map::new())) {
+            Value::Object(fields) => field_of(fields, inner),
+            _ => {
+                Err(Refusal::invalid(format!("Invalid JSON payload received: \"{outer}\" is not an object.")))
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::proto::Route;
+
+    fn assembled(body: &'static str, field: &str, query: &str, payload: &str) -> Answer<Value> {
+        let route: &Route = Box::leak(Box::new(Route { verb: "", template: "", body, method: "" }));
+        let bound = Bound { route, field, value: "projects/p".to_owned() };
+        assemble(&bound, &Query::parse(query), payload.as_bytes())
+    }
+
+    #[test]
+    fn the_body_is_the_request_or_one_field_of_it_or_nothing() {
+        let check = |body, field, query, payload, expected: Value| {
+            assert_eq!(assembled(body, field, query, payload).unwrap(), expected);
+        };
+        check(
+            "*",
+            "name",
+            "",
+            r#"{"labels":{"a":"b"}}"#,
+            json!({"labels": {"a": "b"}, "name": "projects/p"}),
+        );
+        check("*", "name", "", "", json!({"name": "projects/p"}));
+        check(
+            "schema",
+            "parent",
+            "schemaId=s",
+            r#"{"type":1}"#,
+            json!({"schema": {"type": 1}, "schemaId": "s", "parent": "projects/p"}),
+        );
+        check("", "project", "pageSize=2", "ignored", json!({"project": "projects/p", "pageSize": "2"}));
+    }
+
+    #[test]
+    fn paths_reach_into_the_request_and_outrank_the_body() {
+        let request =
+            assembled("*", "topic.name", "a.b=1&a.b=2&a.b=3", r#"{"topic":{"name":"other","x":1}}"#);
+        assert_eq!(
+            request.unwrap(),
+            json!({"topic": {"name": "projects/p", "x": 1}, "a": {"b": ["1", "2", "3"]}})
+        );
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused_with_words() {
+        let refused = |payload, words: &str| {
+            let refusal = assembled("*", "topic.name", "", payload).unwrap_err();
+            assert!(refusal.message.contains(words), "{}", refusal.message);
+        };
+        refused("[1]", "no JSON object");
+        refused("{", "no JSON object");
+        refused(r#"{"topic":"t"}"#, "\"topic\" is not an object");
+    }
+}
