@@ -85,6 +85,11 @@ impl Streams {
         Self { opened: self.opened, ..Self::new(seed) }
     }
 
+    /// Whether a subscription has one.
+    pub(super) fn any_on(&self, subscription: &str) -> bool {
+        self.open.values().any(|stream| &*stream.subscription == subscription)
+    }
+
     fn open(&self, id: StreamId) -> Answer<&Stream> {
         self.open.get(&id).ok_or_else(forgotten)
     }

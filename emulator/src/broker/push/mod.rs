@@ -4,6 +4,8 @@
 //! It sends nothing, and knows nothing of HTTP: what counts as an acknowledgement is said by whoever sends.
 
 mod pace;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
