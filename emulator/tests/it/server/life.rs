@@ -83,6 +83,7 @@ async fn a_lease_runs_out_when_its_time_is_moved_past_it() {
     let stage = Stage::with(Options { clock: clock.clone().into(), ..Options::default() }).await;
     stage.publish(&["one"]).await;
     assert_eq!(texts(&soon(stage.pull()).await.unwrap()), ["one"]);
+    assert_eq!(stage.leased(), 1);
     let mut stream = streaming::open(&stage, |_| ()).await;
     clock.advance(Duration::from_secs(11));
     // Nobody asked anything: the emulator itself saw to it.
