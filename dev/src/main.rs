@@ -107,9 +107,7 @@ impl Services {
     async fn stop(self) -> String {
         let where_it_waits =
             if self.postgres.service.stays() { "in the database of DATABASE_URL" } else { "in .dev" };
-        if let Postgres::Installed(cluster) = self.postgres.service
-            && let Err(error) = cluster.stop().await
-        {
+        if let Err(error) = self.postgres.service.stop().await {
             return format!(
                 "stopped, but not Postgres in good order; it recovers at its next start: {error}"
             );
@@ -135,7 +133,9 @@ async fn work(
     };
     create_topics(&pubsub).await?;
     // The defaults, so that a program of one's own can join without a word about durations.
-    let config = StoreConfig { timing_mode: TimingMode::Replace, ..StoreConfig::default() };
+    let allow_unsafe_durability = services.postgres.service.may_forget();
+    let config =
+        StoreConfig { allow_unsafe_durability, timing_mode: TimingMode::Replace, ..StoreConfig::default() };
     let store = Store::connect(&url, config).await?;
     let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(pubsub).await?);
     let server = service::bind(store.clone(), Arc::clone(&notifier), arguments.port).await?;

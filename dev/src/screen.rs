@@ -66,6 +66,9 @@ pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, 
     line("or on the command line:");
     line(&format!("  export DATABASE_URL={url}"));
     line(&format!("  export PUBSUB_EMULATOR_HOST={host}"));
+    if postgres.service.may_forget() {
+        line("  export WAKEQ_ALLOW_UNSAFE_DURABILITY=1    # it does not wait for the disk");
+    }
     line("  cargo wakeq stats");
     line("  cargo wakeq pause greet");
     line("  cargo wakeq unpause greet");
