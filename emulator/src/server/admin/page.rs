@@ -198,7 +198,12 @@ fn table<T>(page: &mut String, title: &str, heads: &[&str], all: &[T], write_row
 fn named(row: &mut String, name: &str) {
     let (path, id) = name.rsplit_once('/').map_or(("", name), |(path, id)| (path, id));
     let slash = if path.is_empty() { "" } else { "/" };
-    let _infallible = write!(row, "<td><span>{}{slash}</span>{}</td>", escaped(path), escaped(id));
+    let _infallible = write!(row, "<td><span>{}{slash}</span>{}</td>", broken(path), escaped(id));
+}
+
+/// Long names may go on in the next line after a slash.
+fn broken(path: &str) -> String {
+    escaped(path).replace('/', "/<wbr>")
 }
 
 fn number(row: &mut String, value: &dyn Display) {
