@@ -12,10 +12,11 @@ WORKDIR /src
 # each.
 COPY Cargo.toml Cargo.lock sqlx.toml ./
 COPY emulator/Cargo.toml emulator/Cargo.toml
+COPY services/Cargo.toml services/Cargo.toml
 COPY dev/Cargo.toml dev/Cargo.toml
 COPY xtask/Cargo.toml xtask/Cargo.toml
-RUN mkdir -p src emulator/src dev/src xtask/src tests/it benches \
-    && touch src/lib.rs emulator/src/lib.rs dev/src/lib.rs tests/it/main.rs \
+RUN mkdir -p src emulator/src services/src dev/src xtask/src tests/it benches \
+    && touch src/lib.rs emulator/src/lib.rs services/src/lib.rs tests/it/main.rs \
     && for main in src dev/src xtask/src; do echo 'fn main() {}' > "$main/main.rs"; done \
     && echo 'fn main() {}' > benches/queue.rs
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \

@@ -299,7 +299,7 @@ impl Queue {
     }
 
     async fn publish(&self, notifications: &[Notification]) -> bool {
-        if notifications.is_empty() {
+        if notifications.is_empty() || !self.notifier.wakes() {
             return false;
         }
         let (notifier, notifications) = (Arc::clone(&self.notifier), notifications.to_vec());

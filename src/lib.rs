@@ -21,6 +21,8 @@ pub mod machine;
 pub mod notify;
 mod store;
 mod telemetry;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod wake;
 mod worker;
 

@@ -20,8 +20,7 @@ use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSub, PubSubConfig, create_
 use wakeq::{
     Admin, Queue, QueueConfig, QueueWorker, RunReport, Store, StoreConfig, TimingMode, WorkerConfig,
 };
-use wakeq_dev::{ClusterOptions, Folder, Postgres};
-use wakeq_emulator::Source;
+use wakeq_services::{Chosen, ClusterOptions, Folder, Postgres, PubSub as Emulator};
 
 /// Runs Postgres, a Pub/Sub emulator, the API, a worker and sample events, and tells what happens. Ctrl-C ends it.
 ///
@@ -69,20 +68,20 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
 
 /// What the queue needs beside itself.
 struct Services {
-    postgres: Postgres,
-    emulator: Source,
+    postgres: Chosen<Postgres>,
+    emulator: Chosen<Emulator>,
 }
 
 impl Services {
     async fn start() -> anyhow::Result<Self> {
         let folder = Folder::Kept(data_folder()?.join("postgres"));
         let options = ClusterOptions { folder, ..ClusterOptions::default() };
-        let (postgres, emulator) = tokio::join!(Postgres::choose(options), Source::choose());
+        let (postgres, emulator) = tokio::join!(Postgres::choose(options, None), Emulator::choose(None));
         Ok(Self { postgres: postgres?, emulator: emulator? })
     }
 
     async fn stop(self) {
-        if let Postgres::Own(cluster) = self.postgres
+        if let Postgres::Installed(cluster) = self.postgres.service
             && let Err(error) = cluster.stop().await
         {
             screen::line(&format!("Postgres did not stop cleanly, and recovers at the next start: {error}"));
@@ -103,8 +102,8 @@ async fn work(
     arguments: &Arguments,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let url = services.postgres.maintenance_url();
-    let host = services.emulator.host();
+    let url = services.postgres.service.maintenance_url();
+    let host = services.emulator.service.host();
     let migrations = Store::migrate(&url, false).await?;
     let pubsub = PubSubConfig {
         emulator_host: Some(host.clone()),

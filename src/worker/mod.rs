@@ -226,11 +226,11 @@ impl QueueWorker {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use wakeq::notify::{MemoryNotifier, Notifier};
+    /// use wakeq::notify::{LocalNotifier, Notifier};
     /// use wakeq::{Handlers, QueueWorker, RunReport, Store, WorkerConfig};
     ///
     /// async fn run_one(store: Store, handlers: Handlers) -> Result<Option<RunReport>, Box<dyn std::error::Error>> {
-    ///     let notifier = Arc::new(MemoryNotifier::new());
+    ///     let notifier = Arc::new(LocalNotifier::new());
     ///     let worker = QueueWorker::new(store, notifier.clone(), handlers, WorkerConfig::default())?;
     ///     let mut subscription = notifier.subscribe(1).await?;
     ///     Ok(worker.dequeue(subscription.as_mut()).await)

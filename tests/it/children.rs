@@ -15,7 +15,7 @@ use wakeq::{
     Admin, Event, Execution, HandlerError, HandlerResult, Handlers, Queue, QueueConfig, QueueWorker,
     RetryPolicy, Route, RunReport, Store, StoreConfig, Timing, Verdict, WorkerConfig,
 };
-use wakeq_emulator::{Guard, Guarded, Launch};
+use wakeq_services::{Guard, Guarded, Launch};
 
 use crate::support::{PATIENCE, scope};
 

@@ -8,7 +8,7 @@ use google_cloud_pubsub::client::SubscriptionAdmin;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgPool};
 use wakeq::notify::{PubSubConfig, create_topics};
-use wakeq_dev::TestDatabase;
+use wakeq_services::TestDatabase;
 
 use crate::brokers::Broker;
 use crate::support::database;
@@ -86,7 +86,7 @@ async fn sql(database: &TestDatabase, statements: &str) -> PgPool {
 /// All is well: every line says so, and the exit code too.
 #[tokio::test]
 async fn a_healthy_queue_passes() {
-    let Some(config) = Broker::google_config("doctor-healthy").await else { return };
+    let config = Broker::pubsub_config("doctor-healthy").await;
     create_topics(&config).await.unwrap();
     let database = database().await;
     sql(&database, "update wakeq.chores set next_at = now() + interval '1 min'").await;
@@ -215,7 +215,7 @@ async fn the_pass_is_judged_by_the_deployments_period() {
 /// A subscription that somebody else made.
 #[tokio::test]
 async fn a_foreign_subscription_is_told_apart() {
-    let Some(config) = Broker::google_config("doctor-foreign").await else { return };
+    let config = Broker::pubsub_config("doctor-foreign").await;
     let database = database().await;
     let found = doctor(database.url(), Some(&config), &[]).await;
     assert_eq!(found.bad("fail"), ["topic", "subscription"]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use wakeq::notify::MemoryNotifier;
+use wakeq::testing::MemoryNotifier;
 use wakeq::{
     CanvasId, EmitError, Emitted, Event, EventError, EventId, Handlers, JsonError, Notification, Outcome,
     Queue, QueueConfig, Traceparent,

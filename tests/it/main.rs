@@ -34,6 +34,7 @@ mod idempotency;
 mod idle;
 mod leases;
 mod lifting;
+mod local;
 mod many;
 mod notify;
 mod notify_google;

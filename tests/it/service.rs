@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use wakeq::access::{Access, AccessConfig, NewKey, Reach, Scope};
 use wakeq::http::{HttpConfig, HttpServer};
-use wakeq::notify::MemoryNotifier;
+use wakeq::testing::MemoryNotifier;
 use wakeq::{Actor, CanvasId, Store, StoreConfig};
 
 use crate::support::{PATIENCE, Stage};
@@ -110,7 +110,7 @@ impl Service {
     }
 }
 
-async fn make_key(access: &Access, holder: &str, reach: Reach, scopes: &[Scope]) -> String {
+pub(crate) async fn make_key(access: &Access, holder: &str, reach: Reach, scopes: &[Scope]) -> String {
     let scopes = scopes.iter().copied().collect();
     let new = NewKey { holder: holder.into(), reach, scopes, lifetime: None };
     access.create_key(&new, &Actor::admin("tests")).await.unwrap().key.reveal()

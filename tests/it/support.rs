@@ -6,12 +6,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use wakeq::notify::{MemoryNotifier, Notifier};
+use wakeq::notify::Notifier;
+use wakeq::testing::MemoryNotifier;
 use wakeq::{
     Admin, CanvasId, Counters, Event, EventId, HandlerScope, Handlers, Outcome, Queue, QueueConfig,
     QueueWorker, RunReport, Store, StoreConfig, Timing, WorkerConfig,
 };
-use wakeq_dev::TestDatabase;
+use wakeq_services::{Cluster, ClusterOptions, TestDatabase};
 
 /// Longest wait for anything that has to happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,6 +33,11 @@ pub(crate) async fn database() -> TestDatabase {
     let state = Store::migrations_hash().to_le_bytes();
     let migrate = async |url: String| Store::migrate(&url, false).await.map(drop);
     TestDatabase::create(&state, migrate).await.unwrap()
+}
+
+/// A server of the test's own. `None`, with a loud line about what is skipped, where Postgres is not installed.
+pub(crate) async fn cluster(skipped: &str) -> Option<Cluster> {
+    Cluster::start_if_installed(ClusterOptions::default(), skipped).await.unwrap()
 }
 
 /// Durations that make a test quick: what is lost is found within two seconds.

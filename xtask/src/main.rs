@@ -8,7 +8,6 @@ mod chaos;
 mod deps;
 mod edge;
 mod image;
-mod postgres;
 mod prepare;
 mod sdk;
 

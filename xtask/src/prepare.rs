@@ -11,8 +11,8 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail, ensure};
 use sqlx::{Connection, PgConnection, migrate::Migrator};
+use wakeq_services::{Cluster, ClusterOptions};
 
-use crate::postgres::Postgres;
 use crate::{cargo, read_toml, root, succeed};
 
 /// Descriptions of queries by file name.
@@ -44,9 +44,12 @@ pub(crate) fn run(check: bool) -> Result<()> {
 
 /// Compiles `src/` against a migrated private database; the macros leave their descriptions in `folder`.
 fn describe_queries(folder: &Path) -> Result<()> {
-    let postgres = Postgres::start()?;
-    let url = postgres.url();
-    migrate(&url)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Without waiting for the disk: it is thrown away.
+    let options = ClusterOptions { fsync: false, ..ClusterOptions::default() };
+    let postgres = runtime.block_on(Cluster::start(options))?;
+    let url = postgres.url("postgres");
+    runtime.block_on(migrate(&url))?;
     // Cargo does not know that the macros read these variables; a changed file makes it run them again.
     File::options().append(true).open(root().join("src/lib.rs"))?.set_modified(SystemTime::now())?;
     let variable = database_variable()?;
@@ -65,7 +68,6 @@ fn database_variable() -> Result<String> {
 }
 
 /// Applies `migrations/` in the way `sqlx::migrate!` does: into the schema and the table that sqlx.toml names.
-#[tokio::main(flavor = "current_thread")]
 async fn migrate(url: &str) -> Result<()> {
     let config = read_toml("sqlx.toml")?;
     let section = config.get("migrate").context("sqlx.toml has no section `migrate`")?;

@@ -43,6 +43,9 @@ impl Broker {
     fn attend_due(&mut self, now: Time, name: &str) {
         let Some(subscription) = self.subscriptions.get_mut(name) else { return };
         let name = subscription.name.clone();
+        if self.streams.any_on(&name) {
+            subscription.touch(now);
+        }
         if subscription.expires().is_some_and(|expires| expires <= now) {
             self.remove_subscription(&name);
             return;

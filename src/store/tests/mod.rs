@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
-use wakeq_dev::TestDatabase;
+use wakeq_services::TestDatabase;
 
 use super::{ClaimLimits, Store, StoreConfig};
 use crate::event::{Actor, CanvasId, Claim, EventId, HandlerScope, RuleKind};

@@ -9,7 +9,7 @@ use std::process::Command;
 use chrono::NaiveDateTime;
 use uuid::Uuid;
 use wakeq::notify::PubSubConfig;
-use wakeq_dev::TestDatabase;
+use wakeq_services::TestDatabase;
 
 use crate::support::database;
 
@@ -41,7 +41,7 @@ impl Terminal {
             .set("WAKEQ_SUBSCRIPTION", &config.subscription)
     }
 
-    fn set(mut self, name: &'static str, value: &str) -> Self {
+    pub(crate) fn set(mut self, name: &'static str, value: &str) -> Self {
         self.variables.push((name, value.to_owned()));
         self
     }
@@ -146,7 +146,8 @@ async fn what_is_missing_is_named() {
         assert_eq!(terminal.complains(1, command).await, unset);
     }
     let pubsub = "wakeq: GOOGLE_CLOUD_PROJECT is not set: export GOOGLE_CLOUD_PROJECT=my-project, or \
-                  PUBSUB_EMULATOR_HOST=localhost:8085 for an emulator\n";
+                  PUBSUB_EMULATOR_HOST=localhost:8085 for an emulator, or WAKEQ_NOTIFIER=local for one process \
+                  without Pub/Sub\n";
     assert_eq!(terminal.complains(1, &["topics", "check"]).await, pubsub);
     assert_eq!(Terminal::on(&database().await).complains(1, &["emit", "greet"]).await, pubsub);
 }

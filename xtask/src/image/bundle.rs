@@ -11,9 +11,6 @@ use serde_json::{Value, json};
 use super::USER;
 use crate::succeed;
 
-/// Where a container finds the socket of Postgres.
-pub(super) const SOCKETS: &str = "/postgres";
-
 /// An unpacked image; dropping it removes its folder.
 pub(super) struct Bundle {
     folder: PathBuf,
@@ -36,7 +33,6 @@ impl Bundle {
         let part = |value: &Value| value.as_str().map(str::to_owned).context("the manifest names a part");
         bundle.image = read(&part(&manifest[0]["Config"])?)?;
         untar(&parts.join(part(&manifest[0]["Layers"][0])?), &file_system)?;
-        fs::create_dir(file_system.join(SOCKETS.trim_start_matches('/')))?;
         Ok(bundle)
     }
 
@@ -46,7 +42,6 @@ impl Bundle {
         name: &str,
         arguments: &[&str],
         variables: &[(&str, String)],
-        sockets: &Path,
     ) -> Result<PathBuf> {
         let image = &self.image["config"];
         ensure!(image["User"] == format!("{USER}:{USER}"), "the image runs as {}", image["User"]);
@@ -67,7 +62,7 @@ impl Bundle {
         environment.extend(variables.iter().map(|(name, value)| format!("{name}={value}")));
         let folder = self.folder.join(name);
         fs::create_dir_all(&folder)?;
-        let configuration = configuration(&self.folder.join("rootfs"), &command, &environment, sockets);
+        let configuration = configuration(&self.folder.join("rootfs"), &command, &environment);
         fs::write(folder.join("config.json"), serde_json::to_vec(&configuration)?)?;
         Ok(folder)
     }
@@ -82,7 +77,7 @@ impl Drop for Bundle {
 }
 
 /// Nothing is allowed that is not needed; the network is the one that the runtime is started in.
-fn configuration(file_system: &Path, command: &[String], environment: &[String], sockets: &Path) -> Value {
+fn configuration(file_system: &Path, command: &[String], environment: &[String]) -> Value {
     let none: [&str; 0] = [];
     let capabilities = json!({ "bounding": none, "effective": none, "permitted": none });
     let namespaces = ["pid", "mount", "ipc", "uts"].map(|kind| json!({ "type": kind }));
@@ -102,7 +97,6 @@ fn configuration(file_system: &Path, command: &[String], environment: &[String],
             { "destination": "/proc", "type": "proc", "source": "proc" },
             { "destination": "/dev", "type": "tmpfs", "source": "tmpfs",
               "options": ["nosuid", "strictatime", "mode=755", "size=64k"] },
-            { "destination": SOCKETS, "type": "bind", "source": sockets, "options": ["bind", "ro"] },
         ],
         "linux": { "namespaces": namespaces },
     })

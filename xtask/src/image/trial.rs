@@ -6,18 +6,17 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-use wakeq_emulator::{EmulatorError, GoogleEmulator};
+use wakeq_services::{Cluster, ClusterOptions, EmulatorError, GoogleEmulator};
 
 use super::bundle::Bundle;
 use super::{PORT, USER};
-use crate::postgres::Postgres;
 use crate::{root, succeed};
 
 /// What can run a bundle of the Open Container Initiative, with the same words.
@@ -47,7 +46,7 @@ pub(super) fn run() -> Result<()> {
 async fn trial() -> Result<()> {
     let runtime = runtime()?;
     let bundle = Bundle::unpack(&root().join("target/image.tar"))?;
-    let postgres = Postgres::start()?;
+    let postgres = Cluster::start(ClusterOptions::default()).await?;
     let emulator = match GoogleEmulator::start(None).await {
         Ok(emulator) => Some(emulator),
         Err(EmulatorError::NotInstalled(why)) => {
@@ -56,7 +55,8 @@ async fn trial() -> Result<()> {
         }
         Err(error) => return Err(error.into()),
     };
-    let container = Container { runtime, bundle, sockets: postgres.sockets(), emulator: emulator.as_ref() };
+    let database_url = postgres.url("postgres");
+    let container = Container { runtime, bundle, database_url, emulator: emulator.as_ref() };
     println!(
         "run by {}, as user {USER} without capabilities, read-only, in a network of its own with a loopback only",
         container.runtime_version()?
@@ -83,7 +83,7 @@ fn runtime() -> Result<&'static str> {
 struct Container<'a> {
     runtime: &'static str,
     bundle: Bundle,
-    sockets: PathBuf,
+    database_url: String,
     emulator: Option<&'a GoogleEmulator>,
 }
 
@@ -130,12 +130,10 @@ impl Container<'_> {
     fn command(&self, name: &str, arguments: &[&str]) -> Result<Command> {
         let nowhere = "127.0.0.1:1".to_owned();
         let variables = [
-            ("DATABASE_URL", crate::postgres::url(Path::new(super::bundle::SOCKETS))),
-            // The chore's Postgres forgets: it is thrown away anyway.
-            ("WAKEQ_ALLOW_UNSAFE_DURABILITY", "1".to_owned()),
+            ("DATABASE_URL", self.database_url.clone()),
             ("PUBSUB_EMULATOR_HOST", self.emulator.map_or(nowhere, GoogleEmulator::host)),
         ];
-        let folder = self.bundle.configure(name, arguments, &variables, &self.sockets)?;
+        let folder = self.bundle.configure(name, arguments, &variables)?;
         let mut command = Command::new(self.runtime);
         command.arg("run").arg("--bundle").arg(folder).arg(format!("wakeq-{name}"));
         // Ctrl-C is for this command, which then ends the container.

@@ -84,6 +84,7 @@ fn page(overview: &Overview, faults: &Faults) -> String {
     subscriptions(&mut page, overview);
     topics(&mut page, overview);
     snapshots(&mut page, overview);
+    streams(&mut page, overview);
     page.push_str(
         "<footer>As JSON: <a href=\"/admin/state\">/admin/state</a>, <a href=\"/admin/faults\">/admin/faults</a></footer>\n\
          </main>\n",
@@ -170,6 +171,19 @@ fn snapshots(page: &mut String, overview: &Overview) {
         named(row, &snapshot.name);
         named(row, &snapshot.topic);
         number(row, &snapshot.messages);
+    });
+}
+
+fn streams(page: &mut String, overview: &Overview) {
+    if overview.streams.is_empty() {
+        return;
+    }
+    let heads = ["Subscription", "Client", "Messages held", "Size"];
+    table(page, "Open streaming pulls", &heads, &overview.streams, |row, stream| {
+        named(row, &stream.subscription);
+        let _infallible = write!(row, "<td>{}</td>", escaped(&stream.client_id));
+        number(row, &stream.messages);
+        number(row, &size(stream.bytes));
     });
 }
 

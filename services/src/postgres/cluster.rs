@@ -1,0 +1,345 @@
+//! A Postgres cluster of our own: data folder, port and processes, ended with this process.
+//!
+//! It must never listen anywhere but on 127.0.0.1, and never touch a folder that was not made by it or given to it.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+use sqlx::{Connection, PgConnection};
+use tokio::time::{sleep, timeout};
+
+use super::PostgresError;
+use super::installed::{Binaries, unprivileged};
+use crate::choice::say;
+use crate::process::{Ending, Guard, Guarded, Launch, RunAs, free_port};
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
+/// A server whose process was killed a moment ago is still on its way out.
+const PREDECESSOR_GONE_WITHIN: Duration = Duration::from_secs(3);
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
+/// Another process may take a free port before Postgres does.
+const PORTS_TRIED: u32 = 5;
+/// The path of a socket in it must stay under 104 bytes.
+const LONGEST_FOLDER_BYTES: usize = 80;
+const LOG_FILE: &str = "postgres.log";
+const LOG_SHOWN_BYTES: usize = 2_000;
+
+/// Where a cluster keeps its data.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Folder {
+    /// Removed with everything in it when the process ends, also when it is killed.
+    #[default]
+    Temporary,
+    /// Kept, and used again by the next start.
+    Kept(PathBuf),
+}
+
+/// How to run a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterOptions {
+    /// Where its data is.
+    pub folder: Folder,
+    /// Whether it waits for the disk. Without it a kill of Postgres still loses nothing, a power cut everything.
+    pub fsync: bool,
+    /// Its port; a free one, if none is given.
+    pub port: Option<u16>,
+}
+
+impl Default for ClusterOptions {
+    fn default() -> Self {
+        Self { folder: Folder::Temporary, fsync: true, port: None }
+    }
+}
+
+/// A running cluster with the superuser `postgres` and no password.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), wakeq_services::PostgresError> {
+/// let mut cluster = wakeq_services::Cluster::start(wakeq_services::ClusterOptions::default()).await?;
+/// println!("DATABASE_URL={}", cluster.url("postgres"));
+/// cluster.kill_9().await?;
+/// cluster.start_again().await?; // the same data, at the same address
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Cluster {
+    process: Guarded,
+    place: Place,
+    port: u16,
+}
+
+impl Cluster {
+    /// Makes the data folder, if it isn't there, starts the server and waits until it accepts a connection.
+    pub async fn start(options: ClusterOptions) -> Result<Self, PostgresError> {
+        let place = Place::prepare(&options).await?;
+        let mut attempt = 1;
+        loop {
+            let port = options.port.map_or_else(free_port, Ok).map_err(at(&place.data))?;
+            match place.launch(port).await {
+                Ok(process) => return Ok(Self { process, place, port }),
+                Err(PostgresError::Ended(words))
+                    if options.port.is_none()
+                        && attempt < PORTS_TRIED
+                        && words.contains("already in use") =>
+                {
+                    attempt += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The same, but `None`, with a loud line about what is skipped, where Postgres is not installed.
+    pub async fn start_if_installed(
+        options: ClusterOptions,
+        skipped: &str,
+    ) -> Result<Option<Self>, PostgresError> {
+        match Self::start(options).await {
+            Ok(cluster) => Ok(Some(cluster)),
+            Err(missing @ PostgresError::NotInstalled) => {
+                say(&format!("SKIPPED: {skipped}. {missing}"));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The address of one of its databases; `postgres` always exists.
+    pub fn url(&self, database: &str) -> String {
+        url(self.port, database)
+    }
+
+    /// Its port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The process id of its postmaster.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Where its data is: under root the given folder may be out of reach for Postgres's user, so ask.
+    pub fn data_folder(&self) -> &Path {
+        &self.place.data
+    }
+
+    /// Its log.
+    pub fn log_file(&self) -> &Path {
+        &self.place.log
+    }
+
+    /// Kills every process of it at once and waits until they are gone.
+    pub async fn kill_9(&self) -> Result<(), PostgresError> {
+        Ok(self.process.kill_9().await?)
+    }
+
+    /// Starts it again after [`kill_9`](Self::kill_9), with the same data at the same address.
+    pub async fn start_again(&mut self) -> Result<(), PostgresError> {
+        self.process.kill_9().await?;
+        self.process = self.place.launch(self.port).await?;
+        Ok(())
+    }
+
+    /// Ends it in good order: connections are closed, everything is on disk.
+    pub async fn stop(self) -> Result<(), PostgresError> {
+        Ok(self.process.interrupt(ENDS_WITHIN).await?)
+    }
+}
+
+impl fmt::Display for Cluster {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Binaries { folder, version, .. } = &self.place.binaries;
+        write!(formatter, "Postgres: {version} from {}, on port {}", folder.display(), self.port)
+    }
+}
+
+/// Everything that stays the same when the server is killed and started again.
+#[derive(Debug)]
+struct Place {
+    binaries: Binaries,
+    run_as: Option<RunAs>,
+    data: PathBuf,
+    log: PathBuf,
+    /// Holds the sockets, and what is temporary.
+    scratch: PathBuf,
+    fsync: bool,
+    guard: Guard,
+}
+
+impl Place {
+    async fn prepare(options: &ClusterOptions) -> Result<Self, PostgresError> {
+        let binaries = Binaries::find()?;
+        let run_as = unprivileged()?;
+        let scratch = scratch_path();
+        let guard = Guard::new(Some(&scratch))?; // before the folder, so that nothing is ever left
+        make_folder(&scratch, run_as)?;
+        let home = match &options.folder {
+            Folder::Temporary => scratch.clone(),
+            Folder::Kept(folder) => kept_folder(folder, run_as)?,
+        };
+        let (data, log) = (home.join("data"), home.join(LOG_FILE));
+        let place = Self { binaries, run_as, data, log, scratch, fsync: options.fsync, guard };
+        place.refuse_a_running_one().await?;
+        place.initialise().await?;
+        File::create(&place.log).map_err(at(&place.log))?;
+        Ok(place)
+    }
+
+    async fn refuse_a_running_one(&self) -> Result<(), PostgresError> {
+        let deadline = Instant::now() + PREDECESSOR_GONE_WITHIN;
+        while let Some((pid, port)) = running_in(&self.data) {
+            if Instant::now() > deadline {
+                return Err(PostgresError::AlreadyRunning { folder: self.data.clone(), pid, port });
+            }
+            sleep(BETWEEN_ATTEMPTS).await;
+        }
+        Ok(())
+    }
+
+    /// Into another folder first, so that an interrupted initialisation is never taken for a cluster.
+    async fn initialise(&self) -> Result<(), PostgresError> {
+        if let Ok(made_by) = fs::read_to_string(self.data.join("PG_VERSION")) {
+            let (made_by, installed) = (made_by.trim().to_owned(), self.binaries.major().to_owned());
+            let folder = self.data.clone();
+            let same = made_by == installed;
+            return if same {
+                Ok(())
+            } else {
+                Err(PostgresError::OtherVersion { folder, made_by, installed })
+            };
+        }
+        let unfinished = self.data.with_extension("unfinished");
+        if unfinished.exists() {
+            fs::remove_dir_all(&unfinished).map_err(at(&unfinished))?;
+        }
+        let options = ["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"];
+        let launch = self.program("initdb").arguments(options).argument("-D").argument(&unfinished);
+        let initdb = self.guard.start(launch)?;
+        if !initdb.ended().await.success() {
+            return Err(PostgresError::Initialise(initdb.last_lines()));
+        }
+        fs::rename(&unfinished, &self.data).map_err(at(&self.data))
+    }
+
+    async fn launch(&self, port: u16) -> Result<Guarded, PostgresError> {
+        let log = File::options().append(true).create(true).open(&self.log).map_err(at(&self.log))?;
+        let launch =
+            self.program("postgres").arguments(self.arguments(port)).errors_to(log).ending(Ending::Quit);
+        let process = self.guard.start(launch)?;
+        let url = url(port, "postgres");
+        let answered = async {
+            while process.is_running() {
+                if let Ok(connection) = PgConnection::connect(&url).await {
+                    return connection.close().await.is_ok();
+                }
+                sleep(BETWEEN_ATTEMPTS).await;
+            }
+            false
+        };
+        match timeout(READY_WITHIN, answered).await {
+            Ok(true) if process.is_running() => Ok(process),
+            Ok(_) => Err(PostgresError::Ended(self.last_words())),
+            Err(_) => Err(PostgresError::Silent(self.last_words())),
+        }
+    }
+
+    fn program(&self, name: &str) -> Launch {
+        Launch::new(self.binaries.program(name)).run_as(self.run_as).current_folder(&self.scratch)
+    }
+
+    fn arguments(&self, port: u16) -> Vec<String> {
+        let mut settings = vec![
+            format!("port={port}"),
+            "listen_addresses=127.0.0.1".to_owned(),
+            format!("unix_socket_directories={}", self.scratch.display()),
+            "max_connections=200".to_owned(),
+            format!("fsync={}", if self.fsync { "on" } else { "off" }),
+            "logging_collector=off".to_owned(),
+            "log_destination=stderr".to_owned(),
+            "lc_messages=C".to_owned(),
+        ];
+        if self.binaries.has_stat_statements {
+            settings.push("shared_preload_libraries=pg_stat_statements".to_owned());
+            settings.push("pg_stat_statements.track_utility=on".to_owned());
+        }
+        let mut arguments = vec!["-D".to_owned(), self.data.display().to_string()];
+        arguments.extend(settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]));
+        arguments
+    }
+
+    fn last_words(&self) -> String {
+        let log = fs::read(&self.log).unwrap_or_default();
+        String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_SHOWN_BYTES)..]).into_owned()
+    }
+}
+
+fn url(port: u16, database: &str) -> String {
+    format!("postgres://postgres@127.0.0.1:{port}/{database}")
+}
+
+fn scratch_path() -> PathBuf {
+    let random = RandomState::new().hash_one(std::process::id());
+    let name = format!("wakeq-postgres-{random:016x}");
+    let usual = std::env::temp_dir().join(&name);
+    if usual.as_os_str().len() <= LONGEST_FOLDER_BYTES { usual } else { Path::new("/tmp").join(name) }
+}
+
+fn make_folder(folder: &Path, owner: Option<RunAs>) -> Result<(), PostgresError> {
+    fs::DirBuilder::new().mode(0o700).create(folder).map_err(at(folder))?;
+    give(folder, owner)
+}
+
+fn give(folder: &Path, owner: Option<RunAs>) -> Result<(), PostgresError> {
+    let Some(RunAs { user, group }) = owner else { return Ok(()) };
+    chown(folder, Some(user), Some(group)).map_err(at(folder))
+}
+
+/// The given folder, or, where root keeps it from Postgres's user, one in /var/tmp that stands for it.
+fn kept_folder(folder: &Path, owner: Option<RunAs>) -> Result<PathBuf, PostgresError> {
+    fs::create_dir_all(folder).map_err(at(folder))?;
+    let folder = folder.canonicalize().map_err(at(folder))?;
+    give(&folder, owner)?;
+    let Some(RunAs { user, group }) = owner else { return Ok(folder) };
+    let mut visit = Command::new("sh");
+    visit
+        .arg("-c")
+        .arg(r#"cd "$0""#)
+        .arg(&folder)
+        .stderr(Stdio::null())
+        .current_dir("/")
+        .uid(user)
+        .gid(group);
+    if visit.status().map_err(at(&folder))?.success() {
+        return Ok(folder);
+    }
+    let name = folder.display().to_string().replace('/', "-");
+    let substitute = Path::new("/var/tmp").join(format!("wakeq{name}"));
+    if substitute.is_dir() { Ok(substitute) } else { make_folder(&substitute, owner).map(|()| substitute) }
+}
+
+/// The process and the port of the server that runs in this data folder.
+fn running_in(data: &Path) -> Option<(i32, String)> {
+    let lines = fs::read_to_string(data.join("postmaster.pid")).ok()?;
+    let mut lines = lines.lines();
+    let pid = lines.next()?.trim().parse().ok()?;
+    let port = lines.nth(2).unwrap_or("unknown").trim().to_owned();
+    let is_another_program =
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name != "postgres\n");
+    (kill(Pid::from_raw(pid), None).is_ok() && !is_another_program).then_some((pid, port))
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> PostgresError {
+    let path = path.to_path_buf();
+    move |source| PostgresError::File { path, source }
+}

@@ -1,0 +1,186 @@
+//! A database for one test: a copy of a template that has the tables, dropped with the test.
+//!
+//! It must never need to know what the tables are: the caller hands in the function that makes them.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use sqlx::postgres::PgConnectOptions;
+use tokio::sync::{Mutex, OnceCell};
+
+use super::keeper::{Keeper, PREFIX, drop_database};
+use super::{Postgres, PostgresError};
+use crate::choice::say;
+
+const DROPPED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Why a test has no database.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DatabaseError {
+    /// There is no server.
+    #[error(transparent)]
+    Postgres(#[from] PostgresError),
+    /// The server refuses to make it.
+    #[error("a database for a test")]
+    Create(#[from] sqlx::Error),
+    /// The tables could not be made.
+    #[error("the migrations of a template database")]
+    Migrate(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// A database of its own for one test, on the server that all tests of this process share. It is dropped with this
+/// value, whoever is still connected to it.
+///
+/// ```no_run
+/// # async fn make_tables(url: String) -> Result<(), std::io::Error> { Ok(()) }
+/// # async fn example() -> Result<(), wakeq_services::DatabaseError> {
+/// let database = wakeq_services::TestDatabase::create(b"version 1 of the tables", make_tables).await?;
+/// println!("{}", database.url());
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct TestDatabase {
+    name: String,
+    url: String,
+    _live: Live,
+}
+
+impl TestDatabase {
+    /// A copy of the template for this state of the migrations. The first test that asks for a state makes its
+    /// template with `migrate`, which gets the address of an empty database and must leave no connection to it open.
+    ///
+    /// `state` is anything that differs whenever the migrations do: their checksums, for example.
+    pub async fn create<F, Fut, E>(state: &[u8], migrate: F) -> Result<Self, DatabaseError>
+    where
+        F: FnOnce(String) -> Fut,
+        Fut: Future<Output = Result<(), E>>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let server = Server::shared().await?;
+        let live = Live::on(server);
+        let template = server.template(state, migrate).await?;
+        let name = server.next_name();
+        server.keeper.run(format!("create database {name} template {template}")).await?;
+        let url = server.postgres.url(&name);
+        Ok(Self { name, url, _live: live })
+    }
+
+    /// The address to connect to.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Its name on the server.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for TestDatabase {
+    fn drop(&mut self) {
+        if let Some(server) = SERVER.get() {
+            server.undertaker.run_blocking(drop_database(&self.name), server.patience());
+        }
+    }
+}
+
+/// Somebody needs the templates. On a given server the last one to go removes them; our own goes with the process.
+#[derive(Debug)]
+struct Live(&'static Server);
+
+impl Live {
+    fn on(server: &'static Server) -> Self {
+        server.live.fetch_add(1, Ordering::SeqCst);
+        Self(server)
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let Self(server) = self;
+        let was_last = server.live.fetch_sub(1, Ordering::SeqCst) == 1;
+        if !was_last || !server.postgres.stays() {
+            return;
+        }
+        // Whoever came meanwhile either counts already or finds no template and makes one.
+        if let Ok(mut templates) = server.templates.try_lock()
+            && server.live.load(Ordering::SeqCst) == 0
+        {
+            for (_, name) in templates.drain() {
+                server.undertaker.run_blocking(drop_database(&name), DROPPED_WITHIN);
+            }
+        }
+    }
+}
+
+static SERVER: OnceCell<Server> = OnceCell::const_new();
+
+/// What all tests of this process share; it ends with the process.
+#[derive(Debug)]
+struct Server {
+    postgres: Postgres,
+    keeper: Keeper,
+    /// Dropping a database waits for a checkpoint, which nobody who creates one should wait for.
+    undertaker: Keeper,
+    run: String,
+    databases_made: AtomicU64,
+    live: AtomicUsize,
+    templates: Mutex<HashMap<u64, String>>,
+}
+
+impl Server {
+    async fn shared() -> Result<&'static Self, DatabaseError> {
+        SERVER.get_or_try_init(Self::start).await
+    }
+
+    async fn start() -> Result<Self, DatabaseError> {
+        let chosen = Postgres::for_tests().await?;
+        say(&chosen.to_string());
+        let postgres = chosen.service;
+        let run = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
+        let options = PgConnectOptions::from_str(&postgres.maintenance_url())?;
+        let keeper = Keeper::start(options.clone(), run.clone()).await?;
+        let undertaker = Keeper::start(options, run.clone()).await?;
+        let (databases_made, live, templates) = Default::default();
+        Ok(Self { postgres, keeper, undertaker, run, databases_made, live, templates })
+    }
+
+    /// Made under another name first: a template is complete, and nobody is connected to it.
+    async fn template<F, Fut, E>(&self, state: &[u8], migrate: F) -> Result<String, DatabaseError>
+    where
+        F: FnOnce(String) -> Fut,
+        Fut: Future<Output = Result<(), E>>,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let mut hasher = DefaultHasher::new();
+        state.hash(&mut hasher);
+        let state = hasher.finish();
+        let mut templates = self.templates.lock().await;
+        if let Some(name) = templates.get(&state) {
+            return Ok(name.clone());
+        }
+        let unfinished = self.next_name();
+        self.keeper.run(format!("create database {unfinished}")).await?;
+        if let Err(error) = migrate(self.postgres.url(&unfinished)).await {
+            self.keeper.run(drop_database(&unfinished)).await?;
+            return Err(DatabaseError::Migrate(error.into()));
+        }
+        let name = format!("{PREFIX}{}_template_{state:016x}", self.run);
+        self.keeper.run(format!("alter database {unfinished} rename to {name}")).await?;
+        templates.insert(state, name.clone());
+        Ok(name)
+    }
+
+    fn next_name(&self) -> String {
+        format!("{PREFIX}{}_{}", self.run, self.databases_made.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// On a given server the database must be gone before the process may be; our own goes with it.
+    fn patience(&self) -> Duration {
+        if self.postgres.stays() { DROPPED_WITHIN } else { Duration::ZERO }
+    }
+}

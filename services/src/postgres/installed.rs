@@ -1,0 +1,105 @@
+//! Finds the Postgres installed on this machine and the user it can run as.
+//!
+//! It must never start a server; it only asks programs for their version and their folders.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::unistd::{User, geteuid};
+
+use super::PostgresError;
+use crate::process::{RunAs, program_on_path};
+
+/// The programs of one installed version.
+#[derive(Debug, Clone)]
+pub(crate) struct Binaries {
+    pub(crate) folder: PathBuf,
+    /// `15.18`
+    pub(crate) version: String,
+    pub(crate) has_stat_statements: bool,
+}
+
+impl Binaries {
+    /// In this order: `PATH`, Debian's folders (highest version first), `pg_config`, Homebrew and Postgres.app.
+    pub(crate) fn find() -> Result<Self, PostgresError> {
+        let folder = candidates()
+            .into_iter()
+            .find(|folder| ["initdb", "postgres"].iter().all(|program| folder.join(program).is_file()));
+        let folder = folder.ok_or(PostgresError::NotInstalled)?;
+        let version = version(&folder).ok_or(PostgresError::NotInstalled)?;
+        let has_stat_statements = has_library(&folder, "pg_stat_statements");
+        Ok(Self { folder, version, has_stat_statements })
+    }
+
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// `15` of `15.18`
+    pub(crate) fn major(&self) -> &str {
+        self.version.split('.').next().unwrap_or_default()
+    }
+}
+
+/// The user that Postgres drops to, which is only needed by root: `postgres`, else `nobody`.
+pub(crate) fn unprivileged() -> Result<Option<RunAs>, PostgresError> {
+    if !geteuid().is_root() {
+        return Ok(None);
+    }
+    let known = ["postgres", "nobody"].iter().find_map(|name| User::from_name(name).ok().flatten());
+    let user = known.ok_or(PostgresError::NoUser)?;
+    Ok(Some(RunAs { user: user.uid.as_raw(), group: user.gid.as_raw() }))
+}
+
+fn candidates() -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    let on_path = program_on_path("initdb").and_then(|initdb| initdb.canonicalize().ok());
+    folders.extend(on_path.and_then(|initdb| initdb.parent().map(Path::to_path_buf)));
+    folders.extend(versions_in("/usr/lib/postgresql", "", "bin"));
+    folders.extend(asked(Path::new("pg_config"), "--bindir"));
+    for prefix in ["/opt/homebrew/opt", "/usr/local/opt"] {
+        folders.extend(versions_in(prefix, "postgresql@", "bin"));
+        folders.push(Path::new(prefix).join("postgresql/bin"));
+    }
+    folders.extend(versions_in("/Applications/Postgres.app/Contents/Versions", "", "bin"));
+    folders.extend(versions_in("/usr", "pgsql-", "bin"));
+    folders.push("/usr/local/pgsql/bin".into());
+    folders.extend(env::home_dir().map(|home| home.join(".local/pgsql/bin")));
+    folders
+}
+
+/// `PARENT/PREFIX<version>/inside`, the highest version first.
+fn versions_in(parent: &str, prefix: &str, inside: &str) -> Vec<PathBuf> {
+    let names = fs::read_dir(parent).into_iter().flatten().flatten();
+    let mut versions: Vec<(u32, PathBuf)> = names
+        .filter_map(|entry| {
+            let number = entry.file_name().to_str()?.strip_prefix(prefix)?.parse().ok()?;
+            Some((number, entry.path().join(inside)))
+        })
+        .collect();
+    versions.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
+    versions.into_iter().map(|(_, folder)| folder).collect()
+}
+
+/// `15.18` of `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`
+fn version(folder: &Path) -> Option<String> {
+    let output = Command::new(folder.join("postgres")).arg("--version").output().ok()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    said.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit())).map(str::to_owned)
+}
+
+fn has_library(folder: &Path, library: &str) -> bool {
+    let beside = ["../lib", "../lib/postgresql"].map(|libraries| folder.join(libraries));
+    let named = asked(&folder.join("pg_config"), "--pkglibdir");
+    beside.into_iter().chain(named).any(|libraries| {
+        ["so", "dylib"].iter().any(|ending| libraries.join(library).with_extension(ending).is_file())
+    })
+}
+
+fn asked(pg_config: &Path, option: &str) -> Option<PathBuf> {
+    let output = Command::new(pg_config).arg(option).output().ok()?;
+    let folder = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    (output.status.success() && !folder.is_empty()).then(|| folder.into())
+}

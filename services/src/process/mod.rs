@@ -1,0 +1,12 @@
+//! Child processes: found, started on ports of their own, and ended with this process.
+//!
+//! It must never know what a program is for.
+
+mod guarded;
+mod path;
+mod port;
+mod watchdog;
+
+pub use guarded::{Ending, Guard, Guarded, Launch, ProcessError, RunAs};
+pub use path::program_on_path;
+pub use port::free_port;

@@ -1,0 +1,34 @@
+//! Chooses ports for servers on the loopback interface.
+//!
+//! It must never choose from the range that outgoing connections take their ports from: a server that is killed
+//! and started again would find its port taken, even by a client that only tried to reach it.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+
+/// Linux hands out 32768 and above to outgoing connections, macOS 49152 and above.
+const FIRST_PORT: u16 = 15_000;
+const PORTS: u16 = 16_000;
+const ATTEMPTS: u32 = 100;
+
+/// A port on 127.0.0.1 where nothing listens now.
+///
+/// Another process can still take it before it is used, so whoever uses it tries again with another one.
+///
+/// ```
+/// let port = wakeq_services::free_port()?;
+/// std::net::TcpListener::bind(("127.0.0.1", port))?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn free_port() -> io::Result<u16> {
+    let mut last_error = None;
+    for attempt in 0..ATTEMPTS {
+        let port = FIRST_PORT + (RandomState::new().hash_one(attempt) % u64::from(PORTS)) as u16;
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            Ok(_) => return Ok(port),
+            Err(error) => last_error = Some(error),
+        }
+    }
+    Err(last_error.unwrap_or_else(|| io::Error::from(io::ErrorKind::AddrInUse)))
+}

@@ -1,0 +1,155 @@
+//! Chooses the Pub/Sub emulator to use: the one that was asked for, else the one that the environment names, else ours.
+//!
+//! It must never choose silently: whatever was chosen, and why, can be said in one line.
+
+mod error;
+mod google;
+mod locate;
+
+use std::fmt;
+use std::io;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
+
+use crate::choice::{Asked, Chosen, PubSubChoice, say, set};
+use crate::containers::Container;
+
+pub use error::EmulatorError;
+pub use google::GoogleEmulator;
+pub use locate::{Installation, NotInstalled, find};
+
+const HOST_VARIABLE: &str = "PUBSUB_EMULATOR_HOST";
+/// Says what the tests take.
+const CHOICE_VARIABLE: &str = "TEST_EMULATOR";
+
+/// A Pub/Sub emulator that answers.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
+/// use wakeq_services::{Asked, PubSub};
+///
+/// let asked = Asked::by_option("--emulator", "google")?;
+/// let chosen = PubSub::choose(Some(asked)).await?;
+/// println!("{chosen}"); // Pub/Sub: Google's emulator 0.8.20 on 127.0.0.1:21234 (--emulator google)
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PubSub {
+    /// `PUBSUB_EMULATOR_HOST` names it; it is not ours to stop.
+    Environment(String),
+    /// Google's emulator, started by us.
+    Google(GoogleEmulator),
+    /// A container; it ends with this value and with this process.
+    Container(Container),
+}
+
+impl PubSub {
+    /// Takes what is asked for; if nothing is, the emulator of `PUBSUB_EMULATOR_HOST`, else starts Google's.
+    pub async fn choose(asked: Option<Asked<PubSubChoice>>) -> Result<Chosen<Self>, EmulatorError> {
+        let Some(Asked { choice, by }) = asked else { return Self::by_default().await };
+        let service = match choice {
+            PubSubChoice::Environment => match set(HOST_VARIABLE) {
+                Some(host) => Self::Environment(host),
+                None => return Err(EmulatorError::NoHost { by }),
+            },
+            PubSubChoice::Google => match GoogleEmulator::start(None).await {
+                Err(EmulatorError::NotInstalled(missing)) => {
+                    return Err(EmulatorError::Missing { by, missing });
+                }
+                started => Self::Google(started?),
+            },
+            PubSubChoice::Own => return Err(EmulatorError::NoOwn { by }),
+            PubSubChoice::Container => Self::Container(Container::pubsub().await?),
+        };
+        Ok(Chosen { service, reason: by })
+    }
+
+    async fn by_default() -> Result<Chosen<Self>, EmulatorError> {
+        let (service, reason) = match set(HOST_VARIABLE) {
+            Some(host) => (Self::Environment(host), format!("{HOST_VARIABLE} is set")),
+            None => (Self::Google(GoogleEmulator::start(None).await?), format!("{HOST_VARIABLE} is not set")),
+        };
+        Ok(Chosen { service, reason })
+    }
+
+    /// The one that all tests of this process share, chosen by the first of them, which also prints the choice.
+    /// `TEST_EMULATOR` may ask for something.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
+    /// let host = wakeq_services::PubSub::shared().await?.host();
+    /// # Ok(()) }
+    /// ```
+    pub async fn shared() -> Result<&'static Self, EmulatorError> {
+        static SHARED: OnceCell<Chosen<PubSub>> = OnceCell::const_new();
+        let chosen = SHARED.get_or_try_init(async || {
+            let chosen = Self::choose(Asked::by_variable(CHOICE_VARIABLE)?).await?;
+            say(&chosen.to_string());
+            Ok::<_, EmulatorError>(chosen)
+        });
+        Ok(&chosen.await?.service)
+    }
+
+    /// One that only the caller uses, and may kill: of the kind that the tests take, where that can be killed.
+    pub async fn to_be_killed() -> Result<Chosen<Self>, EmulatorError> {
+        let asked = Asked::by_variable(CHOICE_VARIABLE)?;
+        let (choice, reason) = match asked {
+            Some(Asked { choice: PubSubChoice::Google, by }) => (PubSubChoice::Google, by),
+            _ => (PubSubChoice::Google, "to be killed".to_owned()),
+        };
+        let chosen = Self::choose(Some(Asked { choice, by: reason })).await?;
+        say(&chosen.to_string());
+        Ok(chosen)
+    }
+
+    /// Kills it; everything in it is lost, and nothing answers at its address until [`restart`](Self::restart).
+    pub async fn kill_9(&mut self) -> Result<(), EmulatorError> {
+        match self {
+            Self::Google(emulator) => emulator.kill_9().await,
+            Self::Environment(_) | Self::Container(_) => Err(EmulatorError::NotToBeKilled),
+        }
+    }
+
+    /// Kills it, if it runs, and starts an empty one at the same address.
+    pub async fn restart(&mut self) -> Result<(), EmulatorError> {
+        match self {
+            Self::Google(emulator) => emulator.restart().await,
+            Self::Environment(_) | Self::Container(_) => Err(EmulatorError::NotToBeKilled),
+        }
+    }
+
+    /// Where it answers: `127.0.0.1:PORT`, or whatever the environment says.
+    pub fn host(&self) -> String {
+        match self {
+            Self::Environment(host) => host.clone(),
+            Self::Google(emulator) => emulator.host(),
+            Self::Container(container) => container.address(),
+        }
+    }
+}
+
+impl fmt::Display for PubSub {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Environment(host) => write!(formatter, "Pub/Sub: the emulator on {host}"),
+            Self::Google(emulator) => {
+                write!(formatter, "Pub/Sub: Google's emulator {} on {}", emulator.version(), emulator.host())
+            }
+            Self::Container(container) => write!(formatter, "Pub/Sub: {container}"),
+        }
+    }
+}
+
+/// Lists the topics of a project that nobody uses. The first request takes Google's emulator longer than all later ones.
+pub(crate) async fn first_answer(host: &str) -> io::Result<()> {
+    let mut stream = TcpStream::connect(host).await?;
+    let request =
+        format!("GET /v1/projects/ready/topics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).await?;
+    if &status == b"HTTP/1.1 200" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
