@@ -163,7 +163,10 @@ pub(super) mod seconds {
 
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub(in crate::broker) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::broker) fn serialize<S: Serializer>(
+        duration: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&format!("{}s", duration.as_secs_f64()))
     }
 

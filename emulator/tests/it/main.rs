@@ -1,0 +1,7 @@
+//! The emulator from outside.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod admin;
+mod endpoints;
+mod inbox;
