@@ -11,6 +11,9 @@ mod pubsub;
 
 pub use choice::{Asked, Choice, Chosen, PostgresChoice, PubSubChoice, UnknownChoice};
 pub use containers::{Container, ContainerError};
-pub use postgres::{Cluster, ClusterOptions, DatabaseError, Folder, Postgres, PostgresError, TestDatabase};
+pub use postgres::{
+    Cluster, ClusterOptions, DatabaseError, Embedded, Folder, Postgres, PostgresError, TestDatabase,
+    installed_postgres, remove_kept,
+};
 pub use process::{Ending, Guard, Guarded, Launch, ProcessError, RunAs, free_port, program_on_path};
 pub use pubsub::{EmulatorError, GoogleEmulator, Installation, NotInstalled, PubSub, find};

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sqlx::{Connection, PgConnection};
-use wakeq_services::{Cluster, ClusterOptions, Folder, PostgresError};
+use wakeq_services::{Cluster, ClusterOptions, Folder, PostgresError, remove_kept};
 
 async fn answer(url: &str, query: &'static str) -> Option<String> {
     let mut connection = PgConnection::connect(url).await.unwrap();
@@ -64,13 +64,18 @@ async fn a_kept_folder_is_used_again_but_not_by_two() {
     let refused = Cluster::start(options.clone()).await.unwrap_err();
     assert!(matches!(refused, PostgresError::AlreadyRunning { .. }), "{refused}");
     assert!(refused.to_string().contains(&first.port().to_string()), "{refused}");
+    let refused = remove_kept(&folder).unwrap_err();
+    assert!(matches!(refused, PostgresError::AlreadyRunning { .. }), "{refused}");
 
     first.stop().await.unwrap();
     let second = Cluster::start(options).await.unwrap();
     assert_eq!(answer(&second.url("postgres"), "select word from kept").await.as_deref(), Some("here"));
+    let data = second.data_folder().to_owned();
     drop(second);
-    assert!(folder.join("data/PG_VERSION").exists());
-    std::fs::remove_dir_all(folder).unwrap();
+    assert!(data.join("PG_VERSION").exists());
+    assert_eq!(remove_kept(&folder).unwrap().len(), if data.starts_with(&folder) { 1 } else { 2 });
+    assert!(!folder.exists() && !data.exists());
+    assert!(remove_kept(&folder).unwrap().is_empty(), "nothing is left to remove");
 }
 
 /// The process that the next test kills: says where its cluster is, on a channel that is not captured.

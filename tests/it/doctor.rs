@@ -11,7 +11,7 @@ use wakeq::notify::{PubSubConfig, create_topics};
 use wakeq_services::TestDatabase;
 
 use crate::brokers::Broker;
-use crate::support::database;
+use crate::support::{database, durability};
 
 /// The doctor's answer.
 struct Findings {
@@ -61,6 +61,7 @@ async fn doctor(url: &str, pubsub: Option<&PubSubConfig>, arguments: &[&str]) ->
 async fn run(url: &str, pubsub: Option<&PubSubConfig>, arguments: &[&str]) -> std::process::Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wakeq"));
     command.arg("doctor").args(arguments).env_clear().env("DATABASE_URL", url);
+    command.env(durability().0, durability().1);
     if let Some(config) = pubsub {
         command
             .env("PUBSUB_EMULATOR_HOST", config.emulator_host.as_ref().unwrap())

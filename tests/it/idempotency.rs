@@ -7,7 +7,7 @@ use wakeq::{
     StoreConfig,
 };
 
-use crate::support::Stage;
+use crate::support::{Stage, fit};
 
 fn key(holder: &str, key: &str, fingerprint: &str) -> IdempotencyKey {
     IdempotencyKey::new(CanvasId::DEFAULT, holder, key, fingerprint.as_bytes()).unwrap()
@@ -104,7 +104,7 @@ async fn a_request_in_progress_is_told_by_the_limit_on_statements_as_well() {
         lock_timeout: Duration::from_secs(30),
         ..StoreConfig::default()
     };
-    let store = Store::connect(stage.database.url(), config).await.unwrap();
+    let store = Store::connect(stage.database.url(), fit(config)).await.unwrap();
     let queue = Queue::new(store, notifier, QueueConfig::default());
     let mut first = stage.pool.begin().await.unwrap();
     sqlx::query(

@@ -13,7 +13,7 @@ use wakeq_services::TestDatabase;
 use wakeq_services::{Guard, Guarded, Launch};
 
 use crate::brokers::Broker;
-use crate::support::{PATIENCE, Stage, database, quick};
+use crate::support::{PATIENCE, Stage, database, durability, quick};
 
 /// Tells the child below which arguments its program was given.
 const ARGUMENTS: &str = "WAKEQ_TEST_ARGUMENTS";
@@ -61,6 +61,7 @@ impl Process {
             .environment("GOOGLE_CLOUD_PROJECT", &pubsub.project)
             .environment("WAKEQ_TOPIC", &pubsub.topic)
             .environment("WAKEQ_SUBSCRIPTION", &pubsub.subscription)
+            .environment(durability().0, durability().1)
             .environment("NO_COLOR", "1")
             .environment("RUST_LOG", "info")
             .on_line(move |line| drop(sender.try_send(line.to_owned())));

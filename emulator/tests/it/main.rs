@@ -1,7 +1,59 @@
-//! The emulator from outside.
+//! How Pub/Sub behaves, by its documentation: each case runs on our emulator and on Google's.
+//!
+//! Where one of them does not do what the service's documentation says, `differences.rs` lists it with the reason, and a
+//! case that is listed must fail: a difference that vanishes fails the suite until it is struck from the list.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::result_large_err, reason = "tests")]
 
+#[macro_use]
+mod sides;
+mod differences;
+mod stage;
+mod streams;
+
+mod dead_letters;
+mod exactly_once;
+mod filters;
+mod ordering;
+mod policies;
+mod publishing;
+mod pulling;
+mod push;
+mod rest;
+mod retries;
+mod seeking;
+mod snapshots;
+mod streaming;
+mod subscriptions;
+mod topics;
+mod updates;
+
+// What only ours has.
 mod admin;
 mod endpoints;
 mod inbox;
+
+/// The names of all cases.
+fn cases() -> impl Iterator<Item = &'static str> {
+    [
+        dead_letters::CASES,
+        exactly_once::CASES,
+        filters::CASES,
+        ordering::CASES,
+        policies::CASES,
+        publishing::CASES,
+        pulling::CASES,
+        push::CASES,
+        rest::CASES,
+        retries::CASES,
+        seeking::CASES,
+        snapshots::CASES,
+        streaming::CASES,
+        subscriptions::CASES,
+        topics::CASES,
+        updates::CASES,
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
+}

@@ -54,7 +54,7 @@ pub(super) async fn start(plan: Plan) -> Result<Container, ContainerError> {
     let held = Held { container, _remover: remover };
     let (host, port) = held.place(&plan, port).await.map_err(|error| plan.refused(&error))?;
     let Plan { kind, image, password, .. } = plan;
-    let container = Container { image, host, port, password, held };
+    let container = Container { image, host, port, password, held: Box::new(held) };
     container.await_answer(kind).await?;
     Ok(container)
 }

@@ -80,7 +80,7 @@ pub struct Container {
     port: u16,
     password: Option<String>,
     #[cfg(feature = "containers")]
-    held: engine::Held,
+    held: Box<engine::Held>,
 }
 
 impl Container {

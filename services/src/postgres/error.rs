@@ -24,14 +24,12 @@ pub enum PostgresError {
         /// What asked for it.
         by: String,
     },
-    /// It is asked for, and there is none.
+    /// The embedded one did not compile.
     #[error(
-        "{by} asks for an embedded Postgres, which this build does not have: install Postgres, or set DATABASE_URL"
+        "the embedded Postgres could not be built (it needs crates.io and a C compiler): install Postgres, or set \
+         DATABASE_URL. Its last words:\n{0}"
     )]
-    NoEmbedded {
-        /// What asked for it.
-        by: String,
-    },
+    NotBuilt(String),
     /// No container.
     #[error(transparent)]
     Container(#[from] ContainerError),

@@ -1,12 +1,15 @@
-//! Chooses the Postgres to use: the one that was asked for, else the one of `DATABASE_URL`, else a cluster of our own.
+//! Chooses the Postgres to use: the one that was asked for, else the one of `DATABASE_URL`, else a cluster of the installed
+//! programs, else the embedded one.
 //!
 //! It must never choose silently (it can be printed in one line), and never stop or change a server that was given.
 
 mod cluster;
 mod database;
+mod embedded;
 mod error;
 mod installed;
 mod keeper;
+mod kept;
 
 use std::fmt;
 
@@ -15,7 +18,10 @@ use crate::containers::Container;
 
 pub use cluster::{Cluster, ClusterOptions, Folder};
 pub use database::{DatabaseError, TestDatabase};
+pub use embedded::Embedded;
 pub use error::PostgresError;
+pub use installed::installed_postgres;
+pub use kept::remove_kept;
 
 const URL_VARIABLE: &str = "DATABASE_URL";
 /// Says what the tests take.
@@ -33,18 +39,21 @@ const CHOICE_VARIABLE: &str = "TEST_POSTGRES";
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Postgres {
     /// `DATABASE_URL` names it.
     Environment(String),
     /// A cluster of the installed programs; it ends with this value and with this process.
     Installed(Cluster),
+    /// The embedded one; it ends with this value and with this process.
+    Embedded(Embedded),
     /// A container; it ends with this value and with this process.
     Container(Container),
 }
 
 impl Postgres {
-    /// Takes what is asked for; if nothing is, the server of `DATABASE_URL`, else a cluster of the installed Postgres.
+    /// Takes what is asked for; if nothing is, the server of `DATABASE_URL`, else a cluster of the installed Postgres, else
+    /// the embedded one, which is built first if it never was. Where a folder is kept for the cluster, the embedded one has
+    /// another beside it, `embedded`.
     pub async fn choose(
         options: ClusterOptions,
         asked: Option<Asked<PostgresChoice>>,
@@ -56,7 +65,7 @@ impl Postgres {
                 None => return Err(PostgresError::NoUrl { by }),
             },
             PostgresChoice::Installed => Self::Installed(Cluster::start(options).await?),
-            PostgresChoice::Embedded => return Err(PostgresError::NoEmbedded { by }),
+            PostgresChoice::Embedded => Self::embedded(options).await?,
             PostgresChoice::Container => Self::Container(Container::postgres().await?),
         };
         Ok(Chosen { service, reason: by })
@@ -70,9 +79,41 @@ impl Postgres {
     async fn by_default(options: ClusterOptions) -> Result<Chosen<Self>, PostgresError> {
         let (service, reason) = match set(URL_VARIABLE) {
             Some(url) => (Self::given(url)?, format!("{URL_VARIABLE} is set")),
-            None => (Self::Installed(Cluster::start(options).await?), format!("{URL_VARIABLE} is not set")),
+            None => match Cluster::start(options.clone()).await {
+                Err(PostgresError::NotInstalled) => {
+                    let reason = format!("{URL_VARIABLE} is not set, and no Postgres is installed");
+                    (Self::embedded(options).await?, reason)
+                }
+                cluster => (Self::Installed(cluster?), format!("{URL_VARIABLE} is not set")),
+            },
         };
         Ok(Chosen { service, reason })
+    }
+
+    async fn embedded(options: ClusterOptions) -> Result<Self, PostgresError> {
+        let folder = match options.folder {
+            Folder::Kept(folder) => Folder::Kept(folder.with_file_name("embedded")),
+            Folder::Temporary => Folder::Temporary,
+        };
+        Ok(Self::Embedded(Embedded::start(&folder).await?))
+    }
+
+    /// Ends it in good order, if it was started here.
+    pub async fn stop(self) -> Result<(), PostgresError> {
+        match self {
+            Self::Installed(cluster) => cluster.stop().await,
+            Self::Embedded(embedded) => embedded.stop().await,
+            // It ends with its handle, and nothing of it is kept.
+            Self::Container(_) | Self::Environment(_) => Ok(()),
+        }
+    }
+
+    /// Whether it is known not to wait for the disk: a power cut may cost it what it has acknowledged, a kill does not.
+    pub fn may_forget(&self) -> bool {
+        match self {
+            Self::Embedded(_) => true,
+            Self::Environment(_) | Self::Installed(_) | Self::Container(_) => false,
+        }
     }
 
     fn given(url: String) -> Result<Self, PostgresError> {
@@ -85,6 +126,7 @@ impl Postgres {
         match self {
             Self::Environment(url) => with_database(url, database).unwrap_or_else(|| url.clone()),
             Self::Installed(cluster) => cluster.url(database),
+            Self::Embedded(embedded) => embedded.url(database),
             Self::Container(container) => container.postgres_url(database),
         }
     }
@@ -93,7 +135,7 @@ impl Postgres {
     pub fn maintenance_url(&self) -> String {
         match self {
             Self::Environment(url) => url.clone(),
-            Self::Installed(_) | Self::Container(_) => self.url("postgres"),
+            Self::Installed(_) | Self::Embedded(_) | Self::Container(_) => self.url("postgres"),
         }
     }
 
@@ -101,7 +143,7 @@ impl Postgres {
     pub fn stays(&self) -> bool {
         match self {
             Self::Environment(_) => true,
-            Self::Installed(_) | Self::Container(_) => false,
+            Self::Installed(_) | Self::Embedded(_) | Self::Container(_) => false,
         }
     }
 }
@@ -117,6 +159,7 @@ impl fmt::Display for Postgres {
                 write!(formatter, "Postgres: {address}")
             }
             Self::Installed(cluster) => cluster.fmt(formatter),
+            Self::Embedded(embedded) => embedded.fmt(formatter),
             Self::Container(container) => write!(formatter, "Postgres: {container}"),
         }
     }

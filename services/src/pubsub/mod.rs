@@ -36,7 +36,6 @@ const CHOICE_VARIABLE: &str = "TEST_EMULATOR";
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum PubSub {
     /// `PUBSUB_EMULATOR_HOST` names it; it is not ours to stop.
     Environment(String),

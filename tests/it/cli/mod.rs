@@ -11,7 +11,7 @@ use uuid::Uuid;
 use wakeq::notify::PubSubConfig;
 use wakeq_services::TestDatabase;
 
-use crate::support::database;
+use crate::support::{database, durability};
 
 /// A terminal with the variables that `wakeq` reads.
 pub(crate) struct Terminal {
@@ -31,7 +31,7 @@ impl Terminal {
     }
 
     pub(crate) fn on(database: &TestDatabase) -> Self {
-        Self::without_variables().set("DATABASE_URL", database.url())
+        Self::without_variables().set("DATABASE_URL", database.url()).set(durability().0, durability().1)
     }
 
     fn with_pubsub(self, config: &PubSubConfig) -> Self {

@@ -1,0 +1,113 @@
+//! Exactly-once delivery: which acknowledgements count, and how a client is told.
+
+use tonic::{Code, Status};
+use wakeq_emulator::proto::pubsub::StreamingPullResponse;
+
+use crate::stage::{Stage, ack_ids, message, texts};
+use crate::streams::{Stream, acks, deadlines, first};
+
+const PERMANENT: &str = "PERMANENT_FAILURE_INVALID_ACK_ID";
+
+async fn exact(stage: &Stage) -> (String, String) {
+    stage.pair_with(|wish| wish.enable_exactly_once_delivery = true).await
+}
+
+/// The client libraries look for the ack id and what became of it in the details of the status.
+#[track_caller]
+fn failed_for_good(answer: Result<(), Status>, ack_id: &str) {
+    let status = answer.expect_err("an ack id that has lapsed was accepted");
+    assert_eq!(status.code(), Code::InvalidArgument, "{}", status.message());
+    let details = String::from_utf8_lossy(status.details());
+    for expected in ["google.rpc.ErrorInfo", "EXACTLY_ONCE_ACKID_FAILURE", PERMANENT, ack_id] {
+        assert!(details.contains(expected), "no {expected} in {details:?}");
+    }
+}
+
+/// A confirmation that names anything.
+fn acknowledged(response: &StreamingPullResponse) -> bool {
+    let confirmation = response.acknowledge_confirmation.as_ref();
+    confirmation.is_some_and(|named| !named.ack_ids.is_empty() || !named.invalid_ack_ids.is_empty())
+}
+
+/// Two messages that a stream holds.
+async fn two_held(stage: &Stage) -> (Stream, Vec<String>, Vec<String>) {
+    let (topic, subscription) = exact(stage).await;
+    let mut stream = stage.stream(first(&subscription)).await;
+    stage.publish_texts(&topic, &["one", "other"]).await;
+    let mut held = ack_ids(&stream.take(2).await);
+    let other = held.split_off(1);
+    (stream, held, other)
+}
+
+cases! {
+    async fn an_acknowledgement_is_final(stage) {
+        let (topic, subscription) = exact(&stage).await;
+        stage.publish_texts(&topic, &["done"]).await;
+        let done = stage.pull(&subscription, 1).await;
+        stage.acknowledge(&subscription, &done).await;
+        stage.publish_texts(&topic, &["next"]).await;
+        assert_eq!(texts(&stage.pull(&subscription, 10).await), ["next"]);
+    }
+
+    async fn an_ack_id_that_was_given_back_fails_for_good(stage) {
+        let (topic, subscription) = exact(&stage).await;
+        stage.publish_texts(&topic, &["again"]).await;
+        let old = stage.pull_one(&subscription).await;
+        stage.nack(&subscription, std::slice::from_ref(&old)).await;
+        let new = stage.pull_one(&subscription).await;
+        assert_eq!(message(&new), message(&old));
+        let ids = [old.ack_id.clone()];
+        failed_for_good(stage.try_acknowledge(&subscription, &ids).await, &old.ack_id);
+        failed_for_good(stage.try_modify(&subscription, &ids, 20).await, &old.ack_id);
+        stage.acknowledge(&subscription, &[new]).await;
+    }
+
+    async fn the_deadline_of_an_acknowledged_message_is_not_changed(stage) {
+        let (topic, subscription) = exact(&stage).await;
+        stage.publish_texts(&topic, &["done"]).await;
+        let done = stage.pull_one(&subscription).await;
+        stage.acknowledge(&subscription, std::slice::from_ref(&done)).await;
+        failed_for_good(stage.try_modify(&subscription, &[done.ack_id.clone()], 20).await, &done.ack_id);
+    }
+
+    async fn a_stream_says_what_kind_of_subscription_it_is(stage) {
+        let (topic, subscription) = stage
+            .pair_with(|wish| {
+                wish.enable_exactly_once_delivery = true;
+                wish.enable_message_ordering = true;
+            })
+            .await;
+        let mut stream = stage.stream(first(&subscription)).await;
+        stage.publish_texts(&topic, &["any"]).await;
+        let response = stream.response(|response| response.subscription_properties.is_some()).await;
+        let properties = response.subscription_properties.unwrap();
+        assert!(properties.exactly_once_delivery_enabled && properties.message_ordering_enabled);
+    }
+
+    async fn a_stream_confirms_acknowledgements(stage) {
+        let (mut stream, done, _) = two_held(&stage).await;
+        stream.send(acks(&done)).await;
+        let confirmation = stream.response(acknowledged).await.acknowledge_confirmation.unwrap();
+        assert_eq!((&confirmation.ack_ids, confirmation.invalid_ack_ids.len()), (&done, 0));
+    }
+
+    async fn a_stream_says_which_acknowledgements_came_too_late(stage) {
+        let (mut stream, old, other) = two_held(&stage).await;
+        stream.send(deadlines(&old, 0)).await;
+        let both = [old.clone(), other.clone()].concat();
+        stream.send(acks(&both)).await;
+        let confirmation = stream.response(acknowledged).await.acknowledge_confirmation.unwrap();
+        assert_eq!((&confirmation.ack_ids, &confirmation.invalid_ack_ids), (&other, &old));
+    }
+
+    async fn a_stream_confirms_changes_of_deadlines(stage) {
+        let (mut stream, held, _) = two_held(&stage).await;
+        stream.send(deadlines(&held, 60)).await;
+        let named = |response: &StreamingPullResponse| {
+            let confirmation = response.modify_ack_deadline_confirmation.as_ref();
+            confirmation.is_some_and(|named| !named.ack_ids.is_empty())
+        };
+        let confirmation = stream.response(named).await.modify_ack_deadline_confirmation.unwrap();
+        assert_eq!((&confirmation.ack_ids, confirmation.invalid_ack_ids.len()), (&held, 0));
+    }
+}

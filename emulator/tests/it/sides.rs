@@ -1,0 +1,111 @@
+//! Runs a case on either emulator, and holds what comes of it against the list of known differences.
+
+use std::any::Any;
+use std::future::Future;
+use std::io::Write;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tokio::sync::OnceCell;
+use wakeq_emulator::{Emulator, Options};
+use wakeq_services::GoogleEmulator;
+
+use crate::differences::{DIFFERENCES, Difference};
+use crate::stage::Stage;
+
+/// Whose emulator it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Side {
+    Ours,
+    Google,
+}
+
+/// Makes two tests of each case, `ours::NAME` and `google::NAME`, and lists the names.
+macro_rules! cases {
+    ($($(#[$attribute:meta])* async fn $name:ident($($stage:tt)+) $body:block)+) => {
+        pub(crate) const CASES: &[&str] = &[$(stringify!($name)),+];
+
+        $($(#[$attribute])* async fn $name($($stage)+: crate::stage::Stage) $body)+
+
+        mod ours {
+            $(#[tokio::test]
+            async fn $name() {
+                crate::sides::on_ours(stringify!($name), super::$name).await;
+            })+
+        }
+
+        mod google {
+            $(#[tokio::test]
+            async fn $name() {
+                crate::sides::on_google(stringify!($name), super::$name).await;
+            })+
+        }
+    };
+}
+
+/// One for each case: it starts in milliseconds.
+pub(crate) async fn on_ours<F>(name: &str, case: impl FnOnce(Stage) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let emulator = Emulator::start("127.0.0.1:0".parse().unwrap(), Options::default()).await.unwrap();
+    run(Side::Ours, name, case(Stage::new(emulator.host(), project()).await)).await;
+    emulator.stop().await;
+}
+
+pub(crate) async fn on_google<F>(name: &str, case: impl FnOnce(Stage) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let Some(emulator) = google().await else { return };
+    run(Side::Google, name, case(Stage::new(emulator.host(), project()).await)).await;
+}
+
+/// One for all tests, started by the first. `None`, with a loud line, where it is not installed and need not be.
+async fn google() -> Option<&'static GoogleEmulator> {
+    static SHARED: OnceCell<Option<GoogleEmulator>> = OnceCell::const_new();
+    let started = SHARED.get_or_init(async || {
+        let emulator = GoogleEmulator::start_if_installed("every case on Google's emulator").await.unwrap();
+        if let Some(emulator) = &emulator {
+            say(&format!(
+                "Conformance: also on Google's emulator {} on {}",
+                emulator.version(),
+                emulator.host()
+            ));
+        }
+        emulator
+    });
+    started.await.as_ref()
+}
+
+/// Past the capturing of test output, which would hide it.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Its own for each case.
+fn project() -> String {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    format!("conformance-{}", LAST.fetch_add(1, Ordering::Relaxed))
+}
+
+async fn run(side: Side, name: &str, case: impl Future<Output = ()> + Send + 'static) {
+    let known = DIFFERENCES.iter().find(|difference| difference.side == side && difference.case == name);
+    let ended = tokio::spawn(case).await.map_err(tokio::task::JoinError::into_panic);
+    match (known, ended) {
+        (None, Ok(())) => (),
+        (None, Err(failure)) => resume_unwind(failure),
+        (Some(difference), Ok(())) => {
+            panic!("{side:?}: {name} passes now: strike it from differences.rs ({})", difference.does)
+        }
+        (Some(difference), Err(failure)) => differs_as_listed(difference, failure.as_ref()),
+    }
+}
+
+fn differs_as_listed(difference: &Difference, failure: &(dyn Any + Send)) {
+    let Difference { case, does, sign, .. } = difference;
+    let words =
+        failure.downcast_ref::<String>().map(String::as_str).or(failure.downcast_ref::<&str>().copied());
+    let words = words.unwrap_or_default();
+    assert!(words.contains(sign), "{case} fails, but not as listed ({does}; {sign:?}): {words}");
+}
