@@ -31,6 +31,11 @@ mod subscriptions;
 mod topics;
 mod updates;
 
+// What only ours has.
+mod admin;
+mod endpoints;
+mod inbox;
+
 /// The names of all cases.
 fn cases() -> impl Iterator<Item = &'static str> {
     [

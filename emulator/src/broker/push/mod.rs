@@ -61,6 +61,7 @@ pub struct PushFigures {
     /// How many may be.
     pub window: usize,
     /// How long it still pauses after failures; zero if it does not.
+    #[serde(serialize_with = "super::faults::seconds::serialize")]
     pub pauses_for: Duration,
     /// Why the last request that failed did.
     pub last_failure: Option<String>,

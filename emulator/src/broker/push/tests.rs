@@ -31,6 +31,7 @@ impl Bench {
     fn with(subscription: Subscription) -> Self {
         let mut bench = Self::new();
         bench.subscribe(subscription);
+        assert!(bench.due().is_empty(), "there is nothing yet");
         bench
     }
 

@@ -84,6 +84,7 @@ fn page(overview: &Overview, faults: &Faults) -> String {
     subscriptions(&mut page, overview);
     topics(&mut page, overview);
     snapshots(&mut page, overview);
+    streams(&mut page, overview);
     page.push_str(
         "<footer>As JSON: <a href=\"/admin/state\">/admin/state</a>, <a href=\"/admin/faults\">/admin/faults</a></footer>\n\
          </main>\n",
@@ -173,6 +174,19 @@ fn snapshots(page: &mut String, overview: &Overview) {
     });
 }
 
+fn streams(page: &mut String, overview: &Overview) {
+    if overview.streams.is_empty() {
+        return;
+    }
+    let heads = ["Subscription", "Client", "Messages held", "Size"];
+    table(page, "Open streaming pulls", &heads, &overview.streams, |row, stream| {
+        named(row, &stream.subscription);
+        let _infallible = write!(row, "<td>{}</td>", escaped(&stream.client_id));
+        number(row, &stream.messages);
+        number(row, &size(stream.bytes));
+    });
+}
+
 fn table<T>(page: &mut String, title: &str, heads: &[&str], all: &[T], write_row: impl Fn(&mut String, &T)) {
     let _infallible = write!(page, "<section><h2>{title} <small>{}</small></h2>", all.len());
     if all.is_empty() {
@@ -198,7 +212,12 @@ fn table<T>(page: &mut String, title: &str, heads: &[&str], all: &[T], write_row
 fn named(row: &mut String, name: &str) {
     let (path, id) = name.rsplit_once('/').map_or(("", name), |(path, id)| (path, id));
     let slash = if path.is_empty() { "" } else { "/" };
-    let _infallible = write!(row, "<td><span>{}{slash}</span>{}</td>", escaped(path), escaped(id));
+    let _infallible = write!(row, "<td><span>{}{slash}</span>{}</td>", broken(path), escaped(id));
+}
+
+/// Long names may go on in the next line after a slash.
+fn broken(path: &str) -> String {
+    escaped(path).replace('/', "/<wbr>")
 }
 
 fn number(row: &mut String, value: &dyn Display) {
