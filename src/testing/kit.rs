@@ -3,9 +3,9 @@
 //! It decides nothing that machine, driver or statements decide: it hands notifications to the worker's driver and asks
 //! the store to wake what is due.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::emitted::EmittedEvent;
 use super::notifier::MemoryNotifier;
@@ -19,7 +19,7 @@ use crate::store::{DeadEvent, DeadFilter, Store, StoreError};
 use crate::worker::{Handlers, QueueWorker, RunReport, Verdict, WorkerConfig, WorkerError};
 
 /// Most runs of one [`TestKit::drain`]: handlers that go on emitting for one another never come to rest.
-const RUNS_MAX: usize = 100_000;
+const RUNS_MAX: usize = 10_000;
 /// Most dead events that are looked at.
 const DEAD_MAX: u32 = 1_000;
 
@@ -43,6 +43,7 @@ pub struct TestKit {
     admin: Admin,
     handlers: Handlers,
     worker_config: WorkerConfig,
+    lot: Lot,
 }
 
 /// What a drain did.
@@ -60,8 +61,10 @@ pub struct Drained {
     pub unknown: usize,
     /// Events that have not ended: they wait for their time, under a rule, or for their handler.
     pub waiting: u64,
-    /// Each run, in order, also of those that only looked.
+    /// Each run in which a handler was started, in order; and of those that only looked at an event the first with each
+    /// outcome.
     pub runs: Vec<RunReport>,
+    looks: BTreeSet<(EventId, Outcome)>,
 }
 
 /// Why a kit could not do what it was asked for.
@@ -117,7 +120,9 @@ impl TestKit {
     /// A queue on a database, for handlers that emit in transactions of their own. It must be the kit's alone: moving the
     /// clock moves every stored moment, and a worker elsewhere would run the kit's events.
     pub fn on(store: Store) -> Self {
-        Self::over(store.remembering())
+        let mut kit = Self::over(store.remembering());
+        kit.lot.running_since = Some(Instant::now());
+        kit
     }
 
     fn over(store: Store) -> Self {
@@ -131,6 +136,7 @@ impl TestKit {
             notifier,
             handlers: Handlers::new(),
             worker_config: WorkerConfig::default(),
+            lot: Lot::default(),
         }
     }
 
@@ -174,7 +180,9 @@ impl TestKit {
     /// Moves the clock; nothing runs until the next drain. On a database moments that were stored before are from then on
     /// earlier by this much, and [`TestKit::now`] is the server's time.
     pub async fn advance(&self, by: Duration) -> Result<(), KitError> {
-        Ok(self.store.advance(by).await?)
+        self.store.advance(by).await?;
+        self.lot.advance(by);
+        Ok(())
     }
 
     /// Runs what may run at the present time, and what that emits, until nothing is left that may.
@@ -189,7 +197,7 @@ impl TestKit {
     /// handler, or longer than that, is in [`Drained::waiting`].
     ///
     /// ```
-    /// # use std::time::Duration;
+    /// # use std::time::{Duration, Instant};
     /// # use wakeq::{Event, HandlerError, Handlers};
     /// # use wakeq::testing::TestKit;
     /// # #[tokio::main(flavor = "current_thread")]
@@ -279,8 +287,8 @@ impl TestKit {
         Ok(QueueWorker::new(self.store.clone(), notifier, handlers, self.worker_config.clone())?)
     }
 
-    /// In waves: what is due is woken, as an operator does who wakes all; then everything published is run. A wave in
-    /// which no handler ran is the last: what it met waits for something else.
+    /// In waves: what is due is woken, as an operator does who wakes all, and what waited in the lot; then everything
+    /// published is run. A wave in which no handler ran is the last: what it met waits for something else.
     async fn drain_into(&self, drained: &mut Drained) -> Result<(), KitError> {
         let worker = self.worker()?;
         worker.register().await?;
@@ -289,14 +297,26 @@ impl TestKit {
         loop {
             let attempts = drained.attempts();
             self.admin.wake(true).await?;
+            self.notifier.publish(&self.lot.due()).await?;
+            // Who is named twice is looked at once: what changes meanwhile is for the next wave.
+            let mut named = BTreeSet::new();
             while self.notifier.pending() > 0 {
                 let Some(delivery) = subscription.next().await else { break };
-                let Ok(notification) = delivery.notification else {
+                let new =
+                    delivery.notification.as_ref().ok().filter(|notification| named.insert(notification.id));
+                let Some(notification) = new.copied() else {
                     delivery.acknowledge();
                     continue;
                 };
-                drained.add(driver.run(notification).await)?;
-                // Whatever waits has its promise, which the next wave keeps.
+                // Never after its time: the run reads the clock later than this.
+                let before = self.lot.age();
+                let report = driver.run(notification).await;
+                if let Verdict::Waits(wait) = report.verdict {
+                    self.lot.keep(notification, before.saturating_add(wait));
+                } else if matches!(report.trail.last(), Some(Outcome::Deleted | Outcome::EventMissing)) {
+                    self.lot.forget(notification.id);
+                }
+                drained.add(report)?;
                 delivery.acknowledge();
             }
             if drained.attempts() == attempts {
@@ -305,6 +325,55 @@ impl TestKit {
         }
         drained.waiting = self.store.count().await?;
         Ok(())
+    }
+}
+
+/// Notifications that wait for their time: the parking lot of a worker, on the kit's clock.
+#[derive(Default)]
+struct Lot {
+    waiting: Mutex<Waiting>,
+    /// Since when the time of a database runs beside what the kit moves.
+    running_since: Option<Instant>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    moved: Duration,
+    /// Until when, counted from the making of the kit.
+    notifications: BTreeMap<EventId, (Notification, Duration)>,
+}
+
+impl Lot {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long the kit has lived, on its clock.
+    fn age(&self) -> Duration {
+        let ran = self.running_since.map(|since| since.elapsed());
+        self.waiting().moved + ran.unwrap_or_default()
+    }
+
+    fn advance(&self, by: Duration) {
+        self.waiting().moved += by;
+    }
+
+    /// One for each event, for the earlier of two times.
+    fn keep(&self, notification: Notification, until: Duration) {
+        let mut waiting = self.waiting();
+        let (_, known) = waiting.notifications.entry(notification.id).or_insert((notification, until));
+        *known = until.min(*known);
+    }
+
+    fn forget(&self, event: EventId) {
+        self.waiting().notifications.remove(&event);
+    }
+
+    fn due(&self) -> Vec<Notification> {
+        let age = self.age();
+        let mut waiting = self.waiting();
+        let due = waiting.notifications.extract_if(.., |_, (_, until)| *until <= age);
+        due.map(|(_, (notification, _))| notification).collect()
     }
 }
 
@@ -327,6 +396,12 @@ impl Drained {
             return Err(KitError::Restless);
         }
         let trail = &report.trail;
+        if report.attempt.is_none()
+            && let Some(last) = trail.last()
+            && !self.looks.insert((report.notification.id, *last))
+        {
+            return Ok(());
+        }
         let count = match trail.last() {
             Some(Outcome::Deleted) if trail.contains(&Outcome::ExecutesToCompletion) => {
                 Some(&mut self.completed)

@@ -1,10 +1,10 @@
 //! The dead events, and single values.
 
-use super::super::control::BULK_PAGE;
-use super::super::dead_events::Redriven;
-use super::super::{DeadEvent, DeadFilter, StoreError};
 use super::{Dead, Row, Tables, notification};
 use crate::event::{CanvasId, EventId, Timestamp};
+use crate::store::control::BULK_PAGE;
+use crate::store::dead_events::Redriven;
+use crate::store::{DeadEvent, DeadFilter, StoreError};
 
 impl Tables {
     pub(in crate::store) fn dead_events(

@@ -1,8 +1,8 @@
 //! Emit: rows, ids that callers chose, idempotency keys.
 
-use super::super::{Inserted, Keyed, NewEvent, NewKey, StoreError, chores};
 use super::{Chosen, EVENTS_MAX, Key, Row, Tables};
 use crate::event::{Due, Timestamp};
+use crate::store::{Inserted, Keyed, NewEvent, NewKey, StoreError, chores};
 
 impl Tables {
     pub(in crate::store) fn insert<'a>(

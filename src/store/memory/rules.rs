@@ -1,10 +1,10 @@
 //! Rules, and what operators do to waiting events.
 
-use super::super::control::{BULK_PAGE, Commanded};
-use super::super::rules::{Added, Lifted};
-use super::super::{Rule, StoreError};
 use super::Tables;
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Name, RuleKind, Timestamp};
+use crate::store::control::{BULK_PAGE, Commanded};
+use crate::store::rules::{Added, Lifted};
+use crate::store::{Rule, StoreError};
 
 impl Tables {
     pub(in crate::store) fn add_rule(

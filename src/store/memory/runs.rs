@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::super::{ClaimLimits, ClaimedEvent, LoadedEvent, Retry, StoreError};
 use super::{Dead, Row, Tables, Unknown};
 use crate::event::{Cause, Claim, EventId, HandlerAddress, Schedule};
+use crate::store::{ClaimLimits, ClaimedEvent, LoadedEvent, Retry, StoreError};
 
 impl Tables {
     pub(in crate::store) fn load(&self, ids: &[EventId]) -> Result<Vec<Option<LoadedEvent>>, StoreError> {
@@ -93,7 +93,7 @@ impl Tables {
     }
 
     fn retry_one(&mut self, retry: &Retry) -> Option<()> {
-        let due = self.now + retry.delay.min(super::super::claims::DELAY_MAX);
+        let due = self.now + retry.delay.min(crate::store::claims::DELAY_MAX);
         let notify_at = self.wake_at(due, self.timing.grace);
         let row = self.owned(&retry.claim)?;
         row.retries = retry.retries;

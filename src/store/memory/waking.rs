@@ -1,10 +1,10 @@
 //! The minute's statement, resume jobs, and promises that are made again.
 
-use super::super::StoreError;
-use super::super::chores::Minute;
-use super::super::resume::{PAGE, ResumePage};
 use super::{Row, Tables, notification};
 use crate::event::{EventId, RuleKind, Timestamp};
+use crate::store::StoreError;
+use crate::store::chores::Minute;
+use crate::store::resume::{PAGE, ResumePage};
 
 impl Tables {
     /// Lifts the rules that reached their end, moves what is overdue, lists open jobs; nothing, unless it is due.

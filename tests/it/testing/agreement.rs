@@ -8,7 +8,7 @@ use uuid::Uuid;
 use wakeq::testing::{Drained, TestKit};
 use wakeq::{
     Actor, CanvasId, DeadFilter, Event, EventId, Execution, Explanation, HandlerError, HandlerResult,
-    Handlers, Queue, RetryPolicy, Route, Stop, Timing,
+    Handlers, Outcome, Queue, RetryPolicy, Route, RunReport, Stop, Timing,
 };
 
 use crate::support::{Stage, connect, scope};
@@ -125,10 +125,12 @@ fn id(number: u128) -> EventId {
     EventId(Uuid::from_u128(number))
 }
 
-/// What a drain did, in an order of its own: events that are due together are told by their ids.
+/// What a drain did, in an order of its own: events that are due together are told by their ids. When a notification comes
+/// whose event was removed meanwhile is the lot's business, and no row's.
 fn shown(drained: &Drained, looks: bool) -> String {
     let counts = (drained.completed, drained.retried, drained.died, drained.waiting);
-    let runs = drained.runs.iter().filter(|run| looks || run.attempt.is_some());
+    let gone = |run: &RunReport| run.trail == [Outcome::EventMissing];
+    let runs = drained.runs.iter().filter(|run| (looks && !gone(run)) || run.attempt.is_some());
     let mut runs: Vec<String> = runs
         .map(|run| {
             let trail: Vec<&str> = run.trail.iter().map(|outcome| outcome.as_str()).collect();
@@ -240,7 +242,7 @@ async fn memory_and_postgres_agree_on_every_step() {
             let (expected, found) = (take(&mut real, step).await, take(&mut memory, step).await);
             assert_eq!(found, expected, "seed {seed}, step {at}: {step:#?} after {:#?}", &steps[..at]);
         }
-        for number in 0..1_000 {
+        for number in (0..100).chain(1_000_000..1_000_100) {
             let (expected, found) = (explained(&real, number).await, explained(&memory, number).await);
             assert_eq!(found, expected, "seed {seed}: event {number}");
         }
