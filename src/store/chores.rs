@@ -55,6 +55,7 @@ impl Store {
     /// It is all that an idle queue asks, so it reads fewer than ten pages, and one when it is not due: `chores` without
     /// its index, which has as many pages as the table.
     pub(crate) async fn minute(&self, again: bool) -> Result<Minute, StoreError> {
+        in_memory!(self, minute(again));
         let timing = self.timing();
         let known = self.probe.known();
         let mut session = self.session().await?;
@@ -123,6 +124,7 @@ impl Store {
 
     /// Makes the next pass of the minute's statement due now.
     pub(crate) async fn hasten_minute(&self) -> Result<(), StoreError> {
+        in_memory!(self, hasten_minute());
         let mut session = self.session().await?;
         let query =
             sqlx::query!("update wakeq.chores set next_at = now() where name = 'minute' and next_at > now()");
@@ -194,6 +196,7 @@ impl Store {
     /// Makes the promise of everything due now that is due within the horizon, for the next passes of the minute's
     /// statement; returns how many, a page at a time.
     pub(crate) async fn make_all_due(&self) -> Result<u64, StoreError> {
+        in_memory!(self, make_all_due());
         let mut session = self.session().await?;
         let query = sqlx::query!(
             "with page as (

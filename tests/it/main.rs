@@ -49,6 +49,7 @@ mod service;
 mod simulation;
 mod states;
 mod support;
+mod testing;
 mod theatre;
 mod tidy;
 mod timing;
