@@ -25,7 +25,7 @@ fn call(world: &mut World, kind: u8, a: u8, b: u8) {
     let now = world.now;
     match kind {
         0 => {
-            let retention = (b % 2 == 0).then(|| seconds(HOUR));
+            let retention = b.is_multiple_of(2).then(|| seconds(HOUR));
             let topic =
                 pubsub::Topic { name: topic(a), message_retention_duration: retention, ..Default::default() };
             drop(world.create_topic(topic));
@@ -37,8 +37,8 @@ fn call(world: &mut World, kind: u8, a: u8, b: u8) {
             let subscription = pubsub::Subscription {
                 name: subscribed(a),
                 topic: topic(b),
-                retain_acked_messages: b % 5 == 0,
-                enable_message_ordering: b % 7 == 0,
+                retain_acked_messages: b.is_multiple_of(5),
+                enable_message_ordering: b.is_multiple_of(7),
                 dead_letter_policy: (kind == 2).then_some(policy),
                 ..Default::default()
             };
@@ -54,7 +54,7 @@ fn call(world: &mut World, kind: u8, a: u8, b: u8) {
         }
         6 => {
             let policy = pubsub::DeadLetterPolicy { dead_letter_topic: topic(b), max_delivery_attempts: 5 };
-            let policy = (b % 4 != 0).then_some(policy);
+            let policy = (!b.is_multiple_of(4)).then_some(policy);
             let change = pubsub::Subscription {
                 name: subscribed(a),
                 dead_letter_policy: policy,
@@ -71,7 +71,7 @@ fn call(world: &mut World, kind: u8, a: u8, b: u8) {
         11 | 12 => {
             let received = world.try_pull(&subscribed(a), 3).unwrap_or_default();
             let ids = ack_ids(&received);
-            let seconds = if b % 3 == 0 { 0 } else { 30 };
+            let seconds = if b.is_multiple_of(3) { 0 } else { 30 };
             drop(if kind == 11 {
                 world.modify_ack_deadline(&subscribed(a), &ids, seconds)
             } else {
