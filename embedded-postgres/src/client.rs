@@ -67,7 +67,7 @@ pub(crate) struct Terms {
 
 /// Serves a client until it goes, is told to, or its database ends.
 pub(crate) async fn serve(
-    inbox: Inbox<OwnedReadHalf>,
+    mut inbox: Inbox<OwnedReadHalf>,
     mut outbox: OwnedWriteHalf,
     wish: Wish,
     terms: Terms,
@@ -77,12 +77,18 @@ pub(crate) async fn serve(
         Ok(entered) => entered,
         Err(error) => return Err(fatal(&mut outbox, error.code(), &error.to_string()).await),
     };
-    let mut turn = match database.turn().await {
-        Ok(turn) => turn,
-        Err(error) => {
+    let turn = tokio::select! {
+        biased;
+        () = inbox.gone() => return Ok(()),
+        turn = tokio::time::timeout(longest_wait, database.turn()) => turn,
+    };
+    let mut turn = match turn {
+        Ok(Ok(turn)) => turn,
+        Ok(Err(error)) => {
             fatal(&mut outbox, "XX000", &error.to_string()).await;
             return Err(error.into());
         }
+        Err(_) => return Err(fatal(&mut outbox, "57P03", "another connection has a transaction open").await),
     };
     if let Some(refused) = turn.wear(&wish.settings).await? {
         turn.end();

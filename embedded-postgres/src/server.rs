@@ -20,6 +20,8 @@ use crate::startup::{self, Key, Opening};
 const MOST_CLIENTS: usize = 500;
 /// A client that connects says what it wants within this.
 const OPENS_WITHIN: Duration = Duration::from_secs(10);
+/// From a connection that could not be taken to the next try.
+const BETWEEN_FAILURES: Duration = Duration::from_millis(50);
 /// Clients that are told to end have this long.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
@@ -51,7 +53,7 @@ impl Server {
                         tasks.spawn(Arc::clone(self).welcome(stream, connections, is_full));
                     }
                     // Too many files are open, or a client has gone already: the next may be luckier.
-                    Err(_) => tokio::task::yield_now().await,
+                    Err(_) => tokio::time::sleep(BETWEEN_FAILURES).await,
                 },
             }
         }
