@@ -32,6 +32,9 @@ enum Verb {
         /// Which emulator is in the image.
         #[arg(long, value_enum, default_value = "own")]
         emulator: containers::Emulator,
+        /// Only the tests of what finds and starts services; nothing of the queue is compiled.
+        #[arg(long)]
+        quick: bool,
         /// Only the tests whose names contain one of these words.
         words: Vec<String>,
     },
@@ -64,7 +67,7 @@ enum Verb {
 fn main() -> ExitCode {
     let outcome = match Verb::parse() {
         Verb::Chaos { name } => chaos::run(name.as_deref()),
-        Verb::Containers { emulator, words } => containers::run(emulator, &words),
+        Verb::Containers { emulator, quick, words } => containers::run(emulator, quick, &words),
         Verb::Deps => deps::run(),
         Verb::Edge { name } => edge::run(name.as_deref()),
         Verb::Image { no_run, trial } => image::run(no_run, trial),

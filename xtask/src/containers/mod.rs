@@ -21,14 +21,19 @@ pub(crate) enum Emulator {
     Google,
 }
 
+/// What is run, in the words of `cargo test`: the tests of the queue, and those of the services, which compile nothing of
+/// the queue.
+const TESTS_OF_WAKEQ: [&str; 3] = ["--lib", "--test", "it"];
+const TESTS_OF_SERVICES: [&str; 4] = ["--test", "database", "--test", "emulators"];
+
 /// Runs the tests whose names contain one of the words, or all.
-pub(crate) fn run(emulator: Emulator, words: &[String]) -> Result<()> {
+pub(crate) fn run(emulator: Emulator, quick: bool, words: &[String]) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     // Ctrl-C is for the tests, which end by it; what was started here is then ended in good order.
     runtime.spawn(async { while tokio::signal::ctrl_c().await.is_ok() {} });
     let engine = runtime.block_on(Engine::find_or_start())?;
     println!("{engine}");
-    let tested = test(&engine, emulator, words);
+    let tested = test(&engine, emulator, quick, words);
     let left = runtime.block_on(engine.left_containers());
     runtime.block_on(engine.end())?;
     tested?;
@@ -38,7 +43,7 @@ pub(crate) fn run(emulator: Emulator, words: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn test(engine: &Engine, emulator: Emulator, words: &[String]) -> Result<()> {
+fn test(engine: &Engine, emulator: Emulator, quick: bool, words: &[String]) -> Result<()> {
     let postgres = images::postgres(engine)?;
     let pubsub = match emulator {
         Emulator::Own => images::own_emulator(engine)?,
@@ -46,9 +51,11 @@ fn test(engine: &Engine, emulator: Emulator, words: &[String]) -> Result<()> {
     };
     let mut tests = cargo();
     // The same packages as everywhere, so that no dependency is compiled twice.
-    tests
-        .args(["test", "--features", "wakeq-services/containers", "--lib", "--test", "it", "--"])
-        .args(words);
+    tests.args(["test", "--features", "wakeq-services/containers"]).args(TESTS_OF_SERVICES);
+    if !quick {
+        tests.args(TESTS_OF_WAKEQ);
+    }
+    tests.arg("--").args(words);
     tests.env("TEST_POSTGRES", "container").env("TEST_PG_IMAGE", postgres);
     tests.env("TEST_EMULATOR", "container").env("TEST_PUBSUB_IMAGE", pubsub);
     engine.reach(&mut tests);
