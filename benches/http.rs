@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use sqlx::PgPool;
 use wakeq::access::{Access, AccessConfig, NewKey, Reach, Scope};
 use wakeq::http::{HttpConfig, HttpServer};
-use wakeq::notify::MemoryNotifier;
+use wakeq::testing::MemoryNotifier;
 use wakeq::{Actor, CanvasId, Event, Queue, QueueConfig, Store, StoreConfig};
 use wakeq_services::{Cluster, ClusterOptions};
 

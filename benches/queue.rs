@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use sqlx::PgPool;
 use tokio::sync::mpsc;
-use wakeq::notify::{MemoryNotifier, Notifier};
+use wakeq::notify::Notifier;
+use wakeq::testing::MemoryNotifier;
 use wakeq::{
     Event, Execution, Handlers, Outcome, Queue, QueueConfig, QueueWorker, Store, StoreConfig, WorkerConfig,
 };

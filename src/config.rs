@@ -6,12 +6,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::access::AccessConfig;
 use crate::event::{CanvasId, Timing};
 use crate::http::HttpConfig;
-use crate::notify::{DEVELOPMENT_PROJECT, Notifier, NotifyError, PubSub, PubSubConfig};
+use crate::notify::{
+    DEVELOPMENT_PROJECT, LocalNotifier, NoNotifier, Notifier, NotifyError, PubSub, PubSubConfig,
+};
 use crate::store::{Retention, Store, StoreConfig, StoreError, TimingMode};
 use crate::worker::WorkerConfig;
 
@@ -70,7 +72,55 @@ pub(crate) struct TimingArgs {
     unknown_handler_wait: Option<Duration>,
 }
 
+/// What wakes workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NotifierKind {
+    /// Google Cloud Pub/Sub, or an emulator: any number of processes
+    Pubsub,
+    /// Nothing but Postgres: a process wakes itself, and no other
+    Local,
+}
+
 /// How workers are woken.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Waking")]
+pub(crate) struct NotifierArgs {
+    /// What wakes workers; `local` needs Postgres alone, and is for one process
+    #[arg(long, env = "WAKEQ_NOTIFIER", global = true, default_value = "pubsub")]
+    notifier: NotifierKind,
+    #[command(flatten)]
+    pubsub: PubSubArgs,
+}
+
+impl NotifierArgs {
+    /// Whether a process wakes only itself.
+    pub(crate) fn is_local(&self) -> bool {
+        self.notifier == NotifierKind::Local
+    }
+
+    /// Pub/Sub's part, for what is about Pub/Sub.
+    pub(crate) fn pubsub(&self) -> &PubSubArgs {
+        &self.pubsub
+    }
+
+    /// For a process that takes no notifications itself.
+    pub(crate) async fn connect(&self) -> anyhow::Result<Arc<dyn Notifier>> {
+        match self.notifier {
+            NotifierKind::Pubsub => self.pubsub.connect().await,
+            NotifierKind::Local => Ok(Arc::new(NoNotifier)),
+        }
+    }
+
+    /// For a process that runs handlers.
+    pub(crate) async fn connect_to_work(&self) -> anyhow::Result<Arc<dyn Notifier>> {
+        match self.notifier {
+            NotifierKind::Pubsub => self.pubsub.connect().await,
+            NotifierKind::Local => Ok(Arc::new(LocalNotifier::new())),
+        }
+    }
+}
+
+/// Where notifications go in Google Cloud.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Pub/Sub")]
 pub(crate) struct PubSubArgs {
@@ -311,7 +361,7 @@ impl PubSubArgs {
             ("", Some(_)) => DEVELOPMENT_PROJECT,
             ("", None) => {
                 let example = "export GOOGLE_CLOUD_PROJECT=my-project, or PUBSUB_EMULATOR_HOST=localhost:8085 for an \
-                               emulator";
+                               emulator, or WAKEQ_NOTIFIER=local for one process without Pub/Sub";
                 return Err(Missing { variable: "GOOGLE_CLOUD_PROJECT", example });
             }
             (project, _) => project,
@@ -324,8 +374,7 @@ impl PubSubArgs {
         })
     }
 
-    /// Connects.
-    pub(crate) async fn connect(&self) -> anyhow::Result<Arc<dyn Notifier>> {
+    async fn connect(&self) -> anyhow::Result<Arc<dyn Notifier>> {
         let connected: Result<PubSub, NotifyError> = PubSub::connect(self.config()?).await;
         Ok(Arc::new(connected?))
     }

@@ -172,6 +172,7 @@ impl Queue {
         };
         fault::point("emit.committed");
         let (mut emitted, notification) = outcome(&event, inserted)?;
+        self.remember(&event, inserted);
         emitted.notified = self.publish(notification.as_slice()).await;
         Ok(emitted)
     }
@@ -251,9 +252,10 @@ impl Queue {
         fault::point("emit.committed");
         let outcomes = events
             .iter()
-            .zip(inserted)
-            .map(|(event, inserted)| outcome(event, inserted))
+            .zip(&inserted)
+            .map(|(event, inserted)| outcome(event, *inserted))
             .collect::<Result<Vec<_>, _>>()?;
+        events.iter().zip(&inserted).for_each(|(event, inserted)| self.remember(event, *inserted));
         let notifications: Vec<_> = outcomes.iter().filter_map(|(_, notification)| *notification).collect();
         let notified = self.publish(&notifications).await;
         let emitted = outcomes.into_iter().map(|(emitted, notification)| Emitted {
@@ -284,7 +286,16 @@ impl Queue {
         let inserted = insert_one(connection, &event, chosen, self.store.timing()).await;
         let inserted = inserted.map_err(|error| StoreError::from_sqlx("insert an event", error))?;
         let (emitted, notification) = outcome(&event, inserted)?;
-        Ok(Receipt { emitted, notification, queue: self.clone() })
+        Ok(Receipt { emitted, notification, queue: self.clone(), event, inserted })
+    }
+
+    /// For the test kit: what was emitted, once it is committed.
+    #[cfg_attr(not(feature = "testing"), expect(unused_variables, clippy::unused_self))]
+    fn remember(&self, event: &NewEvent, inserted: Inserted) {
+        #[cfg(feature = "testing")]
+        if matches!(inserted, Inserted::New { .. }) {
+            self.store.remember(event);
+        }
     }
 
     fn checked(&self, event: Event) -> Result<NewEvent, EventError> {
@@ -299,7 +310,7 @@ impl Queue {
     }
 
     async fn publish(&self, notifications: &[Notification]) -> bool {
-        if notifications.is_empty() {
+        if notifications.is_empty() || !self.notifier.wakes() {
             return false;
         }
         let (notifier, notifications) = (Arc::clone(&self.notifier), notifications.to_vec());
@@ -332,6 +343,8 @@ pub struct Receipt {
     emitted: Emitted,
     notification: Option<Notification>,
     queue: Queue,
+    event: Arc<NewEvent>,
+    inserted: Inserted,
 }
 
 impl Receipt {
@@ -342,6 +355,7 @@ impl Receipt {
 
     /// Publishes the event's notification. Call it after the commit.
     pub async fn notify(self) -> Emitted {
+        self.queue.remember(&self.event, self.inserted);
         let notified = self.queue.publish(self.notification.as_slice()).await;
         Emitted { notified, ..self.emitted }
     }

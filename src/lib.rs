@@ -21,6 +21,8 @@ pub mod machine;
 pub mod notify;
 mod store;
 mod telemetry;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod wake;
 mod worker;
 
@@ -47,9 +49,14 @@ pub use worker::{
 };
 
 /// The code in the README, so that it compiles.
-#[cfg(all(doctest, feature = "pubsub"))]
+#[cfg(all(doctest, feature = "pubsub", feature = "testing"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The code in the page about testing.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../docs/testing.md")]
+struct Testing;
 
 /// The code in the page about the container.
 #[cfg(all(doctest, feature = "cli"))]

@@ -1,17 +1,16 @@
 //! `cargo dev`: the whole queue on this machine. A Postgres and an emulator, found or started; the API; a worker with
 //! sample handlers; a trickle of events; and a line for each thing that happens.
 
+mod kept;
 mod samples;
 mod screen;
 mod service;
 mod story;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Parser;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
@@ -20,16 +19,29 @@ use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSub, PubSubConfig, create_
 use wakeq::{
     Admin, Queue, QueueConfig, QueueWorker, RunReport, Store, StoreConfig, TimingMode, WorkerConfig,
 };
-use wakeq_services::Source;
-use wakeq_services::{ClusterOptions, Folder, Postgres};
+use wakeq_services::{
+    Asked, Choice, Chosen, ClusterOptions, Folder, Postgres, PubSub as Emulator, UnknownChoice,
+};
+
+use kept::Kept;
 
 /// Runs Postgres, a Pub/Sub emulator, the API, a worker and sample events, and tells what happens. Ctrl-C ends it.
 ///
-/// Postgres is that of DATABASE_URL, else the installed one with its data in .dev/postgres. The emulator is that of
-/// PUBSUB_EMULATOR_HOST, else Google's, installed with the Cloud SDK.
+/// Postgres is that of DATABASE_URL, else the installed one with its data in .dev/postgres, else an embedded one with its
+/// data in .dev/embedded, which is built from crates.io the first time. The emulator is that of
+/// PUBSUB_EMULATOR_HOST, else our own, in this process.
 #[derive(Parser)]
 #[command(name = "cargo dev", max_term_width = 110)]
 struct Arguments {
+    /// Which Postgres: that of DATABASE_URL, the installed one, or one that needs nothing installed
+    #[arg(long, value_name = "WHICH", value_parser = ["env", "installed", "embedded"])]
+    postgres: Option<String>,
+    /// Which Pub/Sub emulator: that of PUBSUB_EMULATOR_HOST, Google's, or our own
+    #[arg(long, value_name = "WHICH", value_parser = ["env", "google", "own"])]
+    emulator: Option<String>,
+    /// Remove what is kept in .dev, and begin with nothing
+    #[arg(long)]
+    fresh: bool,
     /// Emit no sample events
     #[arg(long)]
     no_trickle: bool,
@@ -58,53 +70,64 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     // Asked for before anything starts, so that Ctrl-C during the start ends it as cleanly.
     let stop = wakeq::shutdown_signal()?;
     tokio::pin!(stop);
+    let kept = Kept::open()?;
+    if arguments.fresh {
+        screen::cleared(&kept.clear()?);
+    }
     let services = tokio::select! {
-        services = Services::start() => services?,
+        services = Services::start(&arguments, &kept) => services?,
         _ = &mut stop => return Ok(()),
     };
-    let worked = work(&services, &arguments, stop).await;
-    services.stop().await;
+    let worked = work(&services, &arguments, &kept, stop).await;
+    let stopped = services.stop().await;
+    if worked.is_ok() {
+        screen::line(&stopped);
+    }
     worked
 }
 
 /// What the queue needs beside itself.
 struct Services {
-    postgres: Postgres,
-    emulator: Source,
+    postgres: Chosen<Postgres>,
+    emulator: Chosen<Emulator>,
 }
 
 impl Services {
-    async fn start() -> anyhow::Result<Self> {
-        let folder = Folder::Kept(data_folder()?.join("postgres"));
-        let options = ClusterOptions { folder, ..ClusterOptions::default() };
-        let (postgres, emulator) = tokio::join!(Postgres::choose(options), Source::choose());
+    async fn start(arguments: &Arguments, kept: &Kept) -> anyhow::Result<Self> {
+        let postgres = asked("--postgres", arguments.postgres.as_deref())?;
+        let emulator = asked("--emulator", arguments.emulator.as_deref())?;
+        let options = ClusterOptions { folder: Folder::Kept(kept.postgres()), ..ClusterOptions::default() };
+        let (postgres, emulator) =
+            tokio::join!(Postgres::choose(options, postgres), Emulator::choose(emulator));
         Ok(Self { postgres: postgres?, emulator: emulator? })
     }
 
-    async fn stop(self) {
-        if let Postgres::Own(cluster) = self.postgres
-            && let Err(error) = cluster.stop().await
-        {
-            screen::line(&format!("Postgres did not stop cleanly, and recovers at the next start: {error}"));
+    /// Ends what was started here; the last line to say.
+    async fn stop(self) -> String {
+        let where_it_waits =
+            if self.postgres.service.stays() { "in the database of DATABASE_URL" } else { "in .dev" };
+        if let Err(error) = self.postgres.service.stop().await {
+            return format!(
+                "stopped, but not Postgres in good order; it recovers at its next start: {error}"
+            );
         }
+        format!("stopped; what waits is kept {where_it_waits}")
     }
 }
 
-/// `.dev` beside the workspace's manifest, or where the command was started: what is kept.
-fn data_folder() -> anyhow::Result<PathBuf> {
-    let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-    let workspace = package.as_deref().and_then(|package| package.parent()).map(PathBuf::from);
-    let here = workspace.map_or_else(std::env::current_dir, Ok).context("the current folder")?;
-    Ok(here.join(".dev"))
+fn asked<C: Choice>(option: &str, word: Option<&str>) -> Result<Option<Asked<C>>, UnknownChoice> {
+    word.map(|word| Asked::by_option(option, word)).transpose()
 }
 
 async fn work(
     services: &Services,
     arguments: &Arguments,
+    kept: &Kept,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let url = services.postgres.maintenance_url();
-    let host = services.emulator.host();
+    let url = services.postgres.service.maintenance_url();
+    let host = services.emulator.service.host();
+    kept.announce(&url)?;
     let migrations = Store::migrate(&url, false).await?;
     let pubsub = PubSubConfig {
         emulator_host: Some(host.clone()),
@@ -113,16 +136,19 @@ async fn work(
     };
     create_topics(&pubsub).await?;
     // The defaults, so that a program of one's own can join without a word about durations.
-    let config = StoreConfig { timing_mode: TimingMode::Replace, ..StoreConfig::default() };
+    let allow_unsafe_durability = services.postgres.service.may_forget();
+    let config =
+        StoreConfig { allow_unsafe_durability, timing_mode: TimingMode::Replace, ..StoreConfig::default() };
     let store = Store::connect(&url, config).await?;
     let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(pubsub).await?);
     let server = service::bind(store.clone(), Arc::clone(&notifier), arguments.port).await?;
     if server.local_address().port() != arguments.port {
         screen::line(&format!("Port {} is taken: the API listens on another one", arguments.port));
     }
-    let key = service::key(store.clone(), &data_folder()?.join("key")).await?;
+    let key = service::key(store.clone(), &kept.key()).await?;
     screen::introduction(
         services,
+        kept,
         migrations.len(),
         &screen::Access { url, host, address: server.local_address(), key },
     );
@@ -155,7 +181,7 @@ async fn run_events(
     if woken > 0 {
         screen::line(&format!("{woken} events waited from the last time"));
     }
-    let _worrying = AbortOnDropHandle::new(tokio::spawn(tell_trouble(worker.trouble())));
+    let worrying = AbortOnDropHandle::new(tokio::spawn(tell_trouble(worker.trouble())));
     let telling = tokio::spawn(tell(reports));
     let trickle =
         (!arguments.no_trickle).then(|| AbortOnDropHandle::new(tokio::spawn(samples::trickle(queue))));
@@ -163,13 +189,12 @@ async fn run_events(
     tokio::pin!(stop);
     tokio::select! {
         ended = &mut working => return Ok(ended??),
-        () = &mut stop => screen::line("stopping: the worker takes nothing more, and waits for its handlers"),
+        () = &mut stop => screen::line("stopping: nothing more is taken or emitted, and what runs may end"),
     }
-    drop(trickle);
+    drop((trickle, worrying));
     stopping.cancel();
     working.await??;
     telling.await?;
-    screen::line("stopped; what waits is kept in Postgres");
     Ok(())
 }
 

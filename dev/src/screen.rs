@@ -2,10 +2,12 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use wakeq::{CanvasId, EventId};
 
 use crate::Services;
+use crate::kept::Kept;
 
 /// Writes a line. Nobody may be reading any more; that is no reason to stop.
 pub(super) fn line(text: &str) {
@@ -15,6 +17,16 @@ pub(super) fn line(text: &str) {
 /// Something that happened to an event.
 pub(super) fn event(id: EventId, handler: &str, what: &str) {
     line(&format!("{id}  {handler:8}  {what}"));
+}
+
+/// What `--fresh` removed.
+pub(super) fn cleared(removed: &[PathBuf]) {
+    if removed.is_empty() {
+        line("Fresh: nothing was kept");
+    }
+    for path in removed {
+        line(&format!("Fresh: removed {}", path.display()));
+    }
 }
 
 /// How to reach what runs.
@@ -30,11 +42,17 @@ pub(super) struct Access {
 }
 
 /// What runs, and what to type in a second terminal.
-pub(super) fn introduction(services: &Services, migrations: usize, access: &Access) {
+pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, access: &Access) {
     let Services { postgres, emulator } = services;
     let Access { url, host, address, key } = access;
     line(&format!("{postgres}"));
     line(&format!("{emulator}"));
+    if let Some(other) = kept.other().filter(|other| other.database_url == *url) {
+        let pid = &other.pid;
+        line(&format!(
+            "This joins another cargo dev (process {pid}), whose Postgres it is: the two share its events"
+        ));
+    }
     line(&format!("Schema: `wakeq`, {migrations} migrations"));
     line(&format!("API: http://{address}, described on http://{address}/docs"));
     line("");
@@ -48,6 +66,9 @@ pub(super) fn introduction(services: &Services, migrations: usize, access: &Acce
     line("or on the command line:");
     line(&format!("  export DATABASE_URL={url}"));
     line(&format!("  export PUBSUB_EMULATOR_HOST={host}"));
+    if postgres.service.may_forget() {
+        line("  export WAKEQ_ALLOW_UNSAFE_DURABILITY=1    # it does not wait for the disk");
+    }
     line("  cargo wakeq stats");
     line("  cargo wakeq pause greet");
     line("  cargo wakeq unpause greet");

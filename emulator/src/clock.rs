@@ -120,3 +120,32 @@ impl From<ManualClock> for Clock {
         Self(Source::Manual(clock))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    #[tokio::test(start_paused = true)]
+    async fn tokio_s_clock_moves_it() {
+        let clock = Clock::tokio();
+        let began = clock.now();
+        tokio::time::advance(DAY).await;
+        assert_eq!(clock.now().since(began), DAY);
+        clock.sleep_until(began + DAY + DAY).await;
+        assert!(clock.now().since(began) >= DAY + DAY);
+    }
+
+    #[tokio::test]
+    async fn a_hand_moves_it() {
+        let manual = ManualClock::starting_at(Time::from_secs(1_000));
+        let clock = Clock::from(manual.clone());
+        let due = clock.now() + DAY;
+        let sleeper = tokio::spawn(async move { clock.sleep_until(due).await });
+        tokio::task::yield_now().await;
+        assert!(!sleeper.is_finished());
+        manual.advance(DAY);
+        sleeper.await.unwrap();
+    }
+}

@@ -71,7 +71,6 @@ impl Emulator {
     /// # Errors
     ///
     /// When it can't listen there, or can't make a resource that it is to start with; the words say what to do.
-    #[expect(clippy::unused_async, reason = "starting may come to wait, and needs a runtime as it is")]
     pub async fn start(address: SocketAddr, options: Options) -> io::Result<Self> {
         let stop = CancellationToken::new();
         let core = Arc::new(Core::new(Broker::new(options.faults), options.clock, stop.clone()));

@@ -2,13 +2,14 @@
 
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser;
 use tokio::net::lookup_host;
 use tokio::signal::unix::{SignalKind, signal};
-use wakeq_emulator::{Emulator, Options};
+use wakeq_emulator::{Config, Emulator, Faults, Options, Provision};
 
 /// A Google Cloud Pub/Sub emulator: gRPC and REST on one port, in memory.
 ///
@@ -24,6 +25,31 @@ struct Arguments {
     /// The port; 0 is any free one, which is then printed
     #[arg(long, default_value_t = 8085, env = "PUBSUB_EMULATOR_PORT")]
     port: u16,
+
+    /// What it starts with, topics, subscriptions and faults: a file in TOML, or JSON (.json)
+    #[arg(long, value_name = "FILE", env = "PUBSUB_EMULATOR_CONFIG")]
+    config: Option<PathBuf>,
+
+    /// What goes wrong from the start: a file in TOML, or JSON (.json); counts instead of the faults in --config
+    #[arg(long, value_name = "FILE", env = "PUBSUB_EMULATOR_FAULTS")]
+    faults: Option<PathBuf>,
+
+    /// Topics of a project with their subscriptions, as in demo,orders:worker:audit,bills; what the variables
+    /// PUBSUB_PROJECT1, PUBSUB_PROJECT2, … say is made as well
+    #[arg(long, value_name = "PROJECT,TOPIC:SUBSCRIPTION…")]
+    project: Vec<Provision>,
+
+    /// A topic to start with: projects/PROJECT/topics/TOPIC
+    #[arg(long, value_name = "NAME", value_parser = Provision::parse_topic)]
+    topic: Vec<Provision>,
+
+    /// A subscription to start with: projects/PROJECT/subscriptions/SUBSCRIPTION=TOPIC, and ,URL after it to push
+    #[arg(long, value_name = "NAME=TOPIC", value_parser = Provision::parse_subscription)]
+    subscription: Vec<Provision>,
+
+    /// Who the tokens of authenticated pushes say has issued them
+    #[arg(long, value_name = "URL", default_value = "https://accounts.google.com")]
+    oidc_issuer: String,
 }
 
 #[tokio::main]
@@ -43,7 +69,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot hear SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot hear Ctrl-C")?;
     let address = resolve(&arguments.host, arguments.port).await?;
-    let emulator = Emulator::start(address, Options::default()).await?;
+    let emulator = Emulator::start(address, options(arguments)?).await?;
     say(&emulator)?;
     tokio::select! {
         _ = terminate.recv() => {}
@@ -51,6 +77,35 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     }
     emulator.stop().await;
     Ok(())
+}
+
+/// What was said in files, in flags and in variables, in this order.
+fn options(arguments: Arguments) -> anyhow::Result<Options> {
+    let config = arguments.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+    let faults = arguments.faults.as_deref().map(Faults::read).transpose()?;
+    let flags = arguments.topic.into_iter().chain(arguments.subscription).chain(arguments.project);
+    // Variables that are no text are none of ours.
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let provision = flags.fold(config.provision, Provision::and);
+    Ok(Options {
+        faults: faults.or(config.faults).unwrap_or_default(),
+        provision: provision.and(of_variables(variables)?),
+        oidc_issuer: Some(arguments.oidc_issuer),
+        ..Options::default()
+    })
+}
+
+/// `PUBSUB_PROJECT1`, `PUBSUB_PROJECT2`, …: what the popular images of Google's emulator start with.
+fn of_variables(variables: impl Iterator<Item = (String, String)>) -> anyhow::Result<Provision> {
+    let mut projects: Vec<(u32, String)> = variables
+        .filter_map(|(name, value)| Some((name.strip_prefix("PUBSUB_PROJECT")?.parse().ok()?, value)))
+        .collect();
+    projects.sort_unstable();
+    projects.into_iter().try_fold(Provision::default(), |provision, (number, value)| {
+        let project = value.parse().with_context(|| format!("PUBSUB_PROJECT{number}"))?;
+        Ok(provision.and(project))
+    })
 }
 
 /// An address, or the first that a name has.

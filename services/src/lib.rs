@@ -3,10 +3,17 @@
 //! Each is found or started, and gone with the process. This crate must never need anything of `wakeq`: whoever wants tables
 //! hands in the function that makes them, and topics and subscriptions are made by a notifier.
 
+mod choice;
+mod containers;
 mod postgres;
 mod process;
 mod pubsub;
 
-pub use postgres::{Cluster, ClusterOptions, DatabaseError, Folder, Postgres, PostgresError, TestDatabase};
+pub use choice::{Asked, Choice, Chosen, PostgresChoice, PubSubChoice, UnknownChoice};
+pub use containers::{Container, ContainerError};
+pub use postgres::{
+    Cluster, ClusterOptions, DatabaseError, Embedded, Folder, Postgres, PostgresError, TestDatabase,
+    installed_postgres, remove_kept,
+};
 pub use process::{Ending, Guard, Guarded, Launch, ProcessError, RunAs, free_port, program_on_path};
-pub use pubsub::{EmulatorError, GoogleEmulator, Installation, NotInstalled, Source, find};
+pub use pubsub::{EmulatorError, GoogleEmulator, Installation, NotInstalled, OwnEmulator, PubSub, find};

@@ -130,6 +130,9 @@ impl Admin {
     /// Publishes what a committed change made due; whether that went well. A broker that is away is no error to who
     /// made the change: it stands, and the promises of its rows bring the events back within the minute.
     async fn publish(&self, notifications: &[Notification]) -> bool {
+        if !self.notifier.wakes() {
+            return false;
+        }
         let published = self.notifier.publish(notifications).await;
         if let Err(error) = &published {
             let error = error as &dyn std::error::Error;

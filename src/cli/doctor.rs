@@ -103,7 +103,10 @@ impl Doctor {
 }
 
 async fn pubsub(context: &Context) -> Vec<Finding> {
-    let config = match context.pubsub.config() {
+    if context.notifier.is_local() {
+        return vec![doctor::local()];
+    }
+    let config = match context.notifier.pubsub().config() {
         Ok(config) => config,
         Err(missing) => return vec![Finding::fail("Pub/Sub", "not configured", missing.to_string())],
     };

@@ -38,7 +38,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 use crate::api::RuleKind;
-use crate::config::{CanvasArgs, DatabaseArgs, PubSubArgs, TimingArgs};
+use crate::config::{CanvasArgs, DatabaseArgs, NotifierArgs, TimingArgs};
 use crate::event::Actor;
 use crate::store::Store;
 use crate::worker::Handlers;
@@ -185,7 +185,7 @@ pub(crate) struct Context {
     #[command(flatten)]
     timing: TimingArgs,
     #[command(flatten)]
-    pubsub: PubSubArgs,
+    notifier: NotifierArgs,
     #[command(flatten)]
     canvas: CanvasArgs,
     /// Who does it, for the record; for a server, its key says that
@@ -312,8 +312,8 @@ impl Context {
             }
             Asked::Nobody => {
                 let store = self.database.connect(&self.timing).await?;
-                let (canvas, actor, pubsub) = (self.canvas.canvas, self.actor(), self.pubsub.clone());
-                Ok(Backend::Database(Box::new(Database { store, canvas, actor, pubsub })))
+                let (canvas, actor, notifier) = (self.canvas.canvas, self.actor(), self.notifier.clone());
+                Ok(Backend::Database(Box::new(Database { store, canvas, actor, notifier })))
             }
         }
     }

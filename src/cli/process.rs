@@ -3,6 +3,7 @@
 //! It only puts the parts together: what they do is theirs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
@@ -12,12 +13,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{BoxError, Context, descriptors};
+use crate::admin::{Admin, AdminError};
 use crate::config::{ServeArgs, WorkerArgs};
 use crate::http::{HttpConfig, HttpServer};
 use crate::notify::Notifier;
 use crate::store::{Retention, Store, StoreError};
 use crate::wake::{WakeError, Waker};
 use crate::worker::{Handlers, QueueWorker, WorkerConfig, shutdown_signal};
+
+/// How long to wait before what waited is woken that could not be: the database was away.
+const WAKE_PAUSE: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 pub(crate) struct Serve {
@@ -43,8 +48,13 @@ impl Serve {
     /// It keeps the promises of the rows, too: a deployment whose workers are scaled to zero then needs nobody else for
     /// them. It expires nothing: how long things are kept is the workers' to say.
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let process = Process::start(context).await?;
+        let process = Process::start(context, context.notifier.connect().await?).await?;
         let serving = process.serve(self.http.config()).await?;
+        if process.is_local {
+            tracing::info!(
+                "this process wakes nobody: those that work find what it takes in by its promises"
+            );
+        }
         let waking = process.wake(None).await?;
         process.together(vec![serving, waking]).await
     }
@@ -55,7 +65,7 @@ impl Work {
     where
         F: AsyncFnOnce() -> Result<Handlers, BoxError>,
     {
-        let process = Process::start(context).await?;
+        let process = Process::start(context, context.notifier.connect_to_work().await?).await?;
         let working = process.work(handlers, self.worker.config()).await?;
         process.together(vec![working]).await
     }
@@ -66,7 +76,7 @@ impl All {
     where
         F: AsyncFnOnce() -> Result<Handlers, BoxError>,
     {
-        let process = Process::start(context).await?;
+        let process = Process::start(context, context.notifier.connect_to_work().await?).await?;
         let worker = self.worker.config();
         let mut http = self.http.config();
         http.shutdown_grace = http.shutdown_grace.min(worker.shutdown_grace);
@@ -86,13 +96,15 @@ struct Part {
 struct Process {
     store: Store,
     notifier: Arc<dyn Notifier>,
+    /// Whether nobody else wakes its workers.
+    is_local: bool,
     stop: CancellationToken,
     /// Tells of the signal from the beginning, so that one which comes early is not missed.
     _listening: AbortOnDropHandle<()>,
 }
 
 impl Process {
-    async fn start(context: &Context) -> anyhow::Result<Self> {
+    async fn start(context: &Context, notifier: Arc<dyn Notifier>) -> anyhow::Result<Self> {
         let signal = shutdown_signal().context("listen for SIGTERM")?;
         let stop = CancellationToken::new();
         let stopping = stop.clone();
@@ -102,8 +114,8 @@ impl Process {
             stopping.cancel();
         });
         let store = context.database.connect_to_work(&context.timing).await?;
-        let notifier = context.pubsub.connect().await?;
-        Ok(Self { store, notifier, stop, _listening: AbortOnDropHandle::new(listening) })
+        let is_local = context.notifier.is_local();
+        Ok(Self { store, notifier, is_local, stop, _listening: AbortOnDropHandle::new(listening) })
     }
 
     /// The part that answers over HTTP.
@@ -131,6 +143,11 @@ impl Process {
         F: AsyncFnOnce() -> Result<Handlers, BoxError>,
     {
         let handlers = handlers().await.map_err(|error| anyhow!(error)).context("make the handlers")?;
+        anyhow::ensure!(
+            !(self.is_local && handlers.is_empty()),
+            "this program has no handlers, and with --notifier local (WAKEQ_NOTIFIER) a process works for itself alone: \
+             start a program with handlers, and only `serve` from this one"
+        );
         if handlers.is_empty() {
             tracing::info!(
                 "this program has no handlers, so it takes no notifications; it wakes what is overdue, carries on resume \
@@ -139,7 +156,33 @@ impl Process {
             return self.wake(Some(config.retention)).await;
         }
         let worker = QueueWorker::new(self.store.clone(), Arc::clone(&self.notifier), handlers, config)?;
-        Ok(Part { name: "the worker", running: Box::pin(work(worker, self.stop.clone())) })
+        let waking = self.is_local.then(|| self.wake_what_waited());
+        let working = work(worker, self.stop.clone());
+        let running = async move {
+            let _waking = waking;
+            working.await
+        };
+        Ok(Part { name: "the worker", running: Box::pin(running) })
+    }
+
+    /// Notifications that wait in a process end with it: what waited when the last one ended is woken anew. What does not
+    /// fit into this one is due, for the minute's passes to come.
+    fn wake_what_waited(&self) -> AbortOnDropHandle<()> {
+        let admin = Admin::new(self.store.clone(), Arc::clone(&self.notifier));
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            loop {
+                match admin.wake(true).await {
+                    Ok(pass) => tracing::info!(woken = pass.woken, "woke what waited"),
+                    Err(AdminError::Store(error)) => {
+                        tracing::warn!("what waited is not woken yet; tried again: {:#}", anyhow!(error));
+                        tokio::time::sleep(WAKE_PAUSE).await;
+                        continue;
+                    }
+                    Err(error) => tracing::warn!("the minute's pass wakes the rest: {:#}", anyhow!(error)),
+                }
+                return;
+            }
+        }))
     }
 
     /// The part that only keeps the promises of the rows. A schema that is missing would not come by waiting.

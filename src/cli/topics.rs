@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 
+use super::failure::Failure;
 use super::{Context, show};
 use crate::notify::{TopicState, TopicsReport, create_topics, describe_topics};
 
@@ -22,7 +23,12 @@ enum Verb {
 impl Topics {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         context.without_server()?;
-        let config = context.pubsub.config()?;
+        if context.notifier.is_local() {
+            let words =
+                "--notifier local (WAKEQ_NOTIFIER) does without topics: there is nothing to create or check";
+            return Err(Failure::Usage(words.to_owned()).into());
+        }
+        let config = context.notifier.pubsub().config()?;
         let report = match self.verb {
             Verb::Create => create_topics(&config).await?,
             Verb::Check => describe_topics(&config).await?,

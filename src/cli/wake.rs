@@ -15,8 +15,11 @@ pub(crate) struct Wake {
 impl Wake {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let store = context.store().await?;
-        let admin = Admin::new(store, context.pubsub.connect().await?);
+        let admin = Admin::new(store, context.notifier.connect().await?);
         let pass = admin.wake(self.all).await?;
+        if context.notifier.is_local() {
+            return show::line("due; the process that works wakes it with its next pass, within the minute");
+        }
         let woken = show::count(pass.woken as u64, "overdue event");
         let jobs = show::count(pass.jobs as u64, "resume job");
         show::line(format_args!("{woken} woken, {jobs} carried on"))

@@ -22,6 +22,14 @@ pub(crate) fn topics(report: &TopicsReport) -> Vec<Finding> {
     findings
 }
 
+/// Without Pub/Sub.
+pub(crate) fn local() -> Finding {
+    Finding::ok(
+        "notifier",
+        "local: a process wakes itself, so one process should work; Pub/Sub is not needed",
+    )
+}
+
 /// Whether this account may publish and receive.
 pub(crate) fn pubsub_rights(rights: &PubSubRights) -> Finding {
     let what = "Pub/Sub rights";

@@ -3,7 +3,8 @@
 //! A notifier carries notifications and nothing else; it is never asked what work there is, and nothing depends on it
 //! keeping what it was given. It must never read or write the store.
 
-mod memory;
+mod local;
+mod mailbox;
 #[cfg(feature = "pubsub")]
 mod pubsub;
 
@@ -14,7 +15,9 @@ use async_trait::async_trait;
 
 use crate::event::{MalformedNotification, Notification};
 
-pub use memory::{Faults, MemoryNotifier};
+pub use local::{LocalNotifier, NoNotifier};
+#[cfg(feature = "testing")]
+pub(crate) use mailbox::{Content, Mailbox, Messages};
 #[cfg(all(feature = "cli", test))]
 pub(crate) use pubsub::MissingPermission;
 #[cfg(feature = "pubsub")]
@@ -35,6 +38,12 @@ pub trait Notifier: Send + Sync + 'static {
     /// Whether publishing can work: the broker answers, and has what is published to.
     async fn check(&self) -> Result<(), NotifyError> {
         Ok(())
+    }
+
+    /// Whether what is published here can reach a worker. Where it can't, nothing is published, and the promises on the
+    /// rows are left to the processes where it can.
+    fn wakes(&self) -> bool {
+        true
     }
 
     /// Opens a stream of deliveries that holds at most `max_outstanding` unanswered ones.

@@ -55,6 +55,7 @@ impl Store {
     /// It is all that an idle queue asks, so it reads fewer than ten pages, and one when it is not due: `chores` without
     /// its index, which has as many pages as the table.
     pub(crate) async fn minute(&self, again: bool) -> Result<Minute, StoreError> {
+        in_memory!(self, minute(again));
         let timing = self.timing();
         let known = self.probe.known();
         let mut session = self.session().await?;
@@ -123,6 +124,7 @@ impl Store {
 
     /// Makes the next pass of the minute's statement due now.
     pub(crate) async fn hasten_minute(&self) -> Result<(), StoreError> {
+        in_memory!(self, hasten_minute());
         let mut session = self.session().await?;
         let query =
             sqlx::query!("update wakeq.chores set next_at = now() where name = 'minute' and next_at > now()");
@@ -191,17 +193,21 @@ impl Store {
         session.answered("expire what is old", more)
     }
 
-    /// Makes every promise due now, for the next passes of the minute's statement; returns how many, a page at a time.
+    /// Makes the promise of everything due now that is due within the horizon, for the next passes of the minute's
+    /// statement; returns how many, a page at a time.
     pub(crate) async fn make_all_due(&self) -> Result<u64, StoreError> {
+        in_memory!(self, make_all_due());
         let mut session = self.session().await?;
         let query = sqlx::query!(
             "with page as (
-                 select id from wakeq.events_v2 where notify_at > now() and delay_until <= now() and locked_at is null
+                 select id from wakeq.events_v2
+                  where notify_at > now() and delay_until <= now() + $1 and locked_at is null
                   order by notify_at limit 1000 for update skip locked
              ), reset as (
                  update wakeq.chores set next_at = now(), low_water = '-infinity' where name = 'minute'
              )
-             update wakeq.events_v2 e set notify_at = now(), probes = 0 from page where e.id = page.id"
+             update wakeq.events_v2 e set notify_at = now(), probes = 0 from page where e.id = page.id",
+            interval(self.timing().horizon)
         );
         let moved = session.limit(|connection| query.execute(connection)).await;
         Ok(session.answered("make everything due", moved)?.rows_affected())

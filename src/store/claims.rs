@@ -14,7 +14,7 @@ use super::{Store, StoreError};
 use crate::event::{Cause, Claim, EventId, HandlerAddress, Timestamp, Traceparent};
 
 /// Longest delay of a retry: a hundred years, which Postgres can still add to a moment.
-const DELAY_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
+pub(super) const DELAY_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
 /// What a claim statement may claim.
 #[derive(Clone, Debug)]
@@ -59,6 +59,7 @@ impl Store {
         ids: &[EventId],
         limits: &ClaimLimits,
     ) -> Result<Vec<Option<ClaimedEvent>>, StoreError> {
+        in_memory!(self, claim(ids, limits));
         let keys = keys(ids);
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
@@ -84,6 +85,7 @@ impl Store {
 
     /// Renews the leases of running claims, on a connection of its own; `false` for each that was lost.
     pub(crate) async fn renew(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+        in_memory!(self, renew(claims));
         let (ids, fences) = fences(claims);
         let mut session = self.renewal_session().await?;
         let query = sqlx::query_scalar!(
@@ -101,6 +103,7 @@ impl Store {
 
     /// Deletes completed events.
     pub(crate) async fn complete(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+        in_memory!(self, complete(claims));
         let (ids, fences) = fences(claims);
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
@@ -119,6 +122,7 @@ impl Store {
     /// Counts a retry, says when it is due and releases the claim. The new count is written, not added: the statement
     /// may be repeated when its answer was lost.
     pub(crate) async fn retry(&self, retries: &[Arc<Retry>]) -> Result<Vec<bool>, StoreError> {
+        in_memory!(self, retry(retries));
         let claims: Vec<Claim> = retries.iter().map(|retry| retry.claim).collect();
         let (ids, fences) = fences(&claims);
         let written: HashMap<Claim, &Retry> =
@@ -154,6 +158,7 @@ impl Store {
 
     /// Gives claims up without counting anything; the events may run again at once.
     pub(crate) async fn release(&self, claims: &[Claim]) -> Result<(), StoreError> {
+        in_memory!(self, release(claims));
         let (ids, fences) = fences(claims);
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -174,6 +179,7 @@ impl Store {
         cause: Cause,
         error: Option<&str>,
     ) -> Result<bool, StoreError> {
+        in_memory!(self, die(claim, cause, error));
         let mut session = self.session().await?;
         let query = sqlx::query!(
             "with gone as (

@@ -19,7 +19,7 @@ pub(crate) enum Commanded {
 }
 
 impl Commanded {
-    fn of(done: bool, there: bool) -> Self {
+    pub(super) fn of(done: bool, there: bool) -> Self {
         match (done, there) {
             (true, _) => Self::Done,
             (false, true) => Self::Runs,
@@ -36,6 +36,7 @@ impl Store {
         id: EventId,
         actor: &Actor,
     ) -> Result<Commanded, StoreError> {
+        in_memory!(self, cancel(canvas, id));
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with gone as (
@@ -67,6 +68,7 @@ impl Store {
         id: EventId,
         actor: &Actor,
     ) -> Result<Commanded, StoreError> {
+        in_memory!(self, run_now(canvas, id));
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with due as (
@@ -97,6 +99,7 @@ impl Store {
 
     /// How many events of a handler nobody runs, up to `limit`: what [`Store::purge_page`] would delete.
     pub(crate) async fn purgeable(&self, scope: &HandlerScope, limit: u64) -> Result<u64, StoreError> {
+        in_memory!(self, purgeable(scope, limit));
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select count(*) as "count!" from (
@@ -116,6 +119,7 @@ impl Store {
 
     /// Deletes up to [`BULK_PAGE`] events of a handler that nobody runs; how many.
     pub(crate) async fn purge_page(&self, scope: &HandlerScope, actor: &Actor) -> Result<u64, StoreError> {
+        in_memory!(self, purge_page(scope));
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with gone as (
@@ -149,6 +153,7 @@ impl Store {
         canvas: CanvasId,
         id: EventId,
     ) -> Result<Option<Timestamp>, StoreError> {
+        in_memory!(self, emitted_at(canvas, id));
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "select emitted_at from wakeq.emitted_ids where id = $1 and canvas_id = $2",
@@ -161,6 +166,7 @@ impl Store {
 
     /// The database's clock.
     pub(crate) async fn clock(&self) -> Result<Timestamp, StoreError> {
+        in_memory!(self, clock());
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(r#"select clock_timestamp() as "clock!""#);
         let clock = session.limit(|connection| query.fetch_one(connection)).await;

@@ -96,6 +96,7 @@ impl Store {
         modifier: Option<&Name>,
         recently: Duration,
     ) -> Result<Option<Timestamp>, StoreError> {
+        in_memory!(self, unknown_since(scope, modifier, recently));
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "select min(first_seen) from wakeq.unknown_handlers

@@ -63,6 +63,7 @@ impl Store {
         after: Option<(Timestamp, EventId)>,
         limit: i64,
     ) -> Result<Vec<DeadEvent>, StoreError> {
+        in_memory!(self, dead_events(filter, after, limit));
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Row,
@@ -96,6 +97,7 @@ impl Store {
         canvas: CanvasId,
         id: EventId,
     ) -> Result<Option<DeadEvent>, StoreError> {
+        in_memory!(self, dead_event(canvas, id));
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Row,
@@ -116,6 +118,7 @@ impl Store {
         back: bool,
         limit: u64,
     ) -> Result<u64, StoreError> {
+        in_memory!(self, count_dead(filter, back, limit));
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select count(*) as "count!" from (
@@ -149,6 +152,7 @@ impl Store {
         limit: u64,
         actor: &Actor,
     ) -> Result<Redriven, StoreError> {
+        in_memory!(self, redrive_page(filter, skip, limit));
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with page as (
@@ -206,6 +210,7 @@ impl Store {
         filter: &DeadFilter,
         actor: &Actor,
     ) -> Result<u64, StoreError> {
+        in_memory!(self, delete_dead_page(filter));
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with gone as (

@@ -44,6 +44,7 @@ impl Store {
         chosen: &[bool],
         answer: impl FnOnce(&[Inserted]) -> String + Send,
     ) -> Result<Keyed, StoreError> {
+        in_memory!(self, insert_once(key, events, chosen, answer));
         // Beside the events': the key, the look at an earlier answer, the answer.
         let mut session = self.session().await?.for_statements(3 + statements(events));
         let timing = self.timing();

@@ -43,6 +43,7 @@ pub(crate) enum Inserted {
 impl Store {
     /// Inserts events whose ids were made here, all or none, in one statement.
     pub(crate) async fn insert(&self, events: &[Arc<NewEvent>]) -> Result<Vec<Inserted>, StoreError> {
+        in_memory!(self, insert(events.iter().map(AsRef::as_ref)));
         let mut session = self.session().await?;
         let timing = self.timing();
         let answer = session.limit(|connection| insert_rows(connection, events, timing)).await;
@@ -61,6 +62,7 @@ impl Store {
         events: &[NewEvent],
         chosen: &[bool],
     ) -> Result<Vec<Inserted>, StoreError> {
+        in_memory!(self, insert_all(events, chosen));
         let mut session = self.session().await?.for_statements(statements(events));
         let timing = self.timing();
         let answer =
@@ -70,6 +72,7 @@ impl Store {
 
     /// Inserts an event whose id the caller chose, unless it is known.
     pub(crate) async fn insert_chosen(&self, event: &NewEvent) -> Result<Inserted, StoreError> {
+        in_memory!(self, insert_chosen(event));
         let mut session = self.session().await?;
         let timing = self.timing();
         let answer = session.limit(|connection| insert_chosen_row(connection, event, timing)).await;

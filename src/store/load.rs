@@ -23,6 +23,7 @@ pub(crate) struct LoadedEvent {
 impl Store {
     /// Loads events by their ids; `None` for each that is gone.
     pub(crate) async fn load(&self, ids: &[EventId]) -> Result<Vec<Option<LoadedEvent>>, StoreError> {
+        in_memory!(self, load(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
@@ -46,6 +47,7 @@ impl Store {
 
     /// The value of a canvas's event, live or dead.
     pub(crate) async fn value(&self, canvas: CanvasId, id: EventId) -> Result<Option<String>, StoreError> {
+        in_memory!(self, value(canvas, id));
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select value::text as "value!" from wakeq.events_v2 where id = $1 and canvas_id = $2

@@ -3,6 +3,17 @@
 //! Every write restates its precondition in `where` and says whether it happened. Time is the database's: no function
 //! here takes a worker's clock. Nothing here publishes, decides or retries beyond its own statement.
 
+/// Asks the tables in memory, where the test kit has put them in Postgres's place.
+macro_rules! in_memory {
+    ($store:ident, $statement:ident ( $($argument:expr),* $(,)? )) => {
+        #[cfg(feature = "testing")]
+        #[allow(unused_mut, reason = "some only read")]
+        if let Some(mut tables) = $store.tables() {
+            return tables.$statement($($argument),*);
+        }
+    };
+}
+
 #[cfg(feature = "http")]
 mod access_keys;
 mod audit;
@@ -22,6 +33,8 @@ mod events;
 mod idempotency;
 mod insert;
 mod load;
+#[cfg(feature = "testing")]
+mod memory;
 mod migrate;
 mod probe;
 mod promises;
@@ -31,6 +44,8 @@ mod rules;
 mod service_accounts;
 mod session;
 mod settings;
+#[cfg(feature = "testing")]
+mod shift;
 #[cfg(test)]
 pub(crate) mod tests;
 mod unknown_handlers;

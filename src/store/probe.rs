@@ -23,6 +23,12 @@ impl Probe {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Knows nothing any more: the clock was moved.
+    #[cfg(feature = "testing")]
+    pub(super) fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Known::default();
+    }
+
     /// A page was read: `rest` is where it ended, if there may be more. Promises that were written up to `kept_until`
     /// are kept when the whole pass is over; later ones may still be hidden in open transactions.
     pub(super) fn learn(&self, again: bool, rest: Option<Timestamp>, kept_until: Timestamp) {

@@ -10,6 +10,7 @@ impl Store {
     /// Clears the promise on events while a rule stands on their handler; `false` for each whose rule is gone. The
     /// rule's row is locked, so that lifting it waits and then finds these events parked.
     pub(crate) async fn park(&self, ids: &[EventId]) -> Result<Vec<bool>, StoreError> {
+        in_memory!(self, park(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
@@ -32,6 +33,7 @@ impl Store {
     /// know it, so the promise stays. What is parked stays parked, by the assignment: as a condition it would make
     /// the planner read all promises in their order, and deadlock with batches in the order of the ids.
     pub(crate) async fn defer(&self, ids: &[EventId]) -> Result<(), StoreError> {
+        in_memory!(self, defer(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -56,6 +58,7 @@ impl Store {
     /// Takes back a pass of the probe that could not be published: the events are due again after the grace, not after
     /// the back-off.
     pub(crate) async fn promise_again(&self, ids: &[EventId]) -> Result<(), StoreError> {
+        in_memory!(self, promise_again(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let mut session = self.session().await?;
         let query = sqlx::query!(

@@ -27,6 +27,7 @@ impl Store {
     /// The job's columns are asked for one by one, not joined: only then does the page end the scan of the index, and
     /// its cost does not depend on how much else waits.
     pub(crate) async fn resume_page(&self, job: i64) -> Result<ResumePage, StoreError> {
+        in_memory!(self, resume_page(job));
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with job as (

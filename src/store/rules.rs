@@ -58,6 +58,7 @@ impl Store {
         until: Option<Timestamp>,
         actor: &Actor,
     ) -> Result<Added, StoreError> {
+        in_memory!(self, add_rule(kind, scope, reason, until, actor));
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with patience as (
@@ -125,6 +126,7 @@ impl Store {
         scope: &HandlerScope,
         actor: &Actor,
     ) -> Result<Lifted, StoreError> {
+        in_memory!(self, lift_rule(kind, scope));
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Lifted,
@@ -168,6 +170,7 @@ impl Store {
         handler: Option<(&Name, &Name)>,
         limit: i64,
     ) -> Result<Vec<Rule>, StoreError> {
+        in_memory!(self, rules(canvas, handler, limit));
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select rule_type::text as "rule_type!", canvas_id, event_space::text as "module!",

@@ -9,6 +9,8 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::types::PgInterval;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Postgres};
 
+#[cfg(feature = "testing")]
+use super::memory::Kit;
 use super::probe::Probe;
 use super::{StoreError, TimingMode};
 use crate::event::Timing;
@@ -73,6 +75,8 @@ pub struct Store {
     renewals: PgPool,
     pub(super) config: Arc<StoreConfig>,
     pub(super) probe: Arc<Probe>,
+    #[cfg(feature = "testing")]
+    kit: Option<Arc<Kit>>,
 }
 
 impl Store {
@@ -89,7 +93,14 @@ impl Store {
         let options = options.application_name("wakeq");
         let pool = pool(&config, config.max_connections).connect_lazy_with(options.clone());
         let renewals = pool_of_one(&config).connect_lazy_with(options.clone());
-        let mut store = Self { pool, renewals, config: Arc::new(config), probe: Arc::default() };
+        let mut store = Self {
+            pool,
+            renewals,
+            config: Arc::new(config),
+            probe: Arc::default(),
+            #[cfg(feature = "testing")]
+            kit: None,
+        };
         let settled = async {
             store.check_durability().await?;
             store.settle_timing().await
@@ -100,6 +111,26 @@ impl Store {
         };
         store.config = Arc::new(StoreConfig { timing, ..(*store.config).clone() });
         Ok(store)
+    }
+
+    /// A store without a server, for what the test kit puts in its place.
+    #[cfg(feature = "testing")]
+    pub(super) fn nowhere(timing: Timing) -> Self {
+        let config = StoreConfig { timing, ..StoreConfig::default() };
+        let options = PgConnectOptions::new_without_pgpass();
+        let pool = pool_of_one(&config).connect_lazy_with(options.clone());
+        let renewals = pool_of_one(&config).connect_lazy_with(options);
+        Self { pool, renewals, config: Arc::new(config), probe: Arc::default(), kit: None }
+    }
+
+    #[cfg(feature = "testing")]
+    pub(super) fn with_kit(self, kit: Kit) -> Self {
+        Self { kit: Some(Arc::new(kit)), ..self }
+    }
+
+    #[cfg(feature = "testing")]
+    pub(super) fn kit(&self) -> Option<&Kit> {
+        self.kit.as_deref()
     }
 
     /// The durations this store writes into rows.
@@ -114,6 +145,12 @@ impl Store {
     }
 
     pub(super) async fn session(&self) -> Result<Session, StoreError> {
+        #[cfg(feature = "testing")]
+        if self.tables().is_some() {
+            return Err(StoreError::Config(
+                "a store in memory does not do this: give the test kit a database",
+            ));
+        }
         Session::of(&self.pool, self.config.statement_timeout).await
     }
 

@@ -10,6 +10,7 @@ impl Store {
         handlers: &[String],
         canvas_handlers: &[String],
     ) -> Result<u64, StoreError> {
+        in_memory!(self, register(handlers, canvas_handlers));
         let mut session = self.session().await?;
         let query = sqlx::query!(
             "with locked as (

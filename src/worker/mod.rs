@@ -27,13 +27,14 @@ pub use counters::{Counters, RunReport, Verdict};
 pub use handlers::{Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Route};
 pub use signal::shutdown_signal;
 
-use crate::machine::{Answer, Policy};
+use crate::event::Notification;
+use crate::machine::Policy;
 use crate::notify::{Notifier, NotifyError, Subscription};
 use crate::store::{Retention, Store, StoreError};
 use crate::wake::Waker;
 use handlers::Registry;
 use leases::Leases;
-use run::{Halt, Room, Runner};
+use run::{Room, Runner};
 use statements::Statements;
 
 /// Largest capacity, and largest parking lot.
@@ -192,8 +193,7 @@ impl QueueWorker {
     /// Runs until [`QueueWorker::stop_token`] is cancelled: then takes nothing more, gives back what has not started,
     /// lets handlers end within the grace, and cuts off and releases the rest.
     pub async fn run(self) -> Result<(), WorkerError> {
-        let registered =
-            self.store.register(&self.registry.any_canvas(), &self.registry.one_canvas()).await?;
+        let registered = self.register().await?;
         if registered > 0 {
             tracing::info!(handlers = registered, "events had waited for handlers that this worker has");
         }
@@ -226,11 +226,11 @@ impl QueueWorker {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use wakeq::notify::{MemoryNotifier, Notifier};
+    /// use wakeq::notify::{LocalNotifier, Notifier};
     /// use wakeq::{Handlers, QueueWorker, RunReport, Store, WorkerConfig};
     ///
     /// async fn run_one(store: Store, handlers: Handlers) -> Result<Option<RunReport>, Box<dyn std::error::Error>> {
-    ///     let notifier = Arc::new(MemoryNotifier::new());
+    ///     let notifier = Arc::new(LocalNotifier::new());
     ///     let worker = QueueWorker::new(store, notifier.clone(), handlers, WorkerConfig::default())?;
     ///     let mut subscription = notifier.subscribe(1).await?;
     ///     Ok(worker.dequeue(subscription.as_mut()).await)
@@ -242,17 +242,26 @@ impl QueueWorker {
                 break read;
             }
         };
-        let leases = Arc::new(Leases::new(self.store.timing().lease));
-        let _kept = self.keep(&leases);
-        let finished = self.runner(leases).run(notification, Room::default()).await;
-        self.counters.count(&finished.report.trail);
-        match finished.halt {
-            Halt::Answer(Answer::Acknowledge) => delivery.acknowledge(),
-            Halt::Answer(Answer::PutBack) | Halt::Wait(_) | Halt::Room(..) | Halt::Failed(_) => {
+        let report = self.driver().run(notification).await;
+        match &report.verdict {
+            Verdict::Acknowledged => delivery.acknowledge(),
+            Verdict::PutBack | Verdict::Waits(_) | Verdict::WaitsForRoom | Verdict::Failed(_) => {
                 delivery.put_back();
             }
         }
-        Some(finished.report)
+        Some(report)
+    }
+
+    /// What runs notifications one after the other, without an intake.
+    pub(crate) fn driver(&self) -> Driver {
+        let leases = Arc::new(Leases::new(self.store.timing().lease));
+        let kept = self.keep(&leases);
+        Driver { runner: self.runner(leases), counters: Arc::clone(&self.counters), _kept: kept }
+    }
+
+    /// Tells the database which handlers this worker has: what waited for them is woken. How many did.
+    pub(crate) async fn register(&self) -> Result<u64, StoreError> {
+        self.store.register(&self.registry.any_canvas(), &self.registry.one_canvas()).await
     }
 
     /// Keeps claims alive until it is dropped.
@@ -277,5 +286,21 @@ impl QueueWorker {
             suspects: Arc::new(tokio::sync::Semaphore::new(1)),
             kill: self.kill.clone(),
         }
+    }
+}
+
+/// Runs single notifications, as a worker does; keeps their claims alive until it is dropped.
+pub(crate) struct Driver {
+    runner: Runner,
+    counters: Arc<Counters>,
+    _kept: [AbortOnDropHandle<()>; 2],
+}
+
+impl Driver {
+    /// Runs one notification to its end. What has to wait, for its time or for room, is the caller's business.
+    pub(crate) async fn run(&self, notification: Notification) -> RunReport {
+        let finished = self.runner.run(notification, Room::default()).await;
+        self.counters.count(&finished.report.trail);
+        finished.report
     }
 }

@@ -1,15 +1,14 @@
-//! The brokers that the tests run on: the in-memory one, and Google's emulator.
+//! The brokers that the tests run on: the in-memory one, the Pub/Sub emulator that was chosen, and Google's.
 
-use std::fmt::Arguments;
-use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use google_cloud_auth::credentials::anonymous;
 use google_cloud_pubsub::client::{Publisher, SubscriptionAdmin};
 use google_cloud_pubsub::model::Message;
-use wakeq::notify::{MemoryNotifier, Notifier, PubSub, PubSubConfig};
-use wakeq_services::{EmulatorError, GoogleEmulator, Source};
+use wakeq::notify::{Notifier, PubSub, PubSubConfig};
+use wakeq::testing::MemoryNotifier;
+use wakeq_services::{GoogleEmulator, PubSub as Emulator};
 
 pub(crate) struct Broker {
     pub(crate) name: &'static str,
@@ -19,7 +18,7 @@ pub(crate) struct Broker {
 
 enum Kind {
     Memory(MemoryNotifier),
-    Google(PubSubConfig),
+    PubSub { config: PubSubConfig, forgets_closed_streams_late: bool },
 }
 
 impl Broker {
@@ -28,18 +27,37 @@ impl Broker {
         Self { name: "memory", notifier: Arc::new(notifier.clone()), kind: Kind::Memory(notifier) }
     }
 
+    /// The emulator that was chosen for the tests, with a topic and a subscription of this test's own.
+    pub(crate) async fn pubsub(test: &str) -> Self {
+        // Ours forgets them at once; of one that somebody else brought nothing is known.
+        let forgets_late = !matches!(Emulator::shared().await.unwrap(), Emulator::Own(_));
+        Self::on_pubsub("Pub/Sub", Self::pubsub_config(test).await, forgets_late).await
+    }
+
     /// Google's emulator, with a topic and a subscription of this test's own.
     pub(crate) async fn google(test: &str) -> Option<Self> {
-        let mut config = Self::google_config(test).await?;
+        Some(Self::on_pubsub("Google's emulator", Self::google_config(test).await?, true).await)
+    }
+
+    async fn on_pubsub(
+        name: &'static str,
+        mut config: PubSubConfig,
+        forgets_closed_streams_late: bool,
+    ) -> Self {
         config.create_missing = true;
         let notifier = Arc::new(PubSub::connect(config.clone()).await.unwrap());
-        Some(Self { name: "Google's emulator", notifier, kind: Kind::Google(config) })
+        Self { name, notifier, kind: Kind::PubSub { config, forgets_closed_streams_late } }
+    }
+
+    /// As [`Broker::pubsub`], but nothing is created yet, nor will be by itself.
+    pub(crate) async fn pubsub_config(test: &str) -> PubSubConfig {
+        Self::config_at(Emulator::shared().await.unwrap().host(), test)
     }
 
     /// As [`Broker::google`], but nothing is created yet, nor will be by itself.
     pub(crate) async fn google_config(test: &str) -> Option<PubSubConfig> {
-        let source = Source::shared().await.unwrap()?;
-        Some(Self::config_at(source.host(), test))
+        let emulator = GoogleEmulator::shared().await.unwrap()?;
+        Some(Self::config_at(emulator.host(), test))
     }
 
     pub(crate) fn config_at(host: String, test: &str) -> PubSubConfig {
@@ -52,10 +70,10 @@ impl Broker {
         config
     }
 
-    /// Where Google's emulator has it.
+    /// Where the emulator has it.
     pub(crate) fn config(&self) -> &PubSubConfig {
         match &self.kind {
-            Kind::Google(config) => config,
+            Kind::PubSub { config, .. } => config,
             Kind::Memory(_) => panic!("a notifier in memory has no configuration"),
         }
     }
@@ -64,7 +82,7 @@ impl Broker {
     pub(crate) async fn publish_raw(&self, body: &'static [u8]) {
         match &self.kind {
             Kind::Memory(notifier) => notifier.inject(body),
-            Kind::Google(config) => {
+            Kind::PubSub { config, .. } => {
                 Publisher::builder(format!("projects/{}/topics/{}", config.project, config.topic))
                     .with_endpoint(endpoint(config))
                     .with_credentials(anonymous::Builder::new().build())
@@ -82,7 +100,7 @@ impl Broker {
     pub(crate) fn forgets_closed_streams_late(&self) -> bool {
         match self.kind {
             Kind::Memory(_) => false,
-            Kind::Google(_) => true,
+            Kind::PubSub { forgets_closed_streams_late, .. } => forgets_closed_streams_late,
         }
     }
 
@@ -103,28 +121,4 @@ impl Broker {
 
 fn endpoint(config: &PubSubConfig) -> String {
     format!("http://{}", config.emulator_host.as_ref().unwrap())
-}
-
-/// An emulator that only the caller uses, and may kill.
-pub(crate) async fn own_google_emulator() -> Option<GoogleEmulator> {
-    match GoogleEmulator::start(None).await {
-        Ok(emulator) => {
-            say(format_args!(
-                "Pub/Sub: Google's emulator {} on {}, to be killed",
-                emulator.version(),
-                emulator.host()
-            ));
-            Some(emulator)
-        }
-        Err(EmulatorError::NotInstalled(why)) if !Source::is_required() => {
-            say(format_args!("SKIPPED: a test that kills its emulator. {why}"));
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-/// Past the capturing of test output, which would hide it.
-fn say(line: Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -17,7 +17,7 @@ use wakeq::{
 };
 use wakeq_services::{Guard, Guarded, Launch};
 
-use crate::support::{PATIENCE, scope};
+use crate::support::{PATIENCE, durability, fit, scope};
 
 const VARIABLE: &str = "WAKEQ_TEST_CHILD";
 const MARK: &str = "@ ";
@@ -117,7 +117,7 @@ impl Place {
 
     pub(crate) async fn store(&self) -> Store {
         let config = StoreConfig { timing: self.timing.timing(), ..StoreConfig::default() };
-        Store::connect(&self.database_url, config).await.unwrap()
+        Store::connect(&self.database_url, fit(config)).await.unwrap()
     }
 
     pub(crate) fn queue(store: &Store, notifier: &Arc<dyn Notifier>) -> Queue {
@@ -141,6 +141,7 @@ impl Process {
         let mut launch = Launch::new(std::env::current_exe().unwrap())
             .arguments(["--exact", "children::child", "--ignored", "--nocapture"])
             .environment(VARIABLE, told)
+            .environment(durability().0, durability().1)
             .on_line(move |line| {
                 if let Some(words) = line.strip_prefix(MARK) {
                     let _ = sender.try_send(words.to_owned());

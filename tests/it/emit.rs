@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use wakeq::notify::MemoryNotifier;
+use wakeq::testing::MemoryNotifier;
 use wakeq::{
     CanvasId, EmitError, Emitted, Event, EventError, EventId, Handlers, JsonError, Notification, Outcome,
     Queue, QueueConfig, Traceparent,
 };
 
 use crate::door::{answering, telling};
-use crate::support::{Stage, quick};
+use crate::support::{Stage, is_skipped, quick};
 
 #[derive(Debug, PartialEq, sqlx::FromRow)]
 struct Row {
@@ -209,6 +209,9 @@ async fn values_arrive_as_they_were_emitted() {
 #[tokio::test]
 async fn an_event_shares_the_fate_of_the_callers_transaction() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
+    if is_skipped("another session while a transaction is open") {
+        return;
+    }
     let (handler, mut seen) = telling();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     sqlx::query("create table orders (id int)").execute(&stage.pool).await.unwrap();

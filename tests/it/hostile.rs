@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use wakeq::notify::{Faults, MemoryNotifier};
+use wakeq::testing::{Faults, MemoryNotifier};
 use wakeq::{
     Actor, Event, EventId, Execution, HandlerError, Handlers, Outcome, RetryPolicy, Route, Stop, Timing,
     WorkerConfig,

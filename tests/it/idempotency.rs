@@ -7,7 +7,7 @@ use wakeq::{
     StoreConfig,
 };
 
-use crate::support::Stage;
+use crate::support::{Stage, fit, is_skipped};
 
 fn key(holder: &str, key: &str, fingerprint: &str) -> IdempotencyKey {
     IdempotencyKey::new(CanvasId::DEFAULT, holder, key, fingerprint.as_bytes()).unwrap()
@@ -79,6 +79,9 @@ async fn chosen_ids_are_told_in_the_kept_answer() {
 #[tokio::test]
 async fn a_request_in_progress_is_told_and_leaves_nothing_behind() {
     let (stage, _) = Stage::memory().await;
+    if is_skipped("another session while a transaction is open") {
+        return;
+    }
     let one = key("ada", "k", "body");
     let mut first = stage.pool.begin().await.unwrap();
     sqlx::query(
@@ -99,12 +102,15 @@ async fn a_request_in_progress_is_told_and_leaves_nothing_behind() {
 #[tokio::test]
 async fn a_request_in_progress_is_told_by_the_limit_on_statements_as_well() {
     let (stage, notifier) = Stage::memory().await;
+    if is_skipped("another session while a transaction is open") {
+        return;
+    }
     let config = StoreConfig {
         statement_timeout: Duration::from_millis(300),
         lock_timeout: Duration::from_secs(30),
         ..StoreConfig::default()
     };
-    let store = Store::connect(stage.database.url(), config).await.unwrap();
+    let store = Store::connect(stage.database.url(), fit(config)).await.unwrap();
     let queue = Queue::new(store, notifier, QueueConfig::default());
     let mut first = stage.pool.begin().await.unwrap();
     sqlx::query(

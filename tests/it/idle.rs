@@ -3,18 +3,19 @@
 use std::time::Duration;
 
 use sqlx::Connection;
-use wakeq_services::{Cluster, ClusterOptions};
+use wakeq_services::Cluster;
 
 use crate::children::{Durations, WORK};
+use crate::support::cluster;
 use crate::theatre::{Theatre, figure, is_full, size};
 
 /// EV2-01: with paused events only, at most one statement a period and process, each of few buffers, also while a
 /// snapshot is held open. BEGIN and COMMIT are counted.
 #[tokio::test]
 async fn an_idle_queue_asks_one_small_statement_a_period() {
-    let cluster = Cluster::start(ClusterOptions::default()).await.unwrap();
+    let Some(cluster) = cluster("a test that counts the statements of a whole server").await else { return };
     let timing = if is_full() { Durations::production() } else { Durations::quick() };
-    let Some(theatre) = Theatre::on("idle", timing, Some(&cluster), None).await else { return };
+    let theatre = Theatre::on("idle", timing, Some(&cluster), None).await;
     let mut observer = observer(&cluster).await;
     park(&theatre, size(20_000, 1_000_000) as i64).await;
     figure(

@@ -15,7 +15,7 @@ const TAKEN_OVER: &str = "select count(*) from runs l where exists (
 /// EV2-13, EV2-36: three leases long, one run, and no transaction is open meanwhile.
 #[tokio::test]
 async fn a_handler_of_three_leases_runs_once() {
-    let Some(theatre) = Theatre::new("long", Durations::quick()).await else { return };
+    let theatre = Theatre::new("long", Durations::quick()).await;
     let (_one, _other) = (theatre.worker(4).await, theatre.worker(4).await);
     theatre.emit(WORK, Work::lasting(3 * theatre.place.timing.lease_ms)).await;
     theatre.until_at_least(STARTED, 1).await;
@@ -35,7 +35,7 @@ async fn a_handler_of_three_leases_runs_once() {
 /// EV2-10, EV2-57: what it held was claimed by another; it completes, retries and deletes nothing of it.
 #[tokio::test]
 async fn a_frozen_worker_loses_its_claims() {
-    let Some(theatre) = Theatre::new("frozen", Durations::quick()).await else { return };
+    let theatre = Theatre::new("frozen", Durations::quick()).await;
     let frozen = theatre.worker(4).await;
     // What the frozen one would do with each when it goes on; the heir takes longer.
     let completes = Work { first_ms: 2_000, later_ms: 20_000, first_fails: false };
@@ -72,7 +72,7 @@ async fn a_frozen_worker_loses_its_claims() {
 #[tokio::test]
 async fn an_event_that_kills_its_process_ends_among_the_dead() {
     let timing = Durations { lease_ms: 1_500, grace_ms: 200, probe_ms: 200, backoff_ms: 200 };
-    let Some(theatre) = Theatre::new("pill", timing).await else { return };
+    let theatre = Theatre::new("pill", timing).await;
     let innocents = 63;
     let work = Work { first_ms: 300, later_ms: 50, first_fails: false };
     theatre.emit_many(WORK, innocents, work).await;
@@ -107,7 +107,7 @@ async fn an_event_that_kills_its_process_ends_among_the_dead() {
 /// EV2-14, EV2-35.
 #[tokio::test]
 async fn sigterm_lets_short_handlers_end_and_cuts_the_long_one() {
-    let Some(theatre) = Theatre::new("sigterm", Durations::quick()).await else { return };
+    let theatre = Theatre::new("sigterm", Durations::quick()).await;
     let worker = theatre.worker(8).await; // with a grace of 3 s
     for _ in 0..3 {
         theatre.emit(WORK, Work::lasting(1_500)).await;

@@ -7,7 +7,7 @@ use wakeq::{Actor, Handlers, Outcome, Stop};
 use crate::support::{PATIENCE, Stage, scope};
 
 /// Paused, with so many parked events.
-async fn parked(count: usize) -> (Stage, std::sync::Arc<wakeq::notify::MemoryNotifier>) {
+async fn parked(count: usize) -> (Stage, std::sync::Arc<wakeq::testing::MemoryNotifier>) {
     let (stage, notifier) = Stage::memory().await;
     stage.admin.pause(&scope("h"), &Actor::user("ada"), &Stop::default()).await.unwrap();
     let mut worker = stage.worker(Handlers::new().on("h", async |_| Ok(())));
@@ -17,7 +17,7 @@ async fn parked(count: usize) -> (Stage, std::sync::Arc<wakeq::notify::MemoryNot
     (stage, notifier)
 }
 
-async fn until_published(notifier: &wakeq::notify::MemoryNotifier, count: usize) {
+async fn until_published(notifier: &wakeq::testing::MemoryNotifier, count: usize) {
     let published = async {
         while notifier.published().len() < count {
             tokio::task::yield_now().await;

@@ -9,13 +9,13 @@ use wakeq::{Actor, CanvasId, Handlers, Notification, QueueWorker, Stop, Timestam
 
 use crate::brokers::Broker;
 use crate::children::{Durations, Role, WORK, Work, all_seen};
-use crate::support::{PATIENCE, Stage, quick, scope};
+use crate::support::{PATIENCE, Stage, is_skipped, quick, scope};
 use crate::theatre::{Theatre, figure, size};
 
 /// EV2-06.
 #[tokio::test]
 async fn an_emitter_and_two_workers_are_three_processes() {
-    let Some(theatre) = Theatre::new("three", Durations::crowd()).await else { return };
+    let theatre = Theatre::new("three", Durations::crowd()).await;
     let workers = [theatre.worker(8).await, theatre.worker(8).await];
     let emitter = theatre.start(&Role::Emitter { count: 200, work: Work::lasting(150) }, None);
     emitter.says("emitted 200").await;
@@ -38,7 +38,7 @@ async fn an_emitter_and_two_workers_are_three_processes() {
 #[tokio::test]
 async fn a_hundred_notifications_of_one_event_to_eight_workers_are_one_run() {
     let timing = Durations { lease_ms: 2_000, ..Durations::production() };
-    let Some(theatre) = Theatre::new("hundred", timing).await else { return };
+    let theatre = Theatre::new("hundred", timing).await;
     let mut workers = Vec::new();
     for _ in 0..8 {
         workers.push(theatre.start(&Role::Worker { capacity: 8, shutdown_grace_ms: 1_000 }, None));
@@ -59,7 +59,10 @@ async fn a_hundred_notifications_of_one_event_to_eight_workers_are_one_run() {
 /// Exact pause: no claim commits after `pause` has returned.
 #[tokio::test]
 async fn no_event_is_claimed_after_a_pause_has_returned() {
-    let Some(theatre) = Theatre::new("pauses", Durations::quick()).await else { return };
+    let theatre = Theatre::new("pauses", Durations::quick()).await;
+    if is_skipped("more statements a second than one session carries") {
+        return;
+    }
     let _workers = [theatre.worker(16).await, theatre.worker(16).await];
     let (pauses, running) = (size(40, 200), Arc::new(AtomicBool::new(true)));
     let (queue, goes_on) = (theatre.queue.clone(), Arc::clone(&running));
@@ -119,7 +122,7 @@ async fn claims(theatre: &Theatre) -> Vec<(uuid::Uuid, i32)> {
 /// In production nothing is created: the worker is not ready, says what to do, and goes on once it is done.
 #[tokio::test]
 async fn without_its_topic_a_worker_says_what_to_create() {
-    let Some(config) = Broker::google_config("missing").await else { return };
+    let config = Broker::pubsub_config("missing").await;
     let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(config.clone()).await.unwrap());
     let stage = Stage::with(notifier.clone(), quick()).await;
     let handlers = Handlers::new().on("greet", |_| async { Ok(()) });

@@ -24,6 +24,13 @@ macro_rules! on_every_broker {
             })*
         }
 
+        mod pubsub {
+            $(#[tokio::test]
+            async fn $check() {
+                super::$check(super::Broker::pubsub(stringify!($check)).await).await;
+            })*
+        }
+
         mod google {
             $(#[tokio::test]
             async fn $check() {

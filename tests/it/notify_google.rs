@@ -6,8 +6,9 @@ use google_cloud_auth::credentials::anonymous;
 use google_cloud_pubsub::client::Subscriber;
 use tokio::time::{interval, timeout};
 use wakeq::notify::{Notifier, PubSub, TopicState, create_topics, describe_topics};
+use wakeq_services::GoogleEmulator;
 
-use crate::brokers::{Broker, own_google_emulator};
+use crate::brokers::Broker;
 use crate::notify::{PATIENCE, next, notifications};
 
 #[tokio::test]
@@ -91,7 +92,11 @@ async fn publishing_creates_what_is_missing_where_that_is_allowed() {
 
 #[tokio::test]
 async fn a_broker_killed_and_restarted_is_used_again() {
-    let Some(mut emulator) = own_google_emulator().await else { return };
+    let Some(mut emulator) =
+        GoogleEmulator::start_if_installed("a test that kills Google's emulator").await.unwrap()
+    else {
+        return;
+    };
     let mut config = Broker::config_at(emulator.host(), "killed");
     config.create_missing = true;
     config.publish_timeout = Duration::from_secs(1);

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use wakeq::notify::{Faults, MemoryNotifier, Notifier, Subscription};
+use wakeq::notify::{Notifier, Subscription};
+use wakeq::testing::{Faults, MemoryNotifier};
 use wakeq::{EventId, Notification};
 
 use crate::notify::{next, notifications};

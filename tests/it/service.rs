@@ -10,10 +10,10 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use wakeq::access::{Access, AccessConfig, NewKey, Reach, Scope};
 use wakeq::http::{HttpConfig, HttpServer};
-use wakeq::notify::MemoryNotifier;
+use wakeq::testing::MemoryNotifier;
 use wakeq::{Actor, CanvasId, Store, StoreConfig};
 
-use crate::support::{PATIENCE, Stage};
+use crate::support::{PATIENCE, Stage, fit};
 
 /// A served API over a queue of its own. Ended in good order by [`Service::stop`], else when it is dropped.
 pub(crate) struct Service {
@@ -48,7 +48,7 @@ impl Service {
     /// With a store of its own, as a process of its own has it.
     pub(crate) async fn over(store: StoreConfig, config: HttpConfig) -> Self {
         let (stage, notifier) = Stage::memory().await;
-        let store = Store::connect(stage.database.url(), store).await.unwrap();
+        let store = Store::connect(stage.database.url(), fit(store)).await.unwrap();
         let config = HttpConfig { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), ..config };
         let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
         let key = make_key(&access, "tests", Reach::Canvas(CanvasId::DEFAULT), &Scope::ALL).await;
@@ -110,7 +110,7 @@ impl Service {
     }
 }
 
-async fn make_key(access: &Access, holder: &str, reach: Reach, scopes: &[Scope]) -> String {
+pub(crate) async fn make_key(access: &Access, holder: &str, reach: Reach, scopes: &[Scope]) -> String {
     let scopes = scopes.iter().copied().collect();
     let new = NewKey { holder: holder.into(), reach, scopes, lifetime: None };
     access.create_key(&new, &Actor::admin("tests")).await.unwrap().key.reveal()

@@ -1,17 +1,19 @@
 //! What the tests of the whole queue share: a database of their own, a notifier, workers that are stopped at the end.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use wakeq::notify::{MemoryNotifier, Notifier};
+use wakeq::notify::Notifier;
+use wakeq::testing::MemoryNotifier;
 use wakeq::{
     Admin, CanvasId, Counters, Event, EventId, HandlerScope, Handlers, Outcome, Queue, QueueConfig,
     QueueWorker, RunReport, Store, StoreConfig, Timing, WorkerConfig,
 };
-use wakeq_services::TestDatabase;
+use wakeq_services::{Cluster, ClusterOptions, TestDatabase};
 
 /// Longest wait for anything that has to happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,6 +34,11 @@ pub(crate) async fn database() -> TestDatabase {
     let state = Store::migrations_hash().to_le_bytes();
     let migrate = async |url: String| Store::migrate(&url, false).await.map(drop);
     TestDatabase::create(&state, migrate).await.unwrap()
+}
+
+/// A server of the test's own. `None`, with a loud line about what is skipped, where Postgres is not installed.
+pub(crate) async fn cluster(skipped: &str) -> Option<Cluster> {
+    Cluster::start_if_installed(ClusterOptions::default(), skipped).await.unwrap()
 }
 
 /// Durations that make a test quick: what is lost is found within two seconds.
@@ -96,7 +103,37 @@ pub(crate) fn scope(name: &str) -> HandlerScope {
 }
 
 pub(crate) async fn connect(url: &str, timing: Timing) -> Store {
-    Store::connect(url, StoreConfig { timing, ..StoreConfig::default() }).await.unwrap()
+    Store::connect(url, fit(StoreConfig { timing, ..StoreConfig::default() })).await.unwrap()
+}
+
+/// The configuration of a store as this run of the tests needs it: with as many connections as `TEST_POOL` says, and
+/// with leave to work on the embedded Postgres.
+pub(crate) fn fit(config: StoreConfig) -> StoreConfig {
+    let asked = std::env::var("TEST_POOL").ok().map(|count| count.parse().expect("TEST_POOL is a number"));
+    StoreConfig {
+        max_connections: asked.unwrap_or(config.max_connections),
+        allow_unsafe_durability: config.allow_unsafe_durability || ALLOWED == durability().1,
+        ..config
+    }
+}
+
+const ALLOWED: &str = "1";
+
+/// The variable, and its value, that lets a process of the tests work on the server that they have.
+pub(crate) fn durability() -> (&'static str, &'static str) {
+    const VARIABLE: &str = "WAKEQ_ALLOW_UNSAFE_DURABILITY";
+    let inherited = std::env::var(VARIABLE).is_ok_and(|value| value == ALLOWED);
+    (VARIABLE, if inherited || TestDatabase::is_embedded() { ALLOWED } else { "0" })
+}
+
+/// Whether a test that needs this cannot run: the embedded Postgres has one session, which nobody else can use while a
+/// transaction is open, and that nothing interrupts. Says so past the capturing of output.
+pub(crate) fn is_skipped(needs: &str) -> bool {
+    if TestDatabase::is_embedded() {
+        let thread = std::thread::current();
+        let _ = writeln!(std::io::stderr(), "SKIPPED {}: needs {needs}", thread.name().unwrap_or("a test"));
+    }
+    TestDatabase::is_embedded()
 }
 
 /// A worker in this process.

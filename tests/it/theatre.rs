@@ -12,7 +12,7 @@ use uuid::Uuid;
 use wakeq::notify::{Notifier, PubSub};
 use wakeq::{Admin, Event, EventId, Queue, Store, Timestamp};
 use wakeq_services::{Cluster, TestDatabase};
-use wakeq_services::{GoogleEmulator, Guard};
+use wakeq_services::{Guard, PubSub as PubSubEmulator};
 
 use crate::brokers::Broker;
 use crate::children::{Durations, Place, Process, Role, Work};
@@ -63,18 +63,18 @@ pub(crate) struct ExtraRun {
 }
 
 impl Theatre {
-    /// On the servers that all tests share. `None` without an emulator.
-    pub(crate) async fn new(name: &str, timing: Durations) -> Option<Self> {
-        let config = Broker::google_config(name).await?;
+    /// On the servers that all tests share.
+    pub(crate) async fn new(name: &str, timing: Durations) -> Self {
+        let config = Broker::pubsub_config(name).await;
         let database = support::database().await;
         let place = Place {
             database_url: database.url().to_owned(),
-            emulator_host: config.emulator_host?,
+            emulator_host: config.emulator_host.unwrap(),
             topic: config.topic,
             subscription: config.subscription,
             timing,
         };
-        Some(Self::at(place, Some(database)).await)
+        Self::at(place, Some(database)).await
     }
 
     /// On a Postgres or an emulator of its own, which the test may kill.
@@ -82,28 +82,30 @@ impl Theatre {
         name: &str,
         timing: Durations,
         postgres: Option<&Cluster>,
-        emulator: Option<&GoogleEmulator>,
-    ) -> Option<Self> {
+        emulator: Option<&PubSubEmulator>,
+    ) -> Self {
         let config = match emulator {
             Some(emulator) => Broker::config_at(emulator.host(), name),
-            None => Broker::google_config(name).await?,
+            None => Broker::pubsub_config(name).await,
         };
-        let database = if postgres.is_none() { Some(support::database().await) } else { None };
-        let database_url = match (postgres, &database) {
-            (Some(cluster), _) => {
+        let (database_url, database) = match postgres {
+            Some(cluster) => {
                 Store::migrate(&cluster.url("postgres"), false).await.unwrap();
-                cluster.url("postgres")
+                (cluster.url("postgres"), None)
             }
-            (None, database) => database.as_ref()?.url().to_owned(),
+            None => {
+                let database = support::database().await;
+                (database.url().to_owned(), Some(database))
+            }
         };
         let place = Place {
             database_url,
-            emulator_host: config.emulator_host?,
+            emulator_host: config.emulator_host.unwrap(),
             topic: config.topic,
             subscription: config.subscription,
             timing,
         };
-        Some(Self::at(place, database).await)
+        Self::at(place, database).await
     }
 
     async fn at(place: Place, database: Option<TestDatabase>) -> Self {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use source::Source;
 
-const FOLDERS: [&str; 6] = ["src", "emulator", "services", "dev", "xtask", "tests"];
+const FOLDERS: [&str; 7] = ["src", "emulator", "services", "embedded-postgres", "dev", "xtask", "tests"];
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 const LEFTOVERS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];

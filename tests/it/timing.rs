@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use wakeq::{Store, StoreConfig, StoreError, Timing, TimingMode};
 
-use crate::support::database;
+use crate::support::{database, fit};
 
 fn with_lease(seconds: u64, timing_mode: TimingMode) -> StoreConfig {
     let timing = Timing { lease: Duration::from_secs(seconds), ..Timing::default() };
-    StoreConfig { timing, timing_mode, ..StoreConfig::default() }
+    fit(StoreConfig { timing, timing_mode, ..StoreConfig::default() })
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn two_first_processes_do_not_mix_their_durations() {
             probe_backoff_max: all,
             unknown_handler_wait: all,
         };
-        StoreConfig { timing, ..StoreConfig::default() }
+        fit(StoreConfig { timing, ..StoreConfig::default() })
     };
     let (one, other) =
         tokio::join!(Store::connect(database.url(), config(7)), Store::connect(database.url(), config(8)));

@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "a command talks to its user")]
 
 mod chaos;
+mod containers;
 mod deps;
 mod edge;
 mod image;
@@ -25,6 +26,14 @@ enum Verb {
     Chaos {
         /// One of: unpause, worker, emulator, postgres, kills, publish, poison, pauses, idle.
         name: Option<String>,
+    },
+    /// Run the tests with Postgres and the Pub/Sub emulator from containers, of images made here without a registry.
+    Containers {
+        /// Which emulator is in the image.
+        #[arg(long, value_enum, default_value = "own")]
+        emulator: containers::Emulator,
+        /// Only the tests whose names contain one of these words.
+        words: Vec<String>,
     },
     /// Hold the dependency tree to deny.toml: doubled and banned crates; with cargo-deny also licences and advisories.
     Deps,
@@ -55,6 +64,7 @@ enum Verb {
 fn main() -> ExitCode {
     let outcome = match Verb::parse() {
         Verb::Chaos { name } => chaos::run(name.as_deref()),
+        Verb::Containers { emulator, words } => containers::run(emulator, &words),
         Verb::Deps => deps::run(),
         Verb::Edge { name } => edge::run(name.as_deref()),
         Verb::Image { no_run, trial } => image::run(no_run, trial),

@@ -55,7 +55,7 @@ fn describe_queries(folder: &Path) -> Result<()> {
     let variable = database_variable()?;
     // The same packages as everywhere, so that no dependency is compiled twice; every feature that has queries.
     let mut check = cargo();
-    check.args(["check", "--workspace"]);
+    check.args(["check", "--workspace", "--features", "wakeq/testing"]);
     check.env(variable, &url).env("SQLX_OFFLINE", "false").env("SQLX_OFFLINE_DIR", folder);
     succeed(&mut check)
 }

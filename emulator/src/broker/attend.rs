@@ -44,8 +44,11 @@ impl Broker {
         let Some(subscription) = self.subscriptions.get_mut(name) else { return };
         let name = subscription.name.clone();
         if subscription.expires().is_some_and(|expires| expires <= now) {
-            self.remove_subscription(&name);
-            return;
+            if !self.streams.any_on(&name) {
+                self.remove_subscription(&name);
+                return;
+            }
+            subscription.touch(now);
         }
         let advanced = subscription.delivery.advance(now);
         if advanced.deliverable {

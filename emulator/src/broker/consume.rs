@@ -35,6 +35,10 @@ impl Broker {
         let subscription = self.subscription_mut("subscription", &request.subscription)?;
         check_ack_ids(&request.ack_ids, request.encoded_len())?;
         subscription.touch(now);
+        if subscription.config.detached {
+            // Its messages were dropped, whoever held them.
+            return Ok(());
+        }
         let acked = subscription.delivery.acknowledge(now, &request.ack_ids);
         let answer = told(subscription, acked);
         self.settled(now, &request.subscription);
@@ -51,6 +55,9 @@ impl Broker {
         check_ack_ids(&request.ack_ids, request.encoded_len())?;
         let deadline = ack_deadline(request.ack_deadline_seconds)?;
         subscription.touch(now);
+        if subscription.config.detached {
+            return Ok(());
+        }
         let deadlines: Vec<_> = request.ack_ids.iter().map(|ack_id| (ack_id.clone(), deadline)).collect();
         let acked = subscription.delivery.modify_deadline(now, &deadlines);
         let answer = told(subscription, acked);

@@ -158,13 +158,26 @@ fn probability<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64,
 }
 
 /// Durations as the JSON form of protocol buffers has them: `"1.5s"`.
-mod seconds {
+pub(super) mod seconds {
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub(super) fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::broker) fn serialize<S: Serializer>(
+        duration: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&format!("{}s", duration.as_secs_f64()))
+    }
+
+    pub(in crate::broker) fn serialize_some<S: Serializer>(
+        duration: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match duration {
+            Some(duration) => serialize(duration, serializer),
+            None => serializer.serialize_none(),
+        }
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {

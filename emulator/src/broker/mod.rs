@@ -82,10 +82,10 @@ pub struct Broker {
     woken: BTreeSet<Name>,
     streams: Streams,
     faults: Faults,
-    /// What decides the faults of calls.
-    call_chance: Chance,
     /// Decides what befalls messages.
     chance: Chance,
+    /// What decides the faults of calls.
+    call_chance: Chance,
     /// The number of the last message.
     last_message: u64,
     /// The number of the last resource: tells a new one from a deleted one of the same name, and makes up names.
@@ -105,8 +105,8 @@ impl Broker {
             dead_letter_sources: BTreeMap::new(),
             agenda: Agenda::default(),
             woken: BTreeSet::new(),
-            call_chance: Chance::new(faults.seed, Purpose::Calls),
             streams: Streams::new(faults.seed),
+            call_chance: Chance::new(faults.seed, Purpose::Calls),
             faults,
             chance,
             last_message: 0,
@@ -122,9 +122,9 @@ impl Broker {
 
     /// What goes wrong from now on. Chance begins anew at the seed.
     pub fn set_faults(&mut self, faults: Faults) {
-        self.call_chance = Chance::new(faults.seed, Purpose::Calls);
         self.chance = Chance::new(faults.seed, Purpose::Messages);
         self.streams.reseed(faults.seed);
+        self.call_chance = Chance::new(faults.seed, Purpose::Calls);
         self.faults = faults;
     }
 

@@ -63,6 +63,7 @@ impl Broker {
             }
             if subscription.delivery.deliverable() {
                 self.woken.insert(name.clone());
+                self.pushes.stir(name);
             }
             if let Some(due) = subscription.next_due() {
                 self.agenda.no_later(Entry::Subscription(name.clone()), due);

@@ -1,5 +1,5 @@
-//! Open streaming pulls: which subscription each reads, its lease time, its flow control; what its requests ask, and what
-//! it is sent. What happens to the messages is `delivery`'s matter.
+//! Open streaming pulls: which subscription each reads, its lease time, its flow control; what its requests ask, and
+//! what it is sent. What happens to the messages is `delivery`'s matter.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,6 +15,9 @@ use crate::proto::pubsub;
 use pubsub::streaming_pull_response::{
     AcknowledgeConfirmation, ModifyAckDeadlineConfirmation, SubscriptionProperties,
 };
+
+#[cfg(test)]
+mod tests;
 
 const SHORTEST_DEADLINE: i32 = 10;
 
@@ -83,6 +86,11 @@ impl Streams {
     /// None is open any more; numbers go on.
     pub(super) fn forgotten(&self, seed: u64) -> Self {
         Self { opened: self.opened, ..Self::new(seed) }
+    }
+
+    /// Whether a subscription has one.
+    pub(super) fn any_on(&self, subscription: &str) -> bool {
+        self.open.values().any(|stream| &*stream.subscription == subscription)
     }
 
     fn open(&self, id: StreamId) -> Answer<&Stream> {
@@ -189,11 +197,12 @@ impl Broker {
         let delivery = &mut subscription.delivery;
         let (messages, bytes) = delivery.held_by(id);
         let most = stream.max_messages.saturating_sub(messages).min(max_messages);
-        if most == 0 || !delivery.has_for(now, Holder::Stream(id)) {
+        let room = stream.max_bytes.saturating_sub(bytes);
+        if most == 0 || room == 0 || !delivery.has_for(now, Holder::Stream(id)) {
             self.attend(now, &name);
             return Ok(None);
         }
-        let (room, deadline) = (stream.max_bytes.saturating_sub(bytes), stream.deadline);
+        let deadline = stream.deadline;
         if self.streams.chance.strikes(self.faults.break_streams) {
             return Err(broken());
         }

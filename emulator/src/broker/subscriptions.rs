@@ -119,6 +119,9 @@ impl Broker {
             names::check(Kind::Subscription, "name", &config.name)?;
         }
         names::check(Kind::Topic, "topic", &config.topic)?;
+        if config.detached {
+            return Err(limits::bad_argument("detached"));
+        }
         settings::complete(&mut config)?;
         let filter = settings::filter(&config.filter)?;
         let topic =
@@ -224,10 +227,10 @@ impl Broker {
         now: Time,
         request: pubsub::DetachSubscriptionRequest,
     ) -> Answer<pubsub::DetachSubscriptionResponse> {
-        let number = self.next_resource();
         let subscription = self.subscription_mut("subscription", &request.subscription)?;
         subscription.config.detached = true;
-        subscription.delivery = Delivery::new(number, settings::delivery(&subscription.config));
+        let serial = subscription.delivery.serial();
+        subscription.delivery = Delivery::new(serial, settings::delivery(&subscription.config));
         subscription.touch(now);
         let (name, topic) = (subscription.name.clone(), subscription.config.topic.clone());
         if let Some(topic) = self.topics.get_mut(topic.as_str())

@@ -1,5 +1,7 @@
 //! How Pub/Sub behaves, by its documentation: each case runs on our emulator and on Google's.
 //!
+//! `server` is the exception: only ours, and how it is reached, waits and ends.
+//!
 //! Where one of them does not do what the service's documentation says, `differences.rs` lists it with the reason, and a
 //! case that is listed must fail: a difference that vanishes fails the suite until it is struck from the list.
 
@@ -22,11 +24,17 @@ mod push;
 mod rest;
 mod retries;
 mod seeking;
+mod server;
 mod snapshots;
 mod streaming;
 mod subscriptions;
 mod topics;
 mod updates;
+
+// What only ours has.
+mod admin;
+mod endpoints;
+mod inbox;
 
 /// The names of all cases.
 fn cases() -> impl Iterator<Item = &'static str> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use futures_util::future::BoxFuture;
 use tokio::sync::OnceCell;
 use wakeq_emulator::{Emulator, Options};
-use wakeq_services::{EmulatorError, GoogleEmulator, Source};
+use wakeq_services::GoogleEmulator;
 
 use crate::differences::{DIFFERENCES, Difference};
 use crate::stage::Stage;
@@ -61,20 +61,16 @@ pub(crate) async fn on_google(name: &str, case: fn(Stage) -> Case) {
 /// One for all tests, started by the first. `None`, with a loud line, where it is not installed and need not be.
 async fn google() -> Option<&'static GoogleEmulator> {
     static SHARED: OnceCell<Option<GoogleEmulator>> = OnceCell::const_new();
-    let started = SHARED.get_or_init(async || match GoogleEmulator::start(None).await {
-        Ok(emulator) => {
+    let started = SHARED.get_or_init(async || {
+        let emulator = GoogleEmulator::start_if_installed("every case on Google's emulator").await.unwrap();
+        if let Some(emulator) = &emulator {
             say(&format!(
                 "Conformance: also on Google's emulator {} on {}",
                 emulator.version(),
                 emulator.host()
             ));
-            Some(emulator)
         }
-        Err(EmulatorError::NotInstalled(missing)) if !Source::is_required() => {
-            say(&format!("SKIPPED: every case on Google's emulator. {missing}"));
-            None
-        }
-        Err(error) => panic!("{error}"),
+        emulator
     });
     started.await.as_ref()
 }

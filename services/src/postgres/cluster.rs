@@ -7,18 +7,16 @@ use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, chown};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
 use sqlx::{Connection, PgConnection};
 use tokio::time::{sleep, timeout};
 
 use super::PostgresError;
 use super::installed::{Binaries, unprivileged};
+use super::kept::{DATA, kept_folder, running_in};
+use crate::choice::say;
 use crate::process::{Ending, Guard, Guarded, Launch, RunAs, free_port};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -98,6 +96,21 @@ impl Cluster {
         }
     }
 
+    /// The same, but `None`, with a loud line about what is skipped, where Postgres is not installed.
+    pub async fn start_if_installed(
+        options: ClusterOptions,
+        skipped: &str,
+    ) -> Result<Option<Self>, PostgresError> {
+        match Self::start(options).await {
+            Ok(cluster) => Ok(Some(cluster)),
+            Err(missing @ PostgresError::NotInstalled) => {
+                say(&format!("SKIPPED: {skipped}. {missing}"));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// The address of one of its databases; `postgres` always exists.
     pub fn url(&self, database: &str) -> String {
         url(self.port, database)
@@ -172,7 +185,7 @@ impl Place {
             Folder::Temporary => scratch.clone(),
             Folder::Kept(folder) => kept_folder(folder, run_as)?,
         };
-        let (data, log) = (home.join("data"), home.join(LOG_FILE));
+        let (data, log) = (home.join(DATA), home.join(LOG_FILE));
         let place = Self { binaries, run_as, data, log, scratch, fsync: options.fsync, guard };
         place.refuse_a_running_one().await?;
         place.initialise().await?;
@@ -279,51 +292,17 @@ fn scratch_path() -> PathBuf {
     if usual.as_os_str().len() <= LONGEST_FOLDER_BYTES { usual } else { Path::new("/tmp").join(name) }
 }
 
-fn make_folder(folder: &Path, owner: Option<RunAs>) -> Result<(), PostgresError> {
+pub(super) fn make_folder(folder: &Path, owner: Option<RunAs>) -> Result<(), PostgresError> {
     fs::DirBuilder::new().mode(0o700).create(folder).map_err(at(folder))?;
     give(folder, owner)
 }
 
-fn give(folder: &Path, owner: Option<RunAs>) -> Result<(), PostgresError> {
+pub(super) fn give(folder: &Path, owner: Option<RunAs>) -> Result<(), PostgresError> {
     let Some(RunAs { user, group }) = owner else { return Ok(()) };
     chown(folder, Some(user), Some(group)).map_err(at(folder))
 }
 
-/// The given folder, or, where root keeps it from Postgres's user, one in /var/tmp that stands for it.
-fn kept_folder(folder: &Path, owner: Option<RunAs>) -> Result<PathBuf, PostgresError> {
-    fs::create_dir_all(folder).map_err(at(folder))?;
-    let folder = folder.canonicalize().map_err(at(folder))?;
-    give(&folder, owner)?;
-    let Some(RunAs { user, group }) = owner else { return Ok(folder) };
-    let mut visit = Command::new("sh");
-    visit
-        .arg("-c")
-        .arg(r#"cd "$0""#)
-        .arg(&folder)
-        .stderr(Stdio::null())
-        .current_dir("/")
-        .uid(user)
-        .gid(group);
-    if visit.status().map_err(at(&folder))?.success() {
-        return Ok(folder);
-    }
-    let name = folder.display().to_string().replace('/', "-");
-    let substitute = Path::new("/var/tmp").join(format!("wakeq{name}"));
-    if substitute.is_dir() { Ok(substitute) } else { make_folder(&substitute, owner).map(|()| substitute) }
-}
-
-/// The process and the port of the server that runs in this data folder.
-fn running_in(data: &Path) -> Option<(i32, String)> {
-    let lines = fs::read_to_string(data.join("postmaster.pid")).ok()?;
-    let mut lines = lines.lines();
-    let pid = lines.next()?.trim().parse().ok()?;
-    let port = lines.nth(2).unwrap_or("unknown").trim().to_owned();
-    let is_another_program =
-        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name != "postgres\n");
-    (kill(Pid::from_raw(pid), None).is_ok() && !is_another_program).then_some((pid, port))
-}
-
-fn at(path: &Path) -> impl FnOnce(io::Error) -> PostgresError {
+pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> PostgresError {
     let path = path.to_path_buf();
     move |source| PostgresError::File { path, source }
 }

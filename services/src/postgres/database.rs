@@ -4,17 +4,17 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
-use std::io::Write;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, Row};
 use tokio::sync::{Mutex, OnceCell};
 
-use super::cluster::ClusterOptions;
 use super::keeper::{Keeper, PREFIX, drop_database};
 use super::{Postgres, PostgresError};
+use crate::choice::say;
 
 const DROPPED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -75,6 +75,12 @@ impl TestDatabase {
         &self.url
     }
 
+    /// Whether the server of this process's tests is the embedded one, which has one session for all connections and
+    /// does not wait for the disk; false as long as no test has asked for a database.
+    pub fn is_embedded() -> bool {
+        SERVER.get().is_some_and(|server| server.embedded)
+    }
+
     /// Its name on the server.
     pub fn name(&self) -> &str {
         &self.name
@@ -104,7 +110,7 @@ impl Drop for Live {
     fn drop(&mut self) {
         let Self(server) = self;
         let was_last = server.live.fetch_sub(1, Ordering::SeqCst) == 1;
-        if !was_last || matches!(server.postgres, Postgres::Own(_)) {
+        if !was_last || !server.postgres.stays() {
             return;
         }
         // Whoever came meanwhile either counts already or finds no template and makes one.
@@ -124,6 +130,8 @@ static SERVER: OnceCell<Server> = OnceCell::const_new();
 #[derive(Debug)]
 struct Server {
     postgres: Postgres,
+    /// Asked of the server, because a given one may be the embedded one as well.
+    embedded: bool,
     keeper: Keeper,
     /// Dropping a database waits for a checkpoint, which nobody who creates one should wait for.
     undertaker: Keeper,
@@ -139,15 +147,16 @@ impl Server {
     }
 
     async fn start() -> Result<Self, DatabaseError> {
-        let postgres = Postgres::choose(ClusterOptions::default()).await?;
-        // Past the capturing of test output, which would hide it.
-        let _ = writeln!(std::io::stderr(), "{postgres}");
+        let chosen = Postgres::for_tests().await?;
+        say(&chosen.to_string());
+        let postgres = chosen.service;
         let run = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
         let options = PgConnectOptions::from_str(&postgres.maintenance_url())?;
         let keeper = Keeper::start(options.clone(), run.clone()).await?;
-        let undertaker = Keeper::start(options, run.clone()).await?;
+        let undertaker = Keeper::start(options.clone(), run.clone()).await?;
+        let embedded = is_embedded(&options).await?;
         let (databases_made, live, templates) = Default::default();
-        Ok(Self { postgres, keeper, undertaker, run, databases_made, live, templates })
+        Ok(Self { postgres, embedded, keeper, undertaker, run, databases_made, live, templates })
     }
 
     /// Made under another name first: a template is complete, and nobody is connected to it.
@@ -182,9 +191,14 @@ impl Server {
 
     /// On a given server the database must be gone before the process may be; our own goes with it.
     fn patience(&self) -> Duration {
-        match self.postgres {
-            Postgres::Given(_) => DROPPED_WITHIN,
-            Postgres::Own(_) => Duration::ZERO,
-        }
+        if self.postgres.stays() { DROPPED_WITHIN } else { Duration::ZERO }
     }
+}
+
+/// The only Postgres that is compiled to WebAssembly.
+async fn is_embedded(options: &PgConnectOptions) -> Result<bool, sqlx::Error> {
+    let mut connection = options.connect().await?;
+    let row = sqlx::raw_sql("select version() like '%wasm%'").fetch_one(&mut connection).await?;
+    connection.close().await?;
+    row.try_get(0)
 }

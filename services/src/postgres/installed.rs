@@ -12,6 +12,18 @@ use nix::unistd::{User, geteuid};
 use super::PostgresError;
 use crate::process::{RunAs, program_on_path};
 
+/// The folder of `postgres` and `initdb`, wherever this system puts it.
+///
+/// ```
+/// match wakeq_services::installed_postgres() {
+///     Ok(programs) => println!("{}", programs.display()),
+///     Err(missing) => println!("{missing}"),
+/// }
+/// ```
+pub fn installed_postgres() -> Result<PathBuf, PostgresError> {
+    Ok(Binaries::find()?.folder)
+}
+
 /// The programs of one installed version.
 #[derive(Debug, Clone)]
 pub(crate) struct Binaries {

@@ -1,136 +1,149 @@
-//! Chooses the Postgres to use: the one of `DATABASE_URL`, else a cluster of our own.
+//! Chooses the Postgres to use: the one that was asked for, else the one of `DATABASE_URL`, else a cluster of the installed
+//! programs, else the embedded one.
 //!
 //! It must never choose silently (it can be printed in one line), and never stop or change a server that was given.
 
 mod cluster;
 mod database;
+mod embedded;
+mod error;
 mod installed;
 mod keeper;
+mod kept;
 
-use std::env;
 use std::fmt;
-use std::io;
-use std::path::PathBuf;
 
-use crate::process::ProcessError;
+use crate::choice::{Asked, Chosen, PostgresChoice, set};
+use crate::containers::Container;
 
 pub use cluster::{Cluster, ClusterOptions, Folder};
 pub use database::{DatabaseError, TestDatabase};
+pub use embedded::Embedded;
+pub use error::PostgresError;
+pub use installed::installed_postgres;
+pub use kept::remove_kept;
 
 const URL_VARIABLE: &str = "DATABASE_URL";
-
-/// Why there is no Postgres.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PostgresError {
-    /// Neither a server nor the programs for one.
-    #[error(
-        "no Postgres: set DATABASE_URL to a server that runs (postgres://user:password@host:5432/database), or install \
-         one (Debian: `apt-get install postgresql`, macOS: `brew install postgresql@17`) with initdb and postgres on PATH"
-    )]
-    NotInstalled,
-    /// The variable is set to something else than an address of Postgres.
-    #[error("DATABASE_URL must begin with postgres:// or postgresql:// and name a database at its end")]
-    Url,
-    /// Root may not run Postgres, and there is nobody else.
-    #[error(
-        "Postgres does not run as root, and there is neither a user `postgres` nor `nobody` to run it as"
-    )]
-    NoUser,
-    /// A folder or file.
-    #[error("{}", path.display())]
-    File {
-        /// Where.
-        path: PathBuf,
-        /// What.
-        #[source]
-        source: io::Error,
-    },
-    /// A process could not be started or ended.
-    #[error("Postgres's process")]
-    Process(#[from] ProcessError),
-    /// The kept folder is in use.
-    #[error("a Postgres (process {pid}, port {port}) already runs in {}: stop it, or use that one", folder.display())]
-    AlreadyRunning {
-        /// Its data folder.
-        folder: PathBuf,
-        /// Its process.
-        pid: i32,
-        /// Its port.
-        port: String,
-    },
-    /// The kept folder is of another version.
-    #[error("{} was made by Postgres {made_by}, and {installed} is installed: remove the folder, or install {made_by}",
-        folder.display())]
-    OtherVersion {
-        /// The data folder.
-        folder: PathBuf,
-        /// The version that made it.
-        made_by: String,
-        /// The version that is here.
-        installed: String,
-    },
-    /// `initdb` failed.
-    #[error("initdb failed:\n{0}")]
-    Initialise(String),
-    /// The server ended instead of answering.
-    #[error("Postgres ended at its start; its last words:\n{0}")]
-    Ended(String),
-    /// The server runs and does not answer.
-    #[error("Postgres does not answer; its last words:\n{0}")]
-    Silent(String),
-}
+/// Says what the tests take.
+const CHOICE_VARIABLE: &str = "TEST_POSTGRES";
 
 /// A Postgres server, and where it came from.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), wakeq_services::PostgresError> {
-/// let postgres = wakeq_services::Postgres::choose(wakeq_services::ClusterOptions::default()).await?;
-/// println!("{postgres}"); // Postgres: 15.18 from /usr/lib/postgresql/15/bin, on port 21234
+/// use wakeq_services::{Asked, ClusterOptions, Postgres};
+///
+/// let asked = Asked::by_option("--postgres", "installed")?;
+/// let chosen = Postgres::choose(ClusterOptions::default(), Some(asked)).await?;
+/// println!("{chosen}"); // Postgres: 15.18 from /usr/lib/postgresql/15/bin, on port 21234 (--postgres installed)
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
 pub enum Postgres {
     /// `DATABASE_URL` names it.
-    Given(String),
-    /// A cluster of our own; it ends with this value and with this process.
-    Own(Cluster),
+    Environment(String),
+    /// A cluster of the installed programs; it ends with this value and with this process.
+    Installed(Cluster),
+    /// The embedded one; it ends with this value and with this process.
+    Embedded(Embedded),
+    /// A container; it ends with this value and with this process.
+    Container(Container),
 }
 
 impl Postgres {
-    /// Takes the server of `DATABASE_URL`, else starts a cluster of the installed Postgres.
-    pub async fn choose(options: ClusterOptions) -> Result<Self, PostgresError> {
-        match env::var(URL_VARIABLE) {
-            Ok(url) if !url.trim().is_empty() => {
-                let url = url.trim().to_owned();
-                with_database(&url, "any").ok_or(PostgresError::Url)?;
-                Ok(Self::Given(url))
-            }
-            _ => Ok(Self::Own(Cluster::start(options).await?)),
+    /// Takes what is asked for; if nothing is, the server of `DATABASE_URL`, else a cluster of the installed Postgres, else
+    /// the embedded one, which is built first if it never was. Where a folder is kept for the cluster, the embedded one has
+    /// another beside it, `embedded`.
+    pub async fn choose(
+        options: ClusterOptions,
+        asked: Option<Asked<PostgresChoice>>,
+    ) -> Result<Chosen<Self>, PostgresError> {
+        let Some(Asked { choice, by }) = asked else { return Self::by_default(options).await };
+        let service = match choice {
+            PostgresChoice::Environment => match set(URL_VARIABLE) {
+                Some(url) => Self::given(url)?,
+                None => return Err(PostgresError::NoUrl { by }),
+            },
+            PostgresChoice::Installed => Self::Installed(Cluster::start(options).await?),
+            PostgresChoice::Embedded => Self::embedded(options).await?,
+            PostgresChoice::Container => Self::Container(Container::postgres().await?),
+        };
+        Ok(Chosen { service, reason: by })
+    }
+
+    /// What the tests take: `TEST_POSTGRES` may ask for something.
+    pub async fn for_tests() -> Result<Chosen<Self>, PostgresError> {
+        Self::choose(ClusterOptions::default(), Asked::by_variable(CHOICE_VARIABLE)?).await
+    }
+
+    async fn by_default(options: ClusterOptions) -> Result<Chosen<Self>, PostgresError> {
+        let (service, reason) = match set(URL_VARIABLE) {
+            Some(url) => (Self::given(url)?, format!("{URL_VARIABLE} is set")),
+            None => match Cluster::start(options.clone()).await {
+                Err(PostgresError::NotInstalled) => {
+                    let reason = format!("{URL_VARIABLE} is not set, and no Postgres is installed");
+                    (Self::embedded(options).await?, reason)
+                }
+                cluster => (Self::Installed(cluster?), format!("{URL_VARIABLE} is not set")),
+            },
+        };
+        Ok(Chosen { service, reason })
+    }
+
+    async fn embedded(options: ClusterOptions) -> Result<Self, PostgresError> {
+        let folder = match options.folder {
+            Folder::Kept(folder) => Folder::Kept(folder.with_file_name("embedded")),
+            Folder::Temporary => Folder::Temporary,
+        };
+        Ok(Self::Embedded(Embedded::start(&folder).await?))
+    }
+
+    /// Ends it in good order, if it was started here.
+    pub async fn stop(self) -> Result<(), PostgresError> {
+        match self {
+            Self::Installed(cluster) => cluster.stop().await,
+            Self::Embedded(embedded) => embedded.stop().await,
+            // It ends with its handle, and nothing of it is kept.
+            Self::Container(_) | Self::Environment(_) => Ok(()),
         }
+    }
+
+    /// Whether it is known not to wait for the disk: a power cut may cost it what it has acknowledged, a kill does not.
+    pub fn may_forget(&self) -> bool {
+        match self {
+            Self::Embedded(_) => true,
+            Self::Environment(_) | Self::Installed(_) | Self::Container(_) => false,
+        }
+    }
+
+    fn given(url: String) -> Result<Self, PostgresError> {
+        with_database(&url, "any").ok_or(PostgresError::Url)?;
+        Ok(Self::Environment(url))
     }
 
     /// The address of a database on this server.
     pub fn url(&self, database: &str) -> String {
         match self {
-            Self::Given(url) => with_database(url, database).unwrap_or_else(|| url.clone()),
-            Self::Own(cluster) => cluster.url(database),
+            Self::Environment(url) => with_database(url, database).unwrap_or_else(|| url.clone()),
+            Self::Installed(cluster) => cluster.url(database),
+            Self::Embedded(embedded) => embedded.url(database),
+            Self::Container(container) => container.postgres_url(database),
         }
     }
 
     /// The address of a database that exists: the given one, or `postgres`.
     pub fn maintenance_url(&self) -> String {
         match self {
-            Self::Given(url) => url.clone(),
-            Self::Own(cluster) => cluster.url("postgres"),
+            Self::Environment(url) => url.clone(),
+            Self::Installed(_) | Self::Embedded(_) | Self::Container(_) => self.url("postgres"),
         }
     }
 
-    /// The cluster, if it is our own.
-    pub fn own(&mut self) -> Option<&mut Cluster> {
+    /// Whether it was there before and stays: what is made in it has to be removed.
+    pub fn stays(&self) -> bool {
         match self {
-            Self::Given(_) => None,
-            Self::Own(cluster) => Some(cluster),
+            Self::Environment(_) => true,
+            Self::Installed(_) | Self::Embedded(_) | Self::Container(_) => false,
         }
     }
 }
@@ -139,13 +152,15 @@ impl Postgres {
 impl fmt::Display for Postgres {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Given(url) => {
+            Self::Environment(url) => {
                 let without_user =
                     url.rsplit_once('@').or(url.split_once("://")).map_or("", |(_, rest)| rest);
                 let address = without_user.split('?').next().unwrap_or_default();
-                write!(formatter, "Postgres: {address}, from {URL_VARIABLE}")
+                write!(formatter, "Postgres: {address}")
             }
-            Self::Own(cluster) => cluster.fmt(formatter),
+            Self::Installed(cluster) => cluster.fmt(formatter),
+            Self::Embedded(embedded) => embedded.fmt(formatter),
+            Self::Container(container) => write!(formatter, "Postgres: {container}"),
         }
     }
 }
@@ -183,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_password_is_not_printed() {
-        let given = Postgres::Given("postgres://user:secret@host:5432/app?password=secret".to_owned());
-        assert_eq!(given.to_string(), "Postgres: host:5432/app, from DATABASE_URL");
+        let given = Postgres::Environment("postgres://user:secret@host:5432/app?password=secret".to_owned());
+        assert_eq!(given.to_string(), "Postgres: host:5432/app");
     }
 }

@@ -43,6 +43,14 @@ pub enum ProcessError {
         #[source]
         source: io::Error,
     },
+    /// It ended before it had begun its work.
+    #[error("{program} ended at its start; its last words:\n{words}")]
+    Ended {
+        /// The program.
+        program: String,
+        /// The end of its output.
+        words: String,
+    },
     /// The process was killed, but it, or a child that holds its output, is still there.
     #[error("process {pid} was killed but is not gone after {} s", GONE_WITHIN.as_secs())]
     StillThere {

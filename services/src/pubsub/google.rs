@@ -6,14 +6,15 @@
 use std::io;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::sync::oneshot;
+use tokio::sync::{OnceCell, oneshot};
 use tokio::time::timeout;
 
-use super::locate::{Installation, NotInstalled, find};
-use crate::process::{Guard, Guarded, Launch, ProcessError, free_port};
+use super::locate::{Installation, find};
+use super::{EmulatorError, PubSub, first_answer};
+use crate::choice::{say, set};
+use crate::process::{Guard, Guarded, Launch, free_port};
 
+const REQUIRED_VARIABLE: &str = "REQUIRE_GOOGLE_EMULATOR";
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(3);
 const STARTED: &str = "Server started, listening on";
@@ -23,27 +24,6 @@ const PORT_TAKEN: &str = "Address already in use";
 const PORTS_TRIED: u32 = 5;
 /// Half the start-up time of the defaults, and no more memory than a laptop can spare.
 const JVM_SETTINGS: [&str; 4] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m"];
-
-/// Why Google's emulator could not be started.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum EmulatorError {
-    /// It isn't there.
-    #[error(transparent)]
-    NotInstalled(#[from] NotInstalled),
-    /// Its process could not be started or ended.
-    #[error("Google's Pub/Sub emulator")]
-    Process(#[from] ProcessError),
-    /// No port.
-    #[error("no free port on 127.0.0.1 for Google's Pub/Sub emulator")]
-    Port(#[source] io::Error),
-    /// It ended, or found its port taken, before it answered.
-    #[error("Google's Pub/Sub emulator could not start; its last words:\n{0}")]
-    Failed(String),
-    /// It runs but does not answer.
-    #[error("Google's Pub/Sub emulator does not answer; its last words:\n{0}")]
-    Silent(String),
-}
 
 /// Google's emulator, running as our child. It ends with this value, and with this process.
 ///
@@ -75,6 +55,46 @@ impl GoogleEmulator {
                 Err(EmulatorError::Failed(_)) if port.is_none() && attempt < PORTS_TRIED => attempt += 1,
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// The one that all tests of this process about Google's share; that of [`PubSub::shared`], if it is Google's.
+    /// `None`, with a loud line, where it is not installed and `REQUIRE_GOOGLE_EMULATOR` is not `1`.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
+    /// let Some(emulator) = wakeq_services::GoogleEmulator::shared().await? else { return Ok(()) };
+    /// let host = emulator.host();
+    /// # Ok(()) }
+    /// ```
+    pub async fn shared() -> Result<Option<&'static Self>, EmulatorError> {
+        static SHARED: OnceCell<Option<GoogleEmulator>> = OnceCell::const_new();
+        if let PubSub::Google(emulator) = PubSub::shared().await? {
+            return Ok(Some(emulator));
+        }
+        let started = SHARED.get_or_try_init(async || {
+            let emulator = Self::start_if_installed("every test that is about Google's emulator").await?;
+            if let Some(emulator) = &emulator {
+                say(&format!(
+                    "Pub/Sub: Google's emulator {} too, for the tests about it",
+                    emulator.version()
+                ));
+            }
+            Ok::<_, EmulatorError>(emulator)
+        });
+        Ok(started.await?.as_ref())
+    }
+
+    /// One of the caller's own. `None`, with a loud line about what is skipped, where it is not installed and
+    /// `REQUIRE_GOOGLE_EMULATOR` is not `1`.
+    pub async fn start_if_installed(skipped: &str) -> Result<Option<Self>, EmulatorError> {
+        match Self::start(None).await {
+            Ok(emulator) => Ok(Some(emulator)),
+            Err(EmulatorError::NotInstalled(missing)) if !is_required() => {
+                say(&format!("SKIPPED: {skipped}. {missing}"));
+                Ok(None)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -111,6 +131,11 @@ impl GoogleEmulator {
     }
 }
 
+/// Whether its absence is an error.
+fn is_required() -> bool {
+    set(REQUIRED_VARIABLE).is_some_and(|value| value == "1")
+}
+
 async fn launch(installation: &Installation, guard: &Guard, port: u16) -> Result<Guarded, EmulatorError> {
     let (sender, started) = oneshot::channel();
     let mut sender = Some(sender);
@@ -133,26 +158,13 @@ async fn launch(installation: &Installation, guard: &Guard, port: u16) -> Result
     let ready = async {
         // The channel closes when the process ends or finds its port taken.
         started.await.map_err(|_| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-        first_answer(port).await
+        first_answer(&host(port)).await
     };
     match timeout(READY_WITHIN, ready).await {
         Ok(Ok(())) => Ok(process),
         Ok(Err(_)) => Err(EmulatorError::Failed(process.last_lines())),
         Err(_) => Err(EmulatorError::Silent(process.last_lines())),
     }
-}
-
-/// Lists the topics of a project that nobody uses. The first request takes the emulator longer than all later ones.
-async fn first_answer(port: u16) -> io::Result<()> {
-    let mut stream = TcpStream::connect(host(port)).await?;
-    let request = format!(
-        "GET /v1/projects/ready/topics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
-        host(port)
-    );
-    stream.write_all(request.as_bytes()).await?;
-    let mut status = [0; 12];
-    stream.read_exact(&mut status).await?;
-    if &status == b"HTTP/1.1 200" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
 fn host(port: u16) -> String {

@@ -1,75 +1,132 @@
-//! Chooses the Pub/Sub emulator to use: the one that the environment names, else Google's own as our child.
+//! Chooses the Pub/Sub emulator to use: the one that was asked for, else the one that the environment names, else ours.
 //!
-//! It must never choose silently: whatever was chosen, or why nothing was, can be said in one line.
+//! It must never choose silently: whatever was chosen, and why, can be said in one line.
 
+mod error;
 mod google;
 mod locate;
+mod own;
 
-use std::env;
 use std::fmt;
-use std::io::Write;
+use std::io;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 
-pub use google::{EmulatorError, GoogleEmulator};
+use crate::choice::{Asked, Chosen, PubSubChoice, say, set};
+use crate::containers::Container;
+
+pub use error::EmulatorError;
+pub use google::GoogleEmulator;
 pub use locate::{Installation, NotInstalled, find};
+pub use own::OwnEmulator;
 
 const HOST_VARIABLE: &str = "PUBSUB_EMULATOR_HOST";
-const REQUIRED_VARIABLE: &str = "REQUIRE_GOOGLE_EMULATOR";
+/// Says what the tests take.
+const CHOICE_VARIABLE: &str = "TEST_EMULATOR";
 
-/// A Pub/Sub emulator that answers, and where it came from.
+/// A Pub/Sub emulator that answers.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
-/// let source = wakeq_services::Source::choose().await?;
-/// println!("{source}"); // Pub/Sub: Google's emulator 0.8.20 on 127.0.0.1:21234
+/// use wakeq_services::{Asked, PubSub};
+///
+/// let asked = Asked::by_option("--emulator", "google")?;
+/// let chosen = PubSub::choose(Some(asked)).await?;
+/// println!("{chosen}"); // Pub/Sub: Google's emulator 0.8.20 on 127.0.0.1:21234 (--emulator google)
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-pub enum Source {
+pub enum PubSub {
     /// `PUBSUB_EMULATOR_HOST` names it; it is not ours to stop.
     Environment(String),
     /// Google's emulator, started by us.
     Google(GoogleEmulator),
+    /// Our own, in this process.
+    Own(OwnEmulator),
+    /// A container; it ends with this value and with this process.
+    Container(Container),
 }
 
-impl Source {
-    /// Takes the emulator of `PUBSUB_EMULATOR_HOST`, else starts Google's on a free port.
-    pub async fn choose() -> Result<Self, EmulatorError> {
-        match env::var(HOST_VARIABLE) {
-            Ok(host) if !host.trim().is_empty() => Ok(Self::Environment(host.trim().to_owned())),
-            _ => Ok(Self::Google(GoogleEmulator::start(None).await?)),
-        }
+impl PubSub {
+    /// Takes what is asked for; if nothing is, the emulator of `PUBSUB_EMULATOR_HOST`, else starts ours.
+    pub async fn choose(asked: Option<Asked<PubSubChoice>>) -> Result<Chosen<Self>, EmulatorError> {
+        let Some(Asked { choice, by }) = asked else { return Self::by_default().await };
+        let service = match choice {
+            PubSubChoice::Environment => match set(HOST_VARIABLE) {
+                Some(host) => Self::Environment(host),
+                None => return Err(EmulatorError::NoHost { by }),
+            },
+            PubSubChoice::Google => match GoogleEmulator::start(None).await {
+                Err(EmulatorError::NotInstalled(missing)) => {
+                    return Err(EmulatorError::Missing { by, missing });
+                }
+                started => Self::Google(started?),
+            },
+            PubSubChoice::Own => Self::Own(OwnEmulator::start().await?),
+            PubSubChoice::Container => Self::Container(Container::pubsub().await?),
+        };
+        Ok(Chosen { service, reason: by })
+    }
+
+    async fn by_default() -> Result<Chosen<Self>, EmulatorError> {
+        let (service, reason) = match set(HOST_VARIABLE) {
+            Some(host) => (Self::Environment(host), format!("{HOST_VARIABLE} is set")),
+            None => (Self::Own(OwnEmulator::start().await?), format!("{HOST_VARIABLE} is not set")),
+        };
+        Ok(Chosen { service, reason })
     }
 
     /// The one that all tests of this process share, chosen by the first of them, which also prints the choice.
-    /// `None`, with a loud line, where there is none and `REQUIRE_GOOGLE_EMULATOR` is not `1`.
+    /// `TEST_EMULATOR` may ask for something.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
-    /// let Some(source) = wakeq_services::Source::shared().await? else { return Ok(()) };
-    /// let host = source.host();
+    /// let host = wakeq_services::PubSub::shared().await?.host();
     /// # Ok(()) }
     /// ```
-    pub async fn shared() -> Result<Option<&'static Self>, EmulatorError> {
-        static SHARED: OnceCell<Option<Source>> = OnceCell::const_new();
-        let chosen = SHARED.get_or_try_init(async || match Self::choose().await {
-            Ok(source) => {
-                say(&source.to_string());
-                Ok(Some(source))
-            }
-            Err(EmulatorError::NotInstalled(missing)) if !Self::is_required() => {
-                say(&format!("SKIPPED: every test that needs Pub/Sub. {missing}"));
-                Ok(None)
-            }
-            Err(error) => Err(error),
+    pub async fn shared() -> Result<&'static Self, EmulatorError> {
+        static SHARED: OnceCell<Chosen<PubSub>> = OnceCell::const_new();
+        let chosen = SHARED.get_or_try_init(async || {
+            let chosen = Self::choose(Asked::by_variable(CHOICE_VARIABLE)?).await?;
+            say(&chosen.to_string());
+            Ok::<_, EmulatorError>(chosen)
         });
-        chosen.await.map(Option::as_ref)
+        Ok(&chosen.await?.service)
     }
 
-    /// Whether `REQUIRE_GOOGLE_EMULATOR=1` makes the absence of an emulator an error.
-    pub fn is_required() -> bool {
-        env::var(REQUIRED_VARIABLE).is_ok_and(|value| value == "1")
+    /// One that only the caller uses, and may kill: of the kind that the tests take, where that can be killed.
+    pub async fn to_be_killed() -> Result<Chosen<Self>, EmulatorError> {
+        let asked = Asked::by_variable(CHOICE_VARIABLE)?;
+        let (choice, reason) = match asked {
+            Some(Asked { choice: PubSubChoice::Google, by }) => (PubSubChoice::Google, by),
+            _ => (PubSubChoice::Own, "to be killed".to_owned()),
+        };
+        let chosen = Self::choose(Some(Asked { choice, by: reason })).await?;
+        say(&chosen.to_string());
+        Ok(chosen)
+    }
+
+    /// Kills it; everything in it is lost, and nothing answers at its address until [`restart`](Self::restart).
+    pub async fn kill_9(&mut self) -> Result<(), EmulatorError> {
+        match self {
+            Self::Google(emulator) => emulator.kill_9().await,
+            Self::Own(emulator) => {
+                emulator.kill();
+                Ok(())
+            }
+            Self::Environment(_) | Self::Container(_) => Err(EmulatorError::NotToBeKilled),
+        }
+    }
+
+    /// Kills it, if it runs, and starts an empty one at the same address.
+    pub async fn restart(&mut self) -> Result<(), EmulatorError> {
+        match self {
+            Self::Google(emulator) => emulator.restart().await,
+            Self::Own(emulator) => emulator.restart().await,
+            Self::Environment(_) | Self::Container(_) => Err(EmulatorError::NotToBeKilled),
+        }
     }
 
     /// Where it answers: `127.0.0.1:PORT`, or whatever the environment says.
@@ -77,24 +134,34 @@ impl Source {
         match self {
             Self::Environment(host) => host.clone(),
             Self::Google(emulator) => emulator.host(),
+            Self::Own(emulator) => emulator.host(),
+            Self::Container(container) => container.address(),
         }
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for PubSub {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Environment(host) => {
-                write!(formatter, "Pub/Sub: the emulator on {host}, from {HOST_VARIABLE}")
-            }
+            Self::Environment(host) => write!(formatter, "Pub/Sub: the emulator on {host}"),
             Self::Google(emulator) => {
                 write!(formatter, "Pub/Sub: Google's emulator {} on {}", emulator.version(), emulator.host())
             }
+            Self::Own(emulator) => {
+                write!(formatter, "Pub/Sub: our own emulator, in this process, on {}", emulator.host())
+            }
+            Self::Container(container) => write!(formatter, "Pub/Sub: {container}"),
         }
     }
 }
 
-/// Past the capturing of test output, which would hide it.
-fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+/// Lists the topics of a project that nobody uses. The first request takes Google's emulator longer than all later ones.
+pub(crate) async fn first_answer(host: &str) -> io::Result<()> {
+    let mut stream = TcpStream::connect(host).await?;
+    let request =
+        format!("GET /v1/projects/ready/topics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).await?;
+    if &status == b"HTTP/1.1 200" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
 }

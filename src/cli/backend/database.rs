@@ -14,10 +14,10 @@ use crate::api::{
 };
 use crate::cli::arguments::{HandlerName, Page};
 use crate::cli::failure::Failure;
-use crate::config::PubSubArgs;
+use crate::config::NotifierArgs;
 use crate::emit::{Queue, QueueConfig};
 use crate::event::{Actor, CanvasId, Event, EventError, EventId, HandlerScope, Name};
-use crate::notify::MemoryNotifier;
+use crate::notify::NoNotifier;
 use crate::store::{DeadFilter, Store};
 
 /// A canvas of a database, and who works on it.
@@ -26,18 +26,18 @@ pub(in crate::cli) struct Database {
     pub(in crate::cli) canvas: CanvasId,
     pub(in crate::cli) actor: Actor,
     /// Connected to by what publishes only, so that the rest works without.
-    pub(in crate::cli) pubsub: PubSubArgs,
+    pub(in crate::cli) notifier: NotifierArgs,
 }
 
 impl Database {
     /// For what publishes nothing.
     fn silent(&self) -> Admin {
-        Admin::new(self.store.clone(), Arc::new(MemoryNotifier::new()))
+        Admin::new(self.store.clone(), Arc::new(NoNotifier))
     }
 
     /// For what wakes events.
     async fn waking(&self) -> anyhow::Result<Admin> {
-        Ok(Admin::new(self.store.clone(), self.pubsub.connect().await?))
+        Ok(Admin::new(self.store.clone(), self.notifier.connect().await?))
     }
 
     fn access(&self) -> anyhow::Result<Access> {
@@ -46,7 +46,7 @@ impl Database {
 
     pub(super) async fn emit(&self, new: NewEvent) -> anyhow::Result<Emitted> {
         let event = event(new)?.canvas(self.canvas);
-        let queue = Queue::new(self.store.clone(), self.pubsub.connect().await?, QueueConfig::default());
+        let queue = Queue::new(self.store.clone(), self.notifier.connect().await?, QueueConfig::default());
         Ok(queue.emit(event).await?.into())
     }
 

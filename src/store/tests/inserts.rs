@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Table, scope};
+use super::{Table, is_skipped, scope};
 use crate::event::{CanvasId, Due, EventId, HandlerAddress, HandlerScope, Timestamp, Traceparent};
 use crate::store::{Coalescer, Inserted, NewEvent, StoreConfig};
 
@@ -131,6 +131,9 @@ async fn of_callers_with_the_same_id_one_inserts() {
 #[tokio::test]
 async fn an_open_transaction_with_an_id_blocks_nobody_else() {
     let table = Table::with(StoreConfig::default()).await;
+    if is_skipped("another session while a transaction is open") {
+        return;
+    }
     let chosen = event(Due::Now);
     let mut stranger = table.pool.begin().await.unwrap();
     let shared = Arc::new(chosen.clone());

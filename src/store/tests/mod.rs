@@ -9,6 +9,7 @@ mod minute;
 mod parking;
 mod resuming;
 
+use std::io::Write;
 use std::time::Duration;
 
 use sqlx::PgPool;
@@ -36,13 +37,13 @@ impl Table {
         let migrate = async |url: String| Store::migrate(&url, false).await.map(drop);
         let database = TestDatabase::create(&state, migrate).await.unwrap();
         let pool = PgPoolOptions::new().max_connections(4).connect(database.url()).await.unwrap();
-        let store = Store::connect(database.url(), config).await.unwrap();
+        let store = Store::connect(database.url(), fit(config)).await.unwrap();
         Self { store, pool, database }
     }
 
     /// Another process on the same tables.
     async fn other_store(&self, config: StoreConfig) -> Store {
-        Store::connect(self.database.url(), config).await.unwrap()
+        Store::connect(self.database.url(), fit(config)).await.unwrap()
     }
 
     /// Runs a statement; how many rows it changed.
@@ -128,6 +129,27 @@ impl Table {
         };
         tokio::time::timeout(Duration::from_secs(20), ending).await.expect("they do not end");
     }
+}
+
+/// The configuration as this run of the tests needs it: with as many connections as `TEST_POOL` says, and with leave to
+/// work on the embedded Postgres.
+pub(crate) fn fit(config: StoreConfig) -> StoreConfig {
+    let asked = std::env::var("TEST_POOL").ok().map(|count| count.parse().expect("TEST_POOL is a number"));
+    StoreConfig {
+        max_connections: asked.unwrap_or(config.max_connections),
+        allow_unsafe_durability: config.allow_unsafe_durability || TestDatabase::is_embedded(),
+        ..config
+    }
+}
+
+/// Whether a test that needs this cannot run: the embedded Postgres has one session, which nobody else can use while a
+/// transaction is open, and that nothing interrupts. Says so past the capturing of output.
+pub(crate) fn is_skipped(needs: &str) -> bool {
+    if TestDatabase::is_embedded() {
+        let thread = std::thread::current();
+        let _ = writeln!(std::io::stderr(), "SKIPPED {}: needs {needs}", thread.name().unwrap_or("a test"));
+    }
+    TestDatabase::is_embedded()
 }
 
 /// A row as a test describes it; moments in milliseconds from the database's clock.

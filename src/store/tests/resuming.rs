@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::parking::resume;
-use super::{Table, scope, tester};
+use super::{Table, is_skipped, scope, tester};
 use crate::event::RuleKind;
 use crate::store::StoreConfig;
 
@@ -52,6 +52,9 @@ async fn a_job_wakes_page_after_page() {
 #[tokio::test]
 async fn a_job_in_other_hands_goes_on_elsewhere() {
     let table = Table::new().await;
+    if is_skipped("another session while a transaction is open") {
+        return;
+    }
     let job = table.lifted(3).await;
     let mut other = table.pool.begin().await.unwrap();
     sqlx::query("select id from wakeq.resume_jobs for update").execute(&mut *other).await.unwrap();
@@ -79,6 +82,9 @@ async fn a_full_last_page_is_followed_by_an_empty_one() {
 #[tokio::test]
 async fn a_row_held_by_others_is_waited_for() {
     let table = Table::new().await;
+    if is_skipped("another session while a transaction is open") {
+        return;
+    }
     let job = table.lifted(10).await;
     let mut stranger = table.pool.begin().await.unwrap();
     sqlx::query(
@@ -104,6 +110,9 @@ async fn a_row_held_by_others_is_waited_for() {
 #[tokio::test]
 async fn a_job_outlives_its_worker() {
     let table = Table::new().await;
+    if is_skipped("another session while a transaction is open") {
+        return;
+    }
     let job = table.lifted(2100).await;
     assert!(table.store.resume_page(job).await.unwrap().more);
     let mut stranger = table.pool.begin().await.unwrap();

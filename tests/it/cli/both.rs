@@ -5,7 +5,6 @@ use wakeq::access::Scope;
 use wakeq::{CanvasId, EventId};
 
 use super::{Printed, Terminal, masked};
-use crate::brokers::Broker;
 use crate::service::Service;
 
 const TABLE: &str = include_str!("both.txt");
@@ -148,11 +147,8 @@ async fn a_server_is_asked_for_everything() {
 
 #[tokio::test]
 async fn the_database_is_asked_for_everything() {
-    let Some(mut config) = Broker::google_config("cli-both").await else { return };
-    config.create_missing = true;
     let service = Service::start().await;
-    let terminal = Terminal::on(&service.stage.database).with_pubsub(&config);
-    terminal.raw(&["topics", "create"]).await;
+    let terminal = Terminal::on(&service.stage.database).set("WAKEQ_NOTIFIER", "local");
     // So that both start with the same keys.
     let _ = of_server(&service).await;
     plays_the_table(&service, &terminal).await;

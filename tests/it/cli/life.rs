@@ -10,12 +10,12 @@ use wakeq_services::TestDatabase;
 use super::{Printed, Terminal};
 use crate::brokers::Broker;
 use crate::door::{Door, answering, telling};
-use crate::support::{Running, connect, database};
+use crate::support::{Running, connect, database, durability};
 
 /// Topics are created, found, and found wanting.
 #[tokio::test]
 async fn topics_are_created_and_checked() {
-    let Some(config) = Broker::google_config("cli-topics").await else { return };
+    let config = Broker::pubsub_config("cli-topics").await;
     let terminal = Terminal::without_variables().with_pubsub(&config);
     let (topic, subscription) = (
         format!("projects/{}/topics/{}", config.project, config.topic),
@@ -42,14 +42,14 @@ struct Shared {
 }
 
 impl Shared {
-    async fn new(test: &str) -> Option<Self> {
-        let mut config = Broker::google_config(test).await?;
+    async fn new(test: &str) -> Self {
+        let mut config = Broker::pubsub_config(test).await;
         config.create_missing = true;
         let notifier = Arc::new(PubSub::connect(config.clone()).await.unwrap());
         let database = database().await;
         let terminal = Terminal::on(&database).with_pubsub(&config);
         terminal.raw(&["topics", "create"]).await;
-        Some(Self { database, terminal, notifier })
+        Self { database, terminal, notifier }
     }
 
     async fn worker(&self, handlers: Handlers) -> Running {
@@ -66,7 +66,7 @@ impl Shared {
 /// EV2-42, CARD-06, EV2-12: emitted, held, woken, failed, dead, brought back; each step from a terminal.
 #[tokio::test]
 async fn an_operator_follows_an_event_through_its_life() {
-    let Some(shared) = Shared::new("cli-life").await else { return };
+    let shared = Shared::new("cli-life").await;
     let terminal = &shared.terminal;
     let stopped = terminal.run(&["pause", "greet"]).await;
     assert_eq!(
@@ -131,7 +131,7 @@ async fn an_operator_follows_an_event_through_its_life() {
 /// EV2-34, EV2-09: delayed events are seen, hurried, cancelled and purged.
 #[tokio::test]
 async fn an_operator_handles_waiting_events() {
-    let Some(shared) = Shared::new("cli-waiting").await else { return };
+    let shared = Shared::new("cli-waiting").await;
     let terminal = &shared.terminal;
     let chosen = EventId::new().to_string();
     let emit = ["emit", "greet", "{\"to\":\"Ada\"}", "--after", "1h", "--id", &chosen];
@@ -176,10 +176,11 @@ async fn an_operator_handles_waiting_events() {
 /// EV2-15: `wake --all` publishes for every row.
 #[tokio::test]
 async fn wake_replaces_lost_messages() {
-    let Some(shared) = Shared::new("cli-wake").await else { return };
+    let shared = Shared::new("cli-wake").await;
     let database = shared.database.url();
     let silent = Terminal::without_variables()
         .set("DATABASE_URL", database)
+        .set(durability().0, durability().1)
         .set("PUBSUB_EMULATOR_HOST", "127.0.0.1:1")
         .set("NO_COLOR", "1");
     let emitted = silent.run(&["emit", "greet"]).await;

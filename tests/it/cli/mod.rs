@@ -11,7 +11,7 @@ use uuid::Uuid;
 use wakeq::notify::PubSubConfig;
 use wakeq_services::TestDatabase;
 
-use crate::support::database;
+use crate::support::{database, durability};
 
 /// A terminal with the variables that `wakeq` reads.
 pub(crate) struct Terminal {
@@ -31,7 +31,7 @@ impl Terminal {
     }
 
     pub(crate) fn on(database: &TestDatabase) -> Self {
-        Self::without_variables().set("DATABASE_URL", database.url())
+        Self::without_variables().set("DATABASE_URL", database.url()).set(durability().0, durability().1)
     }
 
     fn with_pubsub(self, config: &PubSubConfig) -> Self {
@@ -41,7 +41,7 @@ impl Terminal {
             .set("WAKEQ_SUBSCRIPTION", &config.subscription)
     }
 
-    fn set(mut self, name: &'static str, value: &str) -> Self {
+    pub(crate) fn set(mut self, name: &'static str, value: &str) -> Self {
         self.variables.push((name, value.to_owned()));
         self
     }
@@ -146,7 +146,8 @@ async fn what_is_missing_is_named() {
         assert_eq!(terminal.complains(1, command).await, unset);
     }
     let pubsub = "wakeq: GOOGLE_CLOUD_PROJECT is not set: export GOOGLE_CLOUD_PROJECT=my-project, or \
-                  PUBSUB_EMULATOR_HOST=localhost:8085 for an emulator\n";
+                  PUBSUB_EMULATOR_HOST=localhost:8085 for an emulator, or WAKEQ_NOTIFIER=local for one process \
+                  without Pub/Sub\n";
     assert_eq!(terminal.complains(1, &["topics", "check"]).await, pubsub);
     assert_eq!(Terminal::on(&database().await).complains(1, &["emit", "greet"]).await, pubsub);
 }

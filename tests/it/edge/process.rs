@@ -6,10 +6,8 @@ use reqwest::{Method, RequestBuilder};
 use tokio::sync::watch;
 use wakeq::CanvasId;
 use wakeq::access::{Access, AccessConfig, NewKey, Reach, Scope};
-use wakeq::notify::create_topics;
 use wakeq_services::{Guard, Guarded, Launch};
 
-use crate::brokers::Broker;
 use crate::support::{PATIENCE, Stage};
 
 /// What the process says once it can be asked.
@@ -27,8 +25,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// With these variables beside the usual ones; `url` makes the process's `DATABASE_URL` of the test's own. Without
-    /// Google's emulator the process finds no Pub/Sub, and serves all the same.
+    /// With these variables beside the usual ones; `url` makes the process's `DATABASE_URL` of the test's own. It does
+    /// without Pub/Sub.
     pub(super) async fn start(more: &[(&str, &str)], url: impl FnOnce(&str) -> String) -> Self {
         let (stage, _) = Stage::memory().await;
         let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
@@ -36,23 +34,13 @@ impl Process {
         let (holder, scopes) = ("tests".to_owned(), Scope::ALL.into_iter().collect());
         let new = NewKey { holder, reach, scopes, lifetime: None };
         let key = access.create_key(&new, &wakeq::Actor::admin("tests")).await.unwrap().key.reveal();
-        let pubsub = match Broker::google_config("edge").await {
-            Some(config) => {
-                create_topics(&config).await.unwrap();
-                config
-            }
-            None => Broker::config_at("127.0.0.1:1".into(), "edge"),
-        };
         let lines = Arc::<Mutex<Vec<String>>>::default();
         let (address, mut addresses) = watch::channel(None);
         let kept = Arc::clone(&lines);
         let mut launch = Launch::new(env!("CARGO_BIN_EXE_wakeq"))
             .argument("serve")
             .environment("DATABASE_URL", url(stage.database.url()))
-            .environment("PUBSUB_EMULATOR_HOST", pubsub.emulator_host.as_ref().unwrap())
-            .environment("GOOGLE_CLOUD_PROJECT", &pubsub.project)
-            .environment("WAKEQ_TOPIC", &pubsub.topic)
-            .environment("WAKEQ_SUBSCRIPTION", &pubsub.subscription)
+            .environment("WAKEQ_NOTIFIER", "local")
             .environment("WAKEQ_LISTEN", "127.0.0.1")
             .environment("WAKEQ_ALLOW_UNSAFE_DURABILITY", "1")
             .environment("PORT", "0")

@@ -25,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("api", &["event", "machine", "store", "admin", "explain", "emit", "access"]),
     ("http", &["event", "access", "api", "telemetry", "store", "notify", "emit", "admin", "explain"]),
     ("doctor", &["event", "store", "notify"]),
+    ("testing", &["event", "machine", "store", "notify", "explain", "emit", "admin", "worker"]),
     (
         "cli",
         &[

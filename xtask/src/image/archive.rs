@@ -13,7 +13,7 @@ use super::{PORT, USER};
 const BLOCK: usize = 512;
 
 /// The file system of the image, as a tar file.
-pub(super) fn layer(entries: &[Entry]) -> Result<Vec<u8>> {
+pub(crate) fn layer(entries: &[Entry]) -> Result<Vec<u8>> {
     let mut tar = Vec::new();
     for entry in entries {
         match &entry.content {

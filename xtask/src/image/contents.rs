@@ -14,23 +14,23 @@ const CERTIFICATES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 /// A file or folder of the image, by its path from the root, without the slash.
-pub(super) struct Entry {
-    pub(super) path: String,
-    pub(super) mode: u32,
-    pub(super) content: Content,
+pub(crate) struct Entry {
+    pub(crate) path: String,
+    pub(crate) mode: u32,
+    pub(crate) content: Content,
 }
 
-pub(super) enum Content {
+pub(crate) enum Content {
     Folder,
     File(Vec<u8>),
 }
 
 impl Entry {
-    fn file(path: &str, mode: u32, content: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn file(path: &str, mode: u32, content: impl Into<Vec<u8>>) -> Self {
         Self { path: path.trim_start_matches('/').to_owned(), mode, content: Content::File(content.into()) }
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match &self.content {
             Content::Folder => 0,
             Content::File(bytes) => bytes.len() as u64,
@@ -54,6 +54,11 @@ pub(super) fn collect(binary: &Path) -> Result<Vec<Entry>> {
     for library in libraries(binary)? {
         entries.push(Entry::file(&library, 0o755, read(Path::new(&library))?));
     }
+    Ok(with_folders(entries))
+}
+
+/// With the folders that these files are in, and those that every container needs.
+pub(crate) fn with_folders(mut entries: Vec<Entry>) -> Vec<Entry> {
     let mut folders: Vec<String> = ["proc", "sys", "dev"].map(str::to_owned).into();
     for entry in &entries {
         folders.extend(entry.path.match_indices('/').map(|(end, _)| entry.path[..end].to_owned()));
@@ -63,11 +68,11 @@ pub(super) fn collect(binary: &Path) -> Result<Vec<Entry>> {
     entries.push(Entry { path: "tmp".into(), mode: 0o1777, content: Content::Folder });
     entries.sort_by(|one, other| one.path.cmp(&other.path));
     entries.dedup_by(|one, other| one.path == other.path);
-    Ok(entries)
+    entries
 }
 
 /// The libraries that the loader would load, the loader among them, by their paths on this machine.
-fn libraries(binary: &Path) -> Result<Vec<String>> {
+pub(crate) fn libraries(binary: &Path) -> Result<Vec<String>> {
     let output = Command::new("ldd").arg(binary).output().context("`ldd` can't be started")?;
     ensure!(output.status.success(), "ldd failed:\n{}", String::from_utf8_lossy(&output.stderr));
     libraries_in(&String::from_utf8(output.stdout)?)
@@ -82,7 +87,7 @@ fn libraries_in(ldd: &str) -> Result<Vec<String>> {
     Ok(paths.collect())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("read {}", path.display()))
 }
 

@@ -3,9 +3,9 @@
 //!
 //! `docker load --input target/image.tar` takes the result. For other machines than this one there is the Dockerfile.
 
-mod archive;
+pub(crate) mod archive;
 mod bundle;
-mod contents;
+pub(crate) mod contents;
 mod trial;
 
 use std::fs;

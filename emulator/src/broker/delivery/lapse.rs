@@ -8,28 +8,30 @@ use super::slot::{Lane, State};
 use super::{DeadLetter, Delivery, Holder, Time, Timer};
 
 impl Delivery {
-    /// Everything that is due.
+    /// Everything that is due, at its time: a leap is the same as many steps.
     pub(super) fn catch_up(&mut self, now: Time) {
-        self.latest = self.latest.max(now);
-        if self.first_lapse.is_some_and(|first| first <= self.latest) {
+        while let Some(event) = self.next_event().filter(|event| *event <= now) {
+            self.latest = self.latest.max(event);
             self.end_leases();
+            self.ring_timers();
+            self.drop_expired();
         }
-        while let Some((time, timer)) = self.timers.first().copied().filter(|(time, _)| *time <= self.latest)
-        {
-            self.forget_timer(time, timer);
-            self.ring(timer);
-        }
-        self.drop_expired();
+        self.latest = self.latest.max(now);
+    }
+
+    /// When the next thing may happen by itself; not after it does.
+    fn next_event(&self) -> Option<Time> {
+        let timer = self.timers.first().map(|(time, _)| *time);
+        [self.first_lapse, timer, self.oldest_ends()].into_iter().flatten().min()
     }
 
     /// Leases run out in the order of their ends, whatever was granted when.
     fn end_leases(&mut self) {
-        loop {
+        while self.first_lapse.is_some_and(|first| first <= self.latest) {
             let next = self.next_lapse();
             self.first_lapse = next.map(|(until, ..)| until);
-            match next {
-                Some((until, _, at)) if until <= self.latest => self.fail(at, until),
-                Some(_) | None => return,
+            if let Some((until, _, at)) = next.filter(|(until, ..)| *until <= self.latest) {
+                self.fail(at, until);
             }
         }
     }
@@ -49,10 +51,14 @@ impl Delivery {
         ends.min()
     }
 
-    fn ring(&mut self, timer: Timer) {
-        match timer {
-            Timer::Message(at) => self.make_ready(at, self.slots[at].failures > 0),
-            Timer::Key(key) => self.time_is_up(key),
+    fn ring_timers(&mut self) {
+        while let Some((time, timer)) = self.timers.first().copied().filter(|(time, _)| *time <= self.latest)
+        {
+            self.forget_timer(time, timer);
+            match timer {
+                Timer::Message(at) => self.make_ready(at, self.slots[at].failures > 0),
+                Timer::Key(key) => self.time_is_up(key),
+            }
         }
     }
 

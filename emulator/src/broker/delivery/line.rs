@@ -3,7 +3,7 @@
 use super::key::Place;
 use super::list::{List, NONE};
 use super::slot::{Lane, State};
-use super::{Delivery, Holder, Time, Timer};
+use super::{Delivery, Held, Holder, StreamId, Time, Timer};
 
 impl Delivery {
     /// A message takes its place in its key's line.
@@ -199,22 +199,22 @@ impl Delivery {
         }
     }
 
-    /// The keys of a list, first to last.
-    pub(super) fn drain_session(&mut self) {
+    /// The unary pull is over: what it took of its keys has to be settled before anybody gets more of them.
+    pub(super) fn end_session(&mut self) {
         while self.keys.session.head != NONE {
             self.replace_key(self.keys.session.head);
         }
-        debug_assert!(self.keys.session.is_empty());
     }
 
-    pub(super) fn forget_idle_stream(&mut self, stream: super::StreamId) {
-        let idle = |held: &super::Held| held.messages == 0 && held.keys.is_empty();
+    /// A stream that holds nothing needs no place here.
+    pub(super) fn forget_idle_stream(&mut self, stream: StreamId) {
+        let idle = |held: &Held| held.messages == 0 && held.keys.is_empty();
         if self.streams.get(&stream).is_some_and(idle) {
             self.streams.remove(&stream);
         }
     }
 
-    /// The first of a list of keys whose next message can be taken.
+    /// The next message of the first of these keys.
     pub(super) fn first_of(&self, keys: &List) -> u32 {
         if keys.is_empty() { NONE } else { self.keys[keys.head].cursor }
     }

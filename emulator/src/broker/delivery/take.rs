@@ -87,7 +87,7 @@ impl Delivery {
             delivered.push(self.hand_out(at, holder, deadline));
         }
         self.pulling = false;
-        self.drain_session();
+        self.end_session();
         delivered
     }
 

@@ -108,6 +108,7 @@ pub struct Figures {
     /// The size of the backlog.
     pub bytes: usize,
     /// The age of the oldest message not acknowledged.
+    #[serde(serialize_with = "crate::broker::faults::seconds::serialize_some")]
     pub oldest_unacked: Option<Duration>,
     /// Ordering keys whose next message has to wait.
     pub ordering_keys_blocked: usize,

@@ -23,7 +23,7 @@ fn messages() -> [BTreeMap<String, String>; 7] {
 
 #[test]
 fn the_corpus_passes_what_it_should() {
-    let corpus: [(&str, &[usize]); 31] = [
+    let corpus: [(&str, &[usize]); 33] = [
         ("attributes:name", &[1, 2, 3, 6]),
         (" attributes : name ", &[1, 2, 3, 6]),
         ("NOT attributes:name", &[0, 4, 5]),
@@ -49,6 +49,8 @@ fn the_corpus_passes_what_it_should() {
         ("attributes.\"ключ\" = \"\\u00e9\"", &[6]),
         ("attributes.\"ключ\" = \"\\xc3\\251\"", &[6]),
         ("attributes.name = \"say \\\"hi\\\"\\n\"", &[6]),
+        ("attributes:\"\\u043a\\u043b\\u044e\\u0447\"", &[6]),
+        ("attributes:\"iana.org/language_tag\" AND NOT attributes.name = \"com\"", &[5]),
         ("attributes:name OR attributes:lang", &[1, 2, 3, 4, 6]),
         ("attributes:name AND attributes:lang", &[3]),
         ("attributes:name AND NOT attributes:lang AND attributes.name != \"com\"", &[2, 6]),
@@ -87,6 +89,19 @@ fn what_is_no_filter_is_refused_with_the_place() {
         ("attributes.name = \"\\x1\"", "at byte 19: this escape sequence needs 2 digits of base 16"),
         ("attributes.name = \"\\ud800\"", "at byte 19: there is no character U+D800"),
         ("attributes.name = \"\\xff\"", "at byte 18: the escapes in this string do not spell valid UTF-8"),
+        (
+            "\"com\" = attributes.name",
+            "at byte 0: expected attributes, hasPrefix, NOT, or '(', found \"com\"",
+        ),
+        (
+            "attributes.name = attributes.website",
+            "at byte 18: expected a value in quotation marks, found 'attributes'",
+        ),
+        ("attributes:\\u307F", "at byte 11: unexpected character '\\\\'"),
+        (
+            "attributes.name = \"com\" AND (\"net\" OR \"org\")",
+            "at byte 29: expected attributes, hasPrefix, NOT, or '(', found \"net\"",
+        ),
         ("attributes:iana.org", "at byte 15: expected AND, OR, or the end, found '.'"),
         ("attributes:a attributes:b", "at byte 13: expected AND, OR, or the end, found 'attributes'"),
         ("attributes:a and attributes:b", "at byte 13: expected AND, OR, or the end, found 'and'"),

@@ -4,6 +4,8 @@
 //! It sends nothing, and knows nothing of HTTP: what counts as an acknowledgement is said by whoever sends.
 
 mod pace;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -59,6 +61,7 @@ pub struct PushFigures {
     /// How many may be.
     pub window: usize,
     /// How long it still pauses after failures; zero if it does not.
+    #[serde(serialize_with = "super::faults::seconds::serialize")]
     pub pauses_for: Duration,
     /// Why the last request that failed did.
     pub last_failure: Option<String>,

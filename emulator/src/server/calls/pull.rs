@@ -101,3 +101,47 @@ impl Drop for Taken {
         let _put_back = self.core.with(|broker, now| broker.modify_ack_deadline(now, &request));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::broker::{Broker, Faults};
+    use crate::clock::Clock;
+    use crate::proto::pubsub::{PublishRequest, PubsubMessage, Subscription, Topic};
+
+    const TOPIC: &str = "projects/a-project/topics/a-topic";
+    const SUBSCRIPTION: &str = "projects/a-project/subscriptions/a-subscription";
+
+    /// A broker, and what was pulled from it.
+    fn pulled() -> (Arc<Core>, PullResponse) {
+        let core = Core::new(Broker::new(Faults::default()), Clock::default(), CancellationToken::new());
+        let response = core.with(|broker, now| {
+            broker.create_topic(now, Topic { name: TOPIC.to_owned(), ..Default::default() }).unwrap();
+            let (name, topic) = (SUBSCRIPTION.to_owned(), TOPIC.to_owned());
+            broker.create_subscription(now, Subscription { name, topic, ..Default::default() }).unwrap();
+            let messages = vec![PubsubMessage { data: "one".into(), ..Default::default() }];
+            broker.publish(now, PublishRequest { topic: TOPIC.to_owned(), messages }).unwrap();
+            let subscription = SUBSCRIPTION.to_owned();
+            broker.pull(now, &PullRequest { subscription, max_messages: 1, ..Default::default() }).unwrap()
+        });
+        (Arc::new(core), response)
+    }
+
+    fn leased(core: &Core) -> usize {
+        core.with(|broker, now| broker.overview(now).subscriptions[0].messages.leased)
+    }
+
+    #[test]
+    fn what_nobody_heard_is_there_again_and_what_was_sent_is_not() {
+        let (core, response) = pulled();
+        assert_eq!(leased(&core), 1);
+        let put_back = PutBack::new(&core, SUBSCRIPTION.to_owned(), &response);
+        put_back.sent();
+        drop(put_back);
+        assert_eq!(leased(&core), 1);
+        drop(PutBack::new(&core, SUBSCRIPTION.to_owned(), &response));
+        assert_eq!(leased(&core), 0);
+    }
+}

@@ -63,6 +63,7 @@ struct OpenStream {
     asked: Arc<Notify>,
     answers: Receiver<Answer<StreamingPullResponse>>,
     heartbeats: bool,
+    had_a_turn: bool,
     ended: bool,
     _reader: AbortOnDropHandle<()>,
 }
@@ -82,7 +83,7 @@ impl OpenStream {
         let reader = read(Arc::clone(&core), id, requests, Arc::clone(&asked), sender);
         let _reader = AbortOnDropHandle::new(tokio::spawn(reader));
         let heartbeats = first.protocol_version >= 1;
-        Ok(Self { core, id, place, asked, answers, heartbeats, ended: false, _reader })
+        Ok(Self { core, id, place, asked, answers, heartbeats, had_a_turn: false, ended: false, _reader })
     }
 
     /// The next response, or how the stream ends.
@@ -90,7 +91,12 @@ impl OpenStream {
         if self.ended {
             return None;
         }
+        if std::mem::take(&mut self.had_a_turn) {
+            // The other streams of the subscription have theirs first, on however few threads.
+            tokio::task::yield_now().await;
+        }
         let next = self.turn().await;
+        self.had_a_turn = true;
         self.ended = !matches!(next, Some(Ok(_)));
         next
     }

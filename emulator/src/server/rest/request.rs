@@ -8,6 +8,9 @@ use super::query::Query;
 use super::template::Bound;
 use crate::broker::{Answer, Refusal};
 
+/// Fields that are enums: in JSON their numbers must be numbers. Everything else may be a string.
+const ENUMS: &[&str] = &["view"];
+
 pub(super) fn assemble(bound: &Bound<'_>, query: &Query, body: &[u8]) -> Answer<Value> {
     let mut request = match bound.route.body {
         "" => Map::new(),
@@ -34,7 +37,10 @@ fn parse(body: &[u8]) -> Answer<Map<String, Value>> {
 /// A field that is given more than once has all the values.
 fn add(request: &mut Map<String, Value>, field: &str, value: &str) -> Answer<()> {
     let slot = field_of(request, field)?;
-    let value = Value::String(value.to_owned());
+    let value = match value.parse::<i64>() {
+        Ok(number) if ENUMS.contains(&field) => number.into(),
+        _ => Value::String(value.to_owned()),
+    };
     match slot {
         Value::Null => *slot = value,
         Value::Array(values) => values.push(value),

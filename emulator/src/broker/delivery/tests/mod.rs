@@ -3,6 +3,8 @@
 mod exactly_once;
 mod keys;
 mod leases;
+mod model;
+mod properties;
 mod replay;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,154 @@
+//! The folder `.dev`: what is kept from one `cargo dev` to the next, and whose it is meanwhile.
+//!
+//! It must never remove anything while somebody else uses it.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{Read, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use wakeq_services::remove_kept;
+
+/// Held as long as this process runs; inside are its number and the address of its database.
+const LOCK: &str = "lock";
+const POSTGRES: &str = "postgres";
+const KEY: &str = "key";
+
+/// The folder, and whether it is ours.
+pub(super) struct Kept {
+    folder: PathBuf,
+    hold: Hold,
+}
+
+enum Hold {
+    Ours(File),
+    Others(Other),
+}
+
+/// Another `cargo dev` that runs here.
+pub(super) struct Other {
+    pub(super) pid: String,
+    /// Empty, as long as it has not said.
+    pub(super) database_url: String,
+}
+
+impl Kept {
+    /// `.dev` beside the workspace's manifest, or where the command was started.
+    pub(super) fn open() -> Result<Self> {
+        let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let workspace = package.as_deref().and_then(|package| package.parent()).map(PathBuf::from);
+        let here = workspace.map_or_else(std::env::current_dir, Ok).context("the current folder")?;
+        Self::at(here.join(".dev"))
+    }
+
+    fn at(folder: PathBuf) -> Result<Self> {
+        fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+        let path = folder.join(LOCK);
+        let mut options = File::options();
+        let opened = options.read(true).write(true).create(true).truncate(false).open(&path);
+        let mut file = opened.with_context(|| format!("open {}", path.display()))?;
+        let hold = match file.try_lock() {
+            Ok(()) => {
+                say_who(&file, "").with_context(|| format!("write {}", path.display()))?;
+                Hold::Ours(file)
+            }
+            Err(TryLockError::WouldBlock) => {
+                let mut words = String::new();
+                file.read_to_string(&mut words).with_context(|| format!("read {}", path.display()))?;
+                let mut lines = words.lines().map(str::to_owned);
+                let (pid, url) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+                Hold::Others(Other { pid, database_url: url })
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(error).with_context(|| format!("lock {}", path.display()));
+            }
+        };
+        Ok(Self { folder, hold })
+    }
+
+    /// Who else has it.
+    pub(super) fn other(&self) -> Option<&Other> {
+        match &self.hold {
+            Hold::Ours(_) => None,
+            Hold::Others(other) => Some(other),
+        }
+    }
+
+    /// Removes everything that is kept; what was removed.
+    pub(super) fn clear(&self) -> Result<Vec<PathBuf>> {
+        if let Some(other) = self.other() {
+            bail!(
+                "--fresh would take away what another cargo dev (process {}) runs on: stop that one first",
+                other.pid
+            );
+        }
+        let mut removed = remove_kept(&self.postgres())?;
+        let entries =
+            fs::read_dir(&self.folder).with_context(|| format!("read {}", self.folder.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            if path.file_name().is_some_and(|name| name == LOCK) {
+                continue;
+            }
+            let gone = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            gone.with_context(|| format!("remove {}", path.display()))?;
+            removed.push(path);
+        }
+        Ok(removed)
+    }
+
+    /// Tells those who come later which database this one runs on.
+    pub(super) fn announce(&self, database_url: &str) -> Result<()> {
+        match &self.hold {
+            Hold::Ours(file) => say_who(file, database_url).context("write the lock of .dev"),
+            Hold::Others(_) => Ok(()),
+        }
+    }
+
+    /// The data of Postgres.
+    pub(super) fn postgres(&self) -> PathBuf {
+        self.folder.join(POSTGRES)
+    }
+
+    /// The key to the API.
+    pub(super) fn key(&self) -> PathBuf {
+        self.folder.join(KEY)
+    }
+}
+
+fn say_who(mut file: &File, database_url: &str) -> std::io::Result<()> {
+    use std::io::{Seek, SeekFrom};
+
+    file.seek(SeekFrom::Start(0))?;
+    file.set_len(0)?;
+    write!(file, "{}\n{database_url}\n", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_uses_is_not_cleared_and_what_nobody_uses_is() {
+        let folder = std::env::temp_dir().join(format!("wakeq-dev-kept-{}", std::process::id()));
+        let first = Kept::at(folder.clone()).unwrap();
+        first.announce("postgres://here/one").unwrap();
+        fs::write(first.key(), "secret").unwrap();
+
+        let second = Kept::at(folder.clone()).unwrap();
+        let other = second.other().unwrap();
+        assert_eq!(
+            (other.pid.clone(), other.database_url.as_str()),
+            (std::process::id().to_string(), "postgres://here/one")
+        );
+        assert!(second.clear().unwrap_err().to_string().contains("stop that one first"));
+        assert!(first.key().exists());
+
+        drop(first);
+        let third = Kept::at(folder.clone()).unwrap();
+        assert!(third.other().is_none());
+        assert_eq!(third.clear().unwrap(), [folder.join(KEY)]);
+        assert!(third.clear().unwrap().is_empty());
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

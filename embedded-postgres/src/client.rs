@@ -1,0 +1,296 @@
+//! One client: reads its messages, takes a turn for each transaction, and gives the answers back.
+//!
+//! It must never keep a turn that the client has no use for: nothing is written to it, and nothing read from it, with
+//! the session in hand, unless its transaction, or a lock of its session, is still open.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::Notify;
+
+use crate::database::{Database, Turn};
+use crate::databases::Databases;
+use crate::engine::EngineError;
+use crate::frame::{Frame, Inbox, LONGEST_BYTES};
+use crate::settings::Settings;
+use crate::sql::{self, Administration};
+use crate::startup::{self, Key, Wish};
+use crate::statements::Statements;
+
+/// Why a client is no longer served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Farewell {
+    #[error("the connection")]
+    Connection(#[from] std::io::Error),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// It was told.
+    #[error("refused")]
+    Refused,
+}
+
+/// Why a group of messages is not given to the engine.
+enum Refusal {
+    /// The client gets this error and goes on.
+    Error(Frame),
+    /// It has gone.
+    Gone,
+}
+
+/// A client with a session of its own, as far as it can see.
+#[derive(Debug)]
+pub(crate) struct Client {
+    inbox: Inbox<OwnedReadHalf>,
+    outbox: OwnedWriteHalf,
+    databases: Arc<Databases>,
+    database: Arc<Database>,
+    settings: Settings,
+    statements: Statements,
+    /// The engine that its session is in.
+    age: u64,
+    /// Its own, while a transaction is open.
+    turn: Option<Turn>,
+    cancelled: Arc<Notify>,
+    longest_wait: Duration,
+}
+
+/// What a client is given besides its connection.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) databases: Arc<Databases>,
+    pub(crate) key: Key,
+    pub(crate) cancelled: Arc<Notify>,
+    pub(crate) longest_wait: Duration,
+}
+
+/// Serves a client until it goes, is told to, or its database ends.
+pub(crate) async fn serve(
+    inbox: Inbox<OwnedReadHalf>,
+    mut outbox: OwnedWriteHalf,
+    wish: Wish,
+    terms: Terms,
+) -> Result<(), Farewell> {
+    let Terms { databases, key, cancelled, longest_wait } = terms;
+    let (database, _visit) = match databases.enter(&wish.database).await {
+        Ok(entered) => entered,
+        Err(error) => return Err(fatal(&mut outbox, error.code(), &error.to_string()).await),
+    };
+    let mut turn = match database.turn().await {
+        Ok(turn) => turn,
+        Err(error) => {
+            fatal(&mut outbox, "XX000", &error.to_string()).await;
+            return Err(error.into());
+        }
+    };
+    if let Some(refused) = turn.wear(&wish.settings).await? {
+        turn.end();
+        outbox.write_all(&refused.bytes()).await?;
+        return Err(Farewell::Refused);
+    }
+    let (age, welcome) = (turn.age(), startup::welcome(turn.parameters(), key));
+    turn.end();
+    outbox.write_all(&welcome).await?;
+    let statements = Statements::of(key.process);
+    let (settings, turn) = (wish.settings, None);
+    let mut client = Client {
+        inbox,
+        outbox,
+        databases,
+        database,
+        settings,
+        statements,
+        age,
+        turn,
+        cancelled,
+        longest_wait,
+    };
+    let result = client.converse().await;
+    if let Some(farewell) = client.statements.farewell() {
+        client.database.leave(farewell);
+    }
+    result
+}
+
+impl Client {
+    async fn converse(&mut self) -> Result<(), Farewell> {
+        let mut group = Vec::new();
+        let mut bytes = 0;
+        // After an error everything is ignored up to the next Sync.
+        let mut skipping = false;
+        let ended = self.database.ended.clone();
+        loop {
+            let frame = tokio::select! {
+                frame = self.inbox.frame() => frame?,
+                () = ended.cancelled() => return Err(self.shut_down().await),
+            };
+            let Some(frame) = frame else { return Ok(()) };
+            match frame.tag {
+                b'X' => return Ok(()),
+                // Rows for a COPY that was refused, or never begun.
+                b'd' | b'c' | b'f' => continue,
+                b'S' => skipping = false,
+                _ if skipping => continue,
+                _ => {}
+            }
+            let is_end = matches!(frame.tag, b'Q' | b'S' | b'H' | b'F');
+            bytes += frame.body.len();
+            group.push(frame);
+            if bytes > LONGEST_BYTES {
+                return Err(fatal(&mut self.outbox, "54000", "too many messages without a Sync").await);
+            }
+            if is_end {
+                bytes = 0;
+                skipping = !self.answer(std::mem::take(&mut group)).await?;
+            }
+        }
+    }
+
+    /// Answers a group of messages; false, if its rest is to be ignored.
+    async fn answer(&mut self, group: Vec<Frame>) -> Result<bool, Farewell> {
+        let is_flush = group.last().is_some_and(|frame| frame.tag == b'H');
+        let refusal = match self.own_answer(&group).await {
+            Some(Ok(tag)) => {
+                let done = [Frame::new(b'C', crate::frame::terminated(tag)), Frame::ready(b'I')];
+                self.outbox.write_all(&done.iter().flat_map(Frame::bytes).collect::<Vec<_>>()).await?;
+                return Ok(true);
+            }
+            Some(Err(error)) => Refusal::Error(error),
+            None => match self.have_turn().await? {
+                Some(refusal) => refusal,
+                None => return self.exchange(group).await.map(|()| true),
+            },
+        };
+        let Refusal::Error(error) = refusal else { return Err(Farewell::Refused) };
+        let mut bytes = error.bytes();
+        if !is_flush {
+            Frame::ready(b'I').append_to(&mut bytes);
+        }
+        self.outbox.write_all(&bytes).await?;
+        Ok(!is_flush)
+    }
+
+    /// What is not for the engine: the databases of this server, and rows that it would wait for in vain.
+    async fn own_answer(&mut self, group: &[Frame]) -> Option<Result<&'static str, Frame>> {
+        // Inside of a transaction the engine itself knows what is wrong with it.
+        if self.turn.is_some() {
+            return None;
+        }
+        let refused = |code, message: &str| Some(Err(Frame::error("ERROR", code, message)));
+        let texts: Vec<&str> = group
+            .iter()
+            .filter_map(|frame| match frame.tag {
+                b'Q' => frame.text(0),
+                b'P' => frame.text(frame.text(0)?.len() + 1),
+                _ => None,
+            })
+            .collect();
+        if texts.iter().any(|text| sql::copies_in(text)) {
+            return refused(
+                "0A000",
+                "COPY ... FROM STDIN is not supported by the embedded Postgres: use INSERT",
+            );
+        }
+        if !texts.iter().any(|text| sql::is_about_databases(text)) {
+            return None;
+        }
+        let what = match (group, texts.as_slice()) {
+            ([Frame { tag: b'Q', .. }], [text]) => Administration::of(text),
+            _ => None,
+        };
+        let Some(what) = what else {
+            return refused(
+                "0A000",
+                "the embedded Postgres takes CREATE DATABASE name [TEMPLATE name], ALTER DATABASE name RENAME TO name and \
+                 DROP DATABASE [IF EXISTS] name [WITH (FORCE)], each as a simple query of its own",
+            );
+        };
+        let tag = what.tag();
+        match self.databases.carry_out(what).await {
+            Ok(()) => Some(Ok(tag)),
+            Err(error) => refused(error.code(), &error.to_string()),
+        }
+    }
+
+    /// Waits for the session, no longer than a statement may take.
+    async fn have_turn(&mut self) -> Result<Option<Refusal>, Farewell> {
+        if self.turn.is_some() {
+            return Ok(None);
+        }
+        let limit = self.wait_limit();
+        let ended = self.database.ended.clone();
+        let error = |code, message: &str| Ok(Some(Refusal::Error(Frame::error("ERROR", code, message))));
+        let mut turn = tokio::select! {
+            biased;
+            () = self.inbox.gone() => return Ok(Some(Refusal::Gone)),
+            () = ended.cancelled() => return Err(self.shut_down().await),
+            () = self.cancelled.notified() => return error("57014", "canceling statement due to user request"),
+            () = tokio::time::sleep(limit) => {
+                return error("57014", "canceling statement due to statement timeout: another connection has a transaction open");
+            }
+            turn = self.database.turn() => turn?,
+        };
+        if turn.age() != self.age {
+            return Err(self.shut_down().await);
+        }
+        let settings = std::mem::take(&mut self.settings);
+        let refused = turn.wear(&settings).await?;
+        self.settings = settings;
+        if let Some(frame) = refused {
+            turn.end();
+            return Ok(Some(Refusal::Error(frame)));
+        }
+        self.turn = Some(turn);
+        Ok(None)
+    }
+
+    /// Gives a group to the engine and its answer to the client, and the turn to the next if nothing is open.
+    async fn exchange(&mut self, group: Vec<Frame>) -> Result<(), Farewell> {
+        let Some(mut turn) = self.turn.take() else { return Err(EngineError::Ended.into()) };
+        let mut messages = Vec::new();
+        for frame in group {
+            self.statements.send(frame, &mut messages);
+        }
+        let answer = match turn.exchange(messages).await {
+            Ok(answer) => self.statements.receive(&answer),
+            Err(error) => {
+                fatal(&mut self.outbox, "XX000", &error.to_string()).await;
+                return Err(error.into());
+            }
+        };
+        let mut is_open = answer.status != Some(b'I');
+        if !is_open
+            && self.statements.take_may_have_changed()
+            && let Some(look) = turn.look().await?
+        {
+            self.settings = look.settings;
+            is_open = look.holds_locks;
+        }
+        if is_open {
+            self.turn = Some(turn);
+        } else {
+            turn.end();
+        }
+        self.outbox.write_all(&answer.bytes).await?;
+        Ok(())
+    }
+
+    fn wait_limit(&self) -> Duration {
+        let own = self.settings.get("statement_timeout").and_then(|limit| limit.parse().ok());
+        own.filter(|limit| *limit > 0).map_or(self.longest_wait, Duration::from_millis)
+    }
+
+    async fn shut_down(&mut self) -> Farewell {
+        fatal(&mut self.outbox, "57P01", "terminating connection due to administrator command").await
+    }
+}
+
+/// Tells a client why its connection ends. One that does not listen is not waited for.
+pub(crate) async fn fatal(outbox: &mut (impl AsyncWrite + Unpin), code: &str, message: &str) -> Farewell {
+    let words = Frame::error("FATAL", code, message).bytes();
+    match tokio::time::timeout(Duration::from_secs(1), outbox.write_all(&words)).await {
+        Ok(Err(error)) => error.into(),
+        Ok(Ok(())) | Err(_) => Farewell::Refused,
+    }
+}

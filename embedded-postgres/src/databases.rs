@@ -1,0 +1,206 @@
+//! The databases of this server, one folder each: they are found, made, copied, renamed and dropped here.
+//!
+//! It must never touch a folder beside its own, whatever a database is called, nor copy one that is in use.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::database::{Database, Visit};
+use crate::engine::EngineError;
+use crate::sql::Administration;
+
+const LONGEST_NAME_BYTES: usize = 63;
+/// Each has an engine, with memory of its own.
+const MOST_OPEN: usize = 200;
+/// What only a running engine may have.
+const LOCKS: [&str; 2] = [".pglite-oxide.lock", "postmaster.pid"];
+
+/// Why there is no such database, or why it stays as it is.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DatabaseError {
+    #[error("database \"{0}\" does not exist")]
+    Missing(String),
+    #[error("database \"{0}\" already exists")]
+    Exists(String),
+    #[error("database \"{0}\" is being accessed by other users")]
+    InUse(String),
+    #[error("a database's name has 1 to 63 letters, digits, _ and - here, not \"{0}\"")]
+    Name(String),
+    #[error("{MOST_OPEN} databases are open: drop some")]
+    TooMany,
+    #[error("{}", .0.display())]
+    File(PathBuf, #[source] io::Error),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+impl DatabaseError {
+    /// As Postgres has it.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            Self::Missing(_) => "3D000",
+            Self::Exists(_) => "42P04",
+            Self::InUse(_) => "55006",
+            Self::Name(_) => "42602",
+            Self::TooMany => "53300",
+            Self::File(..) => "58030",
+            Self::Engine(_) => "XX000",
+        }
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct Databases {
+    folder: PathBuf,
+    known: Mutex<HashMap<String, Arc<Database>>>,
+    ended: CancellationToken,
+}
+
+impl Databases {
+    pub(crate) fn new(folder: PathBuf, ended: CancellationToken) -> Self {
+        Self { folder, known: Mutex::default(), ended }
+    }
+
+    /// The database, for a client that stays.
+    pub(crate) async fn enter(&self, name: &str) -> Result<(Arc<Database>, Visit), DatabaseError> {
+        let mut known = self.known.lock().await;
+        if !known.contains_key(name) {
+            if !self.place(name)?.is_dir() {
+                return Err(DatabaseError::Missing(name.to_owned()));
+            }
+            if known.len() >= MOST_OPEN {
+                return Err(DatabaseError::TooMany);
+            }
+            let database = Database::new(self.place(name)?, self.ended.child_token());
+            known.insert(name.to_owned(), Arc::new(database));
+        }
+        let database = known.get(name).cloned().ok_or_else(|| DatabaseError::Missing(name.to_owned()))?;
+        let visit = database.enter();
+        Ok((database, visit))
+    }
+
+    /// Makes a database, unless it is there.
+    pub(crate) async fn ensure(&self, name: &str) -> Result<(), DatabaseError> {
+        let create = Administration::Create { name: name.to_owned(), template: None };
+        match self.carry_out(create).await {
+            Ok(()) | Err(DatabaseError::Exists(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Does what a statement asks for.
+    pub(crate) async fn carry_out(&self, what: Administration) -> Result<(), DatabaseError> {
+        let mut known = self.known.lock().await;
+        match what {
+            Administration::Create { name, template } => {
+                let place = self.free(&name)?;
+                match template {
+                    None => fs::create_dir_all(&place).map_err(at(&place)),
+                    Some(template) => {
+                        let source = self.quiet(&mut known, &template).await?;
+                        copy_whole(&source, &place).await
+                    }
+                }
+            }
+            Administration::Rename { from, to } => {
+                let target = self.free(&to)?;
+                let source = self.quiet(&mut known, &from).await?;
+                fs::rename(&source, &target).map_err(at(&target))
+            }
+            Administration::Drop { name, if_exists, force } => {
+                if force && let Some(database) = known.get(&name) {
+                    database.ended.cancel();
+                    database.close().await?;
+                    known.remove(&name);
+                }
+                let place = match self.quiet(&mut known, &name).await {
+                    Err(DatabaseError::Missing(_)) if if_exists => return Ok(()),
+                    place => place?,
+                };
+                fs::remove_dir_all(&place).map_err(at(&place))
+            }
+        }
+    }
+
+    /// Ends every engine in good order.
+    pub(crate) async fn close(&self) -> Result<(), EngineError> {
+        self.ended.cancel();
+        let known = std::mem::take(&mut *self.known.lock().await);
+        let mut result = Ok(());
+        for database in known.into_values() {
+            result = result.and(database.close().await);
+        }
+        result
+    }
+
+    /// The folder of a database that nobody is connected to and that has no engine.
+    async fn quiet(
+        &self,
+        known: &mut HashMap<String, Arc<Database>>,
+        name: &str,
+    ) -> Result<PathBuf, DatabaseError> {
+        if let Some(database) = known.get(name) {
+            if !database.is_left().await {
+                return Err(DatabaseError::InUse(name.to_owned()));
+            }
+            database.close().await?;
+            known.remove(name);
+        }
+        let place = self.place(name)?;
+        if place.is_dir() { Ok(place) } else { Err(DatabaseError::Missing(name.to_owned())) }
+    }
+
+    /// The folder for a database that does not exist.
+    fn free(&self, name: &str) -> Result<PathBuf, DatabaseError> {
+        let place = self.place(name)?;
+        if place.exists() { Err(DatabaseError::Exists(name.to_owned())) } else { Ok(place) }
+    }
+
+    fn place(&self, name: &str) -> Result<PathBuf, DatabaseError> {
+        let allowed = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
+        let fits = (1..=LONGEST_NAME_BYTES).contains(&name.len()) && name.chars().all(allowed);
+        if fits { Ok(self.folder.join(name)) } else { Err(DatabaseError::Name(name.to_owned())) }
+    }
+}
+
+/// It has its name only when it is whole.
+async fn copy_whole(source: &Path, target: &Path) -> Result<(), DatabaseError> {
+    let (source, target) = (source.to_owned(), target.to_owned());
+    let unfinished = target.with_extension("unfinished");
+    let work = move || {
+        match fs::remove_dir_all(&unfinished) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&unfinished)(error)),
+            Err(_) | Ok(()) => {}
+        }
+        copy(&source, &unfinished)?;
+        fs::rename(&unfinished, &target).map_err(at(&target))
+    };
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.unwrap_or_else(|_| Err(DatabaseError::Engine(EngineError::Ended)))
+}
+
+fn copy(source: &Path, target: &Path) -> Result<(), DatabaseError> {
+    fs::create_dir_all(target).map_err(at(target))?;
+    for entry in fs::read_dir(source).map_err(at(source))? {
+        let entry = entry.map_err(at(source))?;
+        let (from, to) = (entry.path(), target.join(entry.file_name()));
+        if entry.file_type().map_err(at(&from))?.is_dir() {
+            copy(&from, &to)?;
+        } else if !LOCKS.iter().any(|lock| entry.file_name() == *lock) {
+            fs::copy(&from, &to).map_err(at(&to))?;
+        }
+    }
+    Ok(())
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> DatabaseError {
+    let path = path.to_owned();
+    |source| DatabaseError::File(path, source)
+}

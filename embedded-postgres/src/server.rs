@@ -1,0 +1,120 @@
+//! The listener: gives every connection a task, a number and a secret, and carries cancellations between them.
+//!
+//! It must never listen anywhere but on the loopback interface, and never serve more clients than it says.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{self, Farewell, Terms};
+use crate::databases::Databases;
+use crate::frame::Inbox;
+use crate::startup::{self, Key, Opening};
+
+const MOST_CLIENTS: usize = 500;
+/// A client that connects says what it wants within this.
+const OPENS_WITHIN: Duration = Duration::from_secs(10);
+/// Clients that are told to end have this long.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+
+/// What all clients share.
+#[derive(Debug)]
+pub(crate) struct Server {
+    databases: Arc<Databases>,
+    longest_wait: Duration,
+    cancellations: Mutex<HashMap<u32, (u32, Arc<Notify>)>>,
+}
+
+impl Server {
+    pub(crate) fn new(databases: Arc<Databases>, longest_wait: Duration) -> Arc<Self> {
+        Arc::new(Self { databases, longest_wait, cancellations: Mutex::default() })
+    }
+
+    /// Serves until it is told to end, and then ends its clients.
+    pub(crate) async fn run(self: &Arc<Self>, listener: TcpListener, end: &CancellationToken) {
+        let mut tasks = JoinSet::new();
+        let mut connections = 0_u32;
+        loop {
+            tokio::select! {
+                () = end.cancelled() => break,
+                Some(_) = tasks.join_next() => {}
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        connections += 1;
+                        let is_full = tasks.len() >= MOST_CLIENTS;
+                        tasks.spawn(Arc::clone(self).welcome(stream, connections, is_full));
+                    }
+                    // Too many files are open, or a client has gone already: the next may be luckier.
+                    Err(_) => tokio::task::yield_now().await,
+                },
+            }
+        }
+        let all = async { while tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(ENDS_WITHIN, all).await;
+    }
+
+    async fn welcome(self: Arc<Self>, stream: TcpStream, process: u32, is_full: bool) {
+        // How it ended was told to the client, or it is not there to be told; only the engine's failures are news.
+        match self.serve(stream, process, is_full).await {
+            Err(Farewell::Engine(error)) => eprintln!("connection {process}: {error}"),
+            Ok(()) | Err(Farewell::Connection(_) | Farewell::Refused) => {}
+        }
+        self.cancellations().remove(&process);
+    }
+
+    async fn serve(&self, stream: TcpStream, process: u32, is_full: bool) -> Result<(), Farewell> {
+        stream.set_nodelay(true)?;
+        let (reader, mut outbox) = stream.into_split();
+        let mut inbox = Inbox::new(reader);
+        let wish = loop {
+            let packet = tokio::time::timeout(OPENS_WITHIN, inbox.startup()).await;
+            let Ok(Some(packet)) = packet.unwrap_or(Ok(None)) else { return Ok(()) };
+            match startup::read(&packet) {
+                Opening::Encryption => outbox.write_all(b"N").await?,
+                Opening::Cancel(key) => {
+                    self.cancel(key);
+                    return Ok(());
+                }
+                Opening::Session(wish) => break wish,
+                Opening::Unknown => {
+                    return Err(client::fatal(&mut outbox, "08P01", "only protocol 3.0 is spoken here").await);
+                }
+            }
+        };
+        if is_full {
+            return Err(client::fatal(&mut outbox, "53300", "sorry, too many clients already").await);
+        }
+        let key = Key { process, secret: secret() };
+        let cancelled = Arc::new(Notify::new());
+        self.cancellations().insert(process, (key.secret, Arc::clone(&cancelled)));
+        let (databases, longest_wait) = (Arc::clone(&self.databases), self.longest_wait);
+        client::serve(inbox, outbox, wish, Terms { databases, key, cancelled, longest_wait }).await
+    }
+
+    /// Only who waits for its turn can be cancelled: the engine itself cannot be interrupted.
+    fn cancel(&self, key: Key) {
+        if let Some((secret, cancelled)) = self.cancellations().get(&key.process)
+            && *secret == key.secret
+        {
+            cancelled.notify_waiters();
+        }
+    }
+
+    fn cancellations(&self) -> std::sync::MutexGuard<'_, HashMap<u32, (u32, Arc<Notify>)>> {
+        self.cancellations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// From the standard library's seed of the hash maps, which is the system's randomness.
+fn secret() -> u32 {
+    use std::hash::{BuildHasher, RandomState};
+
+    let [_, _, _, _, secret @ ..] = RandomState::new().hash_one(0).to_be_bytes();
+    u32::from_be_bytes(secret)
+}

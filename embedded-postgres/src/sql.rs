@@ -1,0 +1,165 @@
+//! What the text of a statement gives away: whether it may change the session, and whether it is about databases.
+//!
+//! It must never decide what a statement does, only who has to look closer: it reads words, not SQL. A session that is
+//! said to have changed is asked; so a wrong yes costs a look, and a wrong no forgets a setting.
+
+/// What must be done about the databases of this server, each of which is an engine of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Administration {
+    Create { name: String, template: Option<String> },
+    Rename { from: String, to: String },
+    Drop { name: String, if_exists: bool, force: bool },
+}
+
+impl Administration {
+    /// The statement, if it is a single one about databases in one of the forms that are known here.
+    pub(crate) fn of(sql: &str) -> Option<Self> {
+        let sql = sql.trim().trim_end_matches(';');
+        let words: Vec<String> = sql.split_whitespace().map(plain).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let own = |text: &str| text.to_owned();
+        match words.as_slice() {
+            ["create", "database", name] => Some(Self::Create { name: own(name), template: None }),
+            ["create", "database", name, "template", template] => {
+                Some(Self::Create { name: own(name), template: Some(own(template)) })
+            }
+            ["alter", "database", from, "rename", "to", to] => {
+                Some(Self::Rename { from: own(from), to: own(to) })
+            }
+            ["drop", "database", "if", "exists", name, rest @ ..] => Self::drop(name, true, rest),
+            ["drop", "database", name, rest @ ..] => Self::drop(name, false, rest),
+            _ => None,
+        }
+    }
+
+    fn drop(name: &str, if_exists: bool, rest: &[&str]) -> Option<Self> {
+        let force = match rest {
+            [] => false,
+            ["(force)"] | ["with", "(force)"] => true,
+            _ => return None,
+        };
+        Some(Self::Drop { name: name.to_owned(), if_exists, force })
+    }
+
+    /// What Postgres says when it is done.
+    pub(crate) fn tag(&self) -> &'static str {
+        match self {
+            Self::Create { .. } => "CREATE DATABASE",
+            Self::Rename { .. } => "ALTER DATABASE",
+            Self::Drop { .. } => "DROP DATABASE",
+        }
+    }
+}
+
+/// A name as Postgres reads it: quoted as it is, else in lower case.
+fn plain(word: &str) -> String {
+    match word.strip_prefix('"').and_then(|word| word.strip_suffix('"')) {
+        Some(quoted) => quoted.replace("\"\"", "\""),
+        None => word.to_lowercase(),
+    }
+}
+
+/// Whether it is about databases at all, in a form that is known or not.
+pub(crate) fn is_about_databases(sql: &str) -> bool {
+    statements(sql).any(|words| {
+        matches!(words.as_slice(), [verb, object, ..]
+            if ["create", "alter", "drop"].contains(&verb.as_str()) && object == "database")
+    })
+}
+
+/// Whether settings or locks of the session may be different after it.
+pub(crate) fn may_change_session(sql: &str) -> bool {
+    let lower = sql.to_lowercase();
+    lower.contains("set_config")
+        || lower.contains("advisory_lock")
+        || lower.contains("advisory_unlock")
+        || statements(&lower).any(|words| {
+            words
+                .first()
+                .is_some_and(|verb| ["set", "reset", "discard", "do", "call"].contains(&verb.as_str()))
+        })
+}
+
+/// Whether the client would go on to send rows, which the engine takes only from a socket of its own.
+pub(crate) fn copies_in(sql: &str) -> bool {
+    statements(sql).any(|words| {
+        words.first().is_some_and(|verb| verb == "copy")
+            && words.windows(2).any(|pair| pair[0] == "from" && pair[1].starts_with("stdin"))
+    })
+}
+
+/// The first words of each statement, in lower case. A `;` inside of a text begins one as well.
+fn statements(sql: &str) -> impl Iterator<Item = Vec<String>> {
+    sql.split(';').map(|statement| {
+        let without_comments: String = statement
+            .lines()
+            .map(|line| line.split("--").next().unwrap_or_default())
+            .collect::<Vec<_>>()
+            .join(" ");
+        without_comments.split_whitespace().take(200).map(str::to_lowercase).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn create(name: &str, template: Option<&str>) -> Option<Administration> {
+        Some(Administration::Create { name: name.to_owned(), template: template.map(str::to_owned) })
+    }
+
+    #[test]
+    fn statements_about_databases_are_read() {
+        assert_eq!(Administration::of(" CREATE DATABASE Shop ;"), create("shop", None));
+        assert_eq!(
+            Administration::of("create database \"Shop\"\n template shop_1"),
+            create("Shop", Some("shop_1"))
+        );
+        let rename = Administration::Rename { from: "a".to_owned(), to: "b".to_owned() };
+        assert_eq!(Administration::of("alter database a rename to b"), Some(rename));
+        for (sql, if_exists, force) in [
+            ("drop database a", false, false),
+            ("drop database if exists a", true, false),
+            ("drop database if exists a with (force)", true, true),
+        ] {
+            let expected = Administration::Drop { name: "a".to_owned(), if_exists, force };
+            assert_eq!(Administration::of(sql), Some(expected), "{sql}");
+        }
+        for other in [
+            "select 1",
+            "create table database (id int)",
+            "create database a owner b",
+            "drop database a cascade",
+        ] {
+            assert_eq!(Administration::of(other), None, "{other}");
+        }
+        assert!(is_about_databases("select 1; create  database a owner b"));
+        assert!(!is_about_databases("create table database (id int)"));
+    }
+
+    #[test]
+    fn what_may_change_the_session_is_noticed() {
+        for sql in [
+            "set a = 1",
+            "select 1; RESET all",
+            "select set_config('a', $1, false)",
+            "-- why\nset a to b",
+            "select pg_advisory_lock(1)",
+            "discard all",
+            "do $$ begin perform 1; end $$",
+        ] {
+            assert!(may_change_session(sql), "{sql}");
+        }
+        for sql in ["update a set b = 1", "select 1", "insert into settings values (1)", "begin"] {
+            assert!(!may_change_session(sql), "{sql}");
+        }
+    }
+
+    #[test]
+    fn rows_that_would_be_sent_are_noticed() {
+        assert!(copies_in("COPY a (b, c) FROM STDIN (format csv)"));
+        assert!(copies_in("copy a from stdin"));
+        assert!(!copies_in("copy a to stdout"));
+        assert!(!copies_in("select 'copy a from stdin'"));
+    }
+}

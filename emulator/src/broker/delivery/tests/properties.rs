@@ -1,0 +1,334 @@
+//! Whatever is published, taken, settled or left alone, in whatever order.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::super::Contents;
+use super::super::slot::State;
+use super::model::{Model, Verdict};
+use super::*;
+use crate::broker::faults::{Chance, Faults, Purpose};
+
+const MOST: usize = 4;
+const MOST_BYTES: usize = 35;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Publish {
+        key: usize,
+        late: u64,
+    },
+    Take {
+        holder: usize,
+        most: usize,
+    },
+    Ack(Vec<Index>),
+    Modify {
+        id: Index,
+        seconds: u64,
+    },
+    Pass(u64),
+    /// A stream ends, and another one takes its place.
+    Reopen(usize),
+    /// To so many seconds ago.
+    Seek(u64),
+    Snapshot,
+    /// To the last snapshot.
+    SeekToSnapshot,
+    Configure(Settings),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0..4_usize, prop_oneof![9 => Just(0), 1 => 1..30_u64]).prop_map(|(key, late)| Step::Publish { key, late }),
+        5 => (0..4_usize, 1..6_usize).prop_map(|(holder, most)| Step::Take { holder, most }),
+        4 => vec(any::<Index>(), 1..4).prop_map(Step::Ack),
+        2 => (any::<Index>(), prop_oneof![Just(0), 1..40_u64]).prop_map(|(id, seconds)| Step::Modify { id, seconds }),
+        2 => (0..25_u64).prop_map(Step::Pass),
+        1 => (0..2_usize).prop_map(Step::Reopen),
+    ];
+    vec(step, 1..120)
+}
+
+/// Those too for which there are no simple rules.
+fn all_steps() -> impl Strategy<Value = Vec<Step>> {
+    let change = prop_oneof![
+        (0..400_u64).prop_map(Step::Seek),
+        Just(Step::Snapshot),
+        Just(Step::SeekToSnapshot),
+        (any_settings(), any::<bool>()).prop_map(|(settings, retain_acked)| {
+            Step::Configure(Settings { retain_acked, retention: secs(600), ..settings })
+        }),
+    ];
+    (steps(), vec((any::<Index>(), change), 0..12)).prop_map(|(mut steps, changes)| {
+        for (at, change) in changes {
+            steps.insert(at.index(steps.len()), change);
+        }
+        steps
+    })
+}
+
+fn any_settings() -> impl Strategy<Value = Settings> {
+    let policy = prop_oneof![Just(None), Just(retry(10, 25)), Just(retry(0, 10))];
+    (any::<bool>(), any::<bool>(), policy, prop_oneof![2 => Just(None), 1 => Just(Some(2))]).prop_map(
+        |(ordering, exactly_once, retry, dead_letter_after)| Settings {
+            ordering,
+            exactly_once,
+            retry,
+            dead_letter_after,
+            ..settings()
+        },
+    )
+}
+
+/// A delivery and all ids it ever gave out.
+struct Run {
+    bench: Bench,
+    ids: Vec<String>,
+    streams: [StreamId; 2],
+    opened: u64,
+    snapshot: Contents,
+}
+
+impl Run {
+    fn new(settings: &Settings) -> Self {
+        let streams = [StreamId(1), StreamId(2)];
+        Self {
+            bench: Bench::new(settings.clone()),
+            ids: Vec::new(),
+            streams,
+            opened: 2,
+            snapshot: Contents::default(),
+        }
+    }
+
+    fn holder(&self, number: usize) -> Holder {
+        [Holder::Stream(self.streams[0]), Holder::Stream(self.streams[1]), Holder::Pull, Holder::Push][number]
+    }
+
+    fn reopen(&mut self, stream: usize) {
+        self.bench.delivery.release(self.bench.now, self.streams[stream]);
+        self.opened += 1;
+        self.streams[stream] = StreamId(self.opened);
+    }
+
+    fn publish(&mut self, key: usize, late: u64) -> u64 {
+        let fate = if late == 0 { Fate::OnTime } else { Fate::Late(secs(late)) };
+        self.bench.publish_with(["", "x", "y", "z"][key], fate);
+        self.bench.last
+    }
+
+    /// Within the flow control that every stream here has.
+    fn take(&mut self, holder: Holder, most: usize) -> (Vec<Delivered>, usize, usize) {
+        let (messages, bytes) = match holder {
+            Holder::Stream(stream) => self.bench.delivery.held_by(stream),
+            Holder::Pull | Holder::Push => (0, 0),
+        };
+        let (most, room) = (most.min(MOST - messages), MOST_BYTES - bytes);
+        let taken = self.bench.delivery.take(self.bench.now, holder, most, room, LEASE);
+        self.ids.extend(taken.iter().map(|taken| taken.ack_id.clone()));
+        (taken, most, room)
+    }
+
+    fn id(&self, index: &Index) -> Option<String> {
+        (!self.ids.is_empty()).then(|| index.get(&self.ids).clone())
+    }
+
+    fn ids(&self, indices: &[Index]) -> Vec<String> {
+        let mut ids: Vec<String> = indices.iter().filter_map(|index| self.id(index)).collect();
+        ids.sort();
+        ids.dedup();
+        ids
+    }
+}
+
+fn verdict(answer: &super::super::Acked, id: &String) -> Verdict {
+    assert!(answer.invalid.is_empty());
+    if answer.acked.contains(id) {
+        Verdict::Acked
+    } else if answer.lapsed.contains(id) {
+        Verdict::Lapsed
+    } else {
+        assert!(answer.unordered.contains(id), "{id} is answered");
+        Verdict::Unordered
+    }
+}
+
+fn agree(settings: &Settings, steps: Vec<Step>) {
+    let mut run = Run::new(settings);
+    let mut model = Model::new(settings.clone(), run.bench.now);
+    let mut dead = Vec::new();
+    for step in steps {
+        match step {
+            Step::Publish { key, late } => {
+                let id = run.publish(key, late);
+                model.publish(
+                    id,
+                    ["", "x", "y", "z"][key],
+                    10 + ["", "x", "y", "z"][key].len(),
+                    run.bench.now + secs(late),
+                );
+            }
+            Step::Take { holder: number, most } => {
+                let holder = run.holder(number);
+                let (taken, most, room) = run.take(holder, most);
+                let bytes: usize = taken.iter().map(|taken| taken.message.size()).sum();
+                assert!(bytes <= room, "flow control");
+                model.took(holder, LEASE, &taken, taken.len() < most && bytes + 11 <= room);
+            }
+            Step::Ack(indices) => {
+                let ids = run.ids(&indices);
+                let answer = run.bench.delivery.acknowledge(run.bench.now, &ids);
+                let verdicts: Vec<Verdict> = ids.iter().map(|id| verdict(&answer, id)).collect();
+                assert_eq!(verdicts, model.acknowledge(&ids));
+            }
+            Step::Modify { id, seconds } => {
+                if let Some(id) = run.id(&id) {
+                    let answer =
+                        run.bench.delivery.modify_deadline(run.bench.now, &[(id.clone(), secs(seconds))]);
+                    assert_eq!(verdict(&answer, &id), model.modify(&id, secs(seconds)));
+                }
+            }
+            Step::Pass(seconds) => {
+                dead.extend(run.bench.pass(secs(seconds)).dead);
+                model.pass(run.bench.now);
+            }
+            Step::Reopen(stream) => run.reopen(stream),
+            Step::Seek(_) | Step::Snapshot | Step::SeekToSnapshot | Step::Configure(_) => {
+                unreachable!("not among the simple steps")
+            }
+        }
+        let figures = run.bench.delivery.figures(run.bench.now);
+        assert_eq!((figures.backlog, figures.leased), model.figures());
+        for stream in run.streams {
+            assert_eq!(run.bench.delivery.held_by(stream), model.held_by(Holder::Stream(stream)));
+        }
+    }
+    dead.extend(run.bench.pass(Duration::ZERO).dead);
+    let dead: Vec<(u64, u32)> = dead.iter().map(|dead| (dead.message.id, dead.attempts)).collect();
+    assert_eq!(dead, model.dead);
+    nothing_is_left(run);
+}
+
+/// Everything that is not acknowledged or dead comes, and when it has been acknowledged nothing is left of it.
+fn nothing_is_left(mut run: Run) {
+    let bench = &mut run.bench;
+    for _ in 0..100 {
+        bench.pass(secs(700));
+        let taken = bench.delivery.take(bench.now, Holder::Pull, usize::MAX, usize::MAX, LEASE);
+        bench.ack_all(&taken);
+    }
+    assert_eq!(bench.delivery.figures(bench.now), super::super::Figures::default());
+    assert_eq!(bench.delivery.keys.in_use().count(), 0);
+    assert_eq!((bench.delivery.streams.len(), bench.delivery.timers.len()), (0, 0));
+    assert_eq!((bench.delivery.all().count(), bench.delivery.next_due()), (0, None));
+}
+
+/// What is counted on the way is what there is.
+fn add_up(bench: &Bench) {
+    let delivery = &bench.delivery;
+    let all: Vec<_> = delivery.all().map(|at| &delivery.slots[at]).collect();
+    assert!(all.is_sorted_by_key(|slot| slot.order()));
+    let count = |is: fn(&State) -> bool| all.iter().filter(|slot| is(&slot.state)).count();
+    let pending: Vec<_> = all.iter().filter(|slot| slot.is_pending()).collect();
+    let bytes: usize = pending.iter().map(|slot| slot.message.size()).sum();
+    let figures = delivery.figures(bench.now);
+    assert_eq!((figures.backlog, figures.bytes), (pending.len(), bytes));
+    assert_eq!(figures.leased, count(|state| matches!(state, State::Leased { .. })));
+    assert_eq!(figures.acked_retained, count(|state| *state == State::Kept));
+}
+
+/// What a run hands out, step by step; time passes in leaps, or from one thing that is due to the next.
+fn transcript(settings: &Settings, steps: &[Step], leaps: bool) -> Vec<Vec<(String, u64)>> {
+    let mut run = Run::new(settings);
+    let mut transcript = Vec::new();
+    for step in steps {
+        match step {
+            Step::Publish { key, late } => {
+                run.publish(*key, *late);
+            }
+            Step::Take { holder: number, most } => {
+                let (taken, ..) = run.take(run.holder(*number), *most);
+                transcript.push(taken.iter().map(|taken| (taken.ack_id.clone(), taken.message.id)).collect());
+            }
+            Step::Ack(indices) => {
+                run.bench.delivery.acknowledge(run.bench.now, &run.ids(indices));
+            }
+            Step::Modify { id, seconds } => {
+                if let Some(id) = run.id(id) {
+                    run.bench.delivery.modify_deadline(run.bench.now, &[(id, secs(*seconds))]);
+                }
+            }
+            Step::Pass(seconds) => {
+                let end = run.bench.now + secs(*seconds);
+                while let Some(due) = run.bench.delivery.next_due().filter(|due| !leaps && *due <= end) {
+                    run.bench.now = due;
+                    run.bench.delivery.advance(due);
+                }
+                run.bench.now = end;
+                run.bench.delivery.advance(end);
+            }
+            Step::Reopen(stream) => run.reopen(*stream),
+            Step::Seek(ago) => {
+                run.bench.delivery.seek_to_time(run.bench.now, run.bench.now.before(secs(*ago)))
+            }
+            Step::Snapshot => run.snapshot = run.bench.delivery.snapshot(run.bench.now),
+            Step::SeekToSnapshot => run.bench.delivery.seek_to(run.bench.now, &run.snapshot),
+            Step::Configure(settings) => run.bench.delivery.configure(run.bench.now, settings.clone()),
+        }
+        add_up(&run.bench);
+    }
+    run.bench.delivery.configure(run.bench.now, Settings { retain_acked: false, ..settings.clone() });
+    nothing_is_left(run);
+    transcript
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn delivery_agrees_with_the_simple_rules(settings in any_settings(), steps in steps()) {
+        agree(&settings, steps);
+    }
+
+    #[test]
+    fn a_leap_in_time_is_the_same_as_many_steps(settings in any_settings(), steps in all_steps()) {
+        let settings = Settings { retention: secs(600), ..settings };
+        assert_eq!(transcript(&settings, &steps, true), transcript(&settings, &steps, false));
+    }
+
+    /// Ordered per key, none lost, none twice unless doubled: with faults, two streams, and everything acknowledged.
+    #[test]
+    fn with_faults_nothing_but_what_they_say_goes_wrong(seed: u64, ordering: bool, exactly_once: bool) {
+        let faults = Faults { duplicate: 0.2, delay: 0.2, reorder: 0.2, longest_delay: secs(60), ..Faults::default() };
+        let run = || {
+            let mut chance = Chance::new(seed, Purpose::Messages);
+            let mut bench = Bench::new(Settings { ordering, exactly_once, ..settings() });
+            let mut taken = Vec::new();
+            for round in 0..40 {
+                if round < 20 {
+                    for key in ["", "x", "y"] {
+                        bench.publish_with(key, faults.fate(&mut chance).unwrap());
+                    }
+                }
+                let now = [A, B].into_iter().flat_map(|holder| bench.take(holder, 4)).collect::<Vec<_>>();
+                assert_eq!(bench.ack_all(&now).acked.len(), now.len());
+                taken.extend(now.iter().map(|taken| (taken.message.id, taken.message.ordering_key.clone())));
+                bench.pass(secs(5));
+            }
+            assert_eq!(bench.backlog(), 0);
+            taken
+        };
+        let taken = run();
+        prop_assert_eq!(&taken, &run(), "the same seed gives the same run");
+        for id in 1..=60 {
+            let times = taken.iter().filter(|(taken, _)| *taken == id).count();
+            prop_assert!(times == 1 || times == 2 && !exactly_once, "{} came {} times", id, times);
+        }
+        for key in ["x", "y"] {
+            let order: Vec<u64> = taken.iter().filter(|(_, of)| of == key).map(|(id, _)| *id).collect();
+            prop_assert!(!ordering || order.is_sorted(), "{:?}", order);
+        }
+    }
+}

@@ -1,1 +1,0 @@
-//! The broker as its callers see it, in virtual time.

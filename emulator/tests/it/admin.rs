@@ -1,0 +1,109 @@
+//! What the emulator serves beside the API: faults, forgetting, state, the page; and what it starts with.
+
+use serde_json::{Value, json};
+use wakeq_emulator::proto::pubsub::Topic;
+use wakeq_emulator::{Emulator, FaultCode, Faults, Method, Options, Provision};
+
+use crate::inbox::{Received, ask};
+
+const TOPIC: &str = "GET /v1/projects/demo/topics/orders";
+
+async fn emulator(provision: &str) -> Emulator {
+    let options = Options { provision: provision.parse().unwrap(), ..Options::default() };
+    Emulator::start("127.0.0.1:0".parse().unwrap(), options).await.unwrap()
+}
+
+async fn request(emulator: &Emulator, line: &str, body: &Value) -> Received {
+    let headers = [("content-type", "application/json")];
+    ask(emulator.address(), line, &headers, &body.to_string()).await
+}
+
+async fn status(emulator: &Emulator, line: &str) -> u16 {
+    request(emulator, line, &json!({})).await.status()
+}
+
+#[tokio::test]
+async fn faults_are_set_shown_used_up_and_cleared_at_run_time() {
+    let emulator = emulator("demo,orders").await;
+    let faults = json!({"seed": 7, "next": [{"times": 2, "code": "UNAVAILABLE", "methods": ["GetTopic"]}]});
+    let set = request(&emulator, "PUT /admin/faults", &faults).await;
+    assert_eq!((set.status(), &set.json()["seed"]), (200, &json!(7)));
+    let statuses =
+        [status(&emulator, TOPIC).await, status(&emulator, TOPIC).await, status(&emulator, TOPIC).await];
+    assert_eq!(statuses, [503, 503, 200]);
+    let shown = request(&emulator, "GET /admin/faults", &json!({})).await.json();
+    assert_eq!((&shown["next"], &shown["seed"]), (&json!([]), &json!(7)));
+    let cleared = request(&emulator, "DELETE /admin/faults", &json!({})).await;
+    assert_eq!(cleared.json(), serde_json::to_value(Faults::default()).unwrap());
+    emulator.stop().await;
+}
+
+#[tokio::test]
+async fn faults_are_set_by_the_library_too() {
+    let emulator = emulator("demo,orders").await;
+    emulator.set_faults(Faults::default().fail_next(1, FaultCode::NotFound, [Method::GetTopic]));
+    assert_eq!(status(&emulator, TOPIC).await, 404);
+    assert_eq!(status(&emulator, TOPIC).await, 200);
+    emulator.set_faults(Faults { deadline_exceeded: 1.0, ..Faults::default() });
+    assert_eq!(status(&emulator, TOPIC).await, 504);
+    emulator.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_no_fault_is_refused_with_what_would_be_one_and_changes_nothing() {
+    let emulator = emulator("demo").await;
+    emulator.set_faults(Faults { lose: 0.5, ..Faults::default() });
+    for wrong in [json!({"loose": 1}), json!({"lose": 2}), json!([]), json!({"methods": ["Publsh"]})] {
+        let refused = request(&emulator, "PUT /admin/faults", &wrong).await;
+        let words = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert_eq!(refused.status(), 400, "{wrong}");
+        assert!(words.contains("duplicate") && words.contains("StreamingPull"), "{words}");
+    }
+    assert_eq!(emulator.broker(|broker, _| broker.faults().lose), 0.5);
+    emulator.stop().await;
+}
+
+#[tokio::test]
+async fn everything_is_forgotten_but_not_by_another_site_s_page() {
+    let emulator = emulator("demo,orders:worker").await;
+    let evil = [("origin", "http://evil.example")];
+    assert_eq!(ask(emulator.address(), "POST /admin/forget", &evil, "").await.status(), 403);
+    assert_eq!(status(&emulator, TOPIC).await, 200);
+    let own = format!("http://{}", emulator.address());
+    let own = [("origin", own.as_str())];
+    assert_eq!(ask(emulator.address(), "POST /admin/forget", &own, "").await.status(), 200);
+    assert_eq!(status(&emulator, TOPIC).await, 404);
+    let state = request(&emulator, "GET /admin/state", &json!({})).await.json();
+    assert_eq!((&state["topics"], &state["subscriptions"]), (&json!([]), &json!([])));
+    emulator.stop().await;
+}
+
+#[tokio::test]
+async fn the_root_answers_each_in_its_own_way() {
+    let emulator = emulator("demo,orders:worker").await;
+    let accepting = async |kind| ask(emulator.address(), "GET /", &[("accept", kind)], "").await;
+    let page = accepting("text/html,application/xhtml+xml,*/*;q=0.8").await;
+    assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
+    assert!(page.headers["content-security-policy"].starts_with("default-src 'none'"));
+    assert!(page.text().contains("subscriptions/<wbr></span>worker"), "{}", page.text());
+    let state = accepting("application/json").await.json();
+    assert_eq!(state["subscriptions"][0]["name"], "projects/demo/subscriptions/worker");
+    assert_eq!(state["subscriptions"][0]["messages"]["backlog"], 0);
+    let text = accepting("*/*").await.text();
+    assert!(text.starts_with("Ok\n1 topics, 1 subscriptions"), "{text}");
+    emulator.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_there_already_is_left_and_what_is_refused_is_named() {
+    let emulator = emulator("demo,orders:worker").await;
+    let again: Provision = "demo,orders:worker:audit".parse().unwrap();
+    let made = emulator.broker(|broker, now| again.apply(broker, now)).unwrap();
+    assert_eq!((made.topics, made.subscriptions), (0, 1));
+    emulator.stop().await;
+
+    let topic = Topic { name: "projects/demo/topics/goog-no".into(), ..Topic::default() };
+    let options = Options { provision: Provision::default().topic(topic), ..Options::default() };
+    let error = Emulator::start("127.0.0.1:0".parse().unwrap(), options).await.unwrap_err();
+    assert!(error.to_string().starts_with("Provision: projects/demo/topics/goog-no: "), "{error}");
+}

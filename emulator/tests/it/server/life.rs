@@ -1,0 +1,92 @@
+//! Starting, stopping, and the clock.
+
+use std::io::ErrorKind;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::poll_immediate;
+use tonic::Code;
+use wakeq_emulator::broker::Time;
+use wakeq_emulator::proto::pubsub::publisher_client::PublisherClient;
+use wakeq_emulator::proto::pubsub::{ListSnapshotsRequest, ListTopicsRequest};
+use wakeq_emulator::{Emulator, ManualClock, Options};
+
+use super::{PROJECT, Stage, connect, soon, streaming, texts};
+
+async fn at(address: &str) -> std::io::Result<Emulator> {
+    Emulator::start(address.parse().unwrap(), Options::default()).await
+}
+
+async fn answers(emulator: &Emulator) {
+    let request = ListTopicsRequest { project: PROJECT.to_owned(), ..Default::default() };
+    let answer = PublisherClient::new(connect(emulator).await).list_topics(request).await.unwrap();
+    assert!(answer.into_inner().topics.is_empty());
+}
+
+#[tokio::test]
+async fn it_answers_on_any_kind_of_address() {
+    for (address, host) in [("127.0.0.1:0", "127.0.0.1"), ("0.0.0.0:0", "127.0.0.1"), ("[::1]:0", "[::1]")] {
+        let emulator = at(address).await.unwrap();
+        assert_eq!(emulator.host(), format!("{host}:{}", emulator.address().port()));
+        answers(&emulator).await;
+    }
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_said_and_what_to_do() {
+    let first = at("127.0.0.1:0").await.unwrap();
+    let error = at(&first.address().to_string()).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AddrInUse);
+    assert!(error.to_string().contains(&first.host()) && error.to_string().contains("choose"), "{error}");
+}
+
+#[tokio::test]
+async fn stopping_ends_what_waits_and_frees_the_port() {
+    let stage = Stage::new().await;
+    let mut stream = streaming::open(&stage, |_| ()).await;
+    let address = stage.emulator.address();
+    let mut pull = pin!(stage.pull());
+    assert!(poll_immediate(pull.as_mut()).await.is_none());
+    // On the same connection and after the pull, which then waits.
+    let mut subscriber = stage.subscriber.clone();
+    subscriber
+        .list_snapshots(ListSnapshotsRequest { project: PROJECT.to_owned(), ..Default::default() })
+        .await
+        .unwrap();
+    soon(stage.emulator.stop()).await;
+    assert_eq!(soon(stream.message()).await.unwrap_err().code(), Code::Unavailable);
+    assert_eq!(soon(pull).await.unwrap_err().code(), Code::Unavailable);
+    at(&address.to_string()).await.unwrap();
+}
+
+#[tokio::test]
+async fn dropping_it_stops_it() {
+    let stage = Stage::new().await;
+    let mut stream = streaming::open(&stage, |_| ()).await;
+    drop(stage.emulator);
+    assert_eq!(soon(stream.message()).await.unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn whoever_waits_hears_that_everything_was_forgotten() {
+    let stage = Stage::new().await;
+    let mut stream = streaming::open(&stage, |_| ()).await;
+    stage.emulator.forget_everything();
+    let code = soon(stream.message()).await.unwrap_err().code();
+    assert!([Code::Unavailable, Code::NotFound].contains(&code), "{code}");
+    assert_eq!(soon(stage.pull()).await.unwrap_err().code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_lease_runs_out_when_its_time_is_moved_past_it() {
+    let clock = ManualClock::starting_at(Time::from_secs(1_700_000_000));
+    let stage = Stage::with(Options { clock: clock.clone().into(), ..Options::default() }).await;
+    stage.publish(&["one"]).await;
+    assert_eq!(texts(&soon(stage.pull()).await.unwrap()), ["one"]);
+    assert_eq!(stage.leased(), 1);
+    let mut stream = streaming::open(&stage, |_| ()).await;
+    clock.advance(Duration::from_secs(11));
+    // Nobody asked anything: the emulator itself saw to it.
+    let response = soon(stream.message()).await.unwrap().unwrap();
+    assert_eq!(texts(&response.received_messages), ["one"]);
+}

@@ -1,0 +1,98 @@
+//! REST, as far as it is a form of its own.
+
+use serde_json::{Value, json};
+use wakeq_emulator::Emulator;
+
+use super::{SUBSCRIPTION, Stage, TOPIC};
+
+async fn ask(emulator: &Emulator, verb: &str, path: &str, body: &str) -> (u16, Value) {
+    let url = format!("http://{}{path}", emulator.host());
+    let request = reqwest::Client::new().request(verb.parse().unwrap(), url).body(body.to_owned());
+    let response = request.send().await.unwrap();
+    (response.status().as_u16(), response.json().await.unwrap())
+}
+
+/// The status, and the words.
+async fn refused(emulator: &Emulator, verb: &str, path: &str, body: &str) -> (u16, String) {
+    let (status, answer) = ask(emulator, verb, path, body).await;
+    assert_eq!(answer["error"]["code"], json!(status), "{answer}");
+    (status, format!("{} {}", answer["error"]["status"].as_str().unwrap(), answer["error"]["message"]))
+}
+
+#[tokio::test]
+async fn enums_are_words_or_numbers_as_asked() {
+    let stage = Stage::new().await;
+    let path = format!("/v1/{SUBSCRIPTION}");
+    let (_, words) = ask(&stage.emulator, "GET", &path, "").await;
+    assert_eq!(words["state"], "ACTIVE");
+    let (_, numbers) = ask(&stage.emulator, "GET", &format!("{path}?$alt=json;enum-encoding=int"), "").await;
+    assert_eq!(numbers["state"], 1);
+}
+
+#[tokio::test]
+async fn an_unknown_field_is_named() {
+    let stage = Stage::new().await;
+    let path = "/v1/projects/a-project/topics/another";
+    let (status, words) = refused(&stage.emulator, "PUT", path, r#"{"lables":{}}"#).await;
+    assert!(status == 400 && words.starts_with("INVALID_ARGUMENT") && words.contains("`lables`"), "{words}");
+    let (status, words) = refused(&stage.emulator, "GET", "/v1/projects/p/topics?size=3", "").await;
+    assert!(status == 400 && words.contains("`size`"), "{words}");
+}
+
+#[tokio::test]
+async fn refusals_have_the_form_of_google_s_apis() {
+    let stage = Stage::new().await;
+    let emulator = &stage.emulator;
+    let (status, words) = refused(emulator, "GET", "/v1/projects/a-project/topics/missing", "").await;
+    assert!(status == 404 && words.starts_with("NOT_FOUND"), "{words}");
+    let (status, words) = refused(emulator, "PUT", &format!("/v1/{TOPIC}"), "{}").await;
+    assert!(status == 409 && words.starts_with("ALREADY_EXISTS"), "{words}");
+    let (status, words) = refused(emulator, "GET", "/v1/projects/a-project/schemas?view=1", "").await;
+    assert!(status == 501 && words.starts_with("UNIMPLEMENTED") && words.contains("schemas"), "{words}");
+    let (status, words) = refused(emulator, "GET", "/v1/nothing", "").await;
+    assert!(status == 404 && words.contains("GET /v1/nothing"), "{words}");
+    let (status, words) = refused(emulator, "POST", &format!("/v1/{TOPIC}:publish"), "{").await;
+    assert!(status == 400 && words.contains("JSON"), "{words}");
+}
+
+#[tokio::test]
+async fn both_spellings_of_fields_and_queries_are_read() {
+    let stage = Stage::new().await;
+    let path = "/v1/projects/a-project/subscriptions/another";
+    let body =
+        json!({ "topic": TOPIC, "ack_deadline_seconds": 33, "enableMessageOrdering": true }).to_string();
+    let (status, created) = ask(&stage.emulator, "PUT", path, &body).await;
+    assert_eq!(
+        (status, &created["ackDeadlineSeconds"], &created["enableMessageOrdering"]),
+        (200, &json!(33), &json!(true))
+    );
+    for query in ["pageSize=1", "page_size=1"] {
+        let path = format!("/v1/projects/a-project/subscriptions?{query}");
+        let (_, page) = ask(&stage.emulator, "GET", &path, "").await;
+        assert_eq!(page["subscriptions"].as_array().unwrap().len(), 1, "{page}");
+        assert!(page["nextPageToken"].is_string(), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn policies_are_read_with_get_as_well() {
+    let stage = Stage::new().await;
+    let path = format!("/v1/{TOPIC}:setIamPolicy");
+    let body =
+        json!({ "policy": { "bindings": [{ "role": "roles/pubsub.viewer", "members": ["allUsers"] }] } });
+    let (status, _) = ask(&stage.emulator, "POST", &path, &body.to_string()).await;
+    assert_eq!(status, 200);
+    let path = format!("/v1/{TOPIC}:getIamPolicy?options.requestedPolicyVersion=3");
+    let (status, policy) = ask(&stage.emulator, "GET", &path, "").await;
+    assert_eq!((status, &policy["bindings"][0]["members"][0]), (200, &json!("allUsers")));
+}
+
+#[tokio::test]
+async fn what_was_pulled_and_not_answered_comes_back_by_its_lease_only() {
+    let stage = Stage::new().await;
+    stage.publish(&["one"]).await;
+    let path = format!("/v1/{SUBSCRIPTION}:pull");
+    let (status, answer) = ask(&stage.emulator, "POST", &path, r#"{"maxMessages":"1"}"#).await;
+    assert_eq!((status, &answer["receivedMessages"][0]["message"]["data"]), (200, &json!("b25l")));
+    assert_eq!(stage.leased(), 1, "an answer that was written is not put back");
+}

@@ -1,0 +1,128 @@
+//! What to run: an image, its arguments and variables, and the port that it answers on.
+//!
+//! It must never talk to an engine.
+
+use std::hash::{BuildHasher, RandomState};
+
+/// Google's image has `gcloud` and much else in it; any other is expected to start an emulator by itself.
+const IMAGES_OF_GCLOUD: [&str; 2] = ["google-cloud-cli", "cloud-sdk"];
+const POSTGRES_PORT: u16 = 5432;
+const PUBSUB_PORT: u16 = 8085;
+/// The network of the machine itself: a container has the machine's ports there, and needs one that is free.
+const HOST: &str = "host";
+
+/// What is in the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Postgres,
+    PubSub,
+}
+
+/// A container to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) kind: Kind,
+    pub(crate) image: String,
+    pub(crate) network: Option<String>,
+    /// For the superuser of Postgres.
+    pub(crate) password: Option<String>,
+}
+
+impl Plan {
+    pub(crate) fn postgres(image: String, network: Option<String>) -> Self {
+        let random = |salt: u8| RandomState::new().hash_one((salt, std::process::id()));
+        let password = Some(format!("{:016x}{:016x}", random(1), random(2)));
+        Self { kind: Kind::Postgres, image, network, password }
+    }
+
+    pub(crate) fn pubsub(image: String, network: Option<String>) -> Self {
+        Self { kind: Kind::PubSub, image, network, password: None }
+    }
+
+    /// Whether it is the machine's own network, where nothing is mapped.
+    pub(crate) fn is_on_host(&self) -> bool {
+        self.network.as_deref() == Some(HOST)
+    }
+
+    /// The port that it has where nothing else runs.
+    pub(crate) fn usual_port(&self) -> u16 {
+        match self.kind {
+            Kind::Postgres => POSTGRES_PORT,
+            Kind::PubSub => PUBSUB_PORT,
+        }
+    }
+
+    /// Name and tag: `postgres` and `17-alpine`. A digest stays what it is when both are joined again.
+    pub(crate) fn name_and_tag(&self) -> (&str, &str) {
+        match self.image.rsplit_once(':') {
+            Some((name, tag)) if !tag.contains('/') => (name, tag),
+            _ => (&self.image, "latest"),
+        }
+    }
+
+    /// What the image's entry point gets.
+    pub(crate) fn arguments(&self, port: u16) -> Vec<String> {
+        let interface = if self.is_on_host() { "127.0.0.1" } else { "0.0.0.0" };
+        match self.kind {
+            Kind::Postgres => [
+                format!("port={port}"),
+                format!("listen_addresses={interface}"),
+                "max_connections=200".to_owned(),
+                "shared_preload_libraries=pg_stat_statements".to_owned(),
+                "pg_stat_statements.track_utility=on".to_owned(),
+            ]
+            .into_iter()
+            .flat_map(|setting| ["-c".to_owned(), setting])
+            .collect(),
+            Kind::PubSub if self.has_gcloud() => {
+                let place = format!("--host-port={interface}:{port}");
+                let words = ["gcloud", "beta", "emulators", "pubsub", "start", &place];
+                words.map(str::to_owned).into()
+            }
+            Kind::PubSub => vec![format!("--host={interface}"), format!("--port={port}")],
+        }
+    }
+
+    /// The variables of Postgres's official image, which any other that is used here has to know.
+    pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
+        let Some(password) = &self.password else { return Vec::new() };
+        vec![
+            ("POSTGRES_PASSWORD", password.clone()),
+            ("POSTGRES_INITDB_ARGS", "--locale=C --encoding=UTF8 --no-sync".to_owned()),
+        ]
+    }
+
+    fn has_gcloud(&self) -> bool {
+        IMAGES_OF_GCLOUD.iter().any(|name| self.image.contains(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_split_where_its_tag_begins() {
+        let cases = [
+            ("postgres:17", ("postgres", "17")),
+            ("host:5000/postgres", ("host:5000/postgres", "latest")),
+            ("host:5000/postgres:17", ("host:5000/postgres", "17")),
+            ("postgres@sha256:abc", ("postgres@sha256", "abc")),
+        ];
+        for (image, expected) in cases {
+            assert_eq!(Plan::postgres(image.to_owned(), None).name_and_tag(), expected);
+        }
+    }
+
+    #[test]
+    fn on_the_network_of_the_machine_nobody_else_can_reach_it() {
+        let on_host = Plan::pubsub("emulator:1".to_owned(), Some("host".to_owned()));
+        assert_eq!(on_host.arguments(9), ["--host=127.0.0.1", "--port=9"]);
+        let bridged = Plan::pubsub("emulator:1".to_owned(), None);
+        assert_eq!(bridged.arguments(9), ["--host=0.0.0.0", "--port=9"]);
+        let google = Plan::pubsub(super::super::PUBSUB_IMAGE.to_owned(), None);
+        assert_eq!(google.arguments(9).last().unwrap(), "--host-port=0.0.0.0:9");
+        let postgres = Plan::postgres("postgres:17".to_owned(), Some("host".to_owned()));
+        assert!(postgres.arguments(9).contains(&"listen_addresses=127.0.0.1".to_owned()));
+    }
+}

@@ -1,0 +1,114 @@
+//! The Postgres of a machine that has only Rust: built from crates.io when it is first needed, and started as a child.
+//!
+//! It must never be compiled with this crate: whoever has another Postgres should not wait for it. And it must never build
+//! without a word, which takes minutes.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::{Folder, PostgresError};
+use crate::choice::say;
+use crate::process::{Ending, Guard, Guarded, Launch};
+
+/// Beside this crate, and no part of its workspace.
+const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../embedded-postgres/Cargo.toml");
+/// In the workspace's own, so that `cargo clean` removes it.
+const TARGET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/embedded-postgres");
+const READY_WITHIN: Duration = Duration::from_secs(60);
+const ENDS_WITHIN: Duration = Duration::from_secs(20);
+
+/// A running embedded Postgres with the superuser `postgres` and no password. All connections to a database share one
+/// session, transaction by transaction; `embedded-postgres/README.md` says what that gives up.
+#[derive(Debug)]
+pub struct Embedded {
+    process: Guarded,
+    port: u16,
+    folder: PathBuf,
+    _guard: Guard,
+}
+
+impl Embedded {
+    /// Builds the program, if need be, starts it and waits until it accepts connections.
+    pub async fn start(folder: &Folder) -> Result<Self, PostgresError> {
+        let program = build().await?;
+        let (folder, temporary) = match folder {
+            Folder::Kept(folder) => (folder.clone(), None),
+            Folder::Temporary => {
+                let name = format!("wakeq-embedded-{:016x}", RandomState::new().hash_one(std::process::id()));
+                let folder = std::env::temp_dir().join(name);
+                (folder.clone(), Some(folder))
+            }
+        };
+        let guard = Guard::new(temporary.as_deref())?;
+        let (port, mut ports) = watch::channel(None);
+        let launch = Launch::new(program)
+            .argument("--data")
+            .argument(&folder)
+            // Where the engine unpacks itself once.
+            .environment("XDG_CACHE_HOME", Path::new(TARGET).join("cache"))
+            .ending(Ending::Quit)
+            .on_line(move |line| {
+                if let Some(number) = line.strip_prefix("ready ").and_then(|number| number.parse().ok()) {
+                    port.send_replace(Some(number));
+                }
+            });
+        let process = guard.start(launch)?;
+        let found = timeout(READY_WITHIN, ports.wait_for(Option::is_some)).await;
+        match found.map(|found| found.ok().and_then(|port| *port)) {
+            Ok(Some(port)) => Ok(Self { process, port, folder, _guard: guard }),
+            Ok(None) => Err(PostgresError::Ended(process.last_lines())),
+            Err(_) => Err(PostgresError::Silent(process.last_lines())),
+        }
+    }
+
+    /// The address of one of its databases; `postgres` always exists.
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Kills it; the next start on the same folder recovers.
+    pub async fn kill_9(&self) -> Result<(), PostgresError> {
+        Ok(self.process.kill_9().await?)
+    }
+
+    /// Ends it in good order: connections are closed, everything is in its files.
+    pub async fn stop(self) -> Result<(), PostgresError> {
+        Ok(self.process.interrupt(ENDS_WITHIN).await?)
+    }
+}
+
+impl fmt::Display for Embedded {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { port, folder, .. } = self;
+        write!(formatter, "Postgres: the embedded one, in {}, on port {port}", folder.display())
+    }
+}
+
+/// Builds the program with the cargo that built us, which has nothing to do but the first time, and says where it is.
+async fn build() -> Result<PathBuf, PostgresError> {
+    let program = Path::new(TARGET).join("debug/embedded-postgres");
+    let is_first = !program.is_file();
+    if is_first {
+        say(
+            "Postgres: none is installed, so an embedded one is built from crates.io. Once, and that takes minutes:",
+        );
+        fs::create_dir_all(TARGET).map_err(|source| PostgresError::File { path: TARGET.into(), source })?;
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let launch = Launch::new(cargo)
+        .arguments(["build", "--locked", "--manifest-path", MANIFEST, "--target-dir", TARGET])
+        .on_line(move |line| {
+            if is_first {
+                say(line);
+            }
+        });
+    let build = Guard::new(None)?.start(launch)?;
+    if build.ended().await.success() { Ok(program) } else { Err(PostgresError::NotBuilt(build.last_lines())) }
+}

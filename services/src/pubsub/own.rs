@@ -1,0 +1,111 @@
+//! Our own emulator, in this process, on a thread and a runtime of its own: it outlives the runtime of the test that
+//! happens to start it, and can be killed like a process.
+//!
+//! It must never listen anywhere but on 127.0.0.1.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::thread::{self, JoinHandle};
+
+use tokio::sync::oneshot;
+use wakeq_emulator::{Emulator, Options};
+
+use super::EmulatorError;
+use crate::process::free_port;
+
+/// Another process may take a free port before the emulator does.
+const PORTS_TRIED: u32 = 5;
+
+/// Our emulator, running. It ends with this value.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), wakeq_services::EmulatorError> {
+/// let mut emulator = wakeq_services::OwnEmulator::start().await?;
+/// println!("PUBSUB_EMULATOR_HOST={}", emulator.host());
+/// emulator.restart().await?; // empty, at the same address
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct OwnEmulator {
+    address: SocketAddr,
+    running: Option<Running>,
+}
+
+impl OwnEmulator {
+    /// Starts it on a free port of 127.0.0.1.
+    pub async fn start() -> Result<Self, EmulatorError> {
+        let mut attempt = 1;
+        loop {
+            let port = free_port().map_err(EmulatorError::Own)?;
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            match Running::start(address).await {
+                Ok(running) => return Ok(Self { address, running: Some(running) }),
+                Err(_) if attempt < PORTS_TRIED => attempt += 1,
+                Err(error) => return Err(EmulatorError::Own(error)),
+            }
+        }
+    }
+
+    /// Where it answers, as `PUBSUB_EMULATOR_HOST` wants it: `127.0.0.1:PORT`.
+    pub fn host(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Ends it from one moment to the next, without a word to its clients; everything in it is lost, and nothing answers at
+    /// its address until [`restart`](Self::restart).
+    pub fn kill(&mut self) {
+        drop(self.running.take());
+    }
+
+    /// Kills it, if it runs, and starts an empty one at the same address.
+    pub async fn restart(&mut self) -> Result<(), EmulatorError> {
+        self.kill();
+        self.running = Some(Running::start(self.address).await.map_err(EmulatorError::Own)?);
+        Ok(())
+    }
+}
+
+/// The thread; it ends when this is dropped, which waits for that.
+#[derive(Debug)]
+struct Running {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    async fn start(address: SocketAddr) -> io::Result<Self> {
+        let (stop, stopped) = oneshot::channel();
+        let (sender, started) = oneshot::channel();
+        let work = move || run(address, sender, stopped);
+        let thread = thread::Builder::new().name("Pub/Sub emulator".to_owned()).spawn(work)?;
+        let running = Self { stop: Some(stop), thread: Some(thread) };
+        started.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))?;
+        Ok(running)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // a panic has been printed by its thread
+        }
+    }
+}
+
+/// Serves until the channel closes. The runtime then drops what it runs, connections among it, before this returns.
+fn run(address: SocketAddr, started: oneshot::Sender<io::Result<()>>, stopped: oneshot::Receiver<()>) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return drop(started.send(Err(error))),
+    };
+    runtime.block_on(async {
+        match Emulator::start(address, Options::default()).await {
+            Ok(_emulator) => {
+                let _ = started.send(Ok(()));
+                let _ = stopped.await;
+            }
+            Err(error) => drop(started.send(Err(error))),
+        }
+    });
+}

@@ -1,0 +1,178 @@
+//! Without a broker: one process that wakes itself, and processes that wake nobody.
+//!
+//! Nothing here reaches another process. What is emitted elsewhere waits for the promise on its row, which the minute's
+//! pass of a process with a [`LocalNotifier`] keeps.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::mailbox::{Content, Mailbox};
+use super::{Notifier, NotifyError, Subscription};
+use crate::event::Notification;
+
+/// Most notifications that wait. They take about 30 MB; the events beyond them are woken by their promises.
+const WAITING_MAX: usize = 250_000;
+
+/// How long a message that was put back stays away: as with the subscription that `wakeq topics create` makes.
+const RETRY_DELAY: Duration = Duration::from_secs(10);
+
+/// A notifier that wakes the workers of its own process, and needs nothing but Postgres; clones share their messages.
+///
+/// An event has one waiting notification, however often it is published: where its handler was woken too early, or a
+/// backlog is long, nothing piles up. Notifications end with the process: call [`Admin::wake`](crate::Admin::wake) with
+/// `true` when the process starts, for what waited. What another process emits is found by the minute's pass, one and a
+/// half minutes later at most, unless the durations of the deployment say otherwise.
+///
+/// ```
+/// use wakeq::{CanvasId, EventId, Notification};
+/// use wakeq::notify::{LocalNotifier, Notifier};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), wakeq::notify::NotifyError> {
+/// let notifier = LocalNotifier::new();
+/// let notification = Notification { id: EventId::new(), canvas: CanvasId::DEFAULT };
+/// notifier.publish(&[notification, notification]).await?;
+/// assert_eq!(notifier.waiting(), 1);
+/// let mut subscription = notifier.subscribe(10).await?;
+/// let delivery = subscription.next().await.expect("it is open");
+/// assert_eq!(delivery.notification.as_ref().unwrap(), &notification);
+/// delivery.acknowledge();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct LocalNotifier {
+    mailbox: Mailbox,
+}
+
+impl Default for LocalNotifier {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl LocalNotifier {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self { mailbox: Mailbox::new(RETRY_DELAY) }
+    }
+
+    /// How many notifications wait to be delivered, now or later.
+    pub fn waiting(&self) -> usize {
+        self.mailbox.look(super::mailbox::Messages::waiting)
+    }
+}
+
+#[async_trait]
+impl Notifier for LocalNotifier {
+    async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
+        self.mailbox.change(|messages| {
+            for notification in notifications.iter().copied() {
+                // Who takes the one that waits sees all that was committed before it was published again.
+                if messages.names(notification.id) {
+                    continue;
+                }
+                if messages.waiting() >= WAITING_MAX {
+                    return Err(NotifyError::new(format!(
+                        "{WAITING_MAX} notifications wait in this process already; the minute's pass wakes the rest: \
+                         raise the worker's capacity, or run several workers with Pub/Sub"
+                    )));
+                }
+                messages.push(Content::Notification(notification));
+            }
+            Ok(())
+        })
+    }
+
+    async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
+        self.mailbox.subscribe(max_outstanding)
+    }
+}
+
+/// For a process that can reach no worker, such as a command line beside a process with a [`LocalNotifier`]: nothing is
+/// published, and no promise is taken from those who can keep it.
+///
+/// ```
+/// use wakeq::notify::{NoNotifier, Notifier};
+///
+/// assert!(!NoNotifier.wakes());
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoNotifier;
+
+#[async_trait]
+impl Notifier for NoNotifier {
+    async fn publish(&self, _notifications: &[Notification]) -> Result<(), NotifyError> {
+        Err(NotifyError::new(
+            "this process wakes nobody: a worker's minute pass finds the events by their promises",
+        ))
+    }
+
+    fn wakes(&self) -> bool {
+        false
+    }
+
+    async fn subscribe(&self, _max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
+        Err(NotifyError::new("this process takes no notifications: give its worker a notifier that wakes it"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{CanvasId, EventId};
+
+    fn notification() -> Notification {
+        Notification { id: EventId::new(), canvas: CanvasId::DEFAULT }
+    }
+
+    async fn next(subscription: &mut dyn Subscription) -> crate::notify::Delivery {
+        subscription.next().await.unwrap()
+    }
+
+    /// What is handed out already has been looked at before the new reason to look: it is published again.
+    #[tokio::test(start_paused = true)]
+    async fn an_event_has_one_waiting_notification() {
+        let notifier = LocalNotifier::new();
+        let again = notification();
+        notifier.publish(&[again, notification(), again]).await.unwrap();
+        assert_eq!(notifier.waiting(), 2);
+        let mut subscription = notifier.subscribe(10).await.unwrap();
+        let first = next(subscription.as_mut()).await;
+        notifier.publish(&[again]).await.unwrap();
+        assert_eq!(notifier.waiting(), 2, "the one that is handed out does not count");
+        first.put_back();
+        assert_eq!(notifier.waiting(), 3);
+        for _ in 0..3 {
+            next(subscription.as_mut()).await.acknowledge();
+        }
+        notifier.publish(&[again]).await.unwrap();
+        assert_eq!(notifier.waiting(), 1, "nothing is remembered of what is over");
+    }
+
+    #[tokio::test]
+    async fn it_keeps_no_more_than_its_limit_and_what_is_there_already() {
+        let notifier = LocalNotifier::new();
+        let first = notification();
+        notifier.publish(&[first]).await.unwrap();
+        let many: Vec<_> = (0..WAITING_MAX).map(|_| notification()).collect();
+        let error = notifier.publish(&many).await.unwrap_err();
+        assert!(error.to_string().contains("raise the worker's capacity"), "{error}");
+        assert_eq!(notifier.waiting(), WAITING_MAX);
+        notifier.publish(&[first]).await.expect("it waits already");
+        notifier.subscribe(1).await.unwrap().next().await.unwrap().acknowledge();
+        notifier.publish(&many[WAITING_MAX - 1..]).await.expect("there is room again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_put_back_stays_away_for_ten_seconds() {
+        let notifier = LocalNotifier::new();
+        notifier.publish(&[notification()]).await.unwrap();
+        let mut subscription = notifier.subscribe(1).await.unwrap();
+        next(subscription.as_mut()).await.put_back();
+        let since = tokio::time::Instant::now();
+        next(subscription.as_mut()).await.acknowledge();
+        assert!(since.elapsed() >= RETRY_DELAY);
+    }
+}

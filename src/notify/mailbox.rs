@@ -1,0 +1,329 @@
+//! Messages inside a process: who waits, who is handed out, what comes back. Both notifiers without a broker are made
+//! of it.
+//!
+//! It is honest: first in, first out, nothing lost, what is put back comes again. It runs on tokio's clock, and its
+//! state ends with the process.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::future::pending;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::{Answer, Delivery, NotifyError, Subscription};
+use crate::event::{EventId, Notification};
+
+/// What a message says.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    Notification(Notification),
+    /// A body that no notification was made into.
+    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only tests make nonsense"))]
+    Body(Vec<u8>),
+}
+
+/// A place for messages; clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Mailbox {
+    shared: Arc<Shared>,
+}
+
+impl Mailbox {
+    /// An empty one. What is put back stays away for the retry delay.
+    pub(crate) fn new(retry_delay: Duration) -> Self {
+        let messages = Messages { retry_delay, ..Messages::default() };
+        Self { shared: Arc::new(Shared { messages: Mutex::new(messages), changed: Notify::new() }) }
+    }
+
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Messages) -> T) -> T {
+        look(&self.shared.lock())
+    }
+
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Messages) -> T) -> T {
+        self.shared.change(change)
+    }
+
+    /// Returns once no message waits and no delivery is unanswered.
+    #[cfg(feature = "testing")]
+    pub(crate) async fn drained(&self) {
+        self.shared.until(|messages| (messages.waiting() + messages.unanswered() == 0).then_some(())).await;
+    }
+
+    pub(crate) fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
+        if max_outstanding == 0 {
+            return Err(NotifyError::new("max_outstanding is 0; use at least 1"));
+        }
+        let subscriber = self.shared.change(Messages::new_number);
+        Ok(Box::new(MailboxSubscription { shared: Arc::clone(&self.shared), subscriber, max_outstanding }))
+    }
+}
+
+struct MailboxSubscription {
+    shared: Arc<Shared>,
+    subscriber: u64,
+    max_outstanding: usize,
+}
+
+#[async_trait]
+impl Subscription for MailboxSubscription {
+    async fn next(&mut self) -> Option<Delivery> {
+        let (number, content) =
+            self.shared.until(|messages| messages.hand_out(self.subscriber, self.max_outstanding)).await;
+        let answer = MailboxAnswer { shared: Arc::clone(&self.shared), subscriber: self.subscriber, number };
+        let notification = match content {
+            Content::Notification(notification) => Ok(notification),
+            Content::Body(body) => Notification::parse(&body),
+        };
+        Some(Delivery { notification, answer: Some(Box::new(answer)) })
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.shared.lock().broken.clone()
+    }
+
+    async fn close(self: Box<Self>, grace: Duration) {
+        let answered = self.shared.until(|messages| (messages.held_by(self.subscriber) == 0).then_some(()));
+        // What is left unanswered is put back by the drop.
+        let _ = timeout(grace, answered).await;
+    }
+}
+
+impl Drop for MailboxSubscription {
+    fn drop(&mut self) {
+        self.shared.change(|messages| messages.give_back_all_of(self.subscriber));
+    }
+}
+
+struct MailboxAnswer {
+    shared: Arc<Shared>,
+    subscriber: u64,
+    number: u64,
+}
+
+impl fmt::Debug for MailboxAnswer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "MailboxAnswer({})", self.number)
+    }
+}
+
+impl Answer for MailboxAnswer {
+    fn acknowledge(self: Box<Self>) {
+        self.shared.change(|messages| messages.acknowledge(self.subscriber, self.number));
+    }
+
+    fn put_back(self: Box<Self>) {
+        self.shared.change(|messages| messages.put_back(self.subscriber, self.number));
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    messages: Mutex<Messages>,
+    changed: Notify,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Messages> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Messages) -> T) -> T {
+        let changed = change(&mut self.lock());
+        self.changed.notify_waiters();
+        changed
+    }
+
+    /// Asks again after every change, and whenever a delayed message is due, until there is an answer.
+    async fn until<T>(&self, mut ask: impl FnMut(&mut Messages) -> Option<T>) -> T {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let next_due = {
+                let mut messages = self.lock();
+                messages.release_due(Instant::now());
+                if let Some(answer) = ask(&mut messages) {
+                    drop(messages);
+                    self.changed.notify_waiters();
+                    return answer;
+                }
+                messages.delayed.first_key_value().map(|((due, _), _)| *due)
+            };
+            let due = async {
+                match next_due {
+                    Some(due) => sleep_until(due).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = changed => {}
+                () = due => {}
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Message {
+    number: u64,
+    content: Content,
+}
+
+/// The messages of a mailbox.
+#[derive(Debug, Default)]
+pub(crate) struct Messages {
+    ready: VecDeque<Message>,
+    /// Due time and number, so that equal times keep their order.
+    delayed: BTreeMap<(Instant, u64), Content>,
+    /// By subscriber and message: what it holds.
+    held: HashMap<u64, HashMap<u64, Content>>,
+    /// How many waiting messages name an event.
+    named: HashMap<EventId, u32>,
+    last_number: u64,
+    /// For how long a message that was put back stays away.
+    pub(crate) retry_delay: Duration,
+    /// How many more are handed out; no bound, if none is set.
+    pub(crate) deliveries_left: Option<usize>,
+    /// Why nothing is handed out, if nothing is.
+    pub(crate) broken: Option<String>,
+}
+
+impl Messages {
+    /// How many wait to be delivered, now or later.
+    pub(crate) fn waiting(&self) -> usize {
+        self.ready.len() + self.delayed.len()
+    }
+
+    /// How many deliveries nobody has answered yet.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn unanswered(&self) -> usize {
+        self.held.values().map(HashMap::len).sum()
+    }
+
+    /// Whether a message that waits names the event.
+    pub(crate) fn names(&self, event: EventId) -> bool {
+        self.named.contains_key(&event)
+    }
+
+    /// Adds a message behind all others.
+    pub(crate) fn push(&mut self, content: Content) {
+        self.push_at(self.ready.len(), content);
+    }
+
+    /// Adds a message in front of the others from this place on.
+    pub(crate) fn push_at(&mut self, place: usize, content: Content) {
+        self.count(&content);
+        let number = self.new_number();
+        self.ready.insert(place.min(self.ready.len()), Message { number, content });
+    }
+
+    /// Adds a message that is handed out no sooner than this.
+    #[cfg(feature = "testing")]
+    pub(crate) fn push_late(&mut self, due: Instant, content: Content) {
+        self.count(&content);
+        let number = self.new_number();
+        self.delayed.insert((due, number), content);
+    }
+
+    /// How many could be handed out now.
+    #[cfg(feature = "testing")]
+    pub(crate) fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Loses every message, delivered or not.
+    #[cfg(feature = "testing")]
+    pub(crate) fn clear(&mut self) {
+        self.ready.clear();
+        self.delayed.clear();
+        self.held.clear();
+        self.named.clear();
+    }
+
+    fn new_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn count(&mut self, content: &Content) {
+        if let Content::Notification(notification) = content {
+            *self.named.entry(notification.id).or_default() += 1;
+        }
+    }
+
+    fn uncount(&mut self, content: &Content) {
+        if let Content::Notification(notification) = content
+            && let Some(count) = self.named.get_mut(&notification.id)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.named.remove(&notification.id);
+            }
+        }
+    }
+
+    fn held_by(&self, subscriber: u64) -> usize {
+        self.held.get(&subscriber).map_or(0, HashMap::len)
+    }
+
+    fn release_due(&mut self, now: Instant) {
+        while let Some(entry) = self.delayed.first_entry() {
+            if entry.key().0 > now {
+                return;
+            }
+            let ((_, number), content) = entry.remove_entry();
+            self.ready.push_back(Message { number, content });
+        }
+    }
+
+    fn hand_out(&mut self, subscriber: u64, max_outstanding: usize) -> Option<(u64, Content)> {
+        let full = self.held_by(subscriber) >= max_outstanding;
+        if full || self.broken.is_some() || self.deliveries_left == Some(0) {
+            return None;
+        }
+        let Message { number, content } = self.ready.pop_front()?;
+        self.uncount(&content);
+        self.deliveries_left = self.deliveries_left.map(|left| left - 1);
+        self.held.entry(subscriber).or_default().insert(number, content.clone());
+        Some((number, content))
+    }
+
+    /// An acknowledgement that comes after the message was given back still counts, unless it was handed out again.
+    fn acknowledge(&mut self, subscriber: u64, number: u64) {
+        if self.take_from(subscriber, number).is_some() {
+            return;
+        }
+        let ready = self.ready.iter().position(|message| message.number == number);
+        let delayed = self.delayed.keys().find(|(_, waiting)| *waiting == number).copied();
+        let late = match (ready, delayed) {
+            (Some(place), _) => self.ready.remove(place).map(|message| message.content),
+            (None, Some(key)) => self.delayed.remove(&key),
+            (None, None) => None,
+        };
+        if let Some(content) = late {
+            self.uncount(&content);
+        }
+    }
+
+    fn put_back(&mut self, subscriber: u64, number: u64) {
+        if let Some(content) = self.take_from(subscriber, number) {
+            self.count(&content);
+            self.delayed.insert((Instant::now() + self.retry_delay, number), content);
+        }
+    }
+
+    fn take_from(&mut self, subscriber: u64, number: u64) -> Option<Content> {
+        self.held.get_mut(&subscriber)?.remove(&number)
+    }
+
+    fn give_back_all_of(&mut self, subscriber: u64) {
+        let due = Instant::now() + self.retry_delay;
+        for (number, content) in self.held.remove(&subscriber).unwrap_or_default() {
+            self.count(&content);
+            self.delayed.insert((due, number), content);
+        }
+    }
+}

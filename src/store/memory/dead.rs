@@ -1,0 +1,119 @@
+//! The dead events, and single values.
+
+use super::{Dead, Row, Tables, notification};
+use crate::event::{CanvasId, EventId, Timestamp};
+use crate::store::control::BULK_PAGE;
+use crate::store::dead_events::Redriven;
+use crate::store::{DeadEvent, DeadFilter, StoreError};
+
+impl Tables {
+    pub(in crate::store) fn dead_events(
+        &self,
+        filter: &DeadFilter,
+        after: Option<(Timestamp, EventId)>,
+        limit: i64,
+    ) -> Result<Vec<DeadEvent>, StoreError> {
+        let mut meant = self.meant(filter);
+        meant.retain(|position| after.is_none_or(|after| *position < after));
+        let latest = meant.iter().rev().take(usize::try_from(limit).unwrap_or(0));
+        Ok(latest.filter_map(|(_, id)| Some(shown(*id, self.dead.get(id)?))).collect())
+    }
+
+    /// The dead events that a filter means, the oldest first.
+    fn meant(&self, filter: &DeadFilter) -> Vec<(Timestamp, EventId)> {
+        let meant = self.dead.iter().filter(|(id, dead)| {
+            let scope = &dead.row.address.scope;
+            scope.canvas == filter.canvas
+                && filter
+                    .scope
+                    .as_ref()
+                    .is_none_or(|meant| (&meant.module, &meant.name) == (&scope.module, &scope.name))
+                && filter.id.is_none_or(|meant| meant == **id)
+                && filter.since.is_none_or(|since| dead.died_at >= since)
+                && filter.before.is_none_or(|before| dead.died_at < before)
+        });
+        let mut meant: Vec<_> = meant.map(|(id, dead)| (dead.died_at, *id)).collect();
+        meant.sort_unstable();
+        meant
+    }
+
+    pub(in crate::store) fn dead_event(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+    ) -> Result<Option<DeadEvent>, StoreError> {
+        let dead = self.dead.get(&id).filter(|dead| dead.row.address.scope.canvas == canvas);
+        Ok(dead.map(|dead| shown(id, dead)))
+    }
+
+    pub(in crate::store) fn count_dead(
+        &self,
+        filter: &DeadFilter,
+        back: bool,
+        limit: u64,
+    ) -> Result<u64, StoreError> {
+        let meant = self.meant(filter).into_iter().filter(|(_, id)| !(back && self.events.contains_key(id)));
+        Ok((meant.count() as u64).min(limit))
+    }
+
+    pub(in crate::store) fn redrive_page(
+        &mut self,
+        filter: &DeadFilter,
+        skip: u64,
+        limit: u64,
+    ) -> Result<Redriven, StoreError> {
+        let meant = self.meant(filter).into_iter().filter(|(_, id)| !self.events.contains_key(id));
+        let (skip, limit) =
+            (usize::try_from(skip).unwrap_or(usize::MAX), usize::try_from(limit).unwrap_or(usize::MAX));
+        let page: Vec<EventId> = meant.skip(skip).take(limit).map(|(_, id)| id).collect();
+        let notify_at = self.wake_at(self.now, self.timing.grace);
+        let mut back = Vec::new();
+        for id in &page {
+            let Some(Dead { row, .. }) = self.dead.remove(id) else { continue };
+            let row = Row {
+                delay_until: self.now,
+                notify_at: Some(notify_at),
+                locked_at: None,
+                probes: 0,
+                losses: 0,
+                retries: 0,
+                ..row
+            };
+            back.push(notification(*id, &row));
+            self.events.insert(*id, row);
+        }
+        Ok(Redriven { back, looked: page.len() as u64 })
+    }
+
+    pub(in crate::store) fn delete_dead_page(&mut self, filter: &DeadFilter) -> Result<u64, StoreError> {
+        let page: Vec<_> = self.meant(filter).into_iter().take(BULK_PAGE as usize).collect();
+        for (_, id) in &page {
+            self.dead.remove(id);
+        }
+        Ok(page.len() as u64)
+    }
+
+    pub(in crate::store) fn value(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+    ) -> Result<Option<String>, StoreError> {
+        let row = self.events.get(&id).or_else(|| self.dead.get(&id).map(|dead| &dead.row));
+        Ok(row.filter(|row| row.address.scope.canvas == canvas).map(|row| row.value.clone()))
+    }
+}
+
+fn shown(id: EventId, dead: &Dead) -> DeadEvent {
+    let Dead { row, cause, died_at } = dead;
+    DeadEvent {
+        id,
+        address: row.address.clone(),
+        cause: (*cause).into(),
+        retries: row.retries,
+        losses: row.losses,
+        last_error: row.last_error.clone(),
+        enqueued_at: row.enqueued_at,
+        died_at: *died_at,
+        traceparent: row.traceparent.as_ref().map(ToString::to_string),
+    }
+}

@@ -1,0 +1,217 @@
+//! The tables in memory, for the test kit: what the SQL does, each statement at one moment of a clock that only a test
+//! moves. Nothing else may use it.
+//!
+//! There is no trait between this and Postgres. The functions of [`Store`] that tests of handlers need ask here first,
+//! in their first line; every other one refuses. `tests/it/testing/agreement.rs` plays the same steps on both.
+
+mod dead;
+mod inserts;
+mod rules;
+mod runs;
+mod waking;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use super::{NewEvent, Rule, Store, StoreError};
+use crate::event::{
+    CanvasId, EventId, HandlerAddress, HandlerScope, Notification, RuleKind, Timestamp, Timing, Traceparent,
+};
+
+/// How many of the events emitted last are remembered.
+const EMITTED_MAX: usize = 100_000;
+/// Most events that may wait.
+const EVENTS_MAX: usize = 1_000_000;
+
+/// What the test kit adds to a store; all clones of the store share it.
+#[derive(Debug, Default)]
+pub(crate) struct Kit {
+    /// Instead of Postgres.
+    tables: Option<Mutex<Tables>>,
+    emitted: Mutex<VecDeque<Arc<NewEvent>>>,
+}
+
+/// The rows, and the clock.
+#[derive(Debug)]
+pub(super) struct Tables {
+    timing: Timing,
+    now: Timestamp,
+    events: BTreeMap<EventId, Row>,
+    rules: BTreeMap<(HandlerScope, RuleKind), Rule>,
+    dead: BTreeMap<EventId, Dead>,
+    /// Ids that callers chose: whose they are, and since when.
+    chosen: HashMap<EventId, Chosen>,
+    unknown: BTreeMap<HandlerAddress, Unknown>,
+    jobs: BTreeMap<i64, Job>,
+    last_job: i64,
+    keys: HashMap<(CanvasId, String, String), Key>,
+    next_pass_at: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+struct Row {
+    address: HandlerAddress,
+    value: String,
+    traceparent: Option<Traceparent>,
+    enqueued_at: Timestamp,
+    delay_until: Timestamp,
+    notify_at: Option<Timestamp>,
+    locked_at: Option<Timestamp>,
+    probes: i32,
+    claims: i32,
+    losses: i32,
+    retries: i32,
+    last_error: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Dead {
+    row: Row,
+    cause: &'static str,
+    died_at: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Chosen {
+    canvas: CanvasId,
+    emitted_at: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Unknown {
+    first_seen: Timestamp,
+    last_seen: Timestamp,
+}
+
+/// Wakes a handler's events: the parked ones, or those that waited for the handler.
+#[derive(Clone, Debug)]
+struct Job {
+    scope: HandlerScope,
+    lifted: bool,
+    created_at: Timestamp,
+}
+
+#[derive(Clone, Debug)]
+struct Key {
+    fingerprint: Vec<u8>,
+    answer: String,
+    created_at: Timestamp,
+}
+
+impl Store {
+    /// A store in memory. Its clock starts at the system's time, and then stands still.
+    pub(crate) fn in_memory(timing: Timing) -> Result<Self, StoreError> {
+        timing.check()?;
+        let tables = Mutex::new(Tables::new(timing.clone(), Timestamp::from(SystemTime::now())));
+        Ok(Self::nowhere(timing).with_kit(Kit { tables: Some(tables), ..Kit::default() }))
+    }
+
+    /// This store, remembering what is emitted through it.
+    pub(crate) fn remembering(self) -> Self {
+        self.with_kit(Kit::default())
+    }
+
+    /// What was emitted through this store and its clones; the last 100,000.
+    pub(crate) fn emitted(&self) -> Vec<Arc<NewEvent>> {
+        self.kit().map(|kit| locked(&kit.emitted).iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Remembers an event whose row is committed.
+    pub(crate) fn remember(&self, event: &NewEvent) {
+        let Some(kit) = self.kit() else { return };
+        let mut emitted = locked(&kit.emitted);
+        if emitted.len() == EMITTED_MAX {
+            emitted.pop_front();
+        }
+        emitted.push_back(Arc::new(event.clone()));
+    }
+
+    pub(super) fn tables(&self) -> Option<MutexGuard<'_, Tables>> {
+        self.kit()?.tables.as_ref().map(locked)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Tables {
+    fn new(timing: Timing, now: Timestamp) -> Self {
+        Self {
+            timing,
+            now,
+            events: BTreeMap::new(),
+            rules: BTreeMap::new(),
+            dead: BTreeMap::new(),
+            chosen: HashMap::new(),
+            unknown: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            last_job: 0,
+            keys: HashMap::new(),
+            next_pass_at: now,
+        }
+    }
+
+    pub(super) fn clock(&self) -> Result<Timestamp, StoreError> {
+        Ok(self.now)
+    }
+
+    /// Moves the clock.
+    pub(super) fn advance(&mut self, by: Duration) -> Result<(), StoreError> {
+        let too_far = StoreError::Config("the clock would pass the year 9999: advance it by less");
+        let by = chrono::TimeDelta::from_std(by).map_err(|_| too_far.clone())?;
+        let now = self.now.checked_add_signed(by).filter(|now| crate::event::is_storable(*now));
+        self.now = now.ok_or(too_far)?;
+        Ok(())
+    }
+
+    /// As [`Store::next_moment`].
+    pub(super) fn next_moment(&self) -> Result<Option<Timestamp>, StoreError> {
+        let rows = self.events.values().map(|row| match row.locked_at {
+            // A lease is over after its last moment, not at it.
+            Some(locked_at) => locked_at + self.timing.lease + Duration::from_micros(1),
+            None => row.delay_until,
+        });
+        let ends = self.rules.values().filter_map(|rule| rule.until);
+        Ok(rows.chain(ends).filter(|moment| *moment > self.now).min())
+    }
+
+    pub(super) fn count(&self) -> Result<u64, StoreError> {
+        Ok(self.events.len() as u64)
+    }
+
+    /// When an event has to be woken: `wakeq.wake_at`.
+    fn wake_at(&self, due: Timestamp, wait: Duration) -> Timestamp {
+        let horizon = self.timing.horizon;
+        if due > self.now + horizon { due - horizon } else { due.max(self.now) + wait }
+    }
+
+    /// The rule in force on a handler; a block outranks a pause.
+    fn rule_on(&self, scope: &HandlerScope) -> Option<RuleKind> {
+        let stands = |kind: &RuleKind| {
+            let rule = self.rules.get(&(scope.clone(), *kind));
+            rule.is_some_and(|rule| rule.until.is_none_or(|until| until > self.now))
+        };
+        [RuleKind::Block, RuleKind::Pause].into_iter().find(stands)
+    }
+
+    /// Whether nobody runs the event.
+    fn is_free(&self, row: &Row) -> bool {
+        row.locked_at.is_none_or(|locked_at| locked_at < self.now - self.timing.lease)
+    }
+
+    fn is_due_soon(&self, row: &Row) -> bool {
+        row.delay_until <= self.now + self.timing.horizon
+    }
+
+    fn make_job(&mut self, scope: HandlerScope, lifted: bool) -> i64 {
+        self.last_job += 1;
+        self.jobs.insert(self.last_job, Job { scope, lifted, created_at: self.now });
+        self.last_job
+    }
+}
+
+fn notification(id: EventId, row: &Row) -> Notification {
+    Notification { id, canvas: row.address.scope.canvas }
+}

@@ -1,0 +1,146 @@
+//! Rules, and what operators do to waiting events.
+
+use super::Tables;
+use crate::event::{Actor, CanvasId, EventId, HandlerScope, Name, RuleKind, Timestamp};
+use crate::store::control::{BULK_PAGE, Commanded};
+use crate::store::rules::{Added, Lifted};
+use crate::store::{Rule, StoreError};
+
+impl Tables {
+    pub(in crate::store) fn add_rule(
+        &mut self,
+        kind: RuleKind,
+        scope: &HandlerScope,
+        reason: Option<&str>,
+        until: Option<Timestamp>,
+        actor: &Actor,
+    ) -> Result<Added, StoreError> {
+        let key = (scope.clone(), kind);
+        let earlier = self.rules.get(&key).map(|rule| rule.created_at);
+        let rule = Rule {
+            kind,
+            scope: scope.clone(),
+            reason: reason.map(Into::into),
+            until,
+            created_by: actor.name().into(),
+            created_at: earlier.unwrap_or(self.now),
+        };
+        self.rules.insert(key, rule.clone());
+        Ok(Added { new: earlier.is_none(), rule, other_stands: self.other_stands(kind, scope) })
+    }
+
+    pub(in crate::store) fn lift_rule(
+        &mut self,
+        kind: RuleKind,
+        scope: &HandlerScope,
+    ) -> Result<Lifted, StoreError> {
+        let lifted = self.rules.remove(&(scope.clone(), kind)).is_some();
+        let job = lifted.then(|| self.make_job(scope.clone(), true));
+        Ok(Lifted { job, other_stands: self.other_stands(kind, scope) })
+    }
+
+    fn other_stands(&self, kind: RuleKind, scope: &HandlerScope) -> bool {
+        let other = match kind {
+            RuleKind::Pause => RuleKind::Block,
+            RuleKind::Block => RuleKind::Pause,
+        };
+        self.rules
+            .get(&(scope.clone(), other))
+            .is_some_and(|rule| rule.until.is_none_or(|until| until > self.now))
+    }
+
+    pub(in crate::store) fn rules(
+        &self,
+        canvas: Option<CanvasId>,
+        handler: Option<(&Name, &Name)>,
+        limit: i64,
+    ) -> Result<Vec<Rule>, StoreError> {
+        let meant = |rule: &&Rule| {
+            canvas.is_none_or(|canvas| rule.scope.canvas == canvas)
+                && handler
+                    .is_none_or(|(module, name)| rule.scope.module == *module && rule.scope.name == *name)
+                && rule.until.is_none_or(|until| until > self.now)
+        };
+        let mut rules: Vec<Rule> = self.rules.values().filter(meant).cloned().collect();
+        rules.sort_by_key(|rule| (rule.scope.clone(), rule.kind == RuleKind::Pause));
+        rules.truncate(usize::try_from(limit).unwrap_or(0));
+        Ok(rules)
+    }
+
+    /// What an operator's command finds: the event of this canvas, if nobody runs it.
+    fn commanded(&self, canvas: CanvasId, id: EventId) -> Commanded {
+        match self.events.get(&id).filter(|row| row.address.scope.canvas == canvas) {
+            Some(row) => Commanded::of(self.is_free(row), true),
+            None => Commanded::Missing,
+        }
+    }
+
+    pub(in crate::store) fn cancel(
+        &mut self,
+        canvas: CanvasId,
+        id: EventId,
+    ) -> Result<Commanded, StoreError> {
+        let commanded = self.commanded(canvas, id);
+        if commanded == Commanded::Done {
+            self.events.remove(&id);
+        }
+        Ok(commanded)
+    }
+
+    pub(in crate::store) fn run_now(
+        &mut self,
+        canvas: CanvasId,
+        id: EventId,
+    ) -> Result<Commanded, StoreError> {
+        let commanded = self.commanded(canvas, id);
+        let (now, notify_at) = (self.now, self.wake_at(self.now, self.timing.grace));
+        if commanded == Commanded::Done
+            && let Some(row) = self.events.get_mut(&id)
+        {
+            row.delay_until = row.delay_until.min(now);
+            row.notify_at = Some(notify_at);
+            row.probes = 0;
+        }
+        Ok(commanded)
+    }
+
+    fn free_of(&self, scope: &HandlerScope, limit: u64) -> Vec<EventId> {
+        let free = self.events.iter().filter(|(_, row)| row.address.scope == *scope && self.is_free(row));
+        free.map(|(id, _)| *id).take(usize::try_from(limit).unwrap_or(usize::MAX)).collect()
+    }
+
+    pub(in crate::store) fn purgeable(&self, scope: &HandlerScope, limit: u64) -> Result<u64, StoreError> {
+        Ok(self.free_of(scope, limit).len() as u64)
+    }
+
+    pub(in crate::store) fn purge_page(&mut self, scope: &HandlerScope) -> Result<u64, StoreError> {
+        let page = self.free_of(scope, BULK_PAGE);
+        for id in &page {
+            self.events.remove(id);
+        }
+        Ok(page.len() as u64)
+    }
+
+    pub(in crate::store) fn emitted_at(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let chosen = self.chosen.get(&id).filter(|chosen| chosen.canvas == canvas);
+        Ok(chosen.map(|chosen| chosen.emitted_at))
+    }
+
+    pub(in crate::store) fn unknown_since(
+        &self,
+        scope: &HandlerScope,
+        modifier: Option<&Name>,
+        recently: std::time::Duration,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let meant = self.unknown.iter().filter(|(address, unknown)| {
+            address.scope == *scope
+                && modifier.is_none_or(|modifier| address.modifier == *modifier)
+                && unknown.last_seen > self.now - recently
+        });
+        Ok(meant.map(|(_, unknown)| unknown.first_seen).min())
+    }
+}

@@ -1,0 +1,182 @@
+//! What runs ask: load, claim, and the fenced writes of an owner.
+
+use std::sync::Arc;
+
+use super::{Dead, Row, Tables, Unknown};
+use crate::event::{Cause, Claim, EventId, HandlerAddress, Schedule};
+use crate::store::{ClaimLimits, ClaimedEvent, LoadedEvent, Retry, StoreError};
+
+impl Tables {
+    pub(in crate::store) fn load(&self, ids: &[EventId]) -> Result<Vec<Option<LoadedEvent>>, StoreError> {
+        Ok(ids.iter().map(|id| self.events.get(id).map(|row| self.loaded(row))).collect())
+    }
+
+    fn loaded(&self, row: &Row) -> LoadedEvent {
+        LoadedEvent {
+            address: row.address.clone(),
+            schedule: Schedule {
+                delay_until: row.delay_until,
+                locked_at: row.locked_at,
+                rule: self.rule_on(&row.address.scope),
+                now: self.now,
+            },
+            enqueued_at: row.enqueued_at,
+            notify_at: row.notify_at,
+            retries: row.retries,
+            losses: row.losses,
+            last_error: row.last_error.clone(),
+            traceparent: row.traceparent.as_ref().map(ToString::to_string),
+        }
+    }
+
+    pub(in crate::store) fn claim(
+        &mut self,
+        ids: &[EventId],
+        limits: &ClaimLimits,
+    ) -> Result<Vec<Option<ClaimedEvent>>, StoreError> {
+        Ok(ids.iter().map(|id| self.claim_one(*id, limits)).collect())
+    }
+
+    fn claim_one(&mut self, id: EventId, limits: &ClaimLimits) -> Option<ClaimedEvent> {
+        let row = self.events.get(&id)?;
+        let losses = row.losses + i32::from(row.locked_at.is_some());
+        let may = row.delay_until <= self.now
+            && self.is_free(row)
+            && losses < limits.losses_below
+            && knows(limits, &row.address)
+            && self.rule_on(&row.address.scope).is_none();
+        if !may {
+            return None;
+        }
+        let now = self.now;
+        let row = self.events.get_mut(&id)?;
+        let took_over = row.locked_at.is_some();
+        row.locked_at = Some(now);
+        row.claims += 1;
+        row.losses = losses;
+        Some(ClaimedEvent {
+            claim: Claim { id, claims: row.claims },
+            address: row.address.clone(),
+            value: row.value.clone(),
+            retries: row.retries,
+            losses,
+            took_over,
+            delay_until: row.delay_until,
+            enqueued_at: row.enqueued_at,
+            locked_at: now,
+            traceparent: row.traceparent.clone(),
+        })
+    }
+
+    /// The row that a claim stands on: the fence of every write by a worker.
+    fn owned(&mut self, claim: &Claim) -> Option<&mut Row> {
+        self.events.get_mut(&claim.id).filter(|row| row.claims == claim.claims && row.locked_at.is_some())
+    }
+
+    pub(in crate::store) fn renew(&mut self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+        let now = self.now;
+        let renewed = |claim| self.owned(claim).map(|row| row.locked_at = Some(now)).is_some();
+        Ok(claims.iter().map(renewed).collect())
+    }
+
+    pub(in crate::store) fn complete(&mut self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+        Ok(claims.iter().map(|claim| self.remove_owned(claim).is_some()).collect())
+    }
+
+    fn remove_owned(&mut self, claim: &Claim) -> Option<Row> {
+        self.owned(claim)?;
+        self.events.remove(&claim.id)
+    }
+
+    pub(in crate::store) fn retry(&mut self, retries: &[Arc<Retry>]) -> Result<Vec<bool>, StoreError> {
+        Ok(retries.iter().map(|retry| self.retry_one(retry).is_some()).collect())
+    }
+
+    fn retry_one(&mut self, retry: &Retry) -> Option<()> {
+        let due = self.now + retry.delay.min(crate::store::claims::DELAY_MAX);
+        let notify_at = self.wake_at(due, self.timing.grace);
+        let row = self.owned(&retry.claim)?;
+        row.retries = retry.retries;
+        row.delay_until = due;
+        row.notify_at = Some(notify_at);
+        row.probes = 0;
+        row.locked_at = None;
+        row.last_error = Some(retry.error.clone());
+        Some(())
+    }
+
+    pub(in crate::store) fn release(&mut self, claims: &[Claim]) -> Result<(), StoreError> {
+        for claim in claims {
+            if let Some(row) = self.owned(claim) {
+                row.locked_at = None;
+            }
+        }
+        Ok(())
+    }
+
+    pub(in crate::store) fn die(
+        &mut self,
+        claim: Claim,
+        cause: Cause,
+        error: Option<&str>,
+    ) -> Result<bool, StoreError> {
+        let Some(mut row) = self.remove_owned(&claim) else { return Ok(false) };
+        if let Some(error) = error {
+            row.last_error = Some(error.to_owned());
+        }
+        self.dead.insert(claim.id, Dead { row, cause: cause.as_str(), died_at: self.now });
+        Ok(true)
+    }
+
+    pub(in crate::store) fn park(&mut self, ids: &[EventId]) -> Result<Vec<bool>, StoreError> {
+        Ok(ids.iter().map(|id| self.park_one(*id).is_some()).collect())
+    }
+
+    fn park_one(&mut self, id: EventId) -> Option<()> {
+        self.rule_on(&self.events.get(&id)?.address.scope)?;
+        self.events.get_mut(&id)?.notify_at = None;
+        Some(())
+    }
+
+    pub(in crate::store) fn defer(&mut self, ids: &[EventId]) -> Result<(), StoreError> {
+        let (now, later) = (self.now, self.now + self.timing.unknown_handler_wait);
+        for id in ids {
+            let waits = self.events.get(id).filter(|row| row.delay_until <= now && self.is_free(row));
+            let Some(address) = waits.map(|row| row.address.clone()) else { continue };
+            if let Some(notify_at) = self.events.get_mut(id).and_then(|row| row.notify_at.as_mut()) {
+                *notify_at = later;
+            }
+            let new = Unknown { first_seen: now, last_seen: now };
+            self.unknown.entry(address).or_insert(new).last_seen = now;
+        }
+        Ok(())
+    }
+
+    /// A worker has these handlers now: a job for each that events wait for.
+    pub(in crate::store) fn register(
+        &mut self,
+        handlers: &[String],
+        canvas_handlers: &[String],
+    ) -> Result<u64, StoreError> {
+        let limits = ClaimLimits {
+            handlers: handlers.to_vec(),
+            canvas_handlers: canvas_handlers.to_vec(),
+            losses_below: i32::MAX,
+        };
+        let known = self.unknown.extract_if(.., |address, _| knows(&limits, address));
+        let mut scopes: Vec<_> = known.map(|(address, _)| address.scope).collect();
+        scopes.dedup();
+        let jobs = scopes.len() as u64;
+        for scope in scopes {
+            self.make_job(scope, false);
+        }
+        Ok(jobs)
+    }
+}
+
+/// Whether a worker with these handlers has that of the address.
+fn knows(limits: &ClaimLimits, address: &HandlerAddress) -> bool {
+    let HandlerAddress { scope, modifier } = address;
+    let key = format!("{}/{}/{}", scope.module, scope.name, modifier);
+    limits.handlers.contains(&key) || limits.canvas_handlers.contains(&format!("{}/{key}", scope.canvas))
+}

@@ -1,0 +1,124 @@
+//! The minute's statement, resume jobs, and promises that are made again.
+
+use super::{Row, Tables, notification};
+use crate::event::{EventId, RuleKind, Timestamp};
+use crate::store::StoreError;
+use crate::store::chores::Minute;
+use crate::store::resume::{PAGE, ResumePage};
+
+impl Tables {
+    /// Lifts the rules that reached their end, moves what is overdue, lists open jobs; nothing, unless it is due.
+    pub(in crate::store) fn minute(&mut self, again: bool) -> Result<Minute, StoreError> {
+        let period = self.timing.probe_period;
+        let open = again || self.next_pass_at <= self.now || self.next_pass_at > self.now + 2 * period;
+        if !open {
+            return Ok(Minute { notifications: Vec::new(), jobs: Vec::new(), more: false, open });
+        }
+        self.next_pass_at = self.now + period;
+        let expired = self.rules.iter().find(|(_, rule)| rule.until.is_some_and(|until| until <= self.now));
+        let expired: Option<(_, RuleKind)> = expired.map(|(key, _)| key.clone());
+        if let Some(key) = &expired {
+            self.rules.remove(key);
+            self.make_job(key.0.clone(), true);
+        }
+        let overdue = self.events.iter().filter(|(_, row)| row.notify_at.is_some_and(|at| at <= self.now));
+        let overdue: Vec<EventId> = overdue.map(|(id, _)| *id).take(PAGE as usize).collect();
+        let more = overdue.len() as i64 >= PAGE || expired.is_some();
+        let mut notifications = Vec::new();
+        for id in overdue {
+            let Some(row) = self.events.get(&id) else { continue };
+            let moved = self.moved(row);
+            if moved.publish {
+                notifications.push(notification(id, row));
+            }
+            if let Some(row) = self.events.get_mut(&id) {
+                row.notify_at = Some(moved.notify_at);
+                row.probes += i32::from(moved.counts);
+            }
+        }
+        Ok(Minute { notifications, jobs: self.jobs.keys().copied().collect(), more, open })
+    }
+
+    fn moved(&self, row: &Row) -> Moved {
+        let timing = &self.timing;
+        let runs = row.locked_at.filter(|locked_at| *locked_at > self.now - timing.lease);
+        let delayed = row.delay_until > self.now;
+        let notify_at = match runs {
+            Some(locked_at) => locked_at + timing.lease + timing.grace,
+            None if delayed => self.wake_at(row.delay_until, timing.grace),
+            None => {
+                let doubled = timing.probe_backoff.saturating_mul(1 << row.probes.clamp(0, 20));
+                self.now + doubled.min(timing.probe_backoff_max)
+            }
+        };
+        Moved {
+            notify_at,
+            publish: runs.is_none() && self.is_due_soon(row),
+            counts: runs.is_none() && !delayed,
+        }
+    }
+
+    pub(in crate::store) fn hasten_minute(&mut self) -> Result<(), StoreError> {
+        self.next_pass_at = self.next_pass_at.min(self.now);
+        Ok(())
+    }
+
+    pub(in crate::store) fn make_all_due(&mut self) -> Result<u64, StoreError> {
+        let (now, within) = (self.now, self.now + self.timing.horizon);
+        let mut moved = 0;
+        for row in self.events.values_mut() {
+            let promised_later = row.notify_at.is_some_and(|at| at > now);
+            if promised_later && row.delay_until <= within && row.locked_at.is_none() {
+                row.notify_at = Some(now);
+                row.probes = 0;
+                moved += 1;
+            }
+        }
+        self.next_pass_at = now;
+        Ok(moved)
+    }
+
+    pub(in crate::store) fn promise_again(&mut self, ids: &[EventId]) -> Result<(), StoreError> {
+        let again = self.now + self.timing.grace;
+        for id in ids {
+            let Some(row) = self.events.get_mut(id).filter(|row| row.locked_at.is_none()) else { continue };
+            row.notify_at = row.notify_at.map(|_| again);
+            row.probes = (row.probes - 1).max(0);
+        }
+        Ok(())
+    }
+
+    /// A whole job: nobody can come between its pages here.
+    pub(in crate::store) fn resume_page(&mut self, job: i64) -> Result<ResumePage, StoreError> {
+        let mut notifications = Vec::new();
+        if let Some(job) = self.jobs.remove(&job) {
+            let deferred = |row: &Row| {
+                let later = row.notify_at.is_some_and(|at| {
+                    at > self.now + self.timing.grace
+                        && at <= job.created_at + self.timing.unknown_handler_wait
+                });
+                later && row.delay_until <= self.now && self.is_free(row)
+            };
+            let waits = |row: &Row| if job.lifted { row.notify_at.is_none() } else { deferred(row) };
+            let woken = self.events.iter().filter(|(_, row)| row.address.scope == job.scope && waits(row));
+            let woken: Vec<(EventId, Timestamp)> =
+                woken.map(|(id, row)| (*id, self.wake_at(row.delay_until, self.timing.grace))).collect();
+            for (id, notify_at) in woken {
+                let Some(row) = self.events.get_mut(&id) else { continue };
+                (row.notify_at, row.probes) = (Some(notify_at), 0);
+                let row = row.clone();
+                if self.is_due_soon(&row) {
+                    notifications.push(notification(id, &row));
+                }
+            }
+        }
+        Ok(ResumePage { notifications, more: false, elsewhere: false })
+    }
+}
+
+/// Where a promise that was overdue goes.
+struct Moved {
+    notify_at: Timestamp,
+    publish: bool,
+    counts: bool,
+}

@@ -1,0 +1,75 @@
+//! The clock of the test kit: on Postgres it is moved by moving every stored moment the other way.
+//!
+//! No statement compares moments with anything but each other and the server's clock, so what is left of every duration is
+//! the same as if that clock had moved. No statement of the queue knows of it.
+
+use std::time::Duration;
+
+use super::session::interval;
+use super::{Store, StoreError};
+use crate::event::Timestamp;
+
+impl Store {
+    /// Lets this much time pass. On Postgres nobody else may use the database meanwhile.
+    pub(crate) async fn advance(&self, by: Duration) -> Result<(), StoreError> {
+        in_memory!(self, advance(by));
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "with events as (
+                 update wakeq.events_v2
+                    set delay_until = delay_until - $1::interval, enqueued_at = enqueued_at - $1::interval,
+                        locked_at = locked_at - $1::interval, notify_at = notify_at - $1::interval
+             ), rules as (
+                 update wakeq.scheduling_rules set until = until - $1::interval, created_at = created_at - $1::interval
+             ), dead as (
+                 update wakeq.dead_events
+                    set died_at = died_at - $1::interval, enqueued_at = enqueued_at - $1::interval
+             ), jobs as (
+                 update wakeq.resume_jobs
+                    set created_at = created_at - $1::interval, after_due = after_due - $1::interval
+             ), unknown as (
+                 update wakeq.unknown_handlers
+                    set first_seen = first_seen - $1::interval, last_seen = last_seen - $1::interval
+             ), chosen as (
+                 update wakeq.emitted_ids
+                    set emitted_at = emitted_at - $1::interval, due_at = due_at - $1::interval
+             ), keys as (
+                 update wakeq.idempotency_keys set created_at = created_at - $1::interval
+             ), record as (
+                 update wakeq.audit_log set at = at - $1::interval
+             )
+             update wakeq.chores set next_at = next_at - $1::interval, low_water = '-infinity'",
+            interval(by)
+        );
+        let moved = session.limit(|connection| query.execute(connection)).await;
+        session.answered("move the clock", moved)?;
+        self.probe.forget();
+        Ok(())
+    }
+
+    /// When time alone changes something next: an event falls due, a lease runs out, a rule ends.
+    pub(crate) async fn next_moment(&self) -> Result<Option<Timestamp>, StoreError> {
+        in_memory!(self, next_moment());
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "select min(moment) from (
+                 select coalesce(locked_at + $1::interval + interval '1 microsecond', delay_until) as moment
+                   from wakeq.events_v2
+                  union all
+                 select until from wakeq.scheduling_rules) as moments
+              where moment > now()",
+            interval(self.timing().lease)
+        );
+        let moment = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("look for the next moment", moment)
+    }
+
+    /// How many events have not ended.
+    pub(crate) async fn count(&self) -> Result<u64, StoreError> {
+        in_memory!(self, count());
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(r#"select count(*) as "count!" from wakeq.events_v2"#);
+        let count = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("count events", count).map(i64::cast_unsigned)
+    }
+}

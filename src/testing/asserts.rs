@@ -1,0 +1,227 @@
+//! The assertions, and what they say when they fail.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::emitted::{EmittedEvent, is_for};
+use super::kit::TestKit;
+
+/// Most events that a failed assertion shows.
+const SHOWN_MAX: usize = 50;
+
+/// Fails unless events were emitted for a handler: at least one, or `count` of them.
+///
+/// The handler is `name`, `MODULE/name` or `MODULE/name/modifier`. After it may stand, in this order:
+///
+/// | | |
+/// |---|---|
+/// | `count = 2` | exactly so many; 0 says that none was |
+/// | `value = …` | whose value is this, as JSON |
+/// | `like = …` | whose value has at least these fields, with these values |
+/// | `matching = \|value: T\| …` | whose value reads as a `T` for which this is true |
+///
+/// ```
+/// use serde::{Deserialize, Serialize};
+/// use wakeq::Event;
+/// use wakeq::testing::{TestKit, assert_emitted};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Mail {
+///     to: String,
+///     subject: String,
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let kit = TestKit::new();
+/// let mail = Mail { to: "ada@example.com".into(), subject: "Hello".into() };
+/// kit.emit(Event::new("send-mail", &mail)?).await?;
+///
+/// assert_emitted!(kit, "send-mail");
+/// assert_emitted!(kit, "send-mail", value = mail);
+/// assert_emitted!(kit, "send-mail", like = serde_json::json!({ "to": "ada@example.com" }));
+/// assert_emitted!(kit, "send-mail", count = 1, matching = |mail: Mail| mail.subject.len() < 10);
+/// assert_emitted!(kit, "send-letter", count = 0);
+/// # Ok(())
+/// # }
+/// ```
+#[macro_export]
+macro_rules! assert_emitted {
+    ($kit:expr, $handler:expr $(, count = $count:expr)? $(,)?) => {
+        $crate::assert_emitted!(@ $kit, $handler, $crate::testing::Expected::any() $(, $count)?)
+    };
+    ($kit:expr, $handler:expr $(, count = $count:expr)?, value = $value:expr $(,)?) => {
+        $crate::assert_emitted!(@ $kit, $handler, $crate::testing::Expected::value(&$value) $(, $count)?)
+    };
+    ($kit:expr, $handler:expr $(, count = $count:expr)?, like = $value:expr $(,)?) => {
+        $crate::assert_emitted!(@ $kit, $handler, $crate::testing::Expected::like(&$value) $(, $count)?)
+    };
+    ($kit:expr, $handler:expr $(, count = $count:expr)?, matching = $matcher:expr $(,)?) => {
+        $crate::assert_emitted!(@ $kit, $handler,
+            $crate::testing::Expected::matching(stringify!($matcher), $matcher) $(, $count)?)
+    };
+    (@ $kit:expr, $handler:expr, $expected:expr) => {
+        $crate::testing::check_emitted(&$kit, &$handler, $expected, None)
+    };
+    (@ $kit:expr, $handler:expr, $expected:expr, $count:expr) => {
+        $crate::testing::check_emitted(&$kit, &$handler, $expected, Some($count))
+    };
+}
+
+/// Fails unless events of a handler are dead: at least one, or `count` of them; with `error = "…"` only those whose last
+/// error has these words in it. It awaits, so it stands in async tests.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use wakeq::{Event, HandlerError, Handlers};
+/// # use wakeq::testing::{TestKit, assert_dead};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut kit = TestKit::new();
+/// kit.handlers(Handlers::new().on("ship", |_| async { Err(HandlerError::operational("no such address")) }))?;
+/// kit.emit(Event::new("ship", &17)?).await?;
+/// kit.drain_for(Duration::from_secs(3600)).await?;
+///
+/// assert_dead!(kit, "ship", error = "no such address");
+/// assert_dead!(kit, "charge", count = 0);
+/// # Ok(())
+/// # }
+/// ```
+#[macro_export]
+macro_rules! assert_dead {
+    ($kit:expr, $handler:expr $(, error = $error:expr)? $(,)?) => {
+        $crate::assert_dead!(@ $kit, $handler, None $(, $error)?)
+    };
+    ($kit:expr, $handler:expr, count = $count:expr $(, error = $error:expr)? $(,)?) => {
+        $crate::assert_dead!(@ $kit, $handler, Some($count) $(, $error)?)
+    };
+    (@ $kit:expr, $handler:expr, $count:expr) => {
+        $crate::testing::check_dead(&$kit, &$handler, $count, "").await
+    };
+    (@ $kit:expr, $handler:expr, $count:expr, $error:expr) => {
+        $crate::testing::check_dead(&$kit, &$handler, $count, &$error).await
+    };
+}
+
+type Fits<'a> = Box<dyn Fn(&EmittedEvent) -> bool + 'a>;
+
+/// What a value has to be.
+#[doc(hidden)]
+pub struct Expected<'a> {
+    words: String,
+    fits: Fits<'a>,
+}
+
+/// What was found instead, for the panic of the caller's line.
+#[doc(hidden)]
+pub type Found = Vec<EmittedEvent>;
+
+impl<'a> Expected<'a> {
+    /// Anything.
+    pub fn any() -> Self {
+        Self { words: String::new(), fits: Box::new(|_| true) }
+    }
+
+    /// This, as JSON.
+    pub fn value(value: &impl Serialize) -> Self {
+        let value = json(value);
+        Self { words: format!(" with the value {value}"), fits: Box::new(move |event| event.value == value) }
+    }
+
+    /// At least these fields.
+    pub fn like(value: &impl Serialize) -> Self {
+        let value = json(value);
+        Self {
+            words: format!(" with a value like {value}"),
+            fits: Box::new(move |event| has(&event.value, &value)),
+        }
+    }
+
+    /// Something for which this is true.
+    pub fn matching<T: DeserializeOwned>(words: &str, matcher: impl Fn(T) -> bool + 'a) -> Self {
+        let words = format!(" with a value matching {words}");
+        Self { words, fits: Box::new(move |event| event.read().is_ok_and(&matcher)) }
+    }
+}
+
+/// A value that can't be JSON is none that was emitted.
+fn json(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_else(|error| Value::String(format!("no JSON: {error}")))
+}
+
+/// Whether everything of `part` is in `whole`: an object may have more fields; all else must be equal.
+fn has(whole: &Value, part: &Value) -> bool {
+    match (whole, part) {
+        (Value::Object(whole), Value::Object(part)) => {
+            part.iter().all(|(name, part)| whole.get(name).is_some_and(|whole| has(whole, part)))
+        }
+        (whole, part) => whole == part,
+    }
+}
+
+/// What [`assert_emitted`](crate::assert_emitted) calls.
+#[doc(hidden)]
+#[track_caller]
+pub fn check_emitted(kit: &TestKit, handler: &str, expected: Expected<'_>, count: Option<usize>) {
+    let emitted = kit.emitted();
+    let found = emitted.iter().filter(|event| event.is_for(handler) && (expected.fits)(event)).count();
+    let wanted = wanted(count);
+    if count.map_or(found == 0, |count| found != count) {
+        panic!(
+            "expected {wanted} emitted for {handler}{}, found {found}; emitted were:\n{}",
+            expected.words,
+            lines(&emitted)
+        );
+    }
+}
+
+/// What [`assert_dead`](crate::assert_dead) calls. The future panics where it is awaited.
+#[doc(hidden)]
+pub async fn check_dead(kit: &TestKit, handler: &str, count: Option<usize>, error: &str) {
+    let dead = match kit.dead().await {
+        Ok(dead) => dead,
+        Err(error) => panic!("the dead events could not be read: {error}"),
+    };
+    let says = |last: &Option<String>| last.as_deref().unwrap_or_default().contains(error);
+    let found = dead.iter().filter(|dead| is_for(&dead.address, handler) && says(&dead.last_error)).count();
+    if count.map_or(found == 0, |count| found != count) {
+        let words = if error.is_empty() { String::new() } else { format!(" with the error {error:?}") };
+        let line = |dead: &crate::store::DeadEvent| {
+            let (cause, last) = (&dead.cause, dead.last_error.as_deref().unwrap_or("nothing"));
+            format!("{} of {cause}, retried {} times; it said last: {last}", dead.address, dead.retries)
+        };
+        let dead: Vec<String> = dead.iter().map(line).collect();
+        panic!(
+            "expected {} dead of {handler}{words}, found {found}; dead are:\n{}",
+            wanted(count),
+            lines(&dead)
+        );
+    }
+}
+
+fn wanted(count: Option<usize>) -> String {
+    match count {
+        None => "at least 1 event".into(),
+        Some(1) => "1 event".into(),
+        Some(count) => format!("{count} events"),
+    }
+}
+
+/// One line each, the latest fifty.
+fn lines(items: &[impl std::fmt::Display]) -> String {
+    let mut text = String::new();
+    let left_out = items.len().saturating_sub(SHOWN_MAX);
+    if items.is_empty() {
+        text.push_str("  none");
+    }
+    if left_out > 0 {
+        let _ = writeln!(text, "  … {left_out} before these");
+    }
+    for item in &items[left_out..] {
+        let _ = writeln!(text, "  {item}");
+    }
+    text
+}

@@ -1,0 +1,260 @@
+//! A notifier for tests: honest by default, hostile when told, by a seed. It counts, stands still, forgets, breaks down.
+//!
+//! It runs on tokio's clock, so that a test can pause time. It remembers what was published: never for production,
+//! which has [`LocalNotifier`](crate::notify::LocalNotifier).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::event::{CanvasId, EventId, Notification};
+use crate::notify::{Content, Mailbox, Messages, Notifier, NotifyError, Subscription};
+
+/// How long a message that was put back stays away, unless told otherwise.
+const RETRY_DELAY: Duration = Duration::from_millis(10);
+
+/// How many of the notifications published last are remembered.
+const REMEMBERED_MAX: usize = 100_000;
+
+/// An in-process notifier for tests; clones share their messages.
+///
+/// ```
+/// use wakeq::{CanvasId, EventId, Notification};
+/// use wakeq::notify::Notifier;
+/// use wakeq::testing::MemoryNotifier;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let notifier = MemoryNotifier::new();
+/// let notification = Notification { id: EventId::new(), canvas: CanvasId(Default::default()) };
+/// notifier.publish(&[notification]).await.unwrap();
+/// let mut subscription = notifier.subscribe(10).await.unwrap();
+/// let delivery = subscription.next().await.unwrap();
+/// assert_eq!(delivery.notification.as_ref().unwrap(), &notification);
+/// delivery.acknowledge();
+/// assert_eq!(notifier.pending(), 0);
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct MemoryNotifier {
+    mailbox: Mailbox,
+    mishaps: Arc<Mutex<Mishaps>>,
+}
+
+/// How likely each published message meets a mishap, from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Faults {
+    /// It is never delivered.
+    pub lose: f64,
+    /// It is delivered twice.
+    pub double: f64,
+    /// It comes late, by up to `longest_delay`.
+    pub delay: f64,
+    /// It overtakes messages published before it.
+    pub reorder: f64,
+    /// A message that nobody published comes with it: of an event that does not exist, or no notification at all.
+    pub forge: f64,
+    /// The upper bound of a delay. Default 1 s.
+    pub longest_delay: Duration,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self {
+            lose: 0.0,
+            double: 0.0,
+            delay: 0.0,
+            reorder: 0.0,
+            forge: 0.0,
+            longest_delay: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Default for MemoryNotifier {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryNotifier {
+    /// An honest one.
+    pub fn new() -> Self {
+        Self::hostile(0, Faults::default())
+    }
+
+    /// One that mistreats messages, in a way that depends only on the seed and the order of publishing.
+    pub fn hostile(seed: u64, faults: Faults) -> Self {
+        let mishaps = Mishaps { published: VecDeque::new(), faults, random: SplitMix(seed) };
+        Self { mailbox: Mailbox::new(RETRY_DELAY), mishaps: Arc::new(Mutex::new(mishaps)) }
+    }
+
+    /// Sets for how long a message that was put back stays away. Default 10 ms.
+    pub fn with_retry_delay(self, retry_delay: Duration) -> Self {
+        self.mailbox.change(|messages| messages.retry_delay = retry_delay);
+        self
+    }
+
+    /// Every notification published so far, in order, whatever became of it; the last 100,000 of them.
+    pub fn published(&self) -> Vec<Notification> {
+        self.mishaps().published.iter().copied().collect()
+    }
+
+    /// How many messages wait to be delivered, now or later.
+    pub fn pending(&self) -> usize {
+        self.mailbox.look(|messages| messages.waiting())
+    }
+
+    /// How many deliveries nobody has answered yet.
+    pub fn unanswered(&self) -> usize {
+        self.mailbox.look(|messages| messages.unanswered())
+    }
+
+    /// Returns once no message waits and no delivery is unanswered.
+    pub async fn drained(&self) {
+        self.mailbox.drained().await;
+    }
+
+    /// Delivers a body that no notification was made into.
+    pub fn inject(&self, body: &[u8]) {
+        self.mailbox.change(|messages| messages.push(Content::Body(body.to_vec())));
+    }
+
+    /// Loses every message, delivered or not, as a broker does that is killed.
+    pub fn forget_everything(&self) {
+        self.mailbox.change(|messages| messages.clear());
+    }
+
+    /// Hands out nothing more until [`MemoryNotifier::step`] or [`MemoryNotifier::resume`].
+    pub fn pause(&self) {
+        self.mailbox.change(|messages| messages.deliveries_left = Some(0));
+    }
+
+    /// Lets so many more deliveries out of a paused notifier.
+    pub fn step(&self, deliveries: usize) {
+        self.mailbox.change(|messages| {
+            messages.deliveries_left = Some(messages.deliveries_left.unwrap_or(0) + deliveries);
+        });
+    }
+
+    /// Hands out everything again.
+    pub fn resume(&self) {
+        self.mailbox.change(|messages| messages.deliveries_left = None);
+    }
+
+    /// Until [`MemoryNotifier::mend`], publishing fails with these words, nothing is delivered, and subscriptions
+    /// are in trouble.
+    pub fn break_down(&self, words: &str) {
+        self.mailbox.change(|messages| messages.broken = Some(words.to_owned()));
+    }
+
+    /// Ends [`MemoryNotifier::break_down`].
+    pub fn mend(&self) {
+        self.mailbox.change(|messages| messages.broken = None);
+    }
+
+    fn mishaps(&self) -> MutexGuard<'_, Mishaps> {
+        self.mishaps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Notifier for MemoryNotifier {
+    async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
+        let mut mishaps = self.mishaps();
+        self.mailbox.change(|messages| {
+            if let Some(words) = &messages.broken {
+                return Err(NotifyError::new(words.clone()));
+            }
+            for notification in notifications {
+                mishaps.remember(*notification);
+                mishaps.mistreat(messages, *notification);
+            }
+            Ok(())
+        })
+    }
+
+    async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
+        self.mailbox.subscribe(max_outstanding)
+    }
+}
+
+/// What befalls messages.
+#[derive(Debug)]
+struct Mishaps {
+    published: VecDeque<Notification>,
+    faults: Faults,
+    random: SplitMix,
+}
+
+impl Mishaps {
+    fn remember(&mut self, notification: Notification) {
+        if self.published.len() == REMEMBERED_MAX {
+            self.published.pop_front();
+        }
+        self.published.push_back(notification);
+    }
+
+    /// Takes in a published message, with whatever befalls it. Every chance is drawn, so that changing one fault's
+    /// likelihood does not change the luck of the others.
+    fn mistreat(&mut self, messages: &mut Messages, notification: Notification) {
+        let faults = self.faults;
+        let [lose, double, delay, reorder, forge] =
+            [faults.lose, faults.double, faults.delay, faults.reorder, faults.forge]
+                .map(|p| self.random.happens(p));
+        let [how_late, how_far, forged] = [(); 3].map(|()| self.random.next());
+        let content = Content::Notification(notification);
+        if forge {
+            messages.push(forged_content(forged));
+        }
+        if lose {
+            return;
+        }
+        if double {
+            messages.push(content.clone());
+        }
+        if delay {
+            let late = faults.longest_delay.mul_f64(unit_interval(how_late));
+            messages.push_late(Instant::now() + late, content);
+        } else if reorder {
+            let place = (how_far % (messages.ready() as u64 + 1)) as usize;
+            messages.push_at(place, content);
+        } else {
+            messages.push(content);
+        }
+    }
+}
+
+fn forged_content(random: u64) -> Content {
+    let forged = |salt: u64| Uuid::from_u64_pair(random, random.rotate_left(32) ^ salt);
+    if random.is_multiple_of(2) {
+        return Content::Notification(Notification { id: EventId(forged(1)), canvas: CanvasId(forged(2)) });
+    }
+    Content::Body(format!("forged {random}").into_bytes())
+}
+
+/// The splitmix64 generator: small, seeded, and good enough to be nasty.
+#[derive(Debug, Default)]
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn happens(&mut self, probability: f64) -> bool {
+        unit_interval(self.next()) < probability
+    }
+}
+
+fn unit_interval(random: u64) -> f64 {
+    (random >> 11) as f64 / (1_u64 << 53) as f64
+}

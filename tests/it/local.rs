@@ -1,0 +1,175 @@
+//! Without Pub/Sub: `--notifier local`, one process that wakes itself, and others beside it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sqlx::{PgPool, Postgres, Transaction};
+use wakeq::access::{Access, AccessConfig, Reach, Scope};
+use wakeq::notify::NoNotifier;
+use wakeq::{CanvasId, Event};
+use wakeq_services::TestDatabase;
+
+use crate::cli::Terminal;
+use crate::processes::Process;
+use crate::service::make_key;
+use crate::support::{PATIENCE, Stage, connect, database, quick};
+
+/// Nothing is known of a broker: whoever asked for one would find nobody.
+const LOCAL: [(&str, &str); 8] = [
+    ("WAKEQ_NOTIFIER", "local"),
+    ("PORT", "0"),
+    ("RUST_LOG", "info,wakeq=debug"),
+    ("WAKEQ_LEASE", "2s"),
+    ("WAKEQ_HORIZON", "60s"),
+    ("WAKEQ_GRACE", "1s"),
+    ("WAKEQ_PROBE_PERIOD", "1s"),
+    ("WAKEQ_UNKNOWN_HANDLER_WAIT", "2s"),
+];
+
+/// What a client of a process needs.
+struct Client {
+    key: String,
+    base: String,
+    http: reqwest::Client,
+}
+
+impl Client {
+    async fn of(process: &mut Process, database: &TestDatabase) -> Self {
+        let line = process.says("serving the API").await;
+        let port = line.trim().rsplit(':').next().unwrap();
+        let access = Access::new(connect(database.url(), quick()).await, AccessConfig::default()).unwrap();
+        let key = make_key(&access, port, Reach::Canvas(CanvasId::DEFAULT), &Scope::ALL).await;
+        let base = format!("http://127.0.0.1:{port}/v1/canvases/{}", CanvasId::DEFAULT);
+        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        Self { key, base, http }
+    }
+
+    /// Emits for `slow`, and says its id.
+    async fn emit(&self, more: Value) -> String {
+        let mut event = json!({"name": "slow", "value": 1});
+        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let request = self.http.post(format!("{}/events", self.base)).bearer_auth(&self.key).json(&event);
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.status(), 202);
+        let answer: Value = answer.json().await.unwrap();
+        answer["id"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Keeps the handlers from ending.
+async fn hold(pool: &PgPool) -> Transaction<'static, Postgres> {
+    let mut held = pool.begin().await.unwrap();
+    sqlx::query("select pg_advisory_xact_lock(4711)").execute(&mut *held).await.unwrap();
+    held
+}
+
+/// Waits until so many runs have deleted their events.
+async fn deleted(process: &mut Process, count: usize) {
+    for _ in 0..count {
+        process.says("ExecutesToCompletion Deleted").await;
+    }
+}
+
+/// LOCAL-01: one process and Postgres are a whole queue. What comes over HTTP runs at once; what waited, for room, for its
+/// time, or in the hands of a handler, when the process was killed, runs in the next one.
+#[tokio::test]
+async fn one_process_is_a_whole_queue_and_forgets_nothing() {
+    let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
+    let mut process = Process::own("all --capacity 2", stage.database.url(), None, &LOCAL);
+    let client = Client::of(&mut process, &stage.database).await;
+    let first = client.emit(json!({})).await;
+    process.says(&format!("begun {first}")).await;
+    deleted(&mut process, 1).await;
+
+    let held = hold(&stage.pool).await;
+    let mut waiting = HashSet::new();
+    for _ in 0..20 {
+        waiting.insert(client.emit(json!({})).await);
+    }
+    waiting.insert(client.emit(json!({"delay_s": 3})).await);
+    process.says("begun ").await;
+    process.says("begun ").await;
+    process.child.kill_9().await.unwrap();
+    process.ends("").await;
+    assert_eq!(stage.rows().await, 21);
+    held.rollback().await.unwrap();
+
+    let mut process = Process::own("all --capacity 2", stage.database.url(), None, &LOCAL);
+    while !waiting.is_empty() {
+        let line = process.says("begun ").await;
+        assert!(waiting.remove(line.trim().rsplit(' ').next().unwrap()), "{line}");
+    }
+    assert_eq!(process.stop().await, Some(0));
+    assert_eq!(stage.rows().await, 0);
+}
+
+/// LOCAL-02: another process wakes nobody. What it takes in, or lifts, is found by its promise, which it leaves alone: the server,
+/// a command, and a program that has the row inserted and no more.
+#[tokio::test]
+async fn what_another_process_takes_in_is_found_by_its_promise() {
+    let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
+    let mut server = Process::stock("serve", stage.database.url(), None, &LOCAL);
+    let client = Client::of(&mut server, &stage.database).await;
+    server.says("this process wakes nobody").await;
+    let terminal = Terminal::on(&stage.database).set("WAKEQ_NOTIFIER", "local");
+    let mut worker = Process::own("work", stage.database.url(), None, &LOCAL);
+    worker.says("woke what waited").await;
+
+    let over_http = client.emit(json!({})).await;
+    worker.says(&format!("begun {over_http}")).await;
+    let by_command = terminal.run(&["emit", "slow", "1"]).await;
+    assert_eq!(by_command.code, Some(0), "{}", by_command.err);
+    worker.says(&format!("begun {}", by_command.out.trim())).await;
+    let emitted = stage.queue.emit(Event::new("slow", &1).unwrap()).await.unwrap();
+    assert!(!emitted.notified);
+    worker.says(&format!("begun {}", emitted.id)).await;
+
+    assert_eq!(terminal.run(&["pause", "slow"]).await.code, Some(0));
+    let paused = client.emit(json!({})).await;
+    worker.says("RulePaused").await;
+    assert_eq!(terminal.run(&["unpause", "slow"]).await.code, Some(0));
+    worker.says(&format!("begun {paused}")).await;
+    assert_eq!((server.stop().await, worker.stop().await), (Some(0), Some(0)));
+    assert_eq!(stage.rows().await, 0);
+}
+
+/// A command or a server that wakes nobody must not take the minute's pass from a worker.
+#[tokio::test]
+async fn who_wakes_nobody_keeps_no_promises() {
+    let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
+    stage.emit("h").await;
+    let terminal = Terminal::on(&stage.database).set("WAKEQ_NOTIFIER", "local");
+    let words = "due; the process that works wakes it with its next pass, within the minute\n";
+    assert_eq!(terminal.prints(&["wake", "--all"]).await, words);
+    let mut server = Process::stock("serve", stage.database.url(), None, &LOCAL);
+    server.says("serving the API").await;
+    assert_eq!(server.stop().await, Some(0));
+    let (due, probes, passes): (bool, i32, i64) = sqlx::query_as(
+        "select notify_at <= now(), probes, (select passes from wakeq.chores where name = 'minute') from wakeq.events_v2",
+    )
+    .fetch_one(&stage.pool)
+    .await
+    .unwrap();
+    assert_eq!((due, probes, passes), (true, 0, 0));
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_without_pubsub_says_so() {
+    let database = database().await;
+    for command in ["work", "all"] {
+        let mut process = Process::stock(command, database.url(), None, &LOCAL);
+        process.says("this program has no handlers, and with --notifier local").await;
+        assert_eq!(process.ends("").await.0, Some(1));
+    }
+    let terminal = Terminal::on(&database);
+    let complaint = terminal.complains(2, &["topics", "create", "--notifier", "local"]).await;
+    assert!(complaint.contains("does without topics"), "{complaint}");
+    let unset = terminal.complains(1, &["emit", "h", "1"]).await;
+    assert!(unset.contains("WAKEQ_NOTIFIER=local"), "{unset}");
+    let neither = terminal.complains(2, &["stats", "--notifier", "carrier"]).await;
+    assert!(neither.contains("possible values: pubsub, local"), "{neither}");
+    let doctor = terminal.set("WAKEQ_NOTIFIER", "local").run(&["doctor"]).await;
+    assert!(doctor.out.contains("local: a process wakes itself"), "{}", doctor.out);
+    assert!(!doctor.out.contains("topic"), "{}", doctor.out);
+}

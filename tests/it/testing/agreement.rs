@@ -1,0 +1,250 @@
+//! The tables in memory against Postgres: the same random steps on two kits, and after each the same findings.
+//!
+//! Moments are whole kiloseconds and the deployment's durations half ones, so that a slow machine changes nothing.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+use wakeq::testing::{Drained, TestKit};
+use wakeq::{
+    Actor, CanvasId, DeadFilter, Event, EventId, Execution, Explanation, HandlerError, HandlerResult,
+    Handlers, Outcome, Queue, RetryPolicy, Route, RunReport, Stop, Timing,
+};
+
+use crate::support::{Stage, connect, scope};
+
+const STEPS: usize = 60;
+const KILO: Duration = Duration::from_secs(1000);
+const NAMES: [&str; 4] = ["a", "b", "c", "late"];
+
+fn timing() -> Timing {
+    Timing {
+        lease: KILO * 5 / 2,
+        horizon: KILO * 7 / 2,
+        grace: KILO * 3 / 2,
+        probe_period: KILO / 2,
+        probe_backoff: KILO * 9 / 2,
+        probe_backoff_max: KILO * 25 / 2,
+        unknown_handler_wait: KILO * 11 / 2,
+    }
+}
+
+/// Small, seeded, the same for both kits.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % bound
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Emit { id: u128, name: &'static str, delay: u32, plan: String },
+    EmitMany { first: u128, name: &'static str },
+    Stop { name: &'static str, block: bool, until: Option<u32> },
+    Lift { name: &'static str, block: bool },
+    Advance(u32),
+    Drain,
+    DrainFor(u32),
+    Cancel(u128),
+    RunNow(u128),
+    Explain(u128),
+    Purge(&'static str),
+    Redrive,
+    Learn,
+}
+
+fn program(seed: u64) -> Vec<Step> {
+    let mut dice = Dice(seed);
+    let mut last = 0;
+    (0..STEPS)
+        .map(|_| {
+            let name = NAMES[dice.below(4)];
+            let old = dice.below(last as usize + 1) as u128;
+            match dice.below(26) {
+                0..=6 => {
+                    // Again, now and then, an id that was emitted before.
+                    last += 1;
+                    let id = if dice.below(8) == 0 { old } else { last };
+                    let plan =
+                        (0..=dice.below(3)).map(|_| ['o', 'f', 'v', 'p', 'r', 'e'][dice.below(6)]).collect();
+                    Step::Emit { id, name, delay: [0, 0, 0, 1, 3, 4, 20][dice.below(7)], plan }
+                }
+                7 => {
+                    last += 3;
+                    Step::EmitMany { first: last - 2, name }
+                }
+                8 | 9 => {
+                    let until = (dice.below(2) == 0).then(|| 1 + dice.below(8) as u32);
+                    Step::Stop { name, block: dice.below(3) == 0, until }
+                }
+                10 | 11 => Step::Lift { name, block: dice.below(3) == 0 },
+                12..=14 => Step::Advance([1, 2, 3, 6, 30][dice.below(5)]),
+                15..=19 => Step::Drain,
+                20 => Step::DrainFor(1 + dice.below(9) as u32),
+                21 => Step::Cancel(old),
+                22 => Step::RunNow(old),
+                23 => Step::Explain(old),
+                24 => [Step::Purge(name), Step::Redrive][dice.below(2)].clone(),
+                _ => Step::Learn,
+            }
+        })
+        .collect()
+}
+
+/// What the plan says for this attempt: o(k), f(ails), v(alue), p(anics), r(etries later), e(mits another).
+async fn act(event: Execution, queue: Queue) -> HandlerResult {
+    let plan: String = event.value()?;
+    match plan.chars().nth(event.attempt as usize - 1).unwrap_or('o') {
+        'f' => Err(HandlerError::operational(format!("failure {}", event.attempt))),
+        'v' => Err(HandlerError::value("as told")),
+        'p' => panic!("as told"),
+        'r' => Err(HandlerError::operational("later").retry_after(4 * KILO)),
+        'e' => {
+            let child = EventId(Uuid::from_u128(event.id.0.as_u128() + 1_000_000));
+            queue.emit(Event::new("b", "fo")?.id(child)).await?;
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn handlers(queue: &Queue, all: bool) -> Handlers {
+    let names = NAMES.into_iter().filter(|name| all || *name != "late");
+    names.fold(Handlers::new(), |handlers, name| {
+        let retries = if name == "a" { 1 } else { 2 };
+        let retry = RetryPolicy { retries, delay: 2 * KILO, factor: 2, ..RetryPolicy::default() };
+        let queue = queue.clone();
+        handlers.on(Route::new(name).retry(retry), move |event| act(event, queue.clone()))
+    })
+}
+
+fn id(number: u128) -> EventId {
+    EventId(Uuid::from_u128(number))
+}
+
+/// What a drain did, in an order of its own: events that are due together are told by their ids. When a notification comes
+/// whose event was removed meanwhile is the lot's business, and no row's.
+fn shown(drained: &Drained, looks: bool) -> String {
+    let counts = (drained.completed, drained.retried, drained.died, drained.waiting);
+    let gone = |run: &RunReport| run.trail == [Outcome::EventMissing];
+    let runs = drained.runs.iter().filter(|run| (looks && !gone(run)) || run.attempt.is_some());
+    let mut runs: Vec<String> = runs
+        .map(|run| {
+            let trail: Vec<&str> = run.trail.iter().map(|outcome| outcome.as_str()).collect();
+            let number = run.notification.id.0.as_u128();
+            format!("\n    {number}: {:?} {} {:?}", run.attempt, trail.join(" "), run.error)
+        })
+        .collect();
+    runs.sort();
+    format!("{counts:?}{}", runs.concat())
+}
+
+async fn explained(kit: &TestKit, number: u128) -> String {
+    match kit.explain(id(number)).await.unwrap() {
+        Explanation::Live(live) => {
+            let seconds = |moment: wakeq::Timestamp| ((moment - live.now).as_seconds_f64() / 100.0).round();
+            format!(
+                "{} {:?} due {} promise {:?} retries {} losses {} {:?} rule {:?} unknown {}",
+                live.address,
+                live.standing,
+                seconds(live.delay_until),
+                live.notify_at.map(seconds),
+                live.retries,
+                live.losses,
+                live.last_error,
+                live.rule.map(|rule| (rule.kind, rule.until.map(seconds))),
+                live.unknown_since.is_some()
+            )
+        }
+        Explanation::Dead(dead) => {
+            format!("dead of {} after {} {:?}", dead.cause, dead.retries, dead.last_error)
+        }
+        Explanation::Gone { .. } => "gone".into(),
+        Explanation::Unknown => "unknown".into(),
+    }
+}
+
+/// Takes a step; what can be seen of it.
+async fn take(kit: &mut TestKit, step: &Step) -> String {
+    let ada = Actor::admin("ada");
+    let admin = kit.admin();
+    let kilo = |count: u32| KILO * count;
+    match step.clone() {
+        Step::Emit { id: number, name, delay, plan } => {
+            let event = Event::new(name, &plan).unwrap().id(id(number)).after(kilo(delay)).unwrap();
+            let emitted = kit.emit(event).await.unwrap();
+            format!("{} {}", emitted.duplicate, emitted.notified)
+        }
+        Step::EmitMany { first, name } => {
+            let events = (0..3).map(|more| Event::new(name, "ro").unwrap().id(id(first + more))).collect();
+            let emitted = kit.queue().emit_all(events).await.unwrap();
+            format!("{:?}", emitted.iter().map(|one| (one.duplicate, one.notified)).collect::<Vec<_>>())
+        }
+        Step::Stop { name, block, until } => {
+            let until = match until {
+                // Between two whole kiloseconds, for the machine's sake.
+                Some(until) => Some(kit.now().await.unwrap() + kilo(until) - KILO / 2),
+                None => None,
+            };
+            let stop = Stop { reason: None, until };
+            let stopped = match block {
+                true => admin.block(&scope(name), &ada, &stop).await,
+                false => admin.pause(&scope(name), &ada, &stop).await,
+            };
+            let stopped = stopped.unwrap();
+            format!("{} {:?}", stopped.new, stopped.also)
+        }
+        Step::Lift { name, block } => {
+            let lifted = match block {
+                true => admin.unblock(&scope(name), &ada).await,
+                false => admin.unpause(&scope(name), &ada).await,
+            };
+            let lifted = lifted.unwrap();
+            format!("{} {:?} {}", lifted.lifted, lifted.still, lifted.woken)
+        }
+        Step::Advance(count) => {
+            kit.advance(kilo(count)).await.unwrap();
+            String::new()
+        }
+        Step::Drain => shown(&kit.drain().await.unwrap(), true),
+        Step::DrainFor(count) => shown(&kit.drain_for(kilo(count) + KILO / 4).await.unwrap(), false),
+        Step::Cancel(number) => {
+            format!("{:?}", admin.cancel(CanvasId::DEFAULT, id(number), &ada).await.is_ok())
+        }
+        Step::RunNow(number) => {
+            format!("{:?}", admin.run_now(CanvasId::DEFAULT, id(number), &ada).await.is_ok())
+        }
+        Step::Explain(number) => explained(kit, number).await,
+        Step::Purge(name) => format!("{:?}", admin.purge(&scope(name), &ada, false).await.unwrap()),
+        Step::Redrive => format!("{:?}", admin.redrive(&DeadFilter::default(), &ada, false).await.unwrap()),
+        Step::Learn => {
+            kit.handlers(handlers(&kit.queue(), true)).unwrap();
+            String::new()
+        }
+    }
+}
+
+/// KIT-03: whatever is done, memory and Postgres show the same.
+#[tokio::test]
+async fn memory_and_postgres_agree_on_every_step() {
+    for seed in 1..=12 {
+        let (stage, _) = Stage::memory_with(timing()).await;
+        let mut real = TestKit::on(connect(stage.database.url(), timing()).await);
+        let mut memory = TestKit::with_timing(timing()).unwrap();
+        for kit in [&mut real, &mut memory] {
+            kit.handlers(handlers(&kit.queue(), false)).unwrap();
+        }
+        let steps = program(seed);
+        for (at, step) in steps.iter().enumerate() {
+            let (expected, found) = (take(&mut real, step).await, take(&mut memory, step).await);
+            assert_eq!(found, expected, "seed {seed}, step {at}: {step:#?} after {:#?}", &steps[..at]);
+        }
+        for number in (0..100).chain(1_000_000..1_000_100) {
+            let (expected, found) = (explained(&real, number).await, explained(&memory, number).await);
+            assert_eq!(found, expected, "seed {seed}: event {number}");
+        }
+    }
+}

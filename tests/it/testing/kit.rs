@@ -1,0 +1,306 @@
+//! What the kit offers, in memory and on Postgres.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use tokio::sync::Notify;
+use wakeq::testing::{TestKit, assert_dead, assert_emitted};
+use wakeq::{
+    Actor, CanvasId, Due, Event, Execution, Explanation, HandlerError, HandlerResult, Handlers, Outcome,
+    Queue, RetryPolicy, Route, Standing, Stop,
+};
+
+use super::on_postgres;
+use crate::support::scope;
+
+const TEN_MINUTES: Duration = Duration::from_secs(600);
+
+fn patient() -> RetryPolicy {
+    RetryPolicy { retries: 3, delay: TEN_MINUTES, ..RetryPolicy::default() }
+}
+
+/// Fails three times, then emits for `done`.
+async fn stubborn(event: Execution, queue: Queue) -> HandlerResult {
+    if event.attempt <= 3 {
+        return Err(HandlerError::operational(format!("no, for the {}th time", event.attempt)));
+    }
+    queue.emit(Event::new("done", &event.attempt)?).await?;
+    Ok(())
+}
+
+fn handlers(queue: Queue) -> Handlers {
+    Handlers::new().on(Route::new("stubborn").retry(patient()), move |event| stubborn(event, queue.clone()))
+}
+
+async fn three_retries(mut kit: TestKit) {
+    kit.handlers(handlers(kit.queue())).unwrap();
+    let id = kit.emit(Event::new("stubborn", "Ada").unwrap()).await.unwrap().id;
+    for attempt in 1..=3 {
+        let drained = kit.drain().await.unwrap();
+        assert_eq!((drained.attempts(), drained.retried, drained.waiting), (1, 1, 1), "attempt {attempt}");
+        assert_eq!(kit.drain().await.unwrap().attempts(), 0, "nothing runs before its time");
+        kit.advance(TEN_MINUTES - Duration::from_secs(5)).await.unwrap();
+        assert_eq!(kit.drain().await.unwrap().attempts(), 0, "nor shortly before");
+        kit.advance(Duration::from_secs(5)).await.unwrap();
+    }
+    assert_emitted!(kit, "done", count = 0);
+    let drained = kit.drain().await.unwrap();
+    assert_eq!((drained.completed, drained.unknown, drained.waiting), (1, 1, 1));
+    let report = drained.of(id).next().unwrap();
+    assert_eq!((report.attempt, report.error.as_deref()), (Some(4), None));
+    assert_emitted!(kit, "done", count = 1, value = 4);
+    assert_dead!(kit, "stubborn", count = 0);
+}
+
+/// KIT-01: the example of the requirement, without a server; how long it takes is printed.
+#[tokio::test]
+async fn three_retries_of_ten_minutes_take_milliseconds() {
+    let started = Instant::now();
+    three_retries(TestKit::new()).await;
+    println!("    three retries, ten minutes apart, in memory: {:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn three_retries_on_postgres() {
+    let (_stage, kit) = on_postgres().await;
+    let started = Instant::now();
+    three_retries(kit).await;
+    println!("    three retries, ten minutes apart, on Postgres: {:?}", started.elapsed());
+}
+
+/// An event, an hour away, fails to its end; a second one is paused, and a third one is too far off.
+async fn runs_to_the_end(mut kit: TestKit) {
+    let failing = |_: Execution| async { Err(HandlerError::operational("never")) };
+    kit.handlers(
+        Handlers::new().on(Route::new("fails").retry(patient()), failing).on("fine", |_| async { Ok(()) }),
+    )
+    .unwrap();
+    let soon = Duration::from_secs(3600);
+    kit.emit(Event::new("fails", &1).unwrap().after(soon).unwrap()).await.unwrap();
+    kit.admin().pause(&scope("fine"), &Actor::user("ada"), &Stop::default()).await.unwrap();
+    let paused = kit.emit(Event::new("fine", &1).unwrap()).await.unwrap().id;
+    kit.emit(Event::new("fine", &2).unwrap().after(30 * soon).unwrap()).await.unwrap();
+    let before = kit.now().await.unwrap();
+    let drained = kit.drain_for(3 * soon).await.unwrap();
+    assert_eq!((drained.retried, drained.died, drained.waiting), (3, 1, 2));
+    assert!(drained.parked >= 1);
+    let passed = kit.now().await.unwrap() - before;
+    assert!(passed < chrono::TimeDelta::from_std(3 * soon).unwrap(), "{passed}");
+    assert_dead!(kit, "fails", count = 1, error = "never");
+    let Explanation::Live(live) = kit.explain(paused).await.unwrap() else { panic!("it waits") };
+    assert_eq!(live.standing.as_str(), "paused");
+    kit.admin().unpause(&scope("fine"), &Actor::user("ada")).await.unwrap();
+    assert_eq!(kit.drain_for(60 * soon).await.unwrap().completed, 2);
+}
+
+#[tokio::test]
+async fn in_memory_it_runs_to_the_end_and_no_further() {
+    runs_to_the_end(TestKit::new()).await;
+}
+
+#[tokio::test]
+async fn on_postgres_it_runs_to_the_end_and_no_further() {
+    let (_stage, kit) = on_postgres().await;
+    runs_to_the_end(kit).await;
+}
+
+/// Who drops a drain half-way is a worker that dies: its event is taken over after a lease, and dead after five of them.
+async fn loses_its_workers(mut kit: TestKit) {
+    let started = Arc::new(Notify::new());
+    let signal = Arc::clone(&started);
+    let hangs = move |_: Execution| {
+        signal.notify_one();
+        std::future::pending()
+    };
+    kit.handlers(Handlers::new().on("hangs", hangs)).unwrap();
+    let id = kit.emit(Event::new("hangs", &1).unwrap()).await.unwrap().id;
+    for loss in 1..=5 {
+        tokio::select! {
+            drained = kit.drain() => panic!("it hangs: {drained:?}"),
+            () = started.notified() => {}
+        }
+        let Explanation::Live(live) = kit.explain(id).await.unwrap() else { panic!("it is there") };
+        assert_eq!((live.standing, live.losses), (Standing::Running, loss - 1), "loss {loss}");
+        assert_eq!(kit.drain().await.unwrap().attempts(), 0, "its claim stands");
+        kit.advance(Duration::from_secs(61)).await.unwrap();
+    }
+    let drained = kit.drain().await.unwrap();
+    assert_eq!((drained.died, drained.waiting), (1, 0));
+    assert!(drained.runs.iter().any(|run| run.trail.contains(&Outcome::Poison)));
+    assert_dead!(kit, "hangs", error = "too often");
+}
+
+#[tokio::test]
+async fn in_memory_a_dropped_drain_is_a_dead_worker() {
+    loses_its_workers(TestKit::new()).await;
+}
+
+#[tokio::test]
+async fn on_postgres_a_dropped_drain_is_a_dead_worker() {
+    let (_stage, kit) = on_postgres().await;
+    loses_its_workers(kit).await;
+}
+
+#[tokio::test]
+async fn what_is_emitted_in_a_transaction_counts_once_it_is_committed() {
+    let (stage, mut kit) = on_postgres().await;
+    kit.handlers(Handlers::new().on("h", |_| async { Ok(()) })).unwrap();
+    let mut transaction = stage.pool.begin().await.unwrap();
+    let lost = kit.queue().emit_in(&mut transaction, Event::new("h", &1).unwrap()).await.unwrap();
+    transaction.rollback().await.unwrap();
+    drop(lost);
+    let mut transaction = stage.pool.begin().await.unwrap();
+    let receipt = kit.queue().emit_in(&mut transaction, Event::new("h", &2).unwrap()).await.unwrap();
+    assert_emitted!(kit, "h", count = 0);
+    transaction.commit().await.unwrap();
+    receipt.notify().await;
+    assert_emitted!(kit, "h", count = 1, value = 2);
+    let mut transaction = stage.pool.begin().await.unwrap();
+    let forgotten = kit.queue().emit_in(&mut transaction, Event::new("h", &3).unwrap()).await.unwrap();
+    transaction.commit().await.unwrap();
+    drop(forgotten);
+    assert_eq!(kit.drain().await.unwrap().completed, 2, "a drain finds what nobody published");
+}
+
+/// One run, whatever else waits, and its whole report.
+#[tokio::test]
+async fn one_event_is_performed() {
+    let mut kit = TestKit::new();
+    let runs = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&runs);
+    let handler = move |event: Execution| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async move {
+            match event.value::<String>()?.as_str() {
+                "panic" => panic!("oh"),
+                "value" => Err(HandlerError::value("not today")),
+                "slow" => std::future::pending().await,
+                _ => Ok(()),
+            }
+        }
+    };
+    let route = Route::new("h").timeout(Duration::from_millis(20)).retry(patient());
+    kit.handlers(Handlers::new().on(route, handler)).unwrap();
+    kit.emit(Event::new("h", "fine").unwrap()).await.unwrap();
+    let performed = async |value: &str| {
+        let report = kit.perform(Event::new("h", value).unwrap()).await.unwrap();
+        (report.trail.last().copied().unwrap(), report.error.unwrap_or_default())
+    };
+    assert_eq!(performed("fine").await, (Outcome::Deleted, String::new()));
+    assert_eq!(performed("panic").await, (Outcome::RetryAllowed, "panicked: oh".into()));
+    assert_eq!(performed("value").await, (Outcome::Deleted, "not today".into()));
+    assert_eq!(performed("slow").await, (Outcome::RetryAllowed, "timed out after 20ms".into()));
+    assert_eq!(runs.load(Ordering::Relaxed), 4, "what waited was left alone");
+    assert_eq!(kit.drain().await.unwrap().completed, 1);
+    let unknown = kit.perform(Event::new("nobody", &1).unwrap()).await.unwrap();
+    assert_eq!((unknown.attempt, unknown.trail.last()), (None, Some(&Outcome::Deferred)));
+}
+
+/// What waited for a handler runs once the kit has it.
+#[tokio::test]
+async fn handlers_may_come_later() {
+    let mut kit = TestKit::new();
+    kit.emit(Event::new("late", &1).unwrap()).await.unwrap();
+    let drained = kit.drain().await.unwrap();
+    assert_eq!((drained.unknown, drained.waiting), (1, 1));
+    kit.handlers(Handlers::new().on("late", |_| async { Ok(()) })).unwrap();
+    assert_eq!(kit.drain().await.unwrap().completed, 1);
+    let twice = Handlers::new().on("a", |_| async { Ok(()) }).on("a", |_| async { Ok(()) });
+    assert!(kit.handlers(twice).unwrap_err().to_string().contains("two handlers"));
+}
+
+#[tokio::test]
+async fn handlers_that_never_rest_are_an_error() {
+    let mut kit = TestKit::new();
+    let queue = kit.queue();
+    let echo = move |event: Execution| {
+        let queue = queue.clone();
+        async move {
+            queue.emit(Event::new("echo", &event.value::<u64>()?)?).await?;
+            Ok(())
+        }
+    };
+    kit.handlers(Handlers::new().on("echo", echo)).unwrap();
+    kit.emit(Event::new("echo", &1).unwrap()).await.unwrap();
+    assert!(kit.drain().await.unwrap_err().to_string().starts_with("10000 runs and no end"));
+}
+
+/// The text with which a future panics.
+async fn panic_of(future: impl Future<Output = ()>) -> String {
+    let panic = AssertUnwindSafe(future).catch_unwind().await.expect_err("it holds");
+    panic.downcast_ref::<String>().cloned().unwrap()
+}
+
+#[tokio::test]
+async fn failed_assertions_show_what_there_is() {
+    let mut kit = TestKit::new();
+    kit.handlers(
+        Handlers::new().on(Route::new("f").retry(RetryPolicy { retries: 0, ..patient() }), |_| async {
+            Err(HandlerError::operational("no paper"))
+        }),
+    )
+    .unwrap();
+    let none = panic_of(async { assert_emitted!(kit, "f") }).await;
+    assert_eq!(none, "expected at least 1 event emitted for f, found 0; emitted were:\n  none");
+    kit.emit(Event::new("f", &serde_json::json!({"to": "ada", "n": 1})).unwrap()).await.unwrap();
+    let later = Event::new("f", &2).unwrap().module("M").unwrap().modifier("x").unwrap();
+    kit.emit(later.after(Duration::from_secs(5)).unwrap()).await.unwrap();
+    assert_emitted!(kit, "f", like = serde_json::json!({"to": "ada"}));
+    assert_emitted!(kit, "M/f/x", count = 1, matching = |n: u32| n == 2);
+    assert_emitted!(kit, "M/f", value = 2);
+    let other =
+        panic_of(async { assert_emitted!(kit, "f", count = 2, like = serde_json::json!({"to": "bo"})) })
+            .await;
+    let listed = "emitted were:\n  WORKER/f/_ {\"n\":1,\"to\":\"ada\"}\n  M/f/x 2 after 5s\n";
+    let expected = "expected 2 events emitted for f with a value like {\"to\":\"bo\"}, found 0; ";
+    assert_eq!(other, format!("{expected}{listed}"));
+    let closure = panic_of(async { assert_emitted!(kit, "M/f", matching = |n: u32| n > 2) }).await;
+    assert!(
+        closure.starts_with("expected at least 1 event emitted for M/f with a value matching |n: u32| n > 2")
+    );
+
+    kit.drain().await.unwrap();
+    let dead = panic_of(async { assert_dead!(kit, "f", count = 1, error = "ink") }).await;
+    let line = "WORKER/f/_ of retries, retried 0 times; it said last: no paper\n";
+    assert_eq!(
+        dead,
+        format!("expected 1 event dead of f with the error \"ink\", found 0; dead are:\n  {line}")
+    );
+    assert_dead!(kit, "f", error = "paper");
+    let emitted = kit.emitted();
+    assert_eq!(emitted[1].due, Due::After(Duration::from_secs(5)));
+    assert_eq!(emitted[1].read::<u32>().unwrap(), 2);
+}
+
+/// What memory does not do is refused in words, and reaches for no server.
+#[tokio::test]
+async fn what_memory_does_not_do_is_refused() {
+    let kit = TestKit::new();
+    let error = kit.admin().stats(CanvasId::DEFAULT, None).await.unwrap_err();
+    assert_eq!(error.to_string(), "a store in memory does not do this: give the test kit a database");
+}
+
+/// A chosen id is emitted once; an idempotency key answers again.
+#[tokio::test]
+async fn ids_and_keys_are_remembered_in_memory() {
+    use wakeq::{EventId, IdempotencyKey, Idempotent};
+    let kit = TestKit::new();
+    let id = EventId::new();
+    let event = || Event::new("h", &1).unwrap().id(id);
+    assert!(!kit.emit(event()).await.unwrap().duplicate);
+    assert!(kit.emit(event()).await.unwrap().duplicate);
+    assert_emitted!(kit, "h", count = 1);
+    let key = IdempotencyKey::new(CanvasId::DEFAULT, "tests", "order-1", b"hash").unwrap();
+    let emit = async || {
+        let events = vec![Event::new("once", &1).unwrap()];
+        kit.queue().emit_idempotent(&key, events, |emitted| emitted[0].id.to_string()).await.unwrap()
+    };
+    let Idempotent::First { answer, .. } = emit().await else { panic!("it is the first") };
+    assert_eq!(emit().await, Idempotent::Replayed { answer });
+    assert_emitted!(kit, "once", count = 1);
+    kit.advance(Duration::from_secs(25 * 3600)).await.unwrap();
+    assert!(matches!(emit().await, Idempotent::First { .. }), "after a day it is forgotten");
+}

@@ -1,0 +1,129 @@
+//! The kit and a worker that stays: the same handlers and events, and the same of both.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use wakeq::testing::TestKit;
+use wakeq::{
+    Actor, DeadFilter, Event, EventId, Execution, Explanation, HandlerError, HandlerResult, Handlers,
+    Outcome, RetryPolicy, Route, RunReport, Stop,
+};
+
+use super::{doings, on_postgres};
+use crate::support::{Stage, quick, scope};
+
+/// Short for the worker, which has no other clock than ours.
+const DELAY: Duration = Duration::from_millis(40);
+
+const PLANS: [&str; 9] = ["ok", "value", "fails", "panics", "slow", "after", "limited", "unknown", "paused"];
+
+async fn act(event: Execution) -> HandlerResult {
+    let first = event.attempt == 1;
+    match event.address.scope.name.as_str() {
+        "value" => Err(HandlerError::value("no such address")),
+        "fails" => Err(HandlerError::operational(format!("failure {}", event.attempt))),
+        "panics" if first => panic!("at the first attempt"),
+        "slow" if first => std::future::pending().await,
+        "after" if first => Err(HandlerError::operational("busy").retry_after(2 * DELAY)),
+        _ => Ok(()),
+    }
+}
+
+fn handlers() -> Handlers {
+    let retry = RetryPolicy { retries: 2, delay: DELAY, ..RetryPolicy::default() };
+    let known = PLANS.into_iter().filter(|plan| *plan != "unknown");
+    known.fold(Handlers::new(), |handlers, plan| {
+        let route = Route::new(plan).retry(retry);
+        let route = match plan {
+            "slow" => route.timeout(DELAY),
+            "limited" => route.concurrency(1),
+            _ => route,
+        };
+        handlers.on(route, act)
+    })
+}
+
+/// By plan: each attempt, what it did, and what its handler said; and what is left of the event.
+type Story = BTreeMap<&'static str, (Vec<String>, String)>;
+
+fn told<'a>(ids: &BTreeMap<EventId, &'static str>, reports: impl Iterator<Item = &'a RunReport>) -> Story {
+    let mut story: Story = PLANS.into_iter().map(|plan| (plan, Default::default())).collect();
+    for report in reports.filter(|report| report.attempt.is_some()) {
+        let error = report.error.as_deref().unwrap_or("fine");
+        let line = format!("{:?}: {} ({error})", report.attempt, doings(&report.trail));
+        story.get_mut(ids[&report.notification.id]).unwrap().0.push(line);
+    }
+    story
+}
+
+async fn emit(queue: &wakeq::Queue) -> BTreeMap<EventId, &'static str> {
+    let mut ids = BTreeMap::new();
+    for plan in PLANS {
+        ids.insert(queue.emit(Event::new(plan, &1).unwrap()).await.unwrap().id, plan);
+    }
+    ids
+}
+
+async fn ends(story: &mut Story, ids: &BTreeMap<EventId, &'static str>, admin: &wakeq::Admin) {
+    let dead = admin.dead(&DeadFilter::default(), None, 100).await.unwrap().items;
+    for (id, plan) in ids {
+        let dead = dead.iter().find(|dead| dead.id == *id);
+        let words = dead
+            .map(|dead| format!("dead of {}: {} retries, {:?}", dead.cause, dead.retries, dead.last_error));
+        let live = match admin.explain(wakeq::CanvasId::DEFAULT, *id).await.unwrap() {
+            Explanation::Live(live) => {
+                format!("{} after {} retries", live.standing.as_str(), live.retries)
+            }
+            Explanation::Dead(_) | Explanation::Gone { .. } | Explanation::Unknown => "gone".into(),
+        };
+        story.get_mut(plan).unwrap().1 = words.unwrap_or(live);
+    }
+}
+
+async fn by_the_worker() -> Story {
+    let (stage, _) = Stage::memory_with(quick()).await;
+    let ada = Actor::user("ada");
+    stage.admin.pause(&scope("paused"), &ada, &Stop::default()).await.unwrap();
+    let ids = emit(&stage.queue).await;
+    let mut running = stage.worker(handlers());
+    let mut reports = Vec::new();
+    let ended = |reports: &[RunReport], outcome| {
+        reports.iter().filter(|report: &&RunReport| report.trail.last() == Some(&outcome)).count()
+    };
+    while ended(&reports, Outcome::RulePaused) < 1 || ended(&reports, Outcome::Deferred) < 1 {
+        reports.push(running.report().await);
+    }
+    stage.admin.unpause(&scope("paused"), &ada).await.unwrap();
+    while ended(&reports, Outcome::Deleted) < PLANS.len() - 1 {
+        reports.push(running.report().await);
+    }
+    running.stop().await;
+    let mut story = told(&ids, reports.iter());
+    ends(&mut story, &ids, &stage.admin).await;
+    story
+}
+
+async fn by_the_kit(mut kit: TestKit) -> Story {
+    let ada = Actor::user("ada");
+    kit.handlers(handlers()).unwrap();
+    kit.admin().pause(&scope("paused"), &ada, &Stop::default()).await.unwrap();
+    let ids = emit(&kit.queue()).await;
+    let mut reports = kit.drain().await.unwrap().runs;
+    kit.admin().unpause(&scope("paused"), &ada).await.unwrap();
+    reports.extend(kit.drain_for(Duration::from_secs(10)).await.unwrap().runs);
+    let mut story = told(&ids, reports.iter());
+    ends(&mut story, &ids, kit.admin()).await;
+    story
+}
+
+/// KIT-02: attempts, errors, delays, rules and ends are the worker's.
+#[tokio::test]
+async fn the_kit_and_a_worker_do_the_same() {
+    let worker = by_the_worker().await;
+    assert_eq!(worker["fails"].0.len(), 3);
+    assert_eq!(worker["fails"].1, "dead of retries: 2 retries, Some(\"failure 3\")");
+    assert_eq!(worker["unknown"].1, "ready after 0 retries");
+    assert_eq!(by_the_kit(TestKit::with_timing(quick()).unwrap()).await, worker, "in memory");
+    let (_stage, kit) = on_postgres().await;
+    assert_eq!(by_the_kit(kit).await, worker, "on Postgres");
+}

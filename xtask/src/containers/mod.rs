@@ -1,0 +1,56 @@
+//! `cargo xtask containers`: the tests with Postgres and the Pub/Sub emulator from containers, of images made here of what
+//! is installed, without a registry.
+//!
+//! It takes the engine that answers, else starts one of its own, without a bridge, and ends it. It must never leave a
+//! container or an engine of its own behind, nor touch an image or a container that it did not make.
+
+mod engine;
+mod images;
+
+use anyhow::{Result, ensure};
+
+use crate::{cargo, succeed};
+use engine::Engine;
+
+/// Which emulator is in the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Emulator {
+    /// Ours.
+    Own,
+    /// Google's, with the Java that runs it.
+    Google,
+}
+
+/// Runs the tests whose names contain one of the words, or all.
+pub(crate) fn run(emulator: Emulator, words: &[String]) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    // Ctrl-C is for the tests, which end by it; what was started here is then ended in good order.
+    runtime.spawn(async { while tokio::signal::ctrl_c().await.is_ok() {} });
+    let engine = runtime.block_on(Engine::find_or_start())?;
+    println!("{engine}");
+    let tested = test(&engine, emulator, words);
+    let left = runtime.block_on(engine.left_containers());
+    runtime.block_on(engine.end())?;
+    tested?;
+    let left = left?;
+    ensure!(left.is_empty(), "containers were left behind: {}", left.join(", "));
+    println!("no container was left behind");
+    Ok(())
+}
+
+fn test(engine: &Engine, emulator: Emulator, words: &[String]) -> Result<()> {
+    let postgres = images::postgres(engine)?;
+    let pubsub = match emulator {
+        Emulator::Own => images::own_emulator(engine)?,
+        Emulator::Google => images::google_emulator(engine)?,
+    };
+    let mut tests = cargo();
+    // The same packages as everywhere, so that no dependency is compiled twice.
+    tests
+        .args(["test", "--features", "wakeq-services/containers", "--lib", "--test", "it", "--"])
+        .args(words);
+    tests.env("TEST_POSTGRES", "container").env("TEST_PG_IMAGE", postgres);
+    tests.env("TEST_EMULATOR", "container").env("TEST_PUBSUB_IMAGE", pubsub);
+    engine.reach(&mut tests);
+    succeed(&mut tests)
+}
