@@ -1,11 +1,11 @@
 //! Runs a case on either emulator, and holds what comes of it against the list of known differences.
 
 use std::any::Any;
-use std::future::Future;
 use std::io::Write;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use futures_util::future::BoxFuture;
 use tokio::sync::OnceCell;
 use wakeq_emulator::{Emulator, Options};
 use wakeq_services::GoogleEmulator;
@@ -20,6 +20,9 @@ pub(crate) enum Side {
     Google,
 }
 
+/// Boxed, so that what runs it is compiled once.
+type Case = BoxFuture<'static, ()>;
+
 /// Makes two tests of each case, `ours::NAME` and `google::NAME`, and lists the names.
 macro_rules! cases {
     ($($(#[$attribute:meta])* async fn $name:ident($($stage:tt)+) $body:block)+) => {
@@ -30,33 +33,27 @@ macro_rules! cases {
         mod ours {
             $(#[tokio::test]
             async fn $name() {
-                crate::sides::on_ours(stringify!($name), super::$name).await;
+                crate::sides::on_ours(stringify!($name), |stage| Box::pin(super::$name(stage))).await;
             })+
         }
 
         mod google {
             $(#[tokio::test]
             async fn $name() {
-                crate::sides::on_google(stringify!($name), super::$name).await;
+                crate::sides::on_google(stringify!($name), |stage| Box::pin(super::$name(stage))).await;
             })+
         }
     };
 }
 
 /// One for each case: it starts in milliseconds.
-pub(crate) async fn on_ours<F>(name: &str, case: impl FnOnce(Stage) -> F)
-where
-    F: Future<Output = ()> + Send + 'static,
-{
+pub(crate) async fn on_ours(name: &str, case: fn(Stage) -> Case) {
     let emulator = Emulator::start("127.0.0.1:0".parse().unwrap(), Options::default()).await.unwrap();
     run(Side::Ours, name, case(Stage::new(emulator.host(), project()).await)).await;
     emulator.stop().await;
 }
 
-pub(crate) async fn on_google<F>(name: &str, case: impl FnOnce(Stage) -> F)
-where
-    F: Future<Output = ()> + Send + 'static,
-{
+pub(crate) async fn on_google(name: &str, case: fn(Stage) -> Case) {
     let Some(emulator) = google().await else { return };
     run(Side::Google, name, case(Stage::new(emulator.host(), project()).await)).await;
 }
@@ -89,7 +86,7 @@ fn project() -> String {
     format!("conformance-{}", LAST.fetch_add(1, Ordering::Relaxed))
 }
 
-async fn run(side: Side, name: &str, case: impl Future<Output = ()> + Send + 'static) {
+async fn run(side: Side, name: &str, case: Case) {
     let known = DIFFERENCES.iter().find(|difference| difference.side == side && difference.case == name);
     let ended = tokio::spawn(case).await.map_err(tokio::task::JoinError::into_panic);
     match (known, ended) {

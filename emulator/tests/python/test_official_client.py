@@ -1,0 +1,186 @@
+"""The official Python client, as an application uses it, against the emulator that PUBSUB_EMULATOR_HOST names.
+
+Nothing here waits for a length of time: everything waits for what has to happen, and gives up after PATIENCE.
+"""
+
+import collections
+import http.server
+import json
+import queue
+import threading
+import uuid
+
+import pytest
+from google.api_core import exceptions as core_exceptions
+from google.cloud import pubsub_v1
+from google.cloud.pubsub_v1.subscriber import exceptions
+from google.cloud.pubsub_v1.types import FlowControl, PublisherOptions
+
+PATIENCE = 30
+PROJECT = "official-client"
+
+
+class Stage:
+    def __init__(self):
+        self.publisher = pubsub_v1.PublisherClient(
+            publisher_options=PublisherOptions(enable_message_ordering=True)
+        )
+        self.subscriber = pubsub_v1.SubscriberClient()
+        self.topic = self.make_topic()
+
+    def make_topic(self):
+        name = self.publisher.topic_path(PROJECT, f"t-{uuid.uuid4()}")
+        return self.publisher.create_topic(name=name).name
+
+    def subscribe(self, topic=None, **settings):
+        name = self.subscriber.subscription_path(PROJECT, f"s-{uuid.uuid4()}")
+        wish = {"name": name, "topic": topic or self.topic, **settings}
+        return self.subscriber.create_subscription(request=wish).name
+
+    def publish(self, *texts, **attributes):
+        futures = [self.publisher.publish(self.topic, text.encode(), **attributes) for text in texts]
+        return [future.result(PATIENCE) for future in futures]
+
+
+@pytest.fixture
+def stage():
+    stage = Stage()
+    with stage.subscriber:
+        yield stage
+
+
+class Inbox:
+    """Messages as a streaming pull hands them to its callback."""
+
+    def __init__(self, stage, subscription, **options):
+        self.messages = queue.Queue()
+        self.future = stage.subscriber.subscribe(subscription, self.messages.put, **options)
+
+    def next(self):
+        return self.messages.get(timeout=PATIENCE)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.future.cancel()
+        self.future.result(PATIENCE)
+
+
+def test_messages_of_a_key_arrive_in_order_also_after_a_nack(stage):
+    subscription = stage.subscribe(enable_message_ordering=True)
+    keys, count = ["a", "b", "c"], 30
+    for number in range(count):
+        for key in keys:
+            stage.publish(str(number), ordering_key=key)
+    done, given_back = collections.defaultdict(list), set()
+
+    def over(key):
+        return key in given_back and 10 in done[key] and done[key][-1] == count - 1
+
+    with Inbox(stage, subscription) as inbox:
+        while not all(map(over, keys)):
+            message = inbox.next()
+            key, number = message.ordering_key, int(message.data)
+            if number == 10 and key not in given_back:
+                given_back.add(key)
+                message.nack()
+            else:
+                done[key].append(number)
+                message.ack()
+    for key in keys:
+        # Later ones may have been on their way before the nack; they come again after what was given back.
+        before, again = done[key][:10], done[key][done[key].index(10) :]
+        assert before == list(range(10)), done[key]
+        assert again == list(range(10, count)), done[key]
+
+
+def test_exactly_once_tells_what_became_of_an_acknowledgement(stage):
+    subscription = stage.subscribe(enable_exactly_once_delivery=True)
+    stage.publish("once")
+    with Inbox(stage, subscription) as inbox:
+        first = inbox.next()
+        assert first.nack_with_response().result(PATIENCE) == exceptions.AcknowledgeStatus.SUCCESS
+        second = inbox.next()
+        assert second.message_id == first.message_id and second.ack_id != first.ack_id
+        assert second.ack_with_response().result(PATIENCE) == exceptions.AcknowledgeStatus.SUCCESS
+    with pytest.raises(core_exceptions.InvalidArgument) as refused:
+        stage.subscriber.acknowledge(subscription=subscription, ack_ids=[first.ack_id])
+    assert refused.value.reason == "EXACTLY_ONCE_ACKID_FAILURE"
+    assert refused.value.metadata[first.ack_id] == "PERMANENT_FAILURE_INVALID_ACK_ID"
+
+
+def test_flow_control_leaves_the_rest_to_others(stage):
+    subscription = stage.subscribe()
+    stage.publish("a", "b", "c", "d", "e")
+    with Inbox(stage, subscription, flow_control=FlowControl(max_messages=2)) as inbox:
+        held = [inbox.next(), inbox.next()]
+        others = []
+        while len(others) < 3:
+            answer = stage.subscriber.pull(
+                subscription=subscription, max_messages=5, timeout=PATIENCE
+            )
+            others.extend(received.message.data for received in answer.received_messages)
+        assert sorted(others + [message.data for message in held]) == [b"a", b"b", b"c", b"d", b"e"]
+        for message in held:
+            message.ack()
+
+
+def test_what_always_fails_goes_to_the_dead_letter_topic(stage):
+    dead = stage.make_topic()
+    letters = stage.subscribe(dead)
+    subscription = stage.subscribe(dead_letter_policy={"dead_letter_topic": dead, "max_delivery_attempts": 5})
+    stage.publish("poison", colour="red")
+    attempts = []
+    with Inbox(stage, subscription) as inbox, Inbox(stage, letters) as dead_inbox:
+        while len(attempts) < 5:
+            message = inbox.next()
+            attempts.append(message.delivery_attempt)
+            message.nack()
+        letter = dead_inbox.next()
+        letter.ack()
+    assert attempts == [1, 2, 3, 4, 5]
+    assert (letter.data, letter.attributes["colour"]) == (b"poison", "red")
+    assert letter.attributes["CloudPubSubDeadLetterSourceSubscription"] == subscription.split("/")[-1]
+    assert letter.attributes["CloudPubSubDeadLetterSourceDeliveryCount"] == "5"
+
+
+def test_a_filter_lets_through_what_matches(stage):
+    subscription = stage.subscribe(filter='attributes.colour = "red" OR attributes:last')
+    stage.publish("green", colour="green")
+    stage.publish("red", colour="red")
+    stage.publish("last", last="")
+    seen = []
+    with Inbox(stage, subscription) as inbox:
+        while b"last" not in seen:
+            message = inbox.next()
+            seen.append(message.data)
+            message.ack()
+    assert sorted(seen) == [b"last", b"red"]
+
+
+def test_a_push_endpoint_gets_messages_until_it_agrees(stage):
+    posted, statuses = queue.Queue(), iter([500, 204])
+
+    class Endpoint(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            posted.put(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(next(statuses, 204))
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        endpoint = f"http://127.0.0.1:{server.server_port}/"
+        subscription = stage.subscribe(push_config={"push_endpoint": endpoint})
+        [message_id] = stage.publish("pushed", colour="red")
+        first, second = posted.get(timeout=PATIENCE), posted.get(timeout=PATIENCE)
+    finally:
+        server.shutdown()
+    assert first["subscription"] == subscription
+    assert first["message"]["messageId"] == second["message"]["messageId"] == message_id
+    assert first["message"]["attributes"] == {"colour": "red"}

@@ -1,0 +1,154 @@
+//! `cargo xtask pubsub-python`: the official Python client's own system tests, and a script of ours with that client,
+//! against our emulator or Google's.
+//!
+//! Versions are pinned in `emulator/tests/python/requirements.txt`; everything is installed into `target/pubsub-python`
+//! and nowhere else. The system tests are those of the client's source distribution, as they are; those over REST are
+//! left out, as that transport of the client knows no emulator.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use tokio::sync::oneshot;
+use wakeq_services::{GoogleEmulator, Guard, Guarded, Launch};
+
+use crate::{cargo, root, succeed};
+
+const CLIENT: &str = "google-cloud-pubsub==2.44.0";
+const SOURCE: &str = "google_cloud_pubsub-2.44.0";
+/// What of the system tests runs: all over gRPC, but for one that its authors skip everywhere.
+const SYSTEM_TESTS: u32 = 20;
+const SCRIPT_TESTS: u32 = 6;
+
+/// Runs all of it against our emulator, or against Google's to see what that passes.
+pub(crate) fn run(google: bool) -> Result<()> {
+    let python = Python::install()?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    let passed = runtime.block_on(async {
+        if google {
+            let emulator = GoogleEmulator::start(None).await?;
+            python.test(&emulator.host())
+        } else {
+            let (_running, host) = ours().await?;
+            python.test(&host)
+        }
+    })?;
+    let expected = [SYSTEM_TESTS, SCRIPT_TESTS];
+    println!("system tests: {} of {} passed; own script: {} of {}", passed[0], expected[0], passed[1], expected[1]);
+    ensure!(google || passed == expected, "not all tests passed");
+    Ok(())
+}
+
+/// The binary of this tree, on a free port.
+async fn ours() -> Result<(Guarded, String)> {
+    succeed(cargo().args(["build", "--quiet", "--package", "wakeq-emulator", "--bin", "pubsub-emulator"]))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let (sender, said) = oneshot::channel();
+    let mut sender = Some(sender);
+    let launch = Launch::new(target.join("debug/pubsub-emulator")).arguments(["--port", "0"]).on_line(move |line| {
+        let host = line.rsplit_once("PUBSUB_EMULATOR_HOST=").map(|(_, host)| host.to_owned());
+        if let Some((host, sender)) = host.and_then(|host| Some((host, sender.take()?))) {
+            // Whoever waited for it has given up.
+            let _unheard = sender.send(host);
+        }
+    });
+    let emulator = Guard::new(None)?.start(launch)?;
+    let host = said.await.with_context(|| format!("it did not start:\n{}", emulator.last_lines()))?;
+    Ok((emulator, host))
+}
+
+/// The client in a folder of its own.
+struct Python {
+    program: PathBuf,
+    folder: PathBuf,
+}
+
+impl Python {
+    fn install() -> Result<Self> {
+        let folder = root().join("target/pubsub-python");
+        let program = folder.join("bin/python");
+        if !program.is_file() {
+            succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
+                .context("Python 3.10 or newer with its module `venv` is needed")?;
+        }
+        let python = Self { program, folder };
+        let quiet = ["-m", "pip", "--quiet", "--disable-pip-version-check"];
+        let requirements = tests().join("requirements.txt");
+        succeed(python.run().args(quiet).args(["install", "--requirement"]).arg(requirements))?;
+        if !python.source().is_dir() {
+            let download = ["download", "--no-deps", "--no-binary", "google-cloud-pubsub", CLIENT, "--dest"];
+            succeed(python.run().args(quiet).args(download).arg(&python.folder))?;
+            let archive = python.folder.join(format!("{SOURCE}.tar.gz"));
+            succeed(python.run().args(["-m", "tarfile", "-e"]).arg(archive).arg(&python.folder))?;
+        }
+        succeed(python.run().arg(tests().join("credentials.py")).arg(python.credentials()))?;
+        Ok(python)
+    }
+
+    fn run(&self) -> Command {
+        Command::new(&self.program)
+    }
+
+    fn source(&self) -> PathBuf {
+        self.folder.join(SOURCE)
+    }
+
+    fn credentials(&self) -> PathBuf {
+        self.folder.join("credentials")
+    }
+
+    /// How many of the system tests and of the script passed.
+    fn test(&self, host: &str) -> Result<[u32; 2]> {
+        let system = self.source().join("tests/system.py");
+        let own = tests().join("test_official_client.py");
+        Ok([self.pytest(host, &system, "system")?, self.pytest(host, &own, "script")?])
+    }
+
+    fn pytest(&self, host: &str, file: &Path, name: &str) -> Result<u32> {
+        let report = self.folder.join(format!("{name}.txt"));
+        let status = self
+            .run()
+            .args(["-m", "pytest", "-q", "-rfEs", "--tb=short", "-p", "no:cacheprovider", "-k", "not rest"])
+            .arg("--rootdir")
+            .arg(&self.folder)
+            .arg(file)
+            .current_dir(&self.folder)
+            .env("PUBSUB_EMULATOR_HOST", host)
+            .env("GOOGLE_CLOUD_PROJECT", "conformance")
+            .env("GOOGLE_APPLICATION_CREDENTIALS", self.credentials().join("user.json"))
+            .env("KOKORO_GFILE_DIR", self.credentials())
+            .stdout(File::create(&report)?)
+            .status()?;
+        let said = std::fs::read_to_string(&report)?;
+        print!("{said}");
+        // 0: all passed; 1: some did not.
+        match status.code() {
+            Some(0 | 1) => Ok(passed(&said)),
+            _ => bail!("pytest itself failed ({status})"),
+        }
+    }
+}
+
+/// From the last line: `2 failed, 18 passed, 1 skipped, 59 deselected in 177.27s`.
+fn passed(said: &str) -> u32 {
+    let words: Vec<_> = said.lines().last().unwrap_or_default().split_whitespace().collect();
+    let found = words.windows(2).find(|pair| pair[1].trim_end_matches(',') == "passed");
+    found.and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
+}
+
+fn tests() -> PathBuf {
+    root().join("emulator/tests/python")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::passed;
+
+    #[test]
+    fn the_passed_ones_are_counted() {
+        assert_eq!(passed("...\n2 failed, 18 passed, 1 skipped in 177.27s (0:02:57)\n"), 18);
+        assert_eq!(passed("...\n6 passed in 7.27s"), 6);
+        assert_eq!(passed("1 failed in 1s"), 0);
+    }
+}
