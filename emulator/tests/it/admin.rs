@@ -84,7 +84,7 @@ async fn everything_is_forgotten_but_not_by_another_site_s_page() {
 #[tokio::test]
 async fn the_root_answers_each_in_its_own_way() {
     let emulator = emulator("demo,orders:worker").await;
-    let accepting = async |kind| ask(emulator.address(), "GET /", &[("accept", kind)], "").await;
+    let accepting = async |kind: &str| ask(emulator.address(), "GET /", &[("accept", kind)], "").await;
     let page = accepting("text/html,application/xhtml+xml,*/*;q=0.8").await;
     assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
     assert!(page.headers["content-security-policy"].starts_with("default-src 'none'"));
