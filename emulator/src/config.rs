@@ -167,6 +167,11 @@ fn is_json(path: &Path) -> bool {
 }
 
 fn json<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError> {
+    // Or a list would be read as the fields in their order.
+    if !text.trim_start().starts_with('{') {
+        let words = "an object is expected, as in {\"seed\": 7}".to_owned();
+        return Err(ConfigError::Invalid { path: path.to_owned(), words });
+    }
     serde_json::from_str(text).map_err(|error| invalid(path, &error))
 }
 
@@ -331,6 +336,8 @@ mod tests {
         assert!(unknown.contains("line 2") && unknown.contains("`lose`"), "{unknown}");
         let unknown = refusal("emulator.json", "{\n\"topic\": []}");
         assert!(unknown.contains("unknown field `topic`") && unknown.contains("line 2"), "{unknown}");
+        let list = refusal("emulator.json", "[]");
+        assert_eq!(list, "emulator.json: an object is expected, as in {\"seed\": 7}");
         let wrong = refusal("emulator.toml", "[[subscriptions]]\nretryPolicy.minimumBackoff = \"soon\"\n");
         assert!(wrong.contains("line 2"), "{wrong}");
     }

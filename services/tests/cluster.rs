@@ -80,7 +80,7 @@ async fn a_kept_folder_is_used_again_but_not_by_two() {
 
 #[tokio::test]
 async fn what_is_asked_for_and_not_there_is_an_error_that_says_what_to_do() {
-    let choose = async |word| {
+    let choose = async |word: &str| {
         let asked = Asked::by_option("--postgres", word).unwrap();
         Postgres::choose(ClusterOptions::default(), Some(asked)).await.map(drop).unwrap_err()
     };

@@ -67,7 +67,8 @@ async fn ours_is_killed_and_starts_again_empty_at_its_address() {
 fn ours_outlives_the_runtime_that_started_it() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let emulator = runtime().block_on(OwnEmulator::start()).unwrap();
-    let asked = request(&emulator.host(), "GET", "/v1/projects/a-project/topics");
+    let host = emulator.host();
+    let asked = request(&host, "GET", "/v1/projects/a-project/topics");
     assert!(runtime().block_on(asked).unwrap().ends_with("200"));
 }
 

@@ -59,6 +59,7 @@ async fn check(replies: &'static [Reply], acknowledges: bool) {
     publish(&emulator, "second");
     let first = inbox.next().await;
     let next = inbox.next().await;
+    assert_eq!(next.line, "POST /inbox?key=1 HTTP/1.1", "no redirect is followed");
     assert_eq!(id(&next) != id(&first), acknowledges, "{replies:?}");
     emulator.stop().await;
 }

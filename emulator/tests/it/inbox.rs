@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -58,7 +60,7 @@ impl Received {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reply {
     Status(u16),
-    /// A redirect to here again.
+    /// A redirect to another path.
     Redirect,
     /// 102, and then nothing more.
     Processing,
@@ -77,13 +79,10 @@ impl Inbox {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/inbox?key=1", listener.local_addr().unwrap());
         let (sender, requests) = mpsc::channel(64);
+        let answered = Arc::new(AtomicUsize::new(0));
         tokio::spawn(async move {
-            let mut number = 0;
             while let Ok((stream, _)) = listener.accept().await {
-                let sender = sender.clone();
-                let reply = replies[number.min(replies.len() - 1)];
-                number += 1;
-                tokio::spawn(serve(stream, reply, sender));
+                tokio::spawn(serve(stream, replies, Arc::clone(&answered), sender.clone()));
             }
         });
         Self { url, requests }
@@ -95,13 +94,20 @@ impl Inbox {
 }
 
 /// One request a connection.
-async fn serve(stream: TcpStream, reply: Reply, sender: mpsc::Sender<Received>) -> io::Result<()> {
+async fn serve(
+    stream: TcpStream,
+    replies: &'static [Reply],
+    answered: Arc<AtomicUsize>,
+    sender: mpsc::Sender<Received>,
+) -> io::Result<()> {
     let mut stream = BufReader::new(stream);
     let received = Received::from(&mut stream).await?;
+    let number = answered.fetch_add(1, Ordering::SeqCst);
+    let reply = replies[number.min(replies.len() - 1)];
     let close = "content-length: 0\r\nconnection: close\r\n\r\n";
     let answer = match reply {
         Reply::Status(status) => format!("HTTP/1.1 {status} So\r\n{close}"),
-        Reply::Redirect => format!("HTTP/1.1 308 There\r\nlocation: /inbox\r\n{close}"),
+        Reply::Redirect => format!("HTTP/1.1 308 There\r\nlocation: /elsewhere\r\n{close}"),
         Reply::Processing => "HTTP/1.1 102 Processing\r\n\r\n".to_owned(),
         Reply::Silence => String::new(),
     };

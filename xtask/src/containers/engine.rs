@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use wakeq_services::{Guard, Guarded, Launch, program_on_path};
 
+use crate::succeed;
+
 /// What the tests call their containers.
 const NAMES: &str = "wakeq-test-";
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -128,6 +130,11 @@ impl Started {
 
     async fn end(self) -> Result<()> {
         self.process.stop(ENDS_WITHIN).await?;
+        // dockerd leaves the network of its containers mounted. If it was not made, there is nothing to unmount.
+        let network = self.folder.join("exec/netns/default");
+        if network.exists() {
+            succeed(Command::new("umount").arg(network))?;
+        }
         std::fs::remove_dir_all(&self.folder).with_context(|| format!("remove {}", self.folder.display()))
     }
 }
