@@ -73,7 +73,8 @@ async fn prepared_statements_are_each_clients_own() {
         let ours: String = sqlx::query_scalar("select 'one'").fetch_one(&mut one).await.unwrap();
         let theirs = sqlx::query_scalar("select 'other' || $1").bind("!").fetch_one(&mut other).await;
         assert_eq!((ours.as_str(), theirs.unwrap()), ("one", "other!".to_owned()));
-        let unnamed = sqlx::query_scalar("select $1 + 1").bind(1).persistent(false).fetch_one(&mut one).await;
+        let unnamed: Result<i32, _> =
+            sqlx::query_scalar("select $1 + 1").bind(1).persistent(false).fetch_one(&mut one).await;
         assert_eq!(unnamed.unwrap(), 2);
         let wrong = sqlx::query("select nonsense").execute(&mut one).await.unwrap_err();
         assert_eq!(code(&wrong).as_deref(), Some("42703"));

@@ -138,15 +138,17 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 fn explain(address: SocketAddr, error: &io::Error) -> io::Error {
-    let advice = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "something listens there already; choose another port, or 0 for any free one"
-        }
-        io::ErrorKind::AddrNotAvailable => {
-            "this machine has no such address; 127.0.0.1, ::1, 0.0.0.0 and :: are usual"
-        }
-        io::ErrorKind::PermissionDenied => "choose a port above 1023",
-        _ => return io::Error::new(error.kind(), format!("cannot listen on {address}: {error}")),
-    };
-    io::Error::new(error.kind(), format!("cannot listen on {address}: {advice}"))
+    let advice = ADVICE.iter().find(|(kind, _)| *kind == error.kind());
+    let words = advice.map_or_else(|| error.to_string(), |(_, words)| (*words).to_owned());
+    io::Error::new(error.kind(), format!("cannot listen on {address}: {words}"))
 }
+
+/// What to do about the usual reasons.
+const ADVICE: &[(io::ErrorKind, &str)] = &[
+    (io::ErrorKind::AddrInUse, "something listens there already; choose another port, or 0 for any free one"),
+    (
+        io::ErrorKind::AddrNotAvailable,
+        "this machine has no such address; 127.0.0.1, ::1, 0.0.0.0 and :: are usual",
+    ),
+    (io::ErrorKind::PermissionDenied, "choose a port above 1023"),
+];

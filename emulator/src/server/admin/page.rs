@@ -102,9 +102,9 @@ fn faults_in_force(page: &mut String, faults: &Faults) {
         .map(|(name, value)| format!("<li><b>{}</b> {}</li>", escaped(name), escaped(value)))
         .collect();
     if !items.is_empty() {
-        let _infallible = write!(
+        let _infallible = writeln!(
             page,
-            "<section class=\"faults\"><h2>Faults in force</h2><ul>{}</ul></section>\n",
+            "<section class=\"faults\"><h2>Faults in force</h2><ul>{}</ul></section>",
             items.concat()
         );
     }
@@ -195,7 +195,7 @@ fn table<T>(page: &mut String, title: &str, heads: &[&str], all: &[T], write_row
     }
     let heads: Vec<String> = heads.iter().map(|head| format!("<th scope=\"col\">{head}</th>")).collect();
     let _infallible =
-        write!(page, "<div class=\"wide\"><table><thead><tr>{}</tr></thead><tbody>\n", heads.concat());
+        writeln!(page, "<div class=\"wide\"><table><thead><tr>{}</tr></thead><tbody>", heads.concat());
     for item in all.iter().take(ROWS_MAX) {
         page.push_str("<tr>");
         write_row(page, item);

@@ -57,7 +57,7 @@ fn field_of<'a>(request: &'a mut Map<String, Value>, path: &str) -> Answer<&'a m
         None => Ok(request.entry(path).or_insert(Value::Null)),
         Some((outer, inner)) => match request.entry(outer).or_insert_with(|| Value::Object(Map::new())) {
             Value::Object(fields) => field_of(fields, inner),
-            _ => {
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                 Err(Refusal::invalid(format!("Invalid JSON payload received: \"{outer}\" is not an object.")))
             }
         },
