@@ -241,15 +241,12 @@ mod tests {
     fn every_kind_of_field_is_read_under_the_name_that_the_api_s_json_has() {
         let text = r#"
             project = "demo"
-
             [[topics]]
             name = "orders"
             messageRetentionDuration = "86400s"
             labels = { team = "shop" }
-
             [[topics]]
             name = "projects/other/topics/dead"
-
             [[subscriptions]]
             name = "hook"
             topic = "orders"

@@ -90,7 +90,12 @@ impl Streams {
 
     /// Whether a subscription has one.
     pub(super) fn any_on(&self, subscription: &str) -> bool {
-        self.open.values().any(|stream| &*stream.subscription == subscription)
+        self.on(subscription).next().is_some()
+    }
+
+    /// Those of a subscription.
+    fn on(&self, subscription: &str) -> impl Iterator<Item = (&StreamId, &Stream)> {
+        self.open.iter().filter(move |(_, stream)| &*stream.subscription == subscription)
     }
 
     fn open(&self, id: StreamId) -> Answer<&Stream> {
@@ -148,6 +153,19 @@ impl Broker {
         }
     }
 
+    /// Whether another stream of the subscription holds less and has room: it is to be asked first.
+    pub(crate) fn should_step_back(&self, id: StreamId) -> bool {
+        let Some(stream) = self.streams.open.get(&id) else { return false };
+        let Some(subscription) = self.subscriptions.get(&stream.subscription) else { return false };
+        let held = |id: &StreamId| subscription.delivery.held_by(*id).0;
+        let mine = held(&id);
+        let has_room = |other: &Stream, held: usize| held < other.max_messages;
+        self.streams.on(&stream.subscription).any(|(other, stream)| {
+            let theirs = held(other);
+            theirs < mine && has_room(stream, theirs)
+        })
+    }
+
     /// A response without messages, which tells a client that its stream lives. Every response says how the subscription
     /// delivers: a client that reads no word of exactly-once delivery takes it to be off.
     pub fn stream_heartbeat(&self, id: StreamId) -> pubsub::StreamingPullResponse {
@@ -196,7 +214,8 @@ impl Broker {
         let Some(subscription) = self.subscriptions.get_mut(&name) else { return Ok(None) };
         let delivery = &mut subscription.delivery;
         let (messages, bytes) = delivery.held_by(id);
-        let most = stream.max_messages.saturating_sub(messages).min(max_messages);
+        let share = delivery.at_hand().div_ceil(self.streams.on(&name).count().max(1)).max(1);
+        let most = stream.max_messages.saturating_sub(messages).min(max_messages).min(share);
         let room = stream.max_bytes.saturating_sub(bytes);
         if most == 0 || room == 0 || !delivery.has_for(now, Holder::Stream(id)) {
             self.attend(now, &name);

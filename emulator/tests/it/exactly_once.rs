@@ -67,7 +67,7 @@ cases! {
         stage.publish_texts(&topic, &["done"]).await;
         let done = stage.pull_one(&subscription).await;
         stage.acknowledge(&subscription, std::slice::from_ref(&done)).await;
-        failed_for_good(stage.try_modify(&subscription, &[done.ack_id.clone()], 20).await, &done.ack_id);
+        failed_for_good(stage.try_modify(&subscription, std::slice::from_ref(&done.ack_id), 20).await, &done.ack_id);
     }
 
     async fn a_stream_says_what_kind_of_subscription_it_is(stage) {

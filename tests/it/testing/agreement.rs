@@ -145,7 +145,9 @@ fn shown(drained: &Drained, looks: bool) -> String {
 async fn explained(kit: &TestKit, number: u128) -> String {
     match kit.explain(id(number)).await.unwrap() {
         Explanation::Live(live) => {
-            let seconds = |moment: wakeq::Timestamp| ((moment - live.now).as_seconds_f64() / 100.0).round();
+            // Without the sign that a zero may have.
+            let seconds =
+                |moment: wakeq::Timestamp| ((moment - live.now).as_seconds_f64() / 100.0).round() + 0.0;
             format!(
                 "{} {:?} due {} promise {:?} retries {} losses {} {:?} rule {:?} unknown {}",
                 live.address,

@@ -187,6 +187,11 @@ impl Delivery {
             || self.streams.values().any(|held| !held.closed && !held.keys.is_empty())
     }
 
+    /// How many messages nobody holds, those included whose time has not come.
+    pub(crate) fn at_hand(&self) -> usize {
+        self.tally.pending.saturating_sub(self.tally.leased)
+    }
+
     /// How many messages a stream holds, and their size.
     pub(crate) fn held_by(&self, stream: StreamId) -> (usize, usize) {
         self.streams.get(&stream).map_or((0, 0), |held| (held.messages, held.bytes))

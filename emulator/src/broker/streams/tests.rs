@@ -97,7 +97,7 @@ impl Service {
     fn ended(&mut self, id: StreamId) -> Code {
         match self.turn(id) {
             StreamTurn::Ended(refusal) => refusal.code,
-            other => panic!("{other:?}"),
+            other @ (StreamTurn::Response(_) | StreamTurn::Nothing) => panic!("{other:?}"),
         }
     }
 

@@ -114,6 +114,9 @@ impl OpenStream {
                 Err(TryRecvError::Disconnected) => return None,
                 Err(TryRecvError::Empty) => {}
             }
+            if self.core.with(|broker, _| broker.should_step_back(self.id)) {
+                tokio::task::yield_now().await;
+            }
             match self.core.with(|broker, now| broker.take_for_stream(now, self.id, MESSAGES_PER_RESPONSE)) {
                 StreamTurn::Response(response) => return Some(Ok(response)),
                 StreamTurn::Ended(refusal) => return Some(Err(refusal)),

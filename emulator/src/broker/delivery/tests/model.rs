@@ -65,7 +65,9 @@ impl Model {
         loop {
             let ended = self.messages.iter().filter_map(|(id, known)| match known.stage {
                 Stage::Leased { until, lease, .. } if until <= now => Some((until, lease, *id)),
-                _ => None,
+                Stage::Pending { .. } | Stage::Leased { .. } | Stage::Done | Stage::Acked | Stage::Dead => {
+                    None
+                }
             });
             let Some((until, _, id)) = ended.min() else { break };
             self.now = until;
@@ -113,7 +115,7 @@ impl Model {
             }
             Stage::Leased { holder: Holder::Push, .. } => false,
             Stage::Leased { holder: other, .. } => other == holder,
-            _ => true,
+            Stage::Pending { .. } | Stage::Done | Stage::Acked | Stage::Dead => true,
         });
         is_first == Some(id) && not_before <= self.now && others_agree
     }
@@ -162,7 +164,9 @@ impl Model {
                 Verdict::Acked
             }
             _ if exactly_once && !counted => Verdict::Lapsed,
-            _ => Verdict::Acked,
+            Stage::Pending { .. } | Stage::Leased { .. } | Stage::Done | Stage::Acked | Stage::Dead => {
+                Verdict::Acked
+            }
         }
     }
 
@@ -175,7 +179,7 @@ impl Model {
             Stage::Leased { until, .. } if is_latest && !deadline.is_zero() => *until = now + deadline,
             Stage::Leased { .. } if is_latest => self.fail(id),
             _ if exactly_once => return Verdict::Lapsed,
-            _ => {}
+            Stage::Pending { .. } | Stage::Leased { .. } | Stage::Done | Stage::Acked | Stage::Dead => {}
         }
         Verdict::Acked
     }
