@@ -2,6 +2,8 @@
 //!
 //! They run where it was asked for (`TEST_POSTGRES=embedded`), because building it takes minutes.
 
+#![allow(clippy::unwrap_used)]
+
 use std::io::Write;
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
