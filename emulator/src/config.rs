@@ -303,9 +303,9 @@ mod tests {
         };
         let dead = Topic { name: "projects/other/topics/dead".into(), ..Topic::default() };
         let expected = Provision::default()
-            .topic_from("emulator.toml:4", orders)
-            .topic_from("emulator.toml:9", dead)
-            .subscription_from("emulator.toml:12", hook);
+            .topic_from("emulator.toml:3", orders)
+            .topic_from("emulator.toml:7", dead)
+            .subscription_from("emulator.toml:9", hook);
         assert_eq!(Config::parse(Path::new("emulator.toml"), text).unwrap().provision, expected);
     }
 
