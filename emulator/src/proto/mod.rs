@@ -28,6 +28,8 @@ pub(crate) use routes::ROUTES;
 pub use google::{iam::v1 as iam, pubsub::v1 as pubsub};
 
 /// The packages as the protos nest them: their code names one another by these paths.
+// Comments of the services come with the protos, whose markup is not that of Rust.
+#[allow(rustdoc::bare_urls, rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags)]
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::too_many_lines, clippy::wildcard_enum_match_arm)]
 #[rustfmt::skip]
 pub mod google {
