@@ -1,6 +1,9 @@
 //! Unary pulls, acknowledgements and deadlines.
 
-use tonic::Code;
+use std::time::Duration;
+
+use tonic::{Code, Request};
+use wakeq_emulator::proto::pubsub::PullRequest;
 
 use crate::stage::{ack_ids, message, refused, refused_as, soon, sorted, texts, with};
 
@@ -45,6 +48,13 @@ cases! {
         let (_, subscription) = stage.pair().await;
         let received = soon("a pull that does not wait", stage.pull_once(&subscription, 1, true)).await.unwrap();
         assert_eq!(received, []);
+    }
+
+    async fn a_pull_that_nothing_comes_for_is_answered_before_its_callers_deadline(mut stage) {
+        let (_, subscription) = stage.pair().await;
+        let mut request = Request::new(PullRequest { subscription, max_messages: 1, ..PullRequest::default() });
+        request.set_timeout(Duration::from_secs(5));
+        assert_eq!(stage.subscriber.pull(request).await.unwrap().into_inner().received_messages, []);
     }
 
     async fn a_pull_answers_with_no_more_than_it_was_asked_for(stage) {

@@ -6,15 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use tonic::Code;
 
 use super::{Calls, from_json, stopping, to_json};
-use crate::broker::{Answer, Method, Refusal};
+use crate::broker::{Answer, Method};
 use crate::proto::pubsub::{ModifyAckDeadlineRequest, PullRequest, PullResponse};
 use crate::server::core::Core;
 
 /// A pull that no message comes for is answered with none after this; most callers' own patience is shorter.
 const LONGEST_WAIT: Duration = Duration::from_secs(90);
+
+/// What is kept of a caller's patience for the answer's way.
+const LONGEST_WAY: Duration = Duration::from_secs(5);
 
 impl Calls {
     /// What there is, or comes within the caller's patience.
@@ -27,7 +29,7 @@ impl Calls {
         #[expect(deprecated, reason = "clients that set it still get what it says")]
         let at_once = request.return_immediately;
         let place = self.core.wait_at(&request.subscription);
-        let mut over = pin!(tokio::time::sleep(patience.map_or(LONGEST_WAIT, |time| time.min(LONGEST_WAIT))));
+        let mut over = pin!(tokio::time::sleep(wait_within(patience)));
         loop {
             let mut rung = pin!(place.rung());
             rung.as_mut().enable();
@@ -38,7 +40,7 @@ impl Calls {
             tokio::select! {
                 () = self.core.stop().cancelled() => return Err(stopping()),
                 () = rung => {}
-                () = over.as_mut() => return nothing_came(patience),
+                () = over.as_mut() => return Ok(PullResponse::default()),
             }
         }
     }
@@ -56,11 +58,9 @@ impl Calls {
     }
 }
 
-fn nothing_came(patience: Option<Duration>) -> Answer<PullResponse> {
-    if patience.is_some_and(|time| time < LONGEST_WAIT) {
-        return Err(Refusal::new(Code::DeadlineExceeded, "No message came before the call's deadline."));
-    }
-    Ok(PullResponse::default())
+/// How long to wait for a caller of this patience: as the service does, "no messages" is said while it still listens.
+fn wait_within(patience: Option<Duration>) -> Duration {
+    patience.map_or(LONGEST_WAIT, |time| (time - (time / 5).min(LONGEST_WAY)).min(LONGEST_WAIT))
 }
 
 /// What a pull took, until its answer is on the way: dropped before that, the messages are there again.
