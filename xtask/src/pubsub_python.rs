@@ -45,7 +45,7 @@ pub(crate) fn run(google: bool) -> Result<()> {
 
 /// The binary of this tree, on a free port.
 async fn ours() -> Result<(Guarded, String)> {
-    succeed(cargo().args(["build", "--quiet", "--package", "wakeq-emulator", "--bin", "pubsub-emulator"]))?;
+    succeed(cargo().args(["build", "--quiet", "--bin", "pubsub-emulator"]))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let (sender, said) = oneshot::channel();
     let mut sender = Some(sender);
