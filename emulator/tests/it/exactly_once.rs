@@ -94,6 +94,7 @@ cases! {
     async fn a_stream_says_which_acknowledgements_came_too_late(stage) {
         let (mut stream, old, other) = two_held(&stage).await;
         stream.send(deadlines(&old, 0)).await;
+        assert_eq!(stream.take(1).await.len(), 1, "what was given back comes again");
         let both = [old.clone(), other.clone()].concat();
         stream.send(acks(&both)).await;
         let confirmation = stream.response(acknowledged).await.acknowledge_confirmation.unwrap();
