@@ -5,14 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
+use wakeq::notify::{Notifier, PubSub};
 use wakeq::testing::{Faults, MemoryNotifier};
 use wakeq::{
     Actor, Event, EventId, Execution, HandlerError, Handlers, Outcome, RetryPolicy, Route, Stop, Timing,
     WorkerConfig,
 };
+use wakeq_emulator::{Emulator, Options};
 
+use crate::brokers::Broker;
 use crate::door::{Seen, answering};
 use crate::support::{Stage, quick, scope};
+use crate::theatre::{figure, size};
 
 const SEEDS: u64 = 48;
 /// Seeds that run at a time.
@@ -69,9 +73,35 @@ fn handlers() -> (Handlers, Seen<Execution>) {
     (Handlers::new().on(narrow, handler.clone()).on(Route::new("wide").retry(retry), handler), seen)
 }
 
+async fn check_in_memory(seed: u64) {
+    check(seed, Arc::new(MemoryNotifier::hostile(seed, faults(seed)))).await;
+}
+
+/// The real notifier and the official client, over gRPC to an emulator that does the same; it breaks streams and
+/// refuses calls as well.
+async fn check_over_grpc(seed: u64) {
+    let emulator = Emulator::start("127.0.0.1:0".parse().unwrap(), Options::default()).await.unwrap();
+    let mut config = Broker::config_at(emulator.host(), "hostile");
+    config.create_missing = true;
+    let notifier = Arc::new(PubSub::connect(config).await.unwrap());
+    let Faults { lose, double, delay, reorder, longest_delay, .. } = faults(seed);
+    emulator.set_faults(wakeq_emulator::Faults {
+        seed,
+        lose,
+        duplicate: double,
+        delay,
+        reorder,
+        longest_delay,
+        break_streams: lose / 5.0,
+        unavailable: lose / 5.0,
+        ..wakeq_emulator::Faults::default()
+    });
+    check(seed, notifier).await;
+    emulator.stop().await;
+}
+
 /// Runs one seed to its end: every event was tried as often as its handler wished, at its time, and is gone.
-async fn check(seed: u64) {
-    let notifier = Arc::new(MemoryNotifier::hostile(seed, faults(seed)));
+async fn check(seed: u64, notifier: Arc<dyn Notifier>) {
     let stage = Stage::with(notifier, hasty()).await;
     let (handlers, mut seen) = handlers();
     let config =
@@ -104,8 +134,17 @@ async fn check(seed: u64) {
 /// EV2-15, EV2-18, EV2-24, EV2-29, EV2-44, EV2-52.
 #[tokio::test]
 async fn every_event_completes_once_whatever_the_notifier_does() {
-    let seeds = stream::iter(0..SEEDS).map(check).buffer_unordered(TOGETHER);
+    let seeds = stream::iter(0..SEEDS).map(check_in_memory).buffer_unordered(TOGETHER);
     assert_eq!(seeds.count().await as u64, SEEDS);
+}
+
+/// EV2-15, EV2-18, EV2-24, EV2-29, EV2-44, EV2-52.
+#[tokio::test]
+async fn every_event_completes_once_whatever_the_emulator_does() {
+    let wanted = size(4, 20);
+    let seeds = stream::iter(0..wanted as u64).map(check_over_grpc).buffer_unordered(4);
+    assert_eq!(seeds.count().await, wanted);
+    figure("seeds over gRPC", wanted);
 }
 
 /// EV2-15, EV2-01: with no notification at all, the probe alone does it.

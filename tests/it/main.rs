@@ -8,6 +8,7 @@ mod admin_lists;
 mod audit;
 mod basics;
 mod brokers;
+mod carried;
 mod children;
 mod cli;
 mod cli_access;

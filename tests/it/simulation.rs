@@ -8,6 +8,7 @@ use std::time::Duration;
 use wakeq::machine::{Cause, Ran, Removal, State};
 use wakeq::{EventId, Outcome, RuleKind};
 
+use crate::world::emulated::Emulated;
 use crate::world::worker::{Line, Moved, Worker, pass};
 use crate::world::{Defect, World};
 
@@ -40,14 +41,14 @@ impl Dice {
 
 /// What may go wrong in a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Faults {
+pub(crate) enum Faults {
     /// Messages get lost and doubled, rules come and go, handlers fail.
     OfMessages,
     /// Workers die and stall as well, and answers of the database get lost.
     OfProcesses,
 }
 
-struct Simulation {
+pub(crate) struct Simulation {
     dice: Dice,
     faults: Faults,
     world: World,
@@ -55,7 +56,7 @@ struct Simulation {
 }
 
 impl Simulation {
-    fn new(seed: u64, faults: Faults, defect: Option<Defect>, traced: bool) -> Self {
+    pub(crate) fn new(seed: u64, faults: Faults, defect: Option<Defect>, traced: bool) -> Self {
         let mut dice = Dice(seed);
         let mut world = World::new();
         world.defect = defect;
@@ -73,8 +74,14 @@ impl Simulation {
         Self { dice, faults, world, workers }
     }
 
+    /// With the emulator's broker for the plain one.
+    pub(crate) fn over(mut self, faults: wakeq_emulator::Faults) -> Self {
+        self.world.broker.emulated = Some(Box::new(Emulated::new(faults, self.world.now)));
+        self
+    }
+
     /// Plays a world to its end; what the checks found.
-    fn play(mut self) -> (Vec<String>, World) {
+    pub(crate) fn play(mut self) -> (Vec<String>, World) {
         for _ in 0..ACTIONS {
             self.act();
             self.check();
@@ -121,7 +128,7 @@ impl Simulation {
 
     fn deliver(&mut self) {
         let now = self.world.now;
-        let deliverable: Vec<EventId> = self.world.broker.deliverable(now).collect();
+        let deliverable = self.world.broker.deliverable(now);
         let able: Vec<usize> = self.able_workers();
         if !deliverable.is_empty() && !able.is_empty() {
             let worker = self.dice.one_of(&able);
@@ -165,6 +172,14 @@ impl Simulation {
     }
 
     fn double_or_lose(&mut self) {
+        if let Some(emulated) = &mut self.world.broker.emulated {
+            // It loses and doubles by itself; once in a while it is killed.
+            if self.dice.below(5) == 0 {
+                emulated.forget_everything(self.world.now);
+                self.world.log(|_| "everything is forgotten".to_owned());
+            }
+            return;
+        }
         let all: Vec<EventId> = self.world.broker.messages.iter().map(|message| message.event).collect();
         if all.is_empty() {
             return;
@@ -270,6 +285,9 @@ impl Simulation {
             worker.stalled = false;
             worker.line = Line::Up;
         }
+        if let Some(emulated) = &mut self.world.broker.emulated {
+            emulated.mend();
+        }
         for _ in 0..DRAIN_ROUNDS {
             if self.settled() && self.workers.iter().all(|worker| worker.runs.is_empty()) {
                 return;
@@ -281,7 +299,7 @@ impl Simulation {
             let overdue = self.world.probe();
             self.world.publish(&overdue);
             let now = self.world.now;
-            let deliverable: Vec<EventId> = self.world.broker.deliverable(now).collect();
+            let deliverable = self.world.broker.deliverable(now);
             for event in deliverable {
                 let worker = self.dice.below(self.workers.len());
                 self.workers[worker].take(&mut self.world, event);

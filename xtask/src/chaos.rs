@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use crate::{cargo, succeed};
 
 /// Each by its short name, what it shows, and where it is.
-const TESTS: [(&str, &str, &str); 9] = [
+const TESTS: [(&str, &str, &str); 12] = [
     (
         "unpause",
         "20,000 events are paused and unpaused, the admin is killed half-way",
@@ -44,6 +44,21 @@ const TESTS: [(&str, &str, &str); 9] = [
         "idle",
         "1,000,000 paused events and nothing else to do: twice two minutes",
         "idle::an_idle_queue_asks_one_small_statement_a_period",
+    ),
+    (
+        "worlds",
+        "1,000 worlds in virtual time over the emulator, which loses, doubles, delays, reorders and forgets",
+        "carried::no_event_is_lost_or_runs_twice_whatever_the_emulator_does_to_notifications",
+    ),
+    (
+        "deaths",
+        "1,000 more, in which processes die and stall as well",
+        "carried::no_event_is_lost_when_processes_die_and_stall_as_well",
+    ),
+    (
+        "grpc",
+        "the same faults and more over gRPC and the official client, 20 seeds",
+        "hostile::every_event_completes_once_whatever_the_emulator_does",
     ),
 ];
 

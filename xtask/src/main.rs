@@ -10,6 +10,7 @@ mod deps;
 mod edge;
 mod image;
 mod prepare;
+mod pubsub_python;
 mod sdk;
 
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ use clap::Parser;
 enum Verb {
     /// Run the crash tests in their full sizes and print their figures; all of them take a quarter of an hour.
     Chaos {
-        /// One of: unpause, worker, emulator, postgres, kills, publish, poison, pauses, idle.
+        /// One of: unpause, worker, emulator, postgres, kills, publish, poison, pauses, idle, worlds, deaths, grpc.
         name: Option<String>,
     },
     /// Run the tests with Postgres and the Pub/Sub emulator from containers, of images made here without a registry.
@@ -60,6 +61,13 @@ enum Verb {
         #[arg(long)]
         check: bool,
     },
+    /// Run the official Python client's system tests and a script of ours with it against the emulator, installed into
+    /// target/pubsub-python.
+    PubsubPython {
+        /// Against Google's emulator, to see what that passes.
+        #[arg(long)]
+        google: bool,
+    },
     /// Emit through the HTTP API with the official CloudEvents SDK for Python, installed into target/sdk.
     Sdk,
 }
@@ -72,6 +80,7 @@ fn main() -> ExitCode {
         Verb::Edge { name } => edge::run(name.as_deref()),
         Verb::Image { no_run, trial } => image::run(no_run, trial),
         Verb::Prepare { check } => prepare::run(check),
+        Verb::PubsubPython { google } => pubsub_python::run(google),
         Verb::Sdk => sdk::run(),
     };
     match outcome {

@@ -35,24 +35,28 @@ pub(crate) fn run(google: bool) -> Result<()> {
         }
     })?;
     let expected = [SYSTEM_TESTS, SCRIPT_TESTS];
-    println!("system tests: {} of {} passed; own script: {} of {}", passed[0], expected[0], passed[1], expected[1]);
+    println!(
+        "system tests: {} of {} passed; own script: {} of {}",
+        passed[0], expected[0], passed[1], expected[1]
+    );
     ensure!(google || passed == expected, "not all tests passed");
     Ok(())
 }
 
 /// The binary of this tree, on a free port.
 async fn ours() -> Result<(Guarded, String)> {
-    succeed(cargo().args(["build", "--quiet", "--package", "wakeq-emulator", "--bin", "pubsub-emulator"]))?;
+    succeed(cargo().args(["build", "--quiet", "--bin", "pubsub-emulator"]))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let (sender, said) = oneshot::channel();
     let mut sender = Some(sender);
-    let launch = Launch::new(target.join("debug/pubsub-emulator")).arguments(["--port", "0"]).on_line(move |line| {
-        let host = line.rsplit_once("PUBSUB_EMULATOR_HOST=").map(|(_, host)| host.to_owned());
-        if let Some((host, sender)) = host.and_then(|host| Some((host, sender.take()?))) {
-            // Whoever waited for it has given up.
-            let _unheard = sender.send(host);
-        }
-    });
+    let launch =
+        Launch::new(target.join("debug/pubsub-emulator")).arguments(["--port", "0"]).on_line(move |line| {
+            let host = line.rsplit_once("PUBSUB_EMULATOR_HOST=").map(|(_, host)| host.to_owned());
+            if let Some((host, sender)) = host.and_then(|host| Some((host, sender.take()?))) {
+                // Whoever waited for it has given up.
+                let _unheard = sender.send(host);
+            }
+        });
     let emulator = Guard::new(None)?.start(launch)?;
     let host = said.await.with_context(|| format!("it did not start:\n{}", emulator.last_lines()))?;
     Ok((emulator, host))

@@ -85,6 +85,12 @@ cases! {
         refused(stage.try_publish(&topic, &[bad]).await, Code::InvalidArgument);
     }
 
+    async fn a_request_has_one_ordering_key(stage) {
+        let topic = stage.topic("a-topic").await;
+        let several = [keyed("one", "a"), keyed("other", "b")];
+        refused(stage.try_publish(&topic, &several).await, Code::InvalidArgument);
+    }
+
     async fn an_ordering_key_has_up_to_1024_bytes(stage) {
         let topic = stage.topic("a-topic").await;
         stage.publish(&topic, &[keyed(&"k".repeat(1_024), "data")]).await;

@@ -25,6 +25,7 @@ pub(crate) struct Stage {
     pub(crate) publisher: PublisherClient<Channel>,
     pub(crate) subscriber: SubscriberClient<Channel>,
     pub(crate) policies: IamPolicyClient<Channel>,
+    pub(crate) channel: Channel,
     pub(crate) host: String,
     pub(crate) project: String,
 }
@@ -43,7 +44,8 @@ impl Stage {
         Self {
             publisher: PublisherClient::new(channel.clone()),
             subscriber: SubscriberClient::new(channel.clone()).max_decoding_message_size(LARGEST),
-            policies: IamPolicyClient::new(channel),
+            policies: IamPolicyClient::new(channel.clone()),
+            channel,
             host,
             project,
         }

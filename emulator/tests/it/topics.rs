@@ -1,9 +1,10 @@
 //! Topics: created, named, listed, deleted.
 
 use tonic::Code;
+use wakeq_emulator::proto::pubsub::schema_service_client::SchemaServiceClient;
 use wakeq_emulator::proto::pubsub::{
-    DeleteTopicRequest, GetTopicRequest, ListTopicSubscriptionsRequest, ListTopicsRequest,
-    MessageStoragePolicy, Topic,
+    CreateSchemaRequest, DeleteTopicRequest, GetTopicRequest, ListTopicSubscriptionsRequest,
+    ListTopicsRequest, MessageStoragePolicy, Schema, Topic, schema,
 };
 
 use crate::stage::{Stage, map, refused, refused_as, seconds, text, texts};
@@ -159,6 +160,22 @@ cases! {
         let listed = stage.publisher.list_topic_subscriptions(request).await.unwrap().into_inner();
         assert_eq!(listed.subscriptions, Vec::<String>::new());
         assert_eq!(stage.subscription(&old).await.topic, "_deleted-topic_");
+    }
+
+    async fn a_schema_is_kept_as_it_was_created(stage) {
+        let channel = stage.channel.clone();
+        let schema = Schema {
+            r#type: schema::Type::Avro.into(),
+            definition: r#"{"type":"record","name":"Order","fields":[{"name":"id","type":"int"}]}"#.to_owned(),
+            ..Schema::default()
+        };
+        let request = CreateSchemaRequest {
+            parent: format!("projects/{}", stage.project),
+            schema: Some(schema.clone()),
+            schema_id: "orders".to_owned(),
+        };
+        let created = SchemaServiceClient::new(channel).create_schema(request).await.unwrap().into_inner();
+        assert_eq!((created.definition, created.r#type), (schema.definition, schema.r#type));
     }
 
     async fn the_service_words_what_is_missing_and_what_is_taken(mut stage) {

@@ -1,11 +1,22 @@
-//! A broker that keeps messages and hands them out when asked.
+//! A broker that keeps messages and hands them out when asked: a plain one, or the emulator's with its faults.
+
+use std::time::Duration;
 
 use wakeq::{EventId, Timestamp};
+
+use super::emulated::{Emulated, Held};
+
+/// How long the plain broker waits before it delivers again: what was put back, and what a dead worker held.
+const REDELIVERY: Duration = Duration::from_secs(10);
+const ACKNOWLEDGE_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Undelivered messages.
 #[derive(Debug, Default)]
 pub(crate) struct Broker {
+    /// The plain broker's.
     pub(crate) messages: Vec<Message>,
+    /// Stands in for it.
+    pub(crate) emulated: Option<Box<Emulated>>,
 }
 
 /// A notification on its way.
@@ -16,20 +27,70 @@ pub(crate) struct Message {
     pub(crate) at: Timestamp,
 }
 
+/// A notification in somebody's hands.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    pub(crate) event: EventId,
+    /// What the emulator's broker knows it by.
+    pub(crate) held: Option<Held>,
+}
+
 impl Broker {
     pub(crate) fn publish(&mut self, event: EventId, at: Timestamp) {
-        self.messages.push(Message { event, at });
+        match &mut self.emulated {
+            Some(emulated) => emulated.publish(event, at),
+            None => self.messages.push(Message { event, at }),
+        }
     }
 
     /// The events of the messages that may be delivered now, oldest message first.
-    pub(crate) fn deliverable(&self, now: Timestamp) -> impl Iterator<Item = EventId> {
-        self.messages.iter().filter(move |message| message.at <= now).map(|message| message.event)
+    pub(crate) fn deliverable(&mut self, now: Timestamp) -> Vec<EventId> {
+        match &mut self.emulated {
+            Some(emulated) => emulated.offers(now),
+            None => self
+                .messages
+                .iter()
+                .filter(|message| message.at <= now)
+                .map(|message| message.event)
+                .collect(),
+        }
     }
 
-    /// Takes the oldest deliverable message of an event out; says whether there was one.
-    pub(crate) fn take(&mut self, event: EventId, now: Timestamp) -> bool {
+    /// Takes the oldest deliverable message of an event out.
+    pub(crate) fn take(&mut self, event: EventId, now: Timestamp) -> Option<Taken> {
+        if let Some(emulated) = &mut self.emulated {
+            return emulated.take(event).map(|held| Taken { event, held: Some(held) });
+        }
         let found = self.messages.iter().position(|message| message.event == event && message.at <= now);
-        found.map(|at| self.messages.remove(at)).is_some()
+        found.map(|at| Taken { event: self.messages.remove(at).event, held: None })
+    }
+
+    pub(crate) fn acknowledge(&mut self, taken: &Taken, now: Timestamp) {
+        if let (Some(emulated), Some(held)) = (&mut self.emulated, &taken.held) {
+            emulated.acknowledge(held, now);
+        }
+    }
+
+    pub(crate) fn put_back(&mut self, taken: &Taken, now: Timestamp) {
+        match (&mut self.emulated, &taken.held) {
+            (Some(emulated), Some(held)) => emulated.give_back(held, now),
+            _ => self.publish(taken.event, now + REDELIVERY),
+        }
+    }
+
+    /// Whoever held it is gone; the broker notices after a while.
+    pub(crate) fn abandon(&mut self, taken: &Taken, now: Timestamp) {
+        // The emulator's leases run out by themselves.
+        if taken.held.is_none() {
+            self.publish(taken.event, now + ACKNOWLEDGE_DEADLINE);
+        }
+    }
+
+    /// Time passes, while these are held by processes that go on holding them.
+    pub(crate) fn pass(&mut self, from: Timestamp, to: Timestamp, held: &[Held]) {
+        if let Some(emulated) = &mut self.emulated {
+            emulated.pass(from, to, held);
+        }
     }
 
     /// Loses every message of an event.

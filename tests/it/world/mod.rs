@@ -3,6 +3,7 @@
 //! It decides nothing that the machine decides; its statements say what the SQL says, each at one moment.
 
 pub(crate) mod broker;
+pub(crate) mod emulated;
 pub(crate) mod statements;
 pub(crate) mod worker;
 

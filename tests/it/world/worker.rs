@@ -7,10 +7,8 @@ use wakeq::machine::{Answer, Effect, Input, Outcome, Ran, State, Transition, Whe
 use wakeq::{EventId, Timestamp};
 
 use super::World;
+use super::broker::Taken;
 
-/// How long the broker waits before it delivers again: what was put back, and what a dead worker held.
-const REDELIVERY: Duration = Duration::from_secs(10);
-const ACKNOWLEDGE_DEADLINE: Duration = Duration::from_secs(60);
 /// The parking lot's clock has ticks of this length.
 const TICK: Duration = Duration::from_millis(1);
 
@@ -43,6 +41,7 @@ pub(crate) struct Worker {
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) event: EventId,
+    taken: Taken,
     pub(crate) state: State,
     /// In the parking lot until then.
     pub(crate) wakes_at: Option<Timestamp>,
@@ -76,12 +75,10 @@ impl Worker {
 
     /// Takes a delivery; says whether there was one.
     pub(crate) fn take(&mut self, world: &mut World, event: EventId) -> bool {
-        let taken = world.broker.take(event, world.now);
-        if taken {
-            let lease_until = world.now;
-            self.runs.push(Run { event, state: State::EventLoad, wakes_at: None, lease_until });
-        }
-        taken
+        let Some(taken) = world.broker.take(event, world.now) else { return false };
+        let lease_until = world.now;
+        self.runs.push(Run { event, taken, state: State::EventLoad, wakes_at: None, lease_until });
+        true
     }
 
     /// Performs the effect of a run's state and moves it with the answer.
@@ -189,6 +186,7 @@ impl Worker {
 
     fn acknowledge(&mut self, world: &mut World, at: usize) -> Moved {
         let run = self.runs.remove(at);
+        world.broker.acknowledge(&run.taken, world.now);
         let name = &self.name;
         world.log(|world| format!("{name} {}: acknowledged", world.records[&run.event].label));
         Moved::Over
@@ -196,7 +194,7 @@ impl Worker {
 
     fn put_back(&mut self, world: &mut World, at: usize) -> Moved {
         let run = self.runs.remove(at);
-        world.broker.publish(run.event, world.now + REDELIVERY);
+        world.broker.put_back(&run.taken, world.now);
         let name = &self.name;
         world.log(|world| format!("{name} {}: put back", world.records[&run.event].label));
         Moved::Over
@@ -206,7 +204,7 @@ impl Worker {
     pub(crate) fn die(&mut self, world: &mut World) {
         self.alive = false;
         for run in self.runs.drain(..) {
-            world.broker.publish(run.event, world.now + ACKNOWLEDGE_DEADLINE);
+            world.broker.abandon(&run.taken, world.now);
         }
         let name = &self.name;
         world.log(|_| format!("{name} died"));
@@ -279,11 +277,21 @@ pub(crate) fn pass(
     loop {
         let next = workers.iter().filter_map(|worker| worker.next_at(world)).min();
         let Some(next) = next.filter(|next| *next <= end) else { break };
-        world.now = world.now.max(next);
+        leap(world, workers, next);
         for worker in &mut *workers {
             worker.tick(world);
         }
         then(world, workers);
     }
-    world.now = end;
+    leap(world, workers, end);
+}
+
+/// To a later moment, at once; the client library of a process that lives extends what it holds.
+fn leap(world: &mut World, workers: &[Worker], to: Timestamp) {
+    let live = workers.iter().filter(|worker| worker.alive && !worker.stalled);
+    let held: Vec<_> =
+        live.flat_map(|worker| &worker.runs).filter_map(|run| run.taken.held.clone()).collect();
+    let from = world.now;
+    world.now = from.max(to);
+    world.broker.pass(from, world.now, &held);
 }

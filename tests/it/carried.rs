@@ -1,0 +1,69 @@
+//! The simulated worlds once more, with the emulator's broker under them: it loses, doubles, delays, reorders and forgets
+//! notifications by its seed, in virtual time. No event is lost, and without a lost claim none runs twice.
+
+use std::time::Duration;
+
+use crate::simulation::{Faults, Simulation};
+use crate::theatre::{figure, size};
+use crate::world::emulated::Mishaps;
+
+/// Each seed has its own mix of misfortunes; one in four has all of them at their worst.
+fn faults(seed: u64) -> wakeq_emulator::Faults {
+    let share = |shift: u64| ((seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) % 100) as f64 / 100.0;
+    let mix = |shift, most: f64| if seed.is_multiple_of(4) { most } else { most * share(shift) };
+    wakeq_emulator::Faults {
+        seed,
+        lose: mix(8, 0.5),
+        duplicate: mix(16, 0.8),
+        delay: mix(24, 0.6),
+        reorder: mix(32, 0.9),
+        longest_delay: Duration::from_secs(1_200),
+        ..wakeq_emulator::Faults::default()
+    }
+}
+
+/// What so many worlds saw.
+#[derive(Debug, Default)]
+struct Seen {
+    mishaps: Mishaps,
+    completed: u32,
+    lost_claims: u32,
+}
+
+fn check(worlds: usize, of: Faults) -> Seen {
+    let mut seen = Seen::default();
+    for seed in 0..worlds as u64 {
+        let play = |traced| Simulation::new(seed, of, None, traced).over(faults(seed)).play();
+        let (violations, world) = play(false);
+        if !violations.is_empty() {
+            let trace = play(true).1.trace.unwrap_or_default().join("\n  ");
+            panic!("seed {seed}, {of:?}: {}\n  {trace}", violations.join("; "));
+        }
+        let Mishaps { published, lost, repeated, overtaken } =
+            world.broker.emulated.as_ref().unwrap().mishaps();
+        seen.mishaps.published += published;
+        seen.mishaps.lost += lost;
+        seen.mishaps.repeated += repeated;
+        seen.mishaps.overtaken += overtaken;
+        seen.completed += world.records.values().filter(|record| record.completions > 0).count() as u32;
+        seen.lost_claims += world.records.values().map(|record| record.last.losses).sum::<u32>();
+    }
+    figure(&format!("{worlds} worlds with faults {of:?}"), format_args!("{seen:?}"));
+    let Mishaps { published, lost, repeated, overtaken } = seen.mishaps;
+    assert!(published > worlds && seen.completed as usize > worlds, "too quiet: {seen:?}");
+    assert!(lost > worlds / 2 && repeated > worlds / 2 && overtaken > worlds / 2, "too quiet: {seen:?}");
+    seen
+}
+
+/// EV2-15, EV2-52.
+#[test]
+fn no_event_is_lost_or_runs_twice_whatever_the_emulator_does_to_notifications() {
+    let seen = check(size(100, 1_000), Faults::OfMessages);
+    assert_eq!(seen.lost_claims, 0);
+}
+
+#[test]
+fn no_event_is_lost_when_processes_die_and_stall_as_well() {
+    let seen = check(size(100, 1_000), Faults::OfProcesses);
+    assert!(seen.lost_claims > 0);
+}
