@@ -25,6 +25,9 @@ pub use own::OwnEmulator;
 const HOST_VARIABLE: &str = "PUBSUB_EMULATOR_HOST";
 /// Says what the tests take.
 const CHOICE_VARIABLE: &str = "TEST_EMULATOR";
+/// All that Google's emulator says on `GET /`; ours says more.
+const GOOGLES_PAGE: &str = "Ok";
+const LONGEST_PAGE_BYTES: u64 = 1024 * 1024;
 
 /// A Pub/Sub emulator that answers.
 ///
@@ -96,6 +99,22 @@ impl PubSub {
         Ok(&chosen.await?.service)
     }
 
+    /// The one that all tests of this process share, if it is from a container and Google's: for the tests about that one.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
+    /// let googles = wakeq_services::PubSub::googles_container().await?.map(wakeq_services::PubSub::host);
+    /// # Ok(()) }
+    /// ```
+    pub async fn googles_container() -> Result<Option<&'static Self>, EmulatorError> {
+        let Some(Asked { choice: PubSubChoice::Container, .. }) = Asked::by_variable(CHOICE_VARIABLE)? else {
+            return Ok(None);
+        };
+        let shared = Self::shared().await?;
+        let is_googles = first_page(&shared.host()).await.map_err(EmulatorError::FirstPage)? == GOOGLES_PAGE;
+        Ok(is_googles.then_some(shared))
+    }
+
     /// One that only the caller uses, and may kill: of the kind that the tests take, where that can be killed.
     pub async fn to_be_killed() -> Result<Chosen<Self>, EmulatorError> {
         let asked = Asked::by_variable(CHOICE_VARIABLE)?;
@@ -164,4 +183,15 @@ pub(crate) async fn first_answer(host: &str) -> io::Result<()> {
     let mut status = [0; 12];
     stream.read_exact(&mut status).await?;
     if &status == b"HTTP/1.1 200" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
+
+/// What an emulator says of itself.
+async fn first_page(host: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(host).await?;
+    let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.take(LONGEST_PAGE_BYTES).read_to_string(&mut answer).await?;
+    let page = answer.split_once("\r\n\r\n").map(|(_, page)| page.trim().to_owned());
+    page.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
