@@ -187,7 +187,8 @@ fn version(folder: Option<&Path>) -> Result<String> {
     Ok(said(&mut ask)?.trim().to_owned())
 }
 
-fn said(command: &mut Command) -> Result<String> {
+/// What a command prints, or the end of it as an error.
+pub(super) fn said(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{command:?} can't be started"))?;
     ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
