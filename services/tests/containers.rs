@@ -55,7 +55,7 @@ async fn holds_a_container() {
     }
     let asked = Asked::by_variable("TEST_POSTGRES").unwrap();
     let _postgres = Postgres::choose(Default::default(), asked).await.unwrap();
-    writeln!(std::io::stderr(), "ready").unwrap();
+    std::io::stderr().write_all(b"ready\n").unwrap();
     let _ = std::io::stdin().read(&mut [0]);
 }
 

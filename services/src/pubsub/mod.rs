@@ -9,10 +9,12 @@ mod own;
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
+use tokio::time::timeout;
 
 use crate::choice::{Asked, Chosen, PubSubChoice, say, set};
 use crate::containers::Container;
@@ -25,9 +27,10 @@ pub use own::OwnEmulator;
 const HOST_VARIABLE: &str = "PUBSUB_EMULATOR_HOST";
 /// Says what the tests take.
 const CHOICE_VARIABLE: &str = "TEST_EMULATOR";
-/// All that Google's emulator says on `GET /`; ours says more.
-const GOOGLES_PAGE: &str = "Ok";
-const LONGEST_PAGE_BYTES: u64 = 1024 * 1024;
+/// All that Google's emulator says on `GET /`, after the head of the answer.
+const GOOGLES_PAGE: &[u8] = b"\r\n\r\nOk\n";
+const LONGEST_PAGE_BYTES: usize = 1024 * 1024;
+const SAYS_WHAT_IT_IS_WITHIN: Duration = Duration::from_secs(15);
 
 /// A Pub/Sub emulator that answers.
 ///
@@ -111,7 +114,8 @@ impl PubSub {
             return Ok(None);
         };
         let shared = Self::shared().await?;
-        let is_googles = first_page(&shared.host()).await.map_err(EmulatorError::FirstPage)? == GOOGLES_PAGE;
+        let asked = timeout(SAYS_WHAT_IT_IS_WITHIN, is_googles(&shared.host())).await;
+        let is_googles = asked.map_err(io::Error::from).flatten().map_err(EmulatorError::FirstPage)?;
         Ok(is_googles.then_some(shared))
     }
 
@@ -185,13 +189,16 @@ pub(crate) async fn first_answer(host: &str) -> io::Result<()> {
     if &status == b"HTTP/1.1 200" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
-/// What an emulator says of itself.
-async fn first_page(host: &str) -> io::Result<String> {
+/// By what it says on `GET /`: Google's keeps the connection open then, and ours says more and closes it.
+async fn is_googles(host: &str) -> io::Result<bool> {
     let mut stream = TcpStream::connect(host).await?;
     let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.take(LONGEST_PAGE_BYTES).read_to_string(&mut answer).await?;
-    let page = answer.split_once("\r\n\r\n").map(|(_, page)| page.trim().to_owned());
-    page.ok_or_else(|| io::ErrorKind::InvalidData.into())
+    let mut answer = Vec::new();
+    while answer.len() < LONGEST_PAGE_BYTES && !answer.ends_with(GOOGLES_PAGE) {
+        if stream.read_buf(&mut answer).await? == 0 {
+            return Ok(false);
+        }
+    }
+    Ok(answer.ends_with(GOOGLES_PAGE))
 }
