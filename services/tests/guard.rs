@@ -44,14 +44,14 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
 async fn holds_a_family_until_it_is_killed() {
     let Some(folder) = std::env::var_os(HOLDS) else { return };
     let guard = Guard::new(Some(folder.as_ref())).unwrap();
-    let family = Launch::new("sh").argument("-c").argument("sleep 1000 & echo $$ $!; wait");
+    let family = Launch::new("sh").argument("-c").argument("sh -c 'sleep 1000 & echo $$ $!; wait'; true");
     let say = |pids: &str| writeln!(std::io::stderr(), "{pids}").unwrap();
     let child = guard.start(family.current_folder(&folder).on_line(say)).unwrap();
     child.ended().await;
 }
 
 #[test]
-fn child_grandchild_and_folder_end_with_a_parent_killed_with_9() {
+fn the_family_and_its_folder_end_with_a_parent_killed_with_9() {
     let folder = scratch_folder("parent");
     fs::write(folder.join("file"), "content").unwrap();
     let mut parent = Command::new(std::env::current_exe().unwrap());
@@ -73,17 +73,18 @@ fn child_grandchild_and_folder_end_with_a_parent_killed_with_9() {
 }
 
 #[tokio::test]
-async fn kill_9_takes_the_children_along() {
+async fn kill_9_takes_all_descendants_along() {
     let guard = Guard::new(None).unwrap();
     let (sender, mut lines) = mpsc::channel(10);
-    let family = Launch::new("sh").argument("-c").argument("trap '' TERM; sleep 1000 & echo $!; wait");
+    let family =
+        Launch::new("sh").argument("-c").argument("trap '' TERM; sh -c 'sleep 1000 & echo $!; wait'; true");
     let child = guard.start(family.on_line(move |line| sender.try_send(line.to_owned()).unwrap())).unwrap();
-    let grandchild: i32 = lines.recv().await.unwrap().parse().unwrap();
-    assert!(child.is_running() && runs(grandchild));
+    let descendant: i32 = lines.recv().await.unwrap().parse().unwrap();
+    assert!(child.is_running() && runs(descendant));
 
     child.kill_9().await.unwrap();
     assert!(!child.is_running());
-    wait_until("the grandchild is still there", || !runs(grandchild));
+    wait_until("the grandchild's child is still there", || !runs(descendant));
 }
 
 #[tokio::test]
