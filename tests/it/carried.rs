@@ -39,19 +39,18 @@ fn check(worlds: usize, of: Faults) -> Seen {
             let trace = play(true).1.trace.unwrap_or_default().join("\n  ");
             panic!("seed {seed}, {of:?}: {}\n  {trace}", violations.join("; "));
         }
-        let Mishaps { published, lost, repeated, overtaken } =
-            world.broker.emulated.as_ref().unwrap().mishaps();
-        seen.mishaps.published += published;
-        seen.mishaps.lost += lost;
-        seen.mishaps.repeated += repeated;
-        seen.mishaps.overtaken += overtaken;
+        seen.mishaps.add(world.broker.emulated.as_ref().unwrap().mishaps());
         seen.completed += world.records.values().filter(|record| record.completions > 0).count() as u32;
         seen.lost_claims += world.records.values().map(|record| record.last.losses).sum::<u32>();
     }
     figure(&format!("{worlds} worlds with faults {of:?}"), format_args!("{seen:?}"));
-    let Mishaps { published, lost, repeated, overtaken } = seen.mishaps;
-    assert!(published > worlds && seen.completed as usize > worlds, "too quiet: {seen:?}");
-    assert!(lost > worlds / 2 && repeated > worlds / 2 && overtaken > worlds / 2, "too quiet: {seen:?}");
+    let Mishaps { published, lost, repeated, overtaken, forgotten, struck } = seen.mishaps;
+    let sums = [published, lost, repeated, overtaken, forgotten, seen.completed as usize];
+    let struck = [struck.lost, struck.duplicated, struck.delayed, struck.reordered];
+    // Each of them in more than a quarter of the worlds, on average.
+    let enough = |sum: usize| sum * 4 > worlds;
+    assert!(sums.into_iter().all(enough), "too quiet: {seen:?}");
+    assert!(struck.into_iter().all(|sum| enough(sum as usize)), "too quiet: {seen:?}");
     seen
 }
 

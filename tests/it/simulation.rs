@@ -361,6 +361,14 @@ impl Simulation {
             if undisturbed && record.completions > 1 {
                 found.push(format!("{label} ran to completion {} times, no claim lost", record.completions));
             }
+            // Each start ended in a retry, in a release, or in the removal.
+            let expected = record.last.retries + record.releases + u32::from(record.removed.is_some());
+            if undisturbed && record.starts != expected {
+                found.push(format!(
+                    "{label} was started {} times instead of {expected}, no claim lost",
+                    record.starts
+                ));
+            }
             if self.faults == Faults::OfMessages && !undisturbed {
                 found.push(format!("{label} lost a claim without any fault of a process"));
             }

@@ -58,6 +58,8 @@ pub(crate) struct Record {
     pub(crate) starts: u32,
     /// How often the handler completed, fenced out or not.
     pub(crate) completions: u32,
+    /// How often its claim was released because a worker shut down.
+    pub(crate) releases: u32,
     /// How the row was removed.
     pub(crate) removed: Option<Removal>,
     /// The last counts of the row.

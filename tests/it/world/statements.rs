@@ -26,6 +26,7 @@ impl World {
             handler: handler.to_owned(),
             starts: 0,
             completions: 0,
+            releases: 0,
             removed: None,
             last: row.clone(),
         };
@@ -143,6 +144,7 @@ impl World {
             && row.claims == claim.claims
         {
             row.locked_at = None;
+            self.record(claim.id).releases += 1;
         }
     }
 
