@@ -35,6 +35,8 @@ pub(crate) enum Defect {
     ResumeSkipsRunning,
     /// Retrying forgets to set the promise.
     RetryWithoutPromise,
+    /// Completing leaves the row, and nobody's lock on it.
+    RemoveNothing,
 }
 
 /// A row of `events_v2`, as far as it matters for scheduling.

@@ -152,6 +152,10 @@ impl World {
         if self.owned(claim, Defect::RemoveWithoutFence).is_none() {
             return false;
         }
+        if self.defect == Some(Defect::RemoveNothing) {
+            self.rows.get_mut(&claim.id).unwrap().locked_at = None;
+            return true;
+        }
         self.rows.remove(&claim.id);
         self.record(claim.id).removed = Some(removal);
         true
