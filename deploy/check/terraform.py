@@ -7,7 +7,7 @@ one that its service takes.
 
     terraform.py FOLDER-FOR-SCRATCH EXAMPLE-OR-MODULE…
 
-It changes nothing in the tree but Terraform's lock files' place: the scratch folder has them.
+It writes to the scratch folder, and nothing to the tree.
 """
 
 import json
