@@ -2,6 +2,9 @@
 
 locals {
   services = ["compute", "iam", "pubsub", "run", "secretmanager", "servicenetworking", "sqladmin"]
+
+  # A text that stands in the tokens and in the service's configuration, and has to be the same in both.
+  api_audience = "${var.project}/wakeq"
 }
 
 resource "google_project_service" "this" {
@@ -22,6 +25,7 @@ module "network" {
 module "accounts" {
   source               = "../../modules/accounts"
   project              = var.project
+  operators            = var.operators
   kubernetes_namespace = var.kubernetes_namespace
   depends_on           = [google_project_service.this]
 }
@@ -57,6 +61,7 @@ module "service" {
   image      = var.image
   account    = module.accounts.api
   topic      = module.queue.topic
+  audience   = local.api_audience
   database   = module.database
   network    = module.network.network
   subnetwork = module.network.subnetwork

@@ -12,3 +12,13 @@ output "connection_name" {
   description = "The instance, as the proxy in deploy/kubernetes takes it."
   value       = module.database.connection_name
 }
+
+output "audience" {
+  description = "What ID tokens for the API are made for."
+  value       = local.api_audience
+}
+
+output "operator" {
+  description = "The account to let in first: `wakeq accounts allow …`."
+  value       = module.accounts.operator
+}

@@ -24,6 +24,12 @@ variable "kubernetes_namespace" {
   default     = null
 }
 
+variable "operators" {
+  description = "Who looks after the queue over HTTP: `user:…` and `group:…`."
+  type        = set(string)
+  default     = []
+}
+
 variable "publishers" {
   description = "Addresses of further service accounts that emit with the library, by names of your choice."
   type        = map(string)

@@ -5,8 +5,9 @@ locals {
   services = ["cloudscheduler", "compute", "iam", "pubsub", "run", "secretmanager", "servicenetworking", "sqladmin"]
 
   name = "wakeq"
-  # A text that stands in the tokens and in the service's configuration, and has to be the same in both.
-  audience = "${var.project}/${local.name}/push"
+  # Texts that stand in the tokens and in the service's configuration, and have to be the same in both.
+  api_audience  = "${var.project}/${local.name}"
+  push_audience = "${var.project}/${local.name}/push"
 }
 
 resource "google_project_service" "this" {
@@ -27,6 +28,7 @@ module "network" {
 module "accounts" {
   source     = "../../modules/accounts"
   project    = var.project
+  operators  = var.operators
   depends_on = [google_project_service.this]
 }
 
@@ -46,13 +48,14 @@ module "service" {
   image      = var.image
   account    = module.accounts.api
   topic      = local.name
+  audience   = local.api_audience
   database   = module.database
   network    = module.network.network
   subnetwork = module.network.subnetwork
 
   push = {
     account           = module.accounts.invoker
-    audience          = local.audience
+    audience          = local.push_audience
     handler_timeout_s = var.handler_timeout_s
   }
 }
@@ -66,7 +69,7 @@ module "queue" {
   push = {
     endpoint          = "${module.service.url}/v1/push"
     account           = module.accounts.invoker
-    audience          = local.audience
+    audience          = local.push_audience
     handler_timeout_s = var.handler_timeout_s
   }
 }
@@ -78,8 +81,8 @@ module "jobs" {
   image           = var.image
   migrate_account = module.accounts.migrate
   doctor_account  = module.accounts.api
-  topic           = module.queue.topic
-  subscription    = module.queue.subscription
+  topic           = local.name # not the outputs: the jobs come first, and the queue needs the service's address
+  subscription    = local.name
   database        = module.database
   network         = module.network.network
   subnetwork      = module.network.subnetwork

@@ -19,6 +19,12 @@ variable "handler_timeout_s" {
   default     = 300
 }
 
+variable "operators" {
+  description = "Who looks after the queue over HTTP: `user:…` and `group:…`."
+  type        = set(string)
+  default     = []
+}
+
 variable "publishers" {
   description = "Addresses of further service accounts that emit with the library, by names of your choice."
   type        = map(string)

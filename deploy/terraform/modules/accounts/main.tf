@@ -6,6 +6,8 @@ locals {
     worker  = "runs handlers: receives and publishes"
     migrate = "changes the schema before a release"
     invoker = "whose tokens Pub/Sub and Cloud Scheduler show; has no rights anywhere"
+    # Let in by `wakeq accounts allow`; people show its tokens to the API.
+    operator = "looks after the queue over HTTP; has no rights anywhere"
   }
 }
 
@@ -25,4 +27,12 @@ resource "google_service_account_iam_member" "workload" {
   service_account_id = google_service_account.this[each.key].name
   role               = "roles/iam.workloadIdentityUser"
   member             = "serviceAccount:${var.project}.svc.id.goog[${var.kubernetes_namespace}/wakeq-${each.key}]"
+}
+
+resource "google_service_account_iam_member" "operator" {
+  for_each = var.operators
+
+  service_account_id = google_service_account.this["operator"].name
+  role               = "roles/iam.serviceAccountOpenIdTokenCreator"
+  member             = each.value
 }

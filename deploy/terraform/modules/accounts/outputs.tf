@@ -17,3 +17,8 @@ output "invoker" {
   description = "Address of the account whose tokens Pub/Sub and Cloud Scheduler show."
   value       = google_service_account.this["invoker"].email
 }
+
+output "operator" {
+  description = "Address of the account that people show tokens of."
+  value       = google_service_account.this["operator"].email
+}

@@ -14,6 +14,12 @@ variable "name" {
   }
 }
 
+variable "operators" {
+  description = "Who may show tokens of the operator's account: `user:…` and `group:…`."
+  type        = set(string)
+  default     = []
+}
+
 variable "kubernetes_namespace" {
   description = "GKE: the namespace of deploy/kubernetes, whose accounts may act as these; null without GKE."
   type        = string

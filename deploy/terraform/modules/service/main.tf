@@ -11,6 +11,7 @@ locals {
       GOOGLE_CLOUD_PROJECT = var.project
       WAKEQ_TOPIC          = var.topic
     },
+    var.audience == null ? {} : { WAKEQ_AUDIENCE = var.audience },
     local.is_push ? {
       # There is nowhere to keep a notification between two requests.
       WAKEQ_HORIZON       = "0s"

@@ -44,6 +44,12 @@ variable "subnetwork" {
   type        = string
 }
 
+variable "audience" {
+  description = "For whom Google's ID tokens are made that the API takes (docs/access.md); null takes keys only."
+  type        = string
+  default     = null
+}
+
 variable "push" {
   description = "Push mode: whose tokens count, for which audience, and how long the longest handler may take; null serves the API only."
   type = object({
