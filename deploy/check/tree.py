@@ -60,10 +60,10 @@ def check_known(where, name, code):
 
 
 def check_variables(code):
-    for path in [*sorted(DEPLOY.rglob("*")), ROOT / "docs/deploy.md"]:
-        if path.name == "deploy.md" or path.suffix in {".tf", ".yaml", ".hcl"}:
-            for name in sorted(set(re.findall(r"\bWAKEQ_[A-Z_]+\b", path.read_text()))):
-                check_known(path.relative_to(ROOT), name, code)
+    paths = [path for path in sorted(DEPLOY.rglob("*")) if path.suffix in {".tf", ".yaml", ".hcl"}]
+    for path in [*paths, ROOT / "docs/deploy.md"]:
+        for name in sorted(set(re.findall(r"\bWAKEQ_[A-Z_]+\b", path.read_text()))):
+            check_known(path.relative_to(ROOT), name, code)
 
 
 def metrics(expression):
