@@ -96,7 +96,7 @@ impl Emulated {
     fn create(&mut self, now: Timestamp) {
         let topic = Topic { name: TOPIC.to_owned(), ..Topic::default() };
         self.broker.create_topic(time(now), topic).unwrap();
-        let seconds = |seconds| Some(pbjson_types::Duration { seconds, nanos: 0 });
+        let seconds = |seconds| Some(wakeq_emulator::proto::protobuf::Duration { seconds, nanos: 0 });
         let retry_policy = Some(RetryPolicy { minimum_backoff: seconds(10), maximum_backoff: seconds(600) });
         let subscription = Subscription {
             name: SUBSCRIPTION.to_owned(),
