@@ -71,10 +71,9 @@ async fn everything_is_forgotten_but_not_by_another_site_s_page() {
     let emulator = emulator("demo,orders:worker").await;
     let evil = [("origin", "http://evil.example")];
     assert_eq!(ask(emulator.address(), "POST /admin/forget", &evil, "").await.status(), 403);
-    let change = format!("DELETE /v1/{TOPIC}");
-    assert_eq!(ask(emulator.address(), &change, &evil, "").await.status(), 403);
-    let look = format!("GET /v1/{TOPIC}");
-    assert_eq!(ask(emulator.address(), &look, &evil, "").await.status(), 200, "it was not deleted");
+    let delete = TOPIC.replace("GET", "DELETE");
+    assert_eq!(ask(emulator.address(), &delete, &evil, "").await.status(), 403);
+    assert_eq!(ask(emulator.address(), TOPIC, &evil, "").await.status(), 200, "it may look");
     let own = format!("http://{}", emulator.address());
     let own = [("origin", own.as_str())];
     assert_eq!(ask(emulator.address(), "POST /admin/forget", &own, "").await.status(), 200);
