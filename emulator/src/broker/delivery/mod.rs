@@ -78,6 +78,7 @@ pub(crate) struct Delivery {
     /// A unary pull is under way.
     pulling: bool,
     last_lease: u64,
+    last_grant: u64,
     /// Acknowledged with exactly-once delivery, the latest last.
     remembered: VecDeque<u64>,
     dead: Vec<DeadLetter>,
@@ -130,6 +131,7 @@ impl Delivery {
             rotation: Rotation::default(),
             pulling: false,
             last_lease: 0,
+            last_grant: 0,
             remembered: VecDeque::new(),
             dead: Vec::new(),
             awakened: false,
