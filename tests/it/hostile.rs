@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, future, stream};
 use wakeq::notify::{Notifier, PubSub};
 use wakeq::testing::{Faults, MemoryNotifier};
 use wakeq::{
     Actor, Event, EventId, Execution, HandlerError, Handlers, Outcome, RetryPolicy, Route, Stop, Timing,
     WorkerConfig,
 };
+use wakeq_emulator::broker::FaultCounts;
 use wakeq_emulator::{Emulator, Options};
 use wakeq_services::TestDatabase;
 
@@ -18,6 +19,7 @@ use crate::brokers::Broker;
 use crate::door::{Seen, answering};
 use crate::support::{Stage, database, quick, scope};
 use crate::theatre::{figure, size};
+use crate::world::emulated::add;
 
 const SEEDS: u64 = 48;
 const EVENTS: u64 = 30;
@@ -84,8 +86,8 @@ async fn check_in_memory(seed: u64) {
 }
 
 /// The real notifier and the official client, over gRPC to an emulator that does the same; it breaks streams and
-/// refuses calls as well.
-async fn check_over_grpc(seed: u64) {
+/// refuses calls as well. How often it did what.
+async fn check_over_grpc(seed: u64) -> FaultCounts {
     let emulator = Emulator::start("127.0.0.1:0".parse().unwrap(), Options::default()).await.unwrap();
     let mut config = Broker::config_at(emulator.host(), "hostile");
     config.create_missing = true;
@@ -103,7 +105,9 @@ async fn check_over_grpc(seed: u64) {
         ..wakeq_emulator::Faults::default()
     });
     check(seed, notifier).await;
+    let counts = emulator.broker(|broker, _| broker.fault_counts());
     emulator.stop().await;
+    counts
 }
 
 /// Runs one seed to its end: every event was tried as often as its handler wished, at its time, and is gone.
@@ -149,8 +153,20 @@ async fn every_event_completes_once_whatever_the_notifier_does() {
 async fn every_event_completes_once_whatever_the_emulator_does() {
     let wanted = size(4, 20);
     let seeds = stream::iter(0..wanted as u64).map(check_over_grpc).buffer_unordered(together().await.min(4));
-    assert_eq!(seeds.count().await, wanted);
-    figure("seeds over gRPC", wanted);
+    let (mut played, mut sums) = (0, FaultCounts::default());
+    seeds
+        .for_each(|counts| {
+            played += 1;
+            add(&mut sums, counts);
+            future::ready(())
+        })
+        .await;
+    figure("seeds over gRPC", played);
+    figure("faults", format_args!("{sums:?}"));
+    assert_eq!(played, wanted);
+    let FaultCounts { lost, duplicated, delayed, reordered, broken_streams, refused_calls } = sums;
+    let sums = [lost, duplicated, delayed, reordered, broken_streams, refused_calls];
+    assert!(sums.into_iter().all(|sum| sum > 0), "too quiet: {sums:?}");
 }
 
 /// EV2-15, EV2-01: with no notification at all, the probe alone does it.
