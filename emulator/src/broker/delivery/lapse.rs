@@ -36,11 +36,11 @@ impl Delivery {
         }
     }
 
-    /// The lease that runs out first: when, its number, whose. One look at each length of lease there is.
+    /// The lease that runs out first: when, its grant, whose. One look at each length of lease there is.
     pub(super) fn next_lapse(&self) -> Option<(Time, u64, u32)> {
         let heads = self.leases.values().filter(|list| !list.is_empty()).map(|list| list.head);
         let ends = heads.filter_map(|at| match self.slots[at].state {
-            State::Leased { until, .. } => Some((until, self.slots[at].lease, at)),
+            State::Leased { until, .. } => Some((until, self.slots[at].grant, at)),
             State::Free
             | State::Ready { .. }
             | State::Waiting { .. }

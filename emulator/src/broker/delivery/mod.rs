@@ -79,6 +79,7 @@ pub(crate) struct Delivery {
     /// The last lease before the unary pull that is under way.
     pulling: Option<u64>,
     last_lease: u64,
+    last_grant: u64,
     /// Acknowledged with exactly-once delivery, the latest last.
     remembered: VecDeque<u64>,
     dead: Vec<DeadLetter>,
@@ -132,6 +133,7 @@ impl Delivery {
             rotation: Rotation::default(),
             pulling: None,
             last_lease: 0,
+            last_grant: 0,
             remembered: VecDeque::new(),
             dead: Vec::new(),
             awakened: false,

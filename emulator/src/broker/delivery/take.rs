@@ -165,6 +165,8 @@ impl Delivery {
     /// Leased from now for so long; it is in no list of leases.
     pub(super) fn lease_until(&mut self, at: u32, holder: Holder, span: Duration) {
         let until = self.latest + span;
+        self.last_grant += 1;
+        self.slots[at].grant = self.last_grant;
         self.slots[at].state = State::Leased { holder, until, span };
         let list = self.leases.entry(span).or_insert(List::EMPTY);
         list.push_back(&mut self.slots.items, Lane::Lease, at);

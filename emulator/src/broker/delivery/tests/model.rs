@@ -182,10 +182,14 @@ impl Model {
     pub(super) fn modify(&mut self, ack_id: &str, deadline: Duration) -> Verdict {
         let id = self.whose(ack_id);
         let (now, exactly_once) = (self.now, self.settings.exactly_once);
+        self.leases += 1;
+        let granted = self.leases;
         let known = self.messages.get_mut(&id).unwrap();
         let is_latest = known.ids.last().is_some_and(|(latest, _)| latest == ack_id);
         match &mut known.stage {
-            Stage::Leased { until, .. } if is_latest && !deadline.is_zero() => *until = now + deadline,
+            Stage::Leased { until, lease, .. } if is_latest && !deadline.is_zero() => {
+                (*until, *lease) = (now + deadline, granted);
+            }
             Stage::Leased { .. } if is_latest => self.fail(id),
             _ if exactly_once => return Verdict::Lapsed,
             Stage::Pending { .. } | Stage::Leased { .. } | Stage::Done | Stage::Acked | Stage::Dead => {}
