@@ -5,14 +5,19 @@
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Write};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use tokio::time::sleep;
 use wakeq_services::remove_kept;
 
 /// Held as long as this process runs; inside are its number and the address of its database.
 const LOCK: &str = "lock";
 /// Held by everybody who may have a server under this folder, beside whoever has it as a whole.
 const SERVERS: &str = "servers";
+/// Who was killed a moment ago may still be on its way out, and a child between its fork and its program.
+const PREDECESSOR_GONE_WITHIN: Duration = Duration::from_secs(3);
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 const EMBEDDED: &str = "embedded";
 const POSTGRES: &str = "postgres";
 const KEY: &str = "key";
@@ -86,12 +91,16 @@ impl Kept {
             );
         }
         let alone = self.servers()?;
-        match alone.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                bail!("--fresh would take away what another cargo dev runs on: stop that one first")
+        let deadline = Instant::now() + PREDECESSOR_GONE_WITHIN;
+        loop {
+            match alone.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(BETWEEN_ATTEMPTS).await,
+                Err(TryLockError::WouldBlock) => {
+                    bail!("--fresh would take away what another cargo dev runs on: stop that one first")
+                }
+                Err(TryLockError::Error(error)) => return Err(error).context("lock the servers of .dev"),
             }
-            Err(TryLockError::Error(error)) => return Err(error).context("lock the servers of .dev"),
         }
         let mut removed = remove_kept(&self.postgres()).await?;
         removed.extend(remove_kept(&self.folder.join(EMBEDDED)).await?);
