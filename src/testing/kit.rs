@@ -99,8 +99,10 @@ impl Default for TestKit {
 }
 
 impl TestKit {
-    /// A queue in memory, with the default durations. Its clock starts at the system's time. What runs its handlers needs a
-    /// tokio runtime, which an async test has.
+    /// A queue in memory, with the default durations. Its clock starts at the system's time.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, which an async test has.
     pub fn new() -> Self {
         match Self::with_timing(Timing::default()) {
             Ok(kit) => kit,
@@ -355,5 +357,16 @@ impl TestKit {
             Some(remedy) => Err(KitError::HeldBack { waiting, remedy }),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "requires a Tokio context")]
+    fn a_kit_needs_a_runtime() {
+        TestKit::new();
     }
 }
