@@ -9,6 +9,8 @@ mod api;
 pub mod cli;
 #[cfg(feature = "cli")]
 mod config;
+#[cfg(feature = "http")]
+pub mod delivery;
 #[cfg(feature = "cli")]
 mod doctor;
 mod emit;
@@ -35,6 +37,10 @@ pub use event::{
     Actor, CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope, InvalidName,
     InvalidTiming, InvalidTraceparent, JsonError, MalformedNotification, Name, Notification, RuleKind,
     Timestamp, Timing, Traceparent,
+};
+#[cfg(feature = "http")]
+pub use event::{
+    InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,
 };
 pub use explain::{Explanation, Live};
 pub use machine::{Outcome, RetryPolicy, Standing};
