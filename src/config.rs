@@ -152,6 +152,10 @@ pub(crate) struct WorkerArgs {
     /// How long handlers may run on after SIGTERM [default: 28s, on Cloud Run 8s]
     #[arg(long, env = "WAKEQ_SHUTDOWN_GRACE", value_parser = humantime::parse_duration)]
     shutdown_grace: Option<Duration>,
+    /// Leave HTTP targets to other workers; a program without handlers then takes no notifications
+    #[arg(long, env = "WAKEQ_NO_TARGETS", num_args = 0..=1, default_missing_value = "1", default_value = "0",
+          value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
+    pub(crate) no_targets: bool,
     /// How long dead events are kept (30days)
     #[arg(long, env = "WAKEQ_KEEP_DEAD_EVENTS", value_parser = kept, hide_short_help = true)]
     keep_dead_events: Option<Duration>,
@@ -164,7 +168,6 @@ pub(crate) struct WorkerArgs {
 }
 
 /// Where requests to HTTP targets may go.
-#[allow(dead_code, reason = "for the commands that run handlers")]
 #[derive(Args, Clone)]
 #[command(next_help_heading = "HTTP targets")]
 pub(crate) struct DeliveryArgs {
@@ -364,7 +367,6 @@ impl WorkerArgs {
     }
 }
 
-#[allow(dead_code, reason = "for the commands that run handlers")]
 impl DeliveryArgs {
     /// As the deliverer takes them.
     pub(crate) fn config(&self) -> Result<DeliveryConfig, InvalidIpRange> {
@@ -431,6 +433,7 @@ mod tests {
             capacity: 3,
             lot: 9,
             shutdown_grace,
+            no_targets: false,
             keep_dead_events: Some(Duration::from_secs(7200)),
             keep_ids: None,
             keep_record: None,

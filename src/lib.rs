@@ -32,6 +32,8 @@ pub use admin::{
     Admin, AdminError, BULK_MAX, Bulk, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX, Page,
     Resumed, Stop, Stopped,
 };
+#[cfg(feature = "http")]
+pub use admin::{NewSecret, NewTarget, Registered};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
     Actor, CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope, InvalidName,
@@ -44,6 +46,8 @@ pub use event::{
 };
 pub use explain::{Explanation, Live};
 pub use machine::{Outcome, RetryPolicy, Standing};
+#[cfg(feature = "http")]
+pub use store::RegisteredTarget;
 pub use store::{
     AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, HandlerCounts, MigrationState, MigrationStatus,
     Refusal, Retention, Rule, Store, StoreConfig, StoreError, TimingMode,
