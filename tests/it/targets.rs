@@ -278,7 +278,7 @@ async fn both_secrets_sign_for_a_day_and_neither_is_told() {
     }
     told.push_str(&service.put(GREET, json!({"url": "x", "secret": given})).await.text);
     told.push_str(&service.put(GREET, json!({"url": receiver.url, "secret": &given[..20]})).await.text);
-    for secret in [&first, &second, given] {
+    for secret in [first.as_str(), second.as_str(), given] {
         assert!(!told.contains(&secret[6..26]), "{told}");
     }
     assert!(told.contains("put-target") && told.contains("with a secret of its own"), "{told}");
