@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::access::AccessConfig;
+use crate::delivery::{DeliveryConfig, InvalidIpRange, IpRange};
 use crate::event::{CanvasId, Timing};
 use crate::http::HttpConfig;
 use crate::notify::{
@@ -151,6 +152,10 @@ pub(crate) struct WorkerArgs {
     /// How long handlers may run on after SIGTERM [default: 28s, on Cloud Run 8s]
     #[arg(long, env = "WAKEQ_SHUTDOWN_GRACE", value_parser = humantime::parse_duration)]
     shutdown_grace: Option<Duration>,
+    /// Leave HTTP targets to other workers; a program without handlers then takes no notifications
+    #[arg(long, env = "WAKEQ_NO_TARGETS", num_args = 0..=1, default_missing_value = "1", default_value = "0",
+          value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
+    pub(crate) no_targets: bool,
     /// How long dead events are kept (30days)
     #[arg(long, env = "WAKEQ_KEEP_DEAD_EVENTS", value_parser = kept, hide_short_help = true)]
     keep_dead_events: Option<Duration>,
@@ -160,6 +165,28 @@ pub(crate) struct WorkerArgs {
     /// How long the record of changes and refusals is kept (90days)
     #[arg(long, env = "WAKEQ_KEEP_RECORD", value_parser = kept, hide_short_help = true)]
     keep_record: Option<Duration>,
+}
+
+/// Where requests to HTTP targets may go.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "HTTP targets")]
+pub(crate) struct DeliveryArgs {
+    /// Addresses that targets may have although they are not public: 10.0.0.0/8,fd00::/8
+    #[arg(long = "deliver-to", env = "WAKEQ_DELIVER_TO", value_delimiter = ',', value_name = "RANGES")]
+    ranges: Vec<String>,
+    /// Send to http:// as well
+    #[arg(long = "deliver-http", env = "WAKEQ_DELIVER_HTTP", num_args = 0..=1, default_missing_value = "1",
+          default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
+          hide_possible_values = true)]
+    allow_http: bool,
+    /// Audiences that targets may be given tokens for, beside their own origins
+    #[arg(
+        long = "deliver-audience",
+        env = "WAKEQ_DELIVER_AUDIENCE",
+        value_delimiter = ',',
+        value_name = "AUDIENCES"
+    )]
+    audiences: Vec<String>,
 }
 
 /// How long things are kept: long enough that somebody can look at them, and not so long that no clock reaches it.
@@ -340,6 +367,22 @@ impl WorkerArgs {
     }
 }
 
+impl DeliveryArgs {
+    /// As the deliverer takes them.
+    pub(crate) fn config(&self) -> Result<DeliveryConfig, InvalidIpRange> {
+        let given =
+            |texts: &[String]| texts.iter().filter(|text| !text.is_empty()).cloned().collect::<Vec<_>>();
+        let ranges: Result<Vec<IpRange>, _> = given(&self.ranges).iter().map(|range| range.parse()).collect();
+        let audiences = given(&self.audiences);
+        Ok(DeliveryConfig {
+            allow: ranges?,
+            allow_http: self.allow_http,
+            audiences,
+            ..DeliveryConfig::default()
+        })
+    }
+}
+
 impl ServeArgs {
     /// As the server takes them.
     pub(crate) fn config(&self) -> HttpConfig {
@@ -390,6 +433,7 @@ mod tests {
             capacity: 3,
             lot: 9,
             shutdown_grace,
+            no_targets: false,
             keep_dead_events: Some(Duration::from_secs(7200)),
             keep_ids: None,
             keep_record: None,
@@ -401,6 +445,22 @@ mod tests {
         assert_eq!((config.capacity, config.lot_max), (3, 9));
         let retention = Retention { dead_events: Duration::from_secs(7200), ..Retention::default() };
         assert_eq!(config.retention, retention);
+    }
+
+    #[test]
+    fn what_targets_may_reach_is_given_or_nothing() {
+        let arguments = |ranges: &[&str]| DeliveryArgs {
+            ranges: ranges.iter().map(|&range| range.to_owned()).collect(),
+            allow_http: true,
+            audiences: vec![String::new(), "orders".to_owned()],
+        };
+        let config = arguments(&["127.0.0.1", "fd00::/8"]).config().unwrap();
+        assert_eq!(
+            (config.allow.len(), config.allow_http, config.audiences),
+            (2, true, vec!["orders".to_owned()])
+        );
+        assert!(arguments(&[""]).config().unwrap().allow.is_empty(), "an empty variable is none");
+        assert_eq!(arguments(&["10.0.0.1/8"]).config().unwrap_err(), InvalidIpRange);
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub struct Live {
     pub losses: i32,
     /// Since when some worker has known no handler for it.
     pub unknown_since: Option<Timestamp>,
+    /// Where its handler is reached, if that is over HTTP; a worker that has a function for it runs that.
+    pub target: Option<String>,
     /// What its handler said last.
     pub last_error: Option<String>,
     /// The trace it belongs to.
@@ -64,8 +66,11 @@ impl Live {
             Standing::Running => "ends with its handler, or is taken over when its lease runs out",
             Standing::Held(RuleKind::Pause) => "is woken when the handler is unpaused",
             Standing::Held(RuleKind::Block) => "is woken when an admin unblocks the handler",
+            Standing::Ready if self.target.is_some() => {
+                "is sent to its target when a worker with room takes its notification"
+            }
             Standing::Ready if self.unknown_since.is_some() => {
-                "waits for a worker that has its handler; tried again every few minutes"
+                "waits for a worker that has its handler, or for a target to be registered; tried again every few minutes"
             }
             Standing::Ready => "runs when a worker with room takes its notification",
         }
@@ -100,6 +105,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<Live, St
     };
     let HandlerAddress { scope, modifier } = &event.address;
     let unknown_since = store.unknown_since(scope, Some(modifier), 2 * timing.unknown_handler_wait).await?;
+    let target = store.target_url(&event.address).await?;
     let (since, until) = match standing {
         Standing::Delayed => (event.enqueued_at, Some(schedule.delay_until)),
         Standing::Running => {
@@ -125,6 +131,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<Live, St
         retries: event.retries,
         losses: event.losses,
         unknown_since,
+        target,
         last_error: event.last_error,
         traceparent: event.traceparent,
         now: schedule.now,

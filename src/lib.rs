@@ -9,6 +9,8 @@ mod api;
 pub mod cli;
 #[cfg(feature = "cli")]
 mod config;
+#[cfg(feature = "http")]
+pub mod delivery;
 #[cfg(feature = "cli")]
 mod doctor;
 mod emit;
@@ -30,14 +32,22 @@ pub use admin::{
     Admin, AdminError, BULK_MAX, Bulk, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX, Page,
     Resumed, Stop, Stopped,
 };
+#[cfg(feature = "http")]
+pub use admin::{NewSecret, NewTarget, Registered};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
     Actor, CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope, InvalidName,
     InvalidTiming, InvalidTraceparent, JsonError, MalformedNotification, Name, Notification, RuleKind,
     Timestamp, Timing, Traceparent,
 };
+#[cfg(feature = "http")]
+pub use event::{
+    InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,
+};
 pub use explain::{Explanation, Live};
 pub use machine::{Outcome, RetryPolicy, Standing};
+#[cfg(feature = "http")]
+pub use store::RegisteredTarget;
 pub use store::{
     AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, HandlerCounts, MigrationState, MigrationStatus,
     Refusal, Retention, Rule, Store, StoreConfig, StoreError, TimingMode,

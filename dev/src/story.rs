@@ -57,6 +57,8 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
         | Outcome::ExecutesToCompletion
         | Outcome::Exception
         | Outcome::ShutDown
+        | Outcome::HandlerGone
+        | Outcome::HandlerPaused
         | Outcome::RetryTooMany
         | Outcome::FencedOut => None,
     }

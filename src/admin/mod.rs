@@ -7,11 +7,15 @@ mod events;
 mod lists;
 mod rules;
 mod stats;
+#[cfg(feature = "http")]
+mod targets;
 
 pub use cursor::Cursor;
 pub use lists::{EventFilter, EventSummary, Page};
 pub use rules::{Resumed, Stop, Stopped};
 pub use stats::HandlerStats;
+#[cfg(feature = "http")]
+pub use targets::{NewSecret, NewTarget, Registered};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,6 +62,12 @@ pub enum AdminError {
         "this is no cursor of this list: take `next_cursor` from its last page to the letter, or start without one"
     )]
     Cursor,
+    /// The canvas has as many targets as it may.
+    #[error("the canvas has 1,000 targets: delete one first")]
+    TooManyTargets,
+    /// The operating system gave no random numbers.
+    #[error("the system gave no random numbers: no secret was made")]
+    NoRandomness,
     /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -134,7 +134,7 @@ impl Admin {
 
     /// Works a resume job off in a task of its own, which goes on when the caller hangs up or loses patience; how many
     /// events were woken until then, and whether it goes on.
-    async fn resume(&self, job: i64) -> Result<(usize, bool), WakeError> {
+    pub(super) async fn resume(&self, job: i64) -> Result<(usize, bool), WakeError> {
         let woken = Arc::new(AtomicUsize::new(0));
         let (waker, count) = (self.waker.clone(), Arc::clone(&woken));
         let (ended, end) = tokio::sync::oneshot::channel();

@@ -2,6 +2,8 @@
 
 use super::{Admin, AdminError, LIST_MAX};
 use crate::event::{CanvasId, HandlerScope, Timestamp};
+#[cfg(feature = "http")]
+use crate::store::RegisteredTarget;
 use crate::store::{Depth, HandlerCounts, Rule};
 
 /// The events of one handler, by what they wait for.
@@ -25,10 +27,13 @@ pub struct HandlerStats {
     pub rules: Vec<Rule>,
     /// Since when some worker has had events for it but no such handler.
     pub unknown_since: Option<Timestamp>,
+    /// Where its events are sent, by modifier.
+    #[cfg(feature = "http")]
+    pub targets: Vec<RegisteredTarget>,
 }
 
 impl Admin {
-    /// The handlers of a canvas that have events, with counts and rules; one handler, if it is named.
+    /// The handlers of a canvas that have events, rules or targets, with counts; one handler, if it is named.
     pub async fn stats(
         &self,
         canvas: CanvasId,
@@ -48,8 +53,44 @@ impl Admin {
             let rules = rules.iter().filter(|rule| rule.scope == counted.scope).cloned().collect();
             stats.push(self.handler_stats(counted, rules).await?);
         }
+        #[cfg(feature = "http")]
+        self.add_targets(canvas, scope, &mut stats).await?;
         stats.sort_by(|one, other| one.scope.cmp(&other.scope));
         Ok(stats)
+    }
+
+    /// Says where events are sent; a handler that has a target and nothing else is one all the same.
+    #[cfg(feature = "http")]
+    async fn add_targets(
+        &self,
+        canvas: CanvasId,
+        scope: Option<&HandlerScope>,
+        stats: &mut Vec<HandlerStats>,
+    ) -> Result<(), AdminError> {
+        for target in self.targets(canvas, scope).await? {
+            let scope = &target.address.scope;
+            match stats.iter_mut().find(|known| known.scope == *scope) {
+                Some(known) => known.targets.push(target),
+                None => {
+                    let (waiting, delayed, paused, running, dead) = (0, 0, 0, 0, 0);
+                    let (oldest_due, rules, unknown_since) = (None, Vec::new(), None);
+                    let (scope, targets) = (scope.clone(), vec![target]);
+                    stats.push(HandlerStats {
+                        scope,
+                        waiting,
+                        delayed,
+                        paused,
+                        running,
+                        dead,
+                        oldest_due,
+                        rules,
+                        unknown_since,
+                        targets,
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 
     async fn handler_stats(
@@ -63,7 +104,19 @@ impl Admin {
             self.store.unknown_since(&scope, None, 2 * self.store.timing().unknown_handler_wait).await?;
         let held = due - running;
         let (waiting, paused) = if rules.is_empty() { (held, 0) } else { (0, held) };
-        Ok(HandlerStats { scope, waiting, delayed, paused, running, dead, oldest_due, rules, unknown_since })
+        Ok(HandlerStats {
+            scope,
+            waiting,
+            delayed,
+            paused,
+            running,
+            dead,
+            oldest_due,
+            rules,
+            unknown_since,
+            #[cfg(feature = "http")]
+            targets: Vec::new(),
+        })
     }
 
     /// How many events of a canvas, or of one handler, are due and free to run: cheap however many wait, so made for

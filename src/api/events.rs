@@ -119,6 +119,9 @@ pub(crate) struct EventDetail {
     pub(crate) last_error: Option<String>,
     /// Since when some worker has known no handler for it.
     pub(crate) unknown_since: Option<DateTime<Utc>>,
+    /// Where its handler is reached, if that is over HTTP.
+    #[schema(example = "https://mail.example/events")]
+    pub(crate) target: Option<String>,
     /// The W3C trace context it was emitted in.
     pub(crate) traceparent: Option<String>,
     /// What was emitted, to the letter: only with `view=full`.
@@ -203,6 +206,7 @@ impl EventDetail {
             losses: live.losses,
             last_error: live.last_error,
             unknown_since: live.unknown_since,
+            target: live.target,
             traceparent: live.traceparent,
             ..Self::of_gone(live.id, live.enqueued_at)
         }
@@ -245,6 +249,7 @@ impl EventDetail {
             losses: 0,
             last_error: None,
             unknown_since: None,
+            target: None,
             traceparent: None,
             value: None,
         }

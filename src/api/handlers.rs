@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Rule;
+use super::{Rule, Target};
 use crate::admin::{Bulk, HandlerStats};
 use crate::event::HandlerScope;
 use crate::store;
@@ -38,10 +38,12 @@ pub(crate) struct Handler {
     pub(crate) rules: Vec<Rule>,
     /// Since when some worker has had events for it but no such handler.
     pub(crate) unknown_since: Option<DateTime<Utc>>,
+    /// Where its events are sent over HTTP, by modifier.
+    pub(crate) targets: Vec<Target>,
 }
 
 impl Handler {
-    /// A handler that has no events and no rules.
+    /// A handler that has nothing.
     pub(crate) fn empty(scope: &HandlerScope) -> Self {
         Self {
             module: scope.module.to_string(),
@@ -54,12 +56,15 @@ impl Handler {
             oldest_due: None,
             rules: Vec::new(),
             unknown_since: None,
+            targets: Vec::new(),
         }
     }
 
-    /// Whether it has no events and no rules.
+    /// Whether it has no events, no rules and no targets.
     pub(crate) fn is_empty(&self) -> bool {
-        [self.waiting, self.delayed, self.paused, self.running, self.dead] == [0; 5] && self.rules.is_empty()
+        [self.waiting, self.delayed, self.paused, self.running, self.dead] == [0; 5]
+            && self.rules.is_empty()
+            && self.targets.is_empty()
     }
 }
 
@@ -120,6 +125,7 @@ impl From<HandlerStats> for Handler {
             oldest_due: stats.oldest_due,
             rules: stats.rules.into_iter().map(Rule::from).collect(),
             unknown_since: stats.unknown_since,
+            targets: stats.targets.into_iter().map(Target::from).collect(),
         }
     }
 }

@@ -9,6 +9,7 @@ mod events;
 mod handlers;
 mod list;
 mod rules;
+mod targets;
 
 pub(crate) use admin::{Account, AuditEntry, CreateKey, CreatedKey, Key};
 pub(crate) use dead_events::{BulkRequest, DeadEvent, Deleted, Redriven};
@@ -17,3 +18,4 @@ pub(crate) use events::{EventDetail, EventState, EventSummary, TheEvent, Waiting
 pub(crate) use handlers::{Depth, Handler, PurgeRequest, Purged};
 pub(crate) use list::List;
 pub(crate) use rules::{Lifted, Rule, RuleKind, StopRequest, Stopped};
+pub(crate) use targets::{DeletedTarget, InvalidTarget, Policy, PutAnswer, PutTarget, SecretText, Target};

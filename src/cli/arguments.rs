@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::Args;
 
 use crate::api::List;
-use crate::event::{CanvasId, EventId, HandlerScope, InvalidName, Name, Timestamp};
+use crate::event::{CanvasId, EventId, HandlerAddress, HandlerScope, InvalidName, Name, Timestamp};
 
 /// Most items of one page that is asked for.
 const PAGE: u32 = 500;
@@ -71,6 +71,19 @@ impl FromStr for HandlerName {
 pub(super) struct Target {
     pub(super) handler: HandlerName,
     pub(super) modifier: Option<Name>,
+}
+
+impl Target {
+    pub(super) fn address(&self, canvas: CanvasId) -> HandlerAddress {
+        let modifier = self.modifier.clone().unwrap_or_else(Name::no_modifier);
+        HandlerAddress { scope: self.handler.scope(canvas), modifier }
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/{}", self.handler, self.modifier.as_ref().map_or("_", Name::as_str))
+    }
 }
 
 impl FromStr for Target {

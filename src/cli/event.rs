@@ -74,6 +74,9 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
     if let Some(since) = event.unknown_since {
         field("unknown", format_args!("a worker had no handler for it, since {}", moment(since)))?;
     }
+    if let Some(target) = &event.target {
+        field("target", target)?;
+    }
     field("next", next(event))
 }
 

@@ -2,6 +2,8 @@
 
 use crate::access::{AccessError, InvalidKeyId, InvalidScope};
 use crate::admin::AdminError;
+use crate::api::InvalidTarget;
+use crate::delivery::{InvalidIpRange, RefusedTarget};
 use crate::emit::EmitError;
 use crate::event::{EventError, InvalidName};
 use crate::notify::NotifyError;
@@ -67,6 +69,9 @@ fn is_of_the_arguments(cause: &(dyn std::error::Error + 'static)) -> bool {
         || cause.is::<InvalidName>()
         || cause.is::<InvalidKeyId>()
         || cause.is::<InvalidScope>()
+        || cause.is::<InvalidTarget>()
+        || cause.is::<RefusedTarget>()
+        || cause.is::<InvalidIpRange>()
 }
 
 fn of_failure(failure: &Failure) -> Exit {
@@ -85,7 +90,8 @@ fn of_admin(error: &AdminError) -> Exit {
         AdminError::AdminOnly { .. } => Exit::Refused,
         AdminError::Invalid(_) | AdminError::Cursor => Exit::Usage,
         AdminError::NotFound(_) => Exit::NotFound,
-        AdminError::NotWaiting(_) => Exit::Conflict,
+        AdminError::NotWaiting(_) | AdminError::TooManyTargets => Exit::Conflict,
+        AdminError::NoRandomness => Exit::Failed,
         AdminError::Store(error) => of_store(error),
         AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),
     }

@@ -9,6 +9,7 @@ use super::arguments::{self, HandlerArg, HandlerName};
 use super::backend::Backend;
 use super::show::{self, JsonArg, field, moment};
 use super::stats::{self, Stats};
+use super::targets::{self, Delete, Put};
 use crate::api::{Handler, Lifted, Purged, RuleKind, StopRequest, Stopped};
 use crate::event::Timestamp;
 
@@ -20,10 +21,14 @@ pub(crate) struct Handlers {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// List the handlers that have events or rules, with their counts
+    /// List the handlers that have events, rules or targets, with their counts
     List(Stats),
-    /// Show one handler: its counts and rules
+    /// Show one handler: its counts, rules and targets
     Show(ShowHandler),
+    /// Send a handler's events over HTTP, and wake what waited for it
+    Put(Box<Put>),
+    /// Delete a handler's target; its events wait from then on
+    Delete(Delete),
     /// Stop a handler, as its user
     Pause(Stop),
     /// Lift a pause and wake what waited
@@ -85,6 +90,8 @@ impl Handlers {
         match self.verb {
             Verb::List(command) => command.run(context).await,
             Verb::Show(command) => command.run(context).await,
+            Verb::Put(command) => command.run(context).await,
+            Verb::Delete(command) => command.run(context).await,
             Verb::Pause(command) => command.run(context, RuleKind::Pause).await,
             Verb::Unpause(command) => command.run(context, RuleKind::Pause).await,
             Verb::Block(command) => command.run(context, RuleKind::Block).await,
@@ -116,10 +123,10 @@ fn print(handler: &Handler) -> anyhow::Result<()> {
         field("oldest", format_args!("due since {}", moment(due)))?;
     }
     handler.rules.iter().try_for_each(|standing| field("rule", show::rule(standing)))?;
-    match handler.unknown_since {
-        Some(since) => field("unknown", stats::unknown(since)),
-        None => Ok(()),
+    if let Some(since) = handler.unknown_since {
+        field("unknown", stats::unknown(since))?;
     }
+    handler.targets.iter().try_for_each(targets::print)
 }
 
 impl Stop {
@@ -182,7 +189,7 @@ fn print_lifted(handler: &HandlerName, kind: RuleKind, lifted: &Lifted) -> anyho
     }
 }
 
-fn state(kind: RuleKind) -> &'static str {
+pub(super) fn state(kind: RuleKind) -> &'static str {
     match kind {
         RuleKind::Pause => "paused",
         RuleKind::Block => "blocked",

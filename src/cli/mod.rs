@@ -26,6 +26,7 @@ mod settings;
 mod show;
 mod stats;
 mod table;
+mod targets;
 mod text;
 mod topics;
 mod value;

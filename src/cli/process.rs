@@ -14,12 +14,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{BoxError, Context, descriptors};
 use crate::admin::{Admin, AdminError};
-use crate::config::{ServeArgs, WorkerArgs};
+use crate::config::{DeliveryArgs, ServeArgs, WorkerArgs};
+use crate::delivery::Deliverer;
 use crate::http::{HttpConfig, HttpServer};
 use crate::notify::Notifier;
 use crate::store::{Retention, Store, StoreError};
 use crate::wake::{WakeError, Waker};
-use crate::worker::{Handlers, QueueWorker, WorkerConfig, shutdown_signal};
+use crate::worker::{Handlers, QueueWorker, shutdown_signal};
 
 /// How long to wait before what waited is woken that could not be: the database was away.
 const WAKE_PAUSE: Duration = Duration::from_secs(2);
@@ -28,12 +29,16 @@ const WAKE_PAUSE: Duration = Duration::from_secs(2);
 pub(crate) struct Serve {
     #[command(flatten)]
     http: ServeArgs,
+    #[command(flatten)]
+    delivery: DeliveryArgs,
 }
 
 #[derive(Args)]
 pub(crate) struct Work {
     #[command(flatten)]
     worker: WorkerArgs,
+    #[command(flatten)]
+    delivery: DeliveryArgs,
 }
 
 #[derive(Args)]
@@ -42,6 +47,8 @@ pub(crate) struct All {
     http: ServeArgs,
     #[command(flatten)]
     worker: WorkerArgs,
+    #[command(flatten)]
+    delivery: DeliveryArgs,
 }
 
 impl Serve {
@@ -49,7 +56,8 @@ impl Serve {
     /// them. It expires nothing: how long things are kept is the workers' to say.
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let process = Process::start(context, context.notifier.connect().await?).await?;
-        let serving = process.serve(self.http.config()).await?;
+        let serving =
+            process.serve(HttpConfig { delivery: self.delivery.config()?, ..self.http.config() }).await?;
         if process.is_local {
             tracing::info!(
                 "this process wakes nobody: those that work find what it takes in by its promises"
@@ -66,7 +74,7 @@ impl Work {
         F: AsyncFnOnce() -> Result<Handlers, BoxError>,
     {
         let process = Process::start(context, context.notifier.connect_to_work().await?).await?;
-        let working = process.work(handlers, self.worker.config()).await?;
+        let working = process.work(handlers, self.worker, &self.delivery).await?;
         process.together(vec![working]).await
     }
 }
@@ -77,11 +85,10 @@ impl All {
         F: AsyncFnOnce() -> Result<Handlers, BoxError>,
     {
         let process = Process::start(context, context.notifier.connect_to_work().await?).await?;
-        let worker = self.worker.config();
-        let mut http = self.http.config();
-        http.shutdown_grace = http.shutdown_grace.min(worker.shutdown_grace);
+        let mut http = HttpConfig { delivery: self.delivery.config()?, ..self.http.config() };
+        http.shutdown_grace = http.shutdown_grace.min(self.worker.config().shutdown_grace);
         let serving = process.serve(http).await?;
-        let working = process.work(handlers, worker).await?;
+        let working = process.work(handlers, self.worker, &self.delivery).await?;
         process.together(vec![serving, working]).await
     }
 }
@@ -136,26 +143,36 @@ impl Process {
         Ok(Part { name: "the HTTP server", running: Box::pin(running) })
     }
 
-    /// The part that runs events. A process without handlers takes no notifications, which would put off for minutes
-    /// the events of the workers that have them; but any process may keep the promises of the rows.
-    async fn work<F>(&self, handlers: F, config: WorkerConfig) -> anyhow::Result<Part>
+    /// The part that runs events. A process without handlers and targets takes no notifications, which would put off for
+    /// minutes the events of the workers that have them; but any process may keep the promises of the rows.
+    async fn work<F>(
+        &self,
+        handlers: F,
+        arguments: WorkerArgs,
+        delivery: &DeliveryArgs,
+    ) -> anyhow::Result<Part>
     where
         F: AsyncFnOnce() -> Result<Handlers, BoxError>,
     {
         let handlers = handlers().await.map_err(|error| anyhow!(error)).context("make the handlers")?;
+        let config = arguments.config();
+        let idle = handlers.is_empty() && arguments.no_targets;
         anyhow::ensure!(
-            !(self.is_local && handlers.is_empty()),
+            !(self.is_local && idle),
             "this program has no handlers, and with --notifier local (WAKEQ_NOTIFIER) a process works for itself alone: \
-             start a program with handlers, and only `serve` from this one"
+             start a program with handlers, and only `serve` from this one, or leave out --no-targets"
         );
-        if handlers.is_empty() {
+        if idle {
             tracing::info!(
                 "this program has no handlers, so it takes no notifications; it wakes what is overdue, carries on resume \
                  jobs and expires what is old"
             );
             return self.wake(Some(config.retention)).await;
         }
-        let worker = QueueWorker::new(self.store.clone(), Arc::clone(&self.notifier), handlers, config)?;
+        let mut worker = QueueWorker::new(self.store.clone(), Arc::clone(&self.notifier), handlers, config)?;
+        if !arguments.no_targets {
+            worker = worker.deliver_with(Deliverer::new(delivery.config()?)?);
+        }
         let waking = self.is_local.then(|| self.wake_what_waited());
         let working = work(worker, self.stop.clone());
         let running = async move {

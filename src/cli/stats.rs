@@ -10,7 +10,7 @@ use super::arguments::HandlerName;
 use super::backend::Backend;
 use super::show::{self, JsonArg, moment};
 use super::table::Table;
-use crate::api::{Handler, List};
+use crate::api::{Handler, List, Target};
 use crate::event::Timestamp;
 
 /// Clears the terminal, and writes from its top.
@@ -79,13 +79,22 @@ fn print(handlers: &[Handler]) -> anyhow::Result<()> {
             [waiting, delayed, paused, running, dead].map(ToString::to_string);
         table.row([format!("{module}/{name}"), waiting, delayed, paused, running, dead, rules(handler)]);
     }
-    table.print("no events, and no rules")
+    table.print("no events, no rules, and no targets")
 }
 
-/// The rules in force, and what else holds its events.
+/// The rules in force, what else holds its events, and where they go.
 fn rules(handler: &Handler) -> String {
     let standing = handler.rules.iter().map(show::rule);
-    standing.chain(handler.unknown_since.map(unknown)).collect::<Vec<_>>().join("; ")
+    let targets = handler.targets.iter().map(target);
+    standing.chain(handler.unknown_since.map(unknown)).chain(targets).collect::<Vec<_>>().join("; ")
+}
+
+/// In words, where events are sent.
+fn target(target: &Target) -> String {
+    match target.modifier.as_str() {
+        "_" => format!("sent to {}", target.url),
+        modifier => format!("{modifier} sent to {}", target.url),
+    }
 }
 
 /// In words, that some worker lacks the handler.

@@ -19,6 +19,7 @@ const WORKERS_TABLES: &[&str] = &[
     "wakeq.dead_events",
     "wakeq.emitted_ids",
     "wakeq.events_v2",
+    "wakeq.http_targets",
     "wakeq.idempotency_keys",
     "wakeq.resume_jobs",
     "wakeq.scheduling_rules",

@@ -7,6 +7,8 @@ mod draft;
 mod handler;
 mod json;
 mod schedule;
+#[cfg(feature = "http")]
+mod target;
 mod trace;
 
 pub use actor::Actor;
@@ -14,6 +16,10 @@ pub use draft::{Due, Event, EventError};
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
 pub use json::JsonError;
 pub use schedule::{Cause, Claim, InvalidTiming, RuleKind, Schedule, Timing};
+#[cfg(feature = "http")]
+pub use target::{
+    InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,
+};
 pub use trace::{InvalidTraceparent, Traceparent};
 
 use std::fmt;

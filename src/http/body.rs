@@ -169,6 +169,24 @@ impl FromRequestParts<Api> for HandlerPath {
     }
 }
 
+/// The exact handler that a path names: by `{module}`, `{name}` and, unless it is `_`, `{modifier}`.
+pub(super) struct AddressPath {
+    pub(super) handler: HandlerPath,
+    pub(super) modifier: Name,
+}
+
+impl FromRequestParts<Api> for AddressPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let handler = HandlerPath::from_request_parts(parts, api).await?;
+        let parameters = parameters(parts, api).await?;
+        let modifier =
+            parameters.iter().find(|(key, _)| *key == "modifier").map(|(_, value)| value.parse::<Name>());
+        Ok(Self { handler, modifier: modifier.transpose()?.unwrap_or_else(Name::no_modifier) })
+    }
+}
+
 /// The event that a path names by `{id}`.
 pub(super) struct EventPath(pub(super) EventId);
 

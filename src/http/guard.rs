@@ -16,12 +16,12 @@ use utoipa::openapi::{ContentBuilder, ObjectBuilder, Ref, RefOr, Required, Respo
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt};
 
 use super::answer::RequestId;
-use super::body::HandlerPath;
+use super::body::{AddressPath, HandlerPath};
 use super::problem::Problem;
 use super::refusals::Refused;
 use super::{Api, body};
 use crate::access::{Denied, Principal, Reach, Scope, Unauthenticated, authorize};
-use crate::event::{Actor, CanvasId, HandlerScope};
+use crate::event::{Actor, CanvasId, HandlerAddress, HandlerScope};
 
 /// The name of the credential in the OpenAPI document.
 pub(super) const CREDENTIAL: &str = "bearer";
@@ -75,6 +75,9 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
             "id" => ("The event", text.format(Some(UUID))),
             "module" => {
                 ("The handler's module, `WORKER` for events that user code emits", text.pattern(Some(NAME)))
+            }
+            "modifier" => {
+                ("What distinguishes handlers of one name, `_` where there is one", text.pattern(Some(NAME)))
             }
             "key" => ("The key's public part", text.pattern(Some("^[0-9a-f]{12}$"))),
             _ => ("The handler's name", text.pattern(Some(NAME))),
@@ -155,6 +158,11 @@ impl Caller {
     /// A handler of the caller's canvas.
     pub(super) fn scope(&self, handler: HandlerPath) -> HandlerScope {
         HandlerScope { canvas: self.canvas, module: handler.module, name: handler.name }
+    }
+
+    /// The exact handler, of the caller's canvas.
+    pub(super) fn address(&self, address: AddressPath) -> HandlerAddress {
+        HandlerAddress { scope: self.scope(address.handler), modifier: address.modifier }
     }
 }
 

@@ -18,6 +18,7 @@ mod paging;
 mod problem;
 mod refusals;
 mod server;
+mod targets;
 
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ use uuid::Uuid;
 
 use crate::access::{Access, Scope};
 use crate::admin::Admin;
+use crate::delivery::Deliverer;
 use crate::emit::Queue;
 use guard::Guarded;
 use health::Readiness;
@@ -43,6 +45,7 @@ pub(crate) struct Api {
     queue: Queue,
     admin: Admin,
     access: Access,
+    deliverer: Deliverer,
     /// What the ids of CloudEvents are made in.
     namespace: Uuid,
     limits: Limits,
@@ -79,6 +82,9 @@ fn guarded(api: &Api) -> Guarded {
         .on(Scope::Operate, routes!(events::run_now))
         .on(Scope::Read, routes!(handlers::list))
         .on(Scope::Read, routes!(handlers::one))
+        .on(Scope::Operate, routes!(targets::put, targets::delete))
+        .on(Scope::Read, routes!(targets::one))
+        .on(Scope::Operate, routes!(targets::put_modifier, targets::delete_modifier))
         .on(Scope::Operate, routes!(handlers::pause, handlers::unpause))
         .on(Scope::Operate, routes!(handlers::purge))
         .on(Scope::Read, routes!(handlers::depth))

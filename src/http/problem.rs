@@ -251,6 +251,8 @@ impl From<AdminError> for Problem {
             AdminError::NotWaiting(_) => {
                 Self::new(Kind::NotWaiting, "the event runs now: look again when it has ended")
             }
+            AdminError::TooManyTargets => Self::new(Kind::Conflict, error.to_string()),
+            AdminError::NoRandomness => Self::internal(&error),
             AdminError::Store(error) => error.into(),
             AdminError::Wake(ref waking) => match waking.of_store() {
                 Some(error) => Self::from(error.clone()).after_the_change(),

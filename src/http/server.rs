@@ -21,6 +21,7 @@ use super::refusals::Refusals;
 use super::{Api, answer, router};
 use crate::access::{Access, AccessConfig, AccessError};
 use crate::admin::Admin;
+use crate::delivery::{Deliverer, DeliveryConfig, DeliveryError};
 use crate::emit::{Queue, QueueConfig};
 use crate::notify::Notifier;
 use crate::store::{Store, StoreError};
@@ -50,6 +51,8 @@ pub struct HttpConfig {
     pub address: SocketAddr,
     /// Whose credentials count.
     pub access: AccessConfig,
+    /// Which targets may be registered: as the workers have it.
+    pub delivery: DeliveryConfig,
     /// Connections at a time; more are answered 503. Default 4,096.
     pub max_connections: usize,
     /// Requests at a time; more are answered 429. Default 512.
@@ -76,6 +79,7 @@ impl Default for HttpConfig {
         Self {
             address: SocketAddr::from(([0, 0, 0, 0], 8080)),
             access: AccessConfig::default(),
+            delivery: DeliveryConfig::default(),
             max_connections: 4096,
             max_requests: 512,
             body_limit_bytes: 256 * 1024,
@@ -98,6 +102,9 @@ pub enum HttpError {
     /// The configuration of access is wrong.
     #[error(transparent)]
     Access(#[from] AccessError),
+    /// The configuration of delivery is wrong.
+    #[error(transparent)]
+    Delivery(#[from] DeliveryError),
     /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -157,6 +164,7 @@ impl HttpServer {
             queue: Queue::new(store.clone(), notifier, queue_config),
             admin,
             access: Access::new(store, config.access.clone())?,
+            deliverer: Deliverer::new(config.delivery.clone())?,
             limits: config.limits(),
             refusals: refusals.clone(),
             readiness: Arc::default(),

@@ -41,8 +41,13 @@ pub enum Outcome {
     Poison,
     /// The handler returned; an error value counts as completion.
     ExecutesToCompletion,
-    /// An operational error: of the handler in `Process`, of the retry's own write in `RetryCheck`.
+    /// An operational error: of the handler in `Process`, of its pause in `Pause`, of the retry's own write in
+    /// `RetryCheck`.
     Exception,
+    /// The handler says that it is gone for good: it has to be paused.
+    HandlerGone,
+    /// The handler is paused, or another one has taken its place meanwhile.
+    HandlerPaused,
     /// The claim could not be renewed in time; another worker may have the event.
     LeaseLost,
     /// This worker shuts down and the grace is over.
@@ -67,7 +72,7 @@ impl Outcome {
     ///
     /// assert!(Outcome::ALL.iter().any(|outcome| outcome.as_str() == "LockClaimed"));
     /// ```
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self::EventMissing,
         Self::EventPresent,
         Self::DelayNone,
@@ -87,6 +92,8 @@ impl Outcome {
         Self::Poison,
         Self::ExecutesToCompletion,
         Self::Exception,
+        Self::HandlerGone,
+        Self::HandlerPaused,
         Self::LeaseLost,
         Self::ShutDown,
         Self::Released,
@@ -118,6 +125,8 @@ impl Outcome {
             Self::Poison => "Poison",
             Self::ExecutesToCompletion => "ExecutesToCompletion",
             Self::Exception => "Exception",
+            Self::HandlerGone => "HandlerGone",
+            Self::HandlerPaused => "HandlerPaused",
             Self::LeaseLost => "LeaseLost",
             Self::ShutDown => "ShutDown",
             Self::Released => "Released",

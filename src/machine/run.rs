@@ -50,9 +50,11 @@ pub enum State {
     LockClaim(RetryPolicy),
     /// The handler runs.
     Process(Running),
+    /// The handler is gone: nothing of it is to be started any more.
+    Pause(Running),
     /// The handler failed.
     RetryCheck(Running, Option<Duration>),
-    /// The handler was cut short by a shutdown.
+    /// The handler was cut short by a shutdown, or is paused now.
     Release(Claim),
     /// The event is over.
     Delete(Claim, Removal),
@@ -106,6 +108,8 @@ pub enum Effect {
     ClaimLock,
     /// Run the handler, renewing the lease.
     RunHandler,
+    /// Pause the handler that says it is gone, unless another one has taken its place.
+    PauseHandler,
     /// Count a retry and release the claim, unless it was lost.
     SaveRetry {
         /// The claim that must still stand.
@@ -142,6 +146,8 @@ pub enum Input {
     Claimed(Option<Claimed>),
     /// To [`Effect::RunHandler`].
     Ran(Ran),
+    /// To [`Effect::PauseHandler`]: whether it was answered.
+    HandlerPaused(bool),
     /// To [`Effect::SaveRetry`]: whether the claim still stood; `false` without an answer, too.
     RetrySaved(bool),
     /// To [`Effect::Release`].
@@ -157,6 +163,8 @@ pub enum Ran {
     Completed,
     /// An operational error; the handler may say when to try again, within the longest delay of its policy.
     Failed(Option<Duration>),
+    /// It is gone for good, and wants no more events: that is nothing the event can be blamed for.
+    Gone,
     /// The lease ran out under it.
     LeaseLost,
     /// The worker shut down under it.
@@ -194,6 +202,7 @@ impl State {
             Self::Defer => Effect::Defer,
             Self::LockClaim(_) => Effect::ClaimLock,
             Self::Process(_) => Effect::RunHandler,
+            Self::Pause(_) => Effect::PauseHandler,
             Self::RetryCheck(running, after) if running.may_retry() => running.save_retry(*after),
             Self::RetryCheck(..) => Effect::Decide,
             Self::Release(claim) => Effect::Release(*claim),
@@ -228,6 +237,12 @@ impl State {
             (Self::LockClaim(retry), Input::Claimed(Some(claimed))) => lock_claim(claimed, retry, policy),
             (Self::LockClaim(_), Input::Claimed(None)) => (Outcome::LockClaimFailed, Self::Queue(When::Soon)),
             (Self::Process(running), Input::Ran(ran)) => processed(running, ran),
+            (Self::Pause(running), Input::HandlerPaused(true)) => {
+                (Outcome::HandlerPaused, Self::Release(running.claim))
+            }
+            (Self::Pause(running), Input::HandlerPaused(false)) => {
+                (Outcome::Exception, Self::RetryCheck(running, None))
+            }
             (Self::RetryCheck(running, after), Input::RetrySaved(saved)) if running.may_retry() => {
                 retry_saved(running.delay(after), saved, policy)
             }
@@ -253,6 +268,7 @@ impl State {
             Self::Defer => "Defer",
             Self::LockClaim(_) => "LockClaim",
             Self::Process(_) => "Process",
+            Self::Pause(_) => "Pause",
             Self::RetryCheck(..) => "RetryCheck",
             Self::Release(_) => "Release",
             Self::Delete(..) => "Delete",
@@ -321,6 +337,7 @@ fn processed(running: Running, ran: Ran) -> (Outcome, State) {
     match ran {
         Ran::Completed => (Outcome::ExecutesToCompletion, State::Delete(running.claim, Removal::Completed)),
         Ran::Failed(after) => (Outcome::Exception, State::RetryCheck(running, after)),
+        Ran::Gone => (Outcome::HandlerGone, State::Pause(running)),
         Ran::LeaseLost => (Outcome::LeaseLost, State::End(Answer::PutBack)),
         Ran::ShutDown => (Outcome::ShutDown, State::Release(running.claim)),
     }

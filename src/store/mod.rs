@@ -46,6 +46,7 @@ mod session;
 mod settings;
 #[cfg(feature = "testing")]
 mod shift;
+mod targets;
 #[cfg(test)]
 pub(crate) mod tests;
 mod unknown_handlers;
@@ -74,3 +75,7 @@ pub use rules::Rule;
 pub(crate) use service_accounts::AccountRow;
 pub use session::{Store, StoreConfig};
 pub use settings::TimingMode;
+#[cfg(feature = "http")]
+pub use targets::RegisteredTarget;
+#[cfg(feature = "http")]
+pub(crate) use targets::{FoundTarget, NewTargetRow, PutOutcome};

@@ -35,6 +35,10 @@ impl Store {
                     set emitted_at = emitted_at - $1::interval, due_at = due_at - $1::interval
              ), keys as (
                  update wakeq.idempotency_keys set created_at = created_at - $1::interval
+             ), targets as (
+                 update wakeq.http_targets
+                    set previous_until = previous_until - $1::interval, created_at = created_at - $1::interval,
+                        updated_at = updated_at - $1::interval
              ), record as (
                  update wakeq.audit_log set at = at - $1::interval
              )

@@ -63,6 +63,7 @@ fn reaches_the_claim(event: &LoadedEvent, registry: &Registry) -> bool {
             Effect::Park
             | Effect::Defer
             | Effect::RunHandler
+            | Effect::PauseHandler
             | Effect::SaveRetry { .. }
             | Effect::Release(_)
             | Effect::Remove(..)

@@ -8,9 +8,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
+use uuid::Uuid;
 
 use crate::event::{CanvasId, EventId, HandlerAddress, InvalidName, Name, Timestamp, Traceparent};
-use crate::machine::RetryPolicy;
+use crate::machine::{Ran, RetryPolicy};
 
 /// What a handler answers: `Ok` completes the event.
 pub type HandlerResult = Result<(), HandlerError>;
@@ -29,6 +30,8 @@ pub struct HandlerError {
 enum ErrorKind {
     Operational(Option<Duration>),
     Value,
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only a target says so"))]
+    Gone,
 }
 
 impl HandlerError {
@@ -60,16 +63,23 @@ impl HandlerError {
         self
     }
 
+    /// The handler is gone for good, and has to be paused.
+    #[cfg(feature = "http")]
+    pub(super) fn gone(reason: impl fmt::Display) -> Self {
+        Self { message: reason.to_string(), kind: ErrorKind::Gone }
+    }
+
     /// What happened.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// `None` for an error value, else the handler's own wish for a delay.
-    pub(super) fn retry(&self) -> Option<Option<Duration>> {
+    /// How a run ends in which the handler said this.
+    pub(super) fn ran(&self) -> Ran {
         match self.kind {
-            ErrorKind::Operational(delay) => Some(delay),
-            ErrorKind::Value => None,
+            ErrorKind::Operational(delay) => Ran::Failed(delay),
+            ErrorKind::Value => Ran::Completed,
+            ErrorKind::Gone => Ran::Gone,
         }
     }
 }
@@ -210,7 +220,7 @@ pub enum InvalidRoute {
     NoConcurrency(String),
 }
 
-type BoxedHandler = Arc<dyn Fn(Execution) -> BoxFuture<'static, HandlerResult> + Send + Sync>;
+pub(super) type BoxedHandler = Arc<dyn Fn(Execution) -> BoxFuture<'static, HandlerResult> + Send + Sync>;
 
 /// The handlers of a worker: an explicit list.
 #[derive(Clone, Default)]
@@ -252,7 +262,7 @@ impl Handlers {
             }
             let room =
                 route.concurrency.map(|limit| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
-            let handler = Handler { run, retry: route.retry, timeout: route.timeout, room };
+            let handler = Handler { run, retry: route.retry, timeout: route.timeout, room, revision: None };
             if handlers.insert(key.clone(), (route.canvas.is_some(), Arc::new(handler))).is_some() {
                 return Err(InvalidRoute::Twice(key));
             }
@@ -268,6 +278,8 @@ pub(super) struct Handler {
     pub(super) timeout: Option<Duration>,
     /// Room for more runs, where that is limited.
     pub(super) room: Option<Arc<Semaphore>>,
+    /// Which registration it is of, if it is a target and not a function.
+    pub(super) revision: Option<Uuid>,
 }
 
 /// The handlers by their keys.
@@ -313,6 +325,11 @@ impl Registry {
     }
 }
 
+/// The form in which the claim compares the handlers of one canvas.
+pub(super) fn canvas_key(address: &HandlerAddress) -> String {
+    format!("{}/{address}", address.scope.canvas)
+}
+
 /// The form in which the claim compares handlers.
 fn key(canvas: Option<CanvasId>, module: &str, name: &str, modifier: &str) -> String {
     match canvas {
@@ -345,9 +362,9 @@ mod tests {
     #[test]
     fn errors_are_operational_unless_they_are_values() {
         let from_error = HandlerError::from("x".parse::<i32>().unwrap_err());
-        assert_eq!(from_error.retry(), Some(None));
-        assert_eq!(HandlerError::value("done").retry(), None);
+        assert_eq!(from_error.ran(), Ran::Failed(None));
+        assert_eq!(HandlerError::value("done").ran(), Ran::Completed);
         let later = HandlerError::operational("busy").retry_after(Duration::from_secs(3));
-        assert_eq!(later.retry(), Some(Some(Duration::from_secs(3))));
+        assert_eq!(later.ran(), Ran::Failed(Some(Duration::from_secs(3))));
     }
 }

@@ -13,6 +13,8 @@ mod process;
 mod run;
 mod signal;
 mod statements;
+#[cfg(feature = "http")]
+mod targets;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -27,6 +29,8 @@ pub use counters::{Counters, RunReport, Verdict};
 pub use handlers::{Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Route};
 pub use signal::shutdown_signal;
 
+#[cfg(feature = "http")]
+use crate::delivery::Deliverer;
 use crate::event::Notification;
 use crate::machine::Policy;
 use crate::notify::{Notifier, NotifyError, Subscription};
@@ -36,6 +40,8 @@ use handlers::Registry;
 use leases::Leases;
 use run::{Room, Runner};
 use statements::Statements;
+#[cfg(feature = "http")]
+use targets::Targets;
 
 /// Largest capacity, and largest parking lot.
 const LOT_MAX: usize = 50_000;
@@ -122,6 +128,8 @@ pub struct QueueWorker {
     counters: Arc<Counters>,
     reports: Option<mpsc::Sender<RunReport>>,
     trouble: watch::Sender<Option<String>>,
+    #[cfg(feature = "http")]
+    deliverer: Option<Deliverer>,
     stop: CancellationToken,
     kill: CancellationToken,
 }
@@ -154,9 +162,28 @@ impl QueueWorker {
             counters: Arc::default(),
             reports: None,
             trouble: watch::Sender::new(Some("the worker has not started".into())),
+            #[cfg(feature = "http")]
+            deliverer: None,
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
         })
+    }
+
+    /// Lets it run the events of handlers that are registered as HTTP targets, too. A function for the same events goes
+    /// first.
+    ///
+    /// ```
+    /// use wakeq::QueueWorker;
+    /// use wakeq::delivery::{Deliverer, DeliveryConfig};
+    ///
+    /// fn with_targets(worker: QueueWorker) -> Result<QueueWorker, Box<dyn std::error::Error>> {
+    ///     Ok(worker.deliver_with(Deliverer::new(DeliveryConfig::default())?))
+    /// }
+    /// ```
+    #[cfg(feature = "http")]
+    pub fn deliver_with(mut self, deliverer: Deliverer) -> Self {
+        self.deliverer = Some(deliverer);
+        self
     }
 
     /// Tells of each run that ended. When the receiver is slow, reports are left out, not waited for.
@@ -276,6 +303,8 @@ impl QueueWorker {
         Runner {
             statements: Statements::new(&self.store, &self.registry, self.config.suspect_losses),
             registry: Arc::clone(&self.registry),
+            #[cfg(feature = "http")]
+            targets: self.deliverer.clone().map(|deliverer| Arc::new(Targets::new(&self.store, deliverer))),
             leases,
             policy: Policy {
                 lease: timing.lease,

@@ -56,10 +56,7 @@ where
 fn ended(result: std::thread::Result<HandlerResult>) -> Ended {
     match result {
         Ok(Ok(())) => Ended { ran: Ran::Completed, error: None },
-        Ok(Err(error)) => match error.retry() {
-            Some(delay) => failed(error.message().to_owned(), delay),
-            None => Ended { ran: Ran::Completed, error: Some(text(error.message())) },
-        },
+        Ok(Err(error)) => Ended { ran: error.ran(), error: Some(text(error.message())) },
         Err(panic) => failed(format!("panicked: {}", panic_message(panic.as_ref())), None),
     }
 }

@@ -11,10 +11,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::counters::{RunReport, Verdict};
-use super::handlers::{Execution, Handler, Registry};
+use super::handlers::{Execution, Handler, Registry, canvas_key};
 use super::leases::{Held, Leases};
 use super::process::process;
 use super::statements::Statements;
+#[cfg(feature = "http")]
+use super::targets::Targets;
 use crate::event::{Cause, Claim, HandlerAddress, Notification, Schedule};
 use crate::machine::{Answer, Claimed, Effect, Input, Outcome, Policy, Removal, State, When};
 use crate::store::{ClaimedEvent, Retry, StoreError};
@@ -22,10 +24,14 @@ use crate::telemetry;
 
 /// How often a run starts over that met a change between two of its statements.
 const ROUNDS_MAX: usize = 3;
+/// Longest reason of a pause, in characters.
+const REASON_MAX: usize = 1000;
 
 pub(super) struct Runner {
     pub(super) statements: Statements,
     pub(super) registry: Arc<Registry>,
+    #[cfg(feature = "http")]
+    pub(super) targets: Option<Arc<Targets>>,
     pub(super) leases: Arc<Leases>,
     pub(super) policy: Policy,
     pub(super) suspect_losses: u32,
@@ -84,6 +90,19 @@ impl Runner {
             round += 1;
             room = finished.room;
         }
+    }
+
+    #[cfg(feature = "http")]
+    async fn find_target(&self, address: &HandlerAddress) -> Result<Option<Arc<Handler>>, StoreError> {
+        match &self.targets {
+            Some(targets) => targets.find(address).await,
+            None => Ok(None),
+        }
+    }
+
+    #[cfg(not(feature = "http"))]
+    async fn find_target(&self, _: &HandlerAddress) -> Result<Option<Arc<Handler>>, StoreError> {
+        Ok(None)
     }
 
     async fn round(&self, notification: Notification, room: Room) -> Finished {
@@ -151,12 +170,7 @@ impl Run<'_> {
             Effect::Decide => Input::Decide,
             Effect::Park => Input::Parked(statements.parks.call(id).await.map_err(Halt::Failed)?),
             Effect::FindHandler => {
-                self.facts.handler = self
-                    .facts
-                    .address
-                    .as_ref()
-                    .and_then(|address| self.runner.registry.find(address))
-                    .cloned();
+                self.facts.handler = self.find_handler().await.map_err(Halt::Failed)?;
                 Input::Handler(self.facts.handler.as_ref().map(|handler| handler.retry))
             }
             Effect::Defer => {
@@ -165,6 +179,7 @@ impl Run<'_> {
             }
             Effect::ClaimLock => Input::Claimed(self.claim().await?),
             Effect::RunHandler => Input::Ran(self.process().await),
+            Effect::PauseHandler => Input::HandlerPaused(self.pause().await),
             Effect::SaveRetry { claim, retries, delay } => {
                 Input::RetrySaved(self.save(claim, retries, delay).await)
             }
@@ -187,7 +202,7 @@ impl Run<'_> {
     async fn load(&mut self) -> Result<Option<Schedule>, StoreError> {
         let statements = &self.runner.statements;
         let sent = Instant::now();
-        if let Some(event) = statements.claims_ahead.call(self.notification.id).await? {
+        if let Some(event) = statements.claim_ahead(self.notification.id).await? {
             let schedule = self.schedule(&event);
             self.take(event, sent);
             return Ok(Some(schedule));
@@ -199,6 +214,15 @@ impl Run<'_> {
             u32::try_from(event.losses).unwrap_or(0) + u32::from(event.schedule.locked_at.is_some());
         self.facts.address = Some(event.address);
         Ok(Some(event.schedule))
+    }
+
+    /// The function for the event, or the target: a function goes first.
+    async fn find_handler(&self) -> Result<Option<Arc<Handler>>, StoreError> {
+        let Some(address) = &self.facts.address else { return Ok(None) };
+        match self.runner.registry.find(address) {
+            Some(handler) => Ok(Some(Arc::clone(handler))),
+            None => self.runner.find_target(address).await,
+        }
     }
 
     /// What the load would have said of an event that could be claimed.
@@ -235,10 +259,11 @@ impl Run<'_> {
         }
         let id = self.notification.id;
         let sent = Instant::now();
+        let key = self.facts.key_of_target();
         let claimed = if suspect {
-            self.runner.statements.claim_suspect(id).await
+            self.runner.statements.claim_suspect(id, key).await
         } else {
-            self.runner.statements.claims.call(id).await
+            self.runner.statements.claim(id, key).await
         };
         if let Some(event) = claimed.map_err(Halt::Failed)? {
             self.take(event, sent);
@@ -271,6 +296,25 @@ impl Run<'_> {
         self.facts.took = Some(started.elapsed());
         self.facts.error = ended.error;
         ended.ran
+    }
+
+    /// Pauses the handler of this run, which said that it is gone; whether that was answered.
+    async fn pause(&self) -> bool {
+        let (Some(address), Some(handler)) = (&self.facts.address, &self.facts.handler) else { return false };
+        let reason: String =
+            self.facts.error.as_deref().unwrap_or("it is gone").chars().take(REASON_MAX).collect();
+        match self.runner.statements.pause_gone(address, handler.revision, &reason).await {
+            Ok(true) => tracing::warn!(reason, "the handler is gone, and paused until somebody unpauses it"),
+            Ok(false) => {
+                tracing::info!(reason, "the handler is gone; a pause stands, or another took its place")
+            }
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, reason, "the handler is gone, and could not be paused: tried again");
+                return false;
+            }
+        }
+        true
     }
 
     async fn save(&self, claim: Claim, retries: u32, delay: Duration) -> bool {
@@ -321,6 +365,15 @@ impl Run<'_> {
             happened = tokio::time::timeout(self.runner.policy.lease, repeated) => happened.unwrap_or(false),
             () = held.lost() => false,
         }
+    }
+}
+
+impl Facts {
+    /// What the claim has to be told of a handler that stands in no list of this worker.
+    fn key_of_target(&self) -> Option<String> {
+        let handler = self.handler.as_ref()?;
+        handler.revision?;
+        self.address.as_ref().map(canvas_key)
     }
 }
 

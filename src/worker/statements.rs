@@ -3,22 +3,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use super::handlers::Registry;
-use crate::event::{Cause, Claim, EventId};
+use crate::event::{Actor, Cause, Claim, EventId, HandlerAddress};
 use crate::store::{ClaimLimits, ClaimedEvent, Coalescer, LoadedEvent, Retry, Store, StoreError};
 
 /// Most events in one statement: the knee of the measured curve lies at 100 to 500.
 const BATCH_MAX: usize = 250;
 /// How many statements of a kind run at a time.
 const IN_FLIGHT: usize = 2;
+/// Who pauses a handler that said it is gone, for the record.
+const GONE_ACTOR: &str = "target";
 
 /// What runs ask of the store.
 pub(super) struct Statements {
     pub(super) loads: Coalescer<EventId, Option<LoadedEvent>>,
     /// Claims whatever may run without further questions: no limit on its handler, few losses.
-    pub(super) claims_ahead: Coalescer<EventId, Option<ClaimedEvent>>,
+    claims_ahead: Coalescer<EventId, Option<ClaimedEvent>>,
     /// Claims events that were looked at and have room at their handlers.
-    pub(super) claims: Coalescer<EventId, Option<ClaimedEvent>>,
+    claims: Coalescer<EventId, Option<ClaimedEvent>>,
+    /// Claims events of handlers that stand in no list here, each with the key of its own.
+    claims_elsewhere: Coalescer<(EventId, String), Option<ClaimedEvent>>,
     pub(super) completions: Coalescer<Claim, bool>,
     pub(super) retries: Coalescer<Arc<Retry>, bool>,
     pub(super) parks: Coalescer<EventId, bool>,
@@ -26,6 +32,8 @@ pub(super) struct Statements {
     pub(super) releases: Coalescer<Claim, ()>,
     store: Store,
     suspects: Arc<ClaimLimits>,
+    /// Whether anything can be claimed ahead.
+    claims_any_ahead: bool,
 }
 
 impl Statements {
@@ -35,10 +43,16 @@ impl Statements {
         };
         let all = || (registry.any_canvas(), registry.one_canvas());
         let trusted = i32::try_from(suspect_losses).unwrap_or(i32::MAX);
+        let ahead = registry.unlimited();
         Self {
+            claims_any_ahead: !(ahead.0.is_empty() && ahead.1.is_empty()),
             loads: batched(store, |store, ids| async move { store.load(&ids).await }),
-            claims_ahead: claims(store, limits(registry.unlimited(), trusted)),
+            claims_ahead: claims(store, limits(ahead, trusted)),
             claims: claims(store, limits(all(), trusted)),
+            claims_elsewhere: batched(store, move |store, asked: Vec<(EventId, String)>| async move {
+                let (ids, keys): (Vec<EventId>, Vec<String>) = asked.into_iter().unzip();
+                store.claim(&ids, &of_one_canvas(keys, trusted)).await
+            }),
             completions: batched(store, |store, claims| async move { store.complete(&claims).await }),
             retries: batched(store, |store, retries| async move { store.retry(&retries).await }),
             parks: batched(store, |store, ids| async move { store.park(&ids).await }),
@@ -53,9 +67,44 @@ impl Statements {
         }
     }
 
+    /// Claims an event of a function without further questions, if that is possible at all.
+    pub(super) async fn claim_ahead(&self, id: EventId) -> Result<Option<ClaimedEvent>, StoreError> {
+        if self.claims_any_ahead { self.claims_ahead.call(id).await } else { Ok(None) }
+    }
+
+    /// Claims an event that was looked at. `key`: of its handler, if that stands in no list here.
+    pub(super) async fn claim(
+        &self,
+        id: EventId,
+        key: Option<String>,
+    ) -> Result<Option<ClaimedEvent>, StoreError> {
+        match key {
+            Some(key) => self.claims_elsewhere.call((id, key)).await,
+            None => self.claims.call(id).await,
+        }
+    }
+
     /// Claims an event whatever its losses; a worker does so for one at a time.
-    pub(super) async fn claim_suspect(&self, id: EventId) -> Result<Option<ClaimedEvent>, StoreError> {
-        Ok(self.store.claim(&[id], &self.suspects).await?.pop().flatten())
+    pub(super) async fn claim_suspect(
+        &self,
+        id: EventId,
+        key: Option<String>,
+    ) -> Result<Option<ClaimedEvent>, StoreError> {
+        let claimed = match key {
+            Some(key) => self.store.claim(&[id], &of_one_canvas(vec![key], i32::MAX)).await?,
+            None => self.store.claim(&[id], &self.suspects).await?,
+        };
+        Ok(claimed.into_iter().next().flatten())
+    }
+
+    /// Pauses a handler that said it is gone, unless another one has taken its place: rare, so alone.
+    pub(super) async fn pause_gone(
+        &self,
+        address: &HandlerAddress,
+        revision: Option<Uuid>,
+        reason: &str,
+    ) -> Result<bool, StoreError> {
+        self.store.pause_gone(address, revision, reason, &Actor::user(GONE_ACTOR)).await
     }
 
     /// Moves an event to the dead ones: rare, so alone.
@@ -72,6 +121,12 @@ impl Statements {
     pub(super) const PAUSE: Duration = Duration::from_millis(200);
 }
 
+fn of_one_canvas(mut keys: Vec<String>, losses_below: i32) -> ClaimLimits {
+    keys.sort_unstable();
+    keys.dedup();
+    ClaimLimits { handlers: Vec::new(), canvas_handlers: keys, losses_below }
+}
+
 fn claims(store: &Store, limits: Arc<ClaimLimits>) -> Coalescer<EventId, Option<ClaimedEvent>> {
     batched(store, move |store, ids| {
         let limits = Arc::clone(&limits);
@@ -79,7 +134,7 @@ fn claims(store: &Store, limits: Arc<ClaimLimits>) -> Coalescer<EventId, Option<
     })
 }
 
-fn batched<Q, A, S, F>(store: &Store, statement: S) -> Coalescer<Q, A>
+pub(super) fn batched<Q, A, S, F>(store: &Store, statement: S) -> Coalescer<Q, A>
 where
     Q: Clone + Send + Sync + 'static,
     A: Send + 'static,

@@ -161,7 +161,8 @@ async fn who_wakes_nobody_keeps_no_promises() {
 async fn what_makes_no_sense_without_pubsub_says_so() {
     let database = database().await;
     for command in ["work", "all"] {
-        let mut process = Process::stock(command, database.url(), None, &LOCAL);
+        let idle = [&LOCAL[..], &[("WAKEQ_NO_TARGETS", "1")]].concat();
+        let mut process = Process::stock(command, database.url(), None, &idle);
         process.says("this program has no handlers, and with --notifier local").await;
         assert_eq!(process.ends("").await.0, Some(1));
     }

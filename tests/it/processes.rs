@@ -13,6 +13,8 @@ use wakeq_services::TestDatabase;
 use wakeq_services::{Guard, Guarded, Launch};
 
 use crate::brokers::Broker;
+use crate::cli::Terminal;
+use crate::receiver::Receiver;
 use crate::support::{PATIENCE, Stage, database, durability, is_skipped, quick};
 
 /// Tells the child below which arguments its program was given.
@@ -26,7 +28,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The stock binary, which has no handlers.
+    /// The stock binary, which has no handlers of its own.
     pub(crate) fn stock(
         command: &str,
         url: &str,
@@ -124,15 +126,19 @@ async fn slow(pool: PgPool, event: Execution) -> HandlerResult {
 
 const NO_HANDLERS: &str = "this program has no handlers, so it takes no notifications";
 
-/// Without handlers a process keeps the promises of the rows and leaves every notification to those who have some.
+/// Without handlers and targets a process keeps the promises of the rows and leaves every notification to those who have some.
 #[tokio::test]
 async fn a_process_without_handlers_only_wakes() {
     let broker = Broker::pubsub("processes-stock").await;
     let config = broker.config().clone();
     create_topics(&config).await.unwrap();
     let stage = Stage::with(broker.notifier.clone(), quick()).await;
-    let mut process =
-        Process::stock("work", stage.database.url(), Some(&config), &[("WAKEQ_PROBE_PERIOD", "1s")]);
+    let mut process = Process::stock(
+        "work",
+        stage.database.url(),
+        Some(&config),
+        &[("WAKEQ_PROBE_PERIOD", "1s"), ("WAKEQ_NO_TARGETS", "1")],
+    );
     process.says(NO_HANDLERS).await;
     let mut subscription = broker.notifier.subscribe(100).await.unwrap();
     let mut expected: HashSet<_> = stage.emit_many("h", 20).await.into_iter().collect();
@@ -149,6 +155,43 @@ async fn a_process_without_handlers_only_wakes() {
     let noted = "select count(*) from wakeq.unknown_handlers";
     let noted: i64 = sqlx::query_scalar(noted).fetch_one(&stage.pool).await.unwrap();
     assert_eq!((noted, process.stop().await), (0, Some(0)));
+}
+
+/// TARGET-10: a worker that is killed in the middle of a delivery is followed by another; the id is the same.
+#[tokio::test]
+async fn a_delivery_whose_worker_is_killed_is_made_again() {
+    let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
+    let mut receiver = Receiver::start().await;
+    let terminal = Terminal::on(&stage.database).set("WAKEQ_NOTIFIER", "local");
+    let put = ["handlers", "put", "greet", &receiver.url, "--deliver-to", "127.0.0.1", "--deliver-http"];
+    let printed = terminal.run(&put).await;
+    assert_eq!(printed.code, Some(0), "{}", printed.err);
+    let secret = printed.out.lines().find_map(|line| line.strip_prefix("secret    ")).unwrap().to_owned();
+    let id = stage.emit("greet").await.to_string();
+    let start = || {
+        let variables =
+            [("WAKEQ_NOTIFIER", "local"), ("WAKEQ_DELIVER_TO", "127.0.0.1"), ("WAKEQ_DELIVER_HTTP", "1")];
+        Process::stock("work", stage.database.url(), None, &variables)
+    };
+    let first = start();
+    let arrived = receiver.next().await;
+    assert_eq!(arrived.header("webhook-id"), id);
+    let killed = Command::new("kill").args(["-KILL", &first.child.pid().to_string()]).status().unwrap();
+    assert!(killed.success());
+    assert_eq!(first.ends("").await.0, None, "it died of the signal");
+    drop(arrived);
+    let second = start();
+    let again = receiver.next().await;
+    assert_eq!((again.header("webhook-id"), again.signed_by(&secret)), (id.as_str(), (1, Some(0))));
+    assert_eq!(again.header("wakeq-attempt"), "1", "who died did not fail");
+    again.answer("200 OK", &[]);
+    let done = async {
+        while stage.rows().await > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, done).await.expect("it did not complete");
+    assert_eq!(second.stop().await, Some(0));
 }
 
 /// A worker with handlers of its own ends in good order on SIGTERM: what runs is finished, the exit code is 0.

@@ -95,6 +95,7 @@ impl Stage {
             [name, "completes", label, "until", state] => {
                 self.end(name, label, Ran::Completed, Some(state))?;
             }
+            [name, "hears", "gone", "for", label] => self.end(name, label, Ran::Gone, None)?,
             [name, "fails", label] => self.end(name, label, Ran::Failed(None), None)?,
             [name, "fails", label, "for", delay] => {
                 self.end(name, label, Ran::Failed(Some(duration(delay)?)), None)?;

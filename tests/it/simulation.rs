@@ -167,7 +167,14 @@ impl Simulation {
     fn end_handler(&mut self) {
         let Some((worker, at)) = self.some_run(|state| matches!(state, State::Process(_))) else { return };
         let after = self.dice.one_of(&[None, None, Some(Duration::from_secs(20))]);
-        let ran = self.dice.one_of(&[Ran::Completed, Ran::Completed, Ran::Failed(after)]);
+        let ran = self.dice.one_of(&[
+            Ran::Completed,
+            Ran::Completed,
+            Ran::Completed,
+            Ran::Failed(after),
+            Ran::Failed(after),
+            Ran::Gone,
+        ]);
         self.workers[worker].end_handler(&mut self.world, at, ran);
     }
 

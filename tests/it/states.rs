@@ -49,6 +49,7 @@ fn ready(name: &str, row: &Row, now: Timestamp) -> Live {
         retries: 0,
         losses: 0,
         unknown_since: None,
+        target: None,
         last_error: None,
         now,
     }
@@ -65,6 +66,7 @@ fn idle(name: &str) -> HandlerStats {
         oldest_due: None,
         rules: Vec::new(),
         unknown_since: None,
+        targets: Vec::new(),
     }
 }
 

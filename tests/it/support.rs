@@ -152,7 +152,10 @@ impl Running {
         handlers: Handlers,
         config: WorkerConfig,
     ) -> Self {
-        let mut worker = QueueWorker::new(store, notifier, handlers, config).unwrap();
+        Self::of(QueueWorker::new(store, notifier, handlers, config).unwrap())
+    }
+
+    pub(crate) fn of(mut worker: QueueWorker) -> Self {
         let reports = worker.reports();
         let (counters, stop) = (worker.counters(), worker.stop_token());
         Self { counters, reports, stop, task: Some(tokio::spawn(worker.run())) }

@@ -9,12 +9,14 @@ use super::{Canvases, WhichEvents};
 use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Scope, Within};
 use crate::admin::{Admin, AdminError, Cursor, EventFilter};
 use crate::api::{
-    AuditEntry, BulkRequest, CreateKey, CreatedKey, DeadEvent, Deleted, Depth, Emitted, EventDetail,
-    EventSummary, Handler, Key, Lifted, List, NewEvent, Purged, Redriven, RuleKind, StopRequest, Stopped,
+    AuditEntry, BulkRequest, CreateKey, CreatedKey, DeadEvent, Deleted, DeletedTarget, Depth, Emitted,
+    EventDetail, EventSummary, Handler, Key, Lifted, List, NewEvent, Purged, PutAnswer, PutTarget, Redriven,
+    RuleKind, StopRequest, Stopped,
 };
-use crate::cli::arguments::{HandlerName, Page};
+use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
-use crate::config::NotifierArgs;
+use crate::config::{DeliveryArgs, NotifierArgs};
+use crate::delivery::Deliverer;
 use crate::emit::{Queue, QueueConfig};
 use crate::event::{Actor, CanvasId, Event, EventError, EventId, HandlerScope, Name};
 use crate::notify::NoNotifier;
@@ -94,6 +96,28 @@ impl Database {
         let scope = handler.scope(self.canvas);
         let mut stats = self.silent().stats(self.canvas, Some(&scope)).await?;
         Ok(stats.pop().map_or_else(|| Handler::empty(&scope), Handler::from))
+    }
+
+    /// Asks this command's configuration what may be called: a worker asks its own again.
+    pub(super) async fn put_target(
+        &self,
+        target: &Target,
+        new: PutTarget,
+        delivery: &DeliveryArgs,
+    ) -> anyhow::Result<PutAnswer> {
+        let new = new.read()?;
+        let deliverer = Deliverer::new(delivery.config()?)?;
+        deliverer.check(&new.url)?;
+        if let Some(audience) = &new.audience {
+            deliverer.check_audience(&new.url, audience)?;
+        }
+        let address = target.address(self.canvas);
+        Ok(self.waking().await?.put_target(&address, &new, &self.actor).await?.into())
+    }
+
+    pub(super) async fn delete_target(&self, target: &Target) -> anyhow::Result<DeletedTarget> {
+        let deleted = self.silent().delete_target(&target.address(self.canvas), &self.actor).await?;
+        Ok(DeletedTarget { deleted })
     }
 
     pub(super) async fn stop(

@@ -8,13 +8,15 @@ mod database;
 mod server;
 
 use crate::api::{
-    AuditEntry, BulkRequest, CreateKey, CreatedKey, DeadEvent, Deleted, Depth, Emitted, EventDetail,
-    EventSummary, Handler, Key, Lifted, List, NewEvent, Purged, Redriven, RuleKind, StopRequest, Stopped,
+    AuditEntry, BulkRequest, CreateKey, CreatedKey, DeadEvent, Deleted, DeletedTarget, Depth, Emitted,
+    EventDetail, EventSummary, Handler, Key, Lifted, List, NewEvent, Purged, PutAnswer, PutTarget, Redriven,
+    RuleKind, StopRequest, Stopped,
 };
+use crate::config::DeliveryArgs;
 use crate::event::EventId;
 use crate::machine::Standing;
 
-use super::arguments::{HandlerName, Page};
+use super::arguments::{HandlerName, Page, Target};
 
 pub(super) use client::{Asked, Client, ServerArgs};
 pub(super) use database::Database;
@@ -79,6 +81,23 @@ impl Backend {
     /// One handler, which may have nothing.
     pub(super) async fn handler(&self, handler: &HandlerName) -> anyhow::Result<Handler> {
         either!(self.handler(handler))
+    }
+
+    /// Registers a target. `delivery`: what may be called, where it is not a server that knows.
+    pub(super) async fn put_target(
+        &self,
+        target: &Target,
+        new: PutTarget,
+        delivery: &DeliveryArgs,
+    ) -> anyhow::Result<PutAnswer> {
+        match self {
+            Self::Database(database) => database.put_target(target, new, delivery).await,
+            Self::Server(server) => server.put_target(target, new).await,
+        }
+    }
+
+    pub(super) async fn delete_target(&self, target: &Target) -> anyhow::Result<DeletedTarget> {
+        either!(self.delete_target(target))
     }
 
     pub(super) async fn stop(

@@ -7,11 +7,11 @@ use uuid::Uuid;
 use super::client::{Client, Request};
 use super::{Canvases, WhichEvents};
 use crate::api::{
-    AuditEntry, BulkRequest, CreateKey, CreatedKey, DeadEvent, Deleted, Depth, Emitted, EventDetail,
-    EventSummary, Handler, Key, Lifted, List, NewEvent, PurgeRequest, Purged, Redriven, RuleKind,
-    StopRequest, Stopped, TheEvent,
+    AuditEntry, BulkRequest, CreateKey, CreatedKey, DeadEvent, Deleted, DeletedTarget, Depth, Emitted,
+    EventDetail, EventSummary, Handler, Key, Lifted, List, NewEvent, PurgeRequest, Purged, PutAnswer,
+    PutTarget, Redriven, RuleKind, StopRequest, Stopped, TheEvent,
 };
-use crate::cli::arguments::{HandlerName, Page};
+use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
 use crate::event::EventId;
 
@@ -59,6 +59,14 @@ impl Server {
     pub(super) async fn handler(&self, handler: &HandlerName) -> anyhow::Result<Handler> {
         let (module, name) = (handler.module.as_str(), handler.name.as_str());
         self.client.call(Request::get(&["handlers", module, name])).await
+    }
+
+    pub(super) async fn put_target(&self, target: &Target, new: PutTarget) -> anyhow::Result<PutAnswer> {
+        self.client.call(at(Request::put, target).body(&new)?).await
+    }
+
+    pub(super) async fn delete_target(&self, target: &Target) -> anyhow::Result<DeletedTarget> {
+        self.client.call(at(Request::delete, target)).await
     }
 
     pub(super) async fn stop(
@@ -134,6 +142,15 @@ impl Server {
 
     pub(super) async fn revoke_key(&self, id: &str) -> anyhow::Result<()> {
         self.client.send(Request::delete(&["keys", id]).admin()).await.map(drop)
+    }
+}
+
+/// The request about the target of a handler.
+fn at(verb: fn(&[&str]) -> Request, target: &Target) -> Request {
+    let (module, name) = (target.handler.module.as_str(), target.handler.name.as_str());
+    match &target.modifier {
+        Some(modifier) => verb(&["handlers", module, name, modifier.as_str()]),
+        None => verb(&["handlers", module, name]),
     }
 }
 

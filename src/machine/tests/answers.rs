@@ -14,6 +14,7 @@ fn belongs(input: &Input, effect: &Effect) -> bool {
         Input::Deferred => matches!(effect, Effect::Defer),
         Input::Claimed(_) => matches!(effect, Effect::ClaimLock),
         Input::Ran(_) => matches!(effect, Effect::RunHandler),
+        Input::HandlerPaused(_) => matches!(effect, Effect::PauseHandler),
         Input::RetrySaved(_) => matches!(effect, Effect::SaveRetry { .. }),
         Input::Released => matches!(effect, Effect::Release(_)),
         Input::Removed(_) => matches!(effect, Effect::Remove(..)),

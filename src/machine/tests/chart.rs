@@ -180,6 +180,8 @@ fn every_outcome() -> BTreeSet<Outcome> {
         Poison,
         ExecutesToCompletion,
         Exception,
+        HandlerGone,
+        HandlerPaused,
         LeaseLost,
         ShutDown,
         Released,

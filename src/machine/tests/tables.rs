@@ -171,6 +171,18 @@ fn a_run_that_lost_its_lease_or_its_worker_gives_the_notification_back() {
     check(release, Input::Released, Outcome::Released, PUT_BACK);
 }
 
+// TARGET-04: the event is not blamed for a handler that is gone; only if the handler can't be paused it counts as an error.
+#[test]
+fn a_handler_that_is_gone_is_paused_and_the_event_given_back() {
+    let running = running(0, DAY);
+    let pause = State::Pause(running);
+    assert_eq!(pause.effect(), Effect::PauseHandler);
+    check(State::Process(running), Input::Ran(Ran::Gone), Outcome::HandlerGone, pause.clone());
+    let release = State::Release(claim());
+    check(pause.clone(), Input::HandlerPaused(true), Outcome::HandlerPaused, release);
+    check(pause, Input::HandlerPaused(false), Outcome::Exception, State::RetryCheck(running, None));
+}
+
 // EV2-60
 #[test]
 fn a_retry_counts_and_waits() {

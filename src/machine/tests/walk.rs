@@ -62,11 +62,13 @@ pub(super) fn answers(effect: &Effect) -> Vec<Input> {
             Ran::Completed,
             Ran::Failed(None),
             Ran::Failed(Some(Duration::from_secs(1))),
+            Ran::Gone,
             Ran::LeaseLost,
             Ran::ShutDown,
         ]
         .map(Input::Ran)
         .into(),
+        Effect::PauseHandler => vec![Input::HandlerPaused(true), Input::HandlerPaused(false)],
         Effect::SaveRetry { .. } => vec![Input::RetrySaved(true), Input::RetrySaved(false)],
         Effect::Release(_) => vec![Input::Released],
         Effect::Remove(..) => vec![Input::Removed(true), Input::Removed(false)],

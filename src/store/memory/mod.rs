@@ -8,6 +8,7 @@ mod dead;
 mod inserts;
 mod rules;
 mod runs;
+mod targets;
 mod waking;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -57,8 +57,11 @@ async fn asks(terminal: &Terminal, arguments: &[String]) -> Printed {
 
 /// What makes the outputs of two runs differ: ids, moments, keys, and how somebody proved who they are.
 fn comparable(out: &str) -> String {
-    let words =
-        |line: &str| if line.starts_with("wakeq_") { "wakeq_<key>".to_owned() } else { nameless(line) };
+    let words = |line: &str| match line.split_once("whsec_") {
+        _ if line.starts_with("wakeq_") => "wakeq_<key>".to_owned(),
+        Some((before, _)) => format!("{before}whsec_<secret>"),
+        None => nameless(line),
+    };
     let out: Vec<String> = masked(out).replace("key:ada", "cli:ada").lines().map(words).collect();
     out.iter().flat_map(|line| [line, "\n"]).collect()
 }

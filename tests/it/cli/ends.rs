@@ -19,7 +19,7 @@ async fn a_server_refuses_with_its_own_words() {
     let url = format!("http://{}", service.address);
     let with = |key: &str| Terminal::without_variables().set("WAKEQ_SERVER", &url).set("WAKEQ_KEY", key);
     let reader = with(&service.key("reader", CanvasId::DEFAULT, &[Scope::Read]).await);
-    assert_eq!(reader.prints(&["stats"]).await, "no events, and no rules\n");
+    assert_eq!(reader.prints(&["stats"]).await, "no events, no rules, and no targets\n");
     for (terminal, code, arguments, words) in [
         (&with("wakeq_nonsense"), 4, &["stats"][..], "A valid credential is needed: "),
         (&reader, 4, &["pause", "greet"], "The credential does not allow this: "),

@@ -124,7 +124,7 @@ async fn an_operator_follows_an_event_through_its_life() {
     assert_eq!(terminal.prints(&dry).await, "1 dead event would be brought back\n");
     assert_eq!(terminal.prints(&redrive).await, "1 dead event brought back\n");
     worker.until(id, Outcome::Deleted).await;
-    assert_eq!(terminal.prints(&["stats"]).await, "no events, and no rules\n");
+    assert_eq!(terminal.prints(&["stats"]).await, "no events, no rules, and no targets\n");
     worker.stop().await;
 }
 

@@ -114,6 +114,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (8, "idempotency"),
     (9, "settings"),
     (10, "deployment"),
+    (11, "targets"),
 ];
 
 fn migrations(status: &str) -> String {
@@ -134,7 +135,7 @@ async fn migrate_shows_what_it_did() {
     assert_eq!(terminal.prints(&["migrate"]).await, migrations("applied"));
     assert_eq!(terminal.prints(&["migrate"]).await, migrations("present"));
     assert_eq!(terminal.prints(&["migrate", "--dry-run"]).await, migrations("present"));
-    assert_eq!(terminal.prints(&["stats"]).await, "no events, and no rules\n");
+    assert_eq!(terminal.prints(&["stats"]).await, "no events, no rules, and no targets\n");
 }
 
 #[tokio::test]

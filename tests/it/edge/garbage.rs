@@ -36,7 +36,7 @@ struct Request {
     body: Vec<u8>,
 }
 
-const SEEDS: [(&str, &str, &str, &str); 12] = [
+const SEEDS: [(&str, &str, &str, &str); 13] = [
     (
         "POST",
         "/events",
@@ -74,6 +74,12 @@ const SEEDS: [(&str, &str, &str, &str); 12] = [
         "/handlers/WORKER/greet/pause",
         "application/json",
         r#"{"reason":"maintenance","until":"2030-01-31T08:00:00Z"}"#,
+    ),
+    (
+        "PUT",
+        "/handlers/WORKER/greet/eu",
+        "application/json",
+        r#"{"url":"https://a.example/x","policy":{"retries":3,"delay_s":1.5,"concurrency":2},"audience":"https://a.example"}"#,
     ),
     ("POST", "/handlers/WORKER/greet/purge", "application/json", r#"{"dry_run":true}"#),
     (

@@ -1,6 +1,8 @@
 //! What must be in no log and in no error: payloads, keys, the database's password, and whatever else came with a
 //! request. Each has a text that stands nowhere else.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 use sqlx::{Connection, PgConnection};
@@ -83,6 +85,22 @@ async fn knock(process: &Process, secrets: &mut Secrets) {
     let request =
         process.on_canvas(Method::POST, "/events").header("content-type", "application/cloudevents+json");
     assert_eq!(secrets.send(request.body(event.to_string())).await, 400);
+    let (secret, url) = (secrets.make("a target's secret"), "https://target.example/events");
+    let encoded = STANDARD.encode(&secret);
+    secrets.texts.push(("a target's secret, as it is sent", encoded.clone()));
+    let put = |body: serde_json::Value| process.on_canvas(Method::PUT, "/handlers/WORKER/greet").json(&body);
+    let secret = format!("whsec_{encoded}");
+    assert_eq!(secrets.send(put(json!({"url": url, "secret": secret}))).await, 200);
+    for body in [
+        json!({"url": url, "secret": secret, "rotate_secret": true}),
+        json!({"url": url, "secret": secrets.make("what is no secret")}),
+        json!({"url": format!("https://{}:x@target.example", secrets.make("a user of a target"))}),
+        json!({"url": format!("https://target.example/#{}", secrets.make("a fragment"))}),
+        json!({"url": url, "audience": format!("{} ", secrets.make("an audience"))}),
+    ] {
+        assert_eq!(secrets.send(put(body)).await, 400);
+    }
+
     let query = format!("/events?cursor={}", secrets.make("a query"));
     assert_eq!(secrets.send(process.on_canvas(Method::GET, &query)).await, 400);
     let path = format!("/events/{}", secrets.make("a path"));

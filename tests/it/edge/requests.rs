@@ -78,6 +78,11 @@ impl Targets {
                                             losses, last_error, cause)
              select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, 'no', 'retries' from gone";
         sqlx::query(kill).bind(dead.0).execute(pool).await.unwrap();
+        let target = "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor,
+                          delay_max_ms, timeout_ms, secret, created_by, updated_by)
+             values ($1, 'WORKER', 'greet', '_', 'https://a.example/', 2, 0, 1, 0, 1000, decode(repeat('ab', 32), 'hex'),
+                     'test', 'test') on conflict do nothing";
+        sqlx::query(target).bind(CanvasId::DEFAULT.0).execute(pool).await.unwrap();
         for _ in 0..2 {
             service.key("twice", CanvasId::DEFAULT, &[Scope::Read]).await;
         }
@@ -96,6 +101,7 @@ impl Targets {
             .replace("{canvas}", &self.canvas.to_string())
             .replace("{module}", "WORKER")
             .replace("{name}", "greet")
+            .replace("{modifier}", "_")
             .replace("{id}", &event.0.to_string())
             .replace("{key}", &self.key)
     }
@@ -146,6 +152,10 @@ impl Targets {
             ("emit", 409) => to(&path).json(&json!({"name": "greet", "id": self.taken})),
             ("emit_batch", 409) => to(&path).json(&json!({"events": [{"name": "greet", "id": self.taken}]})),
             ("cancel_event" | "run_event_now", 409) => to(&path),
+            ("put_target" | "put_target_of_modifier", 409) => {
+                fill_with_targets(service).await;
+                to(&path.replace("/greet", "/one-more")).json(&json!({"url": "https://target.example/"}))
+            }
             ("create_key", 409) => to(&path).json(&json!({"holder": "twice", "scopes": ["read"]})),
             ("emit" | "emit_batch", 413) => to(&path).json(&json!({"name": "x".repeat(300_000)})),
             ("emit" | "emit_batch", 415) => {
@@ -171,6 +181,15 @@ impl Targets {
     }
 }
 
+/// As many targets as a canvas may have.
+async fn fill_with_targets(service: &Service) {
+    let fill = "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor,
+                    delay_max_ms, timeout_ms, secret, created_by, updated_by)
+                select $1, 'FULL', 'h' || number, '_', 'https://a.example/', 2, 0, 1, 0, 1000, decode(repeat('ab', 32), 'hex'),
+                       'test', 'test' from generate_series(1, 1000) as number on conflict do nothing";
+    sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
+}
+
 /// What a good request of an operation sends; none where it takes no body.
 fn body(operation: &str) -> Option<Value> {
     match operation {
@@ -179,10 +198,27 @@ fn body(operation: &str) -> Option<Value> {
         "pause_handler" | "block_handler" => Some(json!({"reason": "maintenance"})),
         "purge_handler" => Some(json!({"dry_run": false})),
         "redrive_dead_events" | "delete_dead_events" => Some(json!({"all": true})),
+        "put_target" | "put_target_of_modifier" => Some(json!({"url": "https://target.example/events"})),
         "create_key" => Some(json!({"holder": "somebody", "scopes": ["read"]})),
-        "livez" | "readyz" | "list_events" | "show_event" | "cancel_event" | "run_event_now"
-        | "list_handlers" | "show_handler" | "unpause_handler" | "depth" | "list_dead_events"
-        | "redrive_dead_event" | "unblock_handler" | "list_audit" | "list_keys" | "revoke_key" => None,
+        "livez"
+        | "readyz"
+        | "list_events"
+        | "show_event"
+        | "cancel_event"
+        | "run_event_now"
+        | "list_handlers"
+        | "show_handler"
+        | "show_target"
+        | "delete_target"
+        | "delete_target_of_modifier"
+        | "unpause_handler"
+        | "depth"
+        | "list_dead_events"
+        | "redrive_dead_event"
+        | "unblock_handler"
+        | "list_audit"
+        | "list_keys"
+        | "revoke_key" => None,
         other => panic!("say in this file what a good request of the new operation `{other}` sends"),
     }
 }

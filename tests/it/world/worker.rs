@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use wakeq::machine::{Answer, Effect, Input, Outcome, Ran, State, Transition, When};
-use wakeq::{EventId, Timestamp};
+use wakeq::{EventId, RuleKind, Timestamp};
 
 use super::World;
 use super::broker::Taken;
@@ -98,6 +98,7 @@ impl Worker {
             | Effect::FindHandler
             | Effect::Defer
             | Effect::ClaimLock
+            | Effect::PauseHandler
             | Effect::SaveRetry { .. }
             | Effect::Release(_)
             | Effect::Remove(..) => match self.perform(world, at, &effect) {
@@ -155,6 +156,13 @@ impl Worker {
                 run.lease_until = world.now + world.timing.lease;
                 let claimed = arrives.then(|| world.claim(id)).flatten();
                 Input::Claimed(claimed.filter(|_| answered))
+            }
+            Effect::PauseHandler => {
+                if arrives {
+                    let handler = world.handler_of(id).to_owned();
+                    world.add_rule(&handler, RuleKind::Pause);
+                }
+                Input::HandlerPaused(answered)
             }
             Effect::SaveRetry { claim, retries, delay } => {
                 Input::RetrySaved(arrives && world.save_retry(*claim, *retries, *delay) && answered)
@@ -216,8 +224,10 @@ impl Worker {
             if let State::Process(_) = self.runs[at].state {
                 self.end_handler(world, at, Ran::ShutDown);
             }
-            let owner =
-                matches!(self.runs[at].state, State::Release(_) | State::Delete(..) | State::RetryCheck(..));
+            let owner = matches!(
+                self.runs[at].state,
+                State::Pause(_) | State::Release(_) | State::Delete(..) | State::RetryCheck(..)
+            );
             let mut moved = Moved::On;
             while owner && moved == Moved::On {
                 moved = self.advance(world, at);

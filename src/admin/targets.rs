@@ -1,0 +1,229 @@
+//! Handlers reached over HTTP: registering, showing and deleting them, and waking what waited for one.
+//!
+//! Whether this deployment may call a URL is the caller's to ask first (`delivery`): here only its form is known.
+
+use std::time::Duration;
+
+use super::{Admin, AdminError, LIST_MAX, checked};
+use crate::event::{
+    Actor, CanvasId, HandlerAddress, HandlerScope, Name, RuleKind, Secret, TargetPolicy, TargetUrl,
+};
+use crate::store::{NewTargetRow, PutOutcome, RegisteredTarget};
+
+/// Modifiers that are words of the API's paths.
+const RESERVED: [&str; 4] = ["pause", "block", "purge", "handlers"];
+/// Longest delay between two attempts.
+const DELAY_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Shortest and longest time for one attempt.
+const TIMEOUT_MIN: Duration = Duration::from_secs(1);
+const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+/// The same where Pub/Sub pushes: it waits no longer for an answer.
+const PUSH_TIMEOUT_MAX: Duration = Duration::from_secs(600);
+
+/// A handler to be reached over HTTP.
+#[derive(Clone, Debug)]
+pub struct NewTarget {
+    /// Where its events are sent.
+    pub url: TargetUrl,
+    /// How often, how long, and how many at a time.
+    pub policy: TargetPolicy,
+    /// For whom an OIDC token is made that goes with each request: 1 to 500 visible ASCII characters.
+    pub audience: Option<String>,
+    /// What its requests are signed with.
+    pub secret: NewSecret,
+}
+
+/// Which secret signs from now on. Whichever it replaces signs, too, for 24 hours more.
+#[derive(Clone, Debug, Default)]
+pub enum NewSecret {
+    /// The one that signs already; for a new target one that is made.
+    #[default]
+    Keep,
+    /// This one.
+    Given(Secret),
+    /// A new one.
+    Rotate,
+}
+
+/// What registering a target did.
+#[derive(Clone, Debug)]
+pub struct Registered {
+    /// Whether the handler had no target.
+    pub new: bool,
+    /// The target as it stands now.
+    pub target: RegisteredTarget,
+    /// The secret that was made: shown this once.
+    pub secret: Option<Secret>,
+    /// The rule that holds the handler all the same; registering lifts none.
+    pub still: Option<RuleKind>,
+    /// Events that had waited for the handler, and whose notifications were published until this call returned.
+    pub woken: usize,
+    /// Whether waking goes on after the call, here or in another process.
+    pub waking: bool,
+}
+
+impl Admin {
+    /// Registers a handler that is reached over HTTP, or replaces what is registered at its address, and wakes what
+    /// waited for it. It counts for every worker with a [`Deliverer`](crate::delivery::Deliverer) at once; one that has
+    /// a function for the address runs that.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::{Actor, CanvasId, HandlerAddress, HandlerScope, Name, NewSecret, NewTarget, TargetPolicy};
+    ///
+    /// let scope = HandlerScope::worker(CanvasId::DEFAULT, "send-email")?;
+    /// let address = HandlerAddress { scope, modifier: Name::no_modifier() };
+    /// let url = "https://mail.example/events".parse()?;
+    /// let target = NewTarget { url, policy: TargetPolicy::default(), audience: None, secret: NewSecret::Keep };
+    /// let registered = admin.put_target(&address, &target, &Actor::user("ada")).await?;
+    /// if let Some(secret) = registered.secret {
+    ///     println!("verify its signatures with {}", secret.reveal());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn put_target(
+        &self,
+        address: &HandlerAddress,
+        new: &NewTarget,
+        actor: &Actor,
+    ) -> Result<Registered, AdminError> {
+        checked(actor)?;
+        self.check(address, new)?;
+        let (secret, replaces_secret, is_made) = match &new.secret {
+            NewSecret::Keep => (made()?, false, true),
+            NewSecret::Given(secret) => (secret.clone(), true, false),
+            NewSecret::Rotate => (made()?, true, true),
+        };
+        let (url, policy, audience) = (&new.url, &new.policy, new.audience.as_deref());
+        let row = NewTargetRow { address, url, policy, audience, secret: &secret, replaces_secret, actor };
+        let Some(put) = self.store.put_target(&row).await? else {
+            return Err(AdminError::TooManyTargets);
+        };
+        let PutOutcome { new, target, secret_taken, rule, job } = put;
+        crate::fault::point("target.registered");
+        let (woken, waking) = match job {
+            Some(job) => self.resume(job).await.map_err(AdminError::Wake)?,
+            None => (0, false),
+        };
+        Ok(Registered {
+            new,
+            target,
+            secret: (secret_taken && is_made).then_some(secret),
+            still: rule,
+            woken,
+            waking,
+        })
+    }
+
+    /// The target at an address, if there is one.
+    pub async fn target(&self, address: &HandlerAddress) -> Result<Option<RegisteredTarget>, AdminError> {
+        let HandlerScope { canvas, module, name } = &address.scope;
+        let found = self.store.targets(*canvas, Some((module, name)), Some(&address.modifier), 1).await?;
+        Ok(found.into_iter().next())
+    }
+
+    /// The targets of a canvas, or of one handler with all its modifiers, by address.
+    pub async fn targets(
+        &self,
+        canvas: CanvasId,
+        scope: Option<&HandlerScope>,
+    ) -> Result<Vec<RegisteredTarget>, AdminError> {
+        let handler: Option<(&Name, &Name)> = scope.map(|scope| (&scope.module, &scope.name));
+        Ok(self.store.targets(canvas, handler, None, i64::from(LIST_MAX)).await?)
+    }
+
+    /// Deletes a target; whether there was one. An attempt that had begun goes on. Its events wait from then on like those
+    /// of a handler that no worker knows.
+    pub async fn delete_target(&self, address: &HandlerAddress, actor: &Actor) -> Result<bool, AdminError> {
+        checked(actor)?;
+        Ok(self.store.delete_target(address, actor).await?)
+    }
+
+    fn check(&self, address: &HandlerAddress, new: &NewTarget) -> Result<(), AdminError> {
+        if RESERVED.contains(&address.modifier.as_str()) {
+            return Err(AdminError::Invalid(
+                "`pause`, `block`, `purge` and `handlers` can't be modifiers of a target: the API's paths have them",
+            ));
+        }
+        let pushed = self.store.timing().horizon.is_zero();
+        check_policy(&new.policy, pushed).map_err(AdminError::Invalid)?;
+        let visible = |audience: &String| {
+            (1..=500).contains(&audience.len()) && audience.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        if !new.audience.as_ref().is_none_or(visible) {
+            return Err(AdminError::Invalid("the audience must have 1 to 500 visible ASCII characters"));
+        }
+        Ok(())
+    }
+}
+
+fn made() -> Result<Secret, AdminError> {
+    Secret::generate().map_err(|_| AdminError::NoRandomness)
+}
+
+/// What is wrong with a policy, if anything. `pushed`: in a deployment whose notifications are pushed.
+fn check_policy(policy: &TargetPolicy, pushed: bool) -> Result<(), &'static str> {
+    if policy.retries > 1000 {
+        return Err("an event is tried again up to 1,000 times");
+    }
+    if policy.delay_max > DELAY_MAX {
+        return Err("the longest delay between two attempts is 30 days");
+    }
+    if policy.delay > policy.delay_max {
+        return Err("the first delay must not be longer than the longest one (`delay_max_s`)");
+    }
+    if !(1..=100).contains(&policy.factor) {
+        return Err("the factor between two delays must be 1 to 100");
+    }
+    if !(TIMEOUT_MIN..=TIMEOUT_MAX).contains(&policy.timeout) {
+        return Err("the time-out must be 1 s to 1 h");
+    }
+    if pushed && policy.timeout > PUSH_TIMEOUT_MAX {
+        return Err("the time-out must be 600 s at most where Pub/Sub pushes: it waits no longer");
+    }
+    if !policy.concurrency.is_none_or(|concurrency| (1..=10_000).contains(&concurrency)) {
+        return Err("the concurrency must be 1 to 10,000; leave it out for no limit");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    #[test]
+    fn a_policy_has_limits() {
+        let usual = TargetPolicy::default;
+        let longest = TargetPolicy {
+            retries: 1000,
+            delay: Duration::ZERO,
+            factor: 100,
+            delay_max: 30 * DAY,
+            timeout: TIMEOUT_MAX,
+            concurrency: Some(10_000),
+        };
+        for good in [usual(), longest.clone()] {
+            assert_eq!(check_policy(&good, false), Ok(()), "{good:?}");
+        }
+        for (bad, words) in [
+            (TargetPolicy { retries: 1001, ..usual() }, "1,000 times"),
+            (TargetPolicy { delay_max: 31 * DAY, ..usual() }, "30 days"),
+            (TargetPolicy { delay: 2 * DAY, ..usual() }, "first delay"),
+            (TargetPolicy { factor: 0, ..usual() }, "factor"),
+            (TargetPolicy { factor: 101, ..usual() }, "factor"),
+            (TargetPolicy { timeout: Duration::from_millis(999), ..usual() }, "1 s to 1 h"),
+            (TargetPolicy { timeout: Duration::from_millis(3_600_001), ..usual() }, "1 s to 1 h"),
+            (TargetPolicy { concurrency: Some(0), ..usual() }, "concurrency"),
+            (TargetPolicy { concurrency: Some(10_001), ..usual() }, "concurrency"),
+        ] {
+            let refused = check_policy(&bad, false).unwrap_err();
+            assert!(refused.contains(words), "{bad:?}: {refused}");
+        }
+        assert!(check_policy(&longest, true).unwrap_err().contains("600 s"));
+        let pushed = TargetPolicy { timeout: PUSH_TIMEOUT_MAX, ..usual() };
+        assert_eq!(check_policy(&pushed, true), Ok(()));
+    }
+}

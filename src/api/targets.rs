@@ -1,0 +1,251 @@
+//! Handlers that are reached over HTTP.
+
+use std::fmt;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::RuleKind;
+use crate::event::{InvalidSecret, InvalidTargetUrl, TargetPolicy};
+use crate::{admin, store};
+
+/// A handler to be reached over HTTP. It replaces what is registered at its address.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PutTarget {
+    /// Where its events are sent: https, or http where the deployment allows it; no user, password or fragment.
+    #[schema(max_length = 2048, example = "https://mail.example/events")]
+    pub(crate) url: String,
+    /// How it is called and tried again. What is left out is as by default.
+    #[serde(default)]
+    pub(crate) policy: Policy,
+    /// For whom an OIDC token of Google's is made that goes with each request: the service at the URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 500)]
+    pub(crate) audience: Option<String>,
+    /// `whsec_` and 24 to 64 bytes in base64. Default: the one that signs already, or a new one. One that is replaced
+    /// signs for 24 hours more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/=]{32,88}$", write_only)]
+    pub(crate) secret: Option<SecretText>,
+    /// Make a new secret in place of the one that signs. Excludes `secret`.
+    #[serde(default)]
+    pub(crate) rotate_secret: bool,
+}
+
+/// A secret on its way. It is not printed by chance.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct SecretText(pub(crate) String);
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SecretText(…)")
+    }
+}
+
+/// How a target is called and tried again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Policy {
+    /// How many times an event is tried again after the first failure.
+    #[schema(maximum = 1000, default = 2)]
+    pub(crate) retries: u32,
+    /// How long after the first failure, in seconds.
+    #[schema(minimum = 0, maximum = 2_592_000, default = 300)]
+    pub(crate) delay_s: f64,
+    /// Each further delay is this many times the one before.
+    #[schema(minimum = 1, maximum = 100, default = 1)]
+    pub(crate) factor: u32,
+    /// The longest delay, and the longest `Retry-After` that counts, in seconds.
+    #[schema(minimum = 0, maximum = 2_592_000, default = 86_400)]
+    pub(crate) delay_max_s: f64,
+    /// A request that has no answer after so many seconds has failed.
+    #[schema(minimum = 1, maximum = 3600, default = 30)]
+    pub(crate) timeout_s: f64,
+    /// At most so many requests at a time from one worker. Default: as many as the worker has room for.
+    #[schema(minimum = 1, maximum = 10_000)]
+    pub(crate) concurrency: Option<u32>,
+}
+
+/// A handler that is reached over HTTP. Its secret is not shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Target {
+    #[schema(example = "WORKER")]
+    pub(crate) module: String,
+    #[schema(example = "send-email")]
+    pub(crate) name: String,
+    #[schema(example = "_")]
+    pub(crate) modifier: String,
+    #[schema(example = "https://mail.example/events")]
+    pub(crate) url: String,
+    pub(crate) policy: Policy,
+    /// For whom an OIDC token goes with each request.
+    pub(crate) audience: Option<String>,
+    /// Until when requests are also signed with the secret before the current one.
+    pub(crate) previous_secret_until: Option<DateTime<Utc>>,
+    pub(crate) created_at: DateTime<Utc>,
+    pub(crate) created_by: String,
+    /// Since when it is as it is.
+    pub(crate) updated_at: DateTime<Utc>,
+    pub(crate) updated_by: String,
+}
+
+/// What registering a target did.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct PutAnswer {
+    /// Whether the handler had no target.
+    pub(crate) new: bool,
+    /// The target as it stands now.
+    pub(crate) target: Target,
+    /// The secret that was made, `whsec_…`: shown this once.
+    #[schema(value_type = Option<String>)]
+    pub(crate) secret: Option<SecretText>,
+    /// The rule that holds the handler all the same.
+    pub(crate) still: Option<RuleKind>,
+    /// Events woken so far that had waited for the handler.
+    #[schema(minimum = 0)]
+    pub(crate) woken: usize,
+    /// Whether more are being woken after this answer.
+    pub(crate) waking: bool,
+}
+
+/// What deleting a target did.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct DeletedTarget {
+    /// Whether there was one.
+    pub(crate) deleted: bool,
+}
+
+/// Why a request registers no target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidTarget {
+    #[error(transparent)]
+    Url(#[from] InvalidTargetUrl),
+    #[error(transparent)]
+    Secret(#[from] InvalidSecret),
+    #[error("give `secret` or `rotate_secret`, not both")]
+    TwoSecrets,
+    #[error("`{0}` is no number of seconds that a target can have: see /docs for its limits")]
+    Seconds(&'static str),
+}
+
+impl PutTarget {
+    /// As the queue takes it.
+    pub(crate) fn read(self) -> Result<admin::NewTarget, InvalidTarget> {
+        let secret = match (self.secret, self.rotate_secret) {
+            (Some(_), true) => return Err(InvalidTarget::TwoSecrets),
+            (Some(SecretText(text)), false) => admin::NewSecret::Given(text.parse()?),
+            (None, true) => admin::NewSecret::Rotate,
+            (None, false) => admin::NewSecret::Keep,
+        };
+        let url = self.url.parse()?;
+        Ok(admin::NewTarget { url, policy: self.policy.read()?, audience: self.audience, secret })
+    }
+}
+
+impl Policy {
+    fn read(self) -> Result<TargetPolicy, InvalidTarget> {
+        let Self { retries, delay_s, factor, delay_max_s, timeout_s, concurrency } = self;
+        Ok(TargetPolicy {
+            retries,
+            delay: duration("delay_s", delay_s)?,
+            factor,
+            delay_max: duration("delay_max_s", delay_max_s)?,
+            timeout: duration("timeout_s", timeout_s)?,
+            concurrency,
+        })
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        TargetPolicy::default().into()
+    }
+}
+
+impl From<TargetPolicy> for Policy {
+    fn from(policy: TargetPolicy) -> Self {
+        let TargetPolicy { retries, delay, factor, delay_max, timeout, concurrency } = policy;
+        Self {
+            retries,
+            delay_s: delay.as_secs_f64(),
+            factor,
+            delay_max_s: delay_max.as_secs_f64(),
+            timeout_s: timeout.as_secs_f64(),
+            concurrency,
+        }
+    }
+}
+
+impl From<store::RegisteredTarget> for Target {
+    fn from(target: store::RegisteredTarget) -> Self {
+        Self {
+            module: target.address.scope.module.to_string(),
+            name: target.address.scope.name.to_string(),
+            modifier: target.address.modifier.to_string(),
+            url: target.url,
+            policy: target.policy.into(),
+            audience: target.audience,
+            previous_secret_until: target.previous_secret_until,
+            created_at: target.created_at,
+            created_by: target.created_by,
+            updated_at: target.updated_at,
+            updated_by: target.updated_by,
+        }
+    }
+}
+
+impl From<admin::Registered> for PutAnswer {
+    fn from(registered: admin::Registered) -> Self {
+        let admin::Registered { new, target, secret, still, woken, waking } = registered;
+        let secret = secret.map(|secret| SecretText(secret.reveal()));
+        Self { new, target: target.into(), secret, still: still.map(RuleKind::from), woken, waking }
+    }
+}
+
+/// Whole milliseconds, which is what is kept.
+fn duration(field: &'static str, seconds: f64) -> Result<Duration, InvalidTarget> {
+    let read = Duration::try_from_secs_f64(seconds).map_err(|_| InvalidTarget::Seconds(field))?;
+    let milliseconds = u64::try_from(read.as_millis()).map_err(|_| InvalidTarget::Seconds(field))?;
+    Ok(Duration::from_millis(milliseconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Result<admin::NewTarget, InvalidTarget> {
+        serde_json::from_str::<PutTarget>(json).unwrap().read()
+    }
+
+    #[test]
+    fn what_is_left_out_is_as_by_default() {
+        let read = read(r#"{"url": "https://a.example", "policy": {"retries": 7}}"#).unwrap();
+        assert_eq!(read.policy, TargetPolicy { retries: 7, ..TargetPolicy::default() });
+        assert_eq!(read.url.as_str(), "https://a.example/");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_and_no_secret_repeated() {
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        for (json, words) in [
+            (r#"{"url": "ftp://a.example"}"#.to_owned(), "https://"),
+            (format!(r#"{{"url": "https://a.example", "secret": "{secret}!"}}"#), "whsec_ and 24 to 64"),
+            (
+                format!(r#"{{"url": "https://a.example", "secret": "{secret}", "rotate_secret": true}}"#),
+                "not both",
+            ),
+            (r#"{"url": "https://a.example", "policy": {"delay_s": -1}}"#.to_owned(), "`delay_s`"),
+            (r#"{"url": "https://a.example", "policy": {"timeout_s": 1e30}}"#.to_owned(), "`timeout_s`"),
+        ] {
+            let refused = read(&json).unwrap_err().to_string();
+            assert!(refused.contains(words) && !refused.contains("MfKQ"), "{json}: {refused}");
+        }
+        let put: PutTarget =
+            serde_json::from_str(&format!(r#"{{"url": "", "secret": "{secret}"}}"#)).unwrap();
+        assert!(!format!("{put:?}").contains("MfKQ"));
+    }
+}

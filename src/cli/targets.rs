@@ -1,0 +1,176 @@
+//! `wakeq handlers put` and `delete`: handlers that are reached over HTTP.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::Context;
+use super::arguments::Target;
+use super::failure::Failure;
+use super::handlers::state;
+use super::show::{self, JsonArg, field, moment};
+use crate::api::{self, Policy, PutAnswer, PutTarget, SecretText};
+use crate::config::DeliveryArgs;
+
+/// Largest file with a secret.
+const SECRET_MAX_BYTES: u64 = 1024;
+
+#[derive(Args)]
+pub(crate) struct Put {
+    /// The handler: its name, MODULE/name when the module is not WORKER, or MODULE/name/modifier
+    handler: Target,
+    /// Where its events are sent: https, or http where the deployment allows it
+    url: String,
+    #[command(flatten)]
+    policy: PolicyArgs,
+    /// Send an OIDC token of Google's along that is made for this audience, the service at the URL
+    #[arg(long)]
+    audience: Option<String>,
+    /// Sign with the secret in this file (whsec_…) instead of one that is made
+    #[arg(long, value_name = "FILE", conflicts_with = "rotate_secret")]
+    secret_file: Option<PathBuf>,
+    /// Make a new secret; the former one signs as well for 24 hours more
+    #[arg(long)]
+    rotate_secret: bool,
+    #[command(flatten)]
+    delivery: DeliveryArgs,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+/// What is not given is as by default, also where a target is replaced.
+#[derive(Args)]
+struct PolicyArgs {
+    /// How many times an event is tried again after the first failure [default: 2]
+    #[arg(long)]
+    retries: Option<u32>,
+    /// How long after the first failure (30s, 5m) [default: 5m]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    delay: Option<Duration>,
+    /// Each further delay is this many times the one before [default: 1]
+    #[arg(long)]
+    factor: Option<u32>,
+    /// The longest delay, and the longest Retry-After that counts [default: 24h]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    delay_max: Option<Duration>,
+    /// A request without an answer has failed by then [default: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    timeout: Option<Duration>,
+    /// At most so many requests at a time from one worker
+    #[arg(long)]
+    concurrency: Option<u32>,
+}
+
+#[derive(Args)]
+pub(crate) struct Delete {
+    /// The handler: its name, MODULE/name when the module is not WORKER, or MODULE/name/modifier
+    handler: Target,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+impl Put {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let secret = self.secret_file.as_deref().map(read_secret).transpose()?;
+        let (policy, rotate_secret) = (self.policy.over_default(), self.rotate_secret);
+        let new = PutTarget { url: self.url, policy, audience: self.audience, secret, rotate_secret };
+        let answer = context.backend().await?.put_target(&self.handler, new, &self.delivery).await?;
+        self.json.print(&answer, |answer| print_put(&self.handler, answer))?;
+        if answer.secret.is_some() {
+            show::note(
+                "The secret is not shown again. Whoever gets the requests verifies their signatures with it.",
+            );
+        }
+        Ok(())
+    }
+}
+
+impl PolicyArgs {
+    fn over_default(&self) -> Policy {
+        let default = Policy::default();
+        let seconds =
+            |given: Option<Duration>, default: f64| given.map_or(default, |given| given.as_secs_f64());
+        Policy {
+            retries: self.retries.unwrap_or(default.retries),
+            delay_s: seconds(self.delay, default.delay_s),
+            factor: self.factor.unwrap_or(default.factor),
+            delay_max_s: seconds(self.delay_max, default.delay_max_s),
+            timeout_s: seconds(self.timeout, default.timeout_s),
+            concurrency: self.concurrency,
+        }
+    }
+}
+
+fn print_put(handler: &Target, answer: &PutAnswer) -> anyhow::Result<()> {
+    let replaced = if answer.new { "" } else { ", in place of what was registered" };
+    show::line(format_args!("{handler} goes to {}{replaced}", super::text::clean(&answer.target.url)))?;
+    if answer.woken > 0 || answer.waking {
+        let waking = if answer.waking { " so far" } else { "" };
+        show::line(format_args!("{} woken{waking}", show::count(answer.woken as u64, "waiting event")))?;
+    }
+    if let Some(kind) = answer.still {
+        show::line(format_args!("{} is still {}", handler.handler, state(kind)))?;
+    }
+    match &answer.secret {
+        Some(SecretText(secret)) => field("secret", secret),
+        None => Ok(()),
+    }
+}
+
+impl Delete {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let deleted = context.backend().await?.delete_target(&self.handler).await?;
+        self.json.print(&deleted, |answer| {
+            let words = if answer.deleted { "the target is deleted" } else { "there was no target" };
+            show::line(format_args!("{}: {words}", self.handler))
+        })
+    }
+}
+
+/// What is known of a target, in a line for its URL and one for what else there is.
+pub(super) fn print(target: &api::Target) -> anyhow::Result<()> {
+    field("target", format_args!("{} to {}", target.modifier, target.url))?;
+    let Policy { retries, delay_s, factor, delay_max_s, timeout_s, concurrency } = target.policy;
+    let growing = if factor == 1 {
+        String::new()
+    } else {
+        format!(", then {factor} times as long, up to {delay_max_s} s")
+    };
+    let at_once = concurrency.map(|concurrency| format!("; {concurrency} at a time")).unwrap_or_default();
+    field(
+        "",
+        format_args!(
+            "{} after {delay_s} s{growing}; {timeout_s} s for an answer{at_once}",
+            count_retries(retries)
+        ),
+    )?;
+    if let Some(audience) = &target.audience {
+        field("", format_args!("with a token for {audience}"))?;
+    }
+    match target.previous_secret_until {
+        Some(until) => field("", format_args!("signed with the secret before, too, until {}", moment(until))),
+        None => Ok(()),
+    }
+}
+
+fn count_retries(retries: u32) -> String {
+    match retries {
+        1 => "1 retry".to_owned(),
+        retries => format!("{retries} retries"),
+    }
+}
+
+fn read_secret(file: &Path) -> anyhow::Result<SecretText> {
+    let mut secret = String::new();
+    let read =
+        std::fs::File::open(file).and_then(|file| file.take(SECRET_MAX_BYTES).read_to_string(&mut secret));
+    read.with_context(|| format!("read the secret from {}", file.display()))?;
+    let secret = secret.trim();
+    if secret.is_empty() {
+        return Err(Failure::Usage(format!("there is no secret in {}", file.display())).into());
+    }
+    Ok(SecretText(secret.to_owned()))
+}

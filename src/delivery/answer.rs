@@ -1,0 +1,135 @@
+//! What a target's answer means for the event. Pure: status, headers and the time come in, a verdict goes out. Nothing that
+//! the target said but its status is repeated.
+
+use std::time::{Duration, SystemTime};
+
+use hyper::StatusCode;
+use hyper::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
+
+use super::Delivered;
+
+/// The verdict on an answer, by its status; of its headers only `Retry-After` counts, and with it `Date`.
+/// `body` says how long its body was.
+pub(super) fn verdict(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &str,
+    now: SystemTime,
+    delay_max: Duration,
+) -> Delivered {
+    let answered = format!("the target answered {} with {body}", named(status));
+    let failed = |advice: &str, retry_after| Delivered::Failed {
+        message: format!("{answered}: {advice}"),
+        retry_after,
+    };
+    match status.as_u16() {
+        200..=299 => Delivered::Completed,
+        410 => Delivered::Gone { reason: format!("the target answered {}", named(status)) },
+        429 | 503 => {
+            let wait = retry_after(headers, now).map(|wait| wait.min(delay_max));
+            failed(if wait.is_some() { "it said when to try again" } else { "it has no room now" }, wait)
+        }
+        300..=399 => failed("redirects are not followed; register the URL that it should go to", None),
+        401 | 403 => failed("it did not accept who sent this; check its secret, or its audience", None),
+        404 | 405 => failed("it takes no POST at this URL; register the one that does", None),
+        413 => failed("the event's value is too large for it", None),
+        _ => failed("it should answer 2xx once the event is done, and its own log says why it did not", None),
+    }
+}
+
+/// `500 Internal Server Error`, or the number alone.
+fn named(status: StatusCode) -> String {
+    match status.canonical_reason() {
+        Some(reason) => format!("{} {reason}", status.as_u16()),
+        None => status.as_u16().to_string(),
+    }
+}
+
+/// How long to wait, if `Retry-After` can be read: whole seconds, or a moment, which is compared with the target's own
+/// `Date` where there is one.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = text(headers, &RETRY_AFTER)?;
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Some(Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
+    }
+    let at = httpdate::parse_http_date(text).ok()?;
+    let now = self::text(headers, &DATE).and_then(|date| httpdate::parse_http_date(date).ok()).unwrap_or(now);
+    Some(at.duration_since(now).unwrap_or_default())
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok().map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: SystemTime = SystemTime::UNIX_EPOCH;
+    const DAY: Duration = Duration::from_secs(86400);
+
+    fn answered(status: u16, headers: &[(HeaderName, &str)]) -> Delivered {
+        let headers = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
+        verdict(StatusCode::from_u16(status).unwrap(), &headers, "3 bytes", NOW, DAY)
+    }
+
+    fn wait(status: u16, headers: &[(HeaderName, &str)]) -> Option<u64> {
+        let verdict = answered(status, headers);
+        let Delivered::Failed { retry_after, .. } = verdict else { panic!("{status}: {verdict:?}") };
+        retry_after.map(|wait| wait.as_secs())
+    }
+
+    #[test]
+    fn every_status_has_its_verdict() {
+        for status in 100..=999 {
+            let verdict = answered(status, &[(RETRY_AFTER, "7")]);
+            match status {
+                200..=299 => assert_eq!(verdict, Delivered::Completed),
+                410 => {
+                    assert_eq!(
+                        verdict,
+                        Delivered::Gone { reason: "the target answered 410 Gone".to_owned() }
+                    );
+                }
+                _ => {
+                    let Delivered::Failed { message, retry_after } = verdict else {
+                        panic!("{status}: {verdict:?}")
+                    };
+                    assert!(message.starts_with(&format!("the target answered {status}")), "{message}");
+                    assert!(message.contains(" with 3 bytes: "), "{message}");
+                    let honoured = matches!(status, 429 | 503);
+                    assert_eq!(retry_after, honoured.then_some(Duration::from_secs(7)), "{status}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_moment_and_bounded() {
+        for status in [429, 503] {
+            assert_eq!(wait(status, &[]), None);
+            assert_eq!(wait(status, &[(RETRY_AFTER, "0")]), Some(0));
+            assert_eq!(wait(status, &[(RETRY_AFTER, " 120 ")]), Some(120));
+            for long in ["86401", "99999999999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"] {
+                assert_eq!(wait(status, &[(RETRY_AFTER, long)]), Some(86400), "{long}");
+            }
+            for unreadable in ["", "-1", "1.5", "+5", "soon", "0x10", "Thu, 99 Jan 1970 00:00:00 GMT"] {
+                assert_eq!(wait(status, &[(RETRY_AFTER, unreadable)]), None, "{unreadable}");
+            }
+        }
+        let at = (RETRY_AFTER, "Thu, 01 Jan 1970 01:00:00 GMT");
+        assert_eq!(
+            wait(503, std::slice::from_ref(&at)),
+            Some(3600),
+            "by our clock, if it does not say its own"
+        );
+        let date = (DATE, "Thu, 01 Jan 1970 00:59:00 GMT");
+        assert_eq!(wait(503, &[at.clone(), date]), Some(60), "by its own");
+        let past = (DATE, "Thu, 01 Jan 1970 02:00:00 GMT");
+        assert_eq!(wait(503, &[at.clone(), past]), Some(0));
+        assert_eq!(wait(503, &[at, (DATE, "now")]), Some(3600));
+        for old_form in ["Thursday, 01-Jan-70 00:01:00 GMT", "Thu Jan  1 00:01:00 1970"] {
+            assert_eq!(wait(503, &[(RETRY_AFTER, old_form)]), Some(60), "{old_form}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Connections to targets: the only place that opens one. A name is resolved, every address is checked, and the
+//! connection goes to an address that was; nothing is resolved a second time. Knows no proxy and no redirect.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::Uri;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::resolve::Resolve;
+use super::rules::{RefusedTarget, Rules};
+use super::tls::Tls;
+
+/// For room among the connections, the name, and TCP together.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+const TLS_WITHIN: Duration = Duration::from_secs(10);
+/// For each address of a name that has several.
+const ADDRESS_WITHIN: Duration = Duration::from_secs(3);
+/// How many addresses of a name are tried.
+const ADDRESSES_MAX: usize = 4;
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectError {
+    #[error(transparent)]
+    Refused(#[from] RefusedTarget),
+    #[error("the name of its host could not be resolved")]
+    Unresolved(#[source] io::Error),
+    #[error("the name of its host has no address")]
+    NoAddress,
+    #[error("its host could not be connected to")]
+    Unreachable(#[source] io::Error),
+    #[error("its host could not be connected to within {} s", CONNECT_WITHIN.as_secs())]
+    Late,
+    #[error("it does not speak TLS as it should")]
+    Tls(#[source] io::Error),
+    #[error("its TLS handshake took longer than {} s", TLS_WITHIN.as_secs())]
+    LateTls,
+    #[error("this machine has no certificates of authorities: install ca-certificates, or set SSL_CERT_FILE")]
+    NoAuthorities,
+}
+
+/// Opens connections. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Connector {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    rules: Rules,
+    resolver: Arc<dyn Resolve>,
+    tls: Tls,
+    room: Arc<Semaphore>,
+    connects: AtomicU64,
+}
+
+impl Connector {
+    pub(super) fn new(rules: Rules, resolver: Arc<dyn Resolve>, tls: Tls, connections_max: usize) -> Self {
+        let room = Arc::new(Semaphore::new(connections_max.clamp(1, Semaphore::MAX_PERMITS)));
+        Self { inner: Arc::new(Inner { rules, resolver, tls, room, connects: AtomicU64::new(0) }) }
+    }
+
+    pub(super) fn rules(&self) -> &Rules {
+        &self.inner.rules
+    }
+
+    /// How many connections were begun.
+    pub(super) fn connects(&self) -> u64 {
+        self.inner.connects.load(Ordering::SeqCst)
+    }
+}
+
+impl tower_service::Service<Uri> for Connector {
+    type Response = Stream;
+    type Error = ConnectError;
+    type Future = Pin<Box<dyn Future<Output = Result<Stream, ConnectError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ConnectError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let inner = Arc::clone(&self.inner);
+        Box::pin(async move { inner.connect(&uri).await })
+    }
+}
+
+impl Inner {
+    async fn connect(&self, uri: &Uri) -> Result<Stream, ConnectError> {
+        let host = uri.host().unwrap_or_default();
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let is_tls = uri.scheme_str() == Some("https");
+        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        let opening = async {
+            let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| ConnectError::Late)?;
+            let addresses = self.addresses(host).await?;
+            Ok::<_, ConnectError>((self.open(&addresses, port).await?, room))
+        };
+        let (tcp, room) = timeout(CONNECT_WITHIN, opening).await.map_err(|_| ConnectError::Late)??;
+        if !is_tls {
+            return Ok(Stream { io: TokioIo::new(Box::new(tcp)), _room: room });
+        }
+        let name = ServerName::try_from(host.trim_end_matches('.').to_owned())
+            .map_err(|error| ConnectError::Tls(io::Error::other(error)))?;
+        let connector = self.tls.connector().ok_or(ConnectError::NoAuthorities)?;
+        let handshake = timeout(TLS_WITHIN, connector.connect(name, tcp));
+        let tls = handshake.await.map_err(|_| ConnectError::LateTls)?.map_err(ConnectError::Tls)?;
+        Ok(Stream { io: TokioIo::new(Box::new(tls)), _room: room })
+    }
+
+    /// Addresses that were checked: of a host that is one, or of what its name leads to now.
+    async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, ConnectError> {
+        if let Ok(address) = host.parse() {
+            return Ok(vec![self.rules.check_address(address)?]);
+        }
+        self.rules.check_name(host)?;
+        let found = self.resolver.resolve(host).await.map_err(ConnectError::Unresolved)?;
+        let mut checked = self.rules.check_addresses(&found).inspect_err(|refused| {
+            // Where it led is for the operator: a tenant is told the kind only.
+            tracing::info!(host, addresses = ?found, %refused, "a target's name leads to where nothing is sent");
+        })?;
+        if checked.is_empty() {
+            return Err(ConnectError::NoAddress);
+        }
+        checked.truncate(ADDRESSES_MAX);
+        Ok(checked)
+    }
+
+    /// The first of these addresses that takes a connection.
+    async fn open(&self, addresses: &[IpAddr], port: u16) -> Result<TcpStream, ConnectError> {
+        let mut failure = io::Error::other("no address was tried");
+        let within = if addresses.len() > 1 { ADDRESS_WITHIN } else { CONNECT_WITHIN };
+        for address in addresses {
+            self.connects.fetch_add(1, Ordering::SeqCst);
+            match timeout(within, TcpStream::connect(SocketAddr::new(*address, port))).await {
+                Ok(Ok(tcp)) => {
+                    // A delivery is one write: waiting for more would only delay it.
+                    tcp.set_nodelay(true).map_err(ConnectError::Unreachable)?;
+                    return Ok(tcp);
+                }
+                Ok(Err(error)) => failure = error,
+                Err(_) => failure = io::ErrorKind::TimedOut.into(),
+            }
+        }
+        Err(ConnectError::Unreachable(failure))
+    }
+}
+
+trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+/// A connection, plain or over TLS. It holds its place among the connections until it is dropped.
+pub(super) struct Stream {
+    io: TokioIo<Box<dyn Io>>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Connection for Stream {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl hyper::rt::Read for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: hyper::rt::ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        hyper::rt::Read::poll_read(Pin::new(&mut self.io), context, buffer)
+    }
+}
+
+impl hyper::rt::Write for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        hyper::rt::Write::poll_write(Pin::new(&mut self.io), context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        hyper::rt::Write::poll_flush(Pin::new(&mut self.io), context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        hyper::rt::Write::poll_shutdown(Pin::new(&mut self.io), context)
+    }
+}

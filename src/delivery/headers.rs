@@ -1,0 +1,99 @@
+//! The headers of a delivery: Standard Webhooks, CloudEvents in binary mode, trace and attempt. Pure, and closed: whoever
+//! registers a target names none of them.
+
+use chrono::SecondsFormat;
+use hyper::header::{
+    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, USER_AGENT,
+};
+
+use super::{Delivery, sign};
+use crate::event::Secrets;
+
+const AGENT: &str = concat!("wakeq/", env!("CARGO_PKG_VERSION"));
+
+/// Every header of a request but `host` and `content-length`. `timestamp_s` is when it is sent, in seconds since 1970.
+pub(super) fn headers(
+    delivery: &Delivery<'_>,
+    secrets: &Secrets,
+    timestamp_s: u64,
+    token: Option<&str>,
+) -> Result<HeaderMap, InvalidHeaderValue> {
+    let id = delivery.event.to_string();
+    let signatures = sign::signatures(secrets, &id, timestamp_s, delivery.json.as_bytes());
+    let source = format!("/canvases/{}", delivery.address.scope.canvas);
+    let time = delivery.enqueued_at.to_rfc3339_opts(SecondsFormat::Micros, true);
+    let mut headers = HeaderMap::with_capacity(13);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+    for (name, value) in [
+        ("webhook-id", id.as_str()),
+        ("webhook-timestamp", &timestamp_s.to_string()),
+        ("webhook-signature", &signatures),
+        ("ce-specversion", "1.0"),
+        ("ce-id", &id),
+        ("ce-source", &source),
+        ("ce-type", &delivery.address.to_string()),
+        ("ce-time", &time),
+        ("traceparent", delivery.traceparent.as_str()),
+        ("wakeq-attempt", &delivery.attempt.to_string()),
+    ] {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value)?);
+    }
+    if let Some(token) = token {
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{CanvasId, EventId, HandlerAddress, HandlerScope, Secret};
+
+    const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+    fn written(token: Option<&str>) -> Result<Vec<String>, InvalidHeaderValue> {
+        let scope = HandlerScope::worker(CanvasId::DEFAULT, "send-email").unwrap();
+        let delivery = Delivery {
+            event: EventId(ID.parse().unwrap()),
+            address: &HandlerAddress { scope, modifier: "eu".parse().unwrap() },
+            json: r#"{"a": 1}"#,
+            attempt: 3,
+            enqueued_at: "2026-01-31T08:00:00.123456Z".parse().unwrap(),
+            traceparent: &"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().unwrap(),
+        };
+        let current = Secret::from_bytes(vec![7; 24]).unwrap();
+        let headers = headers(&delivery, &Secrets { current, previous: None }, 1_769_846_400, token)?;
+        Ok(headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect())
+    }
+
+    #[test]
+    fn a_delivery_says_what_it_is_and_who_signed_it() {
+        let headers = written(None).unwrap();
+        let signature = headers.iter().find_map(|header| header.strip_prefix("webhook-signature: "));
+        let expected = [
+            "content-type: application/json".to_owned(),
+            format!("user-agent: {AGENT}"),
+            format!("webhook-id: {ID}"),
+            "webhook-timestamp: 1769846400".to_owned(),
+            format!("webhook-signature: {}", signature.unwrap()),
+            "ce-specversion: 1.0".to_owned(),
+            format!("ce-id: {ID}"),
+            "ce-source: /canvases/00000000-0000-0000-0000-000000000000".to_owned(),
+            "ce-type: WORKER/send-email/eu".to_owned(),
+            "ce-time: 2026-01-31T08:00:00.123456Z".to_owned(),
+            "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned(),
+            "wakeq-attempt: 3".to_owned(),
+        ];
+        assert_eq!(headers, expected);
+        assert!(signature.unwrap().starts_with("v1,"));
+    }
+
+    #[test]
+    fn a_token_goes_along_if_there_is_one() {
+        assert!(written(Some("a.b.c")).unwrap().contains(&"authorization: Bearer a.b.c".to_owned()));
+        assert!(written(Some("a\r\nhost: b")).is_err(), "and nothing else with it");
+    }
+}

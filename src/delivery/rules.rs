@@ -1,0 +1,205 @@
+//! What a deployment lets its requests go to: schemes, ports, names, addresses and audiences. Pure: it looks at what is
+//! given and resolves nothing.
+
+use std::net::IpAddr;
+
+use url::Host;
+
+use super::address::{self, AddressKind, IpRange};
+use crate::event::TargetUrl;
+
+/// Ports of other protocols, which might take a request for one of theirs: those that browsers refuse, too.
+const PORTS_REFUSED: &[u16] = &[
+    0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103,
+    104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514,
+    515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723,
+    2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
+];
+
+/// Why nothing is sent to a target, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RefusedTarget {
+    /// Plain HTTP, which the deployment does not allow.
+    #[error(
+        "plain http is refused: use https, or have the operator allow it with --deliver-http (WAKEQ_DELIVER_HTTP)"
+    )]
+    PlainHttp,
+    /// The port of another protocol.
+    #[error("port {0} is refused: it belongs to another protocol than HTTP")]
+    Port(u16),
+    /// A name of a metadata service.
+    #[error("its host names a metadata service: this is never allowed")]
+    MetadataName,
+    /// It leads to an address of a metadata service.
+    #[error("its host leads to an address of a metadata service: this is never allowed")]
+    Metadata,
+    /// It leads to another address that is not public.
+    #[error(
+        "its host leads to an address that is {0}: the operator allows such addresses with --deliver-to \
+         (WAKEQ_DELIVER_TO)"
+    )]
+    Address(AddressKind),
+    /// The client reads it differently than the check did.
+    #[error("its URL can't be sent as it is: write what is unusual in it as %20 and the like")]
+    Unclear,
+    /// A token for somebody else than the target.
+    #[error(
+        "a token for another audience than the origin of the URL, {origin}, could be used elsewhere by the target: the \
+         operator allows it with --deliver-audience (WAKEQ_DELIVER_AUDIENCE)"
+    )]
+    Audience {
+        /// The only audience that needs no permission.
+        origin: String,
+    },
+    /// A token over plain HTTP.
+    #[error("a token is sent over https only")]
+    TokenInClear,
+}
+
+impl From<AddressKind> for RefusedTarget {
+    fn from(kind: AddressKind) -> Self {
+        match kind {
+            AddressKind::Metadata => Self::Metadata,
+            AddressKind::Loopback
+            | AddressKind::Private
+            | AddressKind::Shared
+            | AddressKind::LinkLocal
+            | AddressKind::Unspecified
+            | AddressKind::Multicast
+            | AddressKind::Documentation
+            | AddressKind::Benchmarking
+            | AddressKind::Tunnelled
+            | AddressKind::Reserved => Self::Address(kind),
+        }
+    }
+}
+
+/// What a deployment allows.
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    pub(super) allow: Vec<IpRange>,
+    pub(super) allow_http: bool,
+    pub(super) audiences: Vec<String>,
+}
+
+impl Rules {
+    /// What can be said of a URL without resolving its name.
+    pub(super) fn check(&self, url: &TargetUrl) -> Result<(), RefusedTarget> {
+        if !url.is_https() && !self.allow_http {
+            return Err(RefusedTarget::PlainHttp);
+        }
+        if PORTS_REFUSED.contains(&url.port()) {
+            return Err(RefusedTarget::Port(url.port()));
+        }
+        let uri: hyper::Uri = url.as_str().parse().map_err(|_| RefusedTarget::Unclear)?;
+        let host = url.host();
+        if uri.host() != Some(host.to_string().as_str()) || uri.port_u16().unwrap_or(url.port()) != url.port()
+        {
+            return Err(RefusedTarget::Unclear);
+        }
+        match host {
+            Host::Domain(name) => self.check_name(name),
+            Host::Ipv4(address) => self.check_address(IpAddr::V4(address)).map(drop),
+            Host::Ipv6(address) => self.check_address(IpAddr::V6(address)).map(drop),
+        }
+    }
+
+    /// Whether a token for this audience may go to the target.
+    pub(super) fn check_audience(&self, url: &TargetUrl, audience: &str) -> Result<(), RefusedTarget> {
+        let origin = url.origin();
+        if !url.is_https() {
+            return Err(RefusedTarget::TokenInClear);
+        }
+        if audience.trim_end_matches('/') == origin
+            || self.audiences.iter().any(|allowed| allowed == audience)
+        {
+            return Ok(());
+        }
+        Err(RefusedTarget::Audience { origin })
+    }
+
+    pub(super) fn check_name(&self, name: &str) -> Result<(), RefusedTarget> {
+        if address::is_metadata_name(name) { Err(RefusedTarget::MetadataName) } else { Ok(()) }
+    }
+
+    /// The address to connect to.
+    pub(super) fn check_address(&self, address: IpAddr) -> Result<IpAddr, RefusedTarget> {
+        Ok(address::check(address, &self.allow)?)
+    }
+
+    /// The addresses to connect to. One that is refused refuses them all: a name that leads to places of both kinds is
+    /// not one to send to, and what became of it must not depend on their order.
+    pub(super) fn check_addresses(&self, addresses: &[IpAddr]) -> Result<Vec<IpAddr>, RefusedTarget> {
+        addresses.iter().map(|address| self.check_address(*address)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(allow: &[&str], allow_http: bool) -> Rules {
+        let allow = allow.iter().map(|range| range.parse().unwrap()).collect();
+        Rules { allow, allow_http, audiences: vec!["orders".to_owned()] }
+    }
+
+    fn checked(rules: &Rules, url: &str) -> Result<(), RefusedTarget> {
+        rules.check(&url.parse().unwrap())
+    }
+
+    #[test]
+    fn a_url_is_checked_without_resolving() {
+        let strict = rules(&[], false);
+        for url in [
+            "https://a.example/",
+            "https://1.1.1.1:8443/a?b=|{}\"<>^`",
+            "https://[2606:4700::1111]/",
+            "https://a_b.example./x",
+        ] {
+            assert_eq!(checked(&strict, url), Ok(()), "{url}");
+        }
+        for (url, refused) in [
+            ("http://a.example/", RefusedTarget::PlainHttp),
+            ("https://a.example:22/", RefusedTarget::Port(22)),
+            ("https://a.example:0/", RefusedTarget::Port(0)),
+            ("https://metadata.google.internal./", RefusedTarget::MetadataName),
+            ("https://0xa9fea9fe/", RefusedTarget::Metadata),
+            ("https://[::ffff:10.0.0.1]/", RefusedTarget::Address(AddressKind::Private)),
+            ("https://017700000001/", RefusedTarget::Address(AddressKind::Loopback)),
+        ] {
+            assert_eq!(checked(&strict, url), Err(refused), "{url}");
+        }
+        let home = rules(&["127.0.0.1", "0.0.0.0/0"], true);
+        assert_eq!(checked(&home, "http://127.1:8000/"), Ok(()));
+        assert_eq!(checked(&home, "http://169.254.169.254/"), Err(RefusedTarget::Metadata));
+        assert_eq!(checked(&home, "http://metadata/"), Err(RefusedTarget::MetadataName));
+    }
+
+    #[test]
+    fn one_address_that_is_refused_refuses_its_name() {
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let strict = rules(&[], false);
+        let both = [address("1.1.1.1"), address("10.0.0.1")];
+        assert_eq!(strict.check_addresses(&both), Err(RefusedTarget::Address(AddressKind::Private)));
+        assert_eq!(strict.check_addresses(&both[..1]), Ok(both[..1].to_vec()));
+        let mapped = address("::ffff:1.1.1.1");
+        assert_eq!(strict.check_addresses(&[mapped]), Ok(vec![both[0]]), "what was checked is connected to");
+    }
+
+    #[test]
+    fn a_token_is_for_the_target_and_nobody_else() {
+        let strict = rules(&[], true);
+        let url: TargetUrl = "https://orders-x.a.run.app/events".parse().unwrap();
+        let refused = |audience: &str| strict.check_audience(&url, audience).unwrap_err();
+        assert_eq!(strict.check_audience(&url, "https://orders-x.a.run.app"), Ok(()));
+        assert_eq!(strict.check_audience(&url, "https://orders-x.a.run.app/"), Ok(()));
+        assert_eq!(strict.check_audience(&url, "orders"), Ok(()));
+        for audience in
+            ["https://payments-x.a.run.app", "https://orders-x.a.run.app.evil.example", "", "order"]
+        {
+            assert!(matches!(refused(audience), RefusedTarget::Audience { .. }), "{audience}");
+        }
+        let plain: TargetUrl = "http://orders.example/".parse().unwrap();
+        assert_eq!(strict.check_audience(&plain, "http://orders.example"), Err(RefusedTarget::TokenInClear));
+    }
+}

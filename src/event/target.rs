@@ -1,0 +1,315 @@
+//! Where events go over HTTP: a target's URL, its secrets and its policy, checked as far as they can be without any
+//! configuration. Resolves no name and sends nothing; what a deployment refuses is said by `delivery`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use url::{Host, Url};
+
+/// A handler that is reached over HTTP.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Where its events are sent.
+    pub url: TargetUrl,
+    /// How often, how long, and how many at a time.
+    pub policy: TargetPolicy,
+    /// For whom an OIDC token is made that goes with each request; without it none goes.
+    pub audience: Option<String>,
+    /// What its requests are signed with.
+    pub secrets: Secrets,
+}
+
+/// The URL of a target: `http` or `https`, with a host, without user, password and fragment.
+///
+/// It is kept as programs write it: a host in any notation of IPv4, or in any script, is in its one common form.
+///
+/// ```
+/// use wakeq::TargetUrl;
+///
+/// let url: TargetUrl = "https://Shop.example/events?source=queue".parse().unwrap();
+/// assert_eq!(url.as_str(), "https://shop.example/events?source=queue");
+/// let hidden: TargetUrl = "http://0x7f.1/".parse().unwrap();
+/// assert_eq!(hidden.as_str(), "http://127.0.0.1/");
+/// assert!("https://user:password@shop.example/".parse::<TargetUrl>().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TargetUrl(Url);
+
+/// Why a text can't be the URL of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidTargetUrl {
+    /// Longer than 2,048 bytes, as given or in its common form.
+    #[error("a target's URL has at most {} bytes", TargetUrl::BYTES_MAX)]
+    TooLong,
+    /// Blanks, control characters or backslashes: programs differ in what they make of them.
+    #[error(
+        "a target's URL has no blanks, control characters or backslashes: write them as %20 and the like"
+    )]
+    Character,
+    /// No URL.
+    #[error("it is no URL ({0}): it looks like https://host/path")]
+    Unreadable(url::ParseError),
+    /// Another scheme than `http` and `https`.
+    #[error("a target's URL begins with https:// or http://")]
+    Scheme,
+    /// No host, or a name that no resolver takes.
+    #[error("a target's URL names a host, of at most 253 bytes")]
+    Host,
+    /// A user or a password.
+    #[error("a target's URL has no user and no password: verify the signature of what it gets instead")]
+    Credentials,
+    /// A fragment.
+    #[error("a target's URL has no fragment (#…): it would not be sent")]
+    Fragment,
+}
+
+impl TargetUrl {
+    /// Longest URL, in bytes.
+    pub const BYTES_MAX: usize = 2048;
+    const HOST_BYTES_MAX: usize = 253;
+
+    /// The whole URL.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// Whether it is sent over TLS.
+    pub fn is_https(&self) -> bool {
+        self.0.scheme() == "https"
+    }
+
+    /// The host: a name, or an address.
+    pub fn host(&self) -> Host<&str> {
+        // An URL of these schemes always has a host, and a target's was looked for when it was made.
+        self.0.host().unwrap_or(Host::Domain(""))
+    }
+
+    /// The port, which its scheme says if the URL does not.
+    pub fn port(&self) -> u16 {
+        self.0.port_or_known_default().unwrap_or_default()
+    }
+
+    /// Scheme, host, and the port unless it is the scheme's own: `https://shop.example`.
+    pub fn origin(&self) -> String {
+        self.0.origin().ascii_serialization()
+    }
+}
+
+impl FromStr for TargetUrl {
+    type Err = InvalidTargetUrl;
+
+    fn from_str(text: &str) -> Result<Self, InvalidTargetUrl> {
+        if text.len() > Self::BYTES_MAX {
+            return Err(InvalidTargetUrl::TooLong);
+        }
+        if text
+            .chars()
+            .any(|character| character.is_whitespace() || character.is_control() || character == '\\')
+        {
+            return Err(InvalidTargetUrl::Character);
+        }
+        let url = Url::parse(text).map_err(InvalidTargetUrl::Unreadable)?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(InvalidTargetUrl::Scheme);
+        }
+        let host_bytes = url.host_str().unwrap_or_default().trim_end_matches('.').len();
+        if !(1..=Self::HOST_BYTES_MAX).contains(&host_bytes) {
+            return Err(InvalidTargetUrl::Host);
+        }
+        // Looked for in the text as well: an empty user or password is gone from the URL, and was meant as one.
+        let authority = text.split_once("//").map_or(text, |(_, rest)| rest);
+        let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
+        if !url.username().is_empty() || url.password().is_some() || authority.contains('@') {
+            return Err(InvalidTargetUrl::Credentials);
+        }
+        if url.fragment().is_some() {
+            return Err(InvalidTargetUrl::Fragment);
+        }
+        if url.as_str().len() > Self::BYTES_MAX {
+            return Err(InvalidTargetUrl::TooLong);
+        }
+        Ok(Self(url))
+    }
+}
+
+impl fmt::Display for TargetUrl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.as_str())
+    }
+}
+
+/// What requests are signed with, as Standard Webhooks has it: 24 to 64 bytes. Printed only by [`Secret::reveal`].
+///
+/// ```
+/// use wakeq::Secret;
+///
+/// let secret: Secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().unwrap();
+/// assert_eq!(format!("{secret:?}"), "Secret(24 bytes)");
+/// assert_eq!(secret.reveal(), "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+/// ```
+#[derive(Clone)]
+pub struct Secret(Vec<u8>);
+
+/// A text or a row that is no secret. Nothing of it is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a secret is whsec_ and 24 to 64 bytes in base64: leave it out, and one is made")]
+pub struct InvalidSecret;
+
+/// The operating system gave no random numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the system gave no random numbers: no secret was made")]
+pub struct NoSecret;
+
+impl Secret {
+    const PREFIX: &str = "whsec_";
+    const GENERATED_BYTES: usize = 32;
+
+    /// A new one, of 256 random bits.
+    pub fn generate() -> Result<Self, NoSecret> {
+        let mut bytes = vec![0; Self::GENERATED_BYTES];
+        aws_lc_rs::rand::fill(&mut bytes).map_err(|_| NoSecret)?;
+        Ok(Self(bytes))
+    }
+
+    /// One of these bytes, 24 to 64.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, InvalidSecret> {
+        if (24..=64).contains(&bytes.len()) { Ok(Self(bytes)) } else { Err(InvalidSecret) }
+    }
+
+    /// The bytes: the key of the signature.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The whole secret as text, `whsec_…`: for who verifies the signatures, and nobody else.
+    pub fn reveal(&self) -> String {
+        format!("{}{}", Self::PREFIX, STANDARD.encode(&self.0))
+    }
+}
+
+impl FromStr for Secret {
+    type Err = InvalidSecret;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSecret> {
+        let bytes = text.strip_prefix(Self::PREFIX).ok_or(InvalidSecret)?;
+        Self::from_bytes(STANDARD.decode(bytes).map_err(|_| InvalidSecret)?)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Secret({} bytes)", self.0.len())
+    }
+}
+
+/// The secrets that a request is signed with: one, or two while the former one still counts.
+#[derive(Clone, Debug)]
+pub struct Secrets {
+    /// The one that counts from now on.
+    pub current: Secret,
+    /// The one before it, while it still counts.
+    pub previous: Option<Secret>,
+}
+
+/// How a target is called and tried again.
+///
+/// ```
+/// let policy = wakeq::TargetPolicy::default();
+/// assert_eq!((policy.retries, policy.timeout.as_secs(), policy.concurrency), (2, 30, None));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetPolicy {
+    /// How many times an event is tried again after the first failure. Default 2.
+    pub retries: u32,
+    /// How long after the first failure. Default 5 min.
+    pub delay: Duration,
+    /// Each further delay is this many times the one before. Default 1.
+    pub factor: u32,
+    /// The longest delay, and the longest `Retry-After` that counts. Default 24 h.
+    pub delay_max: Duration,
+    /// A request that has no answer by then has failed. Default 30 s.
+    pub timeout: Duration,
+    /// At most this many requests at a time from one worker. Default: as many as the worker has room for.
+    pub concurrency: Option<u32>,
+}
+
+impl Default for TargetPolicy {
+    fn default() -> Self {
+        Self {
+            retries: 2,
+            delay: Duration::from_secs(300),
+            factor: 1,
+            delay_max: Duration::from_secs(24 * 3600),
+            timeout: Duration::from_secs(30),
+            concurrency: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> InvalidTargetUrl {
+        text.parse::<TargetUrl>().map(|url| url.to_string()).unwrap_err()
+    }
+
+    #[test]
+    fn a_url_is_read_into_its_one_form() {
+        for (text, form, origin) in [
+            ("HTTPS://Shop.Example:443/a/../b?x=1", "https://shop.example/b?x=1", "https://shop.example"),
+            ("http://h:8080", "http://h:8080/", "http://h:8080"),
+            ("https://münchen.example/", "https://xn--mnchen-3ya.example/", "https://xn--mnchen-3ya.example"),
+            ("http://0177.0.0.1", "http://127.0.0.1/", "http://127.0.0.1"),
+            ("http://①②⑦.⓪.⓪.①/", "http://127.0.0.1/", "http://127.0.0.1"),
+            ("http://[::FFFF:127.0.0.1]:81/", "http://[::ffff:7f00:1]:81/", "http://[::ffff:7f00:1]:81"),
+            ("https://a.example/?mail=x@y", "https://a.example/?mail=x@y", "https://a.example"),
+        ] {
+            let url: TargetUrl = text.parse().unwrap();
+            assert_eq!((url.as_str(), url.origin().as_str()), (form, origin), "{text}");
+            assert_eq!(url.as_str().parse(), Ok(url.clone()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_target_is_refused() {
+        let long = format!("https://a.example/{}", "x".repeat(2048));
+        let long_host = format!("https://{}.example/", vec!["x".repeat(60); 5].join("."));
+        for (text, reason) in [
+            (long.as_str(), InvalidTargetUrl::TooLong),
+            (&long_host, InvalidTargetUrl::Host),
+            ("https://a.example/ x", InvalidTargetUrl::Character),
+            ("https://a.example/\u{a0}", InvalidTargetUrl::Character),
+            ("https://a.example\\@b.example/", InvalidTargetUrl::Character),
+            ("ftp://a.example/", InvalidTargetUrl::Scheme),
+            ("file:///etc/passwd", InvalidTargetUrl::Scheme),
+            ("https://user@a.example/", InvalidTargetUrl::Credentials),
+            ("https://@a.example/", InvalidTargetUrl::Credentials),
+            ("https://:@a.example/", InvalidTargetUrl::Credentials),
+            ("https://a.example/#part", InvalidTargetUrl::Fragment),
+            ("https://", InvalidTargetUrl::Unreadable(url::ParseError::EmptyHost)),
+            ("a.example", InvalidTargetUrl::Unreadable(url::ParseError::RelativeUrlWithoutBase)),
+            ("http://1.2.3.4.5/", InvalidTargetUrl::Unreadable(url::ParseError::InvalidIpv4Address)),
+            ("http://[fe80::1%25eth0]/", InvalidTargetUrl::Unreadable(url::ParseError::InvalidIpv6Address)),
+        ] {
+            assert_eq!(refused(text), reason, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_secret_has_enough_bytes_and_is_never_shown_by_chance() {
+        let made = Secret::generate().unwrap();
+        let again: Secret = made.reveal().parse().unwrap();
+        assert_eq!((again.as_bytes(), made.as_bytes().len()), (made.as_bytes(), 32));
+        let secrets = Secrets { current: made.clone(), previous: Some(again) };
+        assert!(!format!("{secrets:?}").contains(&made.reveal()[6..]));
+        let of = |length: usize| format!("whsec_{}", STANDARD.encode(vec![7; length]));
+        assert!(of(24).parse::<Secret>().is_ok() && of(64).parse::<Secret>().is_ok());
+        for text in ["", "whsec_", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_!", &of(23), &of(65)] {
+            assert_eq!(text.parse::<Secret>().unwrap_err(), InvalidSecret, "{text}");
+        }
+    }
+}

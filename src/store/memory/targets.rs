@@ -1,0 +1,38 @@
+//! Targets: there are none in memory, where handlers are functions; but a handler may say that it is gone.
+
+use super::Tables;
+use crate::event::{Actor, HandlerAddress, RuleKind};
+use crate::store::StoreError;
+
+impl Tables {
+    pub(in crate::store) fn target_url(&self) -> Result<Option<String>, StoreError> {
+        Ok(None)
+    }
+
+    #[cfg(feature = "http")]
+    pub(in crate::store) fn targets_at(
+        &self,
+        addresses: &[HandlerAddress],
+    ) -> Result<Vec<Option<std::sync::Arc<crate::store::FoundTarget>>>, StoreError> {
+        Ok(vec![None; addresses.len()])
+    }
+
+    #[cfg(feature = "http")]
+    pub(in crate::store) fn targets(&self) -> Result<Vec<crate::store::RegisteredTarget>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    pub(in crate::store) fn pause_gone(
+        &mut self,
+        address: &HandlerAddress,
+        reason: &str,
+        actor: &Actor,
+    ) -> Result<bool, StoreError> {
+        let stands =
+            self.rules(Some(address.scope.canvas), Some((&address.scope.module, &address.scope.name)), 2)?;
+        if stands.iter().any(|rule| rule.kind == RuleKind::Pause) {
+            return Ok(false);
+        }
+        self.add_rule(RuleKind::Pause, &address.scope, Some(reason), None, actor).map(|_| true)
+    }
+}

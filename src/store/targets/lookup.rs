@@ -1,0 +1,102 @@
+//! Targets as workers need them: by their addresses, many at a time, secrets included.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::event::{CanvasId, HandlerAddress, Secret, Secrets, Target, TargetPolicy};
+use crate::store::load::address;
+use crate::store::{Store, StoreError};
+
+/// A target to call.
+#[derive(Debug)]
+pub(crate) struct FoundTarget {
+    pub(crate) target: Target,
+    /// Which registration of the address it is.
+    pub(crate) revision: Uuid,
+}
+
+struct Row {
+    canvas_id: Uuid,
+    module: String,
+    name: String,
+    modifier: String,
+    url: String,
+    retries: i32,
+    delay_ms: i64,
+    factor: i32,
+    delay_max_ms: i64,
+    timeout_ms: i64,
+    concurrency: Option<i32>,
+    audience: Option<String>,
+    secret: Vec<u8>,
+    previous_secret: Option<Vec<u8>>,
+    revision: Uuid,
+}
+
+impl Store {
+    /// The targets at these addresses, as they are now; `None` for each that has none.
+    pub(crate) async fn targets_at(
+        &self,
+        addresses: &[HandlerAddress],
+    ) -> Result<Vec<Option<Arc<FoundTarget>>>, StoreError> {
+        in_memory!(self, targets_at(addresses));
+        let canvases: Vec<Uuid> = addresses.iter().map(|address| address.scope.canvas.0).collect();
+        let texts = |part: fn(&HandlerAddress) -> &str| -> Vec<String> {
+            addresses.iter().map(|address| part(address).to_owned()).collect()
+        };
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            Row,
+            r#"select distinct t.canvas_id, t.module::text as "module!", t.name::text as "name!",
+                      t.modifier::text as "modifier!", t.url, t.retries, t.delay_ms, t.factor, t.delay_max_ms, t.timeout_ms,
+                      t.concurrency, t.audience, t.secret, t.revision,
+                      case when t.previous_until > now() then t.previous_secret end as previous_secret
+                 from unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) as asked (canvas_id, module, name, modifier)
+                 join wakeq.http_targets t
+                   on (t.canvas_id, t.module, t.name, t.modifier)
+                    = (asked.canvas_id, asked.module, asked.name, asked.modifier)"#,
+            &canvases,
+            &texts(|address| address.scope.module.as_str()),
+            &texts(|address| address.scope.name.as_str()),
+            &texts(|address| address.modifier.as_str())
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("look for targets", rows)?;
+        let found: HashMap<HandlerAddress, Arc<FoundTarget>> =
+            rows.into_iter().filter_map(Row::into_target).collect();
+        Ok(addresses.iter().map(|address| found.get(address).cloned()).collect())
+    }
+}
+
+impl Row {
+    /// A row that somebody else wrote, and that is no target, is none.
+    fn into_target(self) -> Option<(HandlerAddress, Arc<FoundTarget>)> {
+        let address = address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?;
+        let CanvasId(canvas) = address.scope.canvas;
+        let Ok(url) = self.url.parse() else {
+            tracing::error!(%canvas, handler = %address, "the URL of this target can't be read: register it again");
+            return None;
+        };
+        let current = Secret::from_bytes(self.secret).ok()?;
+        let previous = self.previous_secret.and_then(|secret| Secret::from_bytes(secret).ok());
+        let policy = TargetPolicy {
+            retries: self.retries.cast_unsigned(),
+            delay: milliseconds(self.delay_ms),
+            factor: self.factor.cast_unsigned(),
+            delay_max: milliseconds(self.delay_max_ms),
+            timeout: milliseconds(self.timeout_ms),
+            concurrency: self.concurrency.map(i32::cast_unsigned),
+        };
+        let secrets = Secrets { current, previous };
+        let target = Target { url, policy, audience: self.audience, secrets };
+        Some((address, Arc::new(FoundTarget { target, revision: self.revision })))
+    }
+}
+
+/// A duration of a row, which a constraint keeps from being negative.
+pub(super) fn milliseconds(milliseconds: i64) -> Duration {
+    Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
+}

@@ -1,0 +1,286 @@
+//! Targets as operators see them: registered, listed and deleted, without their secrets.
+
+use std::time::Duration;
+
+use super::lookup::milliseconds;
+use crate::event::{
+    Actor, CanvasId, HandlerAddress, Name, RuleKind, Secret, TargetPolicy, TargetUrl, Timestamp,
+};
+use crate::store::load::address;
+use crate::store::session::interval;
+use crate::store::{Store, StoreError};
+
+/// Most targets of a canvas. Requests at the same moment may exceed it by their number.
+pub(crate) const TARGETS_MAX: i64 = 1000;
+/// How long the secret before the current one still signs.
+const PREVIOUS_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// A handler that is reached over HTTP, as far as it may be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisteredTarget {
+    /// Whose events it gets.
+    pub address: HandlerAddress,
+    /// Where they are sent.
+    pub url: String,
+    /// How often, how long, and how many at a time.
+    pub policy: TargetPolicy,
+    /// For whom an OIDC token is made that goes with each request.
+    pub audience: Option<String>,
+    /// Until when requests are also signed with the secret before the current one.
+    pub previous_secret_until: Option<Timestamp>,
+    /// Since when the address has had a target.
+    pub created_at: Timestamp,
+    /// Who registered the first one.
+    pub created_by: String,
+    /// Since when it is as it is.
+    pub updated_at: Timestamp,
+    /// Who made it so.
+    pub updated_by: String,
+}
+
+/// A target to be.
+#[derive(Debug)]
+pub(crate) struct NewTargetRow<'a> {
+    pub(crate) address: &'a HandlerAddress,
+    pub(crate) url: &'a TargetUrl,
+    pub(crate) policy: &'a TargetPolicy,
+    pub(crate) audience: Option<&'a str>,
+    /// Taken if the target is new, or if it is to replace the one that stands.
+    pub(crate) secret: &'a Secret,
+    pub(crate) replaces_secret: bool,
+    pub(crate) actor: &'a Actor,
+}
+
+/// What registering did.
+#[derive(Debug)]
+pub(crate) struct PutOutcome {
+    /// Whether the address had no target.
+    pub(crate) new: bool,
+    pub(crate) target: RegisteredTarget,
+    /// Whether it is the new row's secret that signs from now on.
+    pub(crate) secret_taken: bool,
+    /// The rule that holds the handler.
+    pub(crate) rule: Option<RuleKind>,
+    /// The job that wakes what waited; none, if nothing did.
+    pub(crate) job: Option<i64>,
+}
+
+struct PutRow {
+    new: bool,
+    taken: bool,
+    created_at: Timestamp,
+    created_by: String,
+    updated_at: Timestamp,
+    job: Option<i64>,
+    previous_until: Option<Timestamp>,
+    rule: Option<String>,
+}
+
+struct Row {
+    module: String,
+    name: String,
+    modifier: String,
+    url: String,
+    retries: i32,
+    delay_ms: i64,
+    factor: i32,
+    delay_max_ms: i64,
+    timeout_ms: i64,
+    concurrency: Option<i32>,
+    audience: Option<String>,
+    previous_until: Option<Timestamp>,
+    created_at: Timestamp,
+    created_by: String,
+    updated_at: Timestamp,
+    updated_by: String,
+}
+
+impl Store {
+    /// Registers a target, or replaces what is registered, and makes the job that wakes what waited for it. `None`: the
+    /// canvas has [`TARGETS_MAX`] others.
+    pub(crate) async fn put_target(&self, new: &NewTargetRow<'_>) -> Result<Option<PutOutcome>, StoreError> {
+        let HandlerAddress { scope, modifier } = new.address;
+        let about = format!("modifier {modifier}; {}", new.url.origin());
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            PutRow,
+            r#"with others as (
+                   select count(*) as count from (
+                       select from wakeq.http_targets
+                        where canvas_id = $1 and (module, name, modifier) <> ($2, $3, $4) limit $15) as counted
+               ), put as (
+                   insert into wakeq.http_targets as t
+                       (canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms, timeout_ms,
+                        concurrency, audience, secret, created_by, updated_by)
+                   select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer, $12::text, $13, $17, $17
+                     from others where count < $15
+                       on conflict (canvas_id, module, name, modifier) do update
+                      set url = excluded.url, retries = excluded.retries, delay_ms = excluded.delay_ms,
+                          factor = excluded.factor, delay_max_ms = excluded.delay_max_ms, timeout_ms = excluded.timeout_ms,
+                          concurrency = excluded.concurrency, audience = excluded.audience, revision = excluded.revision,
+                          updated_by = excluded.updated_by, updated_at = now(),
+                          secret = case when $14 then excluded.secret else t.secret end,
+                          previous_secret = case when $14 and excluded.secret <> t.secret then t.secret else t.previous_secret end,
+                          previous_until = case when $14 and excluded.secret <> t.secret then now() + $16::interval
+                                                else t.previous_until end
+                returning xmax = 0 as new, secret = $13 as taken, previous_until, created_at, created_by, updated_at
+               ), known as (
+                   delete from wakeq.unknown_handlers
+                    where canvas_id = $1 and module = $2 and name = $3 and modifier = $4 and exists (select from put)
+                returning canvas_id, module, name
+               ), job as (
+                   insert into wakeq.resume_jobs (kind, canvas_id, module, name)
+                   select 'registered', canvas_id, module, name from known returning id
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, request_id, detail)
+                   select $1, $17, 'put-target', $2::text, $3::text, 'done', $20,
+                          concat_ws('; ', $18::text, $19::text, case when not new then 'it was registered already' end,
+                                    case when taken then 'with a secret of its own' end) from put
+               )
+               select new as "new!", taken as "taken!", created_at as "created_at!", created_by as "created_by!",
+                      updated_at as "updated_at!", (select id from job) as job,
+                      case when previous_until > now() then previous_until end as previous_until,
+                      (select max(r.rule_type)::text from wakeq.scheduling_rules r
+                        where r.canvas_id = $1 and r.event_space = $2 and r.handler_name = $3
+                          and (r.until is null or r.until > now())) as rule
+                 from put"#,
+            scope.canvas.0,
+            scope.module.as_str() as _,
+            scope.name.as_str() as _,
+            modifier.as_str() as _,
+            new.url.as_str(),
+            integer(new.policy.retries),
+            in_milliseconds(new.policy.delay),
+            integer(new.policy.factor),
+            in_milliseconds(new.policy.delay_max),
+            in_milliseconds(new.policy.timeout),
+            new.policy.concurrency.map(integer),
+            new.audience,
+            new.secret.as_bytes(),
+            new.replaces_secret,
+            TARGETS_MAX,
+            interval(PREVIOUS_FOR),
+            new.actor.name(),
+            new.actor.credential_id(),
+            about,
+            new.actor.request_id()
+        );
+        let row = session.limit(|connection| query.fetch_optional(connection)).await;
+        Ok(session.answered("register a target", row)?.map(|row| row.into_outcome(new)))
+    }
+
+    /// Deletes a target; whether there was one.
+    pub(crate) async fn delete_target(
+        &self,
+        address: &HandlerAddress,
+        actor: &Actor,
+    ) -> Result<bool, StoreError> {
+        let HandlerAddress { scope, modifier } = address;
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"with gone as (
+                   delete from wakeq.http_targets
+                    where canvas_id = $1 and module = $2 and name = $3 and modifier = $4
+                returning canvas_id, module, name, modifier
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, detail, request_id)
+                   select canvas_id, $5, 'delete-target', module, name, 'done',
+                          concat_ws('; ', $6::text, 'modifier ' || modifier), $7 from gone
+               )
+               select exists (select from gone) as "deleted!""#,
+            scope.canvas.0,
+            scope.module.as_str() as _,
+            scope.name.as_str() as _,
+            modifier.as_str() as _,
+            actor.name(),
+            actor.credential_id(),
+            actor.request_id()
+        );
+        let deleted = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("delete a target", deleted)
+    }
+
+    /// The targets of a canvas, or of one handler of it, by address; at most `limit`.
+    pub(crate) async fn targets(
+        &self,
+        canvas: CanvasId,
+        handler: Option<(&Name, &Name)>,
+        modifier: Option<&Name>,
+        limit: i64,
+    ) -> Result<Vec<RegisteredTarget>, StoreError> {
+        in_memory!(self, targets());
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            Row,
+            r#"select module::text as "module!", name::text as "name!", modifier::text as "modifier!", url, retries, delay_ms,
+                      factor, delay_max_ms, timeout_ms, concurrency, audience,
+                      case when previous_until > now() then previous_until end as previous_until,
+                      created_at, created_by, updated_at, updated_by
+                 from wakeq.http_targets
+                where canvas_id = $1 and ($2::text is null or module = $2) and ($3::text is null or name = $3)
+                  and ($4::text is null or modifier = $4)
+                order by module, name, modifier limit $5"#,
+            canvas.0,
+            handler.map(|(module, _)| module.as_str()),
+            handler.map(|(_, name)| name.as_str()),
+            modifier.map(Name::as_str),
+            limit
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("list targets", rows)?;
+        Ok(rows.into_iter().filter_map(|row| row.into_target(canvas)).collect())
+    }
+}
+
+impl PutRow {
+    fn into_outcome(self, new: &NewTargetRow<'_>) -> PutOutcome {
+        PutOutcome {
+            new: self.new,
+            target: RegisteredTarget {
+                address: new.address.clone(),
+                url: new.url.to_string(),
+                policy: new.policy.clone(),
+                audience: new.audience.map(Into::into),
+                previous_secret_until: self.previous_until,
+                created_at: self.created_at,
+                created_by: self.created_by,
+                updated_at: self.updated_at,
+                updated_by: new.actor.name().into(),
+            },
+            secret_taken: self.taken,
+            rule: self.rule.and_then(|kind| kind.parse().ok()),
+            job: self.job,
+        }
+    }
+}
+
+impl Row {
+    fn into_target(self, canvas: CanvasId) -> Option<RegisteredTarget> {
+        Some(RegisteredTarget {
+            address: address(canvas.0, &self.module, &self.name, &self.modifier).ok()?,
+            url: self.url,
+            policy: TargetPolicy {
+                retries: self.retries.cast_unsigned(),
+                delay: milliseconds(self.delay_ms),
+                factor: self.factor.cast_unsigned(),
+                delay_max: milliseconds(self.delay_max_ms),
+                timeout: milliseconds(self.timeout_ms),
+                concurrency: self.concurrency.map(i32::cast_unsigned),
+            },
+            audience: self.audience,
+            previous_secret_until: self.previous_until,
+            created_at: self.created_at,
+            created_by: self.created_by,
+            updated_at: self.updated_at,
+            updated_by: self.updated_by,
+        })
+    }
+}
+
+fn integer(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+fn in_milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,137 @@
+//! Handlers that are reached over HTTP: looked up when an event needs one, so that one registered anywhere counts at once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::handlers::{BoxedHandler, Execution, Handler, HandlerError, HandlerResult};
+use super::statements::batched;
+use crate::delivery::{Delivered, Deliverer, Delivery};
+use crate::event::{HandlerAddress, TargetPolicy, Traceparent};
+use crate::machine::RetryPolicy;
+use crate::store::{Coalescer, FoundTarget, Store, StoreError};
+
+/// Rooms that are kept though nobody is in them.
+const ROOMS_KEPT: usize = 10_000;
+/// A delivery ends within its target's time-out; should it not, it is cut off this much later.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// What a worker needs to call targets.
+pub(super) struct Targets {
+    deliverer: Deliverer,
+    lookups: Coalescer<HandlerAddress, Option<Arc<FoundTarget>>>,
+    rooms: Mutex<Rooms>,
+}
+
+impl Targets {
+    pub(super) fn new(store: &Store, deliverer: Deliverer) -> Self {
+        let lookups = batched(store, |store, addresses: Vec<HandlerAddress>| async move {
+            store.targets_at(&addresses).await
+        });
+        Self { deliverer, lookups, rooms: Mutex::default() }
+    }
+
+    /// The handler at an address, if there is a target now.
+    pub(super) async fn find(&self, address: &HandlerAddress) -> Result<Option<Arc<Handler>>, StoreError> {
+        let found = self.lookups.call(address.clone()).await?;
+        Ok(found.map(|found| Arc::new(self.handler(address, found))))
+    }
+
+    fn handler(&self, address: &HandlerAddress, found: Arc<FoundTarget>) -> Handler {
+        let policy = &found.target.policy;
+        let room = policy.concurrency.map(|limit| {
+            let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
+            rooms.of(address, usize::try_from(limit).unwrap_or(1))
+        });
+        let (retry, timeout, revision) = (retry(policy), policy.timeout + SLACK, found.revision);
+        let deliverer = self.deliverer.clone();
+        let run: BoxedHandler = Arc::new(move |event| {
+            let (deliverer, found) = (deliverer.clone(), Arc::clone(&found));
+            Box::pin(async move { deliver(&deliverer, &found, event).await })
+        });
+        Handler { run, retry, timeout: Some(timeout), room, revision: Some(revision) }
+    }
+}
+
+async fn deliver(deliverer: &Deliverer, found: &FoundTarget, event: Execution) -> HandlerResult {
+    let traceparent = event.traceparent.clone().unwrap_or_else(Traceparent::root);
+    let delivery = Delivery {
+        event: event.id,
+        address: &event.address,
+        json: &event.json,
+        attempt: event.attempt,
+        enqueued_at: event.enqueued_at,
+        traceparent: &traceparent,
+    };
+    match deliverer.deliver(&found.target, delivery).await {
+        Delivered::Completed => Ok(()),
+        Delivered::Gone { reason } => Err(HandlerError::gone(reason)),
+        Delivered::Failed { message, retry_after: None } => Err(HandlerError::operational(message)),
+        Delivered::Failed { message, retry_after: Some(delay) } => {
+            Err(HandlerError::operational(message).retry_after(delay))
+        }
+    }
+}
+
+fn retry(policy: &TargetPolicy) -> RetryPolicy {
+    let TargetPolicy { retries, delay, factor, delay_max, .. } = *policy;
+    RetryPolicy { retries, delay, factor, delay_max }
+}
+
+/// How many deliveries of an address this worker makes at a time: one semaphore each, kept while it is in use.
+#[derive(Default)]
+struct Rooms {
+    rooms: HashMap<HandlerAddress, (usize, Arc<Semaphore>)>,
+}
+
+impl Rooms {
+    /// With another limit than before it is a new room: those in the old one are not counted any more.
+    fn of(&mut self, address: &HandlerAddress, limit: usize) -> Arc<Semaphore> {
+        if let Some((known, room)) = self.rooms.get(address)
+            && *known == limit
+        {
+            return Arc::clone(room);
+        }
+        if self.rooms.len() >= ROOMS_KEPT {
+            self.rooms.retain(|_, (_, room)| Arc::strong_count(room) > 1);
+        }
+        let room = Arc::new(Semaphore::new(limit));
+        self.rooms.insert(address.clone(), (limit, Arc::clone(&room)));
+        room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{CanvasId, HandlerScope, Name};
+
+    fn address(name: &str) -> HandlerAddress {
+        let scope = HandlerScope::worker(CanvasId::DEFAULT, name).unwrap();
+        HandlerAddress { scope, modifier: Name::no_modifier() }
+    }
+
+    #[test]
+    fn an_address_has_one_room_until_its_limit_changes() {
+        let mut rooms = Rooms::default();
+        let first = rooms.of(&address("a"), 1);
+        let taken = first.clone().try_acquire_owned().unwrap();
+        assert!(rooms.of(&address("a"), 1).try_acquire().is_err());
+        assert!(rooms.of(&address("b"), 1).try_acquire().is_ok());
+        assert!(rooms.of(&address("a"), 2).try_acquire().is_ok());
+        drop(taken);
+    }
+
+    #[test]
+    fn rooms_that_nobody_is_in_are_not_kept_for_ever() {
+        let mut rooms = Rooms::default();
+        let busy = rooms.of(&address("busy"), 1);
+        for index in 0..2 * ROOMS_KEPT {
+            rooms.of(&address(&format!("h{index}")), 1);
+        }
+        assert!(rooms.rooms.len() <= ROOMS_KEPT);
+        assert!(Arc::ptr_eq(&busy, &rooms.of(&address("busy"), 1)));
+    }
+}

@@ -1,0 +1,120 @@
+//! A little HTTP server on loopback that keeps what it gets until a test answers it.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::task::AbortOnDropHandle;
+use wakeq::delivery::DeliveryConfig;
+
+use crate::support::PATIENCE;
+
+pub(crate) struct Receiver {
+    /// Where it takes events.
+    pub(crate) url: String,
+    requests: mpsc::Receiver<Arrived>,
+    _serving: AbortOnDropHandle<()>,
+}
+
+/// A request that has not been answered. Dropped, its connection is closed without a word.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    /// Method and path.
+    pub(crate) line: String,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: String,
+    answer: oneshot::Sender<String>,
+}
+
+impl Receiver {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let url = format!("http://{}/events?from=queue", listener.local_addr().unwrap());
+        let (sender, requests) = mpsc::channel(1000);
+        let serving = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(take(stream, sender.clone()));
+            }
+        });
+        Self { url, requests, _serving: AbortOnDropHandle::new(serving) }
+    }
+
+    /// The next request.
+    pub(crate) async fn next(&mut self) -> Arrived {
+        let next = tokio::time::timeout(PATIENCE, self.requests.recv()).await;
+        next.expect("no request came in time").expect("it serves as long as it is there")
+    }
+
+    /// Whether nothing waits to be looked at.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        self.requests.try_recv().is_err()
+    }
+}
+
+/// What lets a worker call a [`Receiver`].
+pub(crate) fn to_loopback() -> DeliveryConfig {
+    let allow = vec!["127.0.0.1".parse().unwrap()];
+    DeliveryConfig { allow, allow_http: true, ..DeliveryConfig::default() }
+}
+
+/// One request, and its answer; the connection is closed behind it.
+async fn take(mut stream: TcpStream, requests: mpsc::Sender<Arrived>) -> Option<()> {
+    let mut bytes = Vec::new();
+    let end = loop {
+        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break end;
+        }
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let head = String::from_utf8(bytes[..end].to_vec()).ok()?;
+    let mut lines = head.split("\r\n");
+    let line = lines.next()?.trim_end_matches(" HTTP/1.1").to_owned();
+    let headers: BTreeMap<String, String> = lines
+        .filter_map(|line| line.split_once(": "))
+        .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+        .collect();
+    let length: usize = headers.get("content-length")?.parse().ok()?;
+    let mut body = bytes.split_off(end + 4);
+    while body.len() < length {
+        if stream.read_buf(&mut body).await.ok()? == 0 {
+            return None;
+        }
+    }
+    let (answer, answered) = oneshot::channel();
+    requests.send(Arrived { line, headers, body: String::from_utf8(body).ok()?, answer }).await.ok()?;
+    let answer = answered.await.ok()?;
+    stream.write_all(answer.as_bytes()).await.ok()?;
+    stream.shutdown().await.ok()
+}
+
+impl Arrived {
+    /// Answers with a status (`204 No Content`) and headers (`retry-after: 7`).
+    pub(crate) fn answer(self, status: &str, headers: &[&str]) {
+        let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
+        let answer = format!("HTTP/1.1 {status}\r\n{headers}content-length: 0\r\nconnection: close\r\n\r\n");
+        // Who asked may be gone.
+        let _ = self.answer.send(answer);
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", self.headers))
+    }
+
+    /// How many signatures it has, and which of them is by this secret, as Standard Webhooks says it.
+    pub(crate) fn signed_by(&self, secret: &str) -> (usize, Option<usize>) {
+        let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap();
+        let text =
+            format!("{}.{}.{}", self.header("webhook-id"), self.header("webhook-timestamp"), self.body);
+        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key), text.as_bytes());
+        let expected = format!("v1,{}", STANDARD.encode(tag.as_ref()));
+        let signatures: Vec<&str> = self.header("webhook-signature").split(' ').collect();
+        (signatures.len(), signatures.iter().position(|signature| *signature == expected))
+    }
+}

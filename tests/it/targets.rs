@@ -1,0 +1,451 @@
+//! Handlers that are reached over HTTP: registered through the API, called by a worker, answered by a little server.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use uuid::Uuid;
+use wakeq::access::Scope;
+use wakeq::delivery::Deliverer;
+use wakeq::http::HttpConfig;
+use wakeq::{
+    Actor, AdminError, CanvasId, Event, EventId, HandlerAddress, Handlers, Name, NewSecret, NewTarget,
+    Outcome, QueueWorker, TargetPolicy, Timing, WorkerConfig,
+};
+
+use crate::door::telling;
+use crate::receiver::{Receiver, to_loopback};
+use crate::service::Service;
+use crate::support::{Running, Stage, scope};
+
+const GREET: &str = "/handlers/WORKER/greet";
+
+/// A service that lets targets on loopback be registered.
+async fn service() -> Service {
+    Service::with(HttpConfig { delivery: to_loopback(), ..HttpConfig::default() }).await
+}
+
+/// A worker with these functions that calls targets, too.
+fn worker(stage: &Stage, handlers: Handlers) -> Running {
+    let config = WorkerConfig::default();
+    let worker = QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, config).unwrap();
+    Running::of(worker.deliver_with(Deliverer::new(to_loopback()).unwrap()))
+}
+
+/// Registers the receiver for `greet`; what was answered.
+async fn put(service: &Service, receiver: &Receiver, more: Value) -> Value {
+    let mut body = json!({"url": receiver.url});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    service.put(GREET, body).await.json()
+}
+
+/// What the row says after a failed attempt: retries, losses, seconds until it is due.
+async fn row(stage: &Stage, id: EventId) -> (i32, i32, f64) {
+    let query = "select retries, losses, extract(epoch from delay_until - now())::float8 from wakeq.events_v2 where id = $1";
+    sqlx::query_as(query).bind(id.0).fetch_one(&stage.pool).await.unwrap()
+}
+
+async fn number(stage: &Stage, query: &'static str) -> i64 {
+    sqlx::query_scalar(query).fetch_one(&stage.pool).await.unwrap()
+}
+
+/// TARGET-01: what is registered is called with the event, its id, its attempt and a signature that the secret verifies.
+#[tokio::test]
+async fn an_event_is_sent_to_its_target_and_gone_when_that_answers() {
+    let service = service().await;
+    let mut receiver = Receiver::start().await;
+    let mut running = worker(&service.stage, Handlers::new());
+    let made = put(&service, &receiver, json!({})).await;
+    assert_eq!(
+        (&made["new"], &made["woken"], &made["still"]),
+        (&json!(true), &json!(0), &Value::Null),
+        "{made}"
+    );
+    let secret = made["secret"].as_str().unwrap().to_owned();
+
+    let emitted = json!({"name": "greet", "value": {"to": "Ada", "n": 1.50}});
+    let id = service.post("/events", emitted).await.json()["id"].as_str().unwrap().to_owned();
+    let arrived = receiver.next().await;
+    assert_eq!(arrived.line, "POST /events?from=queue");
+    assert_eq!(serde_json::from_str::<Value>(&arrived.body).unwrap(), json!({"to": "Ada", "n": 1.5}));
+    assert_eq!((arrived.header("webhook-id"), arrived.header("ce-id")), (id.as_str(), id.as_str()));
+    assert_eq!((arrived.header("ce-type"), arrived.header("wakeq-attempt")), ("WORKER/greet/_", "1"));
+    assert_eq!(arrived.signed_by(&secret), (1, Some(0)));
+    let running_now = service.get(GREET).await.json();
+    assert_eq!(
+        (&running_now["running"], &running_now["targets"][0]["url"]),
+        (&json!(1), &json!(receiver.url))
+    );
+    arrived.answer("204 No Content", &[]);
+    running.until(EventId(id.parse().unwrap()), Outcome::Deleted).await;
+    assert_eq!(service.stage.rows().await, 0);
+    running.stop().await;
+    service.stop().await;
+}
+
+/// TARGET-02: what waited for a handler that nobody knew runs as soon as a target is registered, on workers that run
+/// already.
+#[tokio::test]
+async fn registering_wakes_what_waited() {
+    let service = service().await;
+    let mut receiver = Receiver::start().await;
+    let mut running = worker(&service.stage, Handlers::new());
+    let id = service.stage.emit("greet").await;
+    running.until(id, Outcome::Deferred).await;
+    let shown = service.get(GREET).await.json();
+    assert_eq!((&shown["waiting"], shown["unknown_since"].is_string()), (&json!(1), true), "{shown}");
+    let explained = service.get(&format!("/events/{id}")).await.json();
+    assert!(explained["next"].as_str().unwrap().contains("for a target to be registered"), "{explained}");
+
+    let made = put(&service, &receiver, json!({})).await;
+    assert_eq!((&made["woken"], &made["waking"]), (&json!(1), &json!(false)), "{made}");
+    let arrived = receiver.next().await;
+    let explained = service.get(&format!("/events/{id}")).await.json();
+    assert_eq!((&explained["target"], &explained["unknown_since"]), (&json!(receiver.url), &Value::Null));
+    arrived.answer("200 OK", &[]);
+    running.until(id, Outcome::Deleted).await;
+    assert_eq!(number(&service.stage, "select count(*) from wakeq.unknown_handlers").await, 0);
+    running.stop().await;
+    service.stop().await;
+}
+
+/// TARGET-03: without a target events wait as for an unknown handler, and are shown so.
+#[tokio::test]
+async fn events_of_a_deleted_target_wait_for_the_next() {
+    let service = service().await;
+    let mut receiver = Receiver::start().await;
+    let mut running = worker(&service.stage, Handlers::new());
+    put(&service, &receiver, json!({})).await;
+    assert_eq!(service.delete(GREET).await.json(), json!({"deleted": true}));
+    assert_eq!(service.delete(GREET).await.json(), json!({"deleted": false}));
+    let id = service.stage.emit("greet").await;
+    running.until(id, Outcome::Deferred).await;
+    let shown = service.get(GREET).await.json();
+    assert_eq!((&shown["waiting"], &shown["targets"]), (&json!(1), &json!([])), "{shown}");
+    assert!(shown["unknown_since"].is_string());
+    assert_eq!(service.get(&format!("{GREET}/_")).await.problem(), (404, "not-found".into()));
+    assert!(receiver.is_quiet());
+
+    assert_eq!(put(&service, &receiver, json!({})).await["woken"], 1);
+    receiver.next().await.answer("200 OK", &[]);
+    running.until(id, Outcome::Deleted).await;
+    running.stop().await;
+    service.stop().await;
+}
+
+/// TARGET-04: 410 pauses the handler with the reason, costs the event nothing, and is in the record.
+#[tokio::test]
+async fn a_target_that_is_gone_is_paused() {
+    let service = service().await;
+    let mut receiver = Receiver::start().await;
+    let mut running = worker(&service.stage, Handlers::new());
+    put(&service, &receiver, json!({})).await;
+    let id = service.stage.emit("greet").await;
+    receiver.next().await.answer("410 Gone", &[]);
+    let told = running.until(id, Outcome::Released).await;
+    let ended = [Outcome::LockClaimed, Outcome::HandlerGone, Outcome::HandlerPaused, Outcome::Released];
+    assert_eq!(told.trail[told.trail.len() - 4..], ended);
+    running.until(id, Outcome::RulePaused).await;
+    let (retries, losses, _) = row(&service.stage, id).await;
+    assert_eq!((retries, losses), (0, 0));
+    let shown = service.get(GREET).await.json();
+    let (rule, reason) = (&shown["rules"][0], shown["rules"][0]["reason"].as_str().unwrap().to_owned());
+    assert_eq!(
+        (&rule["kind"], &rule["created_by"], &shown["paused"]),
+        (&json!("pause"), &json!("target"), &json!(1))
+    );
+    assert!(reason.contains("410 Gone"), "{reason}");
+    let audit = service.admin(Method::GET, "/audit?limit=1", Value::Null).await.json();
+    let line = &audit["items"][0];
+    assert_eq!(
+        (&line["action"], &line["actor"], &line["detail"]),
+        (&json!("pause"), &json!("target"), &json!(reason))
+    );
+
+    let again = put(&service, &receiver, json!({})).await;
+    assert_eq!(again["still"], "pause", "registering lifts no rule");
+    assert_eq!(service.delete(&format!("{GREET}/pause")).await.json()["woken"], 1);
+    let arrived = receiver.next().await;
+    assert_eq!(
+        (arrived.header("webhook-id"), arrived.header("wakeq-attempt")),
+        (id.to_string().as_str(), "1")
+    );
+    arrived.answer("200 OK", &[]);
+    running.until(id, Outcome::Deleted).await;
+    running.stop().await;
+    service.stop().await;
+}
+
+/// TARGET-04: a pause that a user made goes before; and what a target says that was replaced since pauses nobody.
+#[tokio::test]
+async fn only_the_target_that_stands_can_pause_its_handler() {
+    let service = service().await;
+    let (mut old, mut new) = (Receiver::start().await, Receiver::start().await);
+    let mut running = worker(&service.stage, Handlers::new());
+    put(&service, &old, json!({})).await;
+    let id = service.stage.emit("greet").await;
+    let arrived = old.next().await;
+    assert_eq!(put(&service, &new, json!({})).await["new"], false);
+    arrived.answer("410 Gone", &[]);
+    let arrived = new.next().await;
+    assert_eq!(arrived.header("webhook-id"), id.to_string());
+    assert_eq!(service.get(GREET).await.json()["rules"], json!([]));
+    service.put(&format!("{GREET}/pause"), json!({"reason": "holidays"})).await.json();
+    arrived.answer("410 Gone", &[]);
+    running.until(id, Outcome::RulePaused).await;
+    let rules = service.get(GREET).await.json()["rules"].clone();
+    assert_eq!((rules.as_array().unwrap().len(), &rules[0]["reason"]), (1, &json!("holidays")));
+    running.stop().await;
+    service.stop().await;
+}
+
+/// TARGET-05: `Retry-After` decides when the next attempt is due, within the policy's longest delay; other errors go by
+/// the policy; after the last retry the event is dead.
+#[tokio::test]
+async fn a_target_says_when_to_try_again() {
+    let service = service().await;
+    let mut receiver = Receiver::start().await;
+    let mut running = worker(&service.stage, Handlers::new());
+    let policy = json!({"retries": 3, "delay_s": 500, "delay_max_s": 3000});
+    put(&service, &receiver, json!({"policy": policy})).await;
+    let id = service.stage.emit("greet").await;
+    for (attempt, status, header, due_s) in [
+        (1, "503 Service Unavailable", Some("retry-after: 2000"), 2000.0),
+        (2, "429 Too Many Requests", Some("retry-after: 999999"), 3000.0),
+        (3, "500 Internal Server Error", Some("retry-after: 7"), 500.0),
+        (4, "302 Found", Some("location: /elsewhere"), 0.0),
+    ] {
+        let arrived = receiver.next().await;
+        assert_eq!(arrived.header("wakeq-attempt"), attempt.to_string());
+        assert_eq!(arrived.header("webhook-id"), id.to_string(), "the same in every attempt");
+        arrived.answer(status, header.as_slice());
+        if attempt == 4 {
+            break;
+        }
+        running.until(id, Outcome::RetryAllowed).await;
+        let (retries, losses, in_s) = row(&service.stage, id).await;
+        assert_eq!((retries, losses), (attempt, 0));
+        assert!((due_s - 30.0..=due_s).contains(&in_s), "{status}: due in {in_s} s");
+        service.post(&format!("/events/{id}/run-now"), json!({})).await.json();
+    }
+    running.until(id, Outcome::Deleted).await;
+    let dead = service.get("/dead-events").await.json()["items"][0].clone();
+    assert!(dead["last_error"].as_str().unwrap().contains("302 Found"), "{dead}");
+    assert!(receiver.is_quiet(), "a redirect is not followed");
+    running.stop().await;
+    service.stop().await;
+}
+
+/// TARGET-06: a rotation has both secrets sign for a day; no answer but the one that makes a secret has it.
+#[tokio::test]
+async fn both_secrets_sign_for_a_day_and_neither_is_told() {
+    let service = service().await;
+    let mut receiver = Receiver::start().await;
+    let mut running = worker(&service.stage, Handlers::new());
+    let secret = |answer: &Value| answer["secret"].as_str().map(str::to_owned);
+    let first = secret(&put(&service, &receiver, json!({})).await).unwrap();
+    assert_eq!(secret(&put(&service, &receiver, json!({})).await), None, "replacing keeps it");
+    let rotated = put(&service, &receiver, json!({"rotate_secret": true})).await;
+    let second = secret(&rotated).unwrap();
+    let given = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    assert_ne!(first, second);
+    assert!(rotated["target"]["previous_secret_until"].is_string());
+    let id = service.stage.emit("greet").await;
+    let arrived = receiver.next().await;
+    assert_eq!((arrived.signed_by(&second), arrived.signed_by(&first)), ((2, Some(0)), (2, Some(1))));
+    arrived.answer("200 OK", &[]);
+    running.until(id, Outcome::Deleted).await;
+
+    let replaced = put(&service, &receiver, json!({"secret": given})).await;
+    assert_eq!(secret(&replaced), None, "its giver knows it");
+    let repeated = put(&service, &receiver, json!({"secret": given})).await;
+    let until = &repeated["target"]["previous_secret_until"];
+    assert_eq!(*until, replaced["target"]["previous_secret_until"], "the same again is no rotation");
+    let day = "update wakeq.http_targets set previous_until = previous_until - interval '1 day'";
+    let before = "select count(*) from wakeq.http_targets where previous_until between now() + interval '86000 s'
+                                                                               and now() + interval '86400 s'";
+    assert_eq!(number(&service.stage, before).await, 1);
+    sqlx::query(day).execute(&service.stage.pool).await.unwrap();
+    let id = service.stage.emit("greet").await;
+    let arrived = receiver.next().await;
+    assert_eq!(arrived.signed_by(given), (1, Some(0)));
+    arrived.answer("200 OK", &[]);
+    running.until(id, Outcome::Deleted).await;
+
+    let mut told = service.admin(Method::GET, "/audit?limit=100", Value::Null).await.text;
+    for path in [GREET, &format!("{GREET}/_"), "/handlers"] {
+        told.push_str(&service.get(path).await.text);
+    }
+    told.push_str(&service.put(GREET, json!({"url": "x", "secret": given})).await.text);
+    told.push_str(&service.put(GREET, json!({"url": receiver.url, "secret": &given[..20]})).await.text);
+    for secret in [first.as_str(), second.as_str(), given] {
+        assert!(!told.contains(&secret[6..26]), "{told}");
+    }
+    assert!(told.contains("put-target") && told.contains("with a secret of its own"), "{told}");
+    running.stop().await;
+    service.stop().await;
+}
+
+/// TARGET-07: a canvas has targets of its own, and a function goes before a target.
+#[tokio::test]
+async fn a_target_is_of_one_canvas_and_a_function_goes_first() {
+    let service = service().await;
+    let (mut receiver, mut foreign) = (Receiver::start().await, Receiver::start().await);
+    let (handler, mut seen) = telling();
+    let mut running = worker(&service.stage, Handlers::new().on("local", handler));
+    let other = CanvasId(Uuid::from_u128(7));
+    let key = service.key("other", other, &Scope::ALL).await;
+    let path = |name: &str| format!("/canvases/{other}/handlers/WORKER/{name}");
+    service.ask(&key, Method::PUT, &path("greet"), json!({"url": foreign.url})).await.json();
+    service.ask(&key, Method::PUT, &path("local"), json!({"url": foreign.url})).await.json();
+    assert_eq!(service.get("/handlers").await.json()["items"], json!([]), "of another canvas");
+    for method in [Method::GET, Method::PUT, Method::DELETE] {
+        let body = if method == Method::PUT { json!({"url": receiver.url}) } else { Value::Null };
+        let refused = service.ask(&service.key, method, &path("greet"), body).await;
+        assert_eq!(refused.problem(), (404, "not-found".into()));
+    }
+    put(&service, &receiver, json!({})).await;
+    service.put("/handlers/WORKER/greet/eu", json!({"url": foreign.url})).await.json();
+    let ours = service.stage.emit("greet").await;
+    let theirs = Event::new("greet", &1).unwrap().canvas(other);
+    let theirs = service.stage.queue.emit(theirs).await.unwrap().id;
+    let arrived = receiver.next().await;
+    assert_eq!(arrived.header("webhook-id"), ours.to_string());
+    assert_eq!(arrived.header("ce-source"), format!("/canvases/{}", CanvasId::DEFAULT));
+    arrived.answer("200 OK", &[]);
+    let arrived = foreign.next().await;
+    assert_eq!(arrived.header("webhook-id"), theirs.to_string());
+    arrived.answer("200 OK", &[]);
+    running.until_count(2, Outcome::Deleted).await;
+
+    let local = Event::new("local", &1).unwrap().canvas(other);
+    let local = service.stage.queue.emit(local).await.unwrap().id;
+    assert_eq!(seen.next().await.id, local);
+    running.until(local, Outcome::Deleted).await;
+    let europe = Event::new("greet", &1).unwrap().modifier("eu").unwrap();
+    let europe = service.stage.queue.emit(europe).await.unwrap().id;
+    let arrived = foreign.next().await;
+    assert_eq!(arrived.header("ce-type"), "WORKER/greet/eu");
+    arrived.answer("200 OK", &[]);
+    running.until(europe, Outcome::Deleted).await;
+    assert!(receiver.is_quiet());
+    running.stop().await;
+    service.stop().await;
+}
+
+/// TARGET-08: no more requests at a time than the policy says, and none is lost.
+#[tokio::test]
+async fn a_target_gets_no_more_at_a_time_than_it_wants() {
+    let service = service().await;
+    let mut receiver = Receiver::start().await;
+    let mut running = worker(&service.stage, Handlers::new());
+    put(&service, &receiver, json!({"policy": {"concurrency": 2}})).await;
+    service.stage.emit_many("greet", 5).await;
+    let mut inside = vec![receiver.next().await, receiver.next().await];
+    let mut waiting = 0;
+    while waiting < 3 {
+        waiting += usize::from(running.report().await.verdict == wakeq::Verdict::WaitsForRoom);
+    }
+    for _ in 0..3 {
+        assert!(receiver.is_quiet());
+        inside.pop().unwrap().answer("200 OK", &[]);
+        inside.push(receiver.next().await);
+    }
+    inside.into_iter().for_each(|arrived| arrived.answer("200 OK", &[]));
+    service.notifier.drained().await;
+    assert_eq!(service.stage.rows().await, 0);
+    running.stop().await;
+    service.stop().await;
+}
+
+/// TARGET-09: what makes no sense, or may not be called, is refused in words that say what would do.
+#[tokio::test]
+async fn what_can_be_no_target_is_refused_with_words() {
+    let service = service().await;
+    let url = "http://127.0.0.1:8080/";
+    for (path, body, words) in [
+        (GREET, json!({}), "a field is unknown"),
+        (GREET, json!({"url": ""}), "it is no URL"),
+        (GREET, json!({"url": "greet"}), "it is no URL"),
+        (GREET, json!({"url": "ftp://a.example/"}), "begins with https://"),
+        (GREET, json!({"url": "https://user:word@a.example/"}), "no user and no password"),
+        (GREET, json!({"url": "https://a.example/#x"}), "no fragment"),
+        (GREET, json!({"url": format!("https://a.example/{}", "x".repeat(2048))}), "at most 2048 bytes"),
+        (GREET, json!({"url": "http://127.0.0.2/"}), "--deliver-to"),
+        (GREET, json!({"url": "http://169.254.169.254/"}), "metadata"),
+        (GREET, json!({"url": "http://metadata.google.internal/"}), "metadata"),
+        (GREET, json!({"url": "http://[::1]/"}), "--deliver-to"),
+        (GREET, json!({"url": "http://2130706434/"}), "--deliver-to"),
+        (GREET, json!({"url": "https://a.example:25/"}), "port 25"),
+        (GREET, json!({"url": url, "secret": "whsec_short"}), "24 to 64 bytes"),
+        (
+            GREET,
+            json!({"url": url, "secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "rotate_secret": true}),
+            "not both",
+        ),
+        (GREET, json!({"url": "https://a.example/", "audience": "https://b.example"}), "another audience"),
+        (GREET, json!({"url": url, "policy": {"retries": 1001}}), "1,000 times"),
+        (GREET, json!({"url": url, "policy": {"retries": -1}}), "a field is unknown"),
+        (GREET, json!({"url": url, "policy": {"delay_s": -1}}), "`delay_s`"),
+        (GREET, json!({"url": url, "policy": {"delay_s": 90_000}}), "first delay"),
+        (GREET, json!({"url": url, "policy": {"delay_max_s": 1e9}}), "30 days"),
+        (GREET, json!({"url": url, "policy": {"factor": 0}}), "factor"),
+        (GREET, json!({"url": url, "policy": {"timeout_s": 0.5}}), "1 s to 1 h"),
+        (GREET, json!({"url": url, "policy": {"timeout_s": 3601}}), "1 s to 1 h"),
+        (GREET, json!({"url": url, "policy": {"concurrency": 0}}), "concurrency"),
+        (GREET, json!({"url": url, "headers": {}}), "a field is unknown"),
+        ("/handlers/WORKER/greet/block", json!({"url": url}), "can't be modifiers"),
+        ("/handlers/WORKER/a%20b", json!({"url": url}), "no valid name"),
+        ("/handlers/WORKER/greet/a%20b", json!({"url": url}), "no valid name"),
+    ] {
+        let refused = service.put(path, body.clone()).await;
+        assert_eq!(refused.problem().0, 400, "{body}");
+        let detail: Value = serde_json::from_str(&refused.text).unwrap();
+        let (detail, any) = (detail["detail"].as_str().unwrap(), "a field is unknown");
+        let told = detail.contains(words) || (words == any && detail.starts_with("the body"));
+        assert!(told, "{body}: {detail}");
+        assert!(!detail.contains("word@") && !detail.contains("MfKQ"), "{detail}");
+    }
+    let reserved = service.put("/handlers/WORKER/greet/purge", json!({"url": url})).await;
+    assert_eq!(reserved.problem(), (405, "method-not-allowed".into()), "that path is another one");
+    assert_eq!(service.get("/handlers").await.json()["items"], json!([]), "nothing came of it");
+    assert_eq!(number(&service.stage, "select count(*) from wakeq.http_targets").await, 0);
+    service.stop().await;
+}
+
+/// TARGET-09: a canvas has 1,000 targets at most, and those can be replaced.
+#[tokio::test]
+async fn a_canvas_has_a_thousand_targets() {
+    let service = service().await;
+    let fill = "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor,
+                    delay_max_ms, timeout_ms, secret, created_by, updated_by)
+                select $1, 'WORKER', 'h' || number, '_', 'https://a.example/', 2, 0, 1, 0, 1000, decode(repeat('ab', 32), 'hex'),
+                       'test', 'test' from generate_series(1, 1000) as number";
+    sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
+    let body = json!({"url": "http://127.0.0.1:8080/"});
+    let one_more = service.put(GREET, body.clone()).await;
+    assert_eq!(one_more.problem(), (409, "conflict".into()));
+    assert_eq!(service.put("/handlers/WORKER/h7", body.clone()).await.json()["new"], false);
+    assert_eq!(service.get("/handlers").await.json()["items"].as_array().unwrap().len(), 1000);
+    service.delete("/handlers/WORKER/h1").await.json();
+    assert_eq!(service.put(GREET, body).await.json()["new"], true);
+    service.stop().await;
+}
+
+/// TARGET-09: where Pub/Sub pushes, no attempt may take longer than it waits.
+#[tokio::test]
+async fn a_pushed_deployment_takes_no_long_timeouts() {
+    let timing = Timing { horizon: Duration::ZERO, ..Timing::default() };
+    let (stage, _) = Stage::memory_with(timing).await;
+    let address = HandlerAddress { scope: scope("greet"), modifier: Name::no_modifier() };
+    let target = |timeout_s| NewTarget {
+        url: "https://a.example/".parse().unwrap(),
+        policy: TargetPolicy { timeout: Duration::from_secs(timeout_s), ..TargetPolicy::default() },
+        audience: None,
+        secret: NewSecret::Keep,
+    };
+    let ada = Actor::user("ada");
+    let refused = stage.admin.put_target(&address, &target(601), &ada).await.unwrap_err();
+    assert!(matches!(refused, AdminError::Invalid(words) if words.contains("600 s")));
+    assert!(stage.admin.put_target(&address, &target(600), &ada).await.unwrap().new);
+}
