@@ -71,7 +71,8 @@ enum Verb {
         #[arg(long)]
         google: bool,
     },
-    /// Emit through the HTTP API with the official CloudEvents SDK for Python, installed into target/sdk.
+    /// Emit through the HTTP API with the official CloudEvents SDK for Python, and verify deliveries with the library of
+    /// Standard Webhooks; both installed into target/sdk.
     Sdk,
 }
 
