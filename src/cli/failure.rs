@@ -2,6 +2,7 @@
 
 use crate::access::{AccessError, InvalidKeyId, InvalidScope};
 use crate::admin::AdminError;
+use crate::cron::InvalidSchedule;
 use crate::emit::EmitError;
 use crate::event::{EventError, InvalidName};
 use crate::notify::NotifyError;
@@ -67,6 +68,7 @@ fn is_of_the_arguments(cause: &(dyn std::error::Error + 'static)) -> bool {
         || cause.is::<InvalidName>()
         || cause.is::<InvalidKeyId>()
         || cause.is::<InvalidScope>()
+        || cause.is::<InvalidSchedule>()
 }
 
 fn of_failure(failure: &Failure) -> Exit {
@@ -84,8 +86,8 @@ fn of_admin(error: &AdminError) -> Exit {
     match error {
         AdminError::AdminOnly { .. } => Exit::Refused,
         AdminError::Invalid(_) | AdminError::Cursor => Exit::Usage,
-        AdminError::NotFound(_) => Exit::NotFound,
-        AdminError::NotWaiting(_) => Exit::Conflict,
+        AdminError::NotFound(_) | AdminError::NoCron(_) => Exit::NotFound,
+        AdminError::NotWaiting(_) | AdminError::TooManyCrons => Exit::Conflict,
         AdminError::Store(error) => of_store(error),
         AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),
     }

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use crate::access::{AccessError, Denied, Unauthenticated};
 use crate::admin::AdminError;
+use crate::cron::InvalidSchedule;
 use crate::emit::EmitError;
 use crate::event::{EventError, InvalidName, JsonError};
 use crate::store::StoreError;
@@ -241,12 +242,19 @@ impl From<InvalidName> for Problem {
     }
 }
 
+impl From<InvalidSchedule> for Problem {
+    fn from(error: InvalidSchedule) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
 impl From<AdminError> for Problem {
     fn from(error: AdminError) -> Self {
         match error {
             AdminError::AdminOnly { .. } => Self::new(Kind::Forbidden, error.to_string()),
             AdminError::Invalid(words) => Self::bad_request(words),
-            AdminError::NotFound(_) => Self::not_found(),
+            AdminError::NotFound(_) | AdminError::NoCron(_) => Self::not_found(),
+            AdminError::TooManyCrons => Self::new(Kind::Conflict, error.to_string()),
             AdminError::Cursor => Self::bad_request(error.to_string()),
             AdminError::NotWaiting(_) => {
                 Self::new(Kind::NotWaiting, "the event runs now: look again when it has ended")

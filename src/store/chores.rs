@@ -15,6 +15,8 @@ pub(crate) struct Minute {
     pub(crate) notifications: Vec<Notification>,
     /// Open resume jobs.
     pub(crate) jobs: Vec<i64>,
+    /// Whether crons tick, now or within [`Store::cron_ahead`].
+    pub(crate) crons: bool,
     /// Whether the statement should run again at once.
     pub(crate) more: bool,
     /// Whether it was due, and no other process was first.
@@ -44,7 +46,8 @@ impl Default for Retention {
 
 impl Store {
     /// The minute's statement: lifts one rule that reached its end, moves the promises of a page of overdue events,
-    /// lists open jobs. Does nothing unless it is due or `again`, the next page of the same pass.
+    /// lists open jobs, says whether crons tick. Does nothing unless it is due or `again`, the next page of the same
+    /// pass.
     ///
     /// It reads the promises from the low-water mark of earlier passes on, so that it does not pass the dead index
     /// entries of what was woken or parked; every tenth pass starts at the beginning, for promises that a long
@@ -98,6 +101,8 @@ impl Store {
                       array(select canvas_id from moved where publish order by id) as "canvases!",
                       array(select id from wakeq.resume_jobs where exists (select from gate) order by id limit 1000)
                           || array(select id from job) as "jobs!",
+                      exists (select from gate)
+                          and exists (select from wakeq.cron_records where next_at <= now() + $10::interval) as "crons!",
                       exists (select from gate) as "open!",
                       (select count(*) from overdue) >= 1000 as "full!",
                       exists (select from expired) as "lifted!",
@@ -110,7 +115,8 @@ impl Store {
             interval(timing.probe_backoff),
             interval(timing.probe_backoff_max),
             known.from,
-            known.kept_until
+            known.kept_until,
+            interval(self.cron_ahead())
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("the minute's statement", row)?;
@@ -119,7 +125,8 @@ impl Store {
             self.probe.learn(again, rest, row.now - 2 * timing.probe_period);
         }
         let notifications = notifications(row.ids, row.canvases);
-        Ok(Minute { notifications, jobs: row.jobs, more: row.full || row.lifted, open: row.open })
+        let more = row.full || row.lifted;
+        Ok(Minute { notifications, jobs: row.jobs, crons: row.crons, more, open: row.open })
     }
 
     /// Makes the next pass of the minute's statement due now.

@@ -24,6 +24,7 @@ mod claims;
 mod coalescer;
 mod control;
 mod counts;
+mod crons;
 mod dead_events;
 #[cfg(feature = "http")]
 mod deployment;
@@ -48,6 +49,7 @@ mod settings;
 mod shift;
 #[cfg(test)]
 pub(crate) mod tests;
+mod ticks;
 mod unknown_handlers;
 
 #[cfg(feature = "http")]
@@ -58,6 +60,7 @@ pub(crate) use claims::{ClaimLimits, ClaimedEvent, Retry};
 pub(crate) use coalescer::Coalescer;
 pub(crate) use control::{BULK_PAGE, Commanded};
 pub use counts::HandlerCounts;
+pub(crate) use crons::{CronPut, CronRow, NewCronRow};
 pub use dead_events::{DeadEvent, DeadFilter};
 pub use depth::Depth;
 pub use error::StoreError;
@@ -73,3 +76,4 @@ pub use rules::Rule;
 pub(crate) use service_accounts::AccountRow;
 pub use session::{Store, StoreConfig};
 pub use settings::TimingMode;
+pub(crate) use ticks::{CronDue, CronStep};

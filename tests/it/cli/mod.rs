@@ -114,6 +114,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (8, "idempotency"),
     (9, "settings"),
     (10, "deployment"),
+    (12, "cron"),
 ];
 
 fn migrations(status: &str) -> String {

@@ -13,24 +13,25 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fault", &[]),
     ("telemetry", &["event"]),
     ("machine", &["event"]),
+    ("cron", &["event"]),
     ("store", &["event"]),
     ("notify", &["event"]),
-    ("wake", &["event", "fault", "store", "notify"]),
+    ("wake", &["event", "fault", "cron", "store", "notify"]),
     ("explain", &["event", "machine", "store"]),
     ("emit", &["event", "fault", "telemetry", "store", "notify"]),
-    ("admin", &["event", "fault", "machine", "store", "notify", "wake", "explain"]),
+    ("admin", &["event", "fault", "cron", "machine", "store", "notify", "wake", "explain"]),
     ("worker", &["event", "telemetry", "store", "notify", "wake", "emit", "machine"]),
     ("access", &["event", "store"]),
     ("config", &["event", "access", "http", "store", "notify", "worker"]),
-    ("api", &["event", "machine", "store", "admin", "explain", "emit", "access"]),
-    ("http", &["event", "access", "api", "telemetry", "store", "notify", "emit", "admin", "explain"]),
+    ("api", &["event", "machine", "cron", "store", "admin", "explain", "emit", "access"]),
+    ("http", &["event", "access", "api", "cron", "telemetry", "store", "notify", "emit", "admin", "explain"]),
     ("doctor", &["event", "store", "notify"]),
     ("testing", &["event", "machine", "store", "notify", "explain", "emit", "admin", "worker"]),
     (
         "cli",
         &[
-            "event", "machine", "access", "api", "config", "http", "store", "notify", "emit", "admin",
-            "explain", "wake", "worker", "doctor",
+            "event", "machine", "cron", "access", "api", "config", "http", "store", "notify", "emit",
+            "admin", "explain", "wake", "worker", "doctor",
         ],
     ),
     ("main", &["cli", "worker"]),
@@ -45,13 +46,15 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("utoipa", &["http", "api"]),
     ("jsonwebtoken", &["access"]),
     ("aws_lc_rs", &["access", "http"]),
+    ("croner", &["cron"]),
+    ("chrono_tz", &["cron"]),
     ("clap", &["cli", "main", "config"]),
     ("anyhow", &["cli", "main", "config"]),
 ];
 
-/// The module that stays pure, and the crates it may name beside the standard library.
-const PURE: &str = "machine";
-const PURE_CRATES: &[&str] = &["thiserror"];
+/// The modules that stay pure, and the crates each may name beside the standard library.
+const PURE: &[(&str, &[&str])] =
+    &[("machine", &["thiserror"]), ("cron", &["thiserror", "chrono", "chrono_tz", "croner"])];
 
 const STATEMENTS: &[(&str, &str)] = &[
     ("select ", " from "),
@@ -178,13 +181,11 @@ fn confined_complaints(source: &Source, module: &str) -> Vec<String> {
 }
 
 fn pure_complaints(source: &Source, module: &str) -> Vec<String> {
-    if module != PURE {
-        return Vec::new();
-    }
+    let Some((_, allowed)) = PURE.iter().find(|(pure, _)| *pure == module) else { return Vec::new() };
     let crates = dependencies(include_str!("../../../Cargo.toml"));
     let named = path_roots(source, &source.code_outside_inline_modules()).into_iter();
-    let outside = named.filter(|(name, _)| crates.contains(name) && !PURE_CRATES.contains(&name.as_str()));
-    outside.map(|(name, line)| format!("{}:{line}: `{PURE}` must not know `{name}`", source.name)).collect()
+    let outside = named.filter(|(name, _)| crates.contains(name) && !allowed.contains(&name.as_str()));
+    outside.map(|(name, line)| format!("{}:{line}: `{module}` must not know `{name}`", source.name)).collect()
 }
 
 /// Names of the crates that a manifest depends on, as code writes them.
