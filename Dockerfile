@@ -12,11 +12,12 @@ WORKDIR /src
 # each.
 COPY Cargo.toml Cargo.lock sqlx.toml ./
 COPY emulator/Cargo.toml emulator/Cargo.toml
+COPY emulator/proto/Cargo.toml emulator/proto/Cargo.toml
 COPY services/Cargo.toml services/Cargo.toml
 COPY dev/Cargo.toml dev/Cargo.toml
 COPY xtask/Cargo.toml xtask/Cargo.toml
-RUN mkdir -p src emulator/src services/src dev/src xtask/src tests/it benches \
-    && touch src/lib.rs emulator/src/lib.rs services/src/lib.rs tests/it/main.rs \
+RUN mkdir -p src emulator/src emulator/proto/src services/src dev/src xtask/src tests/it benches \
+    && touch src/lib.rs emulator/src/lib.rs emulator/proto/src/lib.rs services/src/lib.rs tests/it/main.rs \
     && for main in src dev/src xtask/src; do echo 'fn main() {}' > "$main/main.rs"; done \
     && echo 'fn main() {}' > benches/queue.rs
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \

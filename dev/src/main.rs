@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::Parser;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
@@ -23,7 +24,7 @@ use wakeq_services::{
     Asked, Choice, Chosen, ClusterOptions, Folder, Postgres, PubSub as Emulator, UnknownChoice,
 };
 
-use kept::Kept;
+use kept::{Kept, Other};
 
 /// Runs Postgres, a Pub/Sub emulator, the API, a worker and sample events, and tells what happens. Ctrl-C ends it.
 ///
@@ -99,7 +100,14 @@ impl Services {
         let options = ClusterOptions { folder: Folder::Kept(kept.postgres()), ..ClusterOptions::default() };
         let (postgres, emulator) =
             tokio::join!(Postgres::choose(options, postgres), Emulator::choose(emulator));
-        Ok(Self { postgres: postgres?, emulator: emulator? })
+        let postgres = match kept.other() {
+            None => postgres?,
+            Some(other) => postgres.with_context(|| {
+                let Other { pid, database_url } = other;
+                format!("another cargo dev (process {pid}) runs here; DATABASE_URL={database_url} joins it")
+            })?,
+        };
+        Ok(Self { postgres, emulator: emulator? })
     }
 
     /// Ends what was started here; the last line to say.
@@ -136,7 +144,8 @@ async fn work(
     };
     create_topics(&pubsub).await?;
     // The defaults, so that a program of one's own can join without a word about durations.
-    let allow_unsafe_durability = services.postgres.service.may_forget();
+    let joins = kept.other().is_some_and(|other| other.database_url == url);
+    let allow_unsafe_durability = joins || services.postgres.service.may_forget();
     let config =
         StoreConfig { allow_unsafe_durability, timing_mode: TimingMode::Replace, ..StoreConfig::default() };
     let store = Store::connect(&url, config).await?;

@@ -208,8 +208,9 @@ impl Client {
         let Some(what) = what else {
             return refused(
                 "0A000",
-                "the embedded Postgres takes CREATE DATABASE name [TEMPLATE name], ALTER DATABASE name RENAME TO name and \
-                 DROP DATABASE [IF EXISTS] name [WITH (FORCE)], each as a simple query of its own",
+                "the embedded Postgres takes CREATE DATABASE name [TEMPLATE name], ALTER DATABASE name RENAME TO name, ALTER \
+                 DATABASE name ALLOW_CONNECTIONS true or false, and DROP DATABASE [IF EXISTS] name [WITH (FORCE)], each as \
+                 a simple query of its own",
             );
         };
         let tag = what.tag();

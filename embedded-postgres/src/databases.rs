@@ -2,11 +2,11 @@
 //!
 //! It must never touch a folder beside its own, whatever a database is called, nor copy one that is in use.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +30,8 @@ pub(crate) enum DatabaseError {
     Exists(String),
     #[error("database \"{0}\" is being accessed by other users")]
     InUse(String),
+    #[error("database \"{0}\" is not currently accepting connections")]
+    Closed(String),
     #[error("a database's name has 1 to 63 letters, digits, _ and - here, not \"{0}\"")]
     Name(String),
     #[error("{MOST_OPEN} databases are open: drop some")]
@@ -47,6 +49,7 @@ impl DatabaseError {
             Self::Missing(_) => "3D000",
             Self::Exists(_) => "42P04",
             Self::InUse(_) => "55006",
+            Self::Closed(_) => "55000",
             Self::Name(_) => "42602",
             Self::TooMany => "53300",
             Self::File(..) => "58030",
@@ -60,17 +63,22 @@ impl DatabaseError {
 pub(crate) struct Databases {
     folder: PathBuf,
     known: Mutex<HashMap<String, Arc<Database>>>,
+    /// Those that nobody may connect to; as long as this process runs.
+    shut: std::sync::Mutex<HashSet<String>>,
     ended: CancellationToken,
 }
 
 impl Databases {
     pub(crate) fn new(folder: PathBuf, ended: CancellationToken) -> Self {
-        Self { folder, known: Mutex::default(), ended }
+        Self { folder, known: Mutex::default(), shut: std::sync::Mutex::default(), ended }
     }
 
     /// The database, for a client that stays.
     pub(crate) async fn enter(&self, name: &str) -> Result<(Arc<Database>, Visit), DatabaseError> {
         let mut known = self.known.lock().await;
+        if self.shut().contains(name) {
+            return Err(DatabaseError::Closed(name.to_owned()));
+        }
         if !known.contains_key(name) {
             if !self.place(name)?.is_dir() {
                 return Err(DatabaseError::Missing(name.to_owned()));
@@ -115,16 +123,26 @@ impl Databases {
                 fs::rename(&source, &target).map_err(at(&target))
             }
             Administration::Drop { name, if_exists, force } => {
-                if force && let Some(database) = known.get(&name) {
-                    database.ended.cancel();
-                    database.close().await?;
-                    known.remove(&name);
+                if force {
+                    end(&mut known, &name).await?;
                 }
                 let place = match self.quiet(&mut known, &name).await {
                     Err(DatabaseError::Missing(_)) if if_exists => return Ok(()),
                     place => place?,
                 };
+                self.shut().remove(&name);
                 fs::remove_dir_all(&place).map_err(at(&place))
+            }
+            Administration::Allow { name, connections } => {
+                if !self.place(&name)?.is_dir() {
+                    return Err(DatabaseError::Missing(name));
+                }
+                if connections {
+                    self.shut().remove(&name);
+                    return Ok(());
+                }
+                self.shut().insert(name.clone());
+                end(&mut known, &name).await
             }
         }
     }
@@ -157,6 +175,10 @@ impl Databases {
         if place.is_dir() { Ok(place) } else { Err(DatabaseError::Missing(name.to_owned())) }
     }
 
+    fn shut(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.shut.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The folder for a database that does not exist.
     fn free(&self, name: &str) -> Result<PathBuf, DatabaseError> {
         let place = self.place(name)?;
@@ -168,6 +190,16 @@ impl Databases {
         let fits = (1..=LONGEST_NAME_BYTES).contains(&name.len()) && name.chars().all(allowed);
         if fits { Ok(self.folder.join(name)) } else { Err(DatabaseError::Name(name.to_owned())) }
     }
+}
+
+/// Ends everybody's connection to a database, and its engine.
+async fn end(known: &mut HashMap<String, Arc<Database>>, name: &str) -> Result<(), DatabaseError> {
+    if let Some(database) = known.get(name) {
+        database.ended.cancel();
+        database.close().await?;
+        known.remove(name);
+    }
+    Ok(())
 }
 
 /// It has its name only when it is whole.

@@ -6,9 +6,24 @@
 /// What must be done about the databases of this server, each of which is an engine of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Administration {
-    Create { name: String, template: Option<String> },
-    Rename { from: String, to: String },
-    Drop { name: String, if_exists: bool, force: bool },
+    Create {
+        name: String,
+        template: Option<String>,
+    },
+    Rename {
+        from: String,
+        to: String,
+    },
+    Drop {
+        name: String,
+        if_exists: bool,
+        force: bool,
+    },
+    /// Whether anybody may connect to it.
+    Allow {
+        name: String,
+        connections: bool,
+    },
 }
 
 impl Administration {
@@ -25,6 +40,9 @@ impl Administration {
             }
             ["alter", "database", from, "rename", "to", to] => {
                 Some(Self::Rename { from: own(from), to: own(to) })
+            }
+            ["alter", "database", name, "allow_connections", connections @ ("true" | "false")] => {
+                Some(Self::Allow { name: own(name), connections: *connections == "true" })
             }
             ["drop", "database", "if", "exists", name, rest @ ..] => Self::drop(name, true, rest),
             ["drop", "database", name, rest @ ..] => Self::drop(name, false, rest),
@@ -45,7 +63,7 @@ impl Administration {
     pub(crate) fn tag(&self) -> &'static str {
         match self {
             Self::Create { .. } => "CREATE DATABASE",
-            Self::Rename { .. } => "ALTER DATABASE",
+            Self::Rename { .. } | Self::Allow { .. } => "ALTER DATABASE",
             Self::Drop { .. } => "DROP DATABASE",
         }
     }
@@ -117,6 +135,8 @@ mod tests {
         );
         let rename = Administration::Rename { from: "a".to_owned(), to: "b".to_owned() };
         assert_eq!(Administration::of("alter database a rename to b"), Some(rename));
+        let allow = Administration::Allow { name: "a".to_owned(), connections: false };
+        assert_eq!(Administration::of("alter database \"a\" ALLOW_CONNECTIONS false"), Some(allow));
         for (sql, if_exists, force) in [
             ("drop database a", false, false),
             ("drop database if exists a", true, false),

@@ -229,8 +229,8 @@ mod tests {
     use super::*;
     use crate::proto::pubsub::{ExpirationPolicy, PushConfig, RetryPolicy, push_config};
 
-    fn seconds(seconds: i64) -> Option<pbjson_types::Duration> {
-        Some(pbjson_types::Duration { seconds, nanos: 0 })
+    fn seconds(seconds: i64) -> Option<crate::proto::protobuf::Duration> {
+        Some(crate::proto::protobuf::Duration { seconds, nanos: 0 })
     }
 
     fn refusal(name: &str, text: &str) -> String {
@@ -284,7 +284,7 @@ mod tests {
             filter: "attributes.kind = \"a\"".into(),
             expiration_policy: Some(ExpirationPolicy { ttl: None }),
             retry_policy: Some(RetryPolicy {
-                minimum_backoff: Some(pbjson_types::Duration { seconds: 1, nanos: 500_000_000 }),
+                minimum_backoff: Some(crate::proto::protobuf::Duration { seconds: 1, nanos: 500_000_000 }),
                 maximum_backoff: seconds(60),
             }),
             dead_letter_policy: Some(DeadLetterPolicy {

@@ -6,7 +6,6 @@ pub mod broker;
 mod clock;
 mod config;
 mod emulator;
-pub mod proto;
 mod provision;
 mod server;
 
@@ -14,4 +13,7 @@ pub use broker::{FaultCode, Faults, Method, NextCalls};
 pub use clock::{Clock, ManualClock};
 pub use config::{Config, ConfigError};
 pub use emulator::{Emulator, Options, start};
+/// The messages of the protocol.
+pub use wakeq_emulator_proto as proto;
+
 pub use provision::{Provision, ProvisionError, Provisioned, ShortFormError};

@@ -15,5 +15,5 @@ pub use postgres::{
     Cluster, ClusterOptions, DatabaseError, Embedded, Folder, Postgres, PostgresError, TestDatabase,
     installed_postgres, remove_kept,
 };
-pub use process::{Ending, Guard, Guarded, Launch, ProcessError, RunAs, free_port, program_on_path};
+pub use process::{AtEnd, Ending, Guard, Guarded, Launch, ProcessError, RunAs, free_port, program_on_path};
 pub use pubsub::{EmulatorError, GoogleEmulator, Installation, NotInstalled, OwnEmulator, PubSub, find};

@@ -169,6 +169,13 @@ async fn databases_are_made_copied_renamed_and_dropped() {
     let (mut store, mut copy) = (connect(&server, "store").await, connect(&server, "copy").await);
     run(&mut copy, "delete from goods").await.unwrap();
     assert_eq!(text(&mut store, "select name from goods").await, "tea", "a copy is another database");
+    run(&mut admin, "alter database store allow_connections false").await.unwrap();
+    assert!(run(&mut store, "select 1").await.is_err(), "its connection has ended");
+    let closed = PgConnection::connect(&server.url("store")).await.unwrap_err();
+    assert_eq!(code(&closed).as_deref(), Some("55000"));
+    run(&mut admin, "alter database store allow_connections true").await.unwrap();
+    let mut store = connect(&server, "store").await;
+    assert_eq!(text(&mut store, "select name from goods").await, "tea");
     run(&mut admin, "drop database copy with (force)").await.unwrap();
     assert!(run(&mut copy, "select 1").await.is_err(), "its connection has ended");
     run(&mut admin, "drop database if exists copy").await.unwrap();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use tokio::sync::mpsc;
-use wakeq_services::{Guard, Launch};
+use wakeq_services::{AtEnd, Guard, Launch};
 
 /// Its folder is removed by the guard; the test only says where.
 fn scratch_folder(name: &str) -> PathBuf {
@@ -44,14 +44,14 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
 async fn holds_a_family_until_it_is_killed() {
     let Some(folder) = std::env::var_os(HOLDS) else { return };
     let guard = Guard::new(Some(folder.as_ref())).unwrap();
-    let family = Launch::new("sh").argument("-c").argument("sleep 1000 & echo $$ $!; wait");
+    let family = Launch::new("sh").argument("-c").argument("sh -c 'sleep 1000 & echo $$ $!; wait'; true");
     let say = |pids: &str| writeln!(std::io::stderr(), "{pids}").unwrap();
     let child = guard.start(family.current_folder(&folder).on_line(say)).unwrap();
     child.ended().await;
 }
 
 #[test]
-fn child_grandchild_and_folder_end_with_a_parent_killed_with_9() {
+fn the_family_and_its_folder_end_with_a_parent_killed_with_9() {
     let folder = scratch_folder("parent");
     fs::write(folder.join("file"), "content").unwrap();
     let mut parent = Command::new(std::env::current_exe().unwrap());
@@ -73,17 +73,18 @@ fn child_grandchild_and_folder_end_with_a_parent_killed_with_9() {
 }
 
 #[tokio::test]
-async fn kill_9_takes_the_children_along() {
+async fn kill_9_takes_all_descendants_along() {
     let guard = Guard::new(None).unwrap();
     let (sender, mut lines) = mpsc::channel(10);
-    let family = Launch::new("sh").argument("-c").argument("trap '' TERM; sleep 1000 & echo $!; wait");
+    let family =
+        Launch::new("sh").argument("-c").argument("trap '' TERM; sh -c 'sleep 1000 & echo $!; wait'; true");
     let child = guard.start(family.on_line(move |line| sender.try_send(line.to_owned()).unwrap())).unwrap();
-    let grandchild: i32 = lines.recv().await.unwrap().parse().unwrap();
-    assert!(child.is_running() && runs(grandchild));
+    let descendant: i32 = lines.recv().await.unwrap().parse().unwrap();
+    assert!(child.is_running() && runs(descendant));
 
     child.kill_9().await.unwrap();
     assert!(!child.is_running());
-    wait_until("the grandchild is still there", || !runs(grandchild));
+    wait_until("the grandchild's child is still there", || !runs(descendant));
 }
 
 #[tokio::test]
@@ -122,4 +123,45 @@ fn the_folder_goes_with_the_guard_and_its_last_child() {
     assert!(folder.exists() && runs(pid));
     drop(child);
     assert!(!folder.exists() && !runs(pid));
+}
+
+const ENDS: &str = "WAKEQ_TEST_ENDS_WITH_AN_ACT";
+
+/// The process that the next test kills: something is to be done at its end.
+#[test]
+#[ignore = "runs only as another test's child"]
+fn has_something_done_at_its_end() {
+    let Some(file) = std::env::var_os(ENDS) else { return };
+    let _removal = AtEnd::run("rm", [file]).unwrap();
+    std::io::stderr().write_all(b"ready\n").unwrap();
+    std::io::stdin().read_exact(&mut [0]).unwrap(); // nothing ever comes
+}
+
+/// Whoever starts a process in the background of a script has it, and its children, ignore SIGINT and SIGQUIT.
+#[test]
+fn what_is_to_be_done_at_the_end_is_done_after_a_kill_whatever_signals_are_ignored() {
+    let folder = scratch_folder("end");
+    let file = folder.join("file");
+    fs::write(&file, "content").unwrap();
+    let mut parent = Command::new("sh");
+    parent.args(["-c", "trap '' INT QUIT; exec \"$@\"", "sh"]).arg(std::env::current_exe().unwrap());
+    parent.args(["--exact", "has_something_done_at_its_end", "--ignored", "--nocapture"]).env(ENDS, &file);
+    let mut parent =
+        parent.stdin(Stdio::piped()).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut output = BufReader::new(parent.stderr.take().unwrap()).lines();
+    assert!(output.any(|line| line.unwrap() == "ready"));
+    assert!(file.exists());
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    wait_until("it is not done", || !file.exists());
+    fs::remove_dir(&folder).unwrap();
+}
+
+#[test]
+fn what_is_to_be_done_at_the_end_is_done_when_its_value_is_dropped() {
+    let folder = scratch_folder("drop");
+    let removal = AtEnd::run("rmdir", [&folder]).unwrap();
+    assert!(folder.exists());
+    drop(removal);
+    wait_until("it is not done", || !folder.exists());
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use crate::event::{Actor, EventId, Name, Notification, Timestamp};
 use crate::notify::Notifier;
-use crate::store::{Refusal, Store, StoreError};
+use crate::store::{DUE_PAGE, Refusal, Store, StoreError};
 use crate::wake::{Pass, WakeError, Waker};
 
 /// Most rows that a list holds.
@@ -117,9 +117,11 @@ impl Admin {
     /// Runs the minute's pass now; with `all`, makes the promises of everything that could run due first.
     pub async fn wake(&self, all: bool) -> Result<Pass, AdminError> {
         if all {
-            while self.store.make_all_due().await? > 0 {}
+            // It makes the minute's statement due, too.
+            while self.store.make_all_due().await? >= DUE_PAGE {}
+        } else {
+            self.store.hasten_minute().await?;
         }
-        self.store.hasten_minute().await?;
         self.waker.pass(None).await.map_err(AdminError::Wake)
     }
 

@@ -8,6 +8,9 @@ use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{CanvasId, EventId, Notification};
 
+/// How many promises one statement makes due: the `limit` in [`Store::make_all_due`].
+pub(crate) const DUE_PAGE: u64 = 1000;
+
 /// What the minute's statement found to do.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Minute {
@@ -200,8 +203,8 @@ impl Store {
         session.answered("expire what is old", more)
     }
 
-    /// Makes the promise of everything due now that is due within the horizon, for the next passes of the minute's
-    /// statement; returns how many, a page at a time.
+    /// Makes the promise of everything due now that is due within the horizon, and the next pass of the minute's
+    /// statement; returns how many promises: a page at a time, and fewer than [`DUE_PAGE`] in the last one.
     pub(crate) async fn make_all_due(&self) -> Result<u64, StoreError> {
         in_memory!(self, make_all_due());
         let mut session = self.session().await?;

@@ -55,6 +55,7 @@ mod unknown_handlers;
 #[cfg(feature = "http")]
 pub(crate) use access_keys::{KeyRow, NewKeyRow, RowsOf};
 pub use audit::{AuditEntry, AuditOutcome, Refusal};
+pub(crate) use chores::DUE_PAGE;
 pub use chores::Retention;
 pub(crate) use claims::{ClaimLimits, ClaimedEvent, Retry};
 pub(crate) use coalescer::Coalescer;

@@ -202,7 +202,7 @@ pub async fn check_dead(kit: &TestKit, handler: &str, count: Option<usize>, erro
     }
 }
 
-fn wanted(count: Option<usize>) -> String {
+pub(super) fn wanted(count: Option<usize>) -> String {
     match count {
         None => "at least 1 event".into(),
         Some(1) => "1 event".into(),

@@ -3,23 +3,24 @@
 //! It decides nothing that machine, driver or statements decide: it hands notifications to the worker's driver and asks
 //! the store to wake what is due.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
+use super::drained::{Drained, RUNS_MAX};
 use super::emitted::EmittedEvent;
+use super::lot::Lot;
 use super::notifier::MemoryNotifier;
+use super::stepper::Stepper;
 use crate::admin::{Admin, AdminError};
 use crate::emit::{EmitError, Emitted, Queue, QueueConfig};
 use crate::event::{CanvasId, Event, EventId, Notification, Timestamp, Timing};
 use crate::explain::Explanation;
 use crate::machine::Outcome;
 use crate::notify::{NoNotifier, Notifier, NotifyError};
-use crate::store::{DeadEvent, DeadFilter, Store, StoreError};
-use crate::worker::{Handlers, QueueWorker, RunReport, Verdict, WorkerConfig, WorkerError};
+use crate::store::{DeadEvent, DeadFilter, Store, StoreConfig, StoreError};
+use crate::worker::{Handlers, RunReport, Verdict, WorkerError};
 
-/// Most runs of one [`TestKit::drain`]: handlers that go on emitting for one another never come to rest.
-const RUNS_MAX: usize = 10_000;
 /// Most dead events that are looked at.
 const DEAD_MAX: u32 = 1_000;
 
@@ -41,30 +42,8 @@ pub struct TestKit {
     /// Emits without waking.
     silent: Queue,
     admin: Admin,
-    handlers: Handlers,
-    worker_config: WorkerConfig,
+    stepper: Stepper,
     lot: Lot,
-}
-
-/// What a drain did.
-#[derive(Clone, Debug, Default)]
-pub struct Drained {
-    /// Events that completed; those whose handlers answered with an error value are among them.
-    pub completed: usize,
-    /// Attempts that failed and are tried again.
-    pub retried: usize,
-    /// Events that are dead now.
-    pub died: usize,
-    /// Events that wait under a pause or a block, and were looked at.
-    pub parked: usize,
-    /// Events whose handler is not among the kit's, and that were looked at.
-    pub unknown: usize,
-    /// Events that have not ended: they wait for their time, under a rule, or for their handler.
-    pub waiting: u64,
-    /// Each run in which a handler was started, in order; and of those that only looked at an event the first with each
-    /// outcome.
-    pub runs: Vec<RunReport>,
-    looks: BTreeSet<(EventId, Outcome)>,
 }
 
 /// Why a kit could not do what it was asked for.
@@ -121,8 +100,35 @@ impl TestKit {
     /// clock moves every stored moment, and a worker elsewhere would run the kit's events.
     pub fn on(store: Store) -> Self {
         let mut kit = Self::over(store.remembering());
-        kit.lot.running_since = Some(Instant::now());
+        kit.lot = Lot::beside_a_database();
         kit
+    }
+
+    /// A queue on the database that a URL names, which is migrated first. As with [`TestKit::on`], the database must be the
+    /// kit's alone: give each test one of its own, and they run side by side. The kit has one connection there, and accepts
+    /// a server that does not wait for its disk, as those for tests often do.
+    ///
+    /// ```no_run
+    /// use wakeq::testing::TestKit;
+    /// use wakeq::{Event, Handlers};
+    ///
+    /// // A test with `#[sqlx::test]` has a database of its own: its URL is `pool.connect_options().to_url_lossy()`.
+    /// async fn orders_are_confirmed(pool: sqlx::PgPool, url: &str) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let mut kit = TestKit::on_database(url).await?;
+    ///     kit.handlers(Handlers::new().on("confirm-order", |_event| async { Ok(()) }))?;
+    ///     let mut transaction = pool.begin().await?;
+    ///     let receipt = kit.queue().emit_in(&mut transaction, Event::new("confirm-order", &17)?).await?;
+    ///     transaction.commit().await?;
+    ///     receipt.notify().await;
+    ///     kit.drain().await?.assert_all_fine(1);
+    ///     Ok(())
+    /// }
+    /// ```
+    pub async fn on_database(url: &str) -> Result<Self, KitError> {
+        Store::migrate(url, false).await?;
+        let config =
+            StoreConfig { max_connections: 1, allow_unsafe_durability: true, ..StoreConfig::default() };
+        Ok(Self::on(Store::connect(url, config).await?))
     }
 
     fn over(store: Store) -> Self {
@@ -132,18 +138,16 @@ impl TestKit {
             queue: Queue::new(store.clone(), Arc::clone(&shared), QueueConfig::default()),
             silent: Queue::new(store.clone(), Arc::new(NoNotifier), QueueConfig::default()),
             admin: Admin::new(store.clone(), shared),
+            stepper: Stepper::without_handlers(&store, &notifier),
             store,
             notifier,
-            handlers: Handlers::new(),
-            worker_config: WorkerConfig::default(),
             lot: Lot::default(),
         }
     }
 
     /// Gives the worker its handlers, in place of those it had.
     pub fn handlers(&mut self, handlers: Handlers) -> Result<(), KitError> {
-        self.worker_of(handlers.clone())?;
-        self.handlers = handlers;
+        self.stepper = Stepper::new(&self.store, &self.notifier, handlers)?;
         Ok(())
     }
 
@@ -247,7 +251,7 @@ impl TestKit {
     pub async fn perform(&self, event: Event) -> Result<RunReport, KitError> {
         let canvas = event.address(CanvasId::DEFAULT).scope.canvas;
         let id = self.silent.emit(event).await?.id;
-        let report = self.worker()?.driver().run(Notification { id, canvas }).await;
+        let report = self.stepper.run(Notification { id, canvas }).await;
         match &report.verdict {
             Verdict::Failed(error) => Err(KitError::CutShort(error.clone())),
             Verdict::Acknowledged | Verdict::PutBack | Verdict::Waits(_) | Verdict::WaitsForRoom => {
@@ -278,21 +282,11 @@ impl TestKit {
         Ok(self.admin.explain(CanvasId::DEFAULT, id).await?)
     }
 
-    fn worker(&self) -> Result<QueueWorker, KitError> {
-        self.worker_of(self.handlers.clone())
-    }
-
-    fn worker_of(&self, handlers: Handlers) -> Result<QueueWorker, KitError> {
-        let notifier = Arc::new(self.notifier.clone());
-        Ok(QueueWorker::new(self.store.clone(), notifier, handlers, self.worker_config.clone())?)
-    }
-
     /// In waves: what is due is woken, as an operator does who wakes all, and what waited in the lot; then everything
-    /// published is run. A wave in which no handler ran is the last: what it met waits for something else.
+    /// published is run. A wave in which no handler ran, and nothing fell due meanwhile, is the last: what it met waits for
+    /// something else.
     async fn drain_into(&self, drained: &mut Drained) -> Result<(), KitError> {
-        let worker = self.worker()?;
-        worker.register().await?;
-        let driver = worker.driver();
+        self.stepper.register().await?;
         let mut subscription = self.notifier.subscribe(1).await?;
         loop {
             let attempts = drained.attempts();
@@ -310,7 +304,7 @@ impl TestKit {
                 };
                 // Never after its time: the run reads the clock later than this.
                 let before = self.lot.age();
-                let report = driver.run(notification).await;
+                let report = self.stepper.run(notification).await;
                 if let Verdict::Waits(wait) = report.verdict {
                     self.lot.keep(notification, before.saturating_add(wait));
                 } else if matches!(report.trail.last(), Some(Outcome::Deleted | Outcome::EventMissing)) {
@@ -319,103 +313,11 @@ impl TestKit {
                 drained.add(report)?;
                 delivery.acknowledge();
             }
-            if drained.attempts() == attempts {
+            if drained.attempts() == attempts && !self.lot.has_due() {
                 break;
             }
         }
         drained.waiting = self.store.count().await?;
-        Ok(())
-    }
-}
-
-/// Notifications that wait for their time: the parking lot of a worker, on the kit's clock.
-#[derive(Default)]
-struct Lot {
-    waiting: Mutex<Waiting>,
-    /// Since when the time of a database runs beside what the kit moves.
-    running_since: Option<Instant>,
-}
-
-#[derive(Default)]
-struct Waiting {
-    moved: Duration,
-    /// Until when, counted from the making of the kit.
-    notifications: BTreeMap<EventId, (Notification, Duration)>,
-}
-
-impl Lot {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How long the kit has lived, on its clock.
-    fn age(&self) -> Duration {
-        let ran = self.running_since.map(|since| since.elapsed());
-        self.waiting().moved + ran.unwrap_or_default()
-    }
-
-    fn advance(&self, by: Duration) {
-        self.waiting().moved += by;
-    }
-
-    /// One for each event, for the earlier of two times.
-    fn keep(&self, notification: Notification, until: Duration) {
-        let mut waiting = self.waiting();
-        let (_, known) = waiting.notifications.entry(notification.id).or_insert((notification, until));
-        *known = until.min(*known);
-    }
-
-    fn forget(&self, event: EventId) {
-        self.waiting().notifications.remove(&event);
-    }
-
-    fn due(&self) -> Vec<Notification> {
-        let age = self.age();
-        let mut waiting = self.waiting();
-        let due = waiting.notifications.extract_if(.., |_, (_, until)| *until <= age);
-        due.map(|(_, (notification, _))| notification).collect()
-    }
-}
-
-impl Drained {
-    /// How many times a handler was started.
-    pub fn attempts(&self) -> usize {
-        self.runs.iter().filter(|run| run.attempt.is_some()).count()
-    }
-
-    /// The runs of one event.
-    pub fn of(&self, id: EventId) -> impl Iterator<Item = &RunReport> {
-        self.runs.iter().filter(move |run| run.notification.id == id)
-    }
-
-    fn add(&mut self, report: RunReport) -> Result<(), KitError> {
-        if let Verdict::Failed(error) = &report.verdict {
-            return Err(KitError::CutShort(error.clone()));
-        }
-        if self.runs.len() == RUNS_MAX {
-            return Err(KitError::Restless);
-        }
-        let trail = &report.trail;
-        if report.attempt.is_none()
-            && let Some(last) = trail.last()
-            && !self.looks.insert((report.notification.id, *last))
-        {
-            return Ok(());
-        }
-        let count = match trail.last() {
-            Some(Outcome::Deleted) if trail.contains(&Outcome::ExecutesToCompletion) => {
-                Some(&mut self.completed)
-            }
-            Some(Outcome::Deleted) => Some(&mut self.died),
-            Some(Outcome::RetryAllowed) => Some(&mut self.retried),
-            Some(Outcome::RulePaused | Outcome::RuleBlocked) => Some(&mut self.parked),
-            Some(Outcome::Deferred) => Some(&mut self.unknown),
-            Some(_) | None => None,
-        };
-        if let Some(count) = count {
-            *count += 1;
-        }
-        self.runs.push(report);
         Ok(())
     }
 }

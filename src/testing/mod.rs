@@ -49,13 +49,17 @@
 //! ```
 
 mod asserts;
+mod drained;
 mod emitted;
 mod kit;
+mod lot;
 mod notifier;
+mod stepper;
 
 pub use crate::{assert_dead, assert_emitted};
 #[doc(hidden)]
 pub use asserts::{Expected, Found, check_dead, check_emitted};
+pub use drained::Drained;
 pub use emitted::EmittedEvent;
-pub use kit::{Drained, KitError, TestKit};
+pub use kit::{KitError, TestKit};
 pub use notifier::{Faults, MemoryNotifier};

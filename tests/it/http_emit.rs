@@ -12,9 +12,10 @@ use crate::support::{PATIENCE, is_skipped};
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// A server that waits for locks as long as a test holds them.
+/// A server that waits for locks as long as a test holds them, with two statements at a time.
 async fn patient() -> Service {
-    let store = StoreConfig { lock_timeout: PATIENCE, statement_timeout: PATIENCE, ..StoreConfig::default() };
+    let (lock_timeout, statement_timeout) = (PATIENCE, PATIENCE);
+    let store = StoreConfig { lock_timeout, statement_timeout, max_connections: 2, ..StoreConfig::default() };
     Service::over(store, HttpConfig::default()).await
 }
 

@@ -9,8 +9,8 @@ use wakeq::{Actor, CanvasId, Handlers, Notification, QueueWorker, Stop, Timestam
 
 use crate::brokers::Broker;
 use crate::children::{Durations, Role, WORK, Work, all_seen};
-use crate::support::{PATIENCE, Stage, is_skipped, quick, scope};
-use crate::theatre::{Theatre, figure, size};
+use crate::support::{PATIENCE, Stage, quick, scope};
+use crate::theatre::{Theatre, figure, pace, size};
 
 /// EV2-06.
 #[tokio::test]
@@ -60,14 +60,11 @@ async fn a_hundred_notifications_of_one_event_to_eight_workers_are_one_run() {
 #[tokio::test]
 async fn no_event_is_claimed_after_a_pause_has_returned() {
     let theatre = Theatre::new("pauses", Durations::quick()).await;
-    if is_skipped("more statements a second than one session carries") {
-        return;
-    }
     let _workers = [theatre.worker(16).await, theatre.worker(16).await];
     let (pauses, running) = (size(40, 200), Arc::new(AtomicBool::new(true)));
     let (queue, goes_on) = (theatre.queue.clone(), Arc::clone(&running));
     let load = tokio::spawn(async move {
-        let mut ticks = tokio::time::interval(Duration::from_millis(20));
+        let mut ticks = tokio::time::interval(pace(Duration::from_millis(20)));
         while goes_on.load(Ordering::SeqCst) {
             ticks.tick().await;
             let events = (0..5).map(|_| wakeq::Event::new(WORK, &Work::lasting(10)).unwrap());

@@ -355,11 +355,21 @@ impl Simulation {
         if !self.settled() {
             found.push("an event is neither over nor parked under a rule".to_owned());
         }
-        for record in self.world.records.values() {
+        for (id, record) in &self.world.records {
             let label = &record.label;
             let undisturbed = record.last.losses == 0;
             if undisturbed && record.completions > 1 {
                 found.push(format!("{label} ran to completion {} times, no claim lost", record.completions));
+            }
+            // Each start ends in a retry, in a release, in the removal, or with its worker.
+            let held = self.world.rows.get(id).is_some_and(|row| row.locked_at.is_some());
+            let over = u32::from(record.removed.is_some()) + u32::from(held);
+            let ended = record.last.retries + record.releases + over;
+            if undisturbed && record.starts > ended {
+                found.push(format!(
+                    "{label} was started {} times instead of {ended}, no claim lost",
+                    record.starts
+                ));
             }
             if self.faults == Faults::OfMessages && !undisturbed {
                 found.push(format!("{label} lost a claim without any fault of a process"));
@@ -458,6 +468,7 @@ fn each_broken_statement_is_caught() {
         (Defect::LiftWithoutJob, "no rule stands and no job will wake it"),
         (Defect::ResumeSkipsRunning, "no rule stands and no job will wake it"),
         (Defect::RetryWithoutPromise, "no rule stands and no job will wake it"),
+        (Defect::RemoveNothing, "no claim lost"),
     ] {
         let caught = (0..3_000).any(|seed| {
             let (violations, _) = Simulation::new(seed, Faults::OfProcesses, Some(defect), false).play();

@@ -106,12 +106,13 @@ pub(crate) async fn connect(url: &str, timing: Timing) -> Store {
     Store::connect(url, fit(StoreConfig { timing, ..StoreConfig::default() })).await.unwrap()
 }
 
-/// The configuration of a store as this run of the tests needs it: with as many connections as `TEST_POOL` says, and
-/// with leave to work on the embedded Postgres.
+/// The configuration of a store as this run of the tests needs it: with as many connections as `TEST_POOL` says, unless
+/// the test itself asks for a number, and with leave to work on the embedded Postgres.
 pub(crate) fn fit(config: StoreConfig) -> StoreConfig {
     let asked = std::env::var("TEST_POOL").ok().map(|count| count.parse().expect("TEST_POOL is a number"));
+    let is_usual = config.max_connections == StoreConfig::default().max_connections;
     StoreConfig {
-        max_connections: asked.unwrap_or(config.max_connections),
+        max_connections: asked.filter(|_| is_usual).unwrap_or(config.max_connections),
         allow_unsafe_durability: config.allow_unsafe_durability || ALLOWED == durability().1,
         ..config
     }

@@ -32,6 +32,11 @@ pub(crate) fn is_full() -> bool {
     std::env::var("WAKEQ_CHAOS").is_ok_and(|size| size == "full")
 }
 
+/// The time between two steps of a load: longer on the embedded Postgres, whose only session would not keep up.
+pub(crate) fn pace(usual: Duration) -> Duration {
+    if TestDatabase::is_embedded() { usual * 10 } else { usual }
+}
+
 /// Longest wait for all events of a test.
 pub(crate) fn patience() -> Duration {
     Duration::from_secs(if is_full() { 300 } else { 60 })

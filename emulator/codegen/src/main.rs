@@ -1,6 +1,6 @@
 //! Makes the emulator's protocol code from the public protos: `cargo run --manifest-path emulator/codegen/Cargo.toml`.
 //!
-//! It writes `emulator/src/proto/generated/` and nothing else; what it writes is checked in, so that neither protoc nor
+//! It writes `emulator/proto/src/generated/` and nothing else; what it writes is checked in, so that neither protoc nor
 //! this program is needed to build the emulator.
 
 mod routes;
@@ -17,13 +17,12 @@ const FILES: [&str; 3] =
 const PACKAGES: [&str; 3] = [".google.pubsub.v1", ".google.iam.v1", ".google.type"];
 /// Annotations of the protos themselves; no message of the service has them.
 const LEFT_OUT: &str = ".google.api";
-/// The well-known types with their JSON forms, but for the field mask, which that crate does not have.
-const WELL_KNOWN: [(&str, &str); 2] =
-    [(".google.protobuf", "::pbjson_types"), (".google.protobuf.FieldMask", "crate::proto::FieldMask")];
+/// The well-known types, with their JSON forms, are written by hand.
+const WELL_KNOWN: (&str, &str) = (".google.protobuf", "crate::protobuf");
 
 fn main() -> anyhow::Result<()> {
     let emulator = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the emulator's folder")?;
-    let target = emulator.join("src/proto/generated");
+    let target = emulator.join("proto/src/generated");
     if target.exists() {
         fs::remove_dir_all(&target)?;
     }
@@ -42,16 +41,15 @@ fn main() -> anyhow::Result<()> {
 fn messages_and_services(encoded: &[u8], target: &Path) -> anyhow::Result<()> {
     let mut config = prost_build::Config::new();
     config.compile_well_known_types().disable_comments(["."]);
-    let mut builder = tonic_prost_build::configure()
+    let (proto, rust) = WELL_KNOWN;
+    let builder = tonic_prost_build::configure()
         .out_dir(target)
         .build_transport(false)
         .bytes(".google.pubsub.v1.PubsubMessage.data")
         .btree_map(".")
-        .extern_path(LEFT_OUT, "crate::proto::left_out")
+        .extern_path(LEFT_OUT, "crate::left_out")
+        .extern_path(proto, rust)
         .emit_rerun_if_changed(false);
-    for (proto, rust) in WELL_KNOWN {
-        builder = builder.extern_path(proto, rust);
-    }
     let files = prost_types(encoded)?;
     builder.compile_fds_with_config(files, config)?;
     Ok(())
@@ -64,11 +62,9 @@ fn prost_types(encoded: &[u8]) -> anyhow::Result<tonic_prost_build::FileDescript
 }
 
 fn json(encoded: &[u8], target: &Path) -> anyhow::Result<()> {
+    let (proto, rust) = WELL_KNOWN;
     let mut builder = pbjson_build::Builder::new();
-    builder.register_descriptors(encoded)?.out_dir(target).btree_map(["."]);
-    for (proto, rust) in WELL_KNOWN {
-        builder.extern_path(proto, rust);
-    }
+    builder.register_descriptors(encoded)?.out_dir(target).btree_map(["."]).extern_path(proto, rust);
     builder.build(&PACKAGES)?;
     Ok(())
 }

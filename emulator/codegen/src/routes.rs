@@ -10,7 +10,9 @@ const VERBS: [&str; 5] = ["get", "put", "post", "delete", "patch"];
 /// The table, every binding of a method as a line of its own.
 pub(crate) fn table(pool: &DescriptorPool) -> anyhow::Result<String> {
     let http = pool.get_extension_by_name("google.api.http").context("google.api.http")?;
-    let mut text = String::from("use super::Route;\n\npub(crate) const ROUTES: &[Route] = &[\n");
+    let mut text = String::from(
+        "use super::Route;\n\n/// Every REST form of every method.\npub const ROUTES: &[Route] = &[\n",
+    );
     for service in pool.services() {
         for method in service.methods() {
             let options = method.options();

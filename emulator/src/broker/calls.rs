@@ -205,7 +205,9 @@ impl Faults {
 impl Broker {
     /// What befalls a call that comes now. Each call asks once: the counted faults are used up by it.
     pub fn befall(&mut self, method: Method) -> CallFate {
-        self.faults.befall(&mut self.call_chance, method)
+        let fate = self.faults.befall(&mut self.call_chance, method);
+        self.fault_counts.refused_calls += u64::from(fate.refusal.is_some());
+        fate
     }
 }
 
@@ -240,6 +242,7 @@ mod tests {
             [unavailable, unavailable, Some(Code::Aborted), None]
         );
         assert_eq!(codes(&mut broker, Method::Pull, 1), [None], "used up by Publish");
+        assert_eq!(broker.fault_counts().refused_calls, 3);
         assert_eq!(broker.faults().next, []);
     }
 

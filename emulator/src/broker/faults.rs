@@ -86,6 +86,44 @@ impl Faults {
     }
 }
 
+/// How often which fault has struck since the broker was made; forgetting everything does not reset it.
+///
+/// ```
+/// use wakeq_emulator::Faults;
+/// use wakeq_emulator::broker::Broker;
+///
+/// let broker = Broker::new(Faults { lose: 0.5, ..Faults::default() });
+/// assert_eq!(broker.fault_counts().lost, 0, "nothing was published yet");
+/// ```
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct FaultCounts {
+    /// Messages that never reached a subscription. One that is published to three subscriptions may be lost thrice.
+    pub lost: u64,
+    /// Messages that were put into a subscription twice.
+    pub duplicated: u64,
+    /// Messages that became deliverable later.
+    pub delayed: u64,
+    /// Messages that were put before those that waited, if any did.
+    pub reordered: u64,
+    /// Streaming pulls that ended with `UNAVAILABLE`.
+    pub broken_streams: u64,
+    /// Calls that were refused, by chance or because it was asked for.
+    pub refused_calls: u64,
+}
+
+impl FaultCounts {
+    /// A message fares so.
+    pub(super) fn count(&mut self, fate: Option<Fate>) {
+        match fate {
+            None => self.lost += 1,
+            Some(Fate::Twice) => self.duplicated += 1,
+            Some(Fate::Late(_)) => self.delayed += 1,
+            Some(Fate::Ahead) => self.reordered += 1,
+            Some(Fate::OnTime) => {}
+        }
+    }
+}
+
 /// A seeded source of chance (SplitMix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::time::Duration;
 
-use pbjson_types::Duration as ProtoDuration;
+use crate::proto::protobuf::Duration as ProtoDuration;
 
 use super::{Answer, Refusal};
 

@@ -3,7 +3,7 @@
 //! It doesn't apply them: each resource does that itself.
 
 use super::{Answer, Refusal};
-use crate::proto::FieldMask;
+use crate::proto::protobuf::FieldMask;
 
 /// The fields of a resource as an update sees them.
 pub(super) struct Fields {

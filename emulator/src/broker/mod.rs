@@ -45,7 +45,7 @@ use topics::Topic;
 
 pub use calls::{CallFate, FaultCode, Method, NextCalls};
 pub use delivery::Figures;
-pub use faults::Faults;
+pub use faults::{FaultCounts, Faults};
 pub use message::Message;
 pub use overview::{Overview, SnapshotOverview, SubscriptionOverview, TopicOverview};
 pub use push::{PushDelivery, PushFigures, PushResult};
@@ -82,6 +82,7 @@ pub struct Broker {
     woken: BTreeSet<Name>,
     streams: Streams,
     faults: Faults,
+    fault_counts: FaultCounts,
     /// Decides what befalls messages.
     chance: Chance,
     /// What decides the faults of calls.
@@ -108,6 +109,7 @@ impl Broker {
             streams: Streams::new(faults.seed),
             call_chance: Chance::new(faults.seed, Purpose::Calls),
             faults,
+            fault_counts: FaultCounts::default(),
             chance,
             last_message: 0,
             last_resource: 0,
@@ -133,6 +135,11 @@ impl Broker {
         &self.faults
     }
 
+    /// How often which fault has struck.
+    pub fn fault_counts(&self) -> FaultCounts {
+        self.fault_counts
+    }
+
     /// Everything is gone as if it had never been; faults go on, from their seed. Numbers of messages and of resources
     /// go on too, so that nothing that was handed out before fits anything made later.
     pub fn forget_everything(&mut self) {
@@ -140,6 +147,7 @@ impl Broker {
         broker.woken = self.subscriptions.keys().cloned().collect();
         broker.woken.append(&mut self.woken);
         broker.streams = self.streams.forgotten(broker.faults.seed);
+        broker.fault_counts = self.fault_counts;
         broker.last_message = self.last_message;
         broker.last_resource = self.last_resource;
         *self = broker;

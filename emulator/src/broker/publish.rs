@@ -53,12 +53,13 @@ impl Broker {
                 if !subscription.admits(message) {
                     continue;
                 }
-                match self.faults.fate(&mut self.chance) {
-                    None => {}
-                    Some(Fate::Twice) if exactly_once => {
-                        subscription.delivery.enqueue(now, message.clone(), Fate::OnTime);
-                    }
-                    Some(fate) => subscription.delivery.enqueue(now, message.clone(), fate),
+                let mut fate = self.faults.fate(&mut self.chance);
+                if exactly_once && fate == Some(Fate::Twice) {
+                    fate = Some(Fate::OnTime);
+                }
+                self.fault_counts.count(fate);
+                if let Some(fate) = fate {
+                    subscription.delivery.enqueue(now, message.clone(), fate);
                 }
             }
             if subscription.delivery.deliverable() {

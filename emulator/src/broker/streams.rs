@@ -223,6 +223,7 @@ impl Broker {
         }
         let deadline = stream.deadline;
         if self.streams.chance.strikes(self.faults.break_streams) {
+            self.fault_counts.broken_streams += 1;
             return Err(broken());
         }
         let taken = delivery.take(now, Holder::Stream(id), most, room, deadline);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use pbjson_types::Timestamp;
+use crate::proto::protobuf::Timestamp;
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 

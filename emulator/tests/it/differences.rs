@@ -104,6 +104,12 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         "one was not refused",
     ),
     google(
+        "a_request_has_one_ordering_key",
+        "accepts several",
+        "proto, PubsubMessage.ordering_key: all messages of a request have the same",
+        "it was not refused",
+    ),
+    google(
         "a_snapshot_is_of_a_topic_and_lives_for_at_most_a_week",
         "drops the labels",
         "proto, CreateSnapshotRequest.labels",
@@ -117,13 +123,13 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     ),
     google(
         "a_stream_confirms_acknowledgements",
-        "confirms only where an id is invalid",
+        "confirms only where an id is invalid, and then beside its next messages",
         "proto, StreamingPullResponse.acknowledge_confirmation: the ids that were processed",
         "nothing came of: a response of the stream",
     ),
     google(
         "a_stream_confirms_changes_of_deadlines",
-        "confirms only where an id is invalid",
+        "confirms only where an id is invalid, and then beside its next messages",
         "proto, StreamingPullResponse.modify_ack_deadline_confirmation: the ids that were processed",
         "nothing came of: a response of the stream",
     ),

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pbjson_types::Timestamp;
 use tonic::Code;
+use wakeq_emulator::proto::protobuf::Timestamp;
 use wakeq_emulator::proto::pubsub::PubsubMessage;
 
 use crate::stage::{keyed, message, refused, refused_as, text, texts, with};

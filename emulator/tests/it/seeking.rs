@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use pbjson_types::Timestamp;
 use tonic::{Code, Status};
+use wakeq_emulator::proto::protobuf::Timestamp;
 use wakeq_emulator::proto::pubsub::seek_request::Target;
 use wakeq_emulator::proto::pubsub::{CreateSnapshotRequest, SeekRequest};
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use futures_util::future::BoxFuture;
 use tokio::sync::OnceCell;
 use wakeq_emulator::{Emulator, Options};
-use wakeq_services::GoogleEmulator;
+use wakeq_services::{GoogleEmulator, PubSub};
 
 use crate::differences::{DIFFERENCES, Difference};
 use crate::stage::Stage;
@@ -54,13 +54,17 @@ pub(crate) async fn on_ours(name: &str, case: fn(Stage) -> Case) {
 }
 
 pub(crate) async fn on_google(name: &str, case: fn(Stage) -> Case) {
-    let Some(emulator) = google().await else { return };
-    run(Side::Google, name, case(Stage::new(emulator.host(), project()).await)).await;
+    let Some(host) = google().await else { return };
+    run(Side::Google, name, case(Stage::new(host, project()).await)).await;
 }
 
-/// One for all tests, started by the first. `None`, with a loud line, where it is not installed and need not be.
-async fn google() -> Option<&'static GoogleEmulator> {
+/// One for all tests, started by the first: from a container, if that is asked for and Google's is in it, else the
+/// installed one. `None`, with a loud line, where it is not installed and need not be.
+async fn google() -> Option<String> {
     static SHARED: OnceCell<Option<GoogleEmulator>> = OnceCell::const_new();
+    if let Some(container) = PubSub::googles_container().await.unwrap() {
+        return Some(container.host());
+    }
     let started = SHARED.get_or_init(async || {
         let emulator = GoogleEmulator::start_if_installed("every case on Google's emulator").await.unwrap();
         if let Some(emulator) = &emulator {
@@ -72,7 +76,7 @@ async fn google() -> Option<&'static GoogleEmulator> {
         }
         emulator
     });
-    started.await.as_ref()
+    started.await.as_ref().map(GoogleEmulator::host)
 }
 
 /// Past the capturing of test output, which would hide it.

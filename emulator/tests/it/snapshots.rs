@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use tonic::Code;
-use wakeq_emulator::proto::FieldMask;
+use wakeq_emulator::proto::protobuf::FieldMask;
 use wakeq_emulator::proto::pubsub::{
     CreateSnapshotRequest, DeleteSnapshotRequest, GetSnapshotRequest, ListSnapshotsRequest,
     ListTopicSnapshotsRequest, Snapshot, UpdateSnapshotRequest,

@@ -223,8 +223,8 @@ pub(crate) fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-pub(crate) fn seconds(seconds: i64) -> pbjson_types::Duration {
-    pbjson_types::Duration { seconds, nanos: 0 }
+pub(crate) fn seconds(seconds: i64) -> wakeq_emulator::proto::protobuf::Duration {
+    wakeq_emulator::proto::protobuf::Duration { seconds, nanos: 0 }
 }
 
 pub(crate) fn message(received: &ReceivedMessage) -> &PubsubMessage {

@@ -1,7 +1,7 @@
 //! Updates: what a field mask names is changed, and nothing else.
 
 use tonic::Code;
-use wakeq_emulator::proto::FieldMask;
+use wakeq_emulator::proto::protobuf::FieldMask;
 use wakeq_emulator::proto::pubsub::{
     ModifyPushConfigRequest, PushConfig, RetryPolicy, Subscription, Topic, UpdateSubscriptionRequest,
     UpdateTopicRequest,

@@ -3,19 +3,22 @@
 //! It must never publish a port on another interface than the loopback, unless the engine runs on another machine.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sqlx::{Connection, PgConnection};
 use testcontainers::bollard::models::{HostConfig, PortBinding};
 use testcontainers::core::ContainerPort;
 use testcontainers::runners::AsyncRunner;
 use testcontainers::{ContainerAsync, ContainerRequest, GenericImage, ImageExt, TestcontainersError};
-use tokio::time::sleep;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
 
+use super::owner::labels;
 use super::plan::{Kind, Plan};
 use super::remover::Remover;
+use super::sweep::sweep;
+use super::thread::EngineThread;
 use super::{Container, ContainerError};
 use crate::choice::set;
 use crate::process::free_port;
@@ -30,32 +33,41 @@ const SHARED_MEMORY_BYTES: u64 = 256 * 1024 * 1024;
 const WORDS_SHOWN_BYTES: usize = 2_000;
 const ENGINE_VARIABLE: &str = "DOCKER_HOST";
 
-/// What keeps a container, and removes it.
+type Running = ContainerAsync<GenericImage>;
+
+/// What keeps a container. When it is dropped, the engine's thread removes the container, and so does the remover, which
+/// also comes when there is no thread any more.
+#[derive(Debug)]
 pub(super) struct Held {
-    container: ContainerAsync<GenericImage>,
+    _wanted: oneshot::Sender<()>,
     _remover: Remover,
 }
 
-impl fmt::Debug for Held {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Held").field(&self.container.id()).finish()
-    }
+pub(super) async fn start(plan: Plan) -> Result<Container, ContainerError> {
+    let thread = EngineThread::shared().await.map_err(ContainerError::Thread)?;
+    thread.run(start_on(thread, plan)).await
 }
 
-pub(super) async fn start(plan: Plan) -> Result<Container, ContainerError> {
+async fn start_on(thread: EngineThread, plan: Plan) -> Result<Container, ContainerError> {
     let name = format!("wakeq-test-{:016x}", RandomState::new().hash_one(std::process::id()));
-    let remover = Remover::of(&name).await?;
+    let remover = Remover::of(&name)?;
+    sweep().await.map_err(|error| ContainerError::NoEngine(error.to_string()))?;
     let port = match plan.is_on_host() {
         true => free_port().map_err(|source| plan.on_this_machine(source))?,
         false => plan.usual_port(),
     };
-    let began = request(&plan, &name, port).start().await;
-    let container = began.map_err(|error| plan.refused(&error))?;
-    let held = Held { container, _remover: remover };
-    let (host, port) = held.place(&plan, port).await.map_err(|error| plan.refused(&error))?;
+    let running = request(&plan, &name, port).start().await.map_err(|error| plan.refused(&error))?;
+    let (host, port) = place(&running, &plan, port).await.map_err(|error| plan.refused(&error))?;
+    let (wanted, unwanted) = oneshot::channel();
+    let held = Held { _wanted: wanted, _remover: remover };
     let Plan { kind, image, password, .. } = plan;
-    let container = Container { image, host, port, password, held: Box::new(held) };
-    container.await_answer(kind).await?;
+    let container = Container { image, host, port, password, _held: held };
+    container.await_answer(kind, &running).await?;
+    thread.leave(async {
+        let _ = unwanted.await;
+        // The remover tries it as well, and one of the two comes late.
+        let _ = running.rm().await;
+    });
     Ok(container)
 }
 
@@ -64,6 +76,7 @@ fn request(plan: &Plan, name: &str, port: u16) -> ContainerRequest<GenericImage>
     let mut request = GenericImage::new(image, tag)
         .with_exposed_port(ContainerPort::Tcp(port))
         .with_container_name(name)
+        .with_labels(labels())
         .with_startup_timeout(STARTED_WITHIN)
         .with_shm_size(SHARED_MEMORY_BYTES)
         .with_cmd(plan.arguments(port));
@@ -92,44 +105,41 @@ fn publish_on_loopback(config: &mut HostConfig, port: u16) {
     config.port_bindings = Some(HashMap::from([(format!("{port}/tcp"), Some(vec![binding]))]));
 }
 
-impl Held {
-    async fn place(&self, plan: &Plan, port: u16) -> Result<(String, u16), TestcontainersError> {
-        if plan.is_on_host() {
-            return Ok(("127.0.0.1".to_owned(), port));
-        }
-        let host = if is_engine_here() {
-            "127.0.0.1".to_owned()
-        } else {
-            self.container.get_host().await?.to_string()
-        };
-        Ok((host, self.container.get_host_port_ipv4(port).await?))
+async fn place(running: &Running, plan: &Plan, port: u16) -> Result<(String, u16), TestcontainersError> {
+    if plan.is_on_host() {
+        return Ok(("127.0.0.1".to_owned(), port));
     }
+    let host = if is_engine_here() { "127.0.0.1".to_owned() } else { running.get_host().await?.to_string() };
+    Ok((host, running.get_host_port_ipv4(port).await?))
+}
 
-    async fn is_running(&self) -> bool {
-        self.container.is_running().await.unwrap_or(false)
-    }
-
-    async fn last_words(&self) -> String {
-        let mut words = self.container.stdout_to_vec().await.unwrap_or_default();
-        words.extend(self.container.stderr_to_vec().await.unwrap_or_default());
-        String::from_utf8_lossy(&words[words.len().saturating_sub(WORDS_SHOWN_BYTES)..]).into_owned()
-    }
+async fn last_words(running: &Running) -> String {
+    let mut words = running.stdout_to_vec().await.unwrap_or_default();
+    words.extend(running.stderr_to_vec().await.unwrap_or_default());
+    String::from_utf8_lossy(&words[words.len().saturating_sub(WORDS_SHOWN_BYTES)..]).into_owned()
 }
 
 impl Container {
-    async fn await_answer(&self, kind: Kind) -> Result<(), ContainerError> {
-        let deadline = Instant::now() + ANSWERS_WITHIN;
-        while Instant::now() < deadline && self.held.is_running().await {
-            let answers = match kind {
-                Kind::Postgres => self.accepts_a_connection().await,
-                Kind::PubSub => first_answer(&self.address()).await.is_ok(),
-            };
-            if answers {
-                return Ok(());
+    async fn await_answer(&self, kind: Kind, running: &Running) -> Result<(), ContainerError> {
+        let answered = async {
+            while running.is_running().await.unwrap_or(false) {
+                let answers = match kind {
+                    Kind::Postgres => self.accepts_a_connection().await,
+                    Kind::PubSub => first_answer(&self.address()).await.is_ok(),
+                };
+                if answers {
+                    return true;
+                }
+                sleep(BETWEEN_ATTEMPTS).await;
             }
-            sleep(BETWEEN_ATTEMPTS).await;
+            false
+        };
+        match timeout(ANSWERS_WITHIN, answered).await {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => {
+                Err(ContainerError::Silent { image: self.image.clone(), words: last_words(running).await })
+            }
         }
-        Err(ContainerError::Silent { image: self.image.clone(), words: self.held.last_words().await })
     }
 
     async fn accepts_a_connection(&self) -> bool {

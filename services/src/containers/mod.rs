@@ -1,21 +1,26 @@
 //! Postgres and Pub/Sub emulators from container images, where that is asked for.
 //!
 //! Only the feature `containers` compiles what talks to an engine; without it, asking is an error that says so. This module
-//! must never take a container without having been asked, and never leaves one behind: each is removed with this process,
-//! also when that is killed.
+//! must never take a container without having been asked, and never leave one behind: each is removed with this process,
+//! also when that is killed, and what even so is left by a run is removed by the next.
 
 #[cfg(feature = "containers")]
 mod engine;
+#[cfg(feature = "containers")]
+mod owner;
 #[cfg_attr(not(feature = "containers"), expect(dead_code, reason = "only an engine carries a plan out"))]
 mod plan;
 #[cfg(feature = "containers")]
 mod remover;
+#[cfg(feature = "containers")]
+mod sweep;
+#[cfg(feature = "containers")]
+mod thread;
 
 use std::fmt;
 use std::io;
 
 use crate::choice::set;
-use crate::process::ProcessError;
 use plan::Plan;
 
 /// The image of Postgres.
@@ -37,12 +42,23 @@ pub enum ContainerError {
     )]
     NotBuilt,
     /// Without its client a container could be left behind.
-    #[error("containers are removed by the program `docker`, which is not on PATH: install Docker")]
+    #[error(
+        "containers were asked for, and there is no program `docker` on PATH: install Docker, or ask for another \
+         TEST_POSTGRES and TEST_EMULATOR"
+    )]
     NoClient,
+    /// No engine.
+    #[error(
+        "containers were asked for, and no engine answers: start Docker (`docker version` has to name a server), and set \
+         DOCKER_HOST if its socket is elsewhere; or ask for another TEST_POSTGRES and TEST_EMULATOR: {0}"
+    )]
+    NoEngine(String),
+    /// No thread for its client.
+    #[error("no thread to talk to the container engine on")]
+    Thread(#[source] io::Error),
     /// No container could be made.
     #[error(
-        "no container of {image}: is there an engine (`docker version`; DOCKER_HOST, if its socket is elsewhere), and the \
-         image (`docker pull {image}`)? {why}"
+        "no container of {image}: is the image here, and if not, does `docker pull {image}` fetch it? {why}"
     )]
     Engine {
         /// The image.
@@ -68,8 +84,8 @@ pub enum ContainerError {
         source: io::Error,
     },
     /// What removes it could not be started.
-    #[error("what removes a container at its end")]
-    Process(#[from] ProcessError),
+    #[error("`sh`, which removes a container at its end, could not be started")]
+    Remover(#[source] io::Error),
 }
 
 /// A server in a container that answers. It is removed when this value is dropped, and when this process ends.
@@ -80,7 +96,7 @@ pub struct Container {
     port: u16,
     password: Option<String>,
     #[cfg(feature = "containers")]
-    held: Box<engine::Held>,
+    _held: engine::Held,
 }
 
 impl Container {

@@ -8,10 +8,10 @@ use std::fmt;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{Folder, PostgresError};
 use crate::choice::say;
@@ -23,6 +23,11 @@ const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../embedded-postgre
 const TARGET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/embedded-postgres");
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
+/// A server whose parent was killed a moment ago is still on its way out.
+const PREDECESSOR_GONE_WITHIN: Duration = Duration::from_secs(3);
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
+/// What the engine says of a folder that another one has.
+const IN_USE: &str = "already in use";
 
 /// A running embedded Postgres with the superuser `postgres` and no password. All connections to a database share one
 /// session, transaction by transaction; `embedded-postgres/README.md` says what that gives up.
@@ -47,24 +52,18 @@ impl Embedded {
             }
         };
         let guard = Guard::new(temporary.as_deref())?;
-        let (port, mut ports) = watch::channel(None);
-        let launch = Launch::new(program)
-            .argument("--data")
-            .argument(&folder)
-            // Where the engine unpacks itself once.
-            .environment("XDG_CACHE_HOME", Path::new(TARGET).join("cache"))
-            .ending(Ending::Quit)
-            .on_line(move |line| {
-                if let Some(number) = line.strip_prefix("ready ").and_then(|number| number.parse().ok()) {
-                    port.send_replace(Some(number));
+        let deadline = Instant::now() + PREDECESSOR_GONE_WITHIN;
+        loop {
+            match launch(&guard, &program, &folder).await {
+                Ok((process, port)) => return Ok(Self { process, port, folder, _guard: guard }),
+                Err(PostgresError::Ended(words)) if words.contains(IN_USE) => {
+                    if Instant::now() > deadline {
+                        return Err(PostgresError::InUse { folder });
+                    }
+                    sleep(BETWEEN_ATTEMPTS).await;
                 }
-            });
-        let process = guard.start(launch)?;
-        let found = timeout(READY_WITHIN, ports.wait_for(Option::is_some)).await;
-        match found.map(|found| found.ok().and_then(|port| *port)) {
-            Ok(Some(port)) => Ok(Self { process, port, folder, _guard: guard }),
-            Ok(None) => Err(PostgresError::Ended(process.last_lines())),
-            Err(_) => Err(PostgresError::Silent(process.last_lines())),
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -91,14 +90,37 @@ impl fmt::Display for Embedded {
     }
 }
 
+/// The running program, and its port.
+async fn launch(guard: &Guard, program: &Path, folder: &Path) -> Result<(Guarded, u16), PostgresError> {
+    let (port, mut ports) = watch::channel(None);
+    let launch = Launch::new(program)
+        .argument("--data")
+        .argument(folder)
+        // Where the engine unpacks itself once.
+        .environment("XDG_CACHE_HOME", Path::new(TARGET).join("cache"))
+        // Its last words are for people.
+        .environment("RUST_BACKTRACE", "0")
+        .ending(Ending::Quit)
+        .on_line(move |line| {
+            if let Some(number) = line.strip_prefix("ready ").and_then(|number| number.parse().ok()) {
+                port.send_replace(Some(number));
+            }
+        });
+    let process = guard.start(launch)?;
+    let found = timeout(READY_WITHIN, ports.wait_for(Option::is_some)).await;
+    match found.map(|found| found.ok().and_then(|port| *port)) {
+        Ok(Some(port)) => Ok((process, port)),
+        Ok(None) => Err(PostgresError::Ended(process.last_lines())),
+        Err(_) => Err(PostgresError::Silent(process.last_lines())),
+    }
+}
+
 /// Builds the program with the cargo that built us, which has nothing to do but the first time, and says where it is.
 async fn build() -> Result<PathBuf, PostgresError> {
     let program = Path::new(TARGET).join("debug/embedded-postgres");
     let is_first = !program.is_file();
     if is_first {
-        say(
-            "Postgres: none is installed, so an embedded one is built from crates.io. Once, and that takes minutes:",
-        );
+        say("Postgres: the embedded one is built from crates.io first. Once, and that takes minutes:");
         fs::create_dir_all(TARGET).map_err(|source| PostgresError::File { path: TARGET.into(), source })?;
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));

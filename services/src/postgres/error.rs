@@ -69,6 +69,12 @@ pub enum PostgresError {
         /// Its port.
         port: String,
     },
+    /// Another embedded one has the folder.
+    #[error("another embedded Postgres runs in {}: stop it, or set DATABASE_URL to use that one", folder.display())]
+    InUse {
+        /// Its folder.
+        folder: PathBuf,
+    },
     /// The kept folder is of another version.
     #[error("{} was made by Postgres {made_by}, and {installed} is installed: remove the folder, or install {made_by}",
         folder.display())]

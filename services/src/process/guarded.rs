@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use tokio::sync::watch;
 
@@ -375,13 +375,14 @@ impl Shared {
         }
     }
 
+    /// Its children, which may have left its process group, and all who are still in that: the children of those.
     /// Stopped first, the process cannot start another child while they are listed.
     fn kill_family(&self) {
         let mut child = locked(&self.child);
         if let Ok(None) = child.try_wait() {
             let _ = kill(pid(child.id()), Signal::SIGSTOP);
             let children = children_of(child.id());
-            let _ = kill(pid(child.id()), Signal::SIGKILL);
+            let _ = killpg(pid(child.id()), Signal::SIGKILL);
             for one in children {
                 let _ = kill(pid(one), Signal::SIGKILL);
             }

@@ -2,11 +2,13 @@
 //!
 //! It must never know what a program is for.
 
+mod at_end;
 mod guarded;
 mod path;
 mod port;
 mod watchdog;
 
+pub use at_end::AtEnd;
 pub use guarded::{Ending, Guard, Guarded, Launch, ProcessError, RunAs};
 pub use path::program_on_path;
 pub use port::free_port;

@@ -13,7 +13,8 @@ use std::sync::Mutex;
 use super::guarded::{Ending, locked};
 
 /// Reads `watch PID SIGNAL` and `forget PID`. At the end of its input it ends the watched by their signals, kills what
-/// is left of them and their children, and then removes the folder, which a dying child may still be writing to.
+/// is left of them, their children and their process groups, and then removes the folder, which a dying child may still
+/// be writing to.
 const GUARD_SCRIPT: &str = r#"
 trap '' HUP INT TERM
 watched=
@@ -39,6 +40,7 @@ for entry in $watched; do
   kill -STOP "$pid" || continue
   children=$(cat "/proc/$pid/task/$pid/children" || pgrep -P "$pid")
   kill -KILL "$pid" $children
+  kill -KILL "-$pid"
 done
 [ -n "$1" ] || exit 0
 attempt=0

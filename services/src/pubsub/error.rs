@@ -42,6 +42,9 @@ pub enum EmulatorError {
     /// No container.
     #[error(transparent)]
     Container(#[from] ContainerError),
+    /// It answers, but not to that.
+    #[error("the Pub/Sub emulator of the tests does not say what it is on `GET /`")]
+    FirstPage(#[source] io::Error),
     /// Its process could not be started or ended.
     #[error("Google's Pub/Sub emulator")]
     Process(#[from] ProcessError),

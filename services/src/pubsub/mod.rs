@@ -9,10 +9,12 @@ mod own;
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
+use tokio::time::timeout;
 
 use crate::choice::{Asked, Chosen, PubSubChoice, say, set};
 use crate::containers::Container;
@@ -25,6 +27,10 @@ pub use own::OwnEmulator;
 const HOST_VARIABLE: &str = "PUBSUB_EMULATOR_HOST";
 /// Says what the tests take.
 const CHOICE_VARIABLE: &str = "TEST_EMULATOR";
+/// All that Google's emulator says on `GET /`, after the head of the answer.
+const GOOGLES_PAGE: &[u8] = b"\r\n\r\nOk\n";
+const LONGEST_PAGE_BYTES: usize = 1024 * 1024;
+const SAYS_WHAT_IT_IS_WITHIN: Duration = Duration::from_secs(15);
 
 /// A Pub/Sub emulator that answers.
 ///
@@ -96,6 +102,23 @@ impl PubSub {
         Ok(&chosen.await?.service)
     }
 
+    /// The one that all tests of this process share, if it is from a container and Google's: for the tests about that one.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
+    /// let googles = wakeq_services::PubSub::googles_container().await?.map(wakeq_services::PubSub::host);
+    /// # Ok(()) }
+    /// ```
+    pub async fn googles_container() -> Result<Option<&'static Self>, EmulatorError> {
+        let Some(Asked { choice: PubSubChoice::Container, .. }) = Asked::by_variable(CHOICE_VARIABLE)? else {
+            return Ok(None);
+        };
+        let shared = Self::shared().await?;
+        let asked = timeout(SAYS_WHAT_IT_IS_WITHIN, is_googles(&shared.host())).await;
+        let is_googles = asked.map_err(io::Error::from).flatten().map_err(EmulatorError::FirstPage)?;
+        Ok(is_googles.then_some(shared))
+    }
+
     /// One that only the caller uses, and may kill: of the kind that the tests take, where that can be killed.
     pub async fn to_be_killed() -> Result<Chosen<Self>, EmulatorError> {
         let asked = Asked::by_variable(CHOICE_VARIABLE)?;
@@ -164,4 +187,18 @@ pub(crate) async fn first_answer(host: &str) -> io::Result<()> {
     let mut status = [0; 12];
     stream.read_exact(&mut status).await?;
     if &status == b"HTTP/1.1 200" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+}
+
+/// By what it says on `GET /`: Google's keeps the connection open then, and ours says more and closes it.
+async fn is_googles(host: &str) -> io::Result<bool> {
+    let mut stream = TcpStream::connect(host).await?;
+    let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    while answer.len() < LONGEST_PAGE_BYTES && !answer.ends_with(GOOGLES_PAGE) {
+        if stream.read_buf(&mut answer).await? == 0 {
+            return Ok(false);
+        }
+    }
+    Ok(answer.ends_with(GOOGLES_PAGE))
 }

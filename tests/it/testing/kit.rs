@@ -14,7 +14,7 @@ use wakeq::{
 };
 
 use super::on_postgres;
-use crate::support::scope;
+use crate::support::{database, scope};
 
 const TEN_MINUTES: Duration = Duration::from_secs(600);
 
@@ -58,17 +58,26 @@ async fn three_retries(mut kit: TestKit) {
 /// KIT-01: the example of the requirement, without a server; how long it takes is printed.
 #[tokio::test]
 async fn three_retries_of_ten_minutes_take_milliseconds() {
-    let started = Instant::now();
-    three_retries(TestKit::new()).await;
-    println!("    three retries, ten minutes apart, in memory: {:?}", started.elapsed());
+    let mut took = Vec::new();
+    for _ in 0..21 {
+        let started = Instant::now();
+        three_retries(TestKit::new()).await;
+        took.push(started.elapsed());
+    }
+    let first = took[0];
+    took.sort_unstable();
+    println!("    three retries, ten minutes apart, in memory: first {first:?}, median {:?}", took[10]);
 }
 
 #[tokio::test]
 async fn three_retries_on_postgres() {
-    let (_stage, kit) = on_postgres().await;
+    let database = database().await;
     let started = Instant::now();
+    let kit = TestKit::on_database(database.url()).await.unwrap();
+    let connected = started.elapsed();
     three_retries(kit).await;
-    println!("    three retries, ten minutes apart, on Postgres: {:?}", started.elapsed());
+    let ran = started.elapsed() - connected;
+    println!("    three retries, ten minutes apart, on Postgres: {ran:?}, after {connected:?} to connect");
 }
 
 /// An event, an hour away, fails to its end; a second one is paused, and a third one is too far off.
@@ -273,6 +282,58 @@ async fn failed_assertions_show_what_there_is() {
     let emitted = kit.emitted();
     assert_eq!(emitted[1].due, Due::After(Duration::from_secs(5)));
     assert_eq!(emitted[1].read::<u32>().unwrap(), 2);
+}
+
+/// A drain tells what became of each event, and says so when a test expected something else.
+#[tokio::test]
+async fn a_drain_tells_what_ran() {
+    let mut kit = TestKit::new();
+    let act = |event: Execution| async move {
+        match event.value::<String>()?.as_str() {
+            "value" => Err(HandlerError::value("nobody to greet")),
+            "fails" => Err(HandlerError::operational("no paper")),
+            _ => Ok(()),
+        }
+    };
+    let hasty = RetryPolicy { retries: 0, ..patient() };
+    kit.handlers(
+        Handlers::new()
+            .on(Route::new("greet").retry(patient()), act)
+            .on(Route::new("once").retry(hasty), act),
+    )
+    .unwrap();
+    kit.drain().await.unwrap().assert_all_fine(0);
+    kit.emit(Event::new("greet", "Ada").unwrap()).await.unwrap();
+    let drained = kit.drain().await.unwrap();
+    drained.assert_all_fine(1);
+    let one = "completed 1, retried 0, died 0, parked 0, unknown 0, waiting 0:\n  WORKER/greet/_ attempt 1 completed";
+    assert_eq!(drained.to_string(), one);
+    let wrong = panic_of(async { drained.assert_all_fine(2) }).await;
+    let expected = "expected 2 events to complete, at the first run and without an error";
+    assert_eq!(wrong, format!("{expected}; {one}"));
+
+    kit.admin().pause(&scope("paused"), &Actor::user("ada"), &Stop::default()).await.unwrap();
+    let events = [("greet", "value"), ("greet", "fails"), ("once", "fails"), ("nobody", ""), ("paused", "")];
+    for (name, value) in events {
+        kit.emit(Event::new(name, value).unwrap()).await.unwrap();
+    }
+    let told = kit.drain().await.unwrap();
+    let lines = [
+        "completed 1, retried 1, died 1, parked 1, unknown 1, waiting 3:",
+        "  WORKER/greet/_ attempt 1 completed with an error value: nobody to greet",
+        "  WORKER/greet/_ attempt 1 failed and is tried again in 600 s: no paper",
+        "  WORKER/once/_ attempt 1 died: no paper",
+        "  WORKER/nobody/_ waits: the kit has no handler of this name",
+        "  WORKER/paused/_ waits: its handler is paused",
+    ];
+    assert_eq!(told.to_string(), lines.join("\n"));
+    let wrong = panic_of(async { told.assert_all_fine(1) }).await;
+    assert!(wrong.ends_with(&lines.join("\n")), "{wrong}");
+    let mut other = TestKit::new();
+    other.handlers(Handlers::new().on("later", |_| async { Ok(()) })).unwrap();
+    other.emit(Event::new("later", &1).unwrap().after(TEN_MINUTES).unwrap()).await.unwrap();
+    let told = other.drain().await.unwrap().to_string();
+    assert!(told.ends_with("waiting 1:\n  WORKER/later/_ waits: it is due in 600 s"), "{told}");
 }
 
 /// What memory does not do is refused in words, and reaches for no server.

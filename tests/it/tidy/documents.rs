@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 const EVENT_ROWS: usize = 64;
-const CARD_ROWS: [&str; 7] = ["CARD-01", "CARD-04", "CARD-05", "CARD-06", "CARD-07", "CARD-09", "CARD-10"];
+const CARD_ROWS: [&str; 8] =
+    ["CARD-01", "CARD-02", "CARD-04", "CARD-05", "CARD-06", "CARD-07", "CARD-09", "CARD-10"];
 
 /// Relative links of a document whose target does not exist, as `exists` tells.
 pub(super) fn link_complaints(name: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
@@ -112,7 +113,7 @@ fn each_fault_of_the_requirements_is_found() {
     };
     check(&row("EV2-07"), "", "EV2-07: 0 rows, one is needed");
     check(&row("EV2-07"), &row("EV2-07").repeat(2), "EV2-07: 2 rows, one is needed");
-    check(&row("CARD-01"), &(row("CARD-01") + &row("CARD-02")), "CARD-02: unknown");
+    check(&row("CARD-01"), &(row("CARD-01") + &row("CARD-03")), "CARD-03: unknown");
     check(&row("EV2-09"), "| EV2-09 | it works | counts::all |\n", "EV2-09: no test is called `all`");
     check(&row("EV2-09"), "| EV2-09 | it works |  |\n", "EV2-09: no test is called ``");
     check(&row("EV2-09"), "| EV2-09 |  | runs_once |\n", "EV2-09: say what the effect is");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use uuid::Uuid;
 use wakeq::{EventId, Timestamp};
 use wakeq_emulator::Faults;
-use wakeq_emulator::broker::{Broker, Time};
+use wakeq_emulator::broker::{Broker, FaultCounts, Time};
 use wakeq_emulator::proto::pubsub::{
     AcknowledgeRequest, ModifyAckDeadlineRequest, PublishRequest, PubsubMessage, PullRequest,
     ReceivedMessage, RetryPolicy, Subscription, Topic,
@@ -41,6 +41,31 @@ pub(crate) struct Mishaps {
     pub(crate) repeated: usize,
     /// Handed out for the first time after one that was published later.
     pub(crate) overtaken: usize,
+    /// How often everything was forgotten.
+    pub(crate) forgotten: usize,
+    /// What the broker says it did.
+    pub(crate) struck: FaultCounts,
+}
+
+impl Mishaps {
+    pub(crate) fn add(&mut self, more: Self) {
+        self.published += more.published;
+        self.lost += more.lost;
+        self.repeated += more.repeated;
+        self.overtaken += more.overtaken;
+        self.forgotten += more.forgotten;
+        add(&mut self.struck, more.struck);
+    }
+}
+
+/// Sums of the faults of messages, streams and calls.
+pub(crate) fn add(sum: &mut FaultCounts, more: FaultCounts) {
+    sum.lost += more.lost;
+    sum.duplicated += more.duplicated;
+    sum.delayed += more.delayed;
+    sum.reordered += more.reordered;
+    sum.broken_streams += more.broken_streams;
+    sum.refused_calls += more.refused_calls;
 }
 
 pub(crate) struct Emulated {
@@ -71,7 +96,7 @@ impl Emulated {
     fn create(&mut self, now: Timestamp) {
         let topic = Topic { name: TOPIC.to_owned(), ..Topic::default() };
         self.broker.create_topic(time(now), topic).unwrap();
-        let seconds = |seconds| Some(pbjson_types::Duration { seconds, nanos: 0 });
+        let seconds = |seconds| Some(wakeq_emulator::proto::protobuf::Duration { seconds, nanos: 0 });
         let retry_policy = Some(RetryPolicy { minimum_backoff: seconds(10), maximum_backoff: seconds(600) });
         let subscription = Subscription {
             name: SUBSCRIPTION.to_owned(),
@@ -173,6 +198,8 @@ impl Emulated {
             lost: count(|deliveries| deliveries == 0),
             repeated: count(|deliveries| deliveries > 1),
             overtaken: self.overtaken,
+            forgotten: self.life as usize,
+            struck: self.broker.fault_counts(),
         }
     }
 }

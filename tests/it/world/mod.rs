@@ -35,6 +35,8 @@ pub(crate) enum Defect {
     ResumeSkipsRunning,
     /// Retrying forgets to set the promise.
     RetryWithoutPromise,
+    /// Completing leaves the row, and nobody's lock on it.
+    RemoveNothing,
 }
 
 /// A row of `events_v2`, as far as it matters for scheduling.
@@ -58,6 +60,8 @@ pub(crate) struct Record {
     pub(crate) starts: u32,
     /// How often the handler completed, fenced out or not.
     pub(crate) completions: u32,
+    /// How often its claim was released because a worker shut down.
+    pub(crate) releases: u32,
     /// How the row was removed.
     pub(crate) removed: Option<Removal>,
     /// The last counts of the row.

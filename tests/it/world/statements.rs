@@ -26,6 +26,7 @@ impl World {
             handler: handler.to_owned(),
             starts: 0,
             completions: 0,
+            releases: 0,
             removed: None,
             last: row.clone(),
         };
@@ -143,12 +144,17 @@ impl World {
             && row.claims == claim.claims
         {
             row.locked_at = None;
+            self.record(claim.id).releases += 1;
         }
     }
 
     pub(crate) fn remove(&mut self, claim: Claim, removal: Removal) -> bool {
         if self.owned(claim, Defect::RemoveWithoutFence).is_none() {
             return false;
+        }
+        if self.defect == Some(Defect::RemoveNothing) {
+            self.rows.get_mut(&claim.id).unwrap().locked_at = None;
+            return true;
         }
         self.rows.remove(&claim.id);
         self.record(claim.id).removed = Some(removal);

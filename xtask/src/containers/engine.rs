@@ -1,23 +1,44 @@
 //! The container engine: the one that answers, or one of our own for this command.
 //!
-//! Its own needs root, and has neither a bridge nor rules in the firewall: its containers are on the machine's network.
+//! Its own needs root, and has neither a bridge nor rules in the firewall: its containers are on the machine's network. It
+//! must never outlive this command, nor may its containers, also if the command is killed.
 
 use std::fmt;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use wakeq_services::{Guard, Guarded, Launch, program_on_path};
-
-use crate::succeed;
+use wakeq_services::{AtEnd, program_on_path};
 
 /// What the tests call their containers.
 const NAMES: &str = "wakeq-test-";
 const READY_WITHIN: Duration = Duration::from_secs(60);
-const ENDS_WITHIN: Duration = Duration::from_secs(30);
+const ENDS_WITHIN: Duration = Duration::from_secs(60);
 const REMOVED_WITHIN: Duration = Duration::from_secs(30);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
+const LOG: &str = "log";
+const HOST: &str = "DOCKER_HOST";
+
+/// Ends the engine that answers on `$0` and has the folder `$1`: first its containers, which would survive it, then
+/// itself, then its folder, where the network of its containers is mounted.
+const END_SCRIPT: &str = r#"
+export DOCKER_HOST="$0"
+containers=$(docker ps --all --quiet)
+[ -z "$containers" ] || docker rm --force --volumes $containers
+engine=$(cat "$1/pid")
+if [ -n "$engine" ] && kill "$engine"; then
+    attempt=0
+    while kill -0 "$engine" && [ $attempt -lt 300 ]; do
+        attempt=$((attempt + 1))
+        sleep 0.1
+    done
+fi
+umount "$1/exec/netns/default"
+rm -rf -- "$1"
+"#;
 
 /// An engine that answers.
 pub(super) struct Engine {
@@ -26,9 +47,11 @@ pub(super) struct Engine {
     started: Option<Started>,
 }
 
+/// It is ended when this is dropped, and when this command is killed; [`Started::end`] waits for it.
 struct Started {
-    process: Guarded,
+    process: Child,
     folder: PathBuf,
+    end: AtEnd,
 }
 
 impl Engine {
@@ -36,30 +59,15 @@ impl Engine {
         program_on_path("docker").context("`docker` is not on PATH: install Docker (Debian: docker.io)")?;
         match version(None) {
             Ok(version) => Ok(Self { version, started: None }),
-            Err(_) => Self::start().await,
-        }
-    }
-
-    async fn start() -> Result<Self> {
-        let program = program_on_path("dockerd")
-            .context("no engine answers, and there is no `dockerd` to start one with: install Docker")?;
-        let is_root =
-            Command::new("id").arg("-u").output().is_ok_and(|user| user.stdout.trim_ascii() == b"0");
-        ensure!(is_root, "no engine answers, and only root may start one: start Docker, or use sudo");
-        let folder = std::env::temp_dir().join(format!("wakeq-engine-{}", std::process::id()));
-        std::fs::create_dir(&folder).with_context(|| format!("make {}", folder.display()))?;
-        let place = |option: &str, name: &str| format!("--{option}={}", folder.join(name).display());
-        let launch = Launch::new(program)
-            .argument(format!("--host={}", address(&folder)))
-            .arguments([place("data-root", "data"), place("exec-root", "exec"), place("pidfile", "pid")])
-            .arguments(["--iptables=false", "--bridge=none", "--log-level=warn"]);
-        let process = Guard::new(None)?.start(launch)?;
-        let mut started = Started { process, folder };
-        match started.answer().await {
-            Ok(version) => Ok(Self { version, started: Some(started) }),
-            Err(error) => {
-                started.end().await?;
-                Err(error)
+            Err(_) => {
+                let mut started = Started::start()?;
+                match started.answer().await {
+                    Ok(version) => Ok(Self { version, started: Some(started) }),
+                    Err(error) => {
+                        started.end().await?;
+                        Err(error)
+                    }
+                }
             }
         }
     }
@@ -74,7 +82,7 @@ impl Engine {
     /// Tells a command where it is, and which network its containers can have.
     pub(super) fn reach(&self, command: &mut Command) {
         if let Some(started) = &self.started {
-            command.env("DOCKER_HOST", address(&started.folder)).env("TEST_DOCKER_NETWORK", "host");
+            command.env(HOST, address(&started.folder)).env("TEST_DOCKER_NETWORK", "host");
         }
     }
 
@@ -93,9 +101,7 @@ impl Engine {
     fn containers(&self) -> Result<Vec<String>> {
         let mut list = self.client();
         list.args(["ps", "--all", "--format", "{{.Names}}", "--filter", &format!("name={NAMES}")]);
-        let output = list.output().context("`docker ps`")?;
-        ensure!(output.status.success(), "docker ps: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
+        Ok(said(&mut list)?.lines().map(str::to_owned).collect())
     }
 
     /// Ends it, if it is ours, with everything that it has.
@@ -115,27 +121,55 @@ impl fmt::Display for Engine {
 }
 
 impl Started {
+    fn start() -> Result<Self> {
+        let program = program_on_path("dockerd")
+            .context("no engine answers, and there is no `dockerd` to start one with: install Docker")?;
+        let is_root =
+            Command::new("id").arg("-u").output().is_ok_and(|user| user.stdout.trim_ascii() == b"0");
+        ensure!(is_root, "no engine answers, and only root may start one: start Docker, or use sudo");
+        let folder = std::env::temp_dir().join(format!("wakeq-engine-{}", std::process::id()));
+        std::fs::create_dir(&folder).with_context(|| format!("make {}", folder.display()))?;
+        let host = address(&folder);
+        let end = AtEnd::run("sh", ["-c".as_ref(), END_SCRIPT.as_ref(), host.as_ref(), folder.as_os_str()])?;
+        let place = |option: &str, name: &str| format!("--{option}={}", folder.join(name).display());
+        let log = File::create(folder.join(LOG))?;
+        let mut engine = Command::new(program);
+        engine.arg(format!("--host={host}"));
+        engine.args([place("data-root", "data"), place("exec-root", "exec"), place("pidfile", "pid")]);
+        engine.args(["--iptables=false", "--bridge=none", "--log-level=warn"]);
+        engine.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
+        let process = engine.spawn().context("dockerd can't be started")?;
+        Ok(Self { process, folder, end })
+    }
+
     async fn answer(&mut self) -> Result<String> {
         let deadline = Instant::now() + READY_WITHIN;
         loop {
             if let Ok(version) = version(Some(&self.folder)) {
                 return Ok(version);
             }
-            if !self.process.is_running() || Instant::now() > deadline {
-                bail!("dockerd does not answer; its last words:\n{}", self.process.last_lines());
+            if self.process.try_wait()?.is_some() || Instant::now() > deadline {
+                let words = std::fs::read_to_string(self.folder.join(LOG)).unwrap_or_default();
+                bail!("dockerd does not answer; its words:\n{words}");
             }
             tokio::time::sleep(BETWEEN_ATTEMPTS).await;
         }
     }
 
     async fn end(self) -> Result<()> {
-        self.process.stop(ENDS_WITHIN).await?;
-        // dockerd leaves the network of its containers mounted. If it was not made, there is nothing to unmount.
-        let network = self.folder.join("exec/netns/default");
-        if network.exists() {
-            succeed(Command::new("umount").arg(network))?;
+        let Self { mut process, folder, end } = self;
+        drop(end);
+        let deadline = Instant::now() + ENDS_WITHIN;
+        // Reaped at once, or it would seem to live on.
+        while process.try_wait()?.is_none() || folder.exists() {
+            ensure!(
+                Instant::now() < deadline,
+                "{} is left behind: end its dockerd and remove it",
+                folder.display()
+            );
+            tokio::time::sleep(BETWEEN_ATTEMPTS).await;
         }
-        std::fs::remove_dir_all(&self.folder).with_context(|| format!("remove {}", self.folder.display()))
+        Ok(())
     }
 }
 
@@ -148,9 +182,14 @@ fn version(folder: Option<&Path>) -> Result<String> {
     let mut ask = Command::new("docker");
     ask.args(["version", "--format", "{{.Server.Version}}"]);
     if let Some(folder) = folder {
-        ask.env("DOCKER_HOST", address(folder));
+        ask.env(HOST, address(folder));
     }
-    let output = ask.output().context("`docker` can't be started")?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    Ok(said(&mut ask)?.trim().to_owned())
+}
+
+/// What a command prints, or the end of it as an error.
+pub(super) fn said(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("{command:?} can't be started"))?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
 }

@@ -10,9 +10,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use wakeq_services::{find, installed_postgres};
 
-use super::engine::Engine;
+use super::engine::{Engine, said};
 use crate::image::archive;
-use crate::image::contents::{Entry, libraries, read, with_folders};
+use crate::image::contents::{Entry, libraries, libraries_beside, read, with_folders};
 use crate::{cargo, root, succeed};
 
 const POSTGRES: &str = "wakeq-test-postgres:installed";
@@ -77,9 +77,10 @@ pub(super) fn google_emulator(engine: &Engine) -> Result<&'static str> {
     let java = found.java.canonicalize().context("the installed Java")?;
     let home = java.ancestors().nth(2).context("the installed Java has no home")?;
     let mut entries = program(&java)?;
+    let of_java = [home.join("lib"), home.join("lib/server")];
     for library in files_under(home)? {
         if library.extension().is_some_and(|extension| extension == "so") {
-            entries.extend(libraries_of(&library)?);
+            entries.extend(as_entries(&libraries_beside(&library, &of_java)?)?);
         }
     }
     entries.extend(files(home, &NOT_OF_JAVA)?);
@@ -105,8 +106,8 @@ fn build(
         format!("FROM scratch\nADD layer.tar /\nUSER {USER}:{USER}\nENTRYPOINT {entry_point}\n");
     fs::write(folder.join("Dockerfile"), instructions)?;
     let mut build = engine.client();
-    // The engine's own builder: a newer one may want an image of itself.
-    succeed(build.args(["build", "--quiet", "--tag", reference]).arg(&folder).env("DOCKER_BUILDKIT", "0"))?;
+    // The engine's own builder: a newer one may want an image of itself. It says at length that it is old.
+    said(build.args(["build", "--quiet", "--tag", reference]).arg(&folder).env("DOCKER_BUILDKIT", "0"))?;
     let size: u64 = entries.iter().map(Entry::bytes).sum();
     println!("{reference}: {:.0} MB, built in {:.1} s", size as f64 / 1e6, began.elapsed().as_secs_f64());
     Ok(reference)
@@ -120,8 +121,11 @@ fn program(file: &Path) -> Result<Vec<Entry>> {
 }
 
 fn libraries_of(file: &Path) -> Result<Vec<Entry>> {
-    let found = libraries(file)?.into_iter();
-    found.map(|library| Ok(Entry::file(&library, 0o755, read(Path::new(&library))?))).collect()
+    as_entries(&libraries(file)?)
+}
+
+fn as_entries(libraries: &[String]) -> Result<Vec<Entry>> {
+    libraries.iter().map(|library| Ok(Entry::file(library, 0o755, read(Path::new(library))?))).collect()
 }
 
 /// Everything in a folder, at the place where it is here; links as what they lead to.

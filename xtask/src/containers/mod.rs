@@ -24,7 +24,7 @@ pub(crate) enum Emulator {
 /// What is run, in the words of `cargo test`: the tests of the queue, and those of the services, which compile nothing of
 /// the queue.
 const TESTS_OF_WAKEQ: [&str; 3] = ["--lib", "--test", "it"];
-const TESTS_OF_SERVICES: [&str; 4] = ["--test", "database", "--test", "emulators"];
+const TESTS_OF_SERVICES: [&str; 6] = ["--test", "containers", "--test", "database", "--test", "emulators"];
 
 /// Runs the tests whose names contain one of the words, or all.
 pub(crate) fn run(emulator: Emulator, quick: bool, words: &[String]) -> Result<()> {

@@ -2,7 +2,7 @@
 //! and people expect. It takes nothing that it can't name.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -73,7 +73,17 @@ pub(crate) fn with_folders(mut entries: Vec<Entry>) -> Vec<Entry> {
 
 /// The libraries that the loader would load, the loader among them, by their paths on this machine.
 pub(crate) fn libraries(binary: &Path) -> Result<Vec<String>> {
-    let output = Command::new("ldd").arg(binary).output().context("`ldd` can't be started")?;
+    libraries_beside(binary, &[])
+}
+
+/// The same for one whose program has loaded libraries of these folders before it.
+pub(crate) fn libraries_beside(binary: &Path, folders: &[PathBuf]) -> Result<Vec<String>> {
+    let mut ask = Command::new("ldd");
+    ask.arg(binary);
+    if !folders.is_empty() {
+        ask.env("LD_LIBRARY_PATH", std::env::join_paths(folders)?);
+    }
+    let output = ask.output().context("`ldd` can't be started")?;
     ensure!(output.status.success(), "ldd failed:\n{}", String::from_utf8_lossy(&output.stderr));
     libraries_in(&String::from_utf8(output.stdout)?)
 }

@@ -13,7 +13,7 @@ use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-use wakeq_services::{Cluster, ClusterOptions, EmulatorError, GoogleEmulator};
+use wakeq_services::{Cluster, ClusterOptions, OwnEmulator};
 
 use super::bundle::Bundle;
 use super::{PORT, USER};
@@ -47,26 +47,17 @@ async fn trial() -> Result<()> {
     let runtime = runtime()?;
     let bundle = Bundle::unpack(&root().join("target/image.tar"))?;
     let postgres = Cluster::start(ClusterOptions::default()).await?;
-    let emulator = match GoogleEmulator::start(None).await {
-        Ok(emulator) => Some(emulator),
-        Err(EmulatorError::NotInstalled(why)) => {
-            println!("without Pub/Sub, so it can't become ready: {why}");
-            None
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let database_url = postgres.url("postgres");
-    let container = Container { runtime, bundle, database_url, emulator: emulator.as_ref() };
+    let emulator = OwnEmulator::start().await?;
+    let (database_url, emulator_host) = (postgres.url("postgres"), emulator.host());
+    let container = Container { runtime, bundle, database_url, emulator_host };
     println!(
         "run by {}, as user {USER} without capabilities, read-only, in a network of its own with a loopback only",
         container.runtime_version()?
     );
-    container.once(&["migrate"])?;
-    if emulator.is_some() {
-        container.once(&["topics", "create"])?;
-        container.once(&["doctor"])?;
+    for command in [&["migrate"][..], &["topics", "create"], &["doctor"]] {
+        container.once(command)?;
     }
-    container.stays(emulator.is_some()).await
+    container.stays().await
 }
 
 fn runtime() -> Result<&'static str> {
@@ -80,14 +71,14 @@ fn runtime() -> Result<&'static str> {
         .context("no container runtime: install runc (Docker brings it, too) or crun; or use --no-run")
 }
 
-struct Container<'a> {
+struct Container {
     runtime: &'static str,
     bundle: Bundle,
     database_url: String,
-    emulator: Option<&'a GoogleEmulator>,
+    emulator_host: String,
 }
 
-impl Container<'_> {
+impl Container {
     fn runtime_version(&self) -> Result<String> {
         let output = output(Command::new(self.runtime).arg("--version"))?;
         Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
@@ -110,12 +101,14 @@ impl Container<'_> {
     }
 
     /// Runs the image's own command: it becomes ready, is healthy, and ends in good order on SIGTERM.
-    async fn stays(&self, ready: bool) -> Result<()> {
+    async fn stays(&self) -> Result<()> {
         let began = Instant::now();
         let mut running = Running { runtime: self.runtime, child: self.command("stays", &[])?.spawn()? };
-        let path = if ready { "/readyz" } else { "/livez" };
-        let answer = running.answer(path).await?;
-        println!("the default command: {path} answers {answer} after {:.1} s", began.elapsed().as_secs_f64());
+        let answer = running.answer("/readyz").await?;
+        println!(
+            "the default command: /readyz answers {answer} after {:.1} s",
+            began.elapsed().as_secs_f64()
+        );
         output(Command::new(self.runtime).args(["exec", "wakeq-stays", "/wakeq", "health"]))?;
         println!("the health check `wakeq health`, in the container: exit code 0");
         running.look_inside()?;
@@ -128,10 +121,9 @@ impl Container<'_> {
     }
 
     fn command(&self, name: &str, arguments: &[&str]) -> Result<Command> {
-        let nowhere = "127.0.0.1:1".to_owned();
         let variables = [
             ("DATABASE_URL", self.database_url.clone()),
-            ("PUBSUB_EMULATOR_HOST", self.emulator.map_or(nowhere, GoogleEmulator::host)),
+            ("PUBSUB_EMULATOR_HOST", self.emulator_host.clone()),
         ];
         let folder = self.bundle.configure(name, arguments, &variables)?;
         let mut command = Command::new(self.runtime);

@@ -149,7 +149,7 @@ fn a_pause_wakes_whoever_pushes_when_it_is_over() {
 
 #[test]
 fn the_retry_policy_delays_the_message_and_the_pause_the_others() {
-    let retry = |seconds| Some(pbjson_types::Duration { seconds, nanos: 0 });
+    let retry = |seconds| Some(crate::proto::protobuf::Duration { seconds, nanos: 0 });
     let policy = RetryPolicy { minimum_backoff: retry(30), maximum_backoff: retry(600) };
     let mut bench = Bench::with(Subscription { retry_policy: Some(policy), ..hook() });
     bench.publish(1, "");

@@ -43,7 +43,8 @@ pub(super) fn filter(text: &str) -> Answer<Option<Filter>> {
 
 /// What a complete configuration means for its delivery.
 pub(super) fn delivery(config: &pubsub::Subscription) -> Settings {
-    let duration = |duration: Option<pbjson_types::Duration>| duration.as_ref().and_then(std_duration);
+    let duration =
+        |duration: Option<crate::proto::protobuf::Duration>| duration.as_ref().and_then(std_duration);
     let own = duration(config.message_retention_duration).unwrap_or(limits::DEFAULT_RETENTION);
     let of_topic = duration(config.topic_message_retention_duration).unwrap_or_default();
     let dead_letters = config.dead_letter_policy.as_ref();
@@ -116,7 +117,7 @@ fn complete_lifetimes(config: &mut pubsub::Subscription) -> Answer<()> {
     }
 }
 
-fn expiration(ttl: &pbjson_types::Duration) -> Answer<Duration> {
+fn expiration(ttl: &crate::proto::protobuf::Duration) -> Answer<Duration> {
     let duration = std_duration(ttl).ok_or_else(|| limits::bad_argument("expiration_policy.ttl"))?;
     if duration < limits::SHORTEST_EXPIRATION {
         return Err(expires_before(duration, limits::SHORTEST_EXPIRATION));

@@ -116,11 +116,13 @@ fn what_was_due_long_ago_is_done_as_of_then() {
 #[test]
 fn everything_is_forgotten_but_the_faults() {
     let mut world = World::with_subscription();
-    let faults = Faults { lose: 0.5, ..Faults::default() };
-    world.broker.set_faults(faults.clone());
+    let faults = Faults { lose: 1.0, ..Faults::default() };
     world.publish(TOPIC, &["a"]);
+    world.broker.set_faults(faults.clone());
+    world.publish(TOPIC, &["b"]);
     world.broker.take_woken();
     world.broker.forget_everything();
+    assert_eq!(world.broker.fault_counts().lost, 1);
     assert_eq!(world.broker.overview(world.now), Default::default());
     assert_eq!((world.broker.next_due(), world.broker.faults()), (None, &faults));
     assert_eq!(world.broker.take_woken(), [SUBSCRIPTION], "whoever waits learns of it");

@@ -15,7 +15,8 @@ use std::time::Duration;
 use tonic::Code;
 
 use super::{Answer, Broker, Faults, Refusal, Time};
-use crate::proto::{FieldMask, pubsub};
+use crate::proto::protobuf::FieldMask;
+use crate::proto::pubsub;
 
 const TOPIC: &str = "projects/p/topics/orders";
 const SUBSCRIPTION: &str = "projects/p/subscriptions/billing";
@@ -186,7 +187,7 @@ fn mask(paths: &[&str]) -> FieldMask {
     FieldMask { paths: paths.iter().map(ToString::to_string).collect() }
 }
 
-fn seconds(seconds: u64) -> pbjson_types::Duration {
+fn seconds(seconds: u64) -> crate::proto::protobuf::Duration {
     super::limits::proto_duration(Duration::from_secs(seconds))
 }
 

@@ -210,12 +210,15 @@ fn faults_befall_messages_the_same_way_with_the_same_seed() {
         world.broker.set_faults(faults);
         let bodies: Vec<String> = (0..50).map(|i| i.to_string()).collect();
         world.publish(TOPIC, &bodies.iter().map(String::as_str).collect::<Vec<_>>());
-        world.bodies(SUBSCRIPTION)
+        (world.bodies(SUBSCRIPTION), world.broker.fault_counts())
     };
-    let found = run(1);
-    assert_eq!(found, run(1));
-    assert_ne!(found, run(2));
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+    let (found, counts) = run(1);
     let distinct: std::collections::BTreeSet<_> = found.iter().collect();
+    assert_eq!(counts.lost as usize, 50 - distinct.len());
+    assert_eq!(counts.duplicated as usize, found.len() - distinct.len());
+    assert!(counts.reordered > 0 && counts.delayed == 0, "{counts:?}");
     assert!(distinct.len() < 50, "some are lost");
     assert!(distinct.len() < found.len(), "some come twice");
     assert!(!found.is_sorted_by_key(|body| body.parse::<u32>().unwrap()), "some overtake");
@@ -228,5 +231,6 @@ fn exactly_once_delivery_is_never_doubled() {
     world.subscribe(pubsub::Subscription { enable_exactly_once_delivery: true, ..subscription() });
     world.broker.set_faults(Faults { duplicate: 1.0, ..Faults::default() });
     world.publish(TOPIC, &["a", "b"]);
+    assert_eq!(world.broker.fault_counts().duplicated, 0);
     assert_eq!(world.bodies(SUBSCRIPTION), ["a", "b"]);
 }

@@ -186,6 +186,6 @@ fn what_cannot_be_sought_is_refused() {
     );
     let nowhere = pubsub::SeekRequest { subscription: SUBSCRIPTION.to_owned(), target: None };
     assert_eq!(code(world.broker.seek(world.now, nowhere)), Code::InvalidArgument);
-    let malformed = Target::Time(pbjson_types::Timestamp { seconds: 1, nanos: -1 });
+    let malformed = Target::Time(crate::proto::protobuf::Timestamp { seconds: 1, nanos: -1 });
     assert_eq!(code(world.seek(SUBSCRIPTION, malformed)), Code::InvalidArgument);
 }

@@ -40,10 +40,12 @@ pub(super) fn routes(core: &Arc<Core>, tokens: &Arc<Tokens>) -> Router {
 }
 
 async fn state(State(admin): State<Admin>) -> Response<Body> {
-    let (overview, faults) = admin.core.with(|broker, now| (broker.overview(now), broker.faults().clone()));
+    let (overview, faults, counts) =
+        admin.core.with(|broker, now| (broker.overview(now), broker.faults().clone(), broker.fault_counts()));
     match serde_json::to_value(overview) {
         Ok(mut state) => {
             state["faults"] = json!(faults);
+            state["fault_counts"] = json!(counts);
             answer(&state)
         }
         Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),

@@ -2,7 +2,7 @@
 //!
 //! One list makes both the gRPC services and what REST calls by name, so that neither can miss a method.
 
-use pbjson_types::Empty;
+use crate::proto::protobuf::Empty;
 use serde_json::Value;
 use tonic::{Request, Response, Status};
 

@@ -5,7 +5,6 @@
 
 mod methods;
 mod pull;
-mod times;
 
 use std::sync::Arc;
 
@@ -103,8 +102,6 @@ fn from_json<Request: DeserializeOwned>(request: Value) -> Answer<Request> {
 }
 
 fn to_json(response: &impl Serialize) -> Answer<Value> {
-    let mut json = serde_json::to_value(response)
-        .map_err(|error| Refusal::new(Code::Internal, format!("The answer has no JSON form: {error}.")))?;
-    times::end_in_z(&mut json);
-    Ok(json)
+    serde_json::to_value(response)
+        .map_err(|error| Refusal::new(Code::Internal, format!("The answer has no JSON form: {error}.")))
 }

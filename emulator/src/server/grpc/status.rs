@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pbjson_types::Any;
+use crate::proto::protobuf::Any;
 use prost::Message as _;
 use tonic::Status;
 

@@ -137,7 +137,8 @@ fn metadata(key: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
 
 /// RFC 3339 with a Z, as the service writes it.
 fn published(message: &Message) -> String {
-    let time: Option<DateTime<Utc>> = message.published.timestamp().try_into().ok();
+    let published = message.published.timestamp();
+    let time = DateTime::<Utc>::from_timestamp(published.seconds, published.nanos.unsigned_abs());
     time.unwrap_or(DateTime::<Utc>::MAX_UTC).to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 

@@ -1,29 +1,28 @@
-//! The messages and services of `google.pubsub.v1` and `google.iam.v1`, generated; their JSON forms; and the REST
-//! routes that the protos state.
+//! The messages and services of `google.pubsub.v1` and `google.iam.v1`, generated; the well-known types that they have;
+//! their JSON forms; and the REST routes that the protos state.
 //!
-//! `emulator/codegen` writes `generated/`. Nothing here knows what any method does.
+//! `emulator/codegen` writes `generated/`. Nothing here knows what any method does. It is a crate of its own so that who works
+//! on the emulator does not compile it again with every change.
 
-mod field_mask;
-
-pub use field_mask::FieldMask;
+pub mod protobuf;
 
 /// One REST form of a method, as its `google.api.http` annotation states it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Route {
+pub struct Route {
     /// `GET`, `POST`, …
-    pub(crate) verb: &'static str,
+    pub verb: &'static str,
     /// `/v1/{topic.name=projects/*/topics/*}`.
-    pub(crate) template: &'static str,
+    pub template: &'static str,
     /// The field of the request that the body is: `*` the whole request, empty none.
-    pub(crate) body: &'static str,
+    pub body: &'static str,
     /// `google.pubsub.v1.Publisher/CreateTopic`.
-    pub(crate) method: &'static str,
+    pub method: &'static str,
 }
 
 #[rustfmt::skip]
 #[path = "generated/routes.rs"]
 mod routes;
-pub(crate) use routes::ROUTES;
+pub use routes::ROUTES;
 
 pub use google::{iam::v1 as iam, pubsub::v1 as pubsub};
 

@@ -11,7 +11,7 @@ pub struct Schema {
     #[prost(string, tag = "4")]
     pub revision_id: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "6")]
-    pub revision_create_time: ::core::option::Option<::pbjson_types::Timestamp>,
+    pub revision_create_time: ::core::option::Option<crate::protobuf::Timestamp>,
 }
 /// Nested message and enum types in `Schema`.
 pub mod schema {
@@ -487,7 +487,10 @@ pub mod schema_service_client {
         pub async fn delete_schema(
             &mut self,
             request: impl tonic::IntoRequest<super::DeleteSchemaRequest>,
-        ) -> std::result::Result<tonic::Response<::pbjson_types::Empty>, tonic::Status> {
+        ) -> std::result::Result<
+            tonic::Response<crate::protobuf::Empty>,
+            tonic::Status,
+        > {
             self.inner
                 .ready()
                 .await
@@ -621,7 +624,7 @@ pub mod schema_service_server {
         async fn delete_schema(
             &self,
             request: tonic::Request<super::DeleteSchemaRequest>,
-        ) -> std::result::Result<tonic::Response<::pbjson_types::Empty>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<crate::protobuf::Empty>, tonic::Status>;
         /// Validates a schema.
         async fn validate_schema(
             &self,
@@ -1043,7 +1046,7 @@ pub mod schema_service_server {
                         T: SchemaService,
                     > tonic::server::UnaryService<super::DeleteSchemaRequest>
                     for DeleteSchemaSvc<T> {
-                        type Response = ::pbjson_types::Empty;
+                        type Response = crate::protobuf::Empty;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -1313,7 +1316,7 @@ pub mod ingestion_data_source_settings {
         pub bucket: ::prost::alloc::string::String,
         #[prost(message, optional, tag = "6")]
         pub minimum_object_create_time: ::core::option::Option<
-            ::pbjson_types::Timestamp,
+            crate::protobuf::Timestamp,
         >,
         #[prost(string, tag = "9")]
         pub match_glob: ::prost::alloc::string::String,
@@ -1867,7 +1870,7 @@ pub mod ai_inference {
     #[derive(Clone, PartialEq, ::prost::Message)]
     pub struct UnstructuredInference {
         #[prost(message, optional, tag = "1")]
-        pub parameters: ::core::option::Option<::pbjson_types::Struct>,
+        pub parameters: ::core::option::Option<crate::protobuf::Struct>,
     }
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum InferenceMode {
@@ -1913,7 +1916,7 @@ pub struct Topic {
     #[prost(bool, tag = "7")]
     pub satisfies_pzs: bool,
     #[prost(message, optional, tag = "8")]
-    pub message_retention_duration: ::core::option::Option<::pbjson_types::Duration>,
+    pub message_retention_duration: ::core::option::Option<crate::protobuf::Duration>,
     #[prost(enumeration = "topic::State", tag = "9")]
     pub state: i32,
     #[prost(message, optional, tag = "10")]
@@ -1982,7 +1985,7 @@ pub struct PubsubMessage {
     #[prost(string, tag = "3")]
     pub message_id: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "4")]
-    pub publish_time: ::core::option::Option<::pbjson_types::Timestamp>,
+    pub publish_time: ::core::option::Option<crate::protobuf::Timestamp>,
     #[prost(string, tag = "5")]
     pub ordering_key: ::prost::alloc::string::String,
 }
@@ -1996,7 +1999,7 @@ pub struct UpdateTopicRequest {
     #[prost(message, optional, tag = "1")]
     pub topic: ::core::option::Option<Topic>,
     #[prost(message, optional, tag = "2")]
-    pub update_mask: ::core::option::Option<crate::proto::FieldMask>,
+    pub update_mask: ::core::option::Option<crate::protobuf::FieldMask>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PublishRequest {
@@ -2089,7 +2092,7 @@ pub struct Subscription {
     #[prost(bool, tag = "7")]
     pub retain_acked_messages: bool,
     #[prost(message, optional, tag = "8")]
-    pub message_retention_duration: ::core::option::Option<::pbjson_types::Duration>,
+    pub message_retention_duration: ::core::option::Option<crate::protobuf::Duration>,
     #[prost(btree_map = "string, string", tag = "9")]
     pub labels: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
@@ -2111,7 +2114,7 @@ pub struct Subscription {
     pub enable_exactly_once_delivery: bool,
     #[prost(message, optional, tag = "17")]
     pub topic_message_retention_duration: ::core::option::Option<
-        ::pbjson_types::Duration,
+        crate::protobuf::Duration,
     >,
     #[prost(enumeration = "subscription::State", tag = "19")]
     pub state: i32,
@@ -2179,9 +2182,9 @@ pub mod subscription {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RetryPolicy {
     #[prost(message, optional, tag = "1")]
-    pub minimum_backoff: ::core::option::Option<::pbjson_types::Duration>,
+    pub minimum_backoff: ::core::option::Option<crate::protobuf::Duration>,
     #[prost(message, optional, tag = "2")]
-    pub maximum_backoff: ::core::option::Option<::pbjson_types::Duration>,
+    pub maximum_backoff: ::core::option::Option<crate::protobuf::Duration>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeadLetterPolicy {
@@ -2193,7 +2196,7 @@ pub struct DeadLetterPolicy {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ExpirationPolicy {
     #[prost(message, optional, tag = "1")]
-    pub ttl: ::core::option::Option<::pbjson_types::Duration>,
+    pub ttl: ::core::option::Option<crate::protobuf::Duration>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PushConfig {
@@ -2398,7 +2401,7 @@ pub struct CloudStorageConfig {
     #[prost(string, tag = "10")]
     pub filename_datetime_format: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "6")]
-    pub max_duration: ::core::option::Option<::pbjson_types::Duration>,
+    pub max_duration: ::core::option::Option<crate::protobuf::Duration>,
     #[prost(int64, tag = "7")]
     pub max_bytes: i64,
     #[prost(int64, tag = "8")]
@@ -2503,7 +2506,7 @@ pub struct UpdateSubscriptionRequest {
     #[prost(message, optional, tag = "1")]
     pub subscription: ::core::option::Option<Subscription>,
     #[prost(message, optional, tag = "2")]
-    pub update_mask: ::core::option::Option<crate::proto::FieldMask>,
+    pub update_mask: ::core::option::Option<crate::protobuf::FieldMask>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListSubscriptionsRequest {
@@ -2660,7 +2663,7 @@ pub struct UpdateSnapshotRequest {
     #[prost(message, optional, tag = "1")]
     pub snapshot: ::core::option::Option<Snapshot>,
     #[prost(message, optional, tag = "2")]
-    pub update_mask: ::core::option::Option<crate::proto::FieldMask>,
+    pub update_mask: ::core::option::Option<crate::protobuf::FieldMask>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Snapshot {
@@ -2669,7 +2672,7 @@ pub struct Snapshot {
     #[prost(string, tag = "2")]
     pub topic: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "3")]
-    pub expire_time: ::core::option::Option<::pbjson_types::Timestamp>,
+    pub expire_time: ::core::option::Option<crate::protobuf::Timestamp>,
     #[prost(btree_map = "string, string", tag = "4")]
     pub labels: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
@@ -2714,7 +2717,7 @@ pub mod seek_request {
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Target {
         #[prost(message, tag = "2")]
-        Time(::pbjson_types::Timestamp),
+        Time(crate::protobuf::Timestamp),
         #[prost(string, tag = "3")]
         Snapshot(::prost::alloc::string::String),
     }
@@ -2991,7 +2994,10 @@ pub mod publisher_client {
         pub async fn delete_topic(
             &mut self,
             request: impl tonic::IntoRequest<super::DeleteTopicRequest>,
-        ) -> std::result::Result<tonic::Response<::pbjson_types::Empty>, tonic::Status> {
+        ) -> std::result::Result<
+            tonic::Response<crate::protobuf::Empty>,
+            tonic::Status,
+        > {
             self.inner
                 .ready()
                 .await
@@ -3113,7 +3119,7 @@ pub mod publisher_server {
         async fn delete_topic(
             &self,
             request: tonic::Request<super::DeleteTopicRequest>,
-        ) -> std::result::Result<tonic::Response<::pbjson_types::Empty>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<crate::protobuf::Empty>, tonic::Status>;
         /// Detaches a subscription from this topic. All messages retained in the
         /// subscription are dropped. Subsequent `Pull` and `StreamingPull` requests
         /// will return FAILED_PRECONDITION. If the subscription is a push
@@ -3524,7 +3530,7 @@ pub mod publisher_server {
                         T: Publisher,
                     > tonic::server::UnaryService<super::DeleteTopicRequest>
                     for DeleteTopicSvc<T> {
-                        type Response = ::pbjson_types::Empty;
+                        type Response = crate::protobuf::Empty;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -3849,7 +3855,10 @@ pub mod subscriber_client {
         pub async fn delete_subscription(
             &mut self,
             request: impl tonic::IntoRequest<super::DeleteSubscriptionRequest>,
-        ) -> std::result::Result<tonic::Response<::pbjson_types::Empty>, tonic::Status> {
+        ) -> std::result::Result<
+            tonic::Response<crate::protobuf::Empty>,
+            tonic::Status,
+        > {
             self.inner
                 .ready()
                 .await
@@ -3877,7 +3886,10 @@ pub mod subscriber_client {
         pub async fn modify_ack_deadline(
             &mut self,
             request: impl tonic::IntoRequest<super::ModifyAckDeadlineRequest>,
-        ) -> std::result::Result<tonic::Response<::pbjson_types::Empty>, tonic::Status> {
+        ) -> std::result::Result<
+            tonic::Response<crate::protobuf::Empty>,
+            tonic::Status,
+        > {
             self.inner
                 .ready()
                 .await
@@ -3907,7 +3919,10 @@ pub mod subscriber_client {
         pub async fn acknowledge(
             &mut self,
             request: impl tonic::IntoRequest<super::AcknowledgeRequest>,
-        ) -> std::result::Result<tonic::Response<::pbjson_types::Empty>, tonic::Status> {
+        ) -> std::result::Result<
+            tonic::Response<crate::protobuf::Empty>,
+            tonic::Status,
+        > {
             self.inner
                 .ready()
                 .await
@@ -3989,7 +4004,10 @@ pub mod subscriber_client {
         pub async fn modify_push_config(
             &mut self,
             request: impl tonic::IntoRequest<super::ModifyPushConfigRequest>,
-        ) -> std::result::Result<tonic::Response<::pbjson_types::Empty>, tonic::Status> {
+        ) -> std::result::Result<
+            tonic::Response<crate::protobuf::Empty>,
+            tonic::Status,
+        > {
             self.inner
                 .ready()
                 .await
@@ -4144,7 +4162,10 @@ pub mod subscriber_client {
         pub async fn delete_snapshot(
             &mut self,
             request: impl tonic::IntoRequest<super::DeleteSnapshotRequest>,
-        ) -> std::result::Result<tonic::Response<::pbjson_types::Empty>, tonic::Status> {
+        ) -> std::result::Result<
+            tonic::Response<crate::protobuf::Empty>,
+            tonic::Status,
+        > {
             self.inner
                 .ready()
                 .await
@@ -4250,7 +4271,7 @@ pub mod subscriber_server {
         async fn delete_subscription(
             &self,
             request: tonic::Request<super::DeleteSubscriptionRequest>,
-        ) -> std::result::Result<tonic::Response<::pbjson_types::Empty>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<crate::protobuf::Empty>, tonic::Status>;
         /// Modifies the ack deadline for a specific message. This method is useful
         /// to indicate that more time is needed to process a message by the
         /// subscriber, or to make the message available for redelivery if the
@@ -4259,7 +4280,7 @@ pub mod subscriber_server {
         async fn modify_ack_deadline(
             &self,
             request: tonic::Request<super::ModifyAckDeadlineRequest>,
-        ) -> std::result::Result<tonic::Response<::pbjson_types::Empty>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<crate::protobuf::Empty>, tonic::Status>;
         /// Acknowledges the messages associated with the `ack_ids` in the
         /// `AcknowledgeRequest`. The Pub/Sub system can remove the relevant messages
         /// from the subscription.
@@ -4270,7 +4291,7 @@ pub mod subscriber_server {
         async fn acknowledge(
             &self,
             request: tonic::Request<super::AcknowledgeRequest>,
-        ) -> std::result::Result<tonic::Response<::pbjson_types::Empty>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<crate::protobuf::Empty>, tonic::Status>;
         /// Pulls messages from the server.
         async fn pull(
             &self,
@@ -4305,7 +4326,7 @@ pub mod subscriber_server {
         async fn modify_push_config(
             &self,
             request: tonic::Request<super::ModifyPushConfigRequest>,
-        ) -> std::result::Result<tonic::Response<::pbjson_types::Empty>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<crate::protobuf::Empty>, tonic::Status>;
         /// Gets the configuration details of a snapshot. Snapshots are used in
         /// [Seek](https://cloud.google.com/pubsub/docs/replay-overview) operations,
         /// which allow you to manage message acknowledgments in bulk. That is, you can
@@ -4369,7 +4390,7 @@ pub mod subscriber_server {
         async fn delete_snapshot(
             &self,
             request: tonic::Request<super::DeleteSnapshotRequest>,
-        ) -> std::result::Result<tonic::Response<::pbjson_types::Empty>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<crate::protobuf::Empty>, tonic::Status>;
         /// Seeks an existing subscription to a point in time or to a given snapshot,
         /// whichever is provided in the request. Snapshots are used in [Seek]
         /// (https://cloud.google.com/pubsub/docs/replay-overview) operations, which
@@ -4648,7 +4669,7 @@ pub mod subscriber_server {
                         T: Subscriber,
                     > tonic::server::UnaryService<super::DeleteSubscriptionRequest>
                     for DeleteSubscriptionSvc<T> {
-                        type Response = ::pbjson_types::Empty;
+                        type Response = crate::protobuf::Empty;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -4694,7 +4715,7 @@ pub mod subscriber_server {
                         T: Subscriber,
                     > tonic::server::UnaryService<super::ModifyAckDeadlineRequest>
                     for ModifyAckDeadlineSvc<T> {
-                        type Response = ::pbjson_types::Empty;
+                        type Response = crate::protobuf::Empty;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -4740,7 +4761,7 @@ pub mod subscriber_server {
                         T: Subscriber,
                     > tonic::server::UnaryService<super::AcknowledgeRequest>
                     for AcknowledgeSvc<T> {
-                        type Response = ::pbjson_types::Empty;
+                        type Response = crate::protobuf::Empty;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -4876,7 +4897,7 @@ pub mod subscriber_server {
                         T: Subscriber,
                     > tonic::server::UnaryService<super::ModifyPushConfigRequest>
                     for ModifyPushConfigSvc<T> {
-                        type Response = ::pbjson_types::Empty;
+                        type Response = crate::protobuf::Empty;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,
@@ -5101,7 +5122,7 @@ pub mod subscriber_server {
                         T: Subscriber,
                     > tonic::server::UnaryService<super::DeleteSnapshotRequest>
                     for DeleteSnapshotSvc<T> {
-                        type Response = ::pbjson_types::Empty;
+                        type Response = crate::protobuf::Empty;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,

@@ -204,7 +204,7 @@ pub struct SetIamPolicyRequest {
     #[prost(message, optional, tag = "2")]
     pub policy: ::core::option::Option<Policy>,
     #[prost(message, optional, tag = "3")]
-    pub update_mask: ::core::option::Option<crate::proto::FieldMask>,
+    pub update_mask: ::core::option::Option<crate::protobuf::FieldMask>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetIamPolicyRequest {

@@ -10,7 +10,7 @@ use serde::ser::{Serialize, Serializer};
 /// Which fields of a resource an update changes.
 ///
 /// ```
-/// use wakeq_emulator::proto::FieldMask;
+/// use wakeq_emulator_proto::protobuf::FieldMask;
 ///
 /// let mask: FieldMask = serde_json::from_str(r#""ackDeadlineSeconds,labels""#).unwrap();
 /// assert_eq!(mask.paths, ["ack_deadline_seconds", "labels"]);

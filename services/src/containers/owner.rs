@@ -1,0 +1,80 @@
+//! Says in a container's labels which process it is for, and of labels whether that process has gone.
+//!
+//! It must never take a container for left behind whose process may still run: on another machine, or in another space of
+//! process numbers, only its age tells.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::{Pid, gethostname};
+
+/// The label by which all containers of tests are found; its value is the machine that the process runs on.
+pub(super) const MACHINE_LABEL: &str = "wakeq.test.machine";
+const PROCESS_LABEL: &str = "wakeq.test.process";
+/// No test runs that long, wherever it runs.
+const LONGEST_LIFE: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// The labels of this process's containers.
+pub(super) fn labels() -> [(&'static str, String); 2] {
+    [(MACHINE_LABEL, machine()), (PROCESS_LABEL, std::process::id().to_string())]
+}
+
+/// Whether nobody needs a container of these labels and this age any more.
+pub(super) fn is_left(labels: &HashMap<String, String>, age: Duration) -> bool {
+    let is_of_here = labels.get(MACHINE_LABEL) == Some(&machine());
+    let process = labels.get(PROCESS_LABEL).and_then(|number| number.parse().ok());
+    age > LONGEST_LIFE || is_of_here && process.is_some_and(|number| !is_running(number))
+}
+
+/// Its name and, where there may be several, the space that its process numbers are of.
+fn machine() -> String {
+    let name = gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    match std::fs::read_link("/proc/self/ns/pid") {
+        Ok(space) => format!("{name} {}", space.display()),
+        Err(_) => name,
+    }
+}
+
+/// A process of another user can't be signalled, but is there.
+fn is_running(number: i32) -> bool {
+    kill(Pid::from_raw(number), None) != Err(Errno::ESRCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const YOUNG: Duration = Duration::from_secs(60);
+
+    fn labelled(machine: &str, process: i32) -> HashMap<String, String> {
+        [(MACHINE_LABEL, machine.to_owned()), (PROCESS_LABEL, process.to_string())]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into()
+    }
+
+    #[test]
+    fn what_a_process_that_has_gone_leaves_is_left() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let process = child.id().cast_signed();
+        child.wait().unwrap();
+        assert!(is_left(&labelled(&machine(), process), YOUNG));
+    }
+
+    #[test]
+    fn a_living_process_keeps_its_own_and_so_does_one_that_nobody_here_can_see() {
+        let own: HashMap<_, _> = labels().map(|(name, value)| (name.to_owned(), value)).into();
+        assert!(!is_left(&own, YOUNG));
+        assert!(!is_left(&labelled("elsewhere", i32::MAX), YOUNG));
+        assert!(!is_left(&HashMap::new(), YOUNG));
+    }
+
+    #[test]
+    fn nobody_keeps_one_for_a_day() {
+        let own: HashMap<_, _> = labels().map(|(name, value)| (name.to_owned(), value)).into();
+        for labels in [own, labelled("elsewhere", 1), HashMap::new()] {
+            assert!(is_left(&labels, Duration::from_secs(24 * 60 * 60)));
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What a drain did, and how it is told.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::asserts::wanted;
+use super::kit::KitError;
+use crate::event::EventId;
+use crate::machine::Outcome;
+use crate::worker::{RunReport, Verdict};
+
+/// Most runs of one drain: handlers that go on emitting for one another never come to rest.
+pub(super) const RUNS_MAX: usize = 10_000;
+/// Most runs that are shown, the latest ones.
+const RUNS_SHOWN: usize = 50;
+
+/// What a drain did. Its text lists the runs, for the message of an assertion: `assert_eq!(drained.retried, 1, "{drained}")`.
+#[derive(Clone, Debug, Default)]
+pub struct Drained {
+    /// Events that completed; those whose handlers answered with an error value are among them.
+    pub completed: usize,
+    /// Attempts that failed and are tried again.
+    pub retried: usize,
+    /// Events that are dead now.
+    pub died: usize,
+    /// Events that wait under a pause or a block, and were looked at.
+    pub parked: usize,
+    /// Events whose handler is not among the kit's, and that were looked at.
+    pub unknown: usize,
+    /// Events that have not ended: they wait for their time, under a rule, or for their handler.
+    pub waiting: u64,
+    /// Each run in which a handler was started, in order; and of those that only looked at an event the first with each
+    /// outcome.
+    pub runs: Vec<RunReport>,
+    looks: BTreeSet<(EventId, Outcome)>,
+}
+
+impl Drained {
+    /// How many times a handler was started.
+    pub fn attempts(&self) -> usize {
+        self.runs.iter().filter(|run| run.attempt.is_some()).count()
+    }
+
+    /// Fails unless the drain ran this many events, each of them once, and every handler was content: no error, no retry,
+    /// nothing dead, no event whose handler the kit has not. It shows what happened instead. Events may be left that wait.
+    ///
+    /// ```
+    /// # use wakeq::{Event, Handlers};
+    /// # use wakeq::testing::TestKit;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut kit = TestKit::new();
+    /// kit.handlers(Handlers::new().on("greet", |_| async { Ok(()) }))?;
+    /// kit.emit(Event::new("greet", "Ada")?).await?;
+    /// kit.drain().await?.assert_all_fine(1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// That is its purpose.
+    #[track_caller]
+    pub fn assert_all_fine(&self, events: usize) {
+        let fine = self.unknown == 0 && self.runs.iter().all(|run| run.error.is_none());
+        if !fine || self.died > 0 || self.completed != events || self.attempts() != events {
+            let wanted = wanted(Some(events));
+            panic!("expected {wanted} to complete, at the first run and without an error; {self}");
+        }
+    }
+
+    /// The runs of one event.
+    pub fn of(&self, id: EventId) -> impl Iterator<Item = &RunReport> {
+        self.runs.iter().filter(move |run| run.notification.id == id)
+    }
+
+    pub(super) fn add(&mut self, report: RunReport) -> Result<(), KitError> {
+        if let Verdict::Failed(error) = &report.verdict {
+            return Err(KitError::CutShort(error.clone()));
+        }
+        if self.runs.len() == RUNS_MAX {
+            return Err(KitError::Restless);
+        }
+        let trail = &report.trail;
+        if report.attempt.is_none()
+            && let Some(last) = trail.last()
+            && !self.looks.insert((report.notification.id, *last))
+        {
+            return Ok(());
+        }
+        let count = match trail.last() {
+            Some(Outcome::Deleted) if trail.contains(&Outcome::ExecutesToCompletion) => {
+                Some(&mut self.completed)
+            }
+            Some(Outcome::Deleted) => Some(&mut self.died),
+            Some(Outcome::RetryAllowed) => Some(&mut self.retried),
+            Some(Outcome::RulePaused | Outcome::RuleBlocked) => Some(&mut self.parked),
+            Some(Outcome::Deferred) => Some(&mut self.unknown),
+            Some(_) | None => None,
+        };
+        if let Some(count) = count {
+            *count += 1;
+        }
+        self.runs.push(report);
+        Ok(())
+    }
+}
+
+impl fmt::Display for Drained {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { completed, retried, died, parked, unknown, waiting, .. } = self;
+        write!(
+            formatter,
+            "completed {completed}, retried {retried}, died {died}, parked {parked}, unknown {unknown}, waiting {waiting}:"
+        )?;
+        // That an event is not due is known of one whose attempt is shown.
+        let told_before = |run: &RunReport| {
+            run.trail.last() == Some(&Outcome::DelayNotYet)
+                && self.of(run.notification.id).any(|run| run.attempt.is_some())
+        };
+        let runs: Vec<&RunReport> = self.runs.iter().filter(|run| !told_before(run)).collect();
+        if runs.is_empty() {
+            return write!(formatter, "\n  nothing ran");
+        }
+        let left_out = runs.len().saturating_sub(RUNS_SHOWN);
+        if left_out > 0 {
+            write!(formatter, "\n  … {left_out} before these")?;
+        }
+        runs[left_out..].iter().try_for_each(|run| write!(formatter, "\n  {}", told(run)))
+    }
+}
+
+/// A run in a line.
+fn told(run: &RunReport) -> String {
+    let who = run.address.as_ref().map_or_else(
+        || format!("event {}", run.notification.id),
+        |address| format!("{}/{}/{}", address.scope.module, address.scope.name, address.modifier),
+    );
+    let attempt = run.attempt.map(|attempt| format!(" attempt {attempt}")).unwrap_or_default();
+    let error = run.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
+    format!("{who}{attempt} {}{error}", ending(run))
+}
+
+fn ending(run: &RunReport) -> String {
+    let waits = match &run.verdict {
+        Verdict::Waits(wait) => format!(" in {} s", wait.as_secs_f64().ceil()),
+        Verdict::Acknowledged | Verdict::PutBack | Verdict::WaitsForRoom | Verdict::Failed(_) => {
+            String::new()
+        }
+    };
+    match run.trail.last() {
+        Some(Outcome::Deleted) if !run.trail.contains(&Outcome::ExecutesToCompletion) => "died".into(),
+        Some(Outcome::Deleted) if run.error.is_some() => "completed with an error value".into(),
+        Some(Outcome::Deleted) => "completed".into(),
+        Some(Outcome::RetryAllowed) => format!("failed and is tried again{waits}"),
+        Some(Outcome::DelayNotYet) => format!("waits: it is due{waits}"),
+        Some(Outcome::RulePaused) => "waits: its handler is paused".into(),
+        Some(Outcome::RuleBlocked) => "waits: its handler is blocked".into(),
+        Some(Outcome::Deferred) => "waits: the kit has no handler of this name".into(),
+        Some(other) => format!("ended with {}{waits}", other.as_str()),
+        None => "was cut short".into(),
+    }
+}

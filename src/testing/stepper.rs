@@ -1,0 +1,52 @@
+//! The kit's worker, which runs one notification when it is told to. It is made once for its handlers, not once for each
+//! drain, and decides nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::notifier::MemoryNotifier;
+use crate::event::Notification;
+use crate::store::{Store, StoreError};
+use crate::worker::{Driver, Handlers, QueueWorker, RunReport, WorkerConfig, WorkerError};
+
+pub(super) struct Stepper {
+    worker: QueueWorker,
+    driver: Driver,
+    /// Whether the database knows which handlers these are.
+    registered: AtomicBool,
+}
+
+impl Stepper {
+    pub(super) fn new(
+        store: &Store,
+        notifier: &MemoryNotifier,
+        handlers: Handlers,
+    ) -> Result<Self, WorkerError> {
+        let (store, notifier) = (store.clone(), Arc::new(notifier.clone()));
+        let worker = QueueWorker::new(store, notifier, handlers, WorkerConfig::default())?;
+        let driver = worker.driver();
+        Ok(Self { worker, driver, registered: AtomicBool::new(false) })
+    }
+
+    /// Before the test has named any.
+    pub(super) fn without_handlers(store: &Store, notifier: &MemoryNotifier) -> Self {
+        match Self::new(store, notifier, Handlers::new()) {
+            Ok(stepper) => stepper,
+            Err(error) => unreachable!("no handlers and the defaults make a worker: {error}"),
+        }
+    }
+
+    /// What a worker says at its start: events that waited for one of its handlers may be woken. Once is enough, as they
+    /// wait for no handler that it has.
+    pub(super) async fn register(&self) -> Result<(), StoreError> {
+        if !self.registered.load(Ordering::Relaxed) {
+            self.worker.register().await?;
+            self.registered.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn run(&self, notification: Notification) -> RunReport {
+        self.driver.run(notification).await
+    }
+}
