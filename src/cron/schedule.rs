@@ -89,8 +89,8 @@ impl CronSchedule {
         let expression = expression.split_whitespace().collect::<Vec<_>>().join(" ");
         let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
         let cron = parser.parse(&expression).map_err(|error| invalid(reason(&error)))?;
-        let zone = Zone::parse(zone)
-            .map_err(|meant| InvalidSchedule::Zone { name: cut(zone, ZONE_BYTES_MAX), meant })?;
+        let found = if zone.len() > ZONE_BYTES_MAX { Err(None) } else { Zone::parse(zone) };
+        let zone = found.map_err(|meant| InvalidSchedule::Zone { name: cut(zone, ZONE_BYTES_MAX), meant })?;
         let every_hour = cron.pattern.hours.values().len() == 24;
         let schedule = Self { expression: expression.into(), cron, zone, every_hour };
         match schedule.next(ORIGIN) {

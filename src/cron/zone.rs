@@ -10,6 +10,8 @@ const SHIFT_HOURS: i64 = 26;
 
 /// How many letters may be wrong in the name of a zone that is still guessed.
 const TYPOS: usize = 2;
+/// Shorter names are too much like too many others.
+const GUESSED_LEAST: usize = 6;
 
 /// A zone of the IANA database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,15 +121,14 @@ fn meant(name: &str) -> Option<&'static str> {
     let wanted = plain(name);
     let names = || TZ_VARIANTS.iter().map(|zone| zone.name());
     let city = |name: &str| name.rsplit('/').next().map(plain);
+    let guessed = wanted.len() >= GUESSED_LEAST;
     names()
         .find(|name| plain(name) == wanted)
         .or_else(|| names().find(|name| name.contains('/') && city(name).as_deref() == Some(&wanted)))
         .or_else(|| {
-            let distances = names().map(|name| (distance(&plain(name), &wanted), name));
-            distances
-                .filter(|(typos, _)| *typos <= TYPOS)
-                .min_by_key(|(typos, _)| *typos)
-                .map(|(_, name)| name)
+            let distances = names().filter(|_| guessed).map(|name| (distance(&plain(name), &wanted), name));
+            let near = distances.filter(|(typos, _)| *typos <= TYPOS);
+            near.min_by_key(|(typos, _)| *typos).map(|(_, name)| name)
         })
 }
 

@@ -90,17 +90,17 @@ async fn a_pause_amid_passes_leaves_nothing_ahead() {
     }
     let (one, _) = clockwork.process().await;
     let (other, _) = clockwork.process().await;
-    let name = "often".parse().unwrap();
-    one.put_cron(CANVAS, &new("often", "* * * * * *", "UTC"), &ada()).await.unwrap();
+    let (name, ada) = ("often".parse().unwrap(), ada());
+    one.put_cron(CANVAS, &new("often", "* * * * * *", "UTC"), &ada).await.unwrap();
     let ahead =
         "select count(*) from wakeq.events_v2 where delay_until > (select moment from clockwork.shows)";
     for round in 0..30 {
         clockwork.passes(30).await;
-        let (passed, paused) = tokio::join!(other.wake(false), one.pause_cron(CANVAS, &name, None, &ada()));
+        let (passed, paused) = tokio::join!(other.wake(false), one.pause_cron(CANVAS, &name, None, &ada));
         passed.unwrap();
         assert!(paused.unwrap().next.is_empty());
         assert_eq!(clockwork.number(ahead).await, 0, "round {round}");
-        one.unpause_cron(CANVAS, &name, &ada()).await.unwrap();
+        one.unpause_cron(CANVAS, &name, &ada).await.unwrap();
         assert_eq!(clockwork.number(ahead).await, 75, "round {round}");
     }
     assert_eq!(

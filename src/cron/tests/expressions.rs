@@ -27,6 +27,13 @@ fn five_fields_or_six() {
         ("2027-01-01T00:00:00Z", "2027-03-01T00:00:00Z"),
         &["01-04T09:00:00+00:00", "02-01T09:00:00+00:00"],
     );
+    let january = ("2027-01-01T00:00:00Z", "2027-02-01T00:00:00Z");
+    check("0 9 * * FRI#L", "UTC", january, &["01-29T09:00:00+00:00"]);
+    check("0 9 * * FRIL", "UTC", january, &["01-29T09:00:00+00:00"]);
+    check("0 9 16W * *", "UTC", january, &["01-15T09:00:00+00:00"]);
+    check("0 9 1-7 * +MON", "UTC", january, &["01-04T09:00:00+00:00"]);
+    let either = ["01-04T09:00:00+00:00", "01-06T09:00:00+00:00"];
+    check("0 9 6 * MON", "UTC", (january.0, "2027-01-10T00:00:00Z"), &either);
     assert_eq!(schedule("  0   6 * *  MON ", "UTC").expression(), "0 6 * * MON");
     assert_eq!(
         schedule("@daily", "UTC").next(moment("2027-01-01T00:00:00Z")).unwrap(),
