@@ -7,7 +7,7 @@ use super::Context;
 use super::arguments::ListArgs;
 use super::show::{self, JsonArg, field, moment};
 use super::table::Table;
-use super::{emit, value};
+use super::{emit, text, value};
 use crate::api::{Cron, CronTick, PauseCron, PutCron};
 use crate::cron::Missed;
 use crate::event::Name;
@@ -184,7 +184,8 @@ impl One {
 /// A cron in one line, as it stands now.
 fn state(cron: &Cron) -> anyhow::Result<()> {
     let word = if cron.paused.is_some() { "" } else { "next " };
-    show::line(format_args!("cron {}: {} in {}, {word}{}", cron.name, cron.expression, cron.zone, next(cron)))
+    let Cron { name, expression, zone, .. } = cron;
+    show::line(text::clean(&format!("cron {name}: {expression} in {zone}, {word}{}", next(cron))))
 }
 
 /// When a cron ticks next, or why it does not.

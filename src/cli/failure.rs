@@ -2,7 +2,7 @@
 
 use crate::access::{AccessError, InvalidKeyId, InvalidScope};
 use crate::admin::AdminError;
-use crate::cron::InvalidSchedule;
+use crate::api::InvalidCron;
 use crate::emit::EmitError;
 use crate::event::{EventError, InvalidName};
 use crate::notify::NotifyError;
@@ -68,7 +68,7 @@ fn is_of_the_arguments(cause: &(dyn std::error::Error + 'static)) -> bool {
         || cause.is::<InvalidName>()
         || cause.is::<InvalidKeyId>()
         || cause.is::<InvalidScope>()
-        || cause.is::<InvalidSchedule>()
+        || cause.is::<InvalidCron>()
 }
 
 fn of_failure(failure: &Failure) -> Exit {

@@ -11,7 +11,6 @@ use utoipa::ToSchema;
 
 use crate::access::{AccessError, Denied, Unauthenticated};
 use crate::admin::AdminError;
-use crate::cron::InvalidSchedule;
 use crate::emit::EmitError;
 use crate::event::{EventError, InvalidName, JsonError};
 use crate::store::StoreError;
@@ -238,12 +237,6 @@ impl From<EventError> for Problem {
 
 impl From<InvalidName> for Problem {
     fn from(error: InvalidName) -> Self {
-        Self::bad_request(error.to_string())
-    }
-}
-
-impl From<InvalidSchedule> for Problem {
-    fn from(error: InvalidSchedule) -> Self {
         Self::bad_request(error.to_string())
     }
 }

@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("access", &["event", "store"]),
     ("config", &["event", "access", "http", "store", "notify", "worker"]),
     ("api", &["event", "machine", "cron", "store", "admin", "explain", "emit", "access"]),
-    ("http", &["event", "access", "api", "cron", "telemetry", "store", "notify", "emit", "admin", "explain"]),
+    ("http", &["event", "access", "api", "telemetry", "store", "notify", "emit", "admin", "explain"]),
     ("doctor", &["event", "store", "notify"]),
     ("testing", &["event", "machine", "store", "notify", "explain", "emit", "admin", "worker"]),
     (
