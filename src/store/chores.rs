@@ -62,8 +62,7 @@ impl Store {
     /// its index, which has as many pages as the table.
     pub(crate) async fn minute(&self, again: bool) -> Result<Minute, StoreError> {
         in_memory!(self, minute(again));
-        let timing = self.timing();
-        let known = self.probe.known();
+        let (timing, known) = (self.timing(), self.probe.known());
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with gate as (
