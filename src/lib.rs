@@ -9,6 +9,7 @@ mod api;
 pub mod cli;
 #[cfg(feature = "cli")]
 mod config;
+mod cron;
 #[cfg(feature = "http")]
 pub mod delivery;
 #[cfg(feature = "cli")]
@@ -29,11 +30,12 @@ mod wake;
 mod worker;
 
 pub use admin::{
-    Admin, AdminError, BULK_MAX, Bulk, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX, Page,
-    Resumed, Stop, Stopped,
+    Admin, AdminError, BULK_MAX, Bulk, CRONS_MAX, Cron, CronPause, CronTick, Cursor, EventFilter,
+    EventSummary, HandlerStats, LIST_MAX, NewCron, Page, PutCron, Resumed, Stop, Stopped,
 };
 #[cfg(feature = "http")]
 pub use admin::{NewSecret, NewTarget, Registered};
+pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
     Actor, CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope, InvalidName,
@@ -67,6 +69,11 @@ struct Readme;
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../docs/testing.md")]
 struct Testing;
+
+/// The code in the page about crons.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/cron.md")]
+struct Crons;
 
 /// The code in the page about the container.
 #[cfg(all(doctest, feature = "cli"))]

@@ -1,6 +1,8 @@
-//! Publishing what the store says has to be woken: overdue promises, and the events behind a lifted rule.
+//! Publishing what the store says has to be woken: overdue promises, the events behind a lifted rule, and those of crons.
 //!
 //! The store moves a promise before anything is published, so a process that dies in between loses nothing.
+
+mod ticks;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -37,6 +39,8 @@ pub struct Pass {
     pub woken: usize,
     /// Resume jobs that were carried on.
     pub jobs: usize,
+    /// Events of crons that were emitted: those that are due, and those that will be before the next pass.
+    pub ticks: usize,
 }
 
 /// Why waking stopped; the promises on the rows make up for it.
@@ -72,7 +76,12 @@ impl Waker {
         loop {
             match self.pass(retention).await {
                 Ok(pass) if pass == Pass::default() => {}
-                Ok(pass) => tracing::info!(woken = pass.woken, jobs = pass.jobs, "woke what was overdue"),
+                Ok(pass) => tracing::info!(
+                    woken = pass.woken,
+                    jobs = pass.jobs,
+                    ticks = pass.ticks,
+                    "woke what was overdue"
+                ),
                 Err(error) => {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
@@ -92,8 +101,9 @@ impl Waker {
             return Ok(pass);
         }
         let mut jobs = Vec::new();
-        let mut again = false;
-        let mut open = false;
+        let (mut again, mut open) = (false, false);
+        // What can't go on now must not hold up the others.
+        let mut trouble = Ok(());
         loop {
             let started = Instant::now();
             let minute = match self.store.minute(again).await {
@@ -101,6 +111,12 @@ impl Waker {
                 Err(error) if error.is_contention() => break,
                 minute => minute?,
             };
+            if minute.crons && !again {
+                match self.tick(None).await {
+                    Ok(ticks) => pass.ticks = ticks,
+                    Err(error) => trouble = Err(error),
+                }
+            }
             pass.woken += minute.notifications.len();
             if let Err(error) = self.publish(&minute.notifications).await {
                 // The back-off is for notifications that got lost, not for a broker that is away.
@@ -119,8 +135,6 @@ impl Waker {
         jobs.sort_unstable();
         jobs.dedup();
         pass.jobs = jobs.len();
-        // A job that can't go on now must not hold up the others.
-        let mut trouble = Ok(());
         for job in jobs {
             trouble = trouble.and(self.resume(job, &AtomicUsize::new(0)).await.map(drop));
         }

@@ -1,6 +1,7 @@
-//! Control: rules, counts, explanations, lists, dead events, single events, and the record of it all. What users and
+//! Control: rules, counts, explanations, lists, dead events, single events, crons, and the record of it all. What users and
 //! operators do; never on the way of an event. Nothing crosses canvases: an event of another one is not there.
 
+mod crons;
 mod cursor;
 mod dead;
 mod events;
@@ -10,6 +11,7 @@ mod stats;
 #[cfg(feature = "http")]
 mod targets;
 
+pub use crons::{CRONS_MAX, Cron, CronPause, CronTick, NewCron, PutCron};
 pub use cursor::Cursor;
 pub use lists::{EventFilter, EventSummary, Page};
 pub use rules::{Resumed, Stop, Stopped};
@@ -20,7 +22,7 @@ pub use targets::{NewSecret, NewTarget, Registered};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::event::{Actor, EventId, Notification, Timestamp};
+use crate::event::{Actor, EventId, Name, Notification, Timestamp};
 use crate::notify::Notifier;
 use crate::store::{DUE_PAGE, Refusal, Store, StoreError};
 use crate::wake::{Pass, WakeError, Waker};
@@ -57,6 +59,14 @@ pub enum AdminError {
     /// Somebody runs the event.
     #[error("event {0} is not waiting: it runs now; try again when it has ended or failed")]
     NotWaiting(EventId),
+    /// The canvas has no such cron.
+    #[error("there is no cron {0}: `wakeq cron list` shows those of the canvas")]
+    NoCron(Name),
+    /// The canvas has as many crons as it may have.
+    #[error(
+        "the canvas has {CRONS_MAX} crons, and may not have more: delete some, or let one emit for several"
+    )]
+    TooManyCrons,
     /// The cursor of a list is not one.
     #[error(
         "this is no cursor of this list: take `next_cursor` from its last page to the letter, or start without one"

@@ -3,6 +3,7 @@
 //! Plain data and conversions; no I/O, no decisions.
 
 mod admin;
+mod crons;
 mod dead_events;
 mod emit;
 mod events;
@@ -12,6 +13,7 @@ mod rules;
 mod targets;
 
 pub(crate) use admin::{Account, AuditEntry, CreateKey, CreatedKey, Key};
+pub(crate) use crons::{Cron, CronTick, InvalidCron, PauseCron, PutCron};
 pub(crate) use dead_events::{BulkRequest, DeadEvent, Deleted, Redriven};
 pub(crate) use emit::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewEvent, NewEvents};
 pub(crate) use events::{EventDetail, EventState, EventSummary, TheEvent, WaitingState};

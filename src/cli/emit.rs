@@ -36,7 +36,7 @@ pub(crate) struct Emit {
 }
 
 /// Checks a value: what the shell left of it is often no JSON any more.
-fn json(text: &str) -> Result<String, String> {
+pub(super) fn json(text: &str) -> Result<String, String> {
     match Event::from_json("any", text) {
         Ok(_) => Ok(text.to_owned()),
         Err(error) => {

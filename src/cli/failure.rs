@@ -2,7 +2,7 @@
 
 use crate::access::{AccessError, InvalidKeyId, InvalidScope};
 use crate::admin::AdminError;
-use crate::api::InvalidTarget;
+use crate::api::{InvalidCron, InvalidTarget};
 use crate::delivery::{InvalidIpRange, RefusedTarget};
 use crate::emit::EmitError;
 use crate::event::{EventError, InvalidName};
@@ -72,6 +72,7 @@ fn is_of_the_arguments(cause: &(dyn std::error::Error + 'static)) -> bool {
         || cause.is::<InvalidTarget>()
         || cause.is::<RefusedTarget>()
         || cause.is::<InvalidIpRange>()
+        || cause.is::<InvalidCron>()
 }
 
 fn of_failure(failure: &Failure) -> Exit {
@@ -89,8 +90,8 @@ fn of_admin(error: &AdminError) -> Exit {
     match error {
         AdminError::AdminOnly { .. } => Exit::Refused,
         AdminError::Invalid(_) | AdminError::Cursor => Exit::Usage,
-        AdminError::NotFound(_) => Exit::NotFound,
-        AdminError::NotWaiting(_) | AdminError::TooManyTargets => Exit::Conflict,
+        AdminError::NotFound(_) | AdminError::NoCron(_) => Exit::NotFound,
+        AdminError::NotWaiting(_) | AdminError::TooManyTargets | AdminError::TooManyCrons => Exit::Conflict,
         AdminError::NoRandomness => Exit::Failed,
         AdminError::Store(error) => of_store(error),
         AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),

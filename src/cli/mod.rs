@@ -8,6 +8,7 @@ mod arguments;
 mod audit;
 mod backend;
 mod completions;
+mod cron;
 mod dead;
 mod depth;
 mod descriptors;
@@ -218,6 +219,8 @@ enum Command {
     Events(events::Events),
     /// Look at handlers, pause and block them, purge what waits
     Handlers(handlers::Handlers),
+    /// Make, list, pause and delete crons
+    Cron(cron::Crons),
     /// List dead events, bring them back, or delete them
     Dead(dead::Dead),
     /// Make, list and revoke keys for the API
@@ -278,6 +281,7 @@ impl Cli {
             Command::Wake(command) => command.run(&context).await,
             Command::Events(command) => command.run(&context).await,
             Command::Handlers(command) => command.run(&context).await,
+            Command::Cron(command) => command.run(&context).await,
             Command::Dead(command) => command.run(&context).await,
             Command::Keys(command) => command.run(&context).await,
             Command::Accounts(command) => command.run(&context).await,

@@ -22,6 +22,7 @@ impl Wake {
         }
         let woken = show::count(pass.woken as u64, "overdue event");
         let jobs = show::count(pass.jobs as u64, "resume job");
-        show::line(format_args!("{woken} woken, {jobs} carried on"))
+        let ticks = show::count(pass.ticks as u64, "event");
+        show::line(format_args!("{woken} woken, {jobs} carried on, {ticks} of crons emitted"))
     }
 }

@@ -16,6 +16,7 @@ const NEVER_NEEDED: &[(&str, &[&str])] = &[
 const WORKERS_TABLES: &[&str] = &[
     "wakeq.audit_log",
     "wakeq.chores",
+    "wakeq.cron_records",
     "wakeq.dead_events",
     "wakeq.emitted_ids",
     "wakeq.events_v2",

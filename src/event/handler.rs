@@ -30,6 +30,11 @@ impl Name {
         Self("WORKER".into())
     }
 
+    /// The module of events that crons emit.
+    pub(crate) fn cron() -> Self {
+        Self("CRON".into())
+    }
+
     /// The modifier that means "none".
     pub fn no_modifier() -> Self {
         Self("_".into())

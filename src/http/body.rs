@@ -201,6 +201,18 @@ impl FromRequestParts<Api> for EventPath {
     }
 }
 
+/// The cron that a path names by `{cron}`.
+pub(super) struct CronPath(pub(super) Name);
+
+impl FromRequestParts<Api> for CronPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let parameters = parameters(parts, api).await?;
+        Ok(Self(part(&parameters, "cron")?.parse()?))
+    }
+}
+
 /// The key that a path names by `{key}`: its public part.
 pub(super) struct KeyPath(pub(super) KeyId);
 

@@ -27,7 +27,7 @@ use crate::event::{Actor, CanvasId, HandlerAddress, HandlerScope};
 pub(super) const CREDENTIAL: &str = "bearer";
 
 /// Operations whose body may be left out: every field of it may.
-const BODY_OPTIONAL: [&str; 3] = ["pause_handler", "block_handler", "purge_handler"];
+const BODY_OPTIONAL: [&str; 4] = ["pause_handler", "block_handler", "purge_handler", "pause_cron"];
 
 /// How a part of a handler's address looks.
 const NAME: &str = "^[A-Za-z0-9_.-]{1,128}$";
@@ -79,6 +79,7 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
             "modifier" => {
                 ("What distinguishes handlers of one name, `_` where there is one", text.pattern(Some(NAME)))
             }
+            "cron" => ("The cron's name", text.pattern(Some(NAME))),
             "key" => ("The key's public part", text.pattern(Some("^[0-9a-f]{12}$"))),
             _ => ("The handler's name", text.pattern(Some(NAME))),
         };

@@ -6,6 +6,7 @@ mod admin;
 mod answer;
 mod body;
 mod connection;
+mod crons;
 mod dead_events;
 mod emit;
 mod events;
@@ -88,6 +89,10 @@ fn guarded(api: &Api) -> Guarded {
         .on(Scope::Operate, routes!(handlers::pause, handlers::unpause))
         .on(Scope::Operate, routes!(handlers::purge))
         .on(Scope::Read, routes!(handlers::depth))
+        .on(Scope::Read, routes!(crons::list))
+        .on(Scope::Read, routes!(crons::one))
+        .on(Scope::Operate, routes!(crons::put, crons::delete))
+        .on(Scope::Operate, routes!(crons::pause, crons::unpause))
         .on(Scope::Read, routes!(dead_events::list))
         .on(Scope::Operate, routes!(dead_events::redrive_one))
         .on(Scope::Operate, routes!(dead_events::redrive))

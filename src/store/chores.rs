@@ -18,6 +18,8 @@ pub(crate) struct Minute {
     pub(crate) notifications: Vec<Notification>,
     /// Open resume jobs.
     pub(crate) jobs: Vec<i64>,
+    /// Whether crons tick, now or within [`Store::cron_ahead`].
+    pub(crate) crons: bool,
     /// Whether the statement should run again at once.
     pub(crate) more: bool,
     /// Whether it was due, and no other process was first.
@@ -47,7 +49,8 @@ impl Default for Retention {
 
 impl Store {
     /// The minute's statement: lifts one rule that reached its end, moves the promises of a page of overdue events,
-    /// lists open jobs. Does nothing unless it is due or `again`, the next page of the same pass.
+    /// lists open jobs, says whether crons tick. Does nothing unless it is due or `again`, the next page of the same
+    /// pass.
     ///
     /// It reads the promises from the low-water mark of earlier passes on, so that it does not pass the dead index
     /// entries of what was woken or parked; every tenth pass starts at the beginning, for promises that a long
@@ -59,8 +62,7 @@ impl Store {
     /// its index, which has as many pages as the table.
     pub(crate) async fn minute(&self, again: bool) -> Result<Minute, StoreError> {
         in_memory!(self, minute(again));
-        let timing = self.timing();
-        let known = self.probe.known();
+        let (timing, known) = (self.timing(), self.probe.known());
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with gate as (
@@ -101,6 +103,8 @@ impl Store {
                       array(select canvas_id from moved where publish order by id) as "canvases!",
                       array(select id from wakeq.resume_jobs where exists (select from gate) order by id limit 1000)
                           || array(select id from job) as "jobs!",
+                      exists (select from gate)
+                          and exists (select from wakeq.cron_records where next_at <= now() + $10::interval) as "crons!",
                       exists (select from gate) as "open!",
                       (select count(*) from overdue) >= 1000 as "full!",
                       exists (select from expired) as "lifted!",
@@ -113,7 +117,8 @@ impl Store {
             interval(timing.probe_backoff),
             interval(timing.probe_backoff_max),
             known.from,
-            known.kept_until
+            known.kept_until,
+            interval(self.cron_ahead())
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("the minute's statement", row)?;
@@ -122,7 +127,8 @@ impl Store {
             self.probe.learn(again, rest, row.now - 2 * timing.probe_period);
         }
         let notifications = notifications(row.ids, row.canvases);
-        Ok(Minute { notifications, jobs: row.jobs, more: row.full || row.lifted, open: row.open })
+        let more = row.full || row.lifted;
+        Ok(Minute { notifications, jobs: row.jobs, crons: row.crons, more, open: row.open })
     }
 
     /// Makes the next pass of the minute's statement due now.

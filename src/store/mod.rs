@@ -24,6 +24,7 @@ mod claims;
 mod coalescer;
 mod control;
 mod counts;
+mod crons;
 mod dead_events;
 #[cfg(feature = "http")]
 mod deployment;
@@ -49,6 +50,7 @@ mod shift;
 mod targets;
 #[cfg(test)]
 pub(crate) mod tests;
+mod ticks;
 mod unknown_handlers;
 
 #[cfg(feature = "http")]
@@ -60,6 +62,7 @@ pub(crate) use claims::{ClaimLimits, ClaimedEvent, Retry};
 pub(crate) use coalescer::Coalescer;
 pub(crate) use control::{BULK_PAGE, Commanded};
 pub use counts::HandlerCounts;
+pub(crate) use crons::{CronPut, CronRow, NewCronRow};
 pub use dead_events::{DeadEvent, DeadFilter};
 pub use depth::Depth;
 pub use error::StoreError;
@@ -79,3 +82,4 @@ pub use settings::TimingMode;
 pub use targets::RegisteredTarget;
 #[cfg(feature = "http")]
 pub(crate) use targets::{FoundTarget, NewTargetRow, PutOutcome};
+pub(crate) use ticks::{CronDue, CronStep};

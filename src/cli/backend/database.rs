@@ -9,9 +9,9 @@ use super::{Canvases, WhichEvents};
 use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Scope, Within};
 use crate::admin::{Admin, AdminError, Cursor, EventFilter};
 use crate::api::{
-    AuditEntry, BulkRequest, CreateKey, CreatedKey, DeadEvent, Deleted, DeletedTarget, Depth, Emitted,
-    EventDetail, EventSummary, Handler, Key, Lifted, List, NewEvent, Purged, PutAnswer, PutTarget, Redriven,
-    RuleKind, StopRequest, Stopped,
+    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedTarget, Depth, Emitted,
+    EventDetail, EventSummary, Handler, Key, Lifted, List, NewEvent, PauseCron, Purged, PutAnswer, PutCron,
+    PutTarget, Redriven, RuleKind, StopRequest, Stopped,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
@@ -152,6 +152,36 @@ impl Database {
     pub(super) async fn depth(&self, handler: Option<&HandlerName>) -> anyhow::Result<Depth> {
         let scope = handler.map(|handler| handler.scope(self.canvas));
         Ok(self.silent().depth(self.canvas, scope.as_ref()).await?.into())
+    }
+
+    pub(super) async fn put_cron(&self, name: &Name, new: PutCron) -> anyhow::Result<Cron> {
+        let new = new.named(name.as_str())?;
+        Ok(self.waking().await?.put_cron(self.canvas, &new, &self.actor).await?.cron.into())
+    }
+
+    pub(super) async fn crons(&self, page: Page) -> anyhow::Result<List<Cron>> {
+        let after: Option<Name> = page.cursor.as_deref().map(str::parse).transpose()?;
+        let crons = self.silent().crons(self.canvas, after.as_ref(), page.limit).await?;
+        let more = crons.len() == page.limit as usize;
+        let next_cursor = crons.last().filter(|_| more).map(|cron| cron.name.to_string());
+        Ok(List { items: crons.into_iter().map(Cron::from).collect(), next_cursor })
+    }
+
+    pub(super) async fn cron(&self, name: &Name) -> anyhow::Result<Cron> {
+        Ok(self.silent().cron(self.canvas, name).await?.into())
+    }
+
+    pub(super) async fn pause_cron(&self, name: &Name, request: PauseCron) -> anyhow::Result<Cron> {
+        let reason = request.reason.as_deref();
+        Ok(self.silent().pause_cron(self.canvas, name, reason, &self.actor).await?.into())
+    }
+
+    pub(super) async fn unpause_cron(&self, name: &Name) -> anyhow::Result<Cron> {
+        Ok(self.waking().await?.unpause_cron(self.canvas, name, &self.actor).await?.into())
+    }
+
+    pub(super) async fn delete_cron(&self, name: &Name) -> anyhow::Result<()> {
+        Ok(self.silent().delete_cron(self.canvas, name, &self.actor).await?)
     }
 
     pub(super) async fn dead(&self, which: &BulkRequest, page: Page) -> anyhow::Result<List<DeadEvent>> {

@@ -8,12 +8,12 @@ mod database;
 mod server;
 
 use crate::api::{
-    AuditEntry, BulkRequest, CreateKey, CreatedKey, DeadEvent, Deleted, DeletedTarget, Depth, Emitted,
-    EventDetail, EventSummary, Handler, Key, Lifted, List, NewEvent, Purged, PutAnswer, PutTarget, Redriven,
-    RuleKind, StopRequest, Stopped,
+    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedTarget, Depth, Emitted,
+    EventDetail, EventSummary, Handler, Key, Lifted, List, NewEvent, PauseCron, Purged, PutAnswer, PutCron,
+    PutTarget, Redriven, RuleKind, StopRequest, Stopped,
 };
 use crate::config::DeliveryArgs;
-use crate::event::EventId;
+use crate::event::{EventId, Name};
 use crate::machine::Standing;
 
 use super::arguments::{HandlerName, Page, Target};
@@ -119,6 +119,31 @@ impl Backend {
 
     pub(super) async fn depth(&self, handler: Option<&HandlerName>) -> anyhow::Result<Depth> {
         either!(self.depth(handler))
+    }
+
+    pub(super) async fn put_cron(&self, name: &Name, new: PutCron) -> anyhow::Result<Cron> {
+        either!(self.put_cron(name, new))
+    }
+
+    /// A page of crons, which says nothing of their values.
+    pub(super) async fn crons(&self, page: Page) -> anyhow::Result<List<Cron>> {
+        either!(self.crons(page))
+    }
+
+    pub(super) async fn cron(&self, name: &Name) -> anyhow::Result<Cron> {
+        either!(self.cron(name))
+    }
+
+    pub(super) async fn pause_cron(&self, name: &Name, request: PauseCron) -> anyhow::Result<Cron> {
+        either!(self.pause_cron(name, request))
+    }
+
+    pub(super) async fn unpause_cron(&self, name: &Name) -> anyhow::Result<Cron> {
+        either!(self.unpause_cron(name))
+    }
+
+    pub(super) async fn delete_cron(&self, name: &Name) -> anyhow::Result<()> {
+        either!(self.delete_cron(name))
     }
 
     pub(super) async fn dead(&self, which: &BulkRequest, page: Page) -> anyhow::Result<List<DeadEvent>> {

@@ -7,13 +7,13 @@ use uuid::Uuid;
 use super::client::{Client, Request};
 use super::{Canvases, WhichEvents};
 use crate::api::{
-    AuditEntry, BulkRequest, CreateKey, CreatedKey, DeadEvent, Deleted, DeletedTarget, Depth, Emitted,
-    EventDetail, EventSummary, Handler, Key, Lifted, List, NewEvent, PurgeRequest, Purged, PutAnswer,
-    PutTarget, Redriven, RuleKind, StopRequest, Stopped, TheEvent,
+    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedTarget, Depth, Emitted,
+    EventDetail, EventSummary, Handler, Key, Lifted, List, NewEvent, PauseCron, PurgeRequest, Purged,
+    PutAnswer, PutCron, PutTarget, Redriven, RuleKind, StopRequest, Stopped, TheEvent,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
-use crate::event::EventId;
+use crate::event::{EventId, Name};
 
 /// A canvas of a server.
 pub(in crate::cli) struct Server {
@@ -93,6 +93,30 @@ impl Server {
             .query("module", handler.map(|handler| &handler.module))
             .query("name", handler.map(|handler| &handler.name));
         self.client.call(request).await
+    }
+
+    pub(super) async fn put_cron(&self, name: &Name, new: PutCron) -> anyhow::Result<Cron> {
+        self.client.call(Request::put(&["cron", name.as_str()]).body(&new)?).await
+    }
+
+    pub(super) async fn crons(&self, page: Page) -> anyhow::Result<List<Cron>> {
+        self.client.call(Request::get(&["cron"]).page(page)).await
+    }
+
+    pub(super) async fn cron(&self, name: &Name) -> anyhow::Result<Cron> {
+        self.client.call(Request::get(&["cron", name.as_str()])).await
+    }
+
+    pub(super) async fn pause_cron(&self, name: &Name, request: PauseCron) -> anyhow::Result<Cron> {
+        self.client.call(Request::put(&["cron", name.as_str(), "pause"]).body(&request)?).await
+    }
+
+    pub(super) async fn unpause_cron(&self, name: &Name) -> anyhow::Result<Cron> {
+        self.client.call(Request::delete(&["cron", name.as_str(), "pause"])).await
+    }
+
+    pub(super) async fn delete_cron(&self, name: &Name) -> anyhow::Result<()> {
+        self.client.send(Request::delete(&["cron", name.as_str()])).await.map(drop)
     }
 
     pub(super) async fn dead(&self, which: &BulkRequest, page: Page) -> anyhow::Result<List<DeadEvent>> {

@@ -12,7 +12,7 @@ impl Tables {
         let period = self.timing.probe_period;
         let open = again || self.next_pass_at <= self.now || self.next_pass_at > self.now + 2 * period;
         if !open {
-            return Ok(Minute { notifications: Vec::new(), jobs: Vec::new(), more: false, open });
+            return Ok(Minute { open, ..Minute::default() });
         }
         self.next_pass_at = self.now + period;
         let expired = self.rules.iter().find(|(_, rule)| rule.until.is_some_and(|until| until <= self.now));
@@ -36,7 +36,7 @@ impl Tables {
                 row.probes += i32::from(moved.counts);
             }
         }
-        Ok(Minute { notifications, jobs: self.jobs.keys().copied().collect(), more, open })
+        Ok(Minute { notifications, jobs: self.jobs.keys().copied().collect(), crons: false, more, open })
     }
 
     fn moved(&self, row: &Row) -> Moved {

@@ -210,7 +210,7 @@ async fn the_minutes_statement_does_not_read_the_queue() {
                select gen_random_uuid(), gen_random_uuid(), 'WORKER', 'known', '_', '1', null from generate_series(1, 80000)").await;
     table.store.minute(false).await.unwrap();
     let arguments =
-        "false, '1 min', '1 min', '10 min', '30 s', '10 min', '1 h', null, now() - interval '2 min'";
+        "false, '1 min', '1 min', '10 min', '30 s', '10 min', '1 h', null, now() - interval '2 min', '75 s'";
     table.run("update wakeq.chores set next_at = now()").await;
     let plan = plan(&table.store, "), overdue as (", arguments).await;
     let (overdue, all) = (buffers(&plan, "events_v2_promised"), buffers(&plan, ""));

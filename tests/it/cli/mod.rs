@@ -115,6 +115,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (9, "settings"),
     (10, "deployment"),
     (11, "targets"),
+    (12, "cron"),
 ];
 
 fn migrations(status: &str) -> String {

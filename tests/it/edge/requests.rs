@@ -7,11 +7,14 @@ use serde_json::{Value, json};
 use sqlx::Row;
 use uuid::Uuid;
 use wakeq::access::Scope;
-use wakeq::{CanvasId, EventId};
+use wakeq::{Actor, CanvasId, CronSchedule, EventId, NewCron};
 
 use crate::service::{Answer, Service};
 
 pub(super) const FOREIGN: CanvasId = CanvasId(Uuid::from_u128(0xf0e1));
+
+/// The cron that the requests are about.
+const CRON: &str = "nightly";
 
 /// An operation of the document.
 #[derive(Clone, Debug)]
@@ -93,6 +96,10 @@ impl Targets {
         let path = format!("/v1/canvases/{FOREIGN}/events");
         let emit = service.request(Method::POST, &path).bearer_auth(foreign);
         Answer::of(emit.json(&json!({"name": "greet", "id": taken}))).await.json();
+        let schedule = CronSchedule::new("0 0 1 1 *", "UTC").unwrap();
+        let cron = NewCron::new(CRON, schedule, &1).unwrap();
+        let put = service.stage.admin.put_cron(CanvasId::DEFAULT, &cron, &Actor::user("tests")).await;
+        assert_eq!(put.unwrap().cron.ticks, 0, "not at the turn of the year");
         Self { canvas: CanvasId::DEFAULT, waiting, running, dead, key, taken }
     }
 
@@ -104,6 +111,7 @@ impl Targets {
             .replace("{modifier}", "_")
             .replace("{id}", &event.0.to_string())
             .replace("{key}", &self.key)
+            .replace("{cron}", CRON)
     }
 
     /// A request that succeeds, without a credential.
@@ -128,13 +136,14 @@ impl Targets {
         let good = || self.good(service, operation);
         match (operation.id.as_str(), status) {
             (_, 200..300) if operation.scope.is_none() => good(),
+            ("put_cron", 201) => to(&path.replace(CRON, "another")).json(&body("put_cron")),
             (_, 200..300) => good().bearer_auth(&service.key),
             (_, 400) if body(&operation.id).is_some() => to(&path).json(&json!({"nonsense": 1})),
             (_, 400) if operation.described["parameters"].as_array().is_some_and(|all| !all.is_empty()) => {
                 to(&format!("{path}?nonsense=1"))
             }
             (_, 400) => {
-                let broken = ["{name}", "{id}", "{key}"]
+                let broken = ["{name}", "{id}", "{key}", "{cron}"]
                     .iter()
                     .fold(operation.path.clone(), |path, part| path.replace(part, "%20"));
                 to(&self.path(&broken, self.waiting))
@@ -157,6 +166,15 @@ impl Targets {
                 to(&path.replace("/greet", "/one-more")).json(&json!({"url": "https://target.example/"}))
             }
             ("create_key", 409) => to(&path).json(&json!({"holder": "twice", "scopes": ["read"]})),
+            ("put_cron", 409) => {
+                let fill = "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed,
+                                                            created_by, created_at, changed_at)
+                            select $1, 'full-' || n, '0 0 1 1 *', 'UTC', '_', '1', 'skip', 'tests', now(), now()
+                              from generate_series(1, 1000) n";
+                let fill = sqlx::query(fill).bind(self.canvas.0);
+                fill.execute(&service.stage.pool).await.unwrap();
+                to(&path.replace(CRON, "one-too-many")).json(&body("put_cron"))
+            }
             ("emit" | "emit_batch", 413) => to(&path).json(&json!({"name": "x".repeat(300_000)})),
             ("emit" | "emit_batch", 415) => {
                 to(&path).header("content-type", "application/xml").body("<event/>")
@@ -199,6 +217,8 @@ fn body(operation: &str) -> Option<Value> {
         "purge_handler" => Some(json!({"dry_run": false})),
         "redrive_dead_events" | "delete_dead_events" => Some(json!({"all": true})),
         "put_target" | "put_target_of_modifier" => Some(json!({"url": "https://target.example/events"})),
+        "put_cron" => Some(json!({"expression": "0 0 1 1 *", "value": 2})),
+        "pause_cron" => Some(json!({"reason": "inventory"})),
         "create_key" => Some(json!({"holder": "somebody", "scopes": ["read"]})),
         "livez"
         | "readyz"
@@ -214,6 +234,10 @@ fn body(operation: &str) -> Option<Value> {
         | "unpause_handler"
         | "depth"
         | "list_dead_events"
+        | "list_crons"
+        | "show_cron"
+        | "unpause_cron"
+        | "delete_cron"
         | "redrive_dead_event"
         | "unblock_handler"
         | "list_audit"

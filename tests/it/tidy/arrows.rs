@@ -13,17 +13,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("fault", &[]),
     ("telemetry", &["event"]),
     ("machine", &["event"]),
+    ("cron", &["event"]),
     ("delivery", &["event", "telemetry"]),
     ("store", &["event"]),
     ("notify", &["event"]),
-    ("wake", &["event", "fault", "store", "notify"]),
+    ("wake", &["event", "fault", "cron", "store", "notify"]),
     ("explain", &["event", "machine", "store"]),
     ("emit", &["event", "fault", "telemetry", "store", "notify"]),
-    ("admin", &["event", "fault", "machine", "store", "notify", "wake", "explain"]),
+    ("admin", &["event", "fault", "cron", "machine", "store", "notify", "wake", "explain"]),
     ("worker", &["event", "telemetry", "store", "notify", "wake", "emit", "machine", "delivery"]),
     ("access", &["event", "store"]),
     ("config", &["event", "access", "delivery", "http", "store", "notify", "worker"]),
-    ("api", &["event", "machine", "store", "admin", "explain", "emit", "access"]),
+    ("api", &["event", "machine", "cron", "store", "admin", "explain", "emit", "access"]),
     (
         "http",
         &["event", "access", "api", "delivery", "telemetry", "store", "notify", "emit", "admin", "explain"],
@@ -33,8 +34,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "event", "machine", "access", "api", "config", "delivery", "http", "store", "notify", "emit",
-            "admin", "explain", "wake", "worker", "doctor",
+            "event", "machine", "cron", "access", "api", "config", "delivery", "http", "store", "notify",
+            "emit", "admin", "explain", "wake", "worker", "doctor",
         ],
     ),
     ("main", &["cli", "worker"]),
@@ -49,13 +50,15 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("utoipa", &["http", "api"]),
     ("jsonwebtoken", &["access"]),
     ("aws_lc_rs", &["access", "http", "delivery", "event"]),
+    ("croner", &["cron"]),
+    ("chrono_tz", &["cron"]),
     ("clap", &["cli", "main", "config"]),
     ("anyhow", &["cli", "main", "config"]),
 ];
 
-/// The module that stays pure, and the crates it may name beside the standard library.
-const PURE: &str = "machine";
-const PURE_CRATES: &[&str] = &["thiserror"];
+/// The modules that stay pure, and the crates each may name beside the standard library.
+const PURE: &[(&str, &[&str])] =
+    &[("machine", &["thiserror"]), ("cron", &["thiserror", "chrono", "chrono_tz", "croner"])];
 
 const STATEMENTS: &[(&str, &str)] = &[
     ("select ", " from "),
@@ -182,13 +185,11 @@ fn confined_complaints(source: &Source, module: &str) -> Vec<String> {
 }
 
 fn pure_complaints(source: &Source, module: &str) -> Vec<String> {
-    if module != PURE {
-        return Vec::new();
-    }
+    let Some((_, allowed)) = PURE.iter().find(|(pure, _)| *pure == module) else { return Vec::new() };
     let crates = dependencies(include_str!("../../../Cargo.toml"));
     let named = path_roots(source, &source.code_outside_inline_modules()).into_iter();
-    let outside = named.filter(|(name, _)| crates.contains(name) && !PURE_CRATES.contains(&name.as_str()));
-    outside.map(|(name, line)| format!("{}:{line}: `{PURE}` must not know `{name}`", source.name)).collect()
+    let outside = named.filter(|(name, _)| crates.contains(name) && !allowed.contains(&name.as_str()));
+    outside.map(|(name, line)| format!("{}:{line}: `{module}` must not know `{name}`", source.name)).collect()
 }
 
 /// Names of the crates that a manifest depends on, as code writes them.

@@ -1,0 +1,17 @@
+//! When a cron ticks: expressions, zones, daylight saving, and what becomes of ticks that were missed.
+//!
+//! Pure: the clock comes in as an argument, and nothing here knows a table or an event. What a row may hold is checked
+//! here when it is made.
+
+mod plan;
+mod schedule;
+mod zone;
+
+#[cfg(test)]
+mod tests;
+
+pub use plan::Missed;
+#[cfg(test)]
+use plan::Plan;
+pub(crate) use plan::{MAKE_UP_MAX, Moment, plan};
+pub use schedule::{CronSchedule, InvalidSchedule};

@@ -1,0 +1,187 @@
+//! A cron expression in a zone, and the moments at which it ticks.
+//!
+//! The expression is matched on the wall clock, and the zone says which moments that are. A schedule that names hours
+//! is about times of the day: each comes once, and one that the clock was put forward over comes at that moment. One of
+//! every hour is about intervals: it follows the clock, and so ticks in both hours of the same name, and in none that is
+//! left out. A day that a zone left out as a whole has no ticks.
+
+use chrono::{DateTime, FixedOffset, NaiveDateTime, TimeDelta};
+use croner::Cron;
+use croner::parser::{CronParser, Seconds, Year};
+
+use super::zone::{Place, Zone};
+use crate::event::Timestamp;
+
+/// Longest expression, in bytes.
+const EXPRESSION_BYTES_MAX: usize = 256;
+
+/// Longest name of a zone, in bytes; the longest there is has 32.
+const ZONE_BYTES_MAX: usize = 64;
+
+/// From when on a new schedule has to tick: any moment will do, the search goes on for three thousand years.
+const ORIGIN: Timestamp = DateTime::UNIX_EPOCH;
+
+/// A cron expression in a zone.
+///
+/// ```
+/// use wakeq::CronSchedule;
+///
+/// let schedule = CronSchedule::new("30 8 * * MON-FRI", "Europe/Berlin").unwrap();
+/// let friday = "2027-01-01T12:00:00Z".parse().unwrap();
+/// assert_eq!(schedule.next(friday), Some("2027-01-04T07:30:00Z".parse().unwrap()));
+///
+/// let never = CronSchedule::new("0 0 30 2 *", "UTC").unwrap_err();
+/// assert_eq!(never.to_string(), "`0 0 30 2 *` never comes: no date is like that");
+/// ```
+#[derive(Clone, Debug)]
+pub struct CronSchedule {
+    expression: Box<str>,
+    cron: Cron,
+    zone: Zone,
+    every_hour: bool,
+}
+
+/// Why there is no such schedule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSchedule {
+    /// It is no expression.
+    #[error(
+        "{expression:?} is no cron expression ({reason}): write minute, hour, day, month and weekday, such as \
+         `30 8 * * MON-FRI`, with seconds before them if need be"
+    )]
+    Expression {
+        /// What was given, cut to 256 bytes.
+        expression: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Nothing matches it.
+    #[error("`{0}` never comes: no date is like that")]
+    Never(String),
+    /// There is no such zone.
+    #[error("{name:?} is no time zone: {}", hint(.meant))]
+    Zone {
+        /// What was given, cut to 64 bytes.
+        name: String,
+        /// What was probably meant.
+        meant: Option<&'static str>,
+    },
+}
+
+fn hint(meant: &Option<&'static str>) -> String {
+    match meant {
+        Some(name) => format!("do you mean {name}?"),
+        None => "give its name in the IANA database, such as Europe/Berlin, or UTC".to_owned(),
+    }
+}
+
+impl CronSchedule {
+    /// A schedule of five fields (minute, hour, day of the month, month, weekday) or six, with seconds before them; or
+    /// one of `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`.
+    pub fn new(expression: &str, zone: &str) -> Result<Self, InvalidSchedule> {
+        let invalid = |reason: String| InvalidSchedule::Expression {
+            expression: cut(expression, EXPRESSION_BYTES_MAX),
+            reason,
+        };
+        if expression.len() > EXPRESSION_BYTES_MAX {
+            return Err(invalid(format!("it has more than {EXPRESSION_BYTES_MAX} bytes")));
+        }
+        let expression = expression.split_whitespace().collect::<Vec<_>>().join(" ");
+        let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
+        let cron = parser.parse(&expression).map_err(|error| invalid(reason(&error)))?;
+        let found = if zone.len() > ZONE_BYTES_MAX { Err(None) } else { Zone::parse(zone) };
+        let zone = found.map_err(|meant| InvalidSchedule::Zone { name: cut(zone, ZONE_BYTES_MAX), meant })?;
+        let every_hour = cron.pattern.hours.values().len() == 24;
+        let schedule = Self { expression: expression.into(), cron, zone, every_hour };
+        match schedule.next(ORIGIN) {
+            Some(_) => Ok(schedule),
+            None => Err(InvalidSchedule::Never(schedule.expression.into())),
+        }
+    }
+
+    /// The expression, its fields one blank apart.
+    pub fn expression(&self) -> &str {
+        &self.expression
+    }
+
+    /// The zone's name.
+    pub fn zone(&self) -> &str {
+        self.zone.name()
+    }
+
+    /// The first tick after a moment. Ticks are whole seconds.
+    pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
+        let after = DateTime::from_timestamp(after.timestamp(), 0)?;
+        let wall = self.zone.wall(after);
+        match (self.ahead(wall, after), self.again(wall, after)) {
+            (Some(ahead), Some(again)) => Some(ahead.min(again)),
+            (ahead, again) => ahead.or(again),
+        }
+    }
+
+    /// The next ticks after a moment, so many at most.
+    pub fn upcoming(&self, after: Timestamp, count: usize) -> Vec<Timestamp> {
+        std::iter::successors(self.next(after), |tick| self.next(*tick)).take(count).collect()
+    }
+
+    /// A moment as the zone's clock shows it.
+    pub fn local(&self, moment: Timestamp) -> DateTime<FixedOffset> {
+        self.zone.local(moment)
+    }
+
+    /// The first tick whose time of the wall clock is still ahead.
+    fn ahead(&self, mut wall: NaiveDateTime, after: Timestamp) -> Option<Timestamp> {
+        loop {
+            wall = self.matching(wall)?;
+            match self.zone.place(wall)? {
+                Place::Once(moment) | Place::Twice(moment, _) if moment > after => return Some(moment),
+                Place::Twice(_, again) if self.every_hour && again > after => return Some(again),
+                Place::Never { forward, day: false } if !self.every_hour && forward > after => {
+                    return Some(forward);
+                }
+                // On to what the clock shows when it was put forward.
+                Place::Never { forward, .. } => {
+                    wall = wall.max(self.zone.wall(forward).checked_sub_signed(TimeDelta::seconds(1))?);
+                }
+                Place::Once(_) | Place::Twice(..) => {}
+            }
+        }
+    }
+
+    /// The first tick at a time that the wall clock shows once more, because it is put back.
+    fn again(&self, wall: NaiveDateTime, after: Timestamp) -> Option<Timestamp> {
+        if !self.every_hour {
+            return None;
+        }
+        let back = self.zone.put_back(after)?;
+        let from = self.zone.wall(back);
+        let tick = self.matching(from.checked_sub_signed(TimeDelta::seconds(1))?)?;
+        (tick <= wall).then(|| back + (tick - from))
+    }
+
+    /// The first time after this one that matches the expression, on a clock that nobody puts forward or back.
+    fn matching(&self, wall: NaiveDateTime) -> Option<NaiveDateTime> {
+        self.cron.find_next_occurrence(&wall, false).ok()
+    }
+}
+
+/// In the parser's words, without what it calls itself.
+fn reason(error: &croner::errors::CronError) -> String {
+    use croner::errors::CronError;
+    match error {
+        CronError::EmptyPattern => "it is empty".to_owned(),
+        CronError::InvalidPattern(words)
+        | CronError::IllegalCharacters(words)
+        | CronError::ComponentError(words) => {
+            words.trim_end_matches('.').replace("CronPattern", "it").replace("Pattern", "it")
+        }
+        CronError::InvalidDate | CronError::InvalidTime | CronError::TimeSearchLimitExceeded => {
+            error.to_string()
+        }
+    }
+}
+
+fn cut(text: &str, bytes_max: usize) -> String {
+    let end = (0..=bytes_max.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text[..end.unwrap_or_default()].to_owned()
+}

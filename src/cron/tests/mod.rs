@@ -1,0 +1,28 @@
+//! Tests of schedules: what ticks when, in zones that put their clocks forward and back.
+
+mod daylight;
+mod expressions;
+mod missed;
+mod properties;
+
+use super::CronSchedule;
+use crate::event::Timestamp;
+
+fn schedule(expression: &str, zone: &str) -> CronSchedule {
+    CronSchedule::new(expression, zone).unwrap()
+}
+
+fn moment(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+/// The ticks after one moment up to and with another, as the zone's clock shows them.
+#[track_caller]
+fn check(expression: &str, zone: &str, (after, until): (&str, &str), expected: &[&str]) {
+    let schedule = schedule(expression, zone);
+    let ticks = schedule.upcoming(moment(after), 1000);
+    let ticks = ticks.into_iter().take_while(|tick| *tick <= moment(until));
+    let shown: Vec<_> =
+        ticks.map(|tick| schedule.local(tick).format("%m-%dT%H:%M:%S%:z").to_string()).collect();
+    assert_eq!(shown, expected, "{expression} in {zone}");
+}

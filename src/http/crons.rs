@@ -1,0 +1,121 @@
+//! Crons: put, listed, shown, paused, deleted.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::body::{self, CronPath, Parameters};
+use super::guard::Caller;
+use super::problem::Problem;
+use super::{Api, paging};
+use crate::api::{Cron, InvalidCron, List, PauseCron, PutCron};
+use crate::event::Name;
+
+/// Which page of the crons.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CronsQuery {
+    /// Most items of the page. Default 100.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    #[param(max_length = 128)]
+    cursor: Option<String>,
+}
+
+/// List the crons of a canvas by name, without their values, each with its next tick.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/cron", operation_id = "list_crons", tag = "cron",
+    params(CronsQuery), responses((status = 200, description = "A page of crons", body = List<Cron>)))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Parameters(query): Parameters<CronsQuery>,
+) -> Result<Json<List<Cron>>, Problem> {
+    let limit = paging::limit(query.limit)?;
+    let after = query.cursor.as_deref().map(str::parse::<Name>).transpose()?;
+    let crons = api.admin.crons(caller.canvas, after.as_ref(), limit).await?;
+    let next_cursor = crons.last().filter(|_| crons.len() as u32 == limit).map(|cron| cron.name.to_string());
+    Ok(Json(List { items: crons.into_iter().map(Cron::from).collect(), next_cursor }))
+}
+
+/// Show a cron with its next five ticks.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/cron/{cron}", operation_id = "show_cron", tag = "cron",
+    responses((status = 200, description = "The cron", body = Cron)))]
+pub(super) async fn one(
+    State(api): State<Api>,
+    caller: Caller,
+    CronPath(name): CronPath,
+) -> Result<Json<Cron>, Problem> {
+    Ok(Json(api.admin.cron(caller.canvas, &name).await?.into()))
+}
+
+/// Make a cron, or replace it: at each tick it emits an event for the handler `CRON/name`.
+///
+/// What the old one emitted ahead of its ticks is taken back. A paused one stays paused. The same again changes nothing.
+#[utoipa::path(put, path = "/v1/canvases/{canvas}/cron/{cron}", operation_id = "put_cron", tag = "cron",
+    request_body = PutCron, responses(
+    (status = 200, description = "There was one of this name, and it is so now", body = Cron),
+    (status = 201, description = "It is new", body = Cron),
+    (status = 409, description = "The canvas has 1,000 crons", content_type = "application/problem+json",
+        body = super::problem::Details)))]
+pub(super) async fn put(
+    State(api): State<Api>,
+    caller: Caller,
+    CronPath(name): CronPath,
+    body::Json(request): body::Json<PutCron>,
+) -> Result<(StatusCode, Json<Cron>), Problem> {
+    let new = request.named(name.as_str())?;
+    let put = api.admin.put_cron(caller.canvas, &new, &caller.actor()).await?;
+    let status = if put.new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(put.cron.into())))
+}
+
+/// Delete a cron. What it emitted ahead of its ticks is taken back; what is due stays.
+#[utoipa::path(delete, path = "/v1/canvases/{canvas}/cron/{cron}", operation_id = "delete_cron", tag = "cron",
+    responses((status = 204, description = "There is no such cron any more")))]
+pub(super) async fn delete(
+    State(api): State<Api>,
+    caller: Caller,
+    CronPath(name): CronPath,
+) -> Result<StatusCode, Problem> {
+    api.admin.delete_cron(caller.canvas, &name, &caller.actor()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Pause a cron: it ticks no more, and ticks that pass meanwhile are not made up for.
+///
+/// Again: replaces who and why.
+#[utoipa::path(put, path = "/v1/canvases/{canvas}/cron/{cron}/pause", operation_id = "pause_cron", tag = "cron",
+    request_body = PauseCron, responses((status = 200, description = "The cron is paused", body = Cron)))]
+pub(super) async fn pause(
+    State(api): State<Api>,
+    caller: Caller,
+    CronPath(name): CronPath,
+    body::Json(request): body::Json<PauseCron>,
+) -> Result<Json<Cron>, Problem> {
+    let reason = request.reason.as_deref();
+    Ok(Json(api.admin.pause_cron(caller.canvas, &name, reason, &caller.actor()).await?.into()))
+}
+
+/// Let a cron go on with its next tick.
+#[utoipa::path(delete, path = "/v1/canvases/{canvas}/cron/{cron}/pause", operation_id = "unpause_cron", tag = "cron",
+    responses((status = 200, description = "The cron ticks", body = Cron)))]
+pub(super) async fn unpause(
+    State(api): State<Api>,
+    caller: Caller,
+    CronPath(name): CronPath,
+) -> Result<Json<Cron>, Problem> {
+    Ok(Json(api.admin.unpause_cron(caller.canvas, &name, &caller.actor()).await?.into()))
+}
+
+impl From<InvalidCron> for Problem {
+    fn from(error: InvalidCron) -> Self {
+        match error {
+            InvalidCron::Schedule(error) => Self::bad_request(error.to_string()),
+            InvalidCron::Event(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Ticks of crons: emitting them, and moving the crons' fences, in one transaction. Which ticks those are is decided by
+//! the caller; that no tick is emitted twice, here: by the lock on the cron's row, and by its `next_at`.
+
+use std::time::Duration;
+
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
+use uuid::Uuid;
+
+use super::insert::insert_pages;
+use super::session::interval;
+use super::{Inserted, NewEvent, Store, StoreError};
+use crate::event::{
+    CanvasId, Due, EventId, HandlerAddress, HandlerScope, Name, Notification, Timestamp, Timing, Traceparent,
+};
+
+/// Most crons in one transaction.
+const CRONS: i64 = 100;
+/// Most events in one transaction.
+const EVENTS: usize = 1000;
+/// About how many bytes of values one transaction emits.
+const BYTES: usize = 8 * 1024 * 1024;
+/// Statements of a transaction: begin, look, up to ten pages of events, move, commit.
+const STATEMENTS: usize = 14;
+/// Ticks are emitted ahead by this much of the time between two passes, which differs by a tenth: a pass that comes late
+/// is still early enough.
+const AHEAD: f64 = 1.25;
+/// Ticks are not emitted further ahead.
+const AHEAD_MAX: Duration = Duration::from_secs(600);
+
+/// A cron with a tick to be emitted.
+#[derive(Clone, Debug)]
+pub(crate) struct CronDue {
+    pub(crate) canvas: CanvasId,
+    pub(crate) name: Name,
+    pub(crate) expression: String,
+    pub(crate) zone: String,
+    pub(crate) missed: String,
+    /// The first tick that was not emitted.
+    pub(crate) next_at: Timestamp,
+}
+
+/// What to do about a due cron.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CronStep {
+    /// Emit these ticks; the last is the first that is not emitted.
+    Emit(Vec<Timestamp>, Option<Timestamp>),
+    /// Nothing can be made of its schedule: pause it, for this reason.
+    Stop(String),
+}
+
+/// What a transaction of ticks did.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ticked {
+    /// Of the events that are due soon, to be published.
+    pub(crate) notifications: Vec<Notification>,
+    /// How many events were emitted.
+    pub(crate) events: usize,
+    /// Whether there may be more.
+    pub(crate) more: bool,
+}
+
+/// A cron whose step was taken.
+struct Moved {
+    canvas: Uuid,
+    name: String,
+    seen: Timestamp,
+    next: Option<Timestamp>,
+    last: Option<Timestamp>,
+    ticks: i64,
+    stopped: Option<String>,
+}
+
+/// What is written in one transaction.
+#[derive(Default)]
+struct Batch {
+    moved: Vec<Moved>,
+    events: Vec<NewEvent>,
+    /// Those of the events that are emitted ahead, each with its tick and the position of its cron.
+    ahead: Vec<(Uuid, (Timestamp, i64))>,
+    bytes: usize,
+}
+
+impl Store {
+    /// How far ahead of its time a tick is emitted: until after the next pass, so that its event is with a worker when
+    /// it is due.
+    pub(crate) fn cron_ahead(&self) -> Duration {
+        self.timing().probe_period.mul_f64(AHEAD).min(AHEAD_MAX)
+    }
+
+    /// Emits the ticks of due crons, of all or of one, in one transaction. `step` says which, by the database's clock
+    /// and up to so many; crons that others work on at this moment are left to them.
+    pub(crate) async fn tick(
+        &self,
+        only: Option<(CanvasId, &Name)>,
+        step: impl FnMut(&CronDue, Timestamp, usize) -> CronStep + Send,
+    ) -> Result<Ticked, StoreError> {
+        let mut session = self.session().await?.for_statements(STATEMENTS);
+        let (timing, ahead) = (self.timing(), self.cron_ahead());
+        let ticked = session.limit(|connection| tick(connection, only, timing, ahead, step)).await;
+        session.answered("emit ticks", ticked)
+    }
+}
+
+async fn tick(
+    connection: &mut PgConnection,
+    only: Option<(CanvasId, &Name)>,
+    timing: &Timing,
+    ahead: Duration,
+    mut step: impl FnMut(&CronDue, Timestamp, usize) -> CronStep + Send,
+) -> Result<Ticked, sqlx::Error> {
+    let mut transaction = connection.begin().await?;
+    let due = sqlx::query!(
+        r#"select canvas_id, name::text as "name!", expression, zone, modifier::text as "modifier!", value::text as "value!",
+                  missed, next_at as "next_at!", clock_timestamp() as "now!"
+             from wakeq.cron_records
+            where next_at <= now() + $1::interval and ($2::uuid is null or canvas_id = $2) and ($3::text is null or name = $3)
+            order by next_at limit $4 for update skip locked"#,
+        interval(ahead),
+        only.map(|(canvas, _)| canvas.0),
+        only.map(|(_, name)| name.as_str()),
+        CRONS
+    )
+    .fetch_all(&mut *transaction)
+    .await?;
+    let mut batch = Batch::default();
+    let mut more = due.len() as i64 == CRONS;
+    for row in due {
+        let room = batch.room(row.value.len());
+        if room == 0 {
+            more = true;
+            break;
+        }
+        let address = super::load::address(row.canvas_id, Name::cron().as_str(), &row.name, &row.modifier);
+        let Ok(HandlerAddress { scope, modifier }) = address else { continue };
+        let HandlerScope { canvas, name, .. } = scope.clone();
+        let due = CronDue {
+            canvas,
+            name,
+            expression: row.expression,
+            zone: row.zone,
+            missed: row.missed,
+            next_at: row.next_at,
+        };
+        let taken = step(&due, row.now, room);
+        more |= matches!(&taken, CronStep::Emit(ticks, _) if ticks.len() >= room);
+        batch.add(&due, taken, &HandlerAddress { scope, modifier }, &row.value, row.now);
+    }
+    if batch.moved.is_empty() {
+        transaction.rollback().await?;
+        return Ok(Ticked { more: false, ..Ticked::default() });
+    }
+    let chosen = vec![false; batch.events.len()];
+    let inserted = insert_pages(&mut transaction, &batch.events, &chosen, timing).await?;
+    batch.moves(&mut transaction).await?;
+    transaction.commit().await?;
+    let events = batch.events.len();
+    let due_soon = batch.events.iter().zip(inserted).filter(|(_, inserted)| match inserted {
+        Inserted::New { due_soon } => *due_soon,
+        Inserted::Known | Inserted::Foreign => false,
+    });
+    let notifications = due_soon
+        .map(|(event, _)| Notification { id: event.id, canvas: event.address.scope.canvas })
+        .collect();
+    Ok(Ticked { notifications, events, more })
+}
+
+impl Batch {
+    /// How many events with values of this size there is room for.
+    fn room(&self, bytes: usize) -> usize {
+        let by_count = EVENTS.saturating_sub(self.events.len());
+        let by_bytes = BYTES.saturating_sub(self.bytes) / bytes.max(1);
+        // One in an empty batch, however large it is.
+        if self.moved.is_empty() { by_count.min(by_bytes.max(1)) } else { by_count.min(by_bytes) }
+    }
+
+    fn add(&mut self, due: &CronDue, step: CronStep, address: &HandlerAddress, value: &str, now: Timestamp) {
+        let position = self.moved.len() as i64 + 1;
+        let moved = Moved {
+            canvas: due.canvas.0,
+            name: due.name.to_string(),
+            seen: due.next_at,
+            next: None,
+            last: None,
+            ticks: 0,
+            stopped: None,
+        };
+        match step {
+            CronStep::Stop(reason) => self.moved.push(Moved { stopped: Some(reason), ..moved }),
+            CronStep::Emit(ticks, next) => {
+                let last = ticks.iter().rfind(|tick| **tick <= now).copied();
+                let count = ticks.len() as i64;
+                self.bytes += ticks.len() * value.len();
+                for tick in ticks {
+                    let id = EventId::new();
+                    if tick > now {
+                        self.ahead.push((id.0, (tick, position)));
+                    }
+                    self.events.push(NewEvent {
+                        id,
+                        address: address.clone(),
+                        value: value.to_owned(),
+                        due: Due::At(tick),
+                        traceparent: Traceparent::root(),
+                    });
+                }
+                self.moved.push(Moved { next, last, ticks: count, ..moved });
+            }
+        }
+    }
+
+    /// Moves the fences, and notes what was emitted ahead beside what still is.
+    async fn moves(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        let moved = &self.moved;
+        let nexts: Vec<_> = moved.iter().map(|moved| moved.next).collect();
+        let lasts: Vec<_> = moved.iter().map(|moved| moved.last).collect();
+        let stopped: Vec<_> = moved.iter().map(|moved| moved.stopped.clone()).collect();
+        let (ids, ahead): (Vec<Uuid>, Vec<(Timestamp, i64)>) = self.ahead.iter().copied().unzip();
+        let (ticks, positions): (Vec<Timestamp>, Vec<i64>) = ahead.into_iter().unzip();
+        sqlx::query!(
+            r#"with moved as (
+                   select * from unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[],
+                                        $6::bigint[], $7::text[])
+                       with ordinality as moved (canvas_id, name, seen, next_at, last_at, ticks, stopped, position)
+               ), stopped as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, detail)
+                   select canvas_id, 'wakeq', 'pause-cron', 'CRON', name, 'done', left(stopped, 1000)
+                     from moved where stopped is not null
+               )
+               update wakeq.cron_records c
+                  set next_at = moved.next_at, ticks = c.ticks + moved.ticks,
+                      last_at = greatest(c.last_at, moved.last_at, (
+                          select max(at) from unnest(c.ahead_at) as before (at) where at <= clock_timestamp())),
+                      (ahead, ahead_at) = (
+                          select coalesce(array_agg(id), '{}'), coalesce(array_agg(at), '{}') from (
+                              select id, at from unnest(c.ahead, c.ahead_at) as before (id, at) where at > clock_timestamp()
+                               union all
+                              select id, at from unnest($8::uuid[], $9::timestamptz[], $10::bigint[]) as new (id, at, position)
+                               where position = moved.position) as all_ahead),
+                      paused_at = case when moved.stopped is not null then clock_timestamp() end,
+                      paused_by = case when moved.stopped is not null then 'wakeq' end,
+                      paused_reason = left(moved.stopped, 1000)
+                 from moved
+                where c.canvas_id = moved.canvas_id and c.name = moved.name and c.next_at = moved.seen"#,
+            &moved.iter().map(|moved| moved.canvas).collect::<Vec<_>>(),
+            &moved.iter().map(|moved| moved.name.clone()).collect::<Vec<_>>(),
+            &moved.iter().map(|moved| moved.seen).collect::<Vec<_>>(),
+            nexts.as_slice() as &[Option<Timestamp>],
+            lasts.as_slice() as &[Option<Timestamp>],
+            &moved.iter().map(|moved| moved.ticks).collect::<Vec<_>>(),
+            stopped.as_slice() as &[Option<String>],
+            &ids,
+            &ticks,
+            &positions
+        )
+        .execute(connection)
+        .await
+        .map(drop)
+    }
+}

@@ -1,0 +1,75 @@
+//! The ticks of crons: what the schedules say is emitted, and published when it is committed.
+//!
+//! Which ticks a schedule has is decided in `cron`, and that none is emitted twice in the store.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{PAGE_PERIOD, WakeError, Waker};
+use crate::cron::{CronSchedule, MAKE_UP_MAX, Missed, Moment, plan};
+use crate::event::{CanvasId, Name, Timestamp};
+use crate::store::{CronDue, CronStep};
+
+/// A tick that is found no later than this is late and not missed, whatever the period of the passes.
+const LATE_LEAST: Duration = Duration::from_secs(60);
+
+impl Waker {
+    /// Emits what is due of all crons, or of one, and what will be before the next pass; how many events.
+    pub(crate) async fn tick(&self, only: Option<(CanvasId, &Name)>) -> Result<usize, WakeError> {
+        let mut events = 0;
+        loop {
+            let started = Instant::now();
+            let timing = self.store.timing();
+            let (ahead, late) = (self.store.cron_ahead(), LATE_LEAST.max(2 * timing.probe_period));
+            let step = |due: &CronDue, now, room| step(due, Moment { now, ahead, late }, room);
+            let ticked = match self.store.tick(only, step).await {
+                // Somebody changes a cron at this moment: the next pass finds it.
+                Err(error) if error.is_contention() => return Ok(events),
+                ticked => ticked?,
+            };
+            crate::fault::point("cron.ticked");
+            events += ticked.events;
+            self.publish(&ticked.notifications).await?;
+            if !ticked.more {
+                return Ok(events);
+            }
+            tokio::time::sleep_until(started + PAGE_PERIOD).await;
+        }
+    }
+
+    /// The same for a cron that was just put or let go on. It stands already, so what goes wrong is only logged: the next
+    /// pass does it.
+    pub(crate) async fn tick_one(&self, canvas: CanvasId, name: &Name) {
+        if let Err(error) = self.tick(Some((canvas, name))).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, %canvas, cron = %name, "the first ticks of a cron wait for the next pass");
+        }
+    }
+}
+
+fn step(due: &CronDue, at: Moment, room: usize) -> CronStep {
+    crate::fault::point("cron.planned");
+    let schedule = match CronSchedule::new(&due.expression, &due.zone) {
+        Ok(schedule) => schedule,
+        Err(error) => {
+            let reason = format!("this release can't read the schedule: {error}");
+            tracing::error!(canvas = %due.canvas, cron = %due.name, reason, "a cron is paused");
+            return CronStep::Stop(reason);
+        }
+    };
+    let missed = due.missed.parse::<Missed>().unwrap_or_default();
+    let planned = plan(&schedule, missed, due.next_at, &at, room);
+    if let Some(from) = planned.left_out {
+        log_left_out(due, missed, from, planned.ticks.first().copied().or(planned.next));
+    }
+    CronStep::Emit(planned.ticks, planned.next)
+}
+
+fn log_left_out(due: &CronDue, missed: Missed, from: Timestamp, until: Option<Timestamp>) {
+    let until = until.map(|until| until.to_rfc3339());
+    tracing::warn!(
+        canvas = %due.canvas, cron = %due.name, %missed, %from, until, make_up_max = MAKE_UP_MAX,
+        "ticks of a cron were missed and are left out: from the first of them up to the next that counts"
+    );
+}

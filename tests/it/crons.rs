@@ -1,0 +1,383 @@
+//! Crons on Postgres, whose clock stands still until the test moves it: emitted ahead, taken back, missed, restarted.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use wakeq::notify::Notifier;
+use wakeq::testing::MemoryNotifier;
+use wakeq::{
+    Actor, Admin, AdminError, CRONS_MAX, CanvasId, CronSchedule, Handlers, Missed, Name, NewCron, Route,
+    Store, StoreConfig, Timestamp,
+};
+use wakeq_services::TestDatabase;
+
+use crate::support::{PATIENCE, Stage, database, fit, quick};
+
+/// A database whose clock is a row: `now()` and `clock_timestamp()` of its connections read that.
+pub(crate) struct Clockwork {
+    pub(crate) url: String,
+    /// With the real clock.
+    pub(crate) pool: sqlx::PgPool,
+    _database: TestDatabase,
+}
+
+impl Clockwork {
+    pub(crate) async fn at(moment: &str) -> Self {
+        let database = database().await;
+        let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
+        let schema = "create schema clockwork;
+             create table clockwork.shows (moment timestamptz not null);
+             create function clockwork.now() returns timestamptz language sql stable as
+                 'select moment from clockwork.shows';
+             create function clockwork.clock_timestamp() returns timestamptz language sql volatile as
+                 'select moment from clockwork.shows'";
+        sqlx::raw_sql(schema).execute(&pool).await.unwrap();
+        let moment: Timestamp = moment.parse().unwrap();
+        sqlx::query("insert into clockwork.shows values ($1)").bind(moment).execute(&pool).await.unwrap();
+        let mark = if database.url().contains('?') { '&' } else { '?' };
+        // Before Postgres's own functions of these names.
+        let url = format!("{}{mark}options=-csearch_path%3Dclockwork,pg_catalog", database.url());
+        Self { url, pool, _database: database }
+    }
+
+    /// What a process of its own works with.
+    pub(crate) async fn process(&self) -> (Admin, Arc<MemoryNotifier>) {
+        let notifier = Arc::new(MemoryNotifier::new());
+        let store = Store::connect(&self.url, fit(StoreConfig::default())).await.unwrap();
+        (Admin::new(store, notifier.clone() as Arc<dyn Notifier>), notifier)
+    }
+
+    pub(crate) async fn passes(&self, seconds: i64) {
+        let on = "update clockwork.shows set moment = moment + $1 * interval '1 s'";
+        sqlx::query(on).bind(seconds).execute(&self.pool).await.unwrap();
+    }
+
+    /// The ticks whose events are there, by the time they are for.
+    async fn ticks(&self) -> Vec<String> {
+        let ticks = "select to_char(delay_until at time zone 'UTC', 'MM-DD HH24:MI:SS') from wakeq.events_v2
+                      where module = 'CRON' order by delay_until";
+        sqlx::query_scalar(ticks).fetch_all(&self.pool).await.unwrap()
+    }
+
+    pub(crate) async fn number(&self, sql: &'static str) -> i64 {
+        sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
+    }
+
+    async fn run(&self, sql: &'static str) {
+        sqlx::query(sql).execute(&self.pool).await.unwrap();
+    }
+}
+
+pub(crate) const CANVAS: CanvasId = CanvasId::DEFAULT;
+
+pub(crate) fn ada() -> Actor {
+    Actor::user("ada")
+}
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+pub(crate) fn new(name: &str, expression: &str, zone: &str) -> NewCron {
+    NewCron::new(name, CronSchedule::new(expression, zone).unwrap(), &json!({"for": name})).unwrap()
+}
+
+async fn put(admin: &Admin, cron: &NewCron) {
+    admin.put_cron(CANVAS, cron, &ada()).await.unwrap();
+}
+
+/// EV2-48: a tick gives one row of module CRON and one notification, ahead of its time, so that it is with a worker then.
+#[tokio::test]
+async fn a_tick_is_one_event_and_one_notification() {
+    let clockwork = Clockwork::at("2027-03-01T07:58:00Z").await;
+    let (admin, notifier) = clockwork.process().await;
+    put(&admin, &new("report", "0 8 * * *", "UTC").modifier("daily").unwrap()).await;
+    assert_eq!((clockwork.ticks().await.len(), notifier.published().len()), (0, 0), "not yet");
+    clockwork.passes(46).await;
+    assert_eq!(admin.wake(false).await.unwrap().ticks, 1);
+    clockwork.passes(60).await;
+    assert_eq!(admin.wake(false).await.unwrap().ticks, 0);
+    let row: (uuid::Uuid, String, bool) = sqlx::query_as(
+        "select id, concat_ws(' ', module, name, modifier, value, to_char(delay_until, 'HH24:MI')),
+                canvas_id = '00000000-0000-0000-0000-000000000000' from wakeq.events_v2",
+    )
+    .fetch_one(&clockwork.pool)
+    .await
+    .unwrap();
+    assert_eq!((row.1.as_str(), row.2), (r#"CRON report daily {"for":"report"} 08:00"#, true));
+    let published: Vec<_> = notifier.published().iter().map(|notification| notification.id.0).collect();
+    assert_eq!(published, [row.0]);
+}
+
+/// EV2-49: the schedule is the record's. Events may go, and the next tick comes all the same.
+#[tokio::test]
+async fn crons_do_not_read_events() {
+    let clockwork = Clockwork::at("2027-03-01T07:59:00Z").await;
+    let (admin, _) = clockwork.process().await;
+    put(&admin, &new("report", "0 8-9 * * *", "UTC")).await;
+    assert_eq!(clockwork.ticks().await, ["03-01 08:00:00"]);
+    clockwork.run("truncate wakeq.events_v2").await;
+    clockwork.passes(3600).await;
+    admin.wake(false).await.unwrap();
+    assert_eq!(clockwork.ticks().await, ["03-01 09:00:00"]);
+    clockwork.passes(3600).await;
+    let cron = admin.cron(CANVAS, &name("report")).await.unwrap();
+    assert_eq!((cron.last, cron.ticks), (Some("2027-03-01T09:00:00Z".parse().unwrap()), 2));
+    assert_eq!(cron.next[0].at, "2027-03-02T08:00:00Z".parse::<Timestamp>().unwrap());
+    assert_eq!(cron.next.len(), 5);
+}
+
+/// What was emitted ahead goes with a pause; what is due stays; what passes meanwhile is not made up for.
+#[tokio::test]
+async fn a_pause_takes_back_what_is_ahead() {
+    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
+    let (admin, notifier) = clockwork.process().await;
+    put(&admin, &new("often", "*/20 * * * * *", "UTC").missed(Missed::All)).await;
+    clockwork.passes(20).await;
+    assert_eq!(clockwork.ticks().await, ["03-01 08:00:20", "03-01 08:00:40", "03-01 08:01:00"]);
+    let paused = admin.pause_cron(CANVAS, &name("often"), Some("inventory"), &ada()).await.unwrap();
+    let pause = paused.paused.unwrap();
+    assert_eq!((pause.by.as_str(), pause.reason.as_deref()), ("ada", Some("inventory")));
+    assert_eq!((paused.next.len(), paused.ticks), (0, 1));
+    assert_eq!(paused.last, Some("2027-03-01T08:00:20Z".parse().unwrap()));
+    assert_eq!(clockwork.ticks().await, ["03-01 08:00:20"]);
+    clockwork.passes(3600).await;
+    assert_eq!(admin.wake(false).await.unwrap().ticks, 0);
+    // Replaced, it stays paused.
+    put(&admin, &new("often", "*/30 * * * * *", "UTC").missed(Missed::All)).await;
+    assert_eq!(admin.wake(false).await.unwrap().ticks, 0);
+    let before = notifier.published().len();
+    let unpaused = admin.unpause_cron(CANVAS, &name("often"), &ada()).await.unwrap();
+    assert_eq!(unpaused.next[0].at, "2027-03-01T09:00:30Z".parse::<Timestamp>().unwrap());
+    assert_eq!(
+        clockwork.ticks().await,
+        ["03-01 08:00:20", "03-01 09:00:30", "03-01 09:01:00", "03-01 09:01:30"]
+    );
+    assert!(notifier.published().len() > before, "at once, not with the next pass");
+    admin.unpause_cron(CANVAS, &name("often"), &ada()).await.unwrap();
+    assert_eq!(clockwork.ticks().await.len(), 4);
+}
+
+/// Another schedule takes the old one's ticks back that are ahead; another value comes with all that are.
+#[tokio::test]
+async fn a_change_takes_back_what_is_ahead() {
+    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
+    let (admin, _) = clockwork.process().await;
+    put(&admin, &new("often", "*/20 * * * * *", "UTC")).await;
+    clockwork.passes(20).await;
+    put(&admin, &new("often", "*/15 * * * * *", "UTC")).await;
+    let ticks = [
+        "03-01 08:00:20",
+        "03-01 08:00:30",
+        "03-01 08:00:45",
+        "03-01 08:01:00",
+        "03-01 08:01:15",
+        "03-01 08:01:30",
+    ];
+    assert_eq!(clockwork.ticks().await, ticks);
+    let other = CronSchedule::new("*/15 * * * * *", "UTC").unwrap();
+    let other = NewCron::new("often", other, "other").unwrap();
+    let put = admin.put_cron(CANVAS, &other, &ada()).await.unwrap();
+    assert_eq!((put.new, put.changed, put.cron.ticks), (false, true, 6));
+    assert_eq!(clockwork.ticks().await, ticks);
+    let values = clockwork.number(r#"select count(*) from wakeq.events_v2 where value = '"other"'"#).await;
+    assert_eq!(values, 5, "all but the one that was due");
+    admin.delete_cron(CANVAS, &name("often"), &ada()).await.unwrap();
+    assert_eq!(clockwork.ticks().await, ["03-01 08:00:20"]);
+    clockwork.passes(60).await;
+    assert_eq!(admin.wake(false).await.unwrap().ticks, 0);
+}
+
+/// A tick that is run already, by hand or because its time came, is not emitted again by a change.
+#[tokio::test]
+async fn a_change_repeats_no_tick() {
+    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
+    let (admin, _) = clockwork.process().await;
+    put(&admin, &new("often", "* * * * *", "UTC")).await;
+    clockwork.passes(60).await;
+    clockwork.run("delete from wakeq.events_v2").await;
+    let other = CronSchedule::new("* * * * *", "UTC").unwrap();
+    put(&admin, &NewCron::new("often", other, "other").unwrap()).await;
+    assert_eq!(clockwork.ticks().await, ["03-01 08:02:00"]);
+}
+
+/// The same again is no change: nothing is taken back, and nothing recorded.
+#[tokio::test]
+async fn the_same_again_changes_nothing() {
+    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
+    let (admin, _) = clockwork.process().await;
+    let cron = new("often", "* * * * *", "UTC");
+    assert!(admin.put_cron(CANVAS, &cron, &ada()).await.unwrap().new);
+    let ids = "select count(*) from wakeq.events_v2 e join wakeq.cron_records c on e.id = any (c.ahead)";
+    assert_eq!(clockwork.number(ids).await, 1);
+    let again = admin.put_cron(CANVAS, &cron, &ada()).await.unwrap();
+    assert_eq!((again.new, again.changed), (false, false));
+    assert_eq!(clockwork.number(ids).await, 1);
+    assert_eq!(clockwork.number("select count(*) from wakeq.audit_log").await, 1);
+}
+
+/// A tick that a process was late for survives a change of the value, and a pause drops it.
+#[tokio::test]
+async fn a_late_tick_survives_another_value() {
+    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
+    let (admin, _) = clockwork.process().await;
+    put(&admin, &new("hourly", "0 * * * *", "UTC")).await;
+    clockwork.passes(3610).await;
+    let schedule = CronSchedule::new("0 * * * *", "UTC").unwrap();
+    put(&admin, &NewCron::new("hourly", schedule, "other").unwrap()).await;
+    assert_eq!(clockwork.ticks().await, ["03-01 09:00:00"]);
+    clockwork.passes(3600).await;
+    admin.pause_cron(CANVAS, &name("hourly"), None, &ada()).await.unwrap();
+    admin.unpause_cron(CANVAS, &name("hourly"), &ada()).await.unwrap();
+    admin.wake(false).await.unwrap();
+    assert_eq!(clockwork.ticks().await, ["03-01 09:00:00"]);
+}
+
+/// After a night without any process each policy does what it says, in a process that begins then.
+#[tokio::test]
+async fn missed_ticks_after_a_restart() {
+    let clockwork = Clockwork::at("2027-03-01T20:30:00Z").await;
+    let (admin, _) = clockwork.process().await;
+    for missed in [Missed::Skip, Missed::Once, Missed::All] {
+        put(&admin, &new(missed.as_str(), "0 * * * *", "UTC").missed(missed)).await;
+    }
+    drop(admin);
+    clockwork.passes(3 * 3600).await;
+    let (admin, _) = clockwork.process().await;
+    assert_eq!(admin.wake(false).await.unwrap().ticks, 4);
+    let of = "select string_agg(name || to_char(delay_until at time zone 'UTC', ' HH24'), ', ' order by name, delay_until)
+                from wakeq.events_v2";
+    let of: String = sqlx::query_scalar(of).fetch_one(&clockwork.pool).await.unwrap();
+    assert_eq!(of, "all 21, all 22, all 23, once 23");
+    clockwork.passes(1800).await;
+    assert_eq!(admin.wake(false).await.unwrap().ticks, 3, "all go on");
+}
+
+/// More than a transaction emits, and more crons than one looks at.
+#[tokio::test]
+async fn many_crons_tick_together() {
+    let clockwork = Clockwork::at("2027-03-01T07:59:00Z").await;
+    let (admin, _) = clockwork.process().await;
+    clockwork
+        .run(
+            "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, created_by,
+                                           created_at, changed_at, next_at)
+             select '00000000-0000-0000-0000-000000000000', 'c' || n,
+                    case when n = 1 then '* * * * * *' else '0 8 * * *' end, 'UTC', '_', '1', 'all', 'test', now(), now(),
+                    case when n = 1 then '2027-03-01T07:30:00Z'::timestamptz else '2027-03-01T08:00:00Z' end
+               from generate_series(1, 1000) n",
+        )
+        .await;
+    let pass = admin.wake(false).await.unwrap();
+    // Of the one that was missed 1,000, the 120 s that are late only, 75 ahead and now.
+    assert_eq!(pass.ticks, 999 + 1000 + 120 + 76);
+    assert_eq!(
+        clockwork.number("select count(distinct (name, delay_until)) from wakeq.events_v2").await,
+        2195
+    );
+    let full = admin.put_cron(CANVAS, &new("one-more", "* * * * *", "UTC"), &ada()).await.unwrap_err();
+    assert!(matches!(full, AdminError::TooManyCrons), "{full}");
+    assert_eq!(CRONS_MAX, 1000);
+    assert!(
+        !admin.put_cron(CANVAS, &new("c7", "* * * * *", "UTC"), &ada()).await.unwrap().new,
+        "one that is there"
+    );
+    let page = admin.crons(CANVAS, Some(&name("c998")), 1000).await.unwrap();
+    assert_eq!(page.len(), 1);
+    assert_eq!((page[0].name.as_str(), page[0].next.len(), page[0].value.clone()), ("c999", 1, None));
+}
+
+/// What this release can't read is paused, and says so; the others tick.
+#[tokio::test]
+async fn an_unreadable_schedule_stops_only_itself() {
+    let clockwork = Clockwork::at("2027-03-01T07:59:00Z").await;
+    let (admin, _) = clockwork.process().await;
+    put(&admin, &new("good", "0 8 * * *", "UTC")).await;
+    put(&admin, &new("gone", "0 8 * * *", "UTC")).await;
+    clockwork.run("update wakeq.cron_records set zone = 'Europe/Atlantis' where name = 'gone'").await;
+    clockwork.passes(24 * 3600).await;
+    assert_eq!(admin.wake(false).await.unwrap().ticks, 1);
+    let gone = admin.cron(CANVAS, &name("gone")).await.unwrap().paused.unwrap();
+    assert_eq!(gone.by, "wakeq");
+    assert!(gone.reason.unwrap().contains("\"Europe/Atlantis\" is no time zone"));
+    let recorded = "select count(*) from wakeq.audit_log where actor = 'wakeq' and action = 'pause-cron' and name = 'gone'";
+    assert_eq!(clockwork.number(recorded).await, 1);
+}
+
+/// Every change has its line in the record, and nothing else has.
+#[tokio::test]
+async fn every_change_of_a_cron_is_recorded() {
+    let clockwork = Clockwork::at("2027-03-01T07:00:00Z").await;
+    let (admin, _) = clockwork.process().await;
+    let report = name("report");
+    let ada = ada().request("r1").credential("with k");
+    admin.put_cron(CANVAS, &new("report", "0 8 * * *", "UTC"), &ada).await.unwrap();
+    admin.put_cron(CANVAS, &new("report", "0 9 * * *", "Europe/Berlin"), &ada).await.unwrap();
+    admin.pause_cron(CANVAS, &report, Some("inventory"), &ada).await.unwrap();
+    admin.unpause_cron(CANVAS, &report, &ada).await.unwrap();
+    admin.unpause_cron(CANVAS, &report, &ada).await.unwrap();
+    admin.delete_cron(CANVAS, &report, &ada).await.unwrap();
+    for gone in [
+        admin.delete_cron(CANVAS, &report, &ada).await.unwrap_err(),
+        admin.pause_cron(CANVAS, &report, None, &ada).await.unwrap_err(),
+        admin.unpause_cron(CANVAS, &report, &ada).await.unwrap_err(),
+        admin.cron(CANVAS, &report).await.unwrap_err(),
+    ] {
+        assert!(matches!(gone, AdminError::NoCron(_)), "{gone}");
+    }
+    let lines: Vec<String> = sqlx::query_scalar(
+        "select concat_ws(' ', action, actor, module, name, outcome, request_id, '(' || detail || ')')
+           from wakeq.audit_log order by id",
+    )
+    .fetch_all(&clockwork.pool)
+    .await
+    .unwrap();
+    assert_eq!(
+        lines,
+        [
+            "put-cron ada CRON report done r1 (with k; 0 8 * * * in UTC)",
+            "put-cron ada CRON report done r1 (with k; 0 9 * * * in Europe/Berlin)",
+            "pause-cron ada CRON report done r1 (with k; inventory)",
+            "unpause-cron ada CRON report done r1 (with k)",
+            "delete-cron ada CRON report done r1 (with k)",
+        ]
+    );
+}
+
+/// A canvas does not see the crons of another, nor touch their events.
+#[tokio::test]
+async fn crons_stay_on_their_canvas() {
+    let clockwork = Clockwork::at("2027-03-01T07:59:30Z").await;
+    let (admin, _) = clockwork.process().await;
+    let other = CanvasId(uuid::Uuid::from_u128(7));
+    let cron = new("report", "0 8 * * *", "UTC");
+    put(&admin, &cron).await;
+    admin.put_cron(other, &cron, &ada()).await.unwrap();
+    admin.delete_cron(other, &name("report"), &ada()).await.unwrap();
+    assert_eq!(clockwork.ticks().await.len(), 1);
+    assert!(admin.crons(other, None, 10).await.unwrap().is_empty());
+    assert_eq!(admin.crons(CANVAS, None, 10).await.unwrap().len(), 1);
+}
+
+/// On a clock that runs: a function of the library gets what its cron emits, second after second.
+#[tokio::test]
+async fn a_function_runs_what_a_cron_emits() {
+    let (stage, _) = Stage::memory_with(quick()).await;
+    let (sender, mut runs) = tokio::sync::mpsc::unbounded_channel();
+    let handlers = Handlers::new().on(Route::new("tick").module("CRON"), move |event| {
+        let sender = sender.clone();
+        async move {
+            sender.send((event.id, event.value::<serde_json::Value>()?)).ok();
+            Ok(())
+        }
+    });
+    let worker = stage.worker(handlers);
+    put(&stage.admin, &new("tick", "* * * * * *", "Europe/Berlin")).await;
+    let mut ids = std::collections::HashSet::new();
+    for _ in 0..4 {
+        let (id, value) = tokio::time::timeout(PATIENCE, runs.recv()).await.unwrap().unwrap();
+        assert!(ids.insert(id), "each tick has an event of its own");
+        assert_eq!(value, json!({"for": "tick"}));
+    }
+    worker.stop().await;
+}

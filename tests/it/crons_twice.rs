@@ -1,0 +1,135 @@
+//! Two schedulers at a time, which are killed now and then: each tick has one event.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::Poll;
+
+use wakeq::{Admin, AdminError, Missed};
+
+use crate::children::{Durations, Role};
+use crate::crons::{CANVAS, Clockwork, ada, new};
+use crate::support::{PATIENCE, is_skipped};
+use crate::theatre::{Theatre, figure};
+
+/// Drives a future for so many polls, and drops it then, wherever it is: what a killed process was at stays undone.
+async fn cut_off<F: Future>(future: F, polls: usize) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    std::future::poll_fn(move |context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending if left == 0 => Poll::Ready(None),
+        Poll::Pending => {
+            left -= 1;
+            Poll::Pending
+        }
+    })
+    .await
+}
+
+/// A pass of one scheduler, of which one in three is killed.
+async fn pass(admin: &Admin, random: &mut u64, kills: &mut u32) {
+    *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    let draw = *random >> 33;
+    let polls = if draw.is_multiple_of(3) { (draw / 3 % 24) as usize } else { usize::MAX };
+    match cut_off(admin.wake(false), polls).await {
+        Some(passed) => {
+            let refused =
+                passed.err().filter(|error| !matches!(error, AdminError::Wake(_) | AdminError::Store(_)));
+            assert!(refused.is_none(), "{refused:?}");
+        }
+        None => *kills += 1,
+    }
+}
+
+/// A tick each six seconds, over 100 minutes in which the clock of its zone is put forward.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_schedulers_emit_each_of_a_thousand_ticks_once() {
+    let clockwork = Clockwork::at("2027-03-28T00:20:00Z").await;
+    if is_skipped("two sessions at a time") {
+        return;
+    }
+    let (one, _) = clockwork.process().await;
+    let (other, _) = clockwork.process().await;
+    let cron = new("often", "*/6 * * * * *", "Europe/Berlin").missed(Missed::All);
+    one.put_cron(CANVAS, &cron, &ada()).await.unwrap();
+    let (mut random, mut kills) = ((7_u64, 8_u64), (0, 0));
+    for _ in 0..100 {
+        clockwork.passes(60).await;
+        tokio::join!(pass(&one, &mut random.0, &mut kills.0), pass(&other, &mut random.1, &mut kills.1));
+    }
+    // What a killed one held is free once its server has noticed.
+    let due = "select count(*) from wakeq.cron_records where next_at <= (select moment from clockwork.shows)";
+    let ending = async {
+        while clockwork.number(due).await > 0 {
+            // A lock of the dead may still be waited for.
+            one.wake(false).await.ok();
+        }
+    };
+    tokio::time::timeout(PATIENCE, ending).await.expect("ticks are left");
+    let ticks =
+        "from wakeq.events_v2 where module = 'CRON' and delay_until <= (select moment from clockwork.shows)";
+    let count = sqlx::AssertSqlSafe(format!("select count(*), count(distinct delay_until) {ticks}"));
+    let counted: (i64, i64) = sqlx::query_as(count).fetch_one(&clockwork.pool).await.unwrap();
+    figure("passes that were cut off", kills.0 + kills.1);
+    assert_eq!(counted, (1000, 1000));
+    assert!(kills.0 + kills.1 >= 20, "{kills:?}");
+    let ahead = clockwork.number("select count(*) - count(distinct delay_until) from wakeq.events_v2").await;
+    assert_eq!(ahead, 0, "none twice ahead either");
+    assert_eq!(
+        clockwork.number("select count(*) - max(ticks) from wakeq.events_v2, wakeq.cron_records").await,
+        0
+    );
+}
+
+/// A pause amid passes: once it has returned, nothing is left ahead of its time, and nothing comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_amid_passes_leaves_nothing_ahead() {
+    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
+    if is_skipped("two sessions at a time") {
+        return;
+    }
+    let (one, _) = clockwork.process().await;
+    let (other, _) = clockwork.process().await;
+    let (name, ada) = ("often".parse().unwrap(), ada());
+    one.put_cron(CANVAS, &new("often", "* * * * * *", "UTC"), &ada).await.unwrap();
+    let ahead =
+        "select count(*) from wakeq.events_v2 where delay_until > (select moment from clockwork.shows)";
+    for round in 0..30 {
+        clockwork.passes(30).await;
+        let (passed, paused) = tokio::join!(other.wake(false), one.pause_cron(CANVAS, &name, None, &ada));
+        passed.unwrap();
+        assert!(paused.unwrap().next.is_empty());
+        assert_eq!(clockwork.number(ahead).await, 0, "round {round}");
+        one.unpause_cron(CANVAS, &name, &ada).await.unwrap();
+        assert_eq!(clockwork.number(ahead).await, 75, "round {round}");
+    }
+    assert_eq!(
+        clockwork.number("select count(*) - count(distinct delay_until) from wakeq.events_v2").await,
+        0
+    );
+}
+
+/// Real processes, killed amid a transaction of ticks and after one: the next ones go on, and no tick is doubled.
+#[tokio::test]
+async fn a_scheduler_that_is_killed_leaves_its_ticks_to_the_next() {
+    if is_skipped("processes of their own") {
+        return;
+    }
+    let theatre = Theatre::new("crons", Durations::quick()).await;
+    let role = Role::Worker { capacity: 4, shutdown_grace_ms: 100 };
+    let cron = new("often", "* * * * * *", "UTC").missed(Missed::All);
+    theatre.admin.put_cron(CANVAS, &cron, &ada()).await.unwrap();
+    for point in ["cron.planned", "cron.ticked", "cron.planned"] {
+        let killed = theatre.start(&role, Some(point));
+        tokio::time::timeout(PATIENCE, killed.child.ended()).await.expect("it does not reach the point");
+    }
+    let before = theatre.count("select max(ticks) from wakeq.cron_records").await;
+    let _worker = theatre.worker(4).await;
+    let ticks = "select max(ticks) from wakeq.cron_records";
+    theatre.until_at_least(ticks, before + 5).await;
+    let gaps = "select count(*) from (
+                    select delay_until - lag(delay_until) over (order by delay_until) as gap from wakeq.events_v2) as gaps
+                 where gap <> interval '1 s'";
+    assert_eq!(theatre.count(gaps).await, 0, "each second once");
+    assert!(theatre.count("select count(*) from wakeq.events_v2").await >= before + 5);
+}

@@ -1,0 +1,140 @@
+//! Crons over HTTP: put, listed, shown, paused, deleted; and what is refused, in which words.
+
+use serde_json::json;
+use wakeq::CanvasId;
+use wakeq::access::Scope;
+
+use crate::service::{Answer, Service};
+
+#[tokio::test]
+async fn a_cron_is_put_shown_paused_and_deleted() {
+    let service = Service::start().await;
+    let body =
+        json!({"expression": "30 2  * * *", "zone": "Europe/Berlin", "value": {"n": 1}, "missed": "once"});
+    let put = service.put("/cron/nightly", body.clone()).await;
+    assert_eq!(put.status, 201);
+    let cron = put.json();
+    for (field, value) in [
+        ("name", json!("nightly")),
+        ("expression", json!("30 2 * * *")),
+        ("zone", json!("Europe/Berlin")),
+        ("modifier", json!("_")),
+        ("value", json!({"n": 1})),
+        ("missed", json!("once")),
+        ("paused", json!(null)),
+        ("last", json!(null)),
+        ("created_by", json!("key:tests")),
+    ] {
+        assert_eq!(cron[field], value, "{field}: {cron}");
+    }
+    let next = cron["next"].as_array().unwrap();
+    assert_eq!(next.len(), 5);
+    for tick in next {
+        let (at, local) = (tick["at"].as_str().unwrap(), tick["local"].as_str().unwrap());
+        assert!(
+            at.ends_with('Z') && (local.contains("T02:30:00+0") || local.contains("T03:00:00+02:00")),
+            "{tick}"
+        );
+    }
+    let again = service.put("/cron/nightly", body).await;
+    assert_eq!(again.status, 200);
+    assert_eq!(again.json()["changed_at"], cron["changed_at"], "nothing changed");
+    assert_eq!(service.get("/cron/nightly").await.json(), again.json());
+
+    let paused = service.put("/cron/nightly/pause", json!({"reason": "inventory"})).await.json();
+    assert_eq!(
+        (&paused["paused"]["by"], &paused["paused"]["reason"]),
+        (&json!("key:tests"), &json!("inventory"))
+    );
+    assert_eq!(paused["next"], json!([]));
+    let unpaused = service.delete("/cron/nightly/pause").await.json();
+    assert_eq!((&unpaused["paused"], unpaused["next"].as_array().unwrap().len()), (&json!(null), 5));
+    let deleted = service.delete("/cron/nightly").await;
+    assert_eq!((deleted.status.as_u16(), deleted.text.as_str()), (204, ""));
+    for gone in [
+        service.delete("/cron/nightly").await,
+        service.get("/cron/nightly").await,
+        service.put("/cron/nightly/pause", json!({})).await,
+        service.delete("/cron/nightly/pause").await,
+    ] {
+        assert_eq!(gone.problem(), (404, "not-found".into()));
+    }
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn crons_are_listed_page_by_page_without_their_values() {
+    let service = Service::start().await;
+    for name in ["c", "a", "d", "b", "pause"] {
+        service
+            .put(&format!("/cron/{name}"), json!({"expression": "0 0 1 1 *", "value": "long"}))
+            .await
+            .json();
+    }
+    let (mut names, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = service.get(&format!("/cron?limit=2{cursor}")).await.json();
+        for cron in page["items"].as_array().unwrap() {
+            names.push(cron["name"].as_str().unwrap().to_owned());
+            assert!(cron.get("value").is_none() && cron["next"].as_array().unwrap().len() == 1, "{cron}");
+        }
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(names, ["a", "b", "c", "d", "pause"]);
+    for query in ["limit=0", "limit=1001", "cursor=%20", "name=a"] {
+        assert_eq!(service.get(&format!("/cron?{query}")).await.problem().0, 400, "{query}");
+    }
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn what_makes_no_cron_is_refused_with_what_to_do() {
+    let service = Service::start().await;
+    let cases = [
+        (json!({"expression": "0 0 30 2 *"}), "`0 0 30 2 *` never comes: no date is like that"),
+        (json!({"expression": "every day"}), "\"every day\" is no cron expression ("),
+        (
+            json!({"expression": "* * * * *", "zone": "Berlin"}),
+            "\"Berlin\" is no time zone: do you mean Europe/Berlin?",
+        ),
+        (json!({"expression": "* * * * *", "modifier": "a b"}), "\"a b\" is no valid name"),
+        (
+            json!({"expression": "* * * * *", "missed": "twice"}),
+            "a field is unknown, missing or of the wrong type",
+        ),
+        (json!({"zone": "UTC"}), "a field is unknown, missing or of the wrong type"),
+        (
+            json!({"expression": "* * * * *", "seconds": 1}),
+            "a field is unknown, missing or of the wrong type",
+        ),
+        (json!({"expression": "* * * * *", "value": "\u{0}"}), "the value has a NUL character"),
+    ];
+    for (body, words) in cases {
+        let answer = service.put("/cron/nightly", body.clone()).await;
+        assert_eq!(answer.problem(), (400, "bad-request".into()), "{body}");
+        let problem: serde_json::Value = serde_json::from_str(&answer.text).unwrap();
+        assert!(problem["detail"].as_str().unwrap().starts_with(words), "{body}: {problem}");
+    }
+    let large = json!({"expression": "* * * * *", "value": "x".repeat(65_536)});
+    assert_eq!(service.put("/cron/nightly", large).await.problem(), (413, "too-large".into()));
+    assert_eq!(service.put("/cron/a%20b", json!({"expression": "* * * * *"})).await.problem().0, 400);
+    assert_eq!(service.get("/cron").await.json()["items"], json!([]));
+    service.stop().await;
+}
+
+/// Who may only look or emit makes no crons; the refusal is in the record.
+#[tokio::test]
+async fn crons_need_the_scope_operate() {
+    let service = Service::start().await;
+    let key = service.key("reader", CanvasId::DEFAULT, &[Scope::Read, Scope::Emit]).await;
+    let path = format!("/v1/canvases/{}/cron/nightly", CanvasId::DEFAULT);
+    let body = json!({"expression": "* * * * *"});
+    let put = service.request(reqwest::Method::PUT, &path).bearer_auth(&key).json(&body);
+    assert_eq!(Answer::of(put).await.problem(), (403, "forbidden".into()));
+    let show = service.request(reqwest::Method::GET, &path).bearer_auth(&key);
+    assert_eq!(Answer::of(show).await.problem(), (404, "not-found".into()));
+    service.stop().await;
+}
