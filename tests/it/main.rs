@@ -15,6 +15,7 @@ mod cli_access;
 mod container;
 mod control;
 mod crashes;
+mod delivery;
 mod doctor;
 mod documents;
 mod door;

@@ -6,6 +6,7 @@
 
 mod chaos;
 mod containers;
+mod deploy;
 mod deps;
 mod edge;
 mod image;
@@ -39,6 +40,8 @@ enum Verb {
         /// Only the tests whose names contain one of these words.
         words: Vec<String>,
     },
+    /// Check deploy/ as far as that can be without a cloud: Terraform, Kustomize, alert rules, dashboard.
+    Deploy,
     /// Hold the dependency tree to deny.toml: doubled and banned crates; with cargo-deny also licences and advisories.
     Deps,
     /// Check the edge of the HTTP API at length, with figures: load, slow connections, requests made from the document.
@@ -68,7 +71,8 @@ enum Verb {
         #[arg(long)]
         google: bool,
     },
-    /// Emit through the HTTP API with the official CloudEvents SDK for Python, installed into target/sdk.
+    /// Emit through the HTTP API with the official CloudEvents SDK for Python, and verify deliveries with the library of
+    /// Standard Webhooks; both installed into target/sdk.
     Sdk,
 }
 
@@ -76,6 +80,7 @@ fn main() -> ExitCode {
     let outcome = match Verb::parse() {
         Verb::Chaos { name } => chaos::run(name.as_deref()),
         Verb::Containers { emulator, quick, words } => containers::run(emulator, quick, &words),
+        Verb::Deploy => deploy::run(),
         Verb::Deps => deps::run(),
         Verb::Edge { name } => edge::run(name.as_deref()),
         Verb::Image { no_run, trial } => image::run(no_run, trial),

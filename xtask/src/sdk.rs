@@ -1,7 +1,8 @@
-//! `cargo xtask sdk`: the official CloudEvents SDK for Python emits through the HTTP API.
+//! `cargo xtask sdk`: the official CloudEvents SDK for Python emits through the HTTP API, and the official library of
+//! Standard Webhooks for Python verifies what is delivered.
 //!
-//! Its versions are pinned in `tests/sdk/requirements.txt`; they are installed into `target/sdk` and nowhere else. What is
-//! sent and what has to come of it are in `tests/sdk` and `tests/it/http_sdk.rs`.
+//! Their versions are pinned in `tests/sdk/requirements.txt`; they are installed into `target/sdk` and nowhere else. What is
+//! sent and what has to come of it are in `tests/sdk`, `tests/it/http_sdk.rs` and `tests/it/delivery/signatures.rs`.
 
 use std::process::Command;
 
@@ -9,7 +10,10 @@ use anyhow::{Context, Result};
 
 use crate::{cargo, root, succeed};
 
-/// Installs the SDK and runs the test that needs it.
+const TESTS: [&str; 2] =
+    ["http_sdk::the_official_sdk_emits", "delivery::signatures::the_official_library_verifies"];
+
+/// Installs both and runs the tests that need them.
 pub(crate) fn run() -> Result<()> {
     let folder = root().join("target/sdk");
     let python = folder.join("bin/python");
@@ -33,5 +37,5 @@ pub(crate) fn run() -> Result<()> {
         "--nocapture",
         "--ignored",
     ]);
-    succeed(test.arg("http_sdk::the_official_sdk_emits").env("WAKEQ_SDK_PYTHON", python))
+    succeed(test.args(TESTS).env("WAKEQ_SDK_PYTHON", python))
 }

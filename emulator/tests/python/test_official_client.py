@@ -8,6 +8,7 @@ import http.server
 import json
 import queue
 import threading
+import time
 import uuid
 
 import pytest
@@ -115,8 +116,9 @@ def test_flow_control_leaves_the_rest_to_others(stage):
     stage.publish("a", "b", "c", "d", "e")
     with Inbox(stage, subscription, flow_control=FlowControl(max_messages=2)) as inbox:
         held = [inbox.next(), inbox.next()]
-        others = []
+        others, patience_ends = [], time.monotonic() + PATIENCE
         while len(others) < 3:
+            assert time.monotonic() < patience_ends, "the first stream has taken what was meant for others"
             answer = stage.subscriber.pull(
                 subscription=subscription, max_messages=5, timeout=PATIENCE
             )

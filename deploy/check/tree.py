@@ -1,0 +1,166 @@
+"""What no tool knows about deploy/: that its names are those of the code, and that its parts fit each other.
+
+    tree.py FOLDER-OF-RENDERED-MANIFESTS
+"""
+
+import json
+import pathlib
+import re
+import sys
+
+import promql_parser
+import yaml
+
+DEPLOY = pathlib.Path(__file__).parent.parent
+ROOT = DEPLOY.parent
+
+# Used here before the code has them. What the code has by now must leave this list.
+ANNOUNCED = {
+    "WAKEQ_PUSH_ACCOUNTS",
+    "WAKEQ_PUSH_AUDIENCE",
+    "messaging_client_sent_messages",
+    "messaging_process_duration",
+    "wakeq_events_dead",
+    "wakeq_handler_depth",
+    "wakeq_handler_oldest",
+    "wakeq_handler_retries",
+    "wakeq_notifier_up",
+    "wakeq_pool_connections",
+    "wakeq_probe_recovered",
+    "wakeq_run_outcomes",
+    "wakeq_worker_lot",
+    "wakeq_worker_running",
+}
+
+# The forms in which Prometheus shows one name: counters, histograms, units.
+ENDINGS = re.compile(r"(_total|_bucket|_count|_sum)$")
+UNIT = re.compile(r"_seconds$")
+
+complaints = []
+
+
+def complain(where, what):
+    complaints.append(f"{where}: {what}")
+
+
+def names_in_code():
+    """What stands in quotes anywhere in src/, with dots as Prometheus writes them."""
+    literals = set()
+    for path in (ROOT / "src").rglob("*.rs"):
+        literals |= set(re.findall(r'"([A-Za-z_][A-Za-z0-9_.]*)"', path.read_text()))
+    return literals | {UNIT.sub("", literal.replace(".", "_")) for literal in literals}
+
+
+def check_known(where, name, code):
+    if name in ANNOUNCED:
+        if name in code:
+            complain("deploy/check/tree.py", f"{name} is in src/ now: drop it from ANNOUNCED")
+    elif name not in code:
+        complain(where, f"nothing in src/ is called {name}")
+
+
+def check_variables(code):
+    paths = [path for path in sorted(DEPLOY.rglob("*")) if path.suffix in {".tf", ".yaml", ".hcl"}]
+    for path in [*paths, ROOT / "docs/deploy.md"]:
+        for name in sorted(set(re.findall(r"\bWAKEQ_[A-Z_]+\b", path.read_text()))):
+            check_known(path.relative_to(ROOT), name, code)
+
+
+def metrics(expression):
+    """The metrics that a valid expression reads."""
+    promql_parser.parse(expression)
+    inside = re.sub(r'"[^"]*"|\{[^}]*\}|\b(by|on|without|ignoring) \([^)]*\)', " ", expression)
+    return set(re.findall(r"\b(?:wakeq|messaging)_[a-z_]+\b", inside))
+
+
+def check_expressions(code):
+    rules = yaml.safe_load((DEPLOY / "prometheus/alerts.yaml").read_text())
+    found = [("alerts.yaml", rule["alert"], rule["expr"]) for group in rules["groups"] for rule in group["rules"]]
+    dashboard = json.loads((DEPLOY / "grafana/wakeq.json").read_text())
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            found.append(("wakeq.json", panel["title"], target["expr"].replace("$__rate_interval", "5m")))
+    for file, title, expression in found:
+        try:
+            read = metrics(expression)
+        except ValueError as error:
+            complain(f"{file}, {title}", error)
+            continue
+        if not read:
+            complain(f"{file}, {title}", "it reads no metric of wakeq's")
+        for name in read:
+            check_known(f"{file}, {title}", UNIT.sub("", ENDINGS.sub("", name)), code)
+    return len(found)
+
+
+def pods(manifests):
+    """Each pod's name, labels and specification."""
+    for manifest in manifests:
+        if manifest["kind"] in {"Deployment", "Job"}:
+            template = manifest["spec"]["template"]
+            yield manifest["metadata"]["name"], template["metadata"]["labels"], template["spec"]
+
+
+def check_selectors(where, manifests):
+    labels = [found for _, found, _ in pods(manifests)]
+    for manifest in manifests:
+        spec = manifest.get("spec", {})
+        selector = {
+            "Service": spec.get("selector"),
+            "PodDisruptionBudget": spec.get("selector", {}).get("matchLabels"),
+            "NetworkPolicy": spec.get("podSelector", {}).get("matchLabels"),
+        }.get(manifest["kind"])
+        if selector and not any(selector.items() <= found.items() for found in labels):
+            complain(where, f"{manifest['kind']} {manifest['metadata']['name']} selects no pod")
+
+
+def check_pods(where, manifests):
+    health = (ROOT / "src/http/health.rs").read_text()
+    accounts = {each["metadata"]["name"] for each in manifests if each["kind"] == "ServiceAccount"}
+    maps = {each["metadata"]["name"] for each in manifests if each["kind"] == "ConfigMap"}
+    for name, _, spec in pods(manifests):
+        if spec["serviceAccountName"] not in accounts:
+            complain(where, f"{name}: no such account: {spec['serviceAccountName']}")
+        wakeq = next(each for each in spec["containers"] if each["name"] == "wakeq")
+        used = {each["configMapRef"]["name"] for each in wakeq.get("envFrom", [])}
+        if used - maps:
+            complain(where, f"{name}: no such configuration: {used - maps}")
+        for probe in ("livenessProbe", "readinessProbe"):
+            path = wakeq.get(probe, {}).get("httpGet", {}).get("path")
+            if path and f'path = "{path}"' not in health:
+                complain(where, f"{name}: the service has no {path}")
+        values = {each["name"]: each.get("value", "") for each in wakeq["env"]}
+        grace = int(values.get("WAKEQ_SHUTDOWN_GRACE", "0s").removesuffix("s"))
+        if grace and spec["terminationGracePeriodSeconds"] < grace + 2:
+            complain(where, f"{name}: it is killed before it has released its claims")
+
+
+def check_scaling(where, manifests):
+    deployments = {each["metadata"]["name"]: each for each in manifests if each["kind"] == "Deployment"}
+    services = {each["metadata"]["name"] for each in manifests if each["kind"] == "Service"}
+    for scaler in (each for each in manifests if each["kind"] == "ScaledObject"):
+        target = deployments.get(scaler["spec"]["scaleTargetRef"]["name"])
+        if target is None or "replicas" in target["spec"]:
+            complain(where, "what is scaled is missing, or says itself how many there are")
+        for trigger in scaler["spec"]["triggers"]:
+            url = trigger["metadata"]["url"]
+            host = re.match(r"http://([^.:/]+)[^/]*/v1/canvases/[0-9a-f-]{36}/depth(\?|$)", url)
+            if not host or host.group(1) not in services:
+                complain(where, f"no depth is at {url}")
+
+
+def main():
+    code = names_in_code()
+    check_variables(code)
+    expressions = check_expressions(code)
+    rendered = sorted(pathlib.Path(sys.argv[1]).glob("*.yaml"))
+    for path in rendered:
+        manifests = [each for each in yaml.safe_load_all(path.read_text()) if each]
+        for check in (check_selectors, check_pods, check_scaling):
+            check(path.name, manifests)
+    if complaints:
+        sys.exit("\n".join(map(str, complaints)))
+    print(f"names, {expressions} expressions and {len(rendered)} sets of manifests fit the code and each other")
+
+
+main()

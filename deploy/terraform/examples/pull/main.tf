@@ -1,0 +1,97 @@
+# Pull mode: a pool of workers with handlers of your own, and a Cloud Run service for the API.
+
+locals {
+  services = ["compute", "iam", "pubsub", "run", "secretmanager", "servicenetworking", "sqladmin"]
+
+  # A text that stands in the tokens and in the service's configuration, and has to be the same in both.
+  api_audience = "${var.project}/wakeq"
+}
+
+resource "google_project_service" "this" {
+  for_each = toset(local.services)
+
+  project            = var.project
+  service            = "${each.value}.googleapis.com"
+  disable_on_destroy = false
+}
+
+module "network" {
+  source     = "../../modules/network"
+  project    = var.project
+  region     = var.region
+  depends_on = [google_project_service.this]
+}
+
+module "accounts" {
+  source               = "../../modules/accounts"
+  project              = var.project
+  operators            = var.operators
+  kubernetes_namespace = var.kubernetes_namespace
+  depends_on           = [google_project_service.this]
+}
+
+module "database" {
+  source  = "../../modules/database"
+  project = var.project
+  region  = var.region
+  network = module.network.network
+
+  clients = {
+    api     = module.accounts.api
+    worker  = module.accounts.worker
+    migrate = module.accounts.migrate
+  }
+}
+
+module "queue" {
+  source      = "../../modules/queue"
+  project     = var.project
+  publishers  = merge({ api = module.accounts.api, worker = module.accounts.worker }, var.publishers)
+  subscribers = { worker = module.accounts.worker }
+}
+
+# With Kubernetes, deploy/kubernetes has what the two modules below have.
+
+module "service" {
+  count = var.kubernetes_namespace == null ? 1 : 0
+
+  source     = "../../modules/service"
+  project    = var.project
+  region     = var.region
+  image      = var.image
+  account    = module.accounts.api
+  topic      = module.queue.topic
+  audience   = local.api_audience
+  database   = module.database
+  network    = module.network.network
+  subnetwork = module.network.subnetwork
+}
+
+module "workers" {
+  count = var.kubernetes_namespace == null ? 1 : 0
+
+  source       = "../../modules/workers"
+  project      = var.project
+  region       = var.region
+  image        = var.worker_image
+  account      = module.accounts.worker
+  topic        = module.queue.topic
+  subscription = module.queue.subscription
+  database     = module.database
+  network      = module.network.network
+  subnetwork   = module.network.subnetwork
+}
+
+module "jobs" {
+  source          = "../../modules/jobs"
+  project         = var.project
+  region          = var.region
+  image           = var.image
+  migrate_account = module.accounts.migrate
+  doctor_account  = module.accounts.worker
+  topic           = module.queue.topic
+  subscription    = module.queue.subscription
+  database        = module.database
+  network         = module.network.network
+  subnetwork      = module.network.subnetwork
+}

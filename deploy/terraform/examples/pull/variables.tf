@@ -1,0 +1,37 @@
+variable "project" {
+  description = "The project's id."
+  type        = string
+}
+
+variable "region" {
+  description = "Where everything runs."
+  type        = string
+}
+
+variable "image" {
+  description = "The image of `wakeq`, for the API and the jobs."
+  type        = string
+}
+
+variable "worker_image" {
+  description = "An image of your own, with handlers."
+  type        = string
+}
+
+variable "kubernetes_namespace" {
+  description = "GKE: the namespace of deploy/kubernetes. The API and the workers then run there, and not on Cloud Run."
+  type        = string
+  default     = null
+}
+
+variable "operators" {
+  description = "Who looks after the queue over HTTP: `user:…` and `group:…`."
+  type        = set(string)
+  default     = []
+}
+
+variable "publishers" {
+  description = "Addresses of further service accounts that emit with the library, by names of your choice."
+  type        = map(string)
+  default     = {}
+}

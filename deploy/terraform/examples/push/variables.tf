@@ -1,0 +1,32 @@
+variable "project" {
+  description = "The project's id."
+  type        = string
+}
+
+variable "region" {
+  description = "Where everything runs."
+  type        = string
+}
+
+variable "image" {
+  description = "The image of `wakeq`."
+  type        = string
+}
+
+variable "handler_timeout_s" {
+  description = "How long the longest handler may take: its own timeout, which the service refuses above 600 s."
+  type        = number
+  default     = 300
+}
+
+variable "operators" {
+  description = "Who looks after the queue over HTTP: `user:…` and `group:…`."
+  type        = set(string)
+  default     = []
+}
+
+variable "publishers" {
+  description = "Addresses of further service accounts that emit with the library, by names of your choice."
+  type        = map(string)
+  default     = {}
+}

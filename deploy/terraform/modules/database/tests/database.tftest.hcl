@@ -1,0 +1,58 @@
+# What must never be otherwise where the events are, in a plan without a cloud.
+
+mock_provider "google" {}
+
+variables {
+  project = "my-project"
+  region  = "europe-west1"
+  network = "network"
+  clients = { worker = "worker@my-project.iam.gserviceaccount.com" }
+}
+
+run "defaults" {
+  command = plan
+
+  assert {
+    condition     = google_sql_database_instance.this.deletion_protection && google_sql_database_instance.this.settings[0].deletion_protection_enabled
+    error_message = "nobody deletes it by mistake"
+  }
+  assert {
+    condition     = google_sql_database_instance.this.settings[0].backup_configuration[0].enabled && google_sql_database_instance.this.settings[0].backup_configuration[0].point_in_time_recovery_enabled
+    error_message = "backups, and any moment between them"
+  }
+  assert {
+    condition     = google_sql_database_instance.this.settings[0].ip_configuration[0].ipv4_enabled == false
+    error_message = "no public address"
+  }
+  assert {
+    condition     = { for flag in google_sql_database_instance.this.settings[0].database_flags : flag.name => flag.value }["synchronous_commit"] == "on"
+    error_message = "an acknowledged event survives a crash"
+  }
+  assert {
+    condition     = one([for member in google_project_iam_member.client : member.condition[0].expression]) == "resource.service == 'sqladmin.googleapis.com' && resource.name == 'projects/my-project/instances/wakeq'"
+    error_message = "of this instance only"
+  }
+}
+
+run "another_flag_takes_the_place_of_ours" {
+  command = plan
+
+  variables {
+    flags = { idle_in_transaction_session_timeout = "60000", max_connections = "500" }
+  }
+
+  assert {
+    condition     = { for flag in google_sql_database_instance.this.settings[0].database_flags : flag.name => flag.value }["idle_in_transaction_session_timeout"] == "60000"
+    error_message = "the installation's own"
+  }
+}
+
+run "an_old_postgres" {
+  command = plan
+
+  variables {
+    database_version = "POSTGRES_14"
+  }
+
+  expect_failures = [var.database_version]
+}

@@ -1,0 +1,85 @@
+# What is run before a release, and when something is odd: `wakeq migrate` and `wakeq doctor`, as Cloud Run jobs.
+#
+#   gcloud run jobs execute wakeq-migrate --region=… --wait
+
+locals {
+  env = merge({
+    GOOGLE_CLOUD_PROJECT = var.project
+    WAKEQ_TOPIC          = var.topic
+    WAKEQ_SUBSCRIPTION   = var.subscription
+  }, var.env)
+
+  # The doctor sees what the account that runs it sees: that of the processes it is about.
+  jobs = {
+    migrate = { account = var.migrate_account, args = ["migrate"] }
+    doctor  = { account = var.doctor_account, args = ["doctor"] }
+  }
+}
+
+resource "google_cloud_run_v2_job" "this" {
+  for_each = local.jobs
+
+  project             = var.project
+  location            = var.region
+  name                = "${var.name}-${each.key}"
+  deletion_protection = var.deletion_protection
+
+  template {
+    task_count  = 1
+    parallelism = 1
+
+    template {
+      service_account = each.value.account
+      # Each migration is a transaction of its own, and is not begun twice: the next run goes on after it.
+      max_retries = 0
+      timeout     = "1800s"
+
+      containers {
+        image = var.image
+        args  = each.value.args
+
+        resources {
+          limits = { cpu = "1", memory = "512Mi" }
+        }
+
+        dynamic "env" {
+          for_each = local.env
+          content {
+            name  = env.key
+            value = env.value
+          }
+        }
+
+        env {
+          name = "DATABASE_URL"
+          value_source {
+            secret_key_ref {
+              secret  = var.database.secret
+              version = "latest"
+            }
+          }
+        }
+
+        volume_mounts {
+          name       = "cloudsql"
+          mount_path = "/cloudsql"
+        }
+      }
+
+      volumes {
+        name = "cloudsql"
+        cloud_sql_instance {
+          instances = [var.database.connection_name]
+        }
+      }
+
+      vpc_access {
+        egress = "PRIVATE_RANGES_ONLY"
+        network_interfaces {
+          network    = var.network
+          subnetwork = var.subnetwork
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,67 @@
+variable "project" {
+  description = "The project's id."
+  type        = string
+}
+
+variable "region" {
+  description = "Where the jobs run: the region of the database."
+  type        = string
+}
+
+variable "name" {
+  description = "What the jobs' names begin with."
+  type        = string
+  default     = "wakeq"
+}
+
+variable "image" {
+  description = "The image of `wakeq` of the release that is about to be started."
+  type        = string
+}
+
+variable "migrate_account" {
+  description = "Address of the account that changes the schema."
+  type        = string
+}
+
+variable "doctor_account" {
+  description = "Address of the account whose rights the doctor looks at: the workers', in push mode the service's."
+  type        = string
+}
+
+variable "topic" {
+  description = "Name of the topic."
+  type        = string
+}
+
+variable "subscription" {
+  description = "Name of the subscription."
+  type        = string
+}
+
+variable "database" {
+  description = "The outputs of `database`."
+  type        = object({ connection_name = string, secret = string })
+}
+
+variable "network" {
+  description = "The network from which the database is reached."
+  type        = string
+}
+
+variable "subnetwork" {
+  description = "The subnetwork whose addresses the jobs take."
+  type        = string
+}
+
+variable "env" {
+  description = "Further variables; in push mode WAKEQ_HORIZON=0s, as the service has it."
+  type        = map(string)
+  default     = {}
+}
+
+variable "deletion_protection" {
+  description = "Whether Terraform refuses to delete the jobs."
+  type        = bool
+  default     = false
+}

@@ -1,0 +1,21 @@
+variable "project" {
+  description = "The project's id."
+  type        = string
+}
+
+variable "region" {
+  description = "Where the subnetwork is."
+  type        = string
+}
+
+variable "name" {
+  description = "What the network is called."
+  type        = string
+  default     = "wakeq"
+}
+
+variable "ip_cidr_range" {
+  description = "Addresses of the subnetwork. Cloud Run takes up to four per instance."
+  type        = string
+  default     = "10.20.0.0/22"
+}

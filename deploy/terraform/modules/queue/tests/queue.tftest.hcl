@@ -1,0 +1,99 @@
+# What workers rely on, in a plan without a cloud.
+
+mock_provider "google" {}
+
+variables {
+  project    = "my-project"
+  publishers = { api = "api@my-project.iam.gserviceaccount.com" }
+}
+
+run "pull" {
+  command = plan
+
+  variables {
+    subscribers = { worker = "worker@my-project.iam.gserviceaccount.com" }
+  }
+
+  assert {
+    condition     = length(google_pubsub_subscription.this.dead_letter_policy) == 0
+    error_message = "a dead-letter policy would take events' notifications away"
+  }
+  assert {
+    condition     = google_pubsub_subscription.this.retry_policy[0].minimum_backoff == "10s" && google_pubsub_subscription.this.retry_policy[0].maximum_backoff == "600s"
+    error_message = "`wakeq topics check` wants 10 s to 600 s"
+  }
+  assert {
+    condition     = google_pubsub_subscription.this.expiration_policy[0].ttl == ""
+    error_message = "the subscription must never expire"
+  }
+  assert {
+    condition     = google_pubsub_subscription.this.message_retention_duration == "604800s"
+    error_message = "`wakeq topics check` wants 7 days"
+  }
+  assert {
+    condition     = google_pubsub_subscription.this.ack_deadline_seconds == 60 && length(google_pubsub_subscription.this.push_config) == 0
+    error_message = "a lease long, and pull"
+  }
+  assert {
+    condition     = { for key, member in google_pubsub_topic_iam_member.publisher : key => member.role } == { api = "roles/pubsub.publisher" }
+    error_message = "only who publishes may publish"
+  }
+}
+
+run "push" {
+  command = plan
+
+  variables {
+    push = {
+      endpoint          = "https://wakeq.example/v1/push"
+      account           = "invoker@my-project.iam.gserviceaccount.com"
+      audience          = "my-project/wakeq/push"
+      handler_timeout_s = 300
+    }
+  }
+
+  assert {
+    condition     = google_pubsub_subscription.this.push_config[0].push_endpoint == "https://wakeq.example/v1/push"
+    error_message = "the endpoint"
+  }
+  assert {
+    condition     = google_pubsub_subscription.this.push_config[0].oidc_token[0].audience == "my-project/wakeq/push"
+    error_message = "the audience, to the letter"
+  }
+  assert {
+    condition     = google_pubsub_subscription.this.ack_deadline_seconds == 320
+    error_message = "as long as the service may take"
+  }
+  assert {
+    condition     = length(google_pubsub_subscription_iam_member.subscriber) == 0
+    error_message = "nobody pulls"
+  }
+}
+
+run "the_longest_push" {
+  command = plan
+
+  variables {
+    push = {
+      endpoint          = "https://wakeq.example/v1/push"
+      account           = "invoker@my-project.iam.gserviceaccount.com"
+      audience          = "my-project/wakeq/push"
+      handler_timeout_s = 600
+    }
+  }
+
+  assert {
+    condition     = google_pubsub_subscription.this.ack_deadline_seconds == 600
+    error_message = "Pub/Sub takes 600 s at most"
+  }
+}
+
+run "tokens_go_to_https_only" {
+  command = plan
+
+  variables {
+    push = { endpoint = "http://wakeq.example/v1/push", account = "a", audience = "b", handler_timeout_s = 1 }
+  }
+
+  expect_failures = [var.push]
+}

@@ -1,0 +1,146 @@
+# `wakeq serve` on Cloud Run. With `push` it also runs what Pub/Sub delivers to it, and scales to zero between events.
+
+locals {
+  is_push = var.push != null
+  # Above the longest handler: up to 10 s in which an event may wait for its time in the request, and 10 s to write down
+  # what became of it.
+  timeout_s = local.is_push ? var.push.handler_timeout_s + 20 : 60
+
+  env = merge(
+    {
+      GOOGLE_CLOUD_PROJECT = var.project
+      WAKEQ_TOPIC          = var.topic
+    },
+    var.audience == null ? {} : { WAKEQ_AUDIENCE = var.audience },
+    local.is_push ? {
+      # There is nowhere to keep a notification between two requests.
+      WAKEQ_HORIZON       = "0s"
+      WAKEQ_PUSH_AUDIENCE = var.push.audience
+      WAKEQ_PUSH_ACCOUNTS = var.push.account
+    } : {},
+    var.env,
+  )
+}
+
+resource "google_cloud_run_v2_service" "this" {
+  project              = var.project
+  location             = var.region
+  name                 = var.name
+  ingress              = var.ingress
+  deletion_protection  = var.deletion_protection
+  invoker_iam_disabled = true # Cloud Run's check would take the signature off the token that wakeq checks itself.
+
+  template {
+    service_account                  = var.account
+    timeout                          = "${local.timeout_s}s"
+    max_instance_request_concurrency = var.capacity
+
+    scaling {
+      min_instance_count = var.min_instances
+      max_instance_count = var.max_instances
+    }
+
+    containers {
+      image = var.image
+      args  = ["serve"]
+
+      ports {
+        container_port = 8080
+      }
+
+      resources {
+        # CPU during requests only. Nothing is lost between them: the minute's pass is made by the workers, or by
+        # Cloud Scheduler.
+        cpu_idle          = true
+        startup_cpu_boost = true
+        limits            = var.limits
+      }
+
+      dynamic "env" {
+        for_each = local.env
+        content {
+          name  = env.key
+          value = env.value
+        }
+      }
+
+      env {
+        name = "DATABASE_URL"
+        value_source {
+          secret_key_ref {
+            secret  = var.database.secret
+            version = "latest"
+          }
+        }
+      }
+
+      startup_probe {
+        period_seconds    = 2
+        timeout_seconds   = 2
+        failure_threshold = 40
+
+        http_get {
+          path = "/readyz"
+        }
+      }
+
+      liveness_probe {
+        period_seconds    = 30
+        timeout_seconds   = 5
+        failure_threshold = 3
+
+        http_get {
+          path = "/livez"
+        }
+      }
+
+      volume_mounts {
+        name       = "cloudsql"
+        mount_path = "/cloudsql"
+      }
+    }
+
+    volumes {
+      name = "cloudsql"
+      cloud_sql_instance {
+        instances = [var.database.connection_name]
+      }
+    }
+
+    vpc_access {
+      egress = var.egress
+      network_interfaces {
+        network    = var.network
+        subnetwork = var.subnetwork
+      }
+    }
+  }
+}
+
+# The minute's pass for a service that has no process between requests: what is overdue, resume jobs, cron.
+resource "google_cloud_scheduler_job" "wake" {
+  count = local.is_push ? 1 : 0
+
+  project          = var.project
+  region           = var.region
+  name             = "${var.name}-wake"
+  description      = "wakes what is overdue"
+  schedule         = "* * * * *"
+  time_zone        = "Etc/UTC"
+  attempt_deadline = "180s"
+
+  # The next minute is the next attempt.
+  retry_config {
+    retry_count = 0
+  }
+
+  http_target {
+    http_method = "POST"
+    uri         = "${google_cloud_run_v2_service.this.uri}/v1/wake"
+
+    oidc_token {
+      service_account_email = var.push.account
+      audience              = var.push.audience
+    }
+  }
+}

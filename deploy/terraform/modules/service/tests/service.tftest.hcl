@@ -1,0 +1,82 @@
+# What differs between push and pull, in a plan without a cloud.
+
+mock_provider "google" {}
+
+variables {
+  project    = "my-project"
+  region     = "europe-west1"
+  image      = "registry.example/wakeq:0.1.0"
+  account    = "api@my-project.iam.gserviceaccount.com"
+  topic      = "wakeq"
+  database   = { connection_name = "my-project:europe-west1:wakeq", secret = "wakeq-database-url" }
+  network    = "network"
+  subnetwork = "subnetwork"
+}
+
+run "push" {
+  command = plan
+
+  variables {
+    capacity = 40
+    push = {
+      account           = "invoker@my-project.iam.gserviceaccount.com"
+      audience          = "my-project/wakeq/push"
+      handler_timeout_s = 300
+    }
+  }
+
+  assert {
+    condition     = google_cloud_run_v2_service.this.template[0].timeout == "320s"
+    error_message = "above the longest handler"
+  }
+  assert {
+    condition     = google_cloud_run_v2_service.this.template[0].max_instance_request_concurrency == 40
+    error_message = "as many requests as handlers"
+  }
+  assert {
+    condition     = google_cloud_run_v2_service.this.template[0].scaling[0].min_instance_count == 0
+    error_message = "to zero"
+  }
+  assert {
+    condition = {
+      for env in google_cloud_run_v2_service.this.template[0].containers[0].env : env.name => env.value if env.value != null && startswith(env.name, "WAKEQ_")
+      } == {
+      WAKEQ_TOPIC         = "wakeq"
+      WAKEQ_HORIZON       = "0s"
+      WAKEQ_PUSH_AUDIENCE = "my-project/wakeq/push"
+      WAKEQ_PUSH_ACCOUNTS = "invoker@my-project.iam.gserviceaccount.com"
+    }
+    error_message = "the variables of push mode"
+  }
+  assert {
+    condition     = google_cloud_scheduler_job.wake[0].schedule == "* * * * *" && google_cloud_scheduler_job.wake[0].http_target[0].http_method == "POST"
+    error_message = "each minute"
+  }
+  assert {
+    condition     = google_cloud_scheduler_job.wake[0].http_target[0].oidc_token[0].audience == "my-project/wakeq/push"
+    error_message = "the same audience as Pub/Sub's"
+  }
+}
+
+run "pull" {
+  command = plan
+
+  assert {
+    condition     = length(google_cloud_scheduler_job.wake) == 0
+    error_message = "the workers make the minute's pass"
+  }
+  assert {
+    condition     = !contains([for env in google_cloud_run_v2_service.this.template[0].containers[0].env : env.name], "WAKEQ_HORIZON")
+    error_message = "the deployment's own horizon"
+  }
+}
+
+run "a_handler_beyond_what_pubsub_waits_for" {
+  command = plan
+
+  variables {
+    push = { account = "a", audience = "b", handler_timeout_s = 601 }
+  }
+
+  expect_failures = [var.push]
+}

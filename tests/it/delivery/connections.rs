@@ -1,0 +1,118 @@
+//! Connections: that they are used again, checked again, counted, refused by TLS, and never go through a proxy.
+
+use std::process::Stdio;
+use std::sync::Arc;
+
+use tokio::process::Command;
+use wakeq::delivery::{Delivered, Deliverer, DeliveryConfig};
+
+use super::names::Names;
+use super::servers::{Answer, Server, authority};
+use super::{config, deliver, deliverer, failure, target};
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+const OK_AND_CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+
+fn with_authority(names: &Arc<Names>) -> DeliveryConfig {
+    DeliveryConfig { authorities: vec![authority()], ..config(names) }
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again() {
+    let server = Server::start(Answer::KeepAlive(OK)).await;
+    let (deliverer, target) = (deliverer(), target(server.url()));
+    for _ in 0..10 {
+        assert_eq!(deliver(&deliverer, &target).await, Delivered::Completed);
+    }
+    assert_eq!((server.requests().len(), server.connections() as u64), (10, deliverer.connects()));
+    // One, unless the machine is so busy that a second passes between two of them.
+    assert!(server.connections() < 10, "each had a connection of its own");
+}
+
+/// A name that leads to an allowed address and then to another: each connection is checked, and goes to what was checked.
+#[tokio::test]
+async fn a_name_that_is_rebound_gets_nothing() {
+    let names = Arc::new(Names::default());
+    let server = Server::start(Answer::Bytes(OK_AND_CLOSE.to_vec())).await;
+    names.set("rebound.example", &["127.0.0.1", "127.0.0.2", "127.0.0.1,127.0.0.2", "127.0.0.1"]);
+    let deliverer = Deliverer::new(config(&names)).unwrap();
+    let target = target(format!("http://rebound.example:{}/", server.address.port()).parse().unwrap());
+    assert_eq!(deliver(&deliverer, &target).await, Delivered::Completed);
+    for _ in 0..2 {
+        let message = failure(deliver(&deliverer, &target).await);
+        assert!(message.contains("loopback") && !message.contains("127.0.0.2"), "{message}");
+    }
+    assert_eq!(deliver(&deliverer, &target).await, Delivered::Completed);
+    assert_eq!(names.asked(), vec!["rebound.example"; 4], "once for each connection, and never again");
+    assert_eq!((deliverer.connects(), server.connections()), (2, 2));
+}
+
+#[tokio::test]
+async fn a_host_that_can_t_be_reached_is_an_operational_error() {
+    let names = Arc::new(Names::default());
+    let deliverer = Deliverer::new(config(&names)).unwrap();
+    let closed = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    };
+    let message = failure(deliver(&deliverer, &target(format!("http://{closed}/").parse().unwrap())).await);
+    assert!(message.contains("could not be connected to"), "{message}");
+    assert_eq!(deliverer.connects(), 1, "it was tried");
+    names.set("empty.example", &[""]);
+    for (url, part) in
+        [("http://none.example/", "could not be resolved"), ("http://empty.example/", "no address")]
+    {
+        let message = failure(deliver(&deliverer, &target(url.parse().unwrap())).await);
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn tls_is_spoken_with_whom_the_certificate_names() {
+    let names = Arc::new(Names::default());
+    names.set("target.example", &["127.0.0.1"]);
+    names.set("other.example", &["127.0.0.1"]);
+    let server = Server::start_tls(Answer::KeepAlive(OK)).await;
+    let trusting = Deliverer::new(with_authority(&names)).unwrap();
+    assert_eq!(deliver(&trusting, &target(server.tls_url())).await, Delivered::Completed);
+    let dotted = server.tls_url().as_str().replace(".example", ".example.");
+    names.set("target.example.", &["127.0.0.1"]);
+    assert_eq!(deliver(&trusting, &target(dotted.parse().unwrap())).await, Delivered::Completed);
+    assert_eq!(server.requests().len(), 2);
+
+    let check = async |deliverer: &Deliverer, url: String, part: &str| {
+        let message = failure(deliver(deliverer, &target(url.parse().unwrap())).await);
+        assert!(
+            message.contains("does not speak TLS as it should") && message.contains(part),
+            "{url}: {message}"
+        );
+    };
+    let strict = Deliverer::new(config(&names)).unwrap();
+    check(&strict, server.tls_url().to_string(), "UnknownIssuer").await;
+    let other = server.tls_url().as_str().replace("target.example", "other.example");
+    check(&trusting, other, "not valid for").await;
+    let plain = Server::start(Answer::Greeting("SSH-2.0-OpenSSH_9.2\r\n")).await;
+    check(&trusting, format!("https://target.example:{}/", plain.address.port()), "").await;
+    assert_eq!(server.requests().len(), 2, "nothing was said to whom was not trusted");
+
+    let unreadable = DeliveryConfig { authorities: vec![vec![1, 2, 3]], ..config(&names) };
+    assert!(Deliverer::new(unreadable).unwrap_err().to_string().contains("give it as DER"));
+}
+
+/// A proxy that the environment names is left alone: it would resolve and connect unchecked.
+#[tokio::test]
+async fn no_proxy_is_used() {
+    let proxy = Server::start(Answer::Bytes(OK_AND_CLOSE.to_vec())).await;
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "--nocapture", "delivery::connections::a_connection_is_used_again"]);
+    for variable in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+        child.env(variable, format!("http://{}", proxy.address));
+    }
+    for variable in ["no_proxy", "NO_PROXY"] {
+        child.env_remove(variable);
+    }
+    let output = child.stdin(Stdio::null()).kill_on_drop(true).output().await.unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    assert_eq!(proxy.connections(), 0);
+}

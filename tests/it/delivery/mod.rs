@@ -1,0 +1,83 @@
+//! Delivery to HTTP targets: what it sends, where it refuses to send, and what it makes of every kind of answer. The servers
+//! are little ones on loopback.
+
+mod answers;
+mod connections;
+mod corpus;
+mod names;
+mod servers;
+mod signatures;
+mod tokens;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wakeq::delivery::{Delivered, Deliverer, Delivery, DeliveryConfig};
+use wakeq::{
+    CanvasId, EventId, HandlerAddress, HandlerScope, Name, Secret, Secrets, Target, TargetPolicy, TargetUrl,
+    Traceparent,
+};
+
+use crate::support::PATIENCE;
+use names::Names;
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const FORMER_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+/// Allows 127.0.0.1 and nothing else beside the public internet, with or without TLS, and knows these names only.
+fn config(names: &Arc<Names>) -> DeliveryConfig {
+    DeliveryConfig {
+        allow: vec!["127.0.0.1".parse().unwrap()],
+        allow_http: true,
+        resolver: names.clone(),
+        ..DeliveryConfig::default()
+    }
+}
+
+fn deliverer() -> Deliverer {
+    Deliverer::new(config(&Arc::default())).unwrap()
+}
+
+fn target(url: TargetUrl) -> Target {
+    let secrets = Secrets { current: SECRET.parse::<Secret>().unwrap(), previous: None };
+    let policy = TargetPolicy { timeout: PATIENCE, ..TargetPolicy::default() };
+    Target { url, policy, audience: None, secrets }
+}
+
+/// For a target that will not answer.
+fn impatient(url: TargetUrl) -> Target {
+    let policy = TargetPolicy { timeout: Duration::from_millis(200), ..TargetPolicy::default() };
+    Target { policy, ..target(url) }
+}
+
+async fn deliver(deliverer: &Deliverer, target: &Target) -> Delivered {
+    deliver_event(deliverer, target, EventId::new(), r#"{"greet":"Ada"}"#, 1).await
+}
+
+async fn deliver_event(
+    deliverer: &Deliverer,
+    target: &Target,
+    event: EventId,
+    json: &str,
+    attempt: u32,
+) -> Delivered {
+    let scope = HandlerScope::worker(CanvasId::DEFAULT, "greet").unwrap();
+    let traceparent: Traceparent = TRACE.parse().unwrap();
+    let delivery = Delivery {
+        event,
+        address: &HandlerAddress { scope, modifier: Name::no_modifier() },
+        json,
+        attempt,
+        enqueued_at: "2026-01-31T08:00:00Z".parse().unwrap(),
+        traceparent: &traceparent,
+    };
+    deliverer.deliver(target, delivery).await
+}
+
+fn failure(delivered: Delivered) -> String {
+    match delivered {
+        Delivered::Failed { message, .. } => message,
+        Delivered::Completed | Delivered::Gone { .. } => panic!("it did not fail: {delivered:?}"),
+    }
+}

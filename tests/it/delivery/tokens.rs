@@ -1,0 +1,103 @@
+//! OIDC tokens: sent to whom they are for, taken from Google's metadata server, and kept.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use serde_json::json;
+use wakeq::Target;
+use wakeq::delivery::{Delivered, Deliverer, DeliveryConfig, GoogleIdTokens, IdTokens, NoIdToken};
+
+use super::names::Names;
+use super::servers::{Answer, Server, authority};
+use super::{config, deliver, failure, target};
+use crate::google_keys;
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
+#[derive(Debug, Default)]
+struct Given {
+    asked: AtomicUsize,
+    refuses: bool,
+}
+
+#[async_trait]
+impl IdTokens for Given {
+    async fn token(&self, audience: &str) -> Result<String, NoIdToken> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        if self.refuses {
+            Err(NoIdToken("not today".to_owned()))
+        } else {
+            Ok(format!("token-for.{audience}.x"))
+        }
+    }
+}
+
+fn deliverer(tokens: Arc<dyn IdTokens>) -> Deliverer {
+    let names = Arc::new(Names::default());
+    names.set("target.example", &["127.0.0.1"]);
+    let audiences = vec!["orders".to_owned()];
+    Deliverer::new(DeliveryConfig { authorities: vec![authority()], audiences, tokens, ..config(&names) })
+        .unwrap()
+}
+
+fn with_audience(server: &Server, audience: &str) -> Target {
+    Target { audience: Some(audience.to_owned()), ..target(server.tls_url()) }
+}
+
+#[tokio::test]
+async fn a_token_is_sent_to_whom_it_is_for() {
+    let server = Server::start_tls(Answer::KeepAlive(OK)).await;
+    let tokens = Arc::new(Given::default());
+    let deliverer = deliverer(tokens.clone());
+    let origin = format!("https://target.example:{}", server.address.port());
+    for audience in [origin.as_str(), "orders"] {
+        assert_eq!(deliver(&deliverer, &with_audience(&server, audience)).await, Delivered::Completed);
+        let expected = format!("Bearer token-for.{audience}.x");
+        assert_eq!(server.requests().last().unwrap().header("authorization"), expected);
+    }
+    assert_eq!(deliver(&deliverer, &target(server.tls_url())).await, Delivered::Completed);
+    assert!(!server.requests().last().unwrap().head.contains("authorization"), "none is sent unasked");
+
+    let message = failure(deliver(&deliverer, &with_audience(&server, "https://payments.example")).await);
+    assert!(message.contains("--deliver-audience"), "{message}");
+    let plain = Server::start(Answer::KeepAlive(OK)).await;
+    let in_clear = Target { audience: Some("orders".to_owned()), ..target(plain.url()) };
+    let message = failure(deliver(&deliverer, &in_clear).await);
+    assert!(message.contains("https only"), "{message}");
+    assert_eq!((server.requests().len(), plain.connections()), (3, 0));
+    assert_eq!(tokens.asked.load(Ordering::SeqCst), 2, "no token is made for what is refused");
+}
+
+#[tokio::test]
+async fn without_its_token_nothing_is_sent() {
+    let server = Server::start_tls(Answer::KeepAlive(OK)).await;
+    let deliverer = deliverer(Arc::new(Given { refuses: true, ..Given::default() }));
+    let message = failure(deliver(&deliverer, &with_audience(&server, "orders")).await);
+    assert!(message.contains("nothing was sent") && message.contains("not today"), "{message}");
+    assert_eq!(server.connections(), 0);
+}
+
+/// Google's tokens: fetched from the metadata server once, and kept.
+#[tokio::test]
+async fn a_token_of_the_metadata_server_is_fetched_once() {
+    let token = google_keys::unsigned(&json!({"alg": "RS256"}), &google_keys::claims()) + ".signature";
+    let length = token.len();
+    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{token}");
+    let metadata = Server::start(Answer::Bytes(answer.into_bytes())).await;
+    let server = Server::start_tls(Answer::KeepAlive(OK)).await;
+    let deliverer =
+        deliverer(Arc::new(GoogleIdTokens::of_metadata_server(&format!("http://{}", metadata.address))));
+    for _ in 0..3 {
+        assert_eq!(deliver(&deliverer, &with_audience(&server, "orders")).await, Delivered::Completed);
+    }
+    assert_eq!(server.requests()[2].header("authorization"), format!("Bearer {token}"));
+    let fetches = metadata.requests();
+    assert_eq!(fetches.len(), 1);
+    assert!(
+        fetches[0].head.contains("/service-accounts/default/identity?audience=orders"),
+        "{}",
+        fetches[0].head
+    );
+    assert_eq!(fetches[0].header("metadata-flavor"), "Google");
+}
