@@ -215,7 +215,7 @@ async fn copy_whole(source: &Path, target: &Path) -> Result<(), DatabaseError> {
         fs::rename(&unfinished, &target).map_err(at(&target))
     };
     let ended = tokio::task::spawn_blocking(work).await;
-    ended.unwrap_or_else(|_| Err(DatabaseError::Engine(EngineError::Ended)))
+    ended.unwrap_or(Err(DatabaseError::Engine(EngineError::Ended)))
 }
 
 fn copy(source: &Path, target: &Path) -> Result<(), DatabaseError> {

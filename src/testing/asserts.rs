@@ -93,16 +93,21 @@ macro_rules! assert_emitted {
 #[macro_export]
 macro_rules! assert_dead {
     ($kit:expr, $handler:expr $(, error = $error:expr)? $(,)?) => {
-        $crate::assert_dead!(@ $kit, $handler, None $(, $error)?)
+        $crate::assert_dead!(@ $kit, $handler, ::std::option::Option::None $(, $error)?)
     };
     ($kit:expr, $handler:expr, count = $count:expr $(, error = $error:expr)? $(,)?) => {
-        $crate::assert_dead!(@ $kit, $handler, Some($count) $(, $error)?)
+        $crate::assert_dead!(@ $kit, $handler, ::std::option::Option::Some($count) $(, $error)?)
     };
     (@ $kit:expr, $handler:expr, $count:expr) => {
-        $crate::testing::check_dead(&$kit, &$handler, $count, "").await
+        $crate::assert_dead!(@ $kit, $handler, $count, "")
     };
+    // The panic is the macro's, so that it shows the caller's line: a future has none.
     (@ $kit:expr, $handler:expr, $count:expr, $error:expr) => {
-        $crate::testing::check_dead(&$kit, &$handler, $count, &$error).await
+        if let ::std::option::Option::Some(words) =
+            $crate::testing::check_dead(&$kit, &$handler, $count, &$error).await
+        {
+            ::std::panic!("{words}");
+        }
     };
 }
 
@@ -114,10 +119,6 @@ pub struct Expected<'a> {
     words: String,
     fits: Fits<'a>,
 }
-
-/// What was found instead, for the panic of the caller's line.
-#[doc(hidden)]
-pub type Found = Vec<EmittedEvent>;
 
 impl<'a> Expected<'a> {
     /// Anything.
@@ -147,9 +148,12 @@ impl<'a> Expected<'a> {
     }
 }
 
-/// A value that can't be JSON is none that was emitted.
+/// Through text, as what was emitted: a `Value` holds other numbers than the text that a float is written as. What can't be
+/// JSON is none that was emitted.
 fn json(value: &impl Serialize) -> Value {
-    serde_json::to_value(value).unwrap_or_else(|error| Value::String(format!("no JSON: {error}")))
+    serde_json::to_string(value)
+        .and_then(|text| serde_json::from_str(&text))
+        .unwrap_or_else(|error| Value::String(format!("no JSON: {error}")))
 }
 
 /// Whether everything of `part` is in `whole`: an object may have more fields; all else must be equal.
@@ -178,28 +182,29 @@ pub fn check_emitted(kit: &TestKit, handler: &str, expected: Expected<'_>, count
     }
 }
 
-/// What [`assert_dead`](crate::assert_dead) calls. The future panics where it is awaited.
+/// What [`assert_dead`](crate::assert_dead) calls; what it has to say, if there is anything wrong.
 #[doc(hidden)]
-pub async fn check_dead(kit: &TestKit, handler: &str, count: Option<usize>, error: &str) {
+pub async fn check_dead(kit: &TestKit, handler: &str, count: Option<usize>, error: &str) -> Option<String> {
     let dead = match kit.dead().await {
         Ok(dead) => dead,
-        Err(error) => panic!("the dead events could not be read: {error}"),
+        Err(error) => return Some(format!("the dead events could not be read: {error}")),
     };
     let says = |last: &Option<String>| last.as_deref().unwrap_or_default().contains(error);
     let found = dead.iter().filter(|dead| is_for(&dead.address, handler) && says(&dead.last_error)).count();
-    if count.map_or(found == 0, |count| found != count) {
+    let is_wrong = count.map_or(found == 0, |count| found != count);
+    is_wrong.then(|| {
         let words = if error.is_empty() { String::new() } else { format!(" with the error {error:?}") };
         let line = |dead: &crate::store::DeadEvent| {
             let (cause, last) = (&dead.cause, dead.last_error.as_deref().unwrap_or("nothing"));
             format!("{} of {cause}, retried {} times; it said last: {last}", dead.address, dead.retries)
         };
         let dead: Vec<String> = dead.iter().map(line).collect();
-        panic!(
+        format!(
             "expected {} dead of {handler}{words}, found {found}; dead are:\n{}",
             wanted(count),
             lines(&dead)
-        );
-    }
+        )
+    })
 }
 
 pub(super) fn wanted(count: Option<usize>) -> String {

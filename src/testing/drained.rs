@@ -9,8 +9,10 @@ use crate::event::EventId;
 use crate::machine::Outcome;
 use crate::worker::{RunReport, Verdict};
 
-/// Most runs of one drain: handlers that go on emitting for one another never come to rest.
-pub(super) const RUNS_MAX: usize = 10_000;
+/// Most runs of one drain, for each event that was emitted before it, and at the least: handlers that go on emitting for one
+/// another never come to rest.
+const RUNS_PER_EVENT_MAX: usize = 100;
+const RUNS_MAX: usize = 10_000;
 /// Most runs that are shown, the latest ones.
 const RUNS_SHOWN: usize = 50;
 
@@ -33,9 +35,15 @@ pub struct Drained {
     /// outcome.
     pub runs: Vec<RunReport>,
     looks: BTreeSet<(EventId, Outcome)>,
+    emitted_before: usize,
 }
 
 impl Drained {
+    /// Of a drain that begins after so many events were emitted.
+    pub(super) fn after(emitted_before: usize) -> Self {
+        Self { emitted_before, ..Self::default() }
+    }
+
     /// How many times a handler was started.
     pub fn attempts(&self) -> usize {
         self.runs.iter().filter(|run| run.attempt.is_some()).count()
@@ -77,8 +85,9 @@ impl Drained {
         if let Verdict::Failed(error) = &report.verdict {
             return Err(KitError::CutShort(error.clone()));
         }
-        if self.runs.len() == RUNS_MAX {
-            return Err(KitError::Restless);
+        let runs_max = self.emitted_before.saturating_mul(RUNS_PER_EVENT_MAX).max(RUNS_MAX);
+        if self.runs.len() >= runs_max {
+            return Err(KitError::Restless(runs_max));
         }
         let trail = &report.trail;
         if report.attempt.is_none()

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::drained::{Drained, RUNS_MAX};
+use super::drained::Drained;
 use super::emitted::EmittedEvent;
 use super::lot::Lot;
 use super::notifier::MemoryNotifier;
@@ -23,6 +23,10 @@ use crate::worker::{Handlers, RunReport, Verdict, WorkerError};
 
 /// Most dead events that are looked at.
 const DEAD_MAX: u32 = 1_000;
+/// A lease is over after its last moment, so who is told to wait for it no longer at all waits this much.
+const A_MOMENT: Duration = Duration::from_micros(1);
+/// Most waves in a row that only look at events, each at what fell due during the one before.
+const IDLE_WAVES_MAX: usize = 1_000;
 
 /// A queue for tests, with a worker that runs when it is told to and a clock that a test moves.
 ///
@@ -34,7 +38,7 @@ const DEAD_MAX: u32 = 1_000;
 /// go; time-outs and whatever handlers themselves wait for go by tokio's clock, which a test can pause.
 ///
 /// A drain that is dropped half-way, by a time-out around it, is a worker that died: what it ran is taken over by a later
-/// drain, once a lease (60 s) has passed.
+/// drain, a moment more than a lease (60 s) later.
 pub struct TestKit {
     store: Store,
     notifier: MemoryNotifier,
@@ -68,8 +72,24 @@ pub enum KitError {
     #[error("a run was cut short: {0}")]
     CutShort(String),
     /// Handlers emit for one another without end.
-    #[error("{RUNS_MAX} runs and no end: do handlers emit for one another, or retry without a delay?")]
-    Restless,
+    #[error(
+        "{0} runs and no end (the bound is 100 for each event emitted before the drain, and at least 10000): do handlers \
+         emit for one another, or retry without a delay?"
+    )]
+    Restless(usize),
+    /// Events fall due again and again, and are not run.
+    #[error(
+        "{IDLE_WAVES_MAX} times in a row events fell due that could not run: move the clock with `advance`"
+    )]
+    Idle,
+    /// The kit's notifier hands out nothing.
+    #[error("{waiting} notifications wait in the kit's notifier, which hands out none: {remedy}")]
+    HeldBack {
+        /// How many wait.
+        waiting: usize,
+        /// What to call.
+        remedy: &'static str,
+    },
 }
 
 impl Default for TestKit {
@@ -79,11 +99,8 @@ impl Default for TestKit {
 }
 
 impl TestKit {
-    /// A queue in memory, with the default durations. Its clock starts at the system's time. Must be called inside a tokio
-    /// runtime.
-    ///
-    /// # Panics
-    /// Never: the default durations are valid.
+    /// A queue in memory, with the default durations. Its clock starts at the system's time. What runs its handlers needs a
+    /// tokio runtime, which an async test has.
     pub fn new() -> Self {
         match Self::with_timing(Timing::default()) {
             Ok(kit) => kit,
@@ -191,14 +208,14 @@ impl TestKit {
 
     /// Runs what may run at the present time, and what that emits, until nothing is left that may.
     pub async fn drain(&self) -> Result<Drained, KitError> {
-        let mut drained = Drained::default();
+        let mut drained = Drained::after(self.store.emitted().len());
         self.drain_into(&mut drained).await?;
         Ok(drained)
     }
 
     /// Drains, moves the clock to when something happens next, and so on, for at most so long on that clock: retries and
-    /// delayed events run at their time. It ends early when nothing waits for a time. What waits under a rule, for a
-    /// handler, or longer than that, is in [`Drained::waiting`].
+    /// delayed events run at their time. It ends early when nothing waits for a time; while something does, all of that
+    /// time passes. What waits under a rule, for a handler, or longer than that, is in [`Drained::waiting`].
     ///
     /// ```
     /// # use std::time::{Duration, Instant};
@@ -215,13 +232,16 @@ impl TestKit {
     /// # }
     /// ```
     pub async fn drain_for(&self, longest: Duration) -> Result<Drained, KitError> {
-        let mut drained = Drained::default();
+        let mut drained = Drained::after(self.store.emitted().len());
         let mut left = longest;
         loop {
             self.drain_into(&mut drained).await?;
             let Some(next) = self.store.next_moment().await? else { break };
             let step = (next - self.now().await?).to_std().unwrap_or_default();
-            let Some(rest) = left.checked_sub(step) else { break };
+            let Some(rest) = left.checked_sub(step) else {
+                self.advance(left).await?;
+                break;
+            };
             left = rest;
             self.advance(step).await?;
         }
@@ -288,6 +308,7 @@ impl TestKit {
     async fn drain_into(&self, drained: &mut Drained) -> Result<(), KitError> {
         self.stepper.register().await?;
         let mut subscription = self.notifier.subscribe(1).await?;
+        let mut idle_waves = 0;
         loop {
             let attempts = drained.attempts();
             self.admin.wake(true).await?;
@@ -295,6 +316,7 @@ impl TestKit {
             // Who is named twice is looked at once: what changes meanwhile is for the next wave.
             let mut named = BTreeSet::new();
             while self.notifier.pending() > 0 {
+                self.refuse_to_wait_for_ever()?;
                 let Some(delivery) = subscription.next().await else { break };
                 let new =
                     delivery.notification.as_ref().ok().filter(|notification| named.insert(notification.id));
@@ -306,18 +328,32 @@ impl TestKit {
                 let before = self.lot.age();
                 let report = self.stepper.run(notification).await;
                 if let Verdict::Waits(wait) = report.verdict {
-                    self.lot.keep(notification, before.saturating_add(wait));
+                    self.lot.keep(notification, before.saturating_add(wait.max(A_MOMENT)));
                 } else if matches!(report.trail.last(), Some(Outcome::Deleted | Outcome::EventMissing)) {
                     self.lot.forget(notification.id);
                 }
                 drained.add(report)?;
                 delivery.acknowledge();
             }
-            if drained.attempts() == attempts && !self.lot.has_due() {
+            let is_idle = drained.attempts() == attempts;
+            if is_idle && !self.lot.has_due() {
                 break;
+            }
+            idle_waves = if is_idle { idle_waves + 1 } else { 0 };
+            if idle_waves == IDLE_WAVES_MAX {
+                return Err(KitError::Idle);
             }
         }
         drained.waiting = self.store.count().await?;
         Ok(())
+    }
+
+    /// A test may have stopped the notifier, also from a handler: nobody would start it again while a drain waits.
+    fn refuse_to_wait_for_ever(&self) -> Result<(), KitError> {
+        let waiting = self.notifier.pending();
+        match self.notifier.remedy() {
+            Some(remedy) => Err(KitError::HeldBack { waiting, remedy }),
+            None => Ok(()),
+        }
     }
 }

@@ -58,7 +58,7 @@ mod stepper;
 
 pub use crate::{assert_dead, assert_emitted};
 #[doc(hidden)]
-pub use asserts::{Expected, Found, check_dead, check_emitted};
+pub use asserts::{Expected, check_dead, check_emitted};
 pub use drained::Drained;
 pub use emitted::EmittedEvent;
 pub use kit::{KitError, TestKit};

@@ -157,6 +157,15 @@ impl MemoryNotifier {
         self.mailbox.change(|messages| messages.broken = None);
     }
 
+    /// What to call, if nothing is handed out.
+    pub(super) fn remedy(&self) -> Option<&'static str> {
+        self.mailbox.look(|messages| match (&messages.broken, messages.deliveries_left) {
+            (Some(_), _) => Some("it was broken, call `kit.notifier().mend()`"),
+            (None, Some(0)) => Some("it was paused, call `kit.notifier().resume()`"),
+            (None, Some(_) | None) => None,
+        })
+    }
+
     fn mishaps(&self) -> MutexGuard<'_, Mishaps> {
         self.mishaps.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -206,7 +206,8 @@ async fn an_own_program_works_and_ends_in_good_order() {
     let id = stage.emit("slow").await;
     let mut process = Process::own("work", stage.database.url(), None, &[("WAKEQ_NOTIFIER", "local")]);
     process.says(&format!("begun {id}")).await;
-    let asked = Command::new("kill").args(["-TERM", &process.child.pid().to_string()]).status().unwrap();
+    let asked =
+        Command::new("sh").args(["-c", "kill -TERM $0", &process.child.pid().to_string()]).status().unwrap();
     assert!(asked.success());
     process.says("shutting down").await;
     assert_eq!(stage.rows().await, 1, "its handler runs on");

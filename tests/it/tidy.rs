@@ -9,6 +9,7 @@ mod source;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use source::Source;
 
@@ -122,12 +123,16 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn sources() -> Vec<Source> {
-    let all: Vec<_> = FOLDERS.iter().flat_map(|folder| sources_under(&root().join(folder))).collect();
-    for folder in FOLDERS {
-        assert!(all.iter().any(|source| source.name.starts_with(folder)), "{folder}/ was not read");
-    }
-    all
+/// Every source file, read once for all tests.
+fn sources() -> &'static [Source] {
+    static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
+        let all: Vec<_> = FOLDERS.iter().flat_map(|folder| sources_under(&root().join(folder))).collect();
+        for folder in FOLDERS {
+            assert!(all.iter().any(|source| source.name.starts_with(folder)), "{folder}/ was not read");
+        }
+        all
+    });
+    &SOURCES
 }
 
 fn sources_under(folder: &Path) -> Vec<Source> {

@@ -26,7 +26,12 @@ impl Broker {
         subscription.touch(now);
         let deadline = subscription.ack_deadline();
         let taken = subscription.delivery.take(now, Holder::Pull, most, limits::LARGEST_PULL_BYTES, deadline);
-        self.settled(now, &request.subscription);
+        if taken.is_empty() {
+            // What is left only others can take: woken by this, the pull would ask again at once, and so for ever.
+            self.attend(now, &request.subscription);
+        } else {
+            self.settled(now, &request.subscription);
+        }
         Ok(pubsub::PullResponse { received_messages: taken.into_iter().map(received).collect() })
     }
 
@@ -63,6 +68,14 @@ impl Broker {
         let answer = told(subscription, acked);
         self.settled(now, &request.subscription);
         answer
+    }
+
+    /// A response that nobody heard: its messages are there again, and no delivery of theirs has failed.
+    pub(crate) fn give_back(&mut self, now: Time, subscription: &str, ack_ids: &[String]) {
+        // Gone meanwhile, it took the messages with it.
+        let Some(found) = self.subscriptions.get_mut(subscription) else { return };
+        found.delivery.give_back(now, ack_ids);
+        self.settled(now, subscription);
     }
 
     /// After leases were taken, settled or given back, or ran out meanwhile: others may get something now.

@@ -125,10 +125,14 @@ pub(super) fn seconds(duration: Duration) -> String {
     format!("{}s", duration.as_secs_f64())
 }
 
-/// A message's duration, unless it is negative or malformed.
+/// The longest duration that protobuf allows: what is longer has no JSON form.
+const LONGEST_DURATION: Duration = Duration::from_secs(315_576_000_000);
+
+/// A message's duration, unless it is negative, malformed or too long.
 pub(super) fn std_duration(duration: &ProtoDuration) -> Option<Duration> {
     let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
-    Some(Duration::new(u64::try_from(duration.seconds).ok()?, nanos))
+    let duration = Duration::new(u64::try_from(duration.seconds).ok()?, nanos);
+    (duration <= LONGEST_DURATION).then_some(duration)
 }
 
 /// A duration as messages say it.
@@ -217,6 +221,15 @@ mod tests {
             ProtoDuration { seconds: 2_678_400, nanos: 1 },
         ] {
             assert!(duration("x", &passed, SHORTEST_RETENTION, LONGEST_RETENTION).is_err(), "{passed:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_json_form_is_no_duration() {
+        for (seconds, nanos, expected) in
+            [(315_576_000_000, 0, true), (315_576_000_000, 1, false), (1_000_000_000_000, 0, false)]
+        {
+            assert_eq!(std_duration(&ProtoDuration { seconds, nanos }).is_some(), expected, "{seconds}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::names::Kind;
 use super::{Answer, Broker, Name, Refusal, Time, limits};
-use crate::proto::iam;
+use crate::proto::iam::{self, audit_log_config::LogType};
 
 /// The etag of a resource that has no policy yet: `ACAB` in JSON.
 const NO_POLICY: [u8; 3] = [0x00, 0x20, 0x01];
@@ -105,6 +105,10 @@ fn check(policy: &iam::Policy) -> Answer<()> {
     limits::at_most("bindings of the policy", policy.bindings.len(), limits::MOST_MEMBERS)?;
     if policy.bindings.iter().any(|binding| binding.role.is_empty()) {
         return Err(limits::bad_argument("policy.bindings.role"));
+    }
+    let mut logs = policy.audit_configs.iter().flat_map(|config| &config.audit_log_configs);
+    if logs.any(|log| LogType::try_from(log.log_type).is_err()) {
+        return Err(limits::bad_argument("policy.audit_configs.audit_log_configs.log_type"));
     }
     Ok(())
 }

@@ -78,6 +78,14 @@ impl Broker {
     }
 }
 
+/// Reserved keys that publishers may use nevertheless: the official clients' traces.
+const TRACE_KEYS: [&str; 2] = ["googclient_traceparent", "googclient_tracestate"];
+
+fn is_reserved(key: &str) -> bool {
+    let reserved = key.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("goog"));
+    reserved && !TRACE_KEYS.contains(&key)
+}
+
 fn check(request: &pubsub::PublishRequest) -> Answer<()> {
     if request.messages.is_empty() {
         return Err(limits::too_small("message_count", 0, 1));
@@ -107,12 +115,10 @@ fn check_message(message: &pubsub::PubsubMessage) -> Answer<()> {
     limits::at_most("ordering_key_size", message.ordering_key.len(), limits::LONGEST_ORDERING_KEY)?;
     limits::at_most("num_attributes", message.attributes.len(), limits::MOST_ATTRIBUTES)?;
     for (key, value) in &message.attributes {
-        if key.is_empty() {
-            return Err(Refusal::invalid("Message attribute keys must be non-empty."));
-        }
-        if key.starts_with("goog") {
+        if key.is_empty() || is_reserved(key) {
             return Err(Refusal::invalid(format!(
-                "The attribute key '{key}' is reserved: keys must not begin with 'goog'."
+                "The request contains an attribute key that is not valid (key={key}). Attribute keys must be \
+                 non-empty and must not begin with 'goog' (case-insensitive)."
             )));
         }
         limits::at_most("attribute_key_size", key.len(), limits::LONGEST_ATTRIBUTE_KEY)?;

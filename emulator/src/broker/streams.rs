@@ -104,8 +104,13 @@ impl Streams {
 }
 
 impl Broker {
-    /// Opens a streaming pull; its first request says how, and may already settle messages.
-    pub fn open_stream(&mut self, now: Time, request: &pubsub::StreamingPullRequest) -> Answer<StreamId> {
+    /// Opens a streaming pull; its first request says how, and may already settle messages, which is answered as in
+    /// [`Broker::stream_request`].
+    pub fn open_stream(
+        &mut self,
+        now: Time,
+        request: &pubsub::StreamingPullRequest,
+    ) -> Answer<(StreamId, Option<pubsub::StreamingPullResponse>)> {
         let subscription = self.subscription_mut("subscription", &request.subscription)?;
         check_consumable(subscription)?;
         let stream = Stream {
@@ -116,13 +121,13 @@ impl Broker {
             max_messages: limit(request.max_outstanding_messages),
             max_bytes: limit(request.max_outstanding_bytes),
         };
-        settle(subscription, now, request)?;
+        let answer = settle(subscription, now, request)?;
         let name = stream.subscription.clone();
         self.streams.opened += 1;
         let id = StreamId(self.streams.opened);
         self.streams.open.insert(id, stream);
         self.settled(now, &name);
-        Ok(id)
+        Ok((id, answer))
     }
 
     /// A further request on it: acknowledgements, deadlines, another lease time. With exactly-once delivery it is answered; a

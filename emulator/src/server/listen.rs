@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -43,6 +43,11 @@ const SEND_BUFFER_BYTES: usize = 1024 * 1024;
 
 /// Calls at once on one connection.
 const MOST_STREAMS: u32 = 1_000;
+
+/// After so long without a word a client is asked whether it is still there, and after so long without an answer it is
+/// gone, and its streams with it: a machine that sleeps, or a process that is stopped, closes no connection.
+const SILENCE: Duration = Duration::from_secs(20);
+const PING_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A listener that has its port, and what it serves.
 pub(crate) struct Server {
@@ -117,7 +122,10 @@ async fn connection(stream: TcpStream, port: Port, stop: CancellationToken) {
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_frame_size(FRAME_BYTES)
         .max_send_buf_size(SEND_BUFFER_BYTES)
-        .max_concurrent_streams(MOST_STREAMS);
+        .max_concurrent_streams(MOST_STREAMS)
+        .timer(TokioTimer::new())
+        .keep_alive_interval(SILENCE)
+        .keep_alive_timeout(PING_PATIENCE);
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
     // How a connection ends is its client's business.
     tokio::select! {

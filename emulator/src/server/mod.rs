@@ -7,6 +7,7 @@ mod calls;
 mod core;
 mod grpc;
 mod listen;
+mod origin;
 mod port;
 mod push;
 mod rest;

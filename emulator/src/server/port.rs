@@ -9,10 +9,13 @@ use axum::http::{HeaderMap, Request, Response, header};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
+use tonic::Code;
 use tower_service::Service as _;
 
 use super::calls::{Calls, PutBack};
+use super::origin::is_foreign;
 use super::{grpc, rest};
+use crate::broker::Refusal;
 
 /// What answers requests on the port.
 #[derive(Clone)]
@@ -28,7 +31,17 @@ impl Port {
     }
 
     pub(super) async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
-        let mut router = if is_grpc(request.headers()) { self.grpc } else { self.rest };
+        // A page can send no gRPC: browsers ask before they send its content type, and nobody grants it.
+        let mut router = if is_grpc(request.headers()) {
+            self.grpc
+        } else if !request.method().is_safe() && is_foreign(request.headers(), request.uri()) {
+            return Ok(rest::refused(Refusal::new(
+                Code::PermissionDenied,
+                "Pages of other sites may not change this emulator.",
+            )));
+        } else {
+            self.rest
+        };
         Ok(guarded(router.call(request).await?))
     }
 }

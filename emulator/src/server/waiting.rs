@@ -11,7 +11,14 @@ use tokio::sync::futures::Notified;
 
 /// The bells of the subscriptions that somebody waits on.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(Mutex<HashMap<String, Arc<Notify>>>);
+pub(super) struct Waiting(Mutex<HashMap<String, Bell>>);
+
+/// A bell, and how many places there are at it.
+#[derive(Debug, Default)]
+struct Bell {
+    bell: Arc<Notify>,
+    places: usize,
+}
 
 /// Somebody's place at a subscription's bell; left when it is dropped.
 #[derive(Debug)]
@@ -23,7 +30,10 @@ pub(super) struct Place {
 
 impl Waiting {
     pub(super) fn at(self: &Arc<Self>, subscription: &str) -> Place {
-        let bell = Arc::clone(self.bells().entry(subscription.to_owned()).or_default());
+        let mut bells = self.bells();
+        let entry = bells.entry(subscription.to_owned()).or_default();
+        entry.places += 1;
+        let bell = Arc::clone(&entry.bell);
         Place { bell, subscription: subscription.to_owned(), waiting: Arc::clone(self) }
     }
 
@@ -34,11 +44,11 @@ impl Waiting {
         }
         let bells = self.bells();
         for bell in subscriptions.iter().filter_map(|subscription| bells.get(subscription)) {
-            bell.notify_waiters();
+            bell.bell.notify_waiters();
         }
     }
 
-    fn bells(&self) -> MutexGuard<'_, HashMap<String, Arc<Notify>>> {
+    fn bells(&self) -> MutexGuard<'_, HashMap<String, Bell>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -53,8 +63,9 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut bells = self.waiting.bells();
-        // This place's and the table's own.
-        if Arc::strong_count(&self.bell) == 2 {
+        let Some(bell) = bells.get_mut(&self.subscription) else { return };
+        bell.places -= 1;
+        if bell.places == 0 {
             bells.remove(&self.subscription);
         }
     }
@@ -88,6 +99,17 @@ mod tests {
         rung.as_mut().enable();
         waiting.ring(&["orders".to_owned()]);
         assert!(rung.now_or_never().is_some());
+    }
+
+    #[test]
+    fn of_two_who_leave_at_once_nothing_is_kept() {
+        let waiting = Arc::new(Waiting::default());
+        let place = waiting.at("orders");
+        // Of another one, who has said farewell and is not quite gone.
+        let rest = Arc::clone(&place.bell);
+        drop(place);
+        assert!(waiting.bells().is_empty());
+        drop(rest);
     }
 
     #[test]

@@ -134,6 +134,12 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         "nothing came of: a response of the stream",
     ),
     google(
+        "a_stream_confirms_what_its_first_request_acknowledges",
+        "confirms only where an id is invalid, and then beside its next messages",
+        "proto, StreamingPullResponse.acknowledge_confirmation: the ids that were processed",
+        "nothing came of: a response of the stream",
+    ),
+    google(
         "a_stream_ends_when_its_subscription_is_detached",
         "has no DetachSubscription",
         "proto, Publisher.DetachSubscription",

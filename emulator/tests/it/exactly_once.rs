@@ -1,7 +1,7 @@
 //! Exactly-once delivery: which acknowledgements count, and how a client is told.
 
 use tonic::{Code, Status};
-use wakeq_emulator::proto::pubsub::StreamingPullResponse;
+use wakeq_emulator::proto::pubsub::{StreamingPullRequest, StreamingPullResponse};
 
 use crate::stage::{Stage, ack_ids, message, texts};
 use crate::streams::{Stream, acks, deadlines, first};
@@ -119,6 +119,15 @@ cases! {
         let both = [old.clone(), other.clone()].concat();
         stream.send(acks(&both)).await;
         assert_eq!(confirmed(&stage, &topic, &mut stream, 2).await, (other, old));
+    }
+
+    async fn a_stream_confirms_what_its_first_request_acknowledges(stage) {
+        let (topic, subscription) = exact(&stage).await;
+        stage.publish_texts(&topic, &["done"]).await;
+        let done = vec![stage.pull_one(&subscription).await.ack_id];
+        let mut stream = stage.stream(StreamingPullRequest { ack_ids: done.clone(), ..first(&subscription) }).await;
+        let confirmation = stream.response(acknowledged).await.acknowledge_confirmation.unwrap();
+        assert_eq!(confirmation.ack_ids, done);
     }
 
     async fn a_stream_confirms_changes_of_deadlines(stage) {

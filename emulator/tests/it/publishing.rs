@@ -81,8 +81,18 @@ cases! {
 
     async fn attributes_do_not_begin_with_goog(stage) {
         let topic = stage.topic("a-topic").await;
-        let bad = with("data", &[("googclient", "x")]);
-        refused(stage.try_publish(&topic, &[bad]).await, Code::InvalidArgument);
+        for key in ["googclient", "Goog", "GOOGLE"] {
+            let bad = with("data", &[(key, "x")]);
+            refused_as(key, stage.try_publish(&topic, &[bad]).await, Code::InvalidArgument);
+        }
+    }
+
+    async fn the_official_clients_traces_pass(stage) {
+        let (topic, subscription) = stage.pair().await;
+        let traced = with("data", &[("googclient_traceparent", "00-1-2-01"), ("googclient_tracestate", "a=b")]);
+        stage.publish(&topic, &[traced]).await;
+        let received = stage.pull_one(&subscription).await;
+        assert_eq!(message(&received).attributes["googclient_traceparent"], "00-1-2-01");
     }
 
     async fn a_request_has_one_ordering_key(stage) {

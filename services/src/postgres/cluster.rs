@@ -103,7 +103,7 @@ impl Cluster {
     ) -> Result<Option<Self>, PostgresError> {
         match Self::start(options).await {
             Ok(cluster) => Ok(Some(cluster)),
-            Err(missing @ PostgresError::NotInstalled) => {
+            Err(missing @ (PostgresError::NotInstalled | PostgresError::TooOld { .. })) => {
                 say(&format!("SKIPPED: {skipped}. {missing}"));
                 Ok(None)
             }

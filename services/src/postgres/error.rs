@@ -39,6 +39,19 @@ pub enum PostgresError {
          one (Debian: `apt-get install postgresql`, macOS: `brew install postgresql@17`) with initdb and postgres on PATH"
     )]
     NotInstalled,
+    /// Only programs for servers on which the migrations fail.
+    #[error(
+        "{version} in {} is too old ({needed} is needed): install a newer Postgres, or set DATABASE_URL to a server",
+        folder.display()
+    )]
+    TooOld {
+        /// That of the first that was found.
+        version: String,
+        /// Where.
+        folder: PathBuf,
+        /// The oldest major version that would do.
+        needed: u32,
+    },
     /// The variable is set to something else than an address of Postgres.
     #[error("DATABASE_URL must begin with postgres:// or postgresql:// and name a database at its end")]
     Url,

@@ -12,6 +12,9 @@ use nix::unistd::{User, geteuid};
 use super::PostgresError;
 use crate::process::{RunAs, program_on_path};
 
+/// The oldest major version that has all that the migrations use.
+const OLDEST: u32 = 15;
+
 /// The folder of `postgres` and `initdb`, wherever this system puts it.
 ///
 /// ```
@@ -34,15 +37,26 @@ pub(crate) struct Binaries {
 }
 
 impl Binaries {
-    /// In this order: `PATH`, Debian's folders (highest version first), `pg_config`, Homebrew and Postgres.app.
+    /// In this order: `PATH`, Debian's folders (highest version first), `pg_config`, Homebrew and Postgres.app. The first
+    /// that is new enough.
     pub(crate) fn find() -> Result<Self, PostgresError> {
-        let folder = candidates()
-            .into_iter()
-            .find(|folder| ["initdb", "postgres"].iter().all(|program| folder.join(program).is_file()));
-        let folder = folder.ok_or(PostgresError::NotInstalled)?;
-        let version = version(&folder).ok_or(PostgresError::NotInstalled)?;
-        let has_stat_statements = has_library(&folder, "pg_stat_statements");
-        Ok(Self { folder, version, has_stat_statements })
+        Self::first_of(candidates())
+    }
+
+    fn first_of(folders: Vec<PathBuf>) -> Result<Self, PostgresError> {
+        let mut too_old = None;
+        for folder in folders {
+            if !["initdb", "postgres"].iter().all(|program| folder.join(program).is_file()) {
+                continue;
+            }
+            let Some(version) = version(&folder) else { continue };
+            if major(&version).parse().is_ok_and(|major: u32| major >= OLDEST) {
+                let has_stat_statements = has_library(&folder, "pg_stat_statements");
+                return Ok(Self { folder, version, has_stat_statements });
+            }
+            too_old.get_or_insert(PostgresError::TooOld { version, folder, needed: OLDEST });
+        }
+        Err(too_old.unwrap_or(PostgresError::NotInstalled))
     }
 
     pub(crate) fn program(&self, name: &str) -> PathBuf {
@@ -51,8 +65,13 @@ impl Binaries {
 
     /// `15` of `15.18`
     pub(crate) fn major(&self) -> &str {
-        self.version.split('.').next().unwrap_or_default()
+        major(&self.version)
     }
+}
+
+/// `15` of `15.18`, and of `15beta1`
+fn major(version: &str) -> &str {
+    version.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default()
 }
 
 /// The user that Postgres drops to, which is only needed by root: `postgres`, else `nobody`.
@@ -114,4 +133,44 @@ fn asked(pg_config: &Path, option: &str) -> Option<PathBuf> {
     let output = Command::new(pg_config).arg(option).output().ok()?;
     let folder = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     (output.status.success() && !folder.is_empty()).then(|| folder.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A folder with programs that say this of themselves, as a shell does it.
+    fn programs(parent: &Path, name: &str, postgres: &str) -> PathBuf {
+        let folder = parent.join(name);
+        fs::create_dir_all(&folder).unwrap();
+        for program in ["initdb", "postgres"] {
+            let path = folder.join(program);
+            fs::write(&path, format!("#!/bin/sh\n{postgres}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn what_is_too_old_or_broken_is_passed_over() {
+        let parent = env::temp_dir().join(format!("wakeq-installed-{}", std::process::id()));
+        let old = programs(&parent, "old", "echo 'postgres (PostgreSQL) 14.9 (Debian 14.9-1)'");
+        let broken = programs(&parent, "broken", "exit 1");
+        let new = programs(&parent, "new", "echo 'postgres (PostgreSQL) 15.1'");
+        let newer = programs(&parent, "newer", "echo 'postgres (PostgreSQL) 18beta1'");
+        let found = |folders: &[&PathBuf]| Binaries::first_of(folders.iter().copied().cloned().collect());
+
+        let taken = found(&[&parent, &broken, &old, &new, &newer]).unwrap();
+        assert_eq!((taken.folder.as_path(), taken.version.as_str(), taken.major()), (&*new, "15.1", "15"));
+        assert_eq!(found(&[&newer, &new]).unwrap().major(), "18");
+        let words = found(&[&broken, &old]).unwrap_err().to_string();
+        assert!(
+            words.starts_with(&format!("14.9 in {} is too old (15 is needed)", old.display())),
+            "{words}"
+        );
+        assert!(matches!(found(&[&broken]).unwrap_err(), PostgresError::NotInstalled));
+        fs::remove_dir_all(parent).unwrap();
+    }
 }

@@ -84,6 +84,10 @@ impl Postgres {
                     let reason = format!("{URL_VARIABLE} is not set, and no Postgres is installed");
                     (Self::embedded(options).await?, reason)
                 }
+                Err(PostgresError::TooOld { version, folder, needed }) => {
+                    let old = format!("{version} in {} is too old ({needed} is needed)", folder.display());
+                    (Self::embedded(options).await?, format!("{URL_VARIABLE} is not set, and {old}"))
+                }
                 cluster => (Self::Installed(cluster?), format!("{URL_VARIABLE} is not set")),
             },
         };

@@ -283,7 +283,8 @@ async fn stats_are_refreshed_until_ctrl_c() {
         let mut child = watching.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let seen: Vec<String> = lines.by_ref().take(6).map(Result::unwrap).collect();
-        let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        let interrupted =
+            Command::new("sh").args(["-c", "kill -INT $0", &child.id().to_string()]).status().unwrap();
         assert!(interrupted.success());
         let mut said = String::new();
         child.stderr.take().unwrap().read_to_string(&mut said).unwrap();

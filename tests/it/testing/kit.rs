@@ -55,7 +55,7 @@ async fn three_retries(mut kit: TestKit) {
     assert_dead!(kit, "stubborn", count = 0);
 }
 
-/// KIT-01: the example of the requirement, without a server; how long it takes is printed.
+/// KIT-01: the example of the requirement, without a server. The fastest of many repetitions, as the machine may be busy.
 #[tokio::test]
 async fn three_retries_of_ten_minutes_take_milliseconds() {
     let mut took = Vec::new();
@@ -67,6 +67,7 @@ async fn three_retries_of_ten_minutes_take_milliseconds() {
     let first = took[0];
     took.sort_unstable();
     println!("    three retries, ten minutes apart, in memory: first {first:?}, median {:?}", took[10]);
+    assert!(took[0] < Duration::from_millis(50), "{took:?}");
 }
 
 #[tokio::test]
@@ -97,7 +98,7 @@ async fn runs_to_the_end(mut kit: TestKit) {
     assert_eq!((drained.retried, drained.died, drained.waiting), (3, 1, 2));
     assert!(drained.parked >= 1);
     let passed = kit.now().await.unwrap() - before;
-    assert!(passed < chrono::TimeDelta::from_std(3 * soon).unwrap(), "{passed}");
+    assert!(passed <= chrono::TimeDelta::from_std(3 * soon).unwrap(), "{passed}");
     assert_dead!(kit, "fails", count = 1, error = "never");
     let Explanation::Live(live) = kit.explain(paused).await.unwrap() else { panic!("it waits") };
     assert_eq!(live.standing.as_str(), "paused");
@@ -235,6 +236,132 @@ async fn handlers_that_never_rest_are_an_error() {
     kit.handlers(Handlers::new().on("echo", echo)).unwrap();
     kit.emit(Event::new("echo", &1).unwrap()).await.unwrap();
     assert!(kit.drain().await.unwrap_err().to_string().starts_with("10000 runs and no end"));
+}
+
+/// A test of many events may run more than the least bound.
+#[tokio::test]
+async fn many_events_that_come_to_rest_are_no_error() {
+    let mut kit = TestKit::new();
+    kit.handlers(Handlers::new().on("one", |_| async { Ok(()) })).unwrap();
+    for _ in 0..10_001 {
+        kit.emit(Event::new("one", &1).unwrap()).await.unwrap();
+    }
+    assert_eq!(kit.drain().await.unwrap().completed, 10_001);
+}
+
+/// A lease that ends exactly now is not over yet, and nothing waits for it without end.
+#[tokio::test]
+async fn in_memory_a_lease_is_over_after_its_last_moment() {
+    let mut kit = TestKit::new();
+    let (started, lease) = (Arc::new(Notify::new()), Duration::from_secs(60));
+    let (signal, runs) = (Arc::clone(&started), AtomicU32::new(0));
+    let hangs_once = move |_: Execution| {
+        signal.notify_one();
+        let hangs = runs.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
+        async move { if hangs { std::future::pending().await } else { Ok(()) } }
+    };
+    kit.handlers(Handlers::new().on("hangs", hangs_once).on("fine", |_| async { Ok(()) })).unwrap();
+    for exactly_then in [false, true] {
+        kit.emit(Event::new("hangs", &1).unwrap()).await.unwrap();
+        tokio::select! {
+            drained = kit.drain() => panic!("it hangs: {drained:?}"),
+            () = started.notified() => {}
+        }
+        if exactly_then {
+            kit.emit(Event::new("fine", &1).unwrap().after(lease).unwrap()).await.unwrap();
+            let drained = kit.drain_for(Duration::from_secs(61)).await.unwrap();
+            assert_eq!((drained.completed, drained.waiting), (2, 0), "{drained}");
+        } else {
+            kit.advance(lease).await.unwrap();
+            let drained = kit.drain().await.unwrap();
+            assert_eq!((drained.attempts(), drained.waiting), (0, 1), "{drained}");
+            kit.advance(Duration::from_micros(1)).await.unwrap();
+            kit.drain().await.unwrap().assert_all_fine(1);
+        }
+        started.notified().await;
+    }
+}
+
+/// What is too far off comes nearer by all of the time that was given.
+#[tokio::test]
+async fn a_drain_for_a_time_uses_it_up() {
+    let (mut kit, hour) = (TestKit::new(), Duration::from_secs(3600));
+    kit.handlers(Handlers::new().on("far", |_| async { Ok(()) })).unwrap();
+    kit.emit(Event::new("far", &1).unwrap().after(hour * 3 / 2).unwrap()).await.unwrap();
+    let before = kit.now().await.unwrap();
+    assert_eq!(kit.drain_for(hour).await.unwrap().completed, 0);
+    assert_eq!(kit.now().await.unwrap() - before, chrono::TimeDelta::hours(1));
+    assert_eq!(kit.drain_for(hour).await.unwrap().completed, 1);
+    assert_eq!(kit.now().await.unwrap() - before, chrono::TimeDelta::minutes(90), "nothing waits any more");
+}
+
+/// A drain that nobody could wake says what to do.
+#[tokio::test]
+async fn a_notifier_that_stands_still_is_an_error() {
+    let mut kit = TestKit::new();
+    kit.handlers(Handlers::new().on("one", |_| async { Ok(()) })).unwrap();
+    kit.emit(Event::new("one", &1).unwrap()).await.unwrap();
+    kit.notifier().pause();
+    let paused = kit.drain().await.unwrap_err().to_string();
+    assert!(paused.contains("kit.notifier().resume()"), "{paused}");
+    kit.notifier().resume();
+
+    let breaker = kit.notifier().clone();
+    let breaks = move |_: Execution| {
+        breaker.break_down("no broker");
+        async { Ok(()) }
+    };
+    kit.handlers(Handlers::new().on("one", |_| async { Ok(()) }).on("breaks", breaks)).unwrap();
+    for name in ["breaks", "one"] {
+        kit.emit(Event::new(name, &1).unwrap()).await.unwrap();
+    }
+    let broken = kit.drain().await.unwrap_err().to_string();
+    assert!(broken.contains("kit.notifier().mend()"), "{broken}");
+    kit.notifier().mend();
+    kit.drain().await.unwrap();
+    assert_eq!(kit.drain().await.unwrap().waiting, 0);
+}
+
+/// A float that was emitted is the float that a test expects, however it is written.
+#[tokio::test]
+async fn emitted_floats_are_found() {
+    let kit = TestKit::new();
+    let mut bits: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut random = || {
+        bits ^= bits << 13;
+        bits ^= bits >> 7;
+        bits ^= bits << 17;
+        f64::from_bits(bits)
+    };
+    kit.emit(Event::new("single", &0.1_f32).unwrap()).await.unwrap();
+    assert_emitted!(kit, "single", value = 0.1_f32);
+    assert_emitted!(kit, "single", like = 0.1_f32);
+    for number in std::iter::repeat_with(&mut random).filter(|number| number.is_finite()).take(300) {
+        let name = format!("double-{:016x}", number.to_bits());
+        kit.emit(Event::new(&name, &[number]).unwrap()).await.unwrap();
+        assert_emitted!(kit, name, value = [number]);
+        assert_emitted!(kit, name, like = [number]);
+    }
+}
+
+/// A failed assertion names the line it stands in, also one that awaits.
+#[tokio::test]
+async fn assertions_panic_in_the_line_of_the_test() {
+    static LINES: std::sync::Mutex<Vec<(String, u32)>> = std::sync::Mutex::new(Vec::new());
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if let Some(place) = panic.location().filter(|_| panic.to_string().contains("nobody-is-named-so")) {
+            LINES.lock().unwrap().push((place.file().to_owned(), place.line()));
+        }
+        before(panic);
+    }));
+    let kit = TestKit::new();
+    let dead = line!() + 1;
+    panic_of(async { assert_dead!(kit, "nobody-is-named-so") }).await;
+    let emitted = line!() + 1;
+    panic_of(async { assert_emitted!(kit, "nobody-is-named-so") }).await;
+    let seen = LINES.lock().unwrap().clone();
+    assert_eq!(seen, [(file!().to_owned(), dead), (file!().to_owned(), emitted)]);
 }
 
 /// The text with which a future panics.

@@ -202,7 +202,9 @@ fn string_bounds(text: &str, before: Option<char>) -> Option<(usize, usize)> {
         return None;
     }
     let prefix = text
-        .find(['"', '#', '\''])
+        .bytes()
+        .take(3)
+        .position(|byte| matches!(byte, b'"' | b'#' | b'\''))
         .filter(|length| ["", "b", "c", "r", "br", "cr"].contains(&&text[..*length]))?;
     let raw = text[..prefix].ends_with('r');
     let hashes = text[prefix..].bytes().take_while(|byte| *byte == b'#').count();

@@ -36,8 +36,10 @@ pub(super) struct Key {
     pub(super) cursor: u32,
     /// How many are out.
     pub(super) leased: u32,
-    /// Who has them.
+    /// Who had the last of them.
     pub(super) holder: Option<Holder>,
+    /// Perhaps not all of them are with one holder, or from one pull.
+    pub(super) mixed: bool,
     pub(super) place: Place,
     links: Links,
 }
@@ -89,6 +91,7 @@ impl Keys {
             cursor: NONE,
             leased: 0,
             holder: None,
+            mixed: false,
             place: Place::Idle,
             links: Links::UNLINKED,
         };

@@ -36,11 +36,11 @@ impl Delivery {
         }
     }
 
-    /// The lease that runs out first: when, its number, whose. One look at each length of lease there is.
+    /// The lease that runs out first: when, its grant, whose. One look at each length of lease there is.
     pub(super) fn next_lapse(&self) -> Option<(Time, u64, u32)> {
         let heads = self.leases.values().filter(|list| !list.is_empty()).map(|list| list.head);
         let ends = heads.filter_map(|at| match self.slots[at].state {
-            State::Leased { until, .. } => Some((until, self.slots[at].lease, at)),
+            State::Leased { until, .. } => Some((until, self.slots[at].grant, at)),
             State::Free
             | State::Ready { .. }
             | State::Waiting { .. }
@@ -72,7 +72,11 @@ impl Delivery {
             self.bury(at, failures);
             return;
         }
-        let not_before = since + self.back_off(failures);
+        self.come_again(at, since + self.back_off(failures));
+    }
+
+    /// A message whose lease is over can be taken again from then on.
+    pub(super) fn come_again(&mut self, at: u32, not_before: Time) {
         let key = self.slots[at].key;
         if key != NONE {
             self.slots[at].state = State::Queued { not_before };
@@ -119,13 +123,15 @@ impl Delivery {
             let key = &mut self.keys[key];
             key.leased -= 1;
             if key.leased == 0 {
-                key.holder = None;
+                (key.holder, key.mixed) = (None, false);
             }
         }
         if let Holder::Stream(stream) = holder {
             if let Some(held) = self.streams.get_mut(&stream) {
                 held.messages -= 1;
                 held.bytes -= size;
+                // It has room for others, whenever this one comes again.
+                self.awakened |= !held.closed;
             }
             self.forget_idle_stream(stream);
         }

@@ -1,6 +1,6 @@
 //! Lines: the messages of an ordering key, and where the key stands.
 
-use super::key::Place;
+use super::key::{Key, Place};
 use super::list::{List, NONE};
 use super::slot::{Lane, State};
 use super::{Delivery, Held, Holder, StreamId, Time, Timer};
@@ -151,14 +151,51 @@ impl Delivery {
             | State::Done
             | State::Kept => unreachable!("a key's cursor is at a queued message"),
         }
+        if key.mixed {
+            return self.place_among_several(key);
+        }
         match key.holder {
             None => Place::Ready,
-            Some(Holder::Stream(stream)) if self.streams.get(&stream).is_some_and(|held| !held.closed) => {
-                Place::Held(stream)
-            }
-            Some(Holder::Pull) if self.pulling => Place::Session,
+            Some(Holder::Stream(stream)) if self.is_open(stream) => Place::Held(stream),
+            Some(Holder::Pull) if self.pulling.is_some() => Place::Session,
+            // Those that are out are later ones.
+            Some(_) if key.cursor == key.line.head => Place::Ready,
             Some(Holder::Stream(_) | Holder::Pull | Holder::Push) => Place::Blocked,
         }
+    }
+
+    /// Where a key stands of which several have messages: before its next one, or behind it.
+    fn place_among_several(&self, key: &Key) -> Place {
+        // No more than one of them is a stream that is open: while it has any, nobody else gets the next.
+        let (mut earlier, mut place) = (true, Place::Ready);
+        let mut at = key.line.head;
+        while at != NONE {
+            earlier &= at != key.cursor;
+            match self.slots[at].state {
+                State::Leased { holder: Holder::Stream(stream), .. } if self.is_open(stream) => {
+                    place = Place::Held(stream);
+                }
+                State::Leased { holder: Holder::Pull, .. }
+                    if earlier && self.pulling.is_some_and(|before| self.slots[at].lease > before) =>
+                {
+                    place = Place::Session;
+                }
+                State::Leased { .. } if earlier => return Place::Blocked,
+                State::Free
+                | State::Ready { .. }
+                | State::Waiting { .. }
+                | State::Queued { .. }
+                | State::Leased { .. }
+                | State::Done
+                | State::Kept => {}
+            }
+            at = self.slots[at].after(Lane::Queue);
+        }
+        place
+    }
+
+    fn is_open(&self, stream: StreamId) -> bool {
+        self.streams.get(&stream).is_some_and(|held| !held.closed)
     }
 
     fn attach(&mut self, key: u32, first: bool) {

@@ -14,7 +14,8 @@
 //! - **Order with exactly-once delivery.** A later one that is still leased is not sent again before its lease is over, and what
 //!   is acknowledged never. So a key's messages are acknowledged in their order, or in one request; others are refused as unordered.
 //! - **Who gets the next of a key.** The stream that has earlier ones, and nobody else until they are settled. A unary pull can
-//!   take several of a key at once; the next pull gets more when they are settled. Push has one of a key at a time.
+//!   take several of a key at once; the next pull gets more when they are settled. Push has one of a key at a time. With
+//!   exactly-once delivery only later ones may be out: then the stream that has those, or else anybody.
 //! - **A stream that ends** leaves what it held leased: the ids stay valid on other streams and in unary calls until the leases
 //!   run out, and then the messages come again.
 //! - **Dead messages** of a key do not hold up the later ones.
@@ -75,13 +76,15 @@ pub(crate) struct Delivery {
     /// The streams that hold something.
     streams: BTreeMap<StreamId, Held>,
     rotation: Rotation,
-    /// A unary pull is under way.
-    pulling: bool,
+    /// The last lease before the unary pull that is under way.
+    pulling: Option<u64>,
     last_lease: u64,
+    last_grant: u64,
     /// Acknowledged with exactly-once delivery, the latest last.
     remembered: VecDeque<u64>,
     dead: Vec<DeadLetter>,
-    /// Something can be taken that could not be before, since `advance` last said so.
+    /// Something can be taken that could not be before, or by a stream that had no room before, since `advance` last
+    /// said so.
     awakened: bool,
     tally: Tally,
 }
@@ -128,8 +131,9 @@ impl Delivery {
             timers: BTreeSet::new(),
             streams: BTreeMap::new(),
             rotation: Rotation::default(),
-            pulling: false,
+            pulling: None,
             last_lease: 0,
+            last_grant: 0,
             remembered: VecDeque::new(),
             dead: Vec::new(),
             awakened: false,

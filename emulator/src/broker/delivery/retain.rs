@@ -13,8 +13,9 @@ impl Delivery {
         self.catch_up(now);
         let (since, before): (Vec<u32>, Vec<u32>) =
             self.all().partition(|at| self.slots[*at].message.published >= time);
-        self.acknowledge_all(before);
+        // In this order: with an earlier message of its key, one that was acknowledged behind it would be gone for good.
         self.revive_all(since);
+        self.acknowledge_all(before);
     }
 
     /// What a snapshot of now retains.

@@ -89,6 +89,17 @@ impl Delivery {
         answer
     }
 
+    /// These reached nobody: their leases end, and nothing has failed.
+    pub(crate) fn give_back(&mut self, now: Time, ack_ids: &[String]) {
+        self.catch_up(now);
+        for id in ack_ids {
+            if let Found::Leased(at) = self.find(id) {
+                self.end_lease(at);
+                self.come_again(at, self.latest);
+            }
+        }
+    }
+
     fn find(&self, id: &str) -> Found {
         let ours = |id: &AckId| id.serial == self.serial && (1..=self.last_lease).contains(&id.lease);
         let Some(id) = AckId::parse(id).filter(ours) else {

@@ -48,6 +48,8 @@ pub(super) struct Slot {
     pub(super) state: State,
     /// The last lease it had; 0 for none that counts.
     pub(super) lease: u64,
+    /// Which grant of time its lease lives on: of those that run out at the same moment, the earlier granted goes first.
+    pub(super) grant: u64,
     /// How many deliveries failed: by a nack, or by a lease that ran out.
     pub(super) failures: u32,
     pub(super) size: u32,
@@ -125,6 +127,7 @@ impl Slots {
             message,
             state: State::Free,
             lease: 0,
+            grant: 0,
             failures: 0,
             size,
             key: NONE,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ack_id::AckId;
+use super::key::Place;
 use super::list::{List, NONE};
 use super::slot::{Lane, State};
 use super::{Delivered, Delivery, Held, Holder, Time};
@@ -72,7 +73,7 @@ impl Delivery {
         deadline: Duration,
     ) -> Vec<Delivered> {
         self.catch_up(now);
-        self.pulling = holder == Holder::Pull;
+        self.pulling = (holder == Holder::Pull).then_some(self.last_lease);
         let mut delivered = Vec::new();
         let mut bytes = 0;
         while delivered.len() < max_messages && bytes < ENOUGH_BYTES {
@@ -86,7 +87,7 @@ impl Delivery {
             self.rotation.took(source);
             delivered.push(self.hand_out(at, holder, deadline));
         }
-        self.pulling = false;
+        self.pulling = None;
         self.end_session();
         delivered
     }
@@ -155,6 +156,7 @@ impl Delivery {
         }
         if slot.key != NONE {
             let key = &mut self.keys[slot.key];
+            key.mixed |= key.leased > 0 && key.place == Place::Ready;
             key.leased += 1;
             key.holder = Some(holder);
         }
@@ -163,6 +165,8 @@ impl Delivery {
     /// Leased from now for so long; it is in no list of leases.
     pub(super) fn lease_until(&mut self, at: u32, holder: Holder, span: Duration) {
         let until = self.latest + span;
+        self.last_grant += 1;
+        self.slots[at].grant = self.last_grant;
         self.slots[at].state = State::Leased { holder, until, span };
         let list = self.leases.entry(span).or_insert(List::EMPTY);
         list.push_back(&mut self.slots.items, Lane::Lease, at);

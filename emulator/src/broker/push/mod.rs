@@ -189,22 +189,30 @@ impl Broker {
         self.pushes.follow(name, config);
     }
 
+    /// All that there is room for: not every take fills it.
     fn push_from(&mut self, now: Time, name: &Name, due: &mut Vec<PushDelivery>) {
+        while self.push_some(now, name, due) {}
+        self.attend(now, name);
+    }
+
+    /// Whether there may be more to send now.
+    fn push_some(&mut self, now: Time, name: &Name, due: &mut Vec<PushDelivery>) -> bool {
         let left = UNDER_WAY_MAX - self.pushes.under_way;
-        let Some(pusher) = self.pushes.pushers.get_mut(name) else { return };
-        let Some(subscription) = self.subscriptions.get_mut(name) else { return };
+        let Some(pusher) = self.pushes.pushers.get_mut(name) else { return false };
+        let Some(subscription) = self.subscriptions.get_mut(name) else { return false };
         // A full window opens with the next answer, and a pause is in the agenda: both stir the subscription.
-        let Some(room) = pusher.pace.room(now) else { return };
+        let Some(room) = pusher.pace.room(now) else { return false };
         let deadline = subscription.ack_deadline();
         let most = room.messages.min(left);
         let taken = subscription.delivery.take(now, Holder::Push, most, room.bytes, deadline + GRACE);
         if taken.is_empty() {
-            return;
+            return false;
         }
         subscription.touch(now);
         self.pushes.under_way += taken.len();
         self.pushes.last = Some(name.clone());
-        if taken.len() == left {
+        let all_under_way = taken.len() == left;
+        if all_under_way {
             self.pushes.ready.insert(name.clone());
         }
         for delivered in taken {
@@ -218,6 +226,6 @@ impl Broker {
                 message: delivered.message,
             });
         }
-        self.attend(now, name);
+        !all_under_way
     }
 }

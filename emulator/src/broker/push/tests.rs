@@ -303,3 +303,12 @@ fn after_forgetting_old_answers_count_for_nothing() {
     }
     assert_eq!((bench.backlog(), bench.due().len()), (1, 1));
 }
+
+#[test]
+fn large_messages_fill_the_window_too() {
+    let mut bench = Bench::with(hook());
+    let large = PubsubMessage { data: vec![b'x'; 1_100_000].into(), ..PubsubMessage::default() };
+    let request = PublishRequest { topic: TOPIC.into(), messages: vec![large; 6] };
+    bench.broker.publish(bench.now, request).unwrap();
+    assert_eq!(bench.due().len(), 4);
+}

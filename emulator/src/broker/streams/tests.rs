@@ -59,7 +59,7 @@ impl Service {
     }
 
     fn open(&mut self, request: &StreamingPullRequest) -> StreamId {
-        self.broker.open_stream(self.now, request).unwrap()
+        self.broker.open_stream(self.now, request).unwrap().0
     }
 
     fn ask(
@@ -184,6 +184,42 @@ fn the_lease_time_can_change_on_the_way() {
 }
 
 #[test]
+fn a_pull_that_gets_nothing_wakes_nobody_though_a_stream_could_take_something() {
+    let mut service = Service::new(|subscription| subscription.enable_message_ordering = true);
+    let id = service.open(&StreamingPullRequest { max_outstanding_messages: 1, ..first() });
+    let keyed = |body: &'static str| pubsub::PubsubMessage {
+        data: Bytes::from_static(body.as_bytes()),
+        ordering_key: "key".to_owned(),
+        ..Default::default()
+    };
+    let messages = vec![keyed("a"), keyed("b")];
+    let request = pubsub::PublishRequest { topic: TOPIC.to_owned(), messages };
+    service.broker.publish(service.now, request).unwrap();
+    assert_eq!(service.bodies(id), ["a"]);
+    service.broker.take_woken();
+    let pull =
+        pubsub::PullRequest { subscription: SUBSCRIPTION.to_owned(), max_messages: 1, ..Default::default() };
+    assert_eq!(service.broker.pull(service.now, &pull).unwrap().received_messages, []);
+    assert_eq!(service.broker.take_woken(), [""; 0]);
+}
+
+#[test]
+fn a_lease_that_runs_out_makes_room_in_its_stream_though_its_message_waits() {
+    let backoff = |seconds| Some(limits::proto_duration(Duration::from_secs(seconds)));
+    let policy = pubsub::RetryPolicy { minimum_backoff: backoff(60), maximum_backoff: backoff(60) };
+    let mut service = Service::new(|subscription| subscription.retry_policy = Some(policy));
+    let id = service.open(&StreamingPullRequest { max_outstanding_messages: 1, ..first() });
+    service.publish(&["a", "b", "c"]);
+    for body in ["a", "b"] {
+        assert_eq!(service.bodies(id), [body]);
+        service.broker.take_woken();
+        service.pass(10);
+        assert_eq!(service.broker.take_woken(), [SUBSCRIPTION], "there is room for the next");
+    }
+    assert_eq!(service.bodies(id), ["c"]);
+}
+
+#[test]
 fn exactly_once_delivery_confirms_each_id() {
     let mut service = Service::new(|subscription| subscription.enable_exactly_once_delivery = true);
     let id = service.open(&first());
@@ -249,6 +285,18 @@ fn the_first_request_may_settle_what_another_stream_got() {
     assert_eq!(service.turn(next), StreamTurn::Nothing, "what the first held is leased");
     service.pass(10);
     assert_eq!(service.bodies(next), ["b"]);
+}
+
+#[test]
+fn what_the_first_request_settles_is_confirmed_too() {
+    let mut service = Service::new(|subscription| subscription.enable_exactly_once_delivery = true);
+    let id = service.open(&first());
+    service.publish(&["a"]);
+    let ids = vec![service.take(id)[0].1.clone()];
+    let request = StreamingPullRequest { ack_ids: ids.clone(), ..first() };
+    let (_, answer) = service.broker.open_stream(service.now, &request).unwrap();
+    assert_eq!(answer.unwrap().acknowledge_confirmation.unwrap().ack_ids, ids);
+    assert_eq!(service.broker.open_stream(service.now, &first()).unwrap().1, None);
 }
 
 #[test]

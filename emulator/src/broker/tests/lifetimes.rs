@@ -60,7 +60,7 @@ fn an_open_stream_keeps_its_subscription() {
         stream_ack_deadline_seconds: 10,
         ..Default::default()
     };
-    let stream = world.broker.open_stream(world.now, &request).unwrap();
+    let (stream, _) = world.broker.open_stream(world.now, &request).unwrap();
     world.pass(10 * DAY);
     world.broker.close_stream(world.now, stream);
     assert_eq!(world.broker.overview(world.now).subscriptions.len(), 1);

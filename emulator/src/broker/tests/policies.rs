@@ -76,6 +76,12 @@ fn what_is_not_there_and_what_is_no_policy() {
     for (version, expected) in [(1, Code::Ok), (2, Code::InvalidArgument), (3, Code::Ok)] {
         assert_eq!(code(set(&mut world, TOPIC, versions(version))), expected);
     }
+    for (log_type, expected) in [(3, Code::Ok), (4, Code::InvalidArgument)] {
+        let log = iam::AuditLogConfig { log_type, ..Default::default() };
+        let audit = iam::AuditConfig { audit_log_configs: vec![log], ..Default::default() };
+        let policy = iam::Policy { audit_configs: vec![audit], ..policy("a", &[]) };
+        assert_eq!(code(set(&mut world, TOPIC, policy)), expected, "{log_type}");
+    }
     let crowd = iam::Binding { members: vec!["a".to_owned(); 1_501], ..policy("a", &[]).bindings[0].clone() };
     assert_eq!(
         code(set(&mut world, TOPIC, iam::Policy { bindings: vec![crowd], ..Default::default() })),

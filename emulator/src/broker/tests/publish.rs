@@ -37,12 +37,18 @@ fn limits() -> Vec<(Vec<pubsub::PubsubMessage>, Option<&'static str>)> {
         (vec![with_attributes(&[("a", "")])], None),
         (
             vec![with_attributes(&[("", "a")])],
-            Some("InvalidArgument: Message attribute keys must be non-empty."),
+            Some("InvalidArgument: The request contains an attribute key that is not valid (key=)."),
         ),
         (
-            vec![with_attributes(&[("googly", "a")])],
-            Some("InvalidArgument: The attribute key 'googly' is reserved"),
+            vec![with_attributes(&[("Googly", "a")])],
+            Some("InvalidArgument: The request contains an attribute key that is not valid (key=Googly)."),
         ),
+        (
+            vec![with_attributes(&[("googclient_other", "a")])],
+            Some("InvalidArgument: The request contains an attribute key that is not valid"),
+        ),
+        (vec![with_attributes(&[("googclient_traceparent", "a"), ("googclient_tracestate", "b")])], None),
+        (vec![with_attributes(&[("gooö", "a"), ("go", "b")])], None),
         (vec![with_attributes(&[("a", &"v".repeat(1_024))])], None),
         (vec![with_attributes(&[("a", &"v".repeat(1_025))])], too_large("attribute_value_size")),
         (vec![with_attributes(&[(&"k".repeat(256), "v")])], None),

@@ -7,8 +7,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Response, StatusCode, header};
 use serde_json::{Value, json};
 
+use super::Admin;
 use super::json::{answer, refuse};
-use super::{Admin, foreign};
 use crate::broker::{FaultCode, Faults, Method};
 
 const LONGEST_BODY_BYTES: usize = 64 * 1024;
@@ -20,9 +20,6 @@ pub(super) async fn show(State(admin): State<Admin>) -> Response<Body> {
 
 /// Nothing goes wrong any more but what the body says. It is JSON, or TOML if its content type says so.
 pub(super) async fn replace(State(admin): State<Admin>, headers: HeaderMap, body: Body) -> Response<Body> {
-    if let Some(refusal) = foreign(&headers) {
-        return refusal;
-    }
     let Ok(body) = axum::body::to_bytes(body, LONGEST_BODY_BYTES).await else {
         let words = format!("Faults take {LONGEST_BODY_BYTES} bytes at most.");
         return refuse(StatusCode::PAYLOAD_TOO_LARGE, &words);
@@ -34,8 +31,8 @@ pub(super) async fn replace(State(admin): State<Admin>, headers: HeaderMap, body
 }
 
 /// Nothing goes wrong any more.
-pub(super) async fn clear(State(admin): State<Admin>, headers: HeaderMap) -> Response<Body> {
-    foreign(&headers).unwrap_or_else(|| set(&admin, Faults::default()))
+pub(super) async fn clear(State(admin): State<Admin>) -> Response<Body> {
+    set(&admin, Faults::default())
 }
 
 fn set(admin: &Admin, faults: Faults) -> Response<Body> {

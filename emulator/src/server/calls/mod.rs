@@ -96,7 +96,31 @@ pub(super) fn stopping() -> Refusal {
     Refusal::new(Code::Unavailable, "The emulator is being stopped.")
 }
 
-fn from_json<Request: DeserializeOwned>(request: Value) -> Answer<Request> {
+/// These hold what users write, by keys of their own.
+const MAPS: &[&str] = &["attributes", "labels", "tags"];
+
+/// As proto3's JSON has it: `null` is a field that is not set, and `10.0` is a whole number.
+fn plain(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            for (_, value) in fields.iter_mut().filter(|(name, _)| !MAPS.contains(&name.as_str())) {
+                plain(value);
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(plain),
+        Value::Number(number) => {
+            let fraction = number.as_f64().filter(|_| number.is_f64());
+            if let Some(whole) = fraction.and_then(|number| number.to_string().parse::<i64>().ok()) {
+                *value = whole.into();
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+fn from_json<Request: DeserializeOwned>(mut request: Value) -> Answer<Request> {
+    plain(&mut request);
     serde_json::from_value(request)
         .map_err(|error| Refusal::invalid(format!("Invalid JSON payload received: {error}.")))
 }
@@ -104,4 +128,27 @@ fn from_json<Request: DeserializeOwned>(request: Value) -> Answer<Request> {
 fn to_json(response: &impl Serialize) -> Answer<Value> {
     serde_json::to_value(response)
         .map_err(|error| Refusal::new(Code::Internal, format!("The answer has no JSON form: {error}.")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::proto::pubsub::{PublishRequest, PullRequest, Subscription};
+
+    #[test]
+    fn null_is_not_set_and_a_whole_number_may_have_a_point() {
+        let request = json!({"name": "n", "filter": null, "pushConfig": {"pushEndpoint": null},
+            "ackDeadlineSeconds": 1.2e1, "labels": null});
+        let read: Subscription = from_json(request).unwrap();
+        assert_eq!((read.name.as_str(), read.filter.as_str(), read.ack_deadline_seconds), ("n", "", 12));
+        assert_eq!(read.push_config, Some(Default::default()));
+        assert_eq!(from_json::<PullRequest>(json!({"maxMessages": 10.0})).unwrap().max_messages, 10);
+        for refused in [json!({"maxMessages": 10.5}), json!({"maxMessages": 1e300})] {
+            assert!(from_json::<PullRequest>(refused).is_err());
+        }
+        let value = json!({"messages": [{"attributes": {"a": null}}]});
+        assert!(from_json::<PublishRequest>(value).is_err(), "a map's values are no fields");
+    }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Calls, from_json, stopping, to_json};
 use crate::broker::{Answer, Method};
-use crate::proto::pubsub::{ModifyAckDeadlineRequest, PullRequest, PullResponse};
+use crate::proto::pubsub::{PullRequest, PullResponse};
 use crate::server::core::Core;
 
 /// A pull that no message comes for is answered with none after this; most callers' own patience is shorter.
@@ -92,13 +92,7 @@ impl Drop for Taken {
         if *self.sent.get_mut() || self.ack_ids.is_empty() {
             return;
         }
-        let request = ModifyAckDeadlineRequest {
-            subscription: std::mem::take(&mut self.subscription),
-            ack_ids: std::mem::take(&mut self.ack_ids),
-            ack_deadline_seconds: 0,
-        };
-        // Refused if the subscription is gone meanwhile, and the messages with it.
-        let _put_back = self.core.with(|broker, now| broker.modify_ack_deadline(now, &request));
+        self.core.with(|broker, now| broker.give_back(now, &self.subscription, &self.ack_ids));
     }
 }
 

@@ -59,6 +59,8 @@ struct OpenStream {
     core: Arc<Core>,
     id: StreamId,
     place: Place,
+    /// Of what the first request settled.
+    confirmation: Option<StreamingPullResponse>,
     /// What the client asked may have made room for more messages.
     asked: Arc<Notify>,
     answers: Receiver<Answer<StreamingPullResponse>>,
@@ -77,13 +79,24 @@ impl OpenStream {
         calls.admit(Method::StreamingPull).await?;
         let core = Arc::clone(calls.core());
         let place = core.wait_at(&first.subscription);
-        let id = core.with(|broker, now| broker.open_stream(now, first))?;
+        let (id, confirmation) = core.with(|broker, now| broker.open_stream(now, first))?;
         let asked = Arc::new(Notify::new());
         let (sender, answers) = channel(WAITING_ANSWERS);
         let reader = read(Arc::clone(&core), id, requests, Arc::clone(&asked), sender);
         let _reader = AbortOnDropHandle::new(tokio::spawn(reader));
         let heartbeats = first.protocol_version >= 1;
-        Ok(Self { core, id, place, asked, answers, heartbeats, had_a_turn: false, ended: false, _reader })
+        Ok(Self {
+            core,
+            id,
+            place,
+            confirmation,
+            asked,
+            answers,
+            heartbeats,
+            had_a_turn: false,
+            ended: false,
+            _reader,
+        })
     }
 
     /// The next response, or how the stream ends.
@@ -102,6 +115,9 @@ impl OpenStream {
     }
 
     async fn turn(&mut self) -> Option<Answer<StreamingPullResponse>> {
+        if let Some(confirmation) = self.confirmation.take() {
+            return Some(Ok(confirmation));
+        }
         let mut silence = pin!(tokio::time::sleep(HEARTBEAT_PERIOD));
         loop {
             if self.core.stop().is_cancelled() {

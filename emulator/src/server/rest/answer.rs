@@ -18,6 +18,11 @@ pub(super) struct Form {
 
 impl Form {
     pub(super) fn of(query: &Query) -> Answer<Self> {
+        if let Some(name) = ["callback", "fields"].iter().find(|name| query.system(name).is_some()) {
+            return Err(Refusal::unsupported(format!(
+                "This emulator answers whole resources, in JSON and not in a script: leave {name} out."
+            )));
+        }
         let alt = query.system("alt").unwrap_or("json");
         let enums_as_numbers = match alt {
             "json" | "json;enum-encoding=string" => false,
@@ -163,6 +168,8 @@ mod tests {
     #[test]
     fn other_forms_are_refused() {
         assert!(Form::of(&Query::parse("alt=proto")).is_err());
+        assert!(Form::of(&Query::parse("fields=name")).is_err());
+        assert!(Form::of(&Query::parse("$callback=run")).is_err());
         assert!(Form::of(&Query::parse("$alt=json;enum-encoding=int")).unwrap().enums_as_numbers);
         assert!(Form::of(&Query::parse("prettyPrint=true")).unwrap().pretty);
     }

@@ -48,12 +48,17 @@ pub(super) fn routes(calls: &Calls) -> Router {
     Router::new().fallback(answer).with_state(rest)
 }
 
+/// A refusal of a request that came to no method.
+pub(super) fn refused(refusal: Refusal) -> Response<Body> {
+    Form::default().refused(refusal)
+}
+
 async fn answer(State(rest): State<Rest>, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let form = match Form::of(&query) {
         Ok(form) => form,
-        Err(refusal) => return Form::default().refused(refusal),
+        Err(refusal) => return refused(refusal),
     };
     let path = parts.uri.path();
     let bound = rest.templates.iter().find_map(|template| template.bind(parts.method.as_str(), path));

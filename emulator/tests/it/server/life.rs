@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::poll_immediate;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tonic::Code;
 use wakeq_emulator::broker::Time;
 use wakeq_emulator::proto::pubsub::publisher_client::PublisherClient;
@@ -89,4 +90,17 @@ async fn a_lease_runs_out_when_its_time_is_moved_past_it() {
     // Nobody asked anything: the emulator itself saw to it.
     let response = soon(stream.message()).await.unwrap().unwrap();
     assert_eq!(texts(&response.received_messages), ["one"]);
+}
+
+/// A client that opens a connection of HTTP/2 and never says anything again, not even that it is still there.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_answers_no_ping_is_gone() {
+    let emulator = Emulator::start("127.0.0.1:0".parse().unwrap(), Options::default()).await.unwrap();
+    let mut connection = tokio::net::TcpStream::connect(emulator.address()).await.unwrap();
+    let no_settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    connection.write_all(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &no_settings[..]].concat()).await.unwrap();
+    let mut heard = Vec::new();
+    let ended = connection.read_to_end(&mut heard);
+    tokio::time::timeout(Duration::from_secs(3_600), ended).await.expect("it is held for ever").unwrap();
+    assert!(!heard.is_empty());
 }

@@ -83,3 +83,33 @@ fn turned_off_the_rules_of_order_are_the_usual_ones() {
     assert_eq!(bench.ack(&taken[0]).acked.len(), 1);
     assert_eq!(bench.backlog(), 3);
 }
+
+#[test]
+fn the_first_of_a_key_comes_again_though_a_later_one_is_out_by_a_pull() {
+    let mut bench = Bench::new(exactly_once());
+    bench.publish(&["x", "x", "x"]);
+    let taken = bench.take(Holder::Pull, 2);
+    bench.nack(&taken[0]);
+    let again = bench.take(Holder::Pull, 10);
+    assert_eq!(numbers(&again), [1], "the third waits for the second, which another pull has");
+    assert_eq!(bench.ack(&taken[1]).unordered.len(), 1);
+    assert_eq!(bench.ack(&again[0]).acked.len(), 1);
+    assert_eq!(bench.ack(&taken[1]).acked.len(), 1);
+    assert_eq!(bench.numbers(A, 10), [3]);
+}
+
+#[test]
+fn the_first_of_a_key_goes_to_the_stream_that_has_later_ones_or_to_anybody_when_that_has_ended() {
+    let mut bench = Bench::new(exactly_once());
+    bench.publish(&["x", "x", "x", "x"]);
+    let taken = bench.take(A, 2);
+    bench.nack(&taken[0]);
+    assert_eq!((bench.take(B, 10).len(), bench.take(Holder::Pull, 10).len()), (0, 0));
+    bench.delivery.release(bench.now, StreamId(1));
+    let again = bench.take(B, 10);
+    assert_eq!(numbers(&again), [1]);
+    bench.ack(&again[0]);
+    assert_eq!(bench.take(B, 10).len(), 0, "the stream that ended still has the second");
+    bench.pass(LEASE);
+    assert_eq!(bench.numbers(B, 10), [2, 3, 4]);
+}

@@ -245,3 +245,22 @@ fn a_clock_that_steps_back_is_not_followed() {
     bench.pass(secs(1));
     assert_eq!(bench.numbers(A, 1), [1]);
 }
+
+#[test]
+fn what_reached_nobody_comes_again_at_once_and_has_not_failed() {
+    for key in ["", "x"] {
+        let mut bench =
+            Bench::new(Settings { retry: retry(10, 60), dead_letter_after: Some(2), ..ordered() });
+        bench.publish(&[key]);
+        for _ in 0..3 {
+            let taken = bench.take(Holder::Pull, 1);
+            assert_eq!(taken[0].attempt, Some(1));
+            bench.delivery.give_back(bench.now, &[taken[0].ack_id.clone()]);
+        }
+        let taken = bench.take(A, 1);
+        bench.nack(&taken[0]);
+        bench.delivery.give_back(bench.now, &[taken[0].ack_id.clone()]);
+        assert_eq!(bench.take(A, 1).len(), 0, "a lease that is over is nothing to give back");
+        assert_eq!(bench.backlog(), 1);
+    }
+}

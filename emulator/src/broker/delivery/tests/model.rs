@@ -46,12 +46,14 @@ pub(super) struct Model {
     now: Time,
     messages: BTreeMap<u64, Known>,
     leases: usize,
+    /// Streams that have ended.
+    closed: Vec<Holder>,
     pub(super) dead: Vec<(u64, u32)>,
 }
 
 impl Model {
     pub(super) fn new(settings: Settings, now: Time) -> Self {
-        Self { settings, now, messages: BTreeMap::new(), leases: 0, dead: Vec::new() }
+        Self { settings, now, messages: BTreeMap::new(), leases: 0, closed: Vec::new(), dead: Vec::new() }
     }
 
     pub(super) fn publish(&mut self, id: u64, key: &str, size: usize, not_before: Time) {
@@ -74,6 +76,11 @@ impl Model {
             self.fail(id);
         }
         self.now = now;
+    }
+
+    /// A stream has ended: what it held stays leased.
+    pub(super) fn close(&mut self, stream: Holder) {
+        self.closed.push(stream);
     }
 
     /// Checks what was handed out, in its order, and notes it. `complete`: there was room for more.
@@ -109,11 +116,13 @@ impl Model {
         let of_key = || self.messages.iter().filter(|(_, other)| other.key == known.key);
         let is_first =
             of_key().find(|(_, other)| matches!(other.stage, Stage::Pending { .. })).map(|(id, _)| *id);
+        // Later ones are out only with exactly-once delivery.
         let others_agree = of_key().all(|(other_id, other)| match other.stage {
             Stage::Leased { holder: Holder::Pull, .. } => {
-                holder == Holder::Pull && session.contains(other_id)
+                *other_id > id || holder == Holder::Pull && session.contains(other_id)
             }
-            Stage::Leased { holder: Holder::Push, .. } => false,
+            Stage::Leased { holder: Holder::Push, .. } => *other_id > id,
+            Stage::Leased { holder: other, .. } if self.closed.contains(&other) => *other_id > id,
             Stage::Leased { holder: other, .. } => other == holder,
             Stage::Pending { .. } | Stage::Done | Stage::Acked | Stage::Dead => true,
         });
@@ -173,10 +182,14 @@ impl Model {
     pub(super) fn modify(&mut self, ack_id: &str, deadline: Duration) -> Verdict {
         let id = self.whose(ack_id);
         let (now, exactly_once) = (self.now, self.settings.exactly_once);
+        self.leases += 1;
+        let granted = self.leases;
         let known = self.messages.get_mut(&id).unwrap();
         let is_latest = known.ids.last().is_some_and(|(latest, _)| latest == ack_id);
         match &mut known.stage {
-            Stage::Leased { until, .. } if is_latest && !deadline.is_zero() => *until = now + deadline,
+            Stage::Leased { until, lease, .. } if is_latest && !deadline.is_zero() => {
+                (*until, *lease) = (now + deadline, granted);
+            }
             Stage::Leased { .. } if is_latest => self.fail(id),
             _ if exactly_once => return Verdict::Lapsed,
             Stage::Pending { .. } | Stage::Leased { .. } | Stage::Done | Stage::Acked | Stage::Dead => {}

@@ -1,11 +1,14 @@
 //! Whatever is published, taken, settled or left alone, in whatever order.
 
+use std::collections::BTreeSet;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::super::Contents;
-use super::super::slot::State;
+use super::super::list::{List, NONE};
+use super::super::slot::{Lane, State};
 use super::model::{Model, Verdict};
 use super::*;
 use crate::broker::faults::{Chance, Faults, Purpose};
@@ -194,7 +197,10 @@ fn agree(settings: &Settings, steps: Vec<Step>) {
                 dead.extend(run.bench.pass(secs(seconds)).dead);
                 model.pass(run.bench.now);
             }
-            Step::Reopen(stream) => run.reopen(stream),
+            Step::Reopen(stream) => {
+                model.close(run.holder(stream));
+                run.reopen(stream);
+            }
             Step::Seek(_) | Step::Snapshot | Step::SeekToSnapshot | Step::Configure(_) => {
                 unreachable!("not among the simple steps")
             }
@@ -237,6 +243,39 @@ fn add_up(bench: &Bench) {
     assert_eq!((figures.backlog, figures.bytes), (pending.len(), bytes));
     assert_eq!(figures.leased, count(|state| matches!(state, State::Leased { .. })));
     assert_eq!(figures.acked_retained, count(|state| *state == State::Kept));
+    listed_once(delivery);
+}
+
+/// Every place that is in a list has a message, and is in the list where its state belongs.
+fn listed_once(delivery: &Delivery) {
+    let all: BTreeSet<u32> = delivery.all().collect();
+    let follow = |list: &List, lane| {
+        let first = (list.head != NONE).then_some(list.head);
+        let listed: Vec<u32> = std::iter::successors(first, |at| {
+            Some(delivery.slots[*at].after(lane)).filter(|after| *after != NONE)
+        })
+        .take(all.len() + 1)
+        .collect();
+        assert_eq!(listed.last().copied().unwrap_or(NONE), list.tail);
+        assert!(listed.iter().all(|at| all.contains(at)), "what is in a list is among all messages");
+        listed
+    };
+    let states = |is: &dyn Fn(u32) -> bool| all.iter().copied().filter(|at| is(*at)).collect::<Vec<u32>>();
+    let sorted = |mut listed: Vec<u32>| {
+        listed.sort_unstable();
+        listed
+    };
+    let state = |at: u32| delivery.slots[at].state;
+    assert!(all.iter().all(|at| state(*at) != State::Free), "a free place is in no list");
+    for (list, expected) in [(&delivery.ready, false), (&delivery.ahead, true)] {
+        let there = states(&|at| state(at) == State::Ready { ahead: expected });
+        assert_eq!(sorted(follow(list, Lane::Queue)), there);
+    }
+    let leased: Vec<u32> = delivery.leases.values().flat_map(|list| follow(list, Lane::Lease)).collect();
+    assert_eq!(sorted(leased), states(&|at| matches!(state(at), State::Leased { .. })));
+    let lined: Vec<u32> =
+        delivery.keys.in_use().flat_map(|key| follow(&delivery.keys[key].line, Lane::Queue)).collect();
+    assert_eq!(sorted(lined), states(&|at| delivery.slots[at].key != NONE));
 }
 
 /// What a run hands out, step by step; time passes in leaps, or from one thing that is due to the next.

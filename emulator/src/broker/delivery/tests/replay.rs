@@ -137,3 +137,16 @@ fn ids_from_before_a_seek_count_no_more() {
     bench.ack_all(&first);
     assert_eq!(bench.backlog(), 5);
 }
+
+#[test]
+fn what_was_acknowledged_behind_an_earlier_message_of_its_key_comes_again_after_a_seek() {
+    let mut bench = Bench::new(ordered());
+    bench.publish(&["x"]);
+    bench.pass(secs(5));
+    bench.publish(&["x"]);
+    let taken = bench.take(A, 2);
+    bench.ack(&taken[1]);
+    bench.delivery.seek_to_time(bench.now, bench.now);
+    assert_eq!(bench.delivery.figures(bench.now).backlog, 1);
+    assert_eq!(bench.numbers(B, 10), [2]);
+}
