@@ -5,12 +5,20 @@
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Write};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use tokio::time::sleep;
 use wakeq_services::remove_kept;
 
 /// Held as long as this process runs; inside are its number and the address of its database.
 const LOCK: &str = "lock";
+/// Held by everybody who may have a server under this folder, beside whoever has it as a whole.
+const SERVERS: &str = "servers";
+/// Who was killed a moment ago may still be on its way out, and a child between its fork and its program.
+const PREDECESSOR_GONE_WITHIN: Duration = Duration::from_secs(3);
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
+const EMBEDDED: &str = "embedded";
 const POSTGRES: &str = "postgres";
 const KEY: &str = "key";
 
@@ -75,19 +83,32 @@ impl Kept {
     }
 
     /// Removes everything that is kept; what was removed.
-    pub(super) fn clear(&self) -> Result<Vec<PathBuf>> {
+    pub(super) async fn clear(&self) -> Result<Vec<PathBuf>> {
         if let Some(other) = self.other() {
             bail!(
                 "--fresh would take away what another cargo dev (process {}) runs on: stop that one first",
                 other.pid
             );
         }
-        let mut removed = remove_kept(&self.postgres())?;
+        let alone = self.servers()?;
+        let deadline = Instant::now() + PREDECESSOR_GONE_WITHIN;
+        loop {
+            match alone.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(BETWEEN_ATTEMPTS).await,
+                Err(TryLockError::WouldBlock) => {
+                    bail!("--fresh would take away what another cargo dev runs on: stop that one first")
+                }
+                Err(TryLockError::Error(error)) => return Err(error).context("lock the servers of .dev"),
+            }
+        }
+        let mut removed = remove_kept(&self.postgres()).await?;
+        removed.extend(remove_kept(&self.folder.join(EMBEDDED)).await?);
         let entries =
             fs::read_dir(&self.folder).with_context(|| format!("read {}", self.folder.display()))?;
         for entry in entries {
             let path = entry?.path();
-            if path.file_name().is_some_and(|name| name == LOCK) {
+            if path.file_name().is_some_and(|name| name == LOCK || name == SERVERS) {
                 continue;
             }
             let gone = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
@@ -95,6 +116,22 @@ impl Kept {
             removed.push(path);
         }
         Ok(removed)
+    }
+
+    /// Keeps everybody from clearing the folder, as long as the answer lives: for whoever starts a server in it.
+    pub(super) fn hold(&self) -> Result<File> {
+        let file = self.servers()?;
+        match file.try_lock_shared() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::WouldBlock) => bail!("a cargo dev --fresh clears .dev right now: try it again"),
+            Err(TryLockError::Error(error)) => Err(error).context("lock the servers of .dev"),
+        }
+    }
+
+    fn servers(&self) -> Result<File> {
+        let path = self.folder.join(SERVERS);
+        let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+        opened.with_context(|| format!("open {}", path.display()))
     }
 
     /// Tells those who come later which database this one runs on.
@@ -128,8 +165,8 @@ fn say_who(mut file: &File, database_url: &str) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_somebody_uses_is_not_cleared_and_what_nobody_uses_is() {
+    #[tokio::test]
+    async fn what_somebody_uses_is_not_cleared_and_what_nobody_uses_is() {
         let folder = std::env::temp_dir().join(format!("wakeq-dev-kept-{}", std::process::id()));
         let first = Kept::at(folder.clone()).unwrap();
         first.announce("postgres://here/one").unwrap();
@@ -141,14 +178,17 @@ mod tests {
             (other.pid.clone(), other.database_url.as_str()),
             (std::process::id().to_string(), "postgres://here/one")
         );
-        assert!(second.clear().unwrap_err().to_string().contains("stop that one first"));
+        assert!(second.clear().await.unwrap_err().to_string().contains("stop that one first"));
         assert!(first.key().exists());
 
-        drop(first);
+        let held = second.hold().unwrap();
+        drop((first, second));
         let third = Kept::at(folder.clone()).unwrap();
         assert!(third.other().is_none());
-        assert_eq!(third.clear().unwrap(), [folder.join(KEY)]);
-        assert!(third.clear().unwrap().is_empty());
+        assert!(third.clear().await.is_err(), "the second one has a server here");
+        drop(held);
+        assert_eq!(third.clear().await.unwrap(), [folder.join(KEY)]);
+        assert!(third.clear().await.unwrap().is_empty());
         fs::remove_dir_all(folder).unwrap();
     }
 }

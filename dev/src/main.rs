@@ -5,6 +5,7 @@ mod kept;
 mod samples;
 mod screen;
 mod service;
+mod store;
 mod story;
 
 use std::process::ExitCode;
@@ -17,9 +18,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 use tracing_subscriber::EnvFilter;
 use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSub, PubSubConfig, create_topics};
-use wakeq::{
-    Admin, Queue, QueueConfig, QueueWorker, RunReport, Store, StoreConfig, TimingMode, WorkerConfig,
-};
+use wakeq::{Admin, Queue, QueueConfig, QueueWorker, RunReport, Store, WorkerConfig};
 use wakeq_services::{
     Asked, Choice, Chosen, ClusterOptions, Folder, Postgres, PubSub as Emulator, UnknownChoice,
 };
@@ -49,6 +48,11 @@ struct Arguments {
     /// Start no worker and emit nothing: only Postgres, Pub/Sub and the API, for a worker of your own
     #[arg(long)]
     no_worker: bool,
+    /// Work on a server that may forget commits (fsync or synchronous_commit off)
+    #[arg(long, env = "WAKEQ_ALLOW_UNSAFE_DURABILITY", num_args = 0..=1, default_missing_value = "1",
+          default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
+          hide_possible_values = true)]
+    allow_unsafe_durability: bool,
     /// Where the API listens; another port, if somebody has this one
     #[arg(long, env = "PORT", default_value_t = 8080)]
     port: u16,
@@ -73,8 +77,9 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     tokio::pin!(stop);
     let kept = Kept::open()?;
     if arguments.fresh {
-        screen::cleared(&kept.clear()?);
+        screen::cleared(&kept.clear().await?);
     }
+    let _held = kept.hold()?;
     let services = tokio::select! {
         services = Services::start(&arguments, &kept) => services?,
         _ = &mut stop => return Ok(()),
@@ -143,12 +148,9 @@ async fn work(
         ..PubSubConfig::new(DEVELOPMENT_PROJECT)
     };
     create_topics(&pubsub).await?;
-    // The defaults, so that a program of one's own can join without a word about durations.
     let joins = kept.other().is_some_and(|other| other.database_url == url);
-    let allow_unsafe_durability = joins || services.postgres.service.may_forget();
-    let config =
-        StoreConfig { allow_unsafe_durability, timing_mode: TimingMode::Replace, ..StoreConfig::default() };
-    let store = Store::connect(&url, config).await?;
+    let may_forget = arguments.allow_unsafe_durability || joins || services.postgres.service.may_forget();
+    let store = store::connect(&url, !services.postgres.service.stays(), may_forget).await?;
     let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(pubsub).await?);
     let server = service::bind(store.clone(), Arc::clone(&notifier), arguments.port).await?;
     if server.local_address().port() != arguments.port {

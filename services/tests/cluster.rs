@@ -64,7 +64,7 @@ async fn a_kept_folder_is_used_again_but_not_by_two() {
     let refused = Cluster::start(options.clone()).await.unwrap_err();
     assert!(matches!(refused, PostgresError::AlreadyRunning { .. }), "{refused}");
     assert!(refused.to_string().contains(&first.port().to_string()), "{refused}");
-    let refused = remove_kept(&folder).unwrap_err();
+    let refused = remove_kept(&folder).await.unwrap_err();
     assert!(matches!(refused, PostgresError::AlreadyRunning { .. }), "{refused}");
 
     first.stop().await.unwrap();
@@ -73,9 +73,9 @@ async fn a_kept_folder_is_used_again_but_not_by_two() {
     let data = second.data_folder().to_owned();
     drop(second);
     assert!(data.join("PG_VERSION").exists());
-    assert_eq!(remove_kept(&folder).unwrap().len(), if data.starts_with(&folder) { 1 } else { 2 });
+    assert_eq!(remove_kept(&folder).await.unwrap().len(), if data.starts_with(&folder) { 1 } else { 2 });
     assert!(!folder.exists() && !data.exists());
-    assert!(remove_kept(&folder).unwrap().is_empty(), "nothing is left to remove");
+    assert!(remove_kept(&folder).await.unwrap().is_empty(), "nothing is left to remove");
 }
 
 #[tokio::test]

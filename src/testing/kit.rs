@@ -99,8 +99,10 @@ impl Default for TestKit {
 }
 
 impl TestKit {
-    /// A queue in memory, with the default durations. Its clock starts at the system's time. What runs its handlers needs a
-    /// tokio runtime, which an async test has.
+    /// A queue in memory, with the default durations. Its clock starts at the system's time.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, which an async test has.
     pub fn new() -> Self {
         match Self::with_timing(Timing::default()) {
             Ok(kit) => kit,
@@ -233,16 +235,17 @@ impl TestKit {
     /// ```
     pub async fn drain_for(&self, longest: Duration) -> Result<Drained, KitError> {
         let mut drained = Drained::after(self.store.emitted().len());
-        let mut left = longest;
+        // By the kit's clock, which runs by itself beside a database.
+        let end = self.lot.age().saturating_add(longest);
         loop {
             self.drain_into(&mut drained).await?;
             let Some(next) = self.store.next_moment().await? else { break };
             let step = (next - self.now().await?).to_std().unwrap_or_default();
-            let Some(rest) = left.checked_sub(step) else {
+            let left = end.saturating_sub(self.lot.age());
+            if step > left {
                 self.advance(left).await?;
                 break;
-            };
-            left = rest;
+            }
             self.advance(step).await?;
         }
         Ok(drained)
@@ -355,5 +358,16 @@ impl TestKit {
             Some(remedy) => Err(KitError::HeldBack { waiting, remedy }),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "requires a Tokio context")]
+    fn a_kit_needs_a_runtime() {
+        TestKit::new();
     }
 }

@@ -8,21 +8,19 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sqlx::{Connection, PgConnection};
 use tokio::time::{sleep, timeout};
 
 use super::PostgresError;
 use super::installed::{Binaries, unprivileged};
-use super::kept::{DATA, kept_folder, running_in};
+use super::kept::{DATA, kept_folder, refuse_a_running_one};
 use crate::choice::say;
 use crate::process::{Ending, Guard, Guarded, Launch, RunAs, free_port};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
-/// A server whose process was killed a moment ago is still on its way out.
-const PREDECESSOR_GONE_WITHIN: Duration = Duration::from_secs(3);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 /// Another process may take a free port before Postgres does.
 const PORTS_TRIED: u32 = 5;
@@ -157,7 +155,8 @@ impl Cluster {
 impl fmt::Display for Cluster {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Binaries { folder, version, .. } = &self.place.binaries;
-        write!(formatter, "Postgres: {version} from {}, on port {}", folder.display(), self.port)
+        let (programs, data) = (folder.display(), self.place.data.display());
+        write!(formatter, "Postgres: {version} from {programs}, on port {}, its data in {data}", self.port)
     }
 }
 
@@ -187,21 +186,10 @@ impl Place {
         };
         let (data, log) = (home.join(DATA), home.join(LOG_FILE));
         let place = Self { binaries, run_as, data, log, scratch, fsync: options.fsync, guard };
-        place.refuse_a_running_one().await?;
+        refuse_a_running_one(&place.data).await?;
         place.initialise().await?;
         File::create(&place.log).map_err(at(&place.log))?;
         Ok(place)
-    }
-
-    async fn refuse_a_running_one(&self) -> Result<(), PostgresError> {
-        let deadline = Instant::now() + PREDECESSOR_GONE_WITHIN;
-        while let Some((pid, port)) = running_in(&self.data) {
-            if Instant::now() > deadline {
-                return Err(PostgresError::AlreadyRunning { folder: self.data.clone(), pid, port });
-            }
-            sleep(BETWEEN_ATTEMPTS).await;
-        }
-        Ok(())
     }
 
     /// Into another folder first, so that an interrupted initialisation is never taken for a cluster.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use super::kept::PREDECESSOR_GONE_WITHIN;
 use super::{Folder, PostgresError};
 use crate::choice::say;
 use crate::process::{Ending, Guard, Guarded, Launch};
@@ -21,10 +22,9 @@ use crate::process::{Ending, Guard, Guarded, Launch};
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../embedded-postgres/Cargo.toml");
 /// In the workspace's own, so that `cargo clean` removes it.
 const TARGET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/embedded-postgres");
+const PROGRAM: &str = "embedded-postgres";
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
-/// A server whose parent was killed a moment ago is still on its way out.
-const PREDECESSOR_GONE_WITHIN: Duration = Duration::from_secs(3);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 /// What the engine says of a folder that another one has.
 const IN_USE: &str = "already in use";
@@ -117,20 +117,70 @@ async fn launch(guard: &Guard, program: &Path, folder: &Path) -> Result<(Guarded
 
 /// Builds the program with the cargo that built us, which has nothing to do but the first time, and says where it is.
 async fn build() -> Result<PathBuf, PostgresError> {
-    let program = Path::new(TARGET).join("debug/embedded-postgres");
-    let is_first = !program.is_file();
+    let is_first = !was_built();
     if is_first {
         say("Postgres: the embedded one is built from crates.io first. Once, and that takes minutes:");
         fs::create_dir_all(TARGET).map_err(|source| PostgresError::File { path: TARGET.into(), source })?;
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let (programs, program) = watch::channel(None);
     let launch = Launch::new(cargo)
         .arguments(["build", "--locked", "--manifest-path", MANIFEST, "--target-dir", TARGET])
+        .argument("--message-format=json-render-diagnostics")
         .on_line(move |line| {
-            if is_first {
+            if let Some(program) = executable(line) {
+                programs.send_replace(Some(program));
+            }
+            if is_first && !is_message(line) {
                 say(line);
             }
         });
     let build = Guard::new(None)?.start(launch)?;
-    if build.ended().await.success() { Ok(program) } else { Err(PostgresError::NotBuilt(build.last_lines())) }
+    let is_built = build.ended().await.success();
+    let program = program.borrow().clone().filter(|_| is_built);
+    program.ok_or_else(|| {
+        let said = build.last_lines();
+        let for_people: Vec<&str> = said.lines().filter(|line| !is_message(line)).collect();
+        PostgresError::NotBuilt(for_people.join("\n"))
+    })
+}
+
+/// Whether a build ended here, for this machine's usual target or for the one that somebody's configuration names.
+fn was_built() -> bool {
+    let program = Path::new("debug").join(PROGRAM);
+    let targets = fs::read_dir(TARGET).into_iter().flatten().flatten().map(|entry| entry.path());
+    targets.chain([PathBuf::from(TARGET)]).any(|folder| folder.join(&program).is_file())
+}
+
+/// Whether cargo says this to programs.
+fn is_message(line: &str) -> bool {
+    line.starts_with(r#"{"reason":"#)
+}
+
+/// Where our program is, if this message of cargo's says so: its folder depends on the target that is configured.
+fn executable(message: &str) -> Option<PathBuf> {
+    let (_, rest) =
+        message.strip_prefix(r#"{"reason":"compiler-artifact""#)?.split_once(r#""executable":""#)?;
+    let path = PathBuf::from(rest.split_once('"')?.0);
+    (path.file_stem()? == PROGRAM).then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_where_cargo_says() {
+        let artifact = r#"{"reason":"compiler-artifact","package_id":"x","filenames":["/t/p"],"executable":"/t/aarch64-apple-darwin/debug/embedded-postgres","fresh":true}"#;
+        let found = executable(artifact);
+        assert_eq!(found.as_deref(), Some(Path::new("/t/aarch64-apple-darwin/debug/embedded-postgres")));
+        for other in [
+            r#"{"reason":"compiler-artifact","filenames":["/t/libone.rlib"],"executable":null,"fresh":true}"#,
+            r#"{"reason":"compiler-artifact","executable":"/t/debug/build/one/build-script-build","fresh":true}"#,
+            r#"{"reason":"build-finished","success":true}"#,
+            "   Compiling one v1.0.0",
+        ] {
+            assert_eq!(executable(other), None, "{other}");
+        }
+    }
 }

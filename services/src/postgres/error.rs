@@ -88,6 +88,12 @@ pub enum PostgresError {
         /// Its folder.
         folder: PathBuf,
     },
+    /// Something else has the name of the folder that stands for a kept one.
+    #[error("{} is not a folder of Postgres's user: remove it, or run this as another user than root", folder.display())]
+    NotOurs {
+        /// What is there.
+        folder: PathBuf,
+    },
     /// The kept folder is of another version.
     #[error("{} was made by Postgres {made_by}, and {installed} is installed: remove the folder, or install {made_by}",
         folder.display())]

@@ -35,7 +35,7 @@ const CHOICE_VARIABLE: &str = "TEST_POSTGRES";
 ///
 /// let asked = Asked::by_option("--postgres", "installed")?;
 /// let chosen = Postgres::choose(ClusterOptions::default(), Some(asked)).await?;
-/// println!("{chosen}"); // Postgres: 15.18 from /usr/lib/postgresql/15/bin, on port 21234 (--postgres installed)
+/// println!("{chosen}"); // Postgres: 15.18 from /usr/lib/postgresql/15/bin, on port 21234, its data in … (--postgres installed)
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]

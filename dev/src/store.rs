@@ -1,0 +1,75 @@
+//! The connection to the queue's tables, and whose durations hold there.
+//!
+//! It must never change the durations of a server that was given: other processes go by them.
+
+use wakeq::{Store, StoreConfig, StoreError, Timing, TimingMode};
+
+use crate::screen;
+
+/// Connects. A server of our own has the defaults, so that a program of one's own can join without a word about durations; a
+/// given one gets them if it has none yet, and else keeps its own, which are said.
+pub(super) async fn connect(url: &str, is_ours: bool, may_forget: bool) -> Result<Store, StoreError> {
+    let config = |timing_mode| StoreConfig {
+        allow_unsafe_durability: may_forget,
+        timing_mode,
+        ..StoreConfig::default()
+    };
+    if is_ours {
+        return Store::connect(url, config(TimingMode::Replace)).await;
+    }
+    match Store::connect(url, config(TimingMode::Agree)).await {
+        Err(StoreError::OtherTiming { .. }) => {
+            let store = Store::connect(url, config(TimingMode::Follow)).await?;
+            let Timing {
+                lease,
+                horizon,
+                grace,
+                probe_period,
+                probe_backoff,
+                probe_backoff_max,
+                unknown_handler_wait,
+            } = store.timing();
+            screen::line(&format!(
+                "Durations: this database has its own, which hold: lease {lease:?}, horizon {horizon:?}, grace {grace:?}, \
+                 probe every {probe_period:?}, backing off from {probe_backoff:?} to {probe_backoff_max:?}, unknown handlers \
+                 after {unknown_handler_wait:?}"
+            ));
+            Ok(store)
+        }
+        connected => connected,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use wakeq_services::TestDatabase;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_given_server_keeps_its_durations_and_ours_has_the_defaults() {
+        let migrate = |url: String| async move { Store::migrate(&url, false).await.map(|_| ()) };
+        let database = TestDatabase::create(b"the tables of a test of cargo dev", migrate).await.unwrap();
+        let lease = |store: &Store| store.timing().lease;
+
+        let first = connect(database.url(), false, true).await.unwrap();
+        assert_eq!(first.timing(), &Timing::default());
+        let timing = Timing { lease: Duration::from_secs(45), ..Timing::default() };
+        let replacing = StoreConfig {
+            timing,
+            timing_mode: TimingMode::Replace,
+            allow_unsafe_durability: true,
+            ..StoreConfig::default()
+        };
+        Store::connect(database.url(), replacing).await.unwrap();
+
+        for _ in 0..2 {
+            let given = connect(database.url(), false, true).await.unwrap();
+            assert_eq!(lease(&given), Duration::from_secs(45), "and it stays so");
+        }
+        let ours = connect(database.url(), true, true).await.unwrap();
+        assert_eq!(ours.timing(), &Timing::default());
+    }
+}
