@@ -96,6 +96,7 @@ impl Targets {
         let path = format!("/v1/canvases/{FOREIGN}/events");
         let emit = service.request(Method::POST, &path).bearer_auth(foreign);
         Answer::of(emit.json(&json!({"name": "greet", "id": taken}))).await.json();
+        sqlx::query("delete from wakeq.cron_records").execute(pool).await.unwrap();
         let schedule = CronSchedule::new("0 0 1 1 *", "UTC").unwrap();
         let cron = NewCron::new(CRON, schedule, &1).unwrap();
         let put = service.stage.admin.put_cron(CanvasId::DEFAULT, &cron, &Actor::user("tests")).await;
@@ -167,12 +168,7 @@ impl Targets {
             }
             ("create_key", 409) => to(&path).json(&json!({"holder": "twice", "scopes": ["read"]})),
             ("put_cron", 409) => {
-                let fill = "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed,
-                                                            created_by, created_at, changed_at)
-                            select $1, 'full-' || n, '0 0 1 1 *', 'UTC', '_', '1', 'skip', 'tests', now(), now()
-                              from generate_series(1, 1000) n";
-                let fill = sqlx::query(fill).bind(self.canvas.0);
-                fill.execute(&service.stage.pool).await.unwrap();
+                fill_with_crons(service).await;
                 to(&path.replace(CRON, "one-too-many")).json(&body("put_cron"))
             }
             ("emit" | "emit_batch", 413) => to(&path).json(&json!({"name": "x".repeat(300_000)})),
@@ -205,6 +201,14 @@ async fn fill_with_targets(service: &Service) {
                     delay_max_ms, timeout_ms, secret, created_by, updated_by)
                 select $1, 'FULL', 'h' || number, '_', 'https://a.example/', 2, 0, 1, 0, 1000, decode(repeat('ab', 32), 'hex'),
                        'test', 'test' from generate_series(1, 1000) as number on conflict do nothing";
+    sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
+}
+
+async fn fill_with_crons(service: &Service) {
+    let fill = "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, created_by,
+                                                created_at, changed_at)
+                select $1, 'full-' || number, '0 0 1 1 *', 'UTC', '_', '1', 'skip', 'tests', now(), now()
+                  from generate_series(1, 1000) as number";
     sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
 }
 
