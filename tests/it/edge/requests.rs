@@ -81,6 +81,8 @@ impl Targets {
                                             losses, last_error, cause)
              select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, 'no', 'retries' from gone";
         sqlx::query(kill).bind(dead.0).execute(pool).await.unwrap();
+        let make_room = "delete from wakeq.cron_records; delete from wakeq.http_targets";
+        sqlx::raw_sql(make_room).execute(pool).await.unwrap();
         let target = "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor,
                           delay_max_ms, timeout_ms, secret, created_by, updated_by)
              values ($1, 'WORKER', 'greet', '_', 'https://a.example/', 2, 0, 1, 0, 1000, decode(repeat('ab', 32), 'hex'),
@@ -96,7 +98,6 @@ impl Targets {
         let path = format!("/v1/canvases/{FOREIGN}/events");
         let emit = service.request(Method::POST, &path).bearer_auth(foreign);
         Answer::of(emit.json(&json!({"name": "greet", "id": taken}))).await.json();
-        sqlx::query("delete from wakeq.cron_records").execute(pool).await.unwrap();
         let schedule = CronSchedule::new("0 0 1 1 *", "UTC").unwrap();
         let cron = NewCron::new(CRON, schedule, &1).unwrap();
         let put = service.stage.admin.put_cron(CanvasId::DEFAULT, &cron, &Actor::user("tests")).await;
