@@ -111,19 +111,21 @@ impl Waker {
                 Err(error) if error.is_contention() => break,
                 minute => minute?,
             };
+            pass.woken += minute.notifications.len();
+            // First, because these promises have been moved: who dies before this costs them the back-off.
+            let published = self.publish(&minute.notifications).await;
+            if published.is_err() {
+                // The back-off is for notifications that got lost, not for a broker that is away.
+                let ids: Vec<_> = minute.notifications.iter().map(|notification| notification.id).collect();
+                self.store.promise_again(&ids).await?;
+            }
             if minute.crons && !again {
                 match self.tick(None).await {
                     Ok(ticks) => pass.ticks = ticks,
                     Err(error) => trouble = Err(error),
                 }
             }
-            pass.woken += minute.notifications.len();
-            if let Err(error) = self.publish(&minute.notifications).await {
-                // The back-off is for notifications that got lost, not for a broker that is away.
-                let ids: Vec<_> = minute.notifications.iter().map(|notification| notification.id).collect();
-                self.store.promise_again(&ids).await?;
-                return Err(error.into());
-            }
+            published?;
             jobs.extend(minute.jobs);
             open |= minute.open;
             if !minute.more {

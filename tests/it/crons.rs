@@ -109,6 +109,39 @@ async fn a_tick_is_one_event_and_one_notification() {
     assert_eq!(published, [row.0]);
 }
 
+/// The minute's statement has moved the promises of what is overdue: that is published before any tick is emitted. A broker
+/// that is away holds up no tick.
+#[tokio::test]
+async fn what_is_overdue_is_published_before_ticks() {
+    let clockwork = Clockwork::at("2027-03-01T07:58:00Z").await;
+    let (admin, notifier) = clockwork.process().await;
+    put(&admin, &new("report", "0 8-9 * * *", "UTC")).await;
+    clockwork
+        .run(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at, delay_until)
+             select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'late', '_', '1', moment, moment
+               from clockwork.shows",
+        )
+        .await;
+    clockwork.passes(60).await;
+    let pass = admin.wake(false).await.unwrap();
+    assert_eq!((pass.woken, pass.ticks), (1, 1));
+    let modules: Vec<String> = sqlx::query_scalar(
+        "select e.module::text from unnest($1::uuid[]) with ordinality as published (id, place)
+           join wakeq.events_v2 e using (id) order by place",
+    )
+    .bind(notifier.published().iter().map(|notification| notification.id.0).collect::<Vec<_>>())
+    .fetch_all(&clockwork.pool)
+    .await
+    .unwrap();
+    assert_eq!(modules, ["WORKER", "CRON"]);
+    clockwork.run("update wakeq.events_v2 set notify_at = (select moment from clockwork.shows) where module = 'WORKER'").await;
+    clockwork.passes(3600).await;
+    notifier.break_down("away");
+    admin.wake(false).await.unwrap_err();
+    assert_eq!(clockwork.ticks().await, ["03-01 08:00:00", "03-01 09:00:00"]);
+}
+
 /// EV2-49: the schedule is the record's. Events may go, and the next tick comes all the same.
 #[tokio::test]
 async fn crons_do_not_read_events() {
