@@ -119,7 +119,7 @@ impl Waker {
                 let ids: Vec<_> = minute.notifications.iter().map(|notification| notification.id).collect();
                 self.store.promise_again(&ids).await?;
             }
-            if minute.crons && !again {
+            if minute.crons {
                 match self.tick(None).await {
                     Ok(ticks) => pass.ticks = ticks,
                     Err(error) => trouble = Err(error),

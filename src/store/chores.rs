@@ -18,7 +18,7 @@ pub(crate) struct Minute {
     pub(crate) notifications: Vec<Notification>,
     /// Open resume jobs.
     pub(crate) jobs: Vec<i64>,
-    /// Whether crons tick, now or within [`Store::cron_ahead`].
+    /// Whether crons tick, now or within [`Store::cron_ahead`]; also where another process was first.
     pub(crate) crons: bool,
     /// Whether the statement should run again at once.
     pub(crate) more: bool,
@@ -49,8 +49,10 @@ impl Default for Retention {
 
 impl Store {
     /// The minute's statement: lifts one rule that reached its end, moves the promises of a page of overdue events,
-    /// lists open jobs, says whether crons tick. Does nothing unless it is due or `again`, the next page of the same
-    /// pass.
+    /// lists open jobs. Does nothing of that unless it is due or `again`, the next page of the same pass.
+    ///
+    /// Whether crons tick, it says to each process in its own pass: who was first may be of a release that knows no
+    /// crons, or that can't read this one. Whoever emits a tick moves the cron's fence, so the next finds nothing.
     ///
     /// It reads the promises from the low-water mark of earlier passes on, so that it does not pass the dead index
     /// entries of what was woken or parked; every tenth pass starts at the beginning, for promises that a long
@@ -58,8 +60,8 @@ impl Store {
     /// raised by the next pass, to where this process knows that an earlier one came: a process that dies between two
     /// pages leaves it where it was. A clock that was set back takes the mark back with it.
     ///
-    /// It is all that an idle queue asks, so it reads fewer than ten pages, and one when it is not due: `chores` without
-    /// its index, which has as many pages as the table.
+    /// It is all that an idle queue asks, so it reads fewer than ten pages, and when it is not due `chores`, without its
+    /// index, which has as many pages as the table, and a page or two by the index of crons.
     pub(crate) async fn minute(&self, again: bool) -> Result<Minute, StoreError> {
         in_memory!(self, minute(again));
         let (timing, known) = (self.timing(), self.probe.known());
@@ -103,8 +105,7 @@ impl Store {
                       array(select canvas_id from moved where publish order by id) as "canvases!",
                       array(select id from wakeq.resume_jobs where exists (select from gate) order by id limit 1000)
                           || array(select id from job) as "jobs!",
-                      exists (select from gate)
-                          and exists (select from wakeq.cron_records where next_at <= now() + $10::interval) as "crons!",
+                      not $1 and exists (select from wakeq.cron_records where next_at <= now() + $10::interval) as "crons!",
                       exists (select from gate) as "open!",
                       (select count(*) from overdue) >= 1000 as "full!",
                       exists (select from expired) as "lifted!",

@@ -39,6 +39,30 @@ async fn one_process_a_minute_is_let_through() {
     }
 }
 
+/// Who was first may be of a release that knows no crons: the others emit what is due all the same, once a pass.
+#[tokio::test]
+async fn crons_tick_where_another_process_was_first() {
+    let table = Table::new().await;
+    table.add(1).await;
+    table
+        .run(
+            "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, next_at, created_by,
+                                             created_at, changed_at)
+             values (gen_random_uuid(), 'often', '* * * * *', 'UTC', '_', '1', 'skip', now() + interval '1 min', 'test',
+                     now(), now())",
+        )
+        .await;
+    table.run("update wakeq.chores set next_at = now() + interval '1 min'").await;
+    let minute = table.store.minute(false).await.unwrap();
+    assert_eq!((minute.open, minute.crons, minute.notifications.len()), (false, true, 0));
+    table.due_again().await;
+    let minute = table.store.minute(false).await.unwrap();
+    assert_eq!((minute.open, minute.crons, minute.notifications.len()), (true, true, 1));
+    assert!(!table.store.minute(true).await.unwrap().crons, "once a pass");
+    table.run("update wakeq.cron_records set next_at = now() + interval '80 s'").await;
+    assert!(!table.store.minute(false).await.unwrap().crons, "not yet");
+}
+
 /// A clock that was set back leaves a next pass far ahead; more than two periods ahead it is not believed.
 #[tokio::test]
 async fn a_clock_set_back_heals() {
