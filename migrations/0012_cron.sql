@@ -15,7 +15,8 @@ create table wakeq.cron_records (
     -- The last tick that was emitted and has come.
     last_at       timestamptz,
     ticks         bigint not null default 0 check (ticks >= 0),
-    -- Events that were emitted ahead of their ticks: what a pause, a change or a deletion takes back.
+    -- Events that were emitted ahead of their ticks, which are to come: what a pause, a change or a deletion takes back. What
+    -- it can't take back, because the event ran early, stays noted: that tick is not emitted again.
     ahead         uuid[] not null default '{}',
     ahead_at      timestamptz[] not null default '{}',
     paused_at     timestamptz,

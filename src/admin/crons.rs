@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{Admin, AdminError, LIST_MAX, checked};
 use crate::cron::{CronSchedule, Missed};
 use crate::event::{Actor, CanvasId, Event, EventError, Name, Timestamp};
-use crate::store::{CronPut, CronRow, NewCronRow};
+use crate::store::{CronPut, CronRow, CronUnpaused, NewCronRow};
 
 /// Most crons of one canvas.
 pub const CRONS_MAX: u32 = 1000;
@@ -89,7 +89,7 @@ pub struct Cron {
     pub missed: Missed,
     /// Who stopped it, if somebody did.
     pub paused: Option<CronPause>,
-    /// The ticks ahead: five, in a list one, none while it is paused.
+    /// The ticks ahead: five, in a list one, none while it is paused, nor where this release can't read the schedule.
     pub next: Vec<CronTick>,
     /// Its last tick.
     pub last: Option<Timestamp>,
@@ -108,7 +108,7 @@ pub struct Cron {
 pub struct CronPause {
     /// Since when.
     pub since: Timestamp,
-    /// Who stopped it; `wakeq` itself, if this release can't read its schedule.
+    /// Who stopped it.
     pub by: String,
     /// Why.
     pub reason: Option<String>,
@@ -220,7 +220,8 @@ impl Admin {
         self.cron(canvas, name).await
     }
 
-    /// Lets a cron go on with its next tick. Where it was not paused, nothing is done and nothing recorded.
+    /// Lets a cron go on with its next tick. Where it was not paused, nothing is done and nothing recorded; one whose
+    /// schedule this release can't read stays paused ([`AdminError::UnreadableCron`]).
     pub async fn unpause_cron(
         &self,
         canvas: CanvasId,
@@ -229,9 +230,11 @@ impl Admin {
     ) -> Result<Cron, AdminError> {
         checked(actor)?;
         let next = |row: &CronRow, now| CronSchedule::new(&row.expression, &row.zone).ok()?.next(now);
-        let unpaused = self.store.unpause_cron(canvas, name, actor, next).await?;
-        if unpaused.ok_or_else(|| AdminError::NoCron(name.clone()))? {
-            self.waker.tick_one(canvas, name).await;
+        match self.store.unpause_cron(canvas, name, actor, next).await? {
+            CronUnpaused::Done => self.waker.tick_one(canvas, name).await,
+            CronUnpaused::Unchanged => {}
+            CronUnpaused::Never => return Err(AdminError::UnreadableCron(name.clone())),
+            CronUnpaused::Missing => return Err(AdminError::NoCron(name.clone())),
         }
         self.cron(canvas, name).await
     }

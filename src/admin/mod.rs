@@ -62,6 +62,12 @@ pub enum AdminError {
     /// The canvas has no such cron.
     #[error("there is no cron {0}: `wakeq cron list` shows those of the canvas")]
     NoCron(Name),
+    /// This release can't read the cron's schedule.
+    #[error(
+        "this release can't read the schedule of cron {0}, so it stays paused: put it with one that it can read, or \
+         unpause it by the release that made it"
+    )]
+    UnreadableCron(Name),
     /// The canvas has as many crons as it may have.
     #[error(
         "the canvas has {CRONS_MAX} crons, and may not have more: delete some, or let one emit for several"

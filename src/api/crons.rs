@@ -75,7 +75,8 @@ pub(crate) struct Cron {
     pub(crate) missed: Missed,
     /// Who stopped it, if somebody did.
     pub(crate) paused: Option<CronPause>,
-    /// The ticks ahead: five, in a list one, none while it is paused.
+    /// The ticks ahead: five, in a list one, none while it is paused, nor where the release that answers can't read the
+    /// schedule.
     pub(crate) next: Vec<CronTick>,
     /// Its last tick.
     pub(crate) last: Option<DateTime<Utc>>,
@@ -93,7 +94,6 @@ pub(crate) struct Cron {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct CronPause {
     pub(crate) since: DateTime<Utc>,
-    /// `wakeq`, if this release can't read the schedule.
     pub(crate) by: String,
     pub(crate) reason: Option<String>,
 }

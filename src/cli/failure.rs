@@ -91,7 +91,10 @@ fn of_admin(error: &AdminError) -> Exit {
         AdminError::AdminOnly { .. } => Exit::Refused,
         AdminError::Invalid(_) | AdminError::Cursor => Exit::Usage,
         AdminError::NotFound(_) | AdminError::NoCron(_) => Exit::NotFound,
-        AdminError::NotWaiting(_) | AdminError::TooManyTargets | AdminError::TooManyCrons => Exit::Conflict,
+        AdminError::NotWaiting(_)
+        | AdminError::TooManyTargets
+        | AdminError::TooManyCrons
+        | AdminError::UnreadableCron(_) => Exit::Conflict,
         AdminError::NoRandomness => Exit::Failed,
         AdminError::Store(error) => of_store(error),
         AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),

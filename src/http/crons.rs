@@ -102,7 +102,9 @@ pub(super) async fn pause(
 
 /// Let a cron go on with its next tick.
 #[utoipa::path(delete, path = "/v1/canvases/{canvas}/cron/{cron}/pause", operation_id = "unpause_cron", tag = "cron",
-    responses((status = 200, description = "The cron ticks", body = Cron)))]
+    responses((status = 200, description = "The cron ticks", body = Cron),
+    (status = 409, description = "This release can't read its schedule: it stays paused",
+        content_type = "application/problem+json", body = super::problem::Details)))]
 pub(super) async fn unpause(
     State(api): State<Api>,
     caller: Caller,

@@ -247,7 +247,9 @@ impl From<AdminError> for Problem {
             AdminError::AdminOnly { .. } => Self::new(Kind::Forbidden, error.to_string()),
             AdminError::Invalid(words) => Self::bad_request(words),
             AdminError::NotFound(_) | AdminError::NoCron(_) => Self::not_found(),
-            AdminError::TooManyCrons => Self::new(Kind::Conflict, error.to_string()),
+            AdminError::TooManyCrons | AdminError::UnreadableCron(_) => {
+                Self::new(Kind::Conflict, error.to_string())
+            }
             AdminError::Cursor => Self::bad_request(error.to_string()),
             AdminError::NotWaiting(_) => {
                 Self::new(Kind::NotWaiting, "the event runs now: look again when it has ended")

@@ -26,7 +26,7 @@ pub(crate) struct CronRow {
     pub(crate) next_at: Option<Timestamp>,
     pub(crate) last_at: Option<Timestamp>,
     pub(crate) ticks: i64,
-    /// Events that were emitted ahead, and their ticks.
+    /// Events that were emitted ahead, and their ticks: those to come, whatever became of the event.
     ahead: Vec<Uuid>,
     ahead_at: Vec<Timestamp>,
     pub(crate) paused_at: Option<Timestamp>,
@@ -76,6 +76,19 @@ pub(crate) enum CronPut {
     Full,
 }
 
+/// What letting a cron go on did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CronUnpaused {
+    /// It goes on.
+    Done,
+    /// It was not paused.
+    Unchanged,
+    /// It has no tick that this release could tell: it stays paused.
+    Never,
+    /// There is none of this name.
+    Missing,
+}
+
 impl Store {
     /// Makes a cron, or replaces it. `next` says, by what is there and by the moment up to which ticks have had their
     /// time, when the first tick is; a paused one stays paused.
@@ -105,15 +118,14 @@ impl Store {
         session.answered("pause a cron", paused)
     }
 
-    /// Lets a cron go on; whether it was paused, or nothing where there is none. `next` says when, by the database's
-    /// clock.
+    /// Lets a cron go on. `next` says when, by the database's clock.
     pub(crate) async fn unpause_cron(
         &self,
         canvas: CanvasId,
         name: &Name,
         actor: &Actor,
         next: impl FnOnce(&CronRow, Timestamp) -> Option<Timestamp> + Send,
-    ) -> Result<Option<bool>, StoreError> {
+    ) -> Result<CronUnpaused, StoreError> {
         let mut session = self.change().await?;
         let unpaused = session.limit(|connection| unpause(connection, canvas, name, actor, next)).await;
         session.answered("unpause a cron", unpaused)
@@ -270,8 +282,9 @@ async fn put(
     Ok(put)
 }
 
-/// Deletes the events that were emitted ahead of their ticks, as far as these are still ahead; the last tick whose event
-/// was too late for that.
+/// Deletes the events that were emitted ahead of their ticks, as far as these are still ahead and the event was neither
+/// hurried nor tried; the last tick that has come and keeps its event. A tick to come whose event stays, or has ended
+/// already, stays noted, so that none is emitted for it again.
 async fn take_back(
     connection: &mut PgConnection,
     canvas: CanvasId,
@@ -287,14 +300,19 @@ async fn take_back(
                   and retries = 0
             returning id
            ), kept as (
-               select max(ahead.at) as last from unnest($2::uuid[], $3::timestamptz[]) as ahead (id, at)
-                where not exists (select from taken where taken.id = ahead.id) and ahead.at <= clock_timestamp()
+               select ahead.id, ahead.at from unnest($2::uuid[], $3::timestamptz[]) as ahead (id, at)
+                where not exists (select from taken where taken.id = ahead.id)
+           ), come as (
+               select max(at) as last from kept where at <= clock_timestamp()
            )
            update wakeq.cron_records c
-              set ahead = '{}', ahead_at = '{}', ticks = c.ticks - (select count(*) from taken),
-                  last_at = greatest(c.last_at, kept.last)
-             from kept where c.canvas_id = $1 and c.name = $4
-        returning kept.last"#,
+              set (ahead, ahead_at) = (
+                      select coalesce(array_agg(id), '{}'), coalesce(array_agg(at), '{}') from kept
+                       where at > coalesce(come.last, '-infinity') or at >= c.next_at),
+                  ticks = c.ticks - (select count(*) from taken),
+                  last_at = greatest(c.last_at, come.last)
+             from come where c.canvas_id = $1 and c.name = $4
+        returning come.last"#,
         canvas.0,
         &row.ahead,
         &row.ahead_at,
@@ -382,15 +400,16 @@ async fn unpause(
     name: &Name,
     actor: &Actor,
     next: impl FnOnce(&CronRow, Timestamp) -> Option<Timestamp> + Send,
-) -> Result<Option<bool>, sqlx::Error> {
+) -> Result<CronUnpaused, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     patiently(&mut transaction).await?;
-    let Some(row) = locked(&mut transaction, canvas, name).await? else { return Ok(None) };
+    let Some(row) = locked(&mut transaction, canvas, name).await? else { return Ok(CronUnpaused::Missing) };
     if row.paused_at.is_none() {
-        return Ok(Some(false));
+        return Ok(CronUnpaused::Unchanged);
     }
     let now = sqlx::query_scalar!(r#"select clock_timestamp() as "now!""#);
     let now = now.fetch_one(&mut *transaction).await?;
+    let Some(next_at) = next(&row, now) else { return Ok(CronUnpaused::Never) };
     sqlx::query!(
         r#"with unpaused as (
                update wakeq.cron_records
@@ -401,7 +420,7 @@ async fn unpause(
            values ($1, $4, 'unpause-cron', 'CRON', $2::text, 'done', $5, $6)"#,
         canvas.0,
         name.as_str() as _,
-        next(&row, now),
+        next_at,
         actor.name(),
         actor.request_id(),
         actor.credential_id()
@@ -409,7 +428,7 @@ async fn unpause(
     .execute(&mut *transaction)
     .await?;
     transaction.commit().await?;
-    Ok(Some(true))
+    Ok(CronUnpaused::Done)
 }
 
 async fn delete(

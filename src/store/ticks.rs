@@ -1,5 +1,6 @@
 //! Ticks of crons: emitting them, and moving the crons' fences, in one transaction. Which ticks those are is decided by
-//! the caller; that no tick is emitted twice, here: by the lock on the cron's row, and by its `next_at`.
+//! the caller; that no tick is emitted twice, here: by the lock on the cron's row, by its `next_at`, and by the ticks that it
+//! notes as emitted ahead.
 
 use std::time::Duration;
 
@@ -45,8 +46,8 @@ pub(crate) struct CronDue {
 pub(crate) enum CronStep {
     /// Emit these ticks; the last is the first that is not emitted.
     Emit(Vec<Timestamp>, Option<Timestamp>),
-    /// Nothing can be made of its schedule: pause it, for this reason.
-    Stop(String),
+    /// This release can't read its schedule: leave it as it is.
+    Leave,
 }
 
 /// What a transaction of ticks did.
@@ -56,6 +57,8 @@ pub(crate) struct Ticked {
     pub(crate) notifications: Vec<Notification>,
     /// How many events were emitted.
     pub(crate) events: usize,
+    /// Crons that were left as they are.
+    pub(crate) left: Vec<(CanvasId, Name)>,
     /// Whether there may be more.
     pub(crate) more: bool,
 }
@@ -68,7 +71,6 @@ struct Moved {
     next: Option<Timestamp>,
     last: Option<Timestamp>,
     ticks: i64,
-    stopped: Option<String>,
 }
 
 /// What is written in one transaction.
@@ -89,41 +91,49 @@ impl Store {
     }
 
     /// Emits the ticks of due crons, of all or of one, in one transaction. `step` says which, by the database's clock
-    /// and up to so many; crons that others work on at this moment are left to them.
+    /// and up to so many; crons that others work on at this moment are left to them. `but`: not these, which the
+    /// transactions before left as they are, so that they hold up none of the others.
     pub(crate) async fn tick(
         &self,
         only: Option<(CanvasId, &Name)>,
+        but: &[(CanvasId, Name)],
         step: impl FnMut(&CronDue, Timestamp, usize) -> CronStep + Send,
     ) -> Result<Ticked, StoreError> {
         let mut session = self.session().await?.for_statements(STATEMENTS);
         let (timing, ahead) = (self.timing(), self.cron_ahead());
-        let ticked = session.limit(|connection| tick(connection, only, timing, ahead, step)).await;
+        let ticked = session.limit(|connection| tick(connection, (only, but), timing, ahead, step)).await;
         session.answered("emit ticks", ticked)
     }
 }
 
 async fn tick(
     connection: &mut PgConnection,
-    only: Option<(CanvasId, &Name)>,
+    (only, but): (Option<(CanvasId, &Name)>, &[(CanvasId, Name)]),
     timing: &Timing,
     ahead: Duration,
     mut step: impl FnMut(&CronDue, Timestamp, usize) -> CronStep + Send,
 ) -> Result<Ticked, sqlx::Error> {
+    let (canvases, names): (Vec<_>, Vec<_>) =
+        but.iter().map(|(canvas, name)| (canvas.0, name.to_string())).unzip();
     let mut transaction = connection.begin().await?;
     let due = sqlx::query!(
         r#"select canvas_id, name::text as "name!", expression, zone, modifier::text as "modifier!", value::text as "value!",
-                  missed, next_at as "next_at!", clock_timestamp() as "now!"
+                  missed, next_at as "next_at!", clock_timestamp() as "now!",
+                  array(select at from unnest(ahead_at) as before (at) where at >= next_at) as "emitted!"
              from wakeq.cron_records
             where next_at <= now() + $1::interval and ($2::uuid is null or canvas_id = $2) and ($3::text is null or name = $3)
+              and (canvas_id, name::text) not in (select * from unnest($5::uuid[], $6::text[]))
             order by next_at limit $4 for update skip locked"#,
         interval(ahead),
         only.map(|(canvas, _)| canvas.0),
         only.map(|(_, name)| name.as_str()),
-        CRONS
+        CRONS,
+        &canvases,
+        &names
     )
     .fetch_all(&mut *transaction)
     .await?;
-    let mut batch = Batch::default();
+    let (mut batch, mut left) = (Batch::default(), Vec::new());
     let mut more = due.len() as i64 == CRONS;
     for row in due {
         let room = batch.room(row.value.len());
@@ -142,13 +152,18 @@ async fn tick(
             missed: row.missed,
             next_at: row.next_at,
         };
-        let taken = step(&due, row.now, room);
-        more |= matches!(&taken, CronStep::Emit(ticks, _) if ticks.len() >= room);
-        batch.add(&due, taken, &HandlerAddress { scope, modifier }, &row.value, row.now);
+        let CronStep::Emit(mut ticks, next) = step(&due, row.now, room) else {
+            left.push((due.canvas, due.name));
+            continue;
+        };
+        more |= ticks.len() >= room;
+        // Before a change or a pause that began the schedule anew; these could not be taken back.
+        ticks.retain(|tick| !row.emitted.contains(tick));
+        batch.add(&due, (ticks, next), &HandlerAddress { scope, modifier }, &row.value, row.now);
     }
     if batch.moved.is_empty() {
         transaction.rollback().await?;
-        return Ok(Ticked { more: false, ..Ticked::default() });
+        return Ok(Ticked { more: more && !left.is_empty(), left, ..Ticked::default() });
     }
     let chosen = vec![false; batch.events.len()];
     let inserted = insert_pages(&mut transaction, &batch.events, &chosen, timing).await?;
@@ -162,7 +177,7 @@ async fn tick(
     let notifications = due_soon
         .map(|(event, _)| Notification { id: event.id, canvas: event.address.scope.canvas })
         .collect();
-    Ok(Ticked { notifications, events, more })
+    Ok(Ticked { notifications, events, left, more })
 }
 
 impl Batch {
@@ -174,38 +189,36 @@ impl Batch {
         if self.moved.is_empty() { by_count.min(by_bytes.max(1)) } else { by_count.min(by_bytes) }
     }
 
-    fn add(&mut self, due: &CronDue, step: CronStep, address: &HandlerAddress, value: &str, now: Timestamp) {
+    fn add(
+        &mut self,
+        due: &CronDue,
+        (ticks, next): (Vec<Timestamp>, Option<Timestamp>),
+        address: &HandlerAddress,
+        value: &str,
+        now: Timestamp,
+    ) {
         let position = self.moved.len() as i64 + 1;
-        let moved = Moved {
+        self.moved.push(Moved {
             canvas: due.canvas.0,
             name: due.name.to_string(),
             seen: due.next_at,
-            next: None,
-            last: None,
-            ticks: 0,
-            stopped: None,
-        };
-        match step {
-            CronStep::Stop(reason) => self.moved.push(Moved { stopped: Some(reason), ..moved }),
-            CronStep::Emit(ticks, next) => {
-                let last = ticks.iter().rfind(|tick| **tick <= now).copied();
-                let count = ticks.len() as i64;
-                self.bytes += ticks.len() * value.len();
-                for tick in ticks {
-                    let id = EventId::new();
-                    if tick > now {
-                        self.ahead.push((id.0, (tick, position)));
-                    }
-                    self.events.push(NewEvent {
-                        id,
-                        address: address.clone(),
-                        value: value.to_owned(),
-                        due: Due::At(tick),
-                        traceparent: Traceparent::root(),
-                    });
-                }
-                self.moved.push(Moved { next, last, ticks: count, ..moved });
+            next,
+            last: ticks.iter().rfind(|tick| **tick <= now).copied(),
+            ticks: ticks.len() as i64,
+        });
+        self.bytes += ticks.len() * value.len();
+        for tick in ticks {
+            let id = EventId::new();
+            if tick > now {
+                self.ahead.push((id.0, (tick, position)));
             }
+            self.events.push(NewEvent {
+                id,
+                address: address.clone(),
+                value: value.to_owned(),
+                due: Due::At(tick),
+                traceparent: Traceparent::root(),
+            });
         }
     }
 
@@ -214,18 +227,13 @@ impl Batch {
         let moved = &self.moved;
         let nexts: Vec<_> = moved.iter().map(|moved| moved.next).collect();
         let lasts: Vec<_> = moved.iter().map(|moved| moved.last).collect();
-        let stopped: Vec<_> = moved.iter().map(|moved| moved.stopped.clone()).collect();
         let (ids, ahead): (Vec<Uuid>, Vec<(Timestamp, i64)>) = self.ahead.iter().copied().unzip();
         let (ticks, positions): (Vec<Timestamp>, Vec<i64>) = ahead.into_iter().unzip();
         sqlx::query!(
             r#"with moved as (
                    select * from unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[],
-                                        $6::bigint[], $7::text[])
-                       with ordinality as moved (canvas_id, name, seen, next_at, last_at, ticks, stopped, position)
-               ), stopped as (
-                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, detail)
-                   select canvas_id, 'wakeq', 'pause-cron', 'CRON', name, 'done', left(stopped, 1000)
-                     from moved where stopped is not null
+                                        $6::bigint[])
+                       with ordinality as moved (canvas_id, name, seen, next_at, last_at, ticks, position)
                )
                update wakeq.cron_records c
                   set next_at = moved.next_at, ticks = c.ticks + moved.ticks,
@@ -233,13 +241,11 @@ impl Batch {
                           select max(at) from unnest(c.ahead_at) as before (at) where at <= clock_timestamp())),
                       (ahead, ahead_at) = (
                           select coalesce(array_agg(id), '{}'), coalesce(array_agg(at), '{}') from (
-                              select id, at from unnest(c.ahead, c.ahead_at) as before (id, at) where at > clock_timestamp()
+                              select id, at from unnest(c.ahead, c.ahead_at) as before (id, at)
+                               where at > clock_timestamp() or at >= moved.next_at
                                union all
-                              select id, at from unnest($8::uuid[], $9::timestamptz[], $10::bigint[]) as new (id, at, position)
-                               where position = moved.position) as all_ahead),
-                      paused_at = case when moved.stopped is not null then clock_timestamp() end,
-                      paused_by = case when moved.stopped is not null then 'wakeq' end,
-                      paused_reason = left(moved.stopped, 1000)
+                              select id, at from unnest($7::uuid[], $8::timestamptz[], $9::bigint[]) as new (id, at, position)
+                               where position = moved.position) as all_ahead)
                  from moved
                 where c.canvas_id = moved.canvas_id and c.name = moved.name and c.next_at = moved.seen"#,
             &moved.iter().map(|moved| moved.canvas).collect::<Vec<_>>(),
@@ -248,7 +254,6 @@ impl Batch {
             nexts.as_slice() as &[Option<Timestamp>],
             lasts.as_slice() as &[Option<Timestamp>],
             &moved.iter().map(|moved| moved.ticks).collect::<Vec<_>>(),
-            stopped.as_slice() as &[Option<String>],
             &ids,
             &ticks,
             &positions

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{PAGE_PERIOD, WakeError, Waker};
-use crate::cron::{CronSchedule, MAKE_UP_MAX, Missed, Moment, plan};
+use crate::cron::{CronSchedule, InvalidSchedule, MAKE_UP_MAX, Missed, Moment, plan};
 use crate::event::{CanvasId, Name, Timestamp};
 use crate::store::{CronDue, CronStep};
 
@@ -17,25 +17,36 @@ const LATE_LEAST: Duration = Duration::from_secs(60);
 impl Waker {
     /// Emits what is due of all crons, or of one, and what will be before the next pass; how many events.
     pub(crate) async fn tick(&self, only: Option<(CanvasId, &Name)>) -> Result<usize, WakeError> {
-        let mut events = 0;
+        let (mut events, mut left, mut reason) = (0, Vec::new(), None);
+        let timing = self.store.timing();
+        let (ahead, late) = (self.store.cron_ahead(), LATE_LEAST.max(2 * timing.probe_period));
         loop {
             let started = Instant::now();
-            let timing = self.store.timing();
-            let (ahead, late) = (self.store.cron_ahead(), LATE_LEAST.max(2 * timing.probe_period));
-            let step = |due: &CronDue, now, room| step(due, Moment { now, ahead, late }, room);
-            let ticked = match self.store.tick(only, step).await {
+            let step = |due: &CronDue, now, room| {
+                step(due, Moment { now, ahead, late }, room).unwrap_or_else(|error| {
+                    reason.get_or_insert(error);
+                    CronStep::Leave
+                })
+            };
+            let ticked = match self.store.tick(only, &left, step).await {
                 // Somebody changes a cron at this moment: the next pass finds it.
-                Err(error) if error.is_contention() => return Ok(events),
+                Err(error) if error.is_contention() => break,
                 ticked => ticked?,
             };
             crate::fault::point("cron.ticked");
             events += ticked.events;
+            left.extend(ticked.left);
             self.publish(&ticked.notifications).await?;
             if !ticked.more {
-                return Ok(events);
+                break;
             }
             tokio::time::sleep_until(started + PAGE_PERIOD).await;
         }
+        if let (Some((canvas, cron)), Some(error)) = (left.first(), &reason) {
+            let error = error as &dyn std::error::Error;
+            tracing::error!(error, %canvas, %cron, crons = left.len(), "this release can't read the schedule: its ticks wait");
+        }
+        Ok(events)
     }
 
     /// The same for a cron that was just put or let go on. It stands already, so what goes wrong is only logged: the next
@@ -48,22 +59,16 @@ impl Waker {
     }
 }
 
-fn step(due: &CronDue, at: Moment, room: usize) -> CronStep {
+/// What to do about a due cron, if this release can read it.
+fn step(due: &CronDue, at: Moment, room: usize) -> Result<CronStep, InvalidSchedule> {
     crate::fault::point("cron.planned");
-    let schedule = match CronSchedule::new(&due.expression, &due.zone) {
-        Ok(schedule) => schedule,
-        Err(error) => {
-            let reason = format!("this release can't read the schedule: {error}");
-            tracing::error!(canvas = %due.canvas, cron = %due.name, reason, "a cron is paused");
-            return CronStep::Stop(reason);
-        }
-    };
+    let schedule = CronSchedule::new(&due.expression, &due.zone)?;
     let missed = due.missed.parse::<Missed>().unwrap_or_default();
     let planned = plan(&schedule, missed, due.next_at, &at, room);
     if let Some(from) = planned.left_out {
         log_left_out(due, missed, from, planned.ticks.first().copied().or(planned.next));
     }
-    CronStep::Emit(planned.ticks, planned.next)
+    Ok(CronStep::Emit(planned.ticks, planned.next))
 }
 
 fn log_left_out(due: &CronDue, missed: Missed, from: Timestamp, until: Option<Timestamp>) {

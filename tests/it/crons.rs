@@ -234,6 +234,76 @@ async fn a_change_repeats_no_tick() {
     assert_eq!(clockwork.ticks().await, ["03-01 08:02:00"]);
 }
 
+/// A tick whose event ran early, was cancelled, or is to be tried again has had its event: neither a change nor a pause
+/// gives it another, and those before it that were taken back come all the same.
+#[tokio::test]
+async fn a_tick_that_was_hurried_comes_once() {
+    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
+    let (admin, _) = clockwork.process().await;
+    put(&admin, &new("often", "*/20 * * * * *", "UTC")).await;
+    assert_eq!(clockwork.ticks().await, ["03-01 08:00:20", "03-01 08:00:40", "03-01 08:01:00"]);
+    let id = async |tick: &str| {
+        let id = format!("select id from wakeq.events_v2 where delay_until = '2027-03-01 {tick}Z'");
+        let id: uuid::Uuid =
+            sqlx::query_scalar(sqlx::AssertSqlSafe(id)).fetch_one(&clockwork.pool).await.unwrap();
+        wakeq::EventId(id)
+    };
+    let hurried = id("08:00:40").await;
+    admin.cancel(CANVAS, id("08:01:00").await, &ada()).await.unwrap();
+    admin.run_now(CANVAS, hurried, &ada()).await.unwrap();
+    clockwork.run("delete from wakeq.events_v2 where delay_until = '2027-03-01 08:00:00Z'").await;
+    for value in ["other", "another"] {
+        let schedule = CronSchedule::new("*/20 * * * * *", "UTC").unwrap();
+        put(&admin, &NewCron::new("often", schedule, value).unwrap()).await;
+        assert_eq!(clockwork.ticks().await, ["03-01 08:00:20"], "{value}");
+        admin.pause_cron(CANVAS, &name("often"), None, &ada()).await.unwrap();
+        assert_eq!(clockwork.ticks().await, Vec::<String>::new(), "{value}");
+        admin.unpause_cron(CANVAS, &name("often"), &ada()).await.unwrap();
+        assert_eq!(clockwork.ticks().await, ["03-01 08:00:20"], "{value}");
+    }
+    let emitted = "select ticks from wakeq.cron_records";
+    assert_eq!(clockwork.number(emitted).await, 3);
+    clockwork.passes(10).await;
+    admin.wake(false).await.unwrap();
+    assert_eq!(clockwork.ticks().await, ["03-01 08:00:20", "03-01 08:01:20"]);
+
+    // It ran early, failed, and waits for its second attempt.
+    clockwork
+        .run(
+            "update wakeq.events_v2 set retries = 1, delay_until = delay_until + interval '5 min'
+              where delay_until = '2027-03-01 08:01:20Z'",
+        )
+        .await;
+    put(&admin, &new("often", "*/20 * * * * *", "UTC")).await;
+    assert_eq!(clockwork.ticks().await, ["03-01 08:00:20", "03-01 08:06:20"]);
+    clockwork.passes(60).await;
+    admin.wake(false).await.unwrap();
+    let ticks = ["03-01 08:00:20", "03-01 08:01:40", "03-01 08:02:00", "03-01 08:02:20", "03-01 08:06:20"];
+    assert_eq!(clockwork.ticks().await, ticks);
+    assert_eq!(clockwork.number(emitted).await, 7);
+    let noted = "select cardinality(ahead_at)::bigint from wakeq.cron_records";
+    assert_eq!(clockwork.number(noted).await, 4, "01:20 and what is ahead");
+    clockwork.passes(60).await;
+    admin.wake(false).await.unwrap();
+    assert_eq!(clockwork.number(noted).await, 4, "what has come is not noted any more");
+}
+
+/// A process that dies between a change and its first ticks leaves a schedule that begins before what it could not take
+/// back; another change then must not forget that.
+#[tokio::test]
+async fn two_changes_before_a_pass_repeat_no_tick() {
+    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
+    let (admin, _) = clockwork.process().await;
+    put(&admin, &new("often", "* * * * *", "UTC")).await;
+    clockwork.run("delete from wakeq.events_v2").await;
+    clockwork.run("update wakeq.cron_records set next_at = '2027-03-01 08:01:00Z'").await;
+    clockwork.passes(70).await;
+    let schedule = CronSchedule::new("* * * * *", "UTC").unwrap();
+    put(&admin, &NewCron::new("often", schedule, "other").unwrap()).await;
+    assert_eq!(clockwork.ticks().await, ["03-01 08:02:00"]);
+    assert_eq!(clockwork.number("select ticks from wakeq.cron_records").await, 2);
+}
+
 /// The same again is no change: nothing is taken back, and nothing recorded.
 #[tokio::test]
 async fn the_same_again_changes_nothing() {
@@ -320,21 +390,48 @@ async fn many_crons_tick_together() {
     assert_eq!((page[0].name.as_str(), page[0].next.len(), page[0].value.clone()), ("c999", 1, None));
 }
 
-/// What this release can't read is paused, and says so; the others tick.
+/// What this release can't read is left to one that can, with every tick, and holds up no other, however many they are.
 #[tokio::test]
 async fn an_unreadable_schedule_stops_only_itself() {
     let clockwork = Clockwork::at("2027-03-01T07:59:00Z").await;
     let (admin, _) = clockwork.process().await;
+    clockwork
+        .run(
+            "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, created_by,
+                                           created_at, changed_at, next_at)
+             select '00000000-0000-0000-0000-000000000000', 'gone' || n, '0 8 * * *', 'Europe/Atlantis', '_', '1', 'all',
+                    'test', now(), now(), '2027-03-01T07:00:00Z'::timestamptz
+               from generate_series(1, 250) n",
+        )
+        .await;
     put(&admin, &new("good", "0 8 * * *", "UTC")).await;
-    put(&admin, &new("gone", "0 8 * * *", "UTC")).await;
-    clockwork.run("update wakeq.cron_records set zone = 'Europe/Atlantis' where name = 'gone'").await;
     clockwork.passes(24 * 3600).await;
     assert_eq!(admin.wake(false).await.unwrap().ticks, 1);
-    let gone = admin.cron(CANVAS, &name("gone")).await.unwrap().paused.unwrap();
-    assert_eq!(gone.by, "wakeq");
-    assert!(gone.reason.unwrap().contains("\"Europe/Atlantis\" is no time zone"));
-    let recorded = "select count(*) from wakeq.audit_log where actor = 'wakeq' and action = 'pause-cron' and name = 'gone'";
-    assert_eq!(clockwork.number(recorded).await, 1);
+    let gone = admin.cron(CANVAS, &name("gone1")).await.unwrap();
+    assert_eq!((gone.paused, gone.next, gone.ticks), (None, Vec::new(), 0));
+    assert_eq!(clockwork.number("select count(*) from wakeq.audit_log where name like 'gone%'").await, 0);
+    // A release that can read it makes up for what was missed.
+    clockwork.run("update wakeq.cron_records set zone = 'UTC' where name = 'gone1'").await;
+    assert_eq!(admin.wake(false).await.unwrap().ticks, 3);
+    assert_eq!(admin.cron(CANVAS, &name("gone1")).await.unwrap().ticks, 3);
+}
+
+/// Let go on, it would have no next tick, and be neither paused nor ever emitted again.
+#[tokio::test]
+async fn an_unreadable_cron_stays_paused() {
+    let clockwork = Clockwork::at("2027-03-01T07:59:00Z").await;
+    let (admin, _) = clockwork.process().await;
+    put(&admin, &new("gone", "0 8 * * *", "UTC")).await;
+    admin.pause_cron(CANVAS, &name("gone"), None, &ada()).await.unwrap();
+    clockwork.run("update wakeq.cron_records set expression = 'garbage'").await;
+    let refused = admin.unpause_cron(CANVAS, &name("gone"), &ada()).await.unwrap_err();
+    assert!(matches!(refused, AdminError::UnreadableCron(_)), "{refused}");
+    let gone = admin.cron(CANVAS, &name("gone")).await.unwrap();
+    assert_eq!(gone.paused.unwrap().by, "ada");
+    assert_eq!(clockwork.number("select count(*) from wakeq.audit_log").await, 2, "put and paused");
+    put(&admin, &new("gone", "0 8 * * *", "UTC")).await;
+    let mended = admin.unpause_cron(CANVAS, &name("gone"), &ada()).await.unwrap();
+    assert_eq!((mended.paused, mended.ticks), (None, 1));
 }
 
 /// Every change has its line in the record, and nothing else has.
