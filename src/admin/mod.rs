@@ -22,7 +22,7 @@ pub use targets::{NewSecret, NewTarget, Registered};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::event::{Actor, EventId, Name, Notification, Timestamp};
+use crate::event::{Actor, EventId, HandlerAddress, Name, Notification, Timestamp};
 use crate::notify::Notifier;
 use crate::store::{DUE_PAGE, Refusal, Store, StoreError};
 use crate::wake::{Pass, WakeError, Waker};
@@ -78,6 +78,9 @@ pub enum AdminError {
         "this is no cursor of this list: take `next_cursor` from its last page to the letter, or start without one"
     )]
     Cursor,
+    /// The handler has no target.
+    #[error("there is no target for {0}: `wakeq handlers show` has those of the handler")]
+    NoTarget(Box<HandlerAddress>),
     /// The canvas has as many targets as it may.
     #[error("the canvas has 1,000 targets: delete one first")]
     TooManyTargets,

@@ -133,11 +133,15 @@ impl Admin {
         Ok(self.store.targets(canvas, handler, None, i64::from(LIST_MAX)).await?)
     }
 
-    /// Deletes a target; whether there was one. An attempt that had begun goes on. Its events wait from then on like those
+    /// Deletes a target. An attempt that had begun goes on. Its events wait from then on like those
     /// of a handler that no worker knows.
-    pub async fn delete_target(&self, address: &HandlerAddress, actor: &Actor) -> Result<bool, AdminError> {
+    pub async fn delete_target(&self, address: &HandlerAddress, actor: &Actor) -> Result<(), AdminError> {
         checked(actor)?;
-        Ok(self.store.delete_target(address, actor).await?)
+        if self.store.delete_target(address, actor).await? {
+            Ok(())
+        } else {
+            Err(AdminError::NoTarget(Box::new(address.clone())))
+        }
     }
 
     fn check(&self, address: &HandlerAddress, new: &NewTarget) -> Result<(), AdminError> {

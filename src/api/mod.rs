@@ -20,4 +20,4 @@ pub(crate) use events::{EventDetail, EventState, EventSummary, TheEvent, Waiting
 pub(crate) use handlers::{Depth, Handler, PurgeRequest, Purged};
 pub(crate) use list::List;
 pub(crate) use rules::{Lifted, Rule, RuleKind, StopRequest, Stopped};
-pub(crate) use targets::{DeletedTarget, InvalidTarget, Policy, PutAnswer, PutTarget, SecretText, Target};
+pub(crate) use targets::{InvalidTarget, Policy, PutAnswer, PutTarget, SecretText, Target};

@@ -112,13 +112,6 @@ pub(crate) struct PutAnswer {
     pub(crate) waking: bool,
 }
 
-/// What deleting a target did.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub(crate) struct DeletedTarget {
-    /// Whether there was one.
-    pub(crate) deleted: bool,
-}
-
 /// Why a request registers no target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidTarget {

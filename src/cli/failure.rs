@@ -90,7 +90,7 @@ fn of_admin(error: &AdminError) -> Exit {
     match error {
         AdminError::AdminOnly { .. } => Exit::Refused,
         AdminError::Invalid(_) | AdminError::Cursor => Exit::Usage,
-        AdminError::NotFound(_) | AdminError::NoCron(_) => Exit::NotFound,
+        AdminError::NotFound(_) | AdminError::NoCron(_) | AdminError::NoTarget(_) => Exit::NotFound,
         AdminError::NotWaiting(_)
         | AdminError::TooManyTargets
         | AdminError::TooManyCrons

@@ -162,7 +162,7 @@ Where: commands work on the database (DATABASE_URL), or ask a server (WAKEQ_SERV
 WAKEQ_KEY). `migrate`, `topics`, `settings`, `accounts`, `wake`, `doctor`, `work` and `all` need the database or \
 Pub/Sub themselves.
 
-Exit codes: 0 done, 1 failed, 2 the arguments make no sense, 3 there is no such event or key, 4 refused for want of \
+Exit codes: 0 done, 1 failed, 2 the arguments make no sense, 3 there is no such event, target, cron or key, 4 refused for want of \
 rights, 5 in conflict with what is there (the event runs now, two live keys), 6 the database or the server is away.";
 
 /// A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.

@@ -122,10 +122,9 @@ fn print_put(handler: &Target, answer: &PutAnswer) -> anyhow::Result<()> {
 
 impl Delete {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let deleted = context.backend().await?.delete_target(&self.handler).await?;
-        self.json.print(&deleted, |answer| {
-            let words = if answer.deleted { "the target is deleted" } else { "there was no target" };
-            show::line(format_args!("{}: {words}", self.handler))
+        context.backend().await?.delete_target(&self.handler).await?;
+        self.json.print(&serde_json::json!({ "handler": self.handler.to_string() }), |_| {
+            show::line(format_args!("{}: the target is deleted", self.handler))
         })
     }
 }

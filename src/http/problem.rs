@@ -246,7 +246,7 @@ impl From<AdminError> for Problem {
         match error {
             AdminError::AdminOnly { .. } => Self::new(Kind::Forbidden, error.to_string()),
             AdminError::Invalid(words) => Self::bad_request(words),
-            AdminError::NotFound(_) | AdminError::NoCron(_) => Self::not_found(),
+            AdminError::NotFound(_) | AdminError::NoCron(_) | AdminError::NoTarget(_) => Self::not_found(),
             AdminError::TooManyCrons | AdminError::UnreadableCron(_) => {
                 Self::new(Kind::Conflict, error.to_string())
             }

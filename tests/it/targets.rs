@@ -36,7 +36,10 @@ fn worker(stage: &Stage, handlers: Handlers) -> Running {
 async fn put(service: &Service, receiver: &Receiver, more: Value) -> Value {
     let mut body = json!({"url": receiver.url});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    service.put(GREET, body).await.json()
+    let answer = service.put(GREET, body).await;
+    let put = answer.json();
+    assert_eq!(answer.status.as_u16(), if put["new"] == true { 201 } else { 200 }, "{put}");
+    put
 }
 
 /// What the row says after a failed attempt: retries, losses, seconds until it is due.
@@ -116,8 +119,9 @@ async fn events_of_a_deleted_target_wait_for_the_next() {
     let mut receiver = Receiver::start().await;
     let mut running = worker(&service.stage, Handlers::new());
     put(&service, &receiver, json!({})).await;
-    assert_eq!(service.delete(GREET).await.json(), json!({"deleted": true}));
-    assert_eq!(service.delete(GREET).await.json(), json!({"deleted": false}));
+    let deleted = service.delete(GREET).await;
+    assert_eq!((deleted.status.as_u16(), deleted.text.as_str()), (204, ""));
+    assert_eq!(service.delete(GREET).await.problem(), (404, "not-found".into()));
     let id = service.stage.emit("greet").await;
     running.until(id, Outcome::Deferred).await;
     let shown = service.get(GREET).await.json();
@@ -427,7 +431,7 @@ async fn a_canvas_has_a_thousand_targets() {
     assert_eq!(one_more.problem(), (409, "conflict".into()));
     assert_eq!(service.put("/handlers/WORKER/h7", body.clone()).await.json()["new"], false);
     assert_eq!(service.get("/handlers").await.json()["items"].as_array().unwrap().len(), 1000);
-    service.delete("/handlers/WORKER/h1").await.json();
+    assert_eq!(service.delete("/handlers/WORKER/h1").await.status.as_u16(), 204);
     assert_eq!(service.put(GREET, body).await.json()["new"], true);
     service.stop().await;
 }

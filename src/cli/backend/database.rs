@@ -9,9 +9,9 @@ use super::{Canvases, WhichEvents};
 use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Scope, Within};
 use crate::admin::{Admin, AdminError, Cursor, EventFilter};
 use crate::api::{
-    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedTarget, Depth, Emitted,
-    EventDetail, EventSummary, Handler, Key, Lifted, List, NewEvent, PauseCron, Purged, PutAnswer, PutCron,
-    PutTarget, Redriven, RuleKind, StopRequest, Stopped,
+    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, Depth, Emitted, EventDetail,
+    EventSummary, Handler, Key, Lifted, List, NewEvent, PauseCron, Purged, PutAnswer, PutCron, PutTarget,
+    Redriven, RuleKind, StopRequest, Stopped,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
@@ -115,9 +115,8 @@ impl Database {
         Ok(self.waking().await?.put_target(&address, &new, &self.actor).await?.into())
     }
 
-    pub(super) async fn delete_target(&self, target: &Target) -> anyhow::Result<DeletedTarget> {
-        let deleted = self.silent().delete_target(&target.address(self.canvas), &self.actor).await?;
-        Ok(DeletedTarget { deleted })
+    pub(super) async fn delete_target(&self, target: &Target) -> anyhow::Result<()> {
+        Ok(self.silent().delete_target(&target.address(self.canvas), &self.actor).await?)
     }
 
     pub(super) async fn stop(

@@ -8,9 +8,9 @@ mod database;
 mod server;
 
 use crate::api::{
-    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedTarget, Depth, Emitted,
-    EventDetail, EventSummary, Handler, Key, Lifted, List, NewEvent, PauseCron, Purged, PutAnswer, PutCron,
-    PutTarget, Redriven, RuleKind, StopRequest, Stopped,
+    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, Depth, Emitted, EventDetail,
+    EventSummary, Handler, Key, Lifted, List, NewEvent, PauseCron, Purged, PutAnswer, PutCron, PutTarget,
+    Redriven, RuleKind, StopRequest, Stopped,
 };
 use crate::config::DeliveryArgs;
 use crate::event::{EventId, Name};
@@ -96,7 +96,7 @@ impl Backend {
         }
     }
 
-    pub(super) async fn delete_target(&self, target: &Target) -> anyhow::Result<DeletedTarget> {
+    pub(super) async fn delete_target(&self, target: &Target) -> anyhow::Result<()> {
         either!(self.delete_target(target))
     }
 

@@ -7,9 +7,9 @@ use uuid::Uuid;
 use super::client::{Client, Request};
 use super::{Canvases, WhichEvents};
 use crate::api::{
-    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedTarget, Depth, Emitted,
-    EventDetail, EventSummary, Handler, Key, Lifted, List, NewEvent, PauseCron, PurgeRequest, Purged,
-    PutAnswer, PutCron, PutTarget, Redriven, RuleKind, StopRequest, Stopped, TheEvent,
+    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, Depth, Emitted, EventDetail,
+    EventSummary, Handler, Key, Lifted, List, NewEvent, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron,
+    PutTarget, Redriven, RuleKind, StopRequest, Stopped, TheEvent,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
@@ -65,8 +65,8 @@ impl Server {
         self.client.call(at(Request::put, target).body(&new)?).await
     }
 
-    pub(super) async fn delete_target(&self, target: &Target) -> anyhow::Result<DeletedTarget> {
-        self.client.call(at(Request::delete, target)).await
+    pub(super) async fn delete_target(&self, target: &Target) -> anyhow::Result<()> {
+        self.client.send(at(Request::delete, target)).await.map(drop)
     }
 
     pub(super) async fn stop(

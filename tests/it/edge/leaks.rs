@@ -90,7 +90,7 @@ async fn knock(process: &Process, secrets: &mut Secrets) {
     secrets.texts.push(("a target's secret, as it is sent", encoded.clone()));
     let put = |body: serde_json::Value| process.on_canvas(Method::PUT, "/handlers/WORKER/greet").json(&body);
     let secret = format!("whsec_{encoded}");
-    assert_eq!(secrets.send(put(json!({"url": url, "secret": secret}))).await, 200);
+    assert_eq!(secrets.send(put(json!({"url": url, "secret": secret}))).await, 201);
     for body in [
         json!({"url": url, "secret": secret, "rotate_secret": true}),
         json!({"url": url, "secret": secrets.make("what is no secret")}),
