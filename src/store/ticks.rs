@@ -101,14 +101,15 @@ impl Store {
     ) -> Result<Ticked, StoreError> {
         let mut session = self.session().await?.for_statements(STATEMENTS);
         let (timing, ahead) = (self.timing(), self.cron_ahead());
-        let ticked = session.limit(|connection| tick(connection, (only, but), timing, ahead, step)).await;
+        let ticked = session.limit(|connection| tick(connection, only, but, timing, ahead, step)).await;
         session.answered("emit ticks", ticked)
     }
 }
 
 async fn tick(
     connection: &mut PgConnection,
-    (only, but): (Option<(CanvasId, &Name)>, &[(CanvasId, Name)]),
+    only: Option<(CanvasId, &Name)>,
+    but: &[(CanvasId, Name)],
     timing: &Timing,
     ahead: Duration,
     mut step: impl FnMut(&CronDue, Timestamp, usize) -> CronStep + Send,
@@ -169,15 +170,17 @@ async fn tick(
     let inserted = insert_pages(&mut transaction, &batch.events, &chosen, timing).await?;
     batch.moves(&mut transaction).await?;
     transaction.commit().await?;
-    let events = batch.events.len();
-    let due_soon = batch.events.iter().zip(inserted).filter(|(_, inserted)| match inserted {
+    let notifications = due_soon(&batch.events, &inserted);
+    Ok(Ticked { notifications, events: batch.events.len(), left, more })
+}
+
+/// Of the events that are due within the horizon.
+fn due_soon(events: &[NewEvent], inserted: &[Inserted]) -> Vec<Notification> {
+    let due_soon = events.iter().zip(inserted).filter(|(_, inserted)| match inserted {
         Inserted::New { due_soon } => *due_soon,
         Inserted::Known | Inserted::Foreign => false,
     });
-    let notifications = due_soon
-        .map(|(event, _)| Notification { id: event.id, canvas: event.address.scope.canvas })
-        .collect();
-    Ok(Ticked { notifications, events, left, more })
+    due_soon.map(|(event, _)| Notification { id: event.id, canvas: event.address.scope.canvas }).collect()
 }
 
 impl Batch {

@@ -1,4 +1,4 @@
-//! Crons on Postgres, whose clock stands still until the test moves it: emitted ahead, taken back, missed, restarted.
+//! Crons on Postgres, whose clock stands still until the test moves it: emitted ahead, missed, restarted.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Clockwork {
     }
 
     /// The ticks whose events are there, by the time they are for.
-    async fn ticks(&self) -> Vec<String> {
+    pub(crate) async fn ticks(&self) -> Vec<String> {
         let ticks = "select to_char(delay_until at time zone 'UTC', 'MM-DD HH24:MI:SS') from wakeq.events_v2
                       where module = 'CRON' order by delay_until";
         sqlx::query_scalar(ticks).fetch_all(&self.pool).await.unwrap()
@@ -63,7 +63,7 @@ impl Clockwork {
         sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
     }
 
-    async fn run(&self, sql: &'static str) {
+    pub(crate) async fn run(&self, sql: &'static str) {
         sqlx::query(sql).execute(&self.pool).await.unwrap();
     }
 }
@@ -74,7 +74,7 @@ pub(crate) fn ada() -> Actor {
     Actor::user("ada")
 }
 
-fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn new(name: &str, expression: &str, zone: &str) -> NewCron {
     NewCron::new(name, CronSchedule::new(expression, zone).unwrap(), &json!({"for": name})).unwrap()
 }
 
-async fn put(admin: &Admin, cron: &NewCron) {
+pub(crate) async fn put(admin: &Admin, cron: &NewCron) {
     admin.put_cron(CANVAS, cron, &ada()).await.unwrap();
 }
 
@@ -160,150 +160,6 @@ async fn crons_do_not_read_events() {
     assert_eq!(cron.next.len(), 5);
 }
 
-/// What was emitted ahead goes with a pause; what is due stays; what passes meanwhile is not made up for.
-#[tokio::test]
-async fn a_pause_takes_back_what_is_ahead() {
-    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
-    let (admin, notifier) = clockwork.process().await;
-    put(&admin, &new("often", "*/20 * * * * *", "UTC").missed(Missed::All)).await;
-    clockwork.passes(20).await;
-    assert_eq!(clockwork.ticks().await, ["03-01 08:00:20", "03-01 08:00:40", "03-01 08:01:00"]);
-    let paused = admin.pause_cron(CANVAS, &name("often"), Some("inventory"), &ada()).await.unwrap();
-    let pause = paused.paused.unwrap();
-    assert_eq!((pause.by.as_str(), pause.reason.as_deref()), ("ada", Some("inventory")));
-    assert_eq!((paused.next.len(), paused.ticks), (0, 1));
-    assert_eq!(paused.last, Some("2027-03-01T08:00:20Z".parse().unwrap()));
-    assert_eq!(clockwork.ticks().await, ["03-01 08:00:20"]);
-    clockwork.passes(3600).await;
-    assert_eq!(admin.wake(false).await.unwrap().ticks, 0);
-    // Replaced, it stays paused.
-    put(&admin, &new("often", "*/30 * * * * *", "UTC").missed(Missed::All)).await;
-    assert_eq!(admin.wake(false).await.unwrap().ticks, 0);
-    let before = notifier.published().len();
-    let unpaused = admin.unpause_cron(CANVAS, &name("often"), &ada()).await.unwrap();
-    assert_eq!(unpaused.next[0].at, "2027-03-01T09:00:30Z".parse::<Timestamp>().unwrap());
-    assert_eq!(
-        clockwork.ticks().await,
-        ["03-01 08:00:20", "03-01 09:00:30", "03-01 09:01:00", "03-01 09:01:30"]
-    );
-    assert!(notifier.published().len() > before, "at once, not with the next pass");
-    admin.unpause_cron(CANVAS, &name("often"), &ada()).await.unwrap();
-    assert_eq!(clockwork.ticks().await.len(), 4);
-}
-
-/// Another schedule takes the old one's ticks back that are ahead; another value comes with all that are.
-#[tokio::test]
-async fn a_change_takes_back_what_is_ahead() {
-    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
-    let (admin, _) = clockwork.process().await;
-    put(&admin, &new("often", "*/20 * * * * *", "UTC")).await;
-    clockwork.passes(20).await;
-    put(&admin, &new("often", "*/15 * * * * *", "UTC")).await;
-    let ticks = [
-        "03-01 08:00:20",
-        "03-01 08:00:30",
-        "03-01 08:00:45",
-        "03-01 08:01:00",
-        "03-01 08:01:15",
-        "03-01 08:01:30",
-    ];
-    assert_eq!(clockwork.ticks().await, ticks);
-    let other = CronSchedule::new("*/15 * * * * *", "UTC").unwrap();
-    let other = NewCron::new("often", other, "other").unwrap();
-    let put = admin.put_cron(CANVAS, &other, &ada()).await.unwrap();
-    assert_eq!((put.new, put.changed, put.cron.ticks), (false, true, 6));
-    assert_eq!(clockwork.ticks().await, ticks);
-    let values = clockwork.number(r#"select count(*) from wakeq.events_v2 where value = '"other"'"#).await;
-    assert_eq!(values, 5, "all but the one that was due");
-    admin.delete_cron(CANVAS, &name("often"), &ada()).await.unwrap();
-    assert_eq!(clockwork.ticks().await, ["03-01 08:00:20"]);
-    clockwork.passes(60).await;
-    assert_eq!(admin.wake(false).await.unwrap().ticks, 0);
-}
-
-/// A tick that is run already, by hand or because its time came, is not emitted again by a change.
-#[tokio::test]
-async fn a_change_repeats_no_tick() {
-    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
-    let (admin, _) = clockwork.process().await;
-    put(&admin, &new("often", "* * * * *", "UTC")).await;
-    clockwork.passes(60).await;
-    clockwork.run("delete from wakeq.events_v2").await;
-    let other = CronSchedule::new("* * * * *", "UTC").unwrap();
-    put(&admin, &NewCron::new("often", other, "other").unwrap()).await;
-    assert_eq!(clockwork.ticks().await, ["03-01 08:02:00"]);
-}
-
-/// A tick whose event ran early, was cancelled, or is to be tried again has had its event: neither a change nor a pause
-/// gives it another, and those before it that were taken back come all the same.
-#[tokio::test]
-async fn a_tick_that_was_hurried_comes_once() {
-    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
-    let (admin, _) = clockwork.process().await;
-    put(&admin, &new("often", "*/20 * * * * *", "UTC")).await;
-    assert_eq!(clockwork.ticks().await, ["03-01 08:00:20", "03-01 08:00:40", "03-01 08:01:00"]);
-    let id = async |tick: &str| {
-        let id = format!("select id from wakeq.events_v2 where delay_until = '2027-03-01 {tick}Z'");
-        let id: uuid::Uuid =
-            sqlx::query_scalar(sqlx::AssertSqlSafe(id)).fetch_one(&clockwork.pool).await.unwrap();
-        wakeq::EventId(id)
-    };
-    let hurried = id("08:00:40").await;
-    admin.cancel(CANVAS, id("08:01:00").await, &ada()).await.unwrap();
-    admin.run_now(CANVAS, hurried, &ada()).await.unwrap();
-    clockwork.run("delete from wakeq.events_v2 where delay_until = '2027-03-01 08:00:00Z'").await;
-    for value in ["other", "another"] {
-        let schedule = CronSchedule::new("*/20 * * * * *", "UTC").unwrap();
-        put(&admin, &NewCron::new("often", schedule, value).unwrap()).await;
-        assert_eq!(clockwork.ticks().await, ["03-01 08:00:20"], "{value}");
-        admin.pause_cron(CANVAS, &name("often"), None, &ada()).await.unwrap();
-        assert_eq!(clockwork.ticks().await, Vec::<String>::new(), "{value}");
-        admin.unpause_cron(CANVAS, &name("often"), &ada()).await.unwrap();
-        assert_eq!(clockwork.ticks().await, ["03-01 08:00:20"], "{value}");
-    }
-    let emitted = "select ticks from wakeq.cron_records";
-    assert_eq!(clockwork.number(emitted).await, 3);
-    clockwork.passes(10).await;
-    admin.wake(false).await.unwrap();
-    assert_eq!(clockwork.ticks().await, ["03-01 08:00:20", "03-01 08:01:20"]);
-
-    // It ran early, failed, and waits for its second attempt.
-    clockwork
-        .run(
-            "update wakeq.events_v2 set retries = 1, delay_until = delay_until + interval '5 min'
-              where delay_until = '2027-03-01 08:01:20Z'",
-        )
-        .await;
-    put(&admin, &new("often", "*/20 * * * * *", "UTC")).await;
-    assert_eq!(clockwork.ticks().await, ["03-01 08:00:20", "03-01 08:06:20"]);
-    clockwork.passes(60).await;
-    admin.wake(false).await.unwrap();
-    let ticks = ["03-01 08:00:20", "03-01 08:01:40", "03-01 08:02:00", "03-01 08:02:20", "03-01 08:06:20"];
-    assert_eq!(clockwork.ticks().await, ticks);
-    assert_eq!(clockwork.number(emitted).await, 7);
-    let noted = "select cardinality(ahead_at)::bigint from wakeq.cron_records";
-    assert_eq!(clockwork.number(noted).await, 4, "01:20 and what is ahead");
-    clockwork.passes(60).await;
-    admin.wake(false).await.unwrap();
-    assert_eq!(clockwork.number(noted).await, 4, "what has come is not noted any more");
-}
-
-/// A process that dies between a change and its first ticks leaves a schedule that begins before what it could not take
-/// back; another change then must not forget that.
-#[tokio::test]
-async fn two_changes_before_a_pass_repeat_no_tick() {
-    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
-    let (admin, _) = clockwork.process().await;
-    put(&admin, &new("often", "* * * * *", "UTC")).await;
-    clockwork.run("delete from wakeq.events_v2").await;
-    clockwork.run("update wakeq.cron_records set next_at = '2027-03-01 08:01:00Z'").await;
-    clockwork.passes(70).await;
-    let schedule = CronSchedule::new("* * * * *", "UTC").unwrap();
-    put(&admin, &NewCron::new("often", schedule, "other").unwrap()).await;
-    assert_eq!(clockwork.ticks().await, ["03-01 08:02:00"]);
-    assert_eq!(clockwork.number("select ticks from wakeq.cron_records").await, 2);
-}
-
 /// The same again is no change: nothing is taken back, and nothing recorded.
 #[tokio::test]
 async fn the_same_again_changes_nothing() {
@@ -317,23 +173,6 @@ async fn the_same_again_changes_nothing() {
     assert_eq!((again.new, again.changed), (false, false));
     assert_eq!(clockwork.number(ids).await, 1);
     assert_eq!(clockwork.number("select count(*) from wakeq.audit_log").await, 1);
-}
-
-/// A tick that a process was late for survives a change of the value, and a pause drops it.
-#[tokio::test]
-async fn a_late_tick_survives_another_value() {
-    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
-    let (admin, _) = clockwork.process().await;
-    put(&admin, &new("hourly", "0 * * * *", "UTC")).await;
-    clockwork.passes(3610).await;
-    let schedule = CronSchedule::new("0 * * * *", "UTC").unwrap();
-    put(&admin, &NewCron::new("hourly", schedule, "other").unwrap()).await;
-    assert_eq!(clockwork.ticks().await, ["03-01 09:00:00"]);
-    clockwork.passes(3600).await;
-    admin.pause_cron(CANVAS, &name("hourly"), None, &ada()).await.unwrap();
-    admin.unpause_cron(CANVAS, &name("hourly"), &ada()).await.unwrap();
-    admin.wake(false).await.unwrap();
-    assert_eq!(clockwork.ticks().await, ["03-01 09:00:00"]);
 }
 
 /// After a night without any process each policy does what it says, in a process that begins then.

@@ -16,6 +16,7 @@ mod container;
 mod control;
 mod crashes;
 mod crons;
+mod crons_changes;
 mod crons_twice;
 mod delivery;
 mod doctor;

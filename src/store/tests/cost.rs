@@ -212,13 +212,16 @@ async fn the_minutes_statement_does_not_read_the_queue() {
     let arguments =
         "false, '1 min', '1 min', '10 min', '30 s', '10 min', '1 h', null, now() - interval '2 min', '75 s'";
     table.run("update wakeq.chores set next_at = now()").await;
-    let plan = plan(&table.store, "), overdue as (", arguments).await;
+    let plan = async || plan(&table.store, "), overdue as (", arguments).await;
+    let (plan, closed) = (plan().await, plan().await);
     let (overdue, all) = (buffers(&plan, "events_v2_promised"), buffers(&plan, ""));
     println!(
         "the minute's statement among 100,000 parked events: {overdue} pages of the promises, {all} in all"
     );
     assert!(overdue < 10, "{plan}");
     assert!(all < 10, "{plan}");
+    println!("where another process was first: {} pages", buffers(&closed, ""));
+    assert!(buffers(&closed, "") <= 3, "{closed}");
     snapshot.rollback().await.unwrap();
 }
 
