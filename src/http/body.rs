@@ -123,19 +123,44 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// Reads JSON. The parser's own words are not passed on: they may repeat a piece of the body.
+/// Reads JSON. Of the parser's own words only those of ours are passed on: the others may repeat a piece of the body.
 pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|error| {
         let place = format!("line {}, column {}", error.line(), error.column());
         Problem::bad_request(match error.classify() {
             serde_json::error::Category::Data => {
-                format!("a field is unknown, missing or of the wrong type before {place}: see /docs for the schema")
+                format!("{} before {place}: see /docs for the schema", mistake(&error.to_string()))
             }
             serde_json::error::Category::Io
             | serde_json::error::Category::Syntax
             | serde_json::error::Category::Eof => format!("the body is not JSON at {place}"),
         })
     })
+}
+
+/// What is wrong with a field, in words that repeat nothing of the body: the names in them are those of the types here.
+fn mistake(words: &str) -> String {
+    let words = words.rsplit_once(" at line ").map_or(words, |(words, _)| words);
+    // What was sent comes first, and our names last, none of which has these words.
+    let names = words.rsplit_once(", expected ").map(|(_, names)| names.trim_start_matches("one of "));
+    let names = names
+        .filter(|_| !words.ends_with(", there are no fields") && !words.ends_with(", there are no variants"));
+    match (words.split_once(" `").map_or(words, |(kind, _)| kind), names) {
+        ("missing field", _) => {
+            format!("the field {} is missing", words.trim_start_matches("missing field "))
+        }
+        ("unknown field", Some(names)) => {
+            format!("a field is unknown: there are {names}; the unknown one stands")
+        }
+        ("unknown variant", Some(names)) => format!("a value is none of {names}"),
+        ("unknown field" | "unknown variant", None) => "a field is unknown".to_owned(),
+        ("duplicate field", _) => "a field is given twice".to_owned(),
+        (kind, _) if kind.starts_with("invalid type: ") => "a field is of the wrong type".to_owned(),
+        (kind, _) if kind.starts_with("invalid value: ") => {
+            "a field has a value that it can't have".to_owned()
+        }
+        (_, _) => "a field is unknown, missing or of the wrong type".to_owned(),
+    }
 }
 
 /// The query's parameters; unknown ones are refused by their types.
@@ -245,4 +270,38 @@ fn hyphenated(text: &str) -> Option<&str> {
 
 fn part<'a>(parameters: &'a RawPathParams, name: &str) -> Result<&'a str, Problem> {
     parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| value).ok_or_else(Problem::not_found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Empty {}
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code, reason = "what is read is not looked at")]
+    struct One {
+        name: String,
+    }
+
+    /// What was sent may look like the parser's own words.
+    #[test]
+    fn a_mistake_is_named_and_nothing_repeated() {
+        let of = |error: serde_json::Error| mistake(&error.to_string());
+        let one = |json: &str| of(serde_json::from_str::<One>(json).unwrap_err());
+        assert_eq!(one("{}"), "the field `name` is missing");
+        assert_eq!(
+            one(r#"{"x`, expected `s3cr3t": 1}"#),
+            "a field is unknown: there are `name`; the unknown one stands"
+        );
+        assert_eq!(one(r#"{"name": ["missing field `s3cr3t"]}"#), "a field is of the wrong type");
+        assert_eq!(one(r#"{"name": "a", "name": "b"}"#), "a field is given twice");
+        let empty = serde_json::from_str::<Empty>(r#"{"x, expected `s3cr3t": 1}"#).unwrap_err();
+        assert_eq!(of(empty), "a field is unknown");
+        let custom = <serde_json::Error as serde::de::Error>::custom("s3cr3t, expected s3cr3t");
+        assert_eq!(of(custom), "a field is unknown, missing or of the wrong type");
+    }
 }

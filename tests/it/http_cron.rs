@@ -103,13 +103,14 @@ async fn what_makes_no_cron_is_refused_with_what_to_do() {
         (json!({"expression": "* * * * *", "modifier": "a b"}), "\"a b\" is no valid name"),
         (
             json!({"expression": "* * * * *", "missed": "twice"}),
-            "a field is unknown, missing or of the wrong type",
+            "a value is none of `skip`, `once`, `all` before line 1, column ",
         ),
-        (json!({"zone": "UTC"}), "a field is unknown, missing or of the wrong type"),
+        (json!({"zone": "UTC"}), "the field `expression` is missing before line 1, column "),
         (
             json!({"expression": "* * * * *", "seconds": 1}),
-            "a field is unknown, missing or of the wrong type",
+            "a field is unknown: there are `expression`, `zone`, `value`, `modifier`, `missed`; the unknown one stands before line",
         ),
+        (json!({"expression": 5}), "a field is of the wrong type before line 1, column "),
         (json!({"expression": "* * * * *", "value": "\u{0}"}), "the value has a NUL character"),
     ];
     for (body, words) in cases {

@@ -120,6 +120,19 @@ async fn knock(process: &Process, secrets: &mut Secrets) {
     }
 }
 
+/// What looks like the parser's own words, which are passed on in part.
+async fn knock_with_crons(process: &Process, secrets: &mut Secrets) {
+    let cron = |body: serde_json::Value| process.on_canvas(Method::PUT, "/cron/nightly").json(&body);
+    for body in [
+        json!({"expression": "* * * * *", "missed": format!("x`, expected `{}", secrets.make("what to do about ticks"))}),
+        json!({"expression": "* * * * *", format!("x`, expected `{}", secrets.make("an unknown field")): 1}),
+        json!({"expression": [format!("x, expected {}", secrets.make("an expression"))]}),
+        json!({"zone": secrets.make("a zone without an expression")}),
+    ] {
+        assert_eq!(secrets.send(cron(body)).await, 400);
+    }
+}
+
 /// Keys of the right form, good and bad: their second half is hexadecimal, so it is made and looked for by itself.
 async fn knock_with_keys(process: &Process, secrets: &mut Secrets) {
     let list = format!("/v1/canvases/{}/handlers", CanvasId::DEFAULT);
@@ -189,6 +202,7 @@ async fn nothing_leaks(levels: &str) {
     };
     let process = Process::start(&[("RUST_LOG", levels)], with_password).await;
     knock(&process, &mut secrets).await;
+    knock_with_crons(&process, &mut secrets).await;
     knock_with_keys(&process, &mut secrets).await;
     break_the_database(&process, &mut secrets).await;
     let lines = process.stop().await;
