@@ -139,6 +139,9 @@ impl Targets {
         match (operation.id.as_str(), status) {
             (_, 200..300) if operation.scope.is_none() => good(),
             ("put_cron", 201) => to(&path.replace(CRON, "another")).json(&body("put_cron")),
+            ("put_target" | "put_target_of_modifier", 201) => {
+                to(&path.replace("/greet", "/another")).json(&body("put_target"))
+            }
             (_, 200..300) => good().bearer_auth(&service.key),
             (_, 400) if body(&operation.id).is_some() => to(&path).json(&json!({"nonsense": 1})),
             (_, 400) if operation.described["parameters"].as_array().is_some_and(|all| !all.is_empty()) => {
@@ -168,6 +171,10 @@ impl Targets {
                 to(&path.replace("/greet", "/one-more")).json(&json!({"url": "https://target.example/"}))
             }
             ("create_key", 409) => to(&path).json(&json!({"holder": "twice", "scopes": ["read"]})),
+            ("unpause_cron", 409) => {
+                pause_an_unreadable_cron(service).await;
+                to(&path)
+            }
             ("put_cron", 409) => {
                 fill_with_crons(service).await;
                 to(&path.replace(CRON, "one-too-many")).json(&body("put_cron"))
@@ -179,12 +186,7 @@ impl Targets {
             ("emit" | "emit_batch", 422) => {
                 let first = good().bearer_auth(&service.key).header("idempotency-key", &operation.id);
                 Answer::of(first).await.json();
-                let other = if operation.id == "emit" {
-                    json!({"name": "o"})
-                } else {
-                    json!({"events": [{"name": "o"}]})
-                };
-                to(&path).header("idempotency-key", &operation.id).json(&other)
+                to(&path).header("idempotency-key", &operation.id).json(&other(&operation.id))
             }
             ("readyz", 503) => {
                 let away = "alter schema wakeq rename to elsewhere";
@@ -205,12 +207,23 @@ async fn fill_with_targets(service: &Service) {
     sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
 }
 
+async fn pause_an_unreadable_cron(service: &Service) {
+    let unreadable = "update wakeq.cron_records
+                         set expression = 'of a later release', next_at = null, paused_at = now(), paused_by = 'tests'";
+    sqlx::raw_sql(unreadable).execute(&service.stage.pool).await.unwrap();
+}
+
 async fn fill_with_crons(service: &Service) {
     let fill = "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, created_by,
                                                 created_at, changed_at)
                 select $1, 'full-' || number, '0 0 1 1 *', 'UTC', '_', '1', 'skip', 'tests', now(), now()
                   from generate_series(1, 1000) as number";
     sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
+}
+
+/// What an emit sends that is not the same as [`body`].
+fn other(operation: &str) -> Value {
+    if operation == "emit" { json!({"name": "o"}) } else { json!({"events": [{"name": "o"}]}) }
 }
 
 /// What a good request of an operation sends; none where it takes no body.
