@@ -30,6 +30,8 @@ pub(crate) struct Waker {
     notifier: Arc<dyn Notifier>,
     /// Passes of those who know how long things are kept.
     passes: Arc<AtomicU64>,
+    /// When no further page is begun; what is left is for the next pass.
+    until: Option<Instant>,
 }
 
 /// What a pass of the minute's statement did.
@@ -41,6 +43,8 @@ pub struct Pass {
     pub jobs: usize,
     /// Events of crons that were emitted: those that are due, and those that will be before the next pass.
     pub ticks: usize,
+    /// Whether there was no time for all of it: the next pass, which is due at once, goes on.
+    pub more: bool,
 }
 
 /// Why waking stopped; the promises on the rows make up for it.
@@ -67,7 +71,7 @@ impl WakeError {
 
 impl Waker {
     pub(crate) fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
-        Self { store, notifier, passes: Arc::default() }
+        Self { store, notifier, passes: Arc::default(), until: None }
     }
 
     /// The periodic work of every long-running process: the pass, every period, from a moment that differs between
@@ -91,6 +95,26 @@ impl Waker {
             }
             tokio::time::sleep(jittered(period)).await;
         }
+    }
+
+    /// The minute's pass, with no page begun after this time.
+    #[cfg(feature = "http")]
+    pub(crate) async fn pass_within(
+        &self,
+        limit: Duration,
+        retention: Option<Retention>,
+    ) -> Result<Pass, WakeError> {
+        let bounded = Self { until: Some(Instant::now() + limit), ..self.clone() };
+        let pass = bounded.pass(retention).await?;
+        if pass.more {
+            self.store.hasten_minute(2 * self.store.timing().probe_period).await?;
+        }
+        Ok(pass)
+    }
+
+    /// Whether the time of a pass that has one is over.
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| until <= Instant::now())
     }
 
     /// The minute's pass: does nothing unless it is due, and nothing where nobody can be woken: the promises are for
@@ -126,7 +150,7 @@ impl Waker {
             }
             jobs.extend(minute.jobs);
             open |= minute.open;
-            if !minute.more {
+            if !minute.more || self.is_over() {
                 break;
             }
             again = true;
@@ -134,8 +158,11 @@ impl Waker {
         }
         jobs.sort_unstable();
         jobs.dedup();
-        pass.jobs = jobs.len();
         for job in jobs {
+            if self.is_over() {
+                break;
+            }
+            pass.jobs += 1;
             trouble = trouble.and(self.resume(job, &AtomicUsize::new(0)).await.map(drop));
         }
         if let Some(retention) = retention.filter(|_| open)
@@ -145,6 +172,7 @@ impl Waker {
             let error = &error as &dyn std::error::Error;
             tracing::error!(error, "what is old was not deleted; tried again within two hours");
         }
+        pass.more = self.is_over();
         trouble.map(|()| pass)
     }
 
@@ -157,7 +185,7 @@ impl Waker {
             crate::fault::point("resume.page");
             self.publish(&page.notifications).await?;
             published.fetch_add(page.notifications.len(), Ordering::Relaxed);
-            if !page.more {
+            if !page.more || self.is_over() {
                 return Ok(page.elsewhere);
             }
             tokio::time::sleep_until(started + PAGE_PERIOD).await;
@@ -169,6 +197,9 @@ impl Waker {
         for page in 0..EXPIRE_PAGES {
             if !self.store.expire(page > 0, retention).await? {
                 return Ok(());
+            }
+            if self.is_over() {
+                break;
             }
         }
         self.passes.store(0, Ordering::Relaxed);

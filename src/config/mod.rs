@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::Args;
 
 pub(crate) use notifier::NotifierArgs;
-pub(crate) use process::{DeliveryArgs, ServeArgs, WorkerArgs, on_cloud_run};
+pub(crate) use process::{DeliveryArgs, LotArgs, PushArgs, ServeArgs, WorkerArgs, on_cloud_run};
 
 use crate::event::{CanvasId, Timing};
 use crate::store::{Store, StoreConfig, StoreError, TimingMode};
@@ -136,7 +136,16 @@ impl DatabaseArgs {
 
     /// For who emits or works: as [`DatabaseArgs::connect`], and the first one writes its durations for all.
     pub(crate) async fn connect_to_work(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
-        let follower = self.connect(timing).await?;
+        self.agree(timing, Timing::default()).await
+    }
+
+    /// The same for who runs what is pushed: the first one says that nothing can be kept until its time.
+    pub(crate) async fn connect_to_be_pushed(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
+        self.agree(timing, Timing { horizon: Duration::ZERO, ..Timing::default() }).await
+    }
+
+    async fn agree(&self, timing: &TimingArgs, first: Timing) -> anyhow::Result<Store> {
+        let follower = self.follow(timing, first).await?;
         let agreed = follower.timing().clone();
         follower.close().await;
         self.connect_as(TimingMode::Agree, agreed).await
@@ -144,7 +153,12 @@ impl DatabaseArgs {
 
     /// Connects, and works with the deployment's durations. Refused if others are given.
     pub(crate) async fn connect(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
-        let store = self.connect_as(TimingMode::Follow, timing.over(&Timing::default())).await?;
+        self.follow(timing, Timing::default()).await
+    }
+
+    /// `first`: what counts where nobody has written any durations yet.
+    async fn follow(&self, timing: &TimingArgs, first: Timing) -> anyhow::Result<Store> {
+        let store = self.connect_as(TimingMode::Follow, timing.over(&first)).await?;
         let ours = timing.over(store.timing());
         if let Some((name, ours, deployment)) = ours.first_difference(store.timing()) {
             anyhow::bail!(StoreError::OtherTiming { name, ours, deployment });

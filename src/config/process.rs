@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::access::AccessConfig;
+use crate::access::{AccessConfig, PushCallers};
 use crate::delivery::{DeliveryConfig, InvalidIpRange, IpRange};
 use crate::http::HttpConfig;
 use crate::store::Retention;
@@ -18,9 +18,6 @@ pub(crate) struct WorkerArgs {
     /// Handlers that run at a time
     #[arg(long, env = "WAKEQ_CAPACITY", default_value_t = WorkerConfig::default().capacity)]
     capacity: usize,
-    /// Notifications that wait in this process for their time
-    #[arg(long, env = "WAKEQ_LOT", default_value_t = WorkerConfig::default().lot_max)]
-    lot: usize,
     /// How long handlers may run on after SIGTERM [default: 28s, on Cloud Run 8s]
     #[arg(long, env = "WAKEQ_SHUTDOWN_GRACE", value_parser = humantime::parse_duration)]
     shutdown_grace: Option<Duration>,
@@ -37,6 +34,27 @@ pub(crate) struct WorkerArgs {
     /// How long the record of changes and refusals is kept (90days)
     #[arg(long, env = "WAKEQ_KEEP_RECORD", value_parser = kept, hide_short_help = true)]
     keep_record: Option<Duration>,
+}
+
+/// How many notifications a worker that fetches them keeps for later.
+#[derive(Args, Clone, Copy)]
+#[command(next_help_heading = "Worker")]
+pub(crate) struct LotArgs {
+    /// Notifications that wait in this process for their time
+    #[arg(long, env = "WAKEQ_LOT", default_value_t = WorkerConfig::default().lot_max)]
+    lot: usize,
+}
+
+/// Who may push: with these, the process runs what a push subscription sends it.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Push mode")]
+pub(crate) struct PushArgs {
+    /// For whom the tokens of pushes are made; not an audience of the API
+    #[arg(long = "push-audience", env = "WAKEQ_PUSH_AUDIENCE", value_delimiter = ',', value_name = "AUDIENCES")]
+    audiences: Vec<String>,
+    /// Addresses of the service accounts whose tokens Pub/Sub and Cloud Scheduler send
+    #[arg(long = "push-account", env = "WAKEQ_PUSH_ACCOUNTS", value_delimiter = ',', value_name = "ACCOUNTS")]
+    accounts: Vec<String>,
 }
 
 /// Where requests to HTTP targets may go.
@@ -82,6 +100,9 @@ pub(crate) struct ServeArgs {
     /// The URLs of this service that Google's ID tokens are made for; without one no ID token is taken
     #[arg(long = "audience", env = "WAKEQ_AUDIENCE", value_delimiter = ',')]
     audiences: Vec<String>,
+    /// Where the public keys are that ID tokens are checked with; for emulators, on this machine
+    #[arg(long, env = "WAKEQ_JWKS_URL", default_value_t = AccessConfig::default().jwks_url, hide_short_help = true)]
+    jwks_url: String,
     /// Connections at a time
     #[arg(long, env = "WAKEQ_MAX_CONNECTIONS", default_value_t = HttpConfig::default().max_connections)]
     max_connections: usize,
@@ -101,6 +122,30 @@ pub(crate) fn on_cloud_run() -> bool {
     CLOUD_RUN_VARIABLES.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
+impl LotArgs {
+    /// As the worker takes it, with the rest.
+    pub(crate) fn with(self, config: WorkerConfig) -> WorkerConfig {
+        WorkerConfig { lot_max: self.lot, ..config }
+    }
+}
+
+impl PushArgs {
+    /// Whether anything of it is given. An empty variable is none.
+    pub(crate) fn is_given(&self) -> bool {
+        self.callers() != PushCallers::default()
+    }
+
+    /// As access takes them.
+    pub(crate) fn callers(&self) -> PushCallers {
+        PushCallers { audiences: given(&self.audiences), accounts: given(&self.accounts) }
+    }
+}
+
+/// What was given, without what is empty.
+fn given(texts: &[String]) -> Vec<String> {
+    texts.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).map(str::to_owned).collect()
+}
+
 impl WorkerArgs {
     /// As the worker takes them.
     pub(crate) fn config(self) -> WorkerConfig {
@@ -112,7 +157,6 @@ impl WorkerArgs {
         let usual = if cloud_run { CLOUD_RUN_GRACE } else { defaults.shutdown_grace };
         WorkerConfig {
             capacity: self.capacity,
-            lot_max: self.lot,
             shutdown_grace: self.shutdown_grace.unwrap_or(usual),
             retention: Retention {
                 emitted_ids: self.keep_ids.unwrap_or(defaults.retention.emitted_ids),
@@ -127,8 +171,6 @@ impl WorkerArgs {
 impl DeliveryArgs {
     /// As the deliverer takes them.
     pub(crate) fn config(&self) -> Result<DeliveryConfig, InvalidIpRange> {
-        let given =
-            |texts: &[String]| texts.iter().filter(|text| !text.is_empty()).cloned().collect::<Vec<_>>();
         let ranges: Result<Vec<IpRange>, _> = given(&self.ranges).iter().map(|range| range.parse()).collect();
         let audiences = given(&self.audiences);
         Ok(DeliveryConfig {
@@ -143,10 +185,10 @@ impl DeliveryArgs {
 impl ServeArgs {
     /// As the server takes them.
     pub(crate) fn config(&self) -> HttpConfig {
-        let audiences = self.audiences.iter().filter(|audience| !audience.is_empty()).cloned().collect();
+        let (audiences, jwks_url) = (given(&self.audiences), self.jwks_url.clone());
         HttpConfig {
             address: SocketAddr::new(self.listen, self.port),
-            access: AccessConfig { audiences, ..AccessConfig::default() },
+            access: AccessConfig { audiences, jwks_url, ..AccessConfig::default() },
             max_connections: self.max_connections,
             max_requests: self.max_requests,
             ..HttpConfig::default()
@@ -162,7 +204,6 @@ mod tests {
     fn the_grace_fits_where_the_process_runs() {
         let arguments = |shutdown_grace| WorkerArgs {
             capacity: 3,
-            lot: 9,
             shutdown_grace,
             no_targets: false,
             keep_dead_events: Some(Duration::from_secs(7200)),
@@ -173,7 +214,7 @@ mod tests {
         assert_eq!((grace(None, false), grace(None, true)), (28, 8));
         assert_eq!(grace(Some(Duration::from_secs(90)), true), 90);
         let config = arguments(None).config_on(false);
-        assert_eq!((config.capacity, config.lot_max), (3, 9));
+        assert_eq!((config.capacity, LotArgs { lot: 9 }.with(config.clone()).lot_max), (3, 9));
         let retention = Retention { dead_events: Duration::from_secs(7200), ..Retention::default() };
         assert_eq!(config.retention, retention);
     }
@@ -192,6 +233,17 @@ mod tests {
         );
         assert!(arguments(&[""]).config().unwrap().allow.is_empty(), "an empty variable is none");
         assert_eq!(arguments(&["10.0.0.1/8"]).config().unwrap_err(), InvalidIpRange);
+    }
+
+    #[test]
+    fn an_empty_variable_makes_no_push_deployment() {
+        let arguments = |audience: &str, account: &str| PushArgs {
+            audiences: vec![audience.to_owned()],
+            accounts: vec![account.to_owned()],
+        };
+        assert!(!arguments("", " ").is_given());
+        assert!(arguments("push", "").is_given());
+        assert_eq!(arguments("push", " a@b.c ").callers().accounts, ["a@b.c"]);
     }
 
     #[test]
