@@ -50,10 +50,22 @@ pub(crate) struct LotArgs {
 #[command(next_help_heading = "Push mode")]
 pub(crate) struct PushArgs {
     /// For whom the tokens of pushes are made; not an audience of the API
-    #[arg(long = "push-audience", env = "WAKEQ_PUSH_AUDIENCE", value_delimiter = ',', value_name = "AUDIENCES")]
+    #[arg(
+        id = "push_audiences",
+        long = "push-audience",
+        env = "WAKEQ_PUSH_AUDIENCE",
+        value_delimiter = ',',
+        value_name = "AUDIENCES"
+    )]
     audiences: Vec<String>,
     /// Addresses of the service accounts whose tokens Pub/Sub and Cloud Scheduler send
-    #[arg(long = "push-account", env = "WAKEQ_PUSH_ACCOUNTS", value_delimiter = ',', value_name = "ACCOUNTS")]
+    #[arg(
+        id = "push_accounts",
+        long = "push-account",
+        env = "WAKEQ_PUSH_ACCOUNTS",
+        value_delimiter = ',',
+        value_name = "ACCOUNTS"
+    )]
     accounts: Vec<String>,
 }
 
@@ -71,6 +83,7 @@ pub(crate) struct DeliveryArgs {
     allow_http: bool,
     /// Audiences that targets may be given tokens for, beside their own origins
     #[arg(
+        id = "deliver_audiences",
         long = "deliver-audience",
         env = "WAKEQ_DELIVER_AUDIENCE",
         value_delimiter = ',',
