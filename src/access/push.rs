@@ -100,7 +100,8 @@ impl Access {
 }
 
 fn is_address(account: &str) -> bool {
-    account.len() <= 320 && account.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.'))
+    account.len() <= 320
+        && account.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.'))
 }
 
 #[cfg(test)]

@@ -111,9 +111,10 @@ impl Serve {
         http.access.push = self.push.callers();
         let connecting = context.database.connect_to_be_pushed(&context.timing);
         let process = Process::on(connecting, context, context.notifier.connect().await?).await?;
+        let server = process.bind(http).await?;
         let pushes = process.push(handlers, &self.worker, &self.delivery).await?;
         let (taking, stop) = (pushes.clone(), process.stop.clone());
-        let server = process.bind(http).await?.on_push(move |message: Vec<u8>| {
+        let server = server.on_push(move |message: Vec<u8>| {
             let pushes = taking.clone();
             async move { pushes.run(&message).await }
         })?;

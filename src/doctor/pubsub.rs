@@ -116,7 +116,10 @@ mod tests {
         };
         let level = |missing| pubsub_rights(&PubSubRights::Missing(missing), false).level;
         let pushed = PubSubRights::Missing(vec![missing(CONSUME, true)]);
-        assert_eq!((pubsub_rights(&pushed, true).level, pubsub_rights(&pushed, false).level), (Level::Ok, Level::Fail));
+        assert_eq!(
+            (pubsub_rights(&pushed, true).level, pubsub_rights(&pushed, false).level),
+            (Level::Ok, Level::Fail)
+        );
         assert_eq!(level(vec![]), Level::Ok);
         assert_eq!(level(vec![missing("pubsub.subscriptions.get", false)]), Level::Warn);
         assert_eq!(level(vec![missing("a", false), missing("pubsub.topics.publish", true)]), Level::Fail);

@@ -39,7 +39,10 @@ struct Room {
 impl Slots {
     pub(super) fn new(limits: &Limits) -> Self {
         let room = |time| Room { slots: Arc::new(Semaphore::new(limits.requests)), time };
-        Self { usual: room(limits.request_time), pushes: room(super::push::TIME_MAX.max(limits.request_time)) }
+        Self {
+            usual: room(limits.request_time),
+            pushes: room(super::push::TIME_MAX.max(limits.request_time)),
+        }
     }
 
     fn of(&self, path: &str) -> &Room {

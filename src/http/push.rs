@@ -61,9 +61,8 @@ impl Push {
         R: Future<Output = Result<(), E>> + Send + 'static,
         E: Error + Send + Sync + 'static,
     {
-        self.run = Some(Arc::new(move |message| {
-            run(message).map(|ended| ended.map_err(Failure::from)).boxed()
-        }));
+        self.run =
+            Some(Arc::new(move |message| run(message).map(|ended| ended.map_err(Failure::from)).boxed()));
     }
 }
 
@@ -90,9 +89,10 @@ impl From<PushDenied> for Problem {
         match denied {
             PushDenied::Off => Self::new(Kind::NotFound, denied.to_string()),
             PushDenied::Unauthenticated(error) => error.into(),
-            PushDenied::NotNamed(_) => {
-                Self::new(Kind::Forbidden, "the token is of an account that may not push: see WAKEQ_PUSH_ACCOUNTS")
-            }
+            PushDenied::NotNamed(_) => Self::new(
+                Kind::Forbidden,
+                "the token is of an account that may not push: see WAKEQ_PUSH_ACCOUNTS",
+            ),
         }
     }
 }

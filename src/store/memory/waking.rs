@@ -92,7 +92,10 @@ impl Tables {
         Ok(())
     }
 
-    pub(in crate::store) fn bring_forward(&mut self, asked: &[(EventId, Duration)]) -> Result<(), StoreError> {
+    pub(in crate::store) fn bring_forward(
+        &mut self,
+        asked: &[(EventId, Duration)],
+    ) -> Result<(), StoreError> {
         for (id, wait) in asked {
             let latest = self.now + *wait;
             if let Some(row) = self.events.get_mut(id) {

@@ -61,8 +61,7 @@ async fn what_is_documented_is_served_and_nothing_else() {
 async fn every_documented_status_is_answered() {
     let service = Service::start().await;
     let mut seen = 0;
-    let all: Vec<_> =
-        operations(&service).await.into_iter().filter(|operation| !operation.pushed).collect();
+    let all: Vec<_> = operations(&service).await.into_iter().filter(|operation| !operation.pushed).collect();
     let targets = Targets::prepare(&service).await;
     let asked = |status: &u16| if *status < 300 { 2 } else { u16::from(*status == 503) };
     let mut pairs: Vec<_> = all

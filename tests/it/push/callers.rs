@@ -62,13 +62,16 @@ async fn nobody_else_pushes_or_wakes() {
     let id = pushed.stage.emit("greet").await;
     let row = "select to_jsonb(e)::text || (select next_at::text from wakeq.chores where name = 'minute')
                  from wakeq.events_v2 e";
-    let looks = || async { sqlx::query_scalar::<_, String>(row).fetch_one(&pushed.stage.pool).await.unwrap() };
+    let looks =
+        || async { sqlx::query_scalar::<_, String>(row).fetch_one(&pushed.stage.pool).await.unwrap() };
     let before = looks().await;
     let published = pushed.notifier.published().len();
     for (kind, credential, status) in wrong(&pushed) {
-        for (path, body) in
-            [("/v1/push", envelope(&notification(id).body())), ("/v1/wake", json!({})), ("/v1/push", json!([]))]
-        {
+        for (path, body) in [
+            ("/v1/push", envelope(&notification(id).body())),
+            ("/v1/wake", json!({})),
+            ("/v1/push", json!([])),
+        ] {
             let answer = Answer::of(bearing(pushed.post(path, &body), credential.as_ref())).await;
             let slug = if status == 403 { "forbidden" } else { "unauthenticated" };
             assert_eq!(answer.problem(), (status, slug.into()), "{path}: {kind}");

@@ -111,10 +111,13 @@ async fn a_locked_event_is_looked_at_when_its_lease_ends() {
     let (handler, mut seen) = telling();
     let pushed = Pushed::start(Handlers::new().on("greet", handler)).await;
     let id = pushed.stage.emit("greet").await;
-    for (promised, expected) in
-        [("interval '1 hour'", 40.0..=60.0), ("interval '20 s'", 1.0..=20.0), ("interval '-5 s'", -40.0..=-5.0)]
-    {
-        let change = format!("locked_at = clock_timestamp(), claims = 1, notify_at = clock_timestamp() + {promised}");
+    for (promised, expected) in [
+        ("interval '1 hour'", 40.0..=60.0),
+        ("interval '20 s'", 1.0..=20.0),
+        ("interval '-5 s'", -40.0..=-5.0),
+    ] {
+        let change =
+            format!("locked_at = clock_timestamp(), claims = 1, notify_at = clock_timestamp() + {promised}");
         set(&pushed.stage, id, &change).await;
         assert_eq!(pushed.pushed(id).await, 204);
         let found = promise(&pushed.stage, id).await.unwrap();

@@ -176,7 +176,8 @@ pub(super) fn envelope(data: &[u8]) -> Value {
 
 /// The promise on an event's row, in seconds from now; none while it is parked.
 pub(super) async fn promise(stage: &Stage, id: EventId) -> Option<f64> {
-    let query = "select extract(epoch from notify_at - clock_timestamp())::float8 from wakeq.events_v2 where id = $1";
+    let query =
+        "select extract(epoch from notify_at - clock_timestamp())::float8 from wakeq.events_v2 where id = $1";
     sqlx::query_scalar(query).bind(id.0).fetch_one(&stage.pool).await.unwrap()
 }
 

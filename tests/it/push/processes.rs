@@ -14,7 +14,8 @@ use crate::processes::Process;
 use crate::receiver::Receiver;
 use crate::support::{Stage, database, quick};
 
-const VARIABLES: [(&str, &str); 2] = [("WAKEQ_PUSH_AUDIENCE", PUSH_AUDIENCE), ("WAKEQ_PUSH_ACCOUNTS", PUSHER)];
+const VARIABLES: [(&str, &str); 2] =
+    [("WAKEQ_PUSH_AUDIENCE", PUSH_AUDIENCE), ("WAKEQ_PUSH_ACCOUNTS", PUSHER)];
 
 /// PUSH-15: killed while a target works, the event is sent again, with the same id and without a retry's count.
 #[tokio::test]
@@ -69,7 +70,8 @@ async fn an_event_whose_process_is_killed_amid_a_push_runs_again() {
 #[tokio::test]
 async fn the_horizon_of_a_push_deployment_is_zero() {
     let fresh = database().await;
-    let mut process = Process::stock("serve", fresh.url(), None, &[VARIABLES[0], VARIABLES[1], ("PORT", "0")]);
+    let mut process =
+        Process::stock("serve", fresh.url(), None, &[VARIABLES[0], VARIABLES[1], ("PORT", "0")]);
     process.says("serving the API").await;
     assert_eq!(process.stop().await, Some(0));
     let pool = sqlx::PgPool::connect(fresh.url()).await.unwrap();

@@ -37,7 +37,11 @@ async fn a_call_does_the_minute_s_work() {
     }
     let published = pushed.notifier.published().len();
     let woken = pushed.wake().await;
-    assert_eq!((&woken["woken"], &woken["jobs"], &woken["more"]), (&json!(1), &json!(1), &json!(false)), "{woken}");
+    assert_eq!(
+        (&woken["woken"], &woken["jobs"], &woken["more"]),
+        (&json!(1), &json!(1), &json!(false)),
+        "{woken}"
+    );
     assert!(woken["ticks"].as_u64().unwrap() >= 1, "{woken}");
     assert!(pushed.notifier.published().len() > published);
     assert_eq!(number(stage, "select count(*) from wakeq.resume_jobs").await, 0);

@@ -100,7 +100,8 @@ impl Whole {
         let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
         let receiver = Receiver::start().await;
         let whole = Self { stage, emulator, receiver, runner, address, key, client, serving, stop };
-        let put = whole.request(Method::PUT, "/handlers/WORKER/greet").json(&json!({"url": whole.receiver.url}));
+        let put =
+            whole.request(Method::PUT, "/handlers/WORKER/greet").json(&json!({"url": whole.receiver.url}));
         Answer::of(put).await.json();
         whole
     }
@@ -111,7 +112,8 @@ impl Whole {
     }
 
     async fn emit(&self) -> String {
-        let emitted = Answer::of(self.request(Method::POST, "/events").json(&json!({"name": "greet", "value": "Ada"})));
+        let emitted =
+            Answer::of(self.request(Method::POST, "/events").json(&json!({"name": "greet", "value": "Ada"})));
         emitted.await.json()["id"].as_str().unwrap().to_owned()
     }
 
@@ -154,15 +156,19 @@ async fn an_event_is_pushed_delivered_and_gone() {
 #[tokio::test]
 async fn a_subscription_with_another_token_is_refused() {
     let other = "other@p.iam.gserviceaccount.com";
-    for (audience, account, answer) in [("https://elsewhere.example", PUSHER, "401"), (PUSH_AUDIENCE, other, "403")] {
+    for (audience, account, answer) in
+        [("https://elsewhere.example", PUSHER, "401"), (PUSH_AUDIENCE, other, "403")]
+    {
         let mut whole = Whole::start(audience, account).await;
         whole.emit().await;
-        whole.until(|whole| {
-            let overview = whole.emulator.broker(|broker, now| broker.overview(now));
-            let failure = overview.subscriptions[0].push.as_ref().and_then(|push| push.last_failure.clone());
-            failure.is_some_and(|words| words.contains(answer))
-        })
-        .await;
+        whole
+            .until(|whole| {
+                let overview = whole.emulator.broker(|broker, now| broker.overview(now));
+                let failure =
+                    overview.subscriptions[0].push.as_ref().and_then(|push| push.last_failure.clone());
+                failure.is_some_and(|words| words.contains(answer))
+            })
+            .await;
         assert!(whole.receiver.is_quiet());
         assert_eq!((whole.stage.rows().await, whole.backlog()), (1, 1));
         whole.stop().await;
