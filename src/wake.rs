@@ -220,3 +220,29 @@ fn jittered(period: Duration) -> Duration {
     let share = uuid::Uuid::new_v4().as_u128() % 91;
     period.mul_f64(1.01 + 0.001 * share as f64)
 }
+
+#[cfg(all(test, feature = "http"))]
+mod tests {
+    use super::*;
+    use crate::event::{Actor, CanvasId, HandlerScope, RuleKind};
+    use crate::notify::LocalNotifier;
+    use crate::store::tests::Table;
+
+    /// A pass without time does a page, says that there is more, and lets the next go on at once.
+    #[tokio::test]
+    async fn a_pass_whose_time_is_over_is_carried_on_by_the_next() {
+        let table = Table::new().await;
+        table.add(2_500).await;
+        let (scope, ada) = (HandlerScope::worker(CanvasId::DEFAULT, "other").unwrap(), Actor::user("ada"));
+        table.store.add_rule(RuleKind::Pause, &scope, None, None, &ada).await.unwrap();
+        table.store.lift_rule(RuleKind::Pause, &scope, &ada).await.unwrap().job.unwrap();
+        let waker = Waker::new(table.store.clone(), Arc::new(LocalNotifier::new()));
+        let mut passed = Vec::new();
+        for limit in [Duration::ZERO, Duration::ZERO, Duration::from_secs(60)] {
+            let Pass { woken, jobs, more, .. } = waker.pass_within(limit, None).await.unwrap();
+            passed.push((woken, jobs, more));
+        }
+        assert_eq!(passed, [(1000, 0, true), (1000, 0, true), (500, 1, false)]);
+        assert_eq!(waker.pass_within(Duration::from_secs(60), None).await.unwrap(), Pass::default());
+    }
+}

@@ -8,7 +8,9 @@ use reqwest::Method;
 use serde_json::json;
 use wakeq::access::{Access, AccessConfig, Reach, Scope};
 use wakeq::http::{HttpConfig, HttpServer};
-use wakeq::notify::{Notifier, PubSub, PubSubConfig};
+use wakeq::notify::{
+    Notifier, PubSub, PubSubConfig, PushSettings, TopicState, create_topics, describe_topics,
+};
 use wakeq::{CanvasId, Handlers, PushRunner, WorkerConfig};
 use wakeq_emulator::proto::pubsub::push_config::{AuthenticationMethod, OidcToken};
 use wakeq_emulator::proto::pubsub::{PushConfig, Subscription, Topic};
@@ -173,4 +175,46 @@ async fn a_subscription_with_another_token_is_refused() {
         assert_eq!((whole.stage.rows().await, whole.backlog()), (1, 1));
         whole.stop().await;
     }
+}
+
+/// PUSH-16: what `topics create` makes pushes, is as wanted, and tells workers that pull why they get nothing.
+#[tokio::test]
+async fn a_push_subscription_is_created_and_known() {
+    let emulator = emulator().await;
+    let push = PushSettings {
+        endpoint: "http://127.0.0.1:1/v1/push".into(),
+        audience: PUSH_AUDIENCE.into(),
+        account: PUSHER.into(),
+    };
+    let config = PubSubConfig { push: Some(push.clone()), ..pubsub(&emulator) };
+    let made = create_topics(&config).await.unwrap();
+    assert_eq!(
+        (made.subscription_state, made.push_endpoint),
+        (TopicState::Created, Some(push.endpoint.clone()))
+    );
+    for config in [config, pubsub(&emulator)] {
+        let found = describe_topics(&config).await.unwrap();
+        assert_eq!((found.push_endpoint, found.differences), (Some(push.endpoint.clone()), vec![]));
+    }
+    let elsewhere = PushSettings { audience: "another".into(), ..push };
+    let found = describe_topics(&PubSubConfig { push: Some(elsewhere), ..pubsub(&emulator) }).await.unwrap();
+    assert_eq!(
+        found.differences.iter().map(|difference| difference.setting).collect::<Vec<_>>(),
+        ["push audience"]
+    );
+
+    let pulling = PubSub::connect(pubsub(&emulator)).await.unwrap();
+    let subscription = pulling.subscribe(1).await.unwrap();
+    let told = async {
+        loop {
+            match subscription.trouble() {
+                Some(words) if words.contains("nobody can pull") => return words,
+                _ => tokio::task::yield_now().await,
+            }
+        }
+    };
+    let words = tokio::time::timeout(PATIENCE, told).await.expect("it says nothing");
+    assert!(words.contains("127.0.0.1:1/v1/push") && words.contains("wakeq serve"), "{words}");
+    subscription.close(Duration::ZERO).await;
+    emulator.stop().await;
 }
