@@ -64,7 +64,7 @@ async fn what_says_nothing_is_acknowledged_and_counted() {
 async fn a_delay_waits_here_or_on_its_row() {
     let (handler, mut seen) = telling();
     let pushed = Pushed::start(Handlers::new().on("greet", handler)).await;
-    let soon = pushed.stage.queue.emit(delayed(Duration::from_millis(400))).await.unwrap().id;
+    let soon = pushed.stage.queue.emit(delayed(Duration::from_secs(3))).await.unwrap().id;
     assert_eq!(pushed.pushed(soon).await, 204);
     let ran = seen.next().await;
     assert!(ran.claimed_at >= ran.due_at, "not before its time");

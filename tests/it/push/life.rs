@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use wakeq::{Handlers, Outcome, PushError, WorkerConfig};
+use serde_json::json;
+use wakeq::http::HttpConfig;
+use wakeq::{CanvasId, Handlers, Outcome, PushError, WorkerConfig};
 
 use super::{Pushed, empty, notification};
 use crate::door::{Door, telling};
+use crate::service::Answer;
 use crate::support::Stage;
 
 async fn counts(stage: &Stage) -> (Option<i64>, i32, i32) {
@@ -32,6 +35,26 @@ async fn a_caller_who_leaves_takes_nothing_with_them() {
     door.open(1);
     assert!(door.left.next().await, "it was not cut off");
     empty(&pushed.stage).await;
+    pushed.stop().await;
+}
+
+/// PUSH-12: pushes, which last, and the API have room of their own.
+#[tokio::test]
+async fn pushes_and_requests_keep_each_other_from_nothing() {
+    let (handler, mut door) = Door::new();
+    let http = HttpConfig { max_requests: 1, ..HttpConfig::default() };
+    let handlers = Handlers::new().on("greet", handler);
+    let pushed = Pushed::within(http, handlers, WorkerConfig::default()).await;
+    let id = pushed.stage.emit("greet").await;
+    let push = tokio::spawn(pushed.push(id).send());
+    door.arrived.next().await;
+    let emitted =
+        pushed.post(&format!("/v1/canvases/{}/events", CanvasId::DEFAULT), &json!({"name": "other"}));
+    assert_eq!(Answer::of(emitted.bearer_auth(&pushed.key)).await.status, 202, "the API has room");
+    assert_eq!(pushed.wake().await["more"], false);
+    assert_eq!(Answer::of(pushed.push(id)).await.problem(), (429, "too-many-requests".into()));
+    door.open(1);
+    assert_eq!(push.await.unwrap().unwrap().status(), 204);
     pushed.stop().await;
 }
 

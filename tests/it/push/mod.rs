@@ -84,6 +84,11 @@ impl Pushed {
     }
 
     pub(super) async fn with(handlers: Handlers, worker: WorkerConfig) -> Self {
+        Self::within(HttpConfig::default(), handlers, worker).await
+    }
+
+    /// With these limits of the server.
+    pub(super) async fn within(http: HttpConfig, handlers: Handlers, worker: WorkerConfig) -> Self {
         let (stage, notifier) = Stage::memory_with(timing()).await;
         let signer = Signer::new("one");
         let keys = KeyServer::start(&[&signer]).await;
@@ -99,7 +104,7 @@ impl Pushed {
             retention: Some(Retention::default()),
             delivery: to_loopback(),
             access,
-            ..HttpConfig::default()
+            ..http
         };
         let (runner, counters) = self::runner(&stage, handlers, worker).await;
         let notifying: Arc<dyn Notifier> = notifier.clone();
