@@ -22,6 +22,8 @@ mod fault;
 pub mod http;
 pub mod machine;
 pub mod notify;
+#[cfg(feature = "telemetry")]
+mod observe;
 mod store;
 mod telemetry;
 #[cfg(feature = "testing")]
@@ -48,6 +50,8 @@ pub use event::{
 };
 pub use explain::{Explanation, Live};
 pub use machine::{Outcome, RetryPolicy, Standing};
+#[cfg(feature = "telemetry")]
+pub use observe::Observer;
 #[cfg(feature = "http")]
 pub use store::RegisteredTarget;
 pub use store::{
