@@ -72,8 +72,10 @@ impl Observer {
 
     /// Asks now what waits, unless that is known, for who is about to collect.
     pub async fn refresh(&self) {
-        // What takes longer than that is left to the next collection.
-        let _ = tokio::time::timeout(PATIENCE, self.look.refresh()).await;
+        let look = Arc::clone(&self.look);
+        let asking = tokio::spawn(async move { look.refresh().await });
+        // What takes longer is there for the next collection.
+        let _ = tokio::time::timeout(PATIENCE, asking).await;
     }
 }
 

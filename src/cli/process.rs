@@ -12,12 +12,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::telemetry::{Observed, TelemetryArgs};
 use super::{BoxError, Context, descriptors};
 use crate::admin::{Admin, AdminError};
 use crate::config::{DeliveryArgs, ServeArgs, WorkerArgs};
 use crate::delivery::Deliverer;
 use crate::http::{HttpConfig, HttpServer};
 use crate::notify::Notifier;
+use crate::observe::Observer;
 use crate::store::{Retention, Store, StoreError};
 use crate::wake::{WakeError, Waker};
 use crate::worker::{Handlers, QueueWorker, shutdown_signal};
@@ -31,6 +33,8 @@ pub(crate) struct Serve {
     http: ServeArgs,
     #[command(flatten)]
     delivery: DeliveryArgs,
+    #[command(flatten)]
+    pub(super) telemetry: TelemetryArgs,
 }
 
 #[derive(Args)]
@@ -39,6 +43,8 @@ pub(crate) struct Work {
     worker: WorkerArgs,
     #[command(flatten)]
     delivery: DeliveryArgs,
+    #[command(flatten)]
+    pub(super) telemetry: TelemetryArgs,
 }
 
 #[derive(Args)]
@@ -49,6 +55,8 @@ pub(crate) struct All {
     worker: WorkerArgs,
     #[command(flatten)]
     delivery: DeliveryArgs,
+    #[command(flatten)]
+    pub(super) telemetry: TelemetryArgs,
 }
 
 impl Serve {
@@ -105,6 +113,8 @@ struct Process {
     notifier: Arc<dyn Notifier>,
     /// Whether nobody else wakes its workers.
     is_local: bool,
+    /// What the gauges about the queue are asked of.
+    observed: Observed,
     stop: CancellationToken,
     /// Tells of the signal from the beginning, so that one which comes early is not missed.
     _listening: AbortOnDropHandle<()>,
@@ -122,7 +132,10 @@ impl Process {
         });
         let store = context.database.connect_to_work(&context.timing).await?;
         let is_local = context.notifier.is_local();
-        Ok(Self { store, notifier, is_local, stop, _listening: AbortOnDropHandle::new(listening) })
+        let observed = context.observed.clone();
+        observed.set(Some(Observer::watch(&store)));
+        let listening = AbortOnDropHandle::new(listening);
+        Ok(Self { store, notifier, is_local, observed, stop, _listening: listening })
     }
 
     /// The part that answers over HTTP.
@@ -238,6 +251,7 @@ impl Process {
                 ended => outcome = outcome.and(ended),
             }
         }
+        self.observed.set(None);
         self.store.close().await;
         outcome
     }

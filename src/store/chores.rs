@@ -100,7 +100,7 @@ impl Store {
                           probes = e.probes + (not overdue.runs and e.delay_until <= now())::integer
                      from overdue where e.id = overdue.id
                 returning e.id, e.canvas_id, not overdue.runs and e.delay_until <= now() + $4 as publish,
-                          not overdue.runs and e.delay_until <= now() as recovered
+                          e.delay_until <= now() as due
                )
                select array(select id from moved where publish order by id) as "ids!",
                       array(select canvas_id from moved where publish order by id) as "canvases!",
@@ -108,8 +108,7 @@ impl Store {
                           || array(select id from job) as "jobs!",
                       exists (select from gate)
                           and exists (select from wakeq.cron_records where next_at <= now() + $10::interval) as "crons!",
-                      (select count(*) from moved where recovered) as "recovered!",
-                      exists (select from gate) as "open!",
+                      (select count(*) from moved where publish and due) as "recovered!", exists (select from gate) as "open!",
                       (select count(*) from overdue) >= 1000 as "full!",
                       exists (select from expired) as "lifted!",
                       (select max(notify_at) from overdue) as reached, now() as "now!""#,
@@ -127,12 +126,10 @@ impl Store {
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("the minute's statement", row)?;
         if row.open {
-            let rest = row.reached.filter(|_| row.full);
-            self.probe.learn(again, rest, row.now - 2 * timing.probe_period);
+            self.probe.learn(again, row.reached.filter(|_| row.full), row.now - 2 * timing.probe_period);
         }
         let notifications = notifications(row.ids, row.canvases);
-        let more = row.full || row.lifted;
-        let recovered = usize::try_from(row.recovered).unwrap_or(0);
+        let (more, recovered) = (row.full || row.lifted, usize::try_from(row.recovered).unwrap_or(0));
         Ok(Minute { notifications, recovered, jobs: row.jobs, crons: row.crons, more, open: row.open })
     }
 

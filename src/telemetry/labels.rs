@@ -48,8 +48,7 @@ mod tests {
             labels.of(&scope).as_str().to_owned()
         };
         for index in 0..10 * HANDLERS_MAX {
-            let expected =
-                if index < HANDLERS_MAX { format!("WORKER/h{index}") } else { OTHER.to_owned() };
+            let expected = if index < HANDLERS_MAX { format!("WORKER/h{index}") } else { OTHER.to_owned() };
             assert_eq!(label(index), expected);
         }
         assert_eq!(label(0), "WORKER/h0");

@@ -24,7 +24,8 @@ use crate::event::{Cause, HandlerScope};
 const REQUEST_BUCKETS: [f64; 14] =
     [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 const PROCESS_BUCKETS: [f64; 18] = [
-    0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0, 300.0, 1800.0,
+    0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0, 300.0,
+    1800.0,
 ];
 
 fn system() -> KeyValue {
@@ -114,7 +115,8 @@ impl RunMetrics {
         match fault {
             None => self.duration.record(seconds, &[system(), name, destination]),
             Some(fault) => {
-                self.duration.record(seconds, &[system(), name, destination, KeyValue::new("error.type", fault)]);
+                self.duration
+                    .record(seconds, &[system(), name, destination, KeyValue::new("error.type", fault)]);
             }
         }
     }

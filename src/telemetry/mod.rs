@@ -18,6 +18,8 @@ use crate::event::{EventId, HandlerAddress, HandlerScope, Traceparent};
 
 #[cfg(feature = "telemetry")]
 pub(crate) use metrics::{Gauges, HandlerGauge};
+#[cfg(not(feature = "telemetry"))]
+pub(crate) use silent::*;
 #[cfg(all(feature = "telemetry", feature = "http"))]
 pub(crate) use {
     metrics::HttpMetrics,
@@ -28,8 +30,6 @@ pub(crate) use {
     metrics::{RunMetrics, SendMetrics, WakeMetrics, WorkerGauges},
     spans::{failed, process_span, send_span, sends, span_trace},
 };
-#[cfg(not(feature = "telemetry"))]
-pub(crate) use silent::*;
 
 /// The target of the spans that are made for traces alone, so that logs can leave them out.
 #[cfg(feature = "telemetry")]
@@ -154,7 +154,6 @@ pub(crate) fn trace_of_emit(named: Option<Traceparent>) -> Traceparent {
 /// The methods that a span and a metric name: any other would be the caller's choice.
 #[cfg(feature = "http")]
 pub(crate) fn known_method(method: &str) -> &'static str {
-    const KNOWN: [&str; 9] =
-        ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"];
+    const KNOWN: [&str; 9] = ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"];
     KNOWN.into_iter().find(|known| *known == method).unwrap_or("_OTHER")
 }

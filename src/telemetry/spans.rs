@@ -3,9 +3,7 @@
 //!
 //! They are spans of `tracing`, with a target of their own: where nobody records traces, they are not made.
 
-use opentelemetry::trace::{
-    SpanContext, SpanId, Status, TraceContextExt, TraceFlags, TraceId, TraceState,
-};
+use opentelemetry::trace::{SpanContext, SpanId, Status, TraceContextExt, TraceFlags, TraceId, TraceState};
 use opentelemetry::{Context, KeyValue};
 use tracing::Span;
 use tracing::field::Empty;
