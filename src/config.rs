@@ -181,6 +181,7 @@ pub(crate) struct DeliveryArgs {
     allow_http: bool,
     /// Audiences that targets may be given tokens for, beside their own origins
     #[arg(
+        id = "deliver_audiences",
         long = "deliver-audience",
         env = "WAKEQ_DELIVER_AUDIENCE",
         value_delimiter = ',',

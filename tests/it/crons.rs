@@ -363,11 +363,11 @@ async fn crons_stay_on_their_canvas() {
 #[tokio::test]
 async fn a_function_runs_what_a_cron_emits() {
     let (stage, _) = Stage::memory_with(quick()).await;
-    let (sender, mut runs) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut runs) = tokio::sync::mpsc::channel(100);
     let handlers = Handlers::new().on(Route::new("tick").module("CRON"), move |event| {
         let sender = sender.clone();
         async move {
-            sender.send((event.id, event.value::<serde_json::Value>()?)).ok();
+            sender.send((event.id, event.value::<serde_json::Value>()?)).await?;
             Ok(())
         }
     });

@@ -26,11 +26,11 @@ async fn cut_off<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     .await
 }
 
-/// A pass of one scheduler, of which one in three is killed.
+/// A pass of one scheduler, of which one in two is killed, if it takes so long.
 async fn pass(admin: &Admin, random: &mut u64, kills: &mut u32) {
     *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let draw = *random >> 33;
-    let polls = if draw.is_multiple_of(3) { (draw / 3 % 24) as usize } else { usize::MAX };
+    let polls = if draw.is_multiple_of(2) { (draw / 2 % 16) as usize } else { usize::MAX };
     match cut_off(admin.wake(false), polls).await {
         Some(passed) => {
             let refused =

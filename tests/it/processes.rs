@@ -239,8 +239,12 @@ async fn a_process_that_cannot_begin_says_why() {
 #[tokio::test]
 async fn a_process_outlives_its_broker() {
     let database = database().await;
-    let mut process =
-        Process::stock("work", database.url(), None, &[("WAKEQ_PROBE_PERIOD", "1s"), ("WAKEQ_GRACE", "1s")]);
+    let mut process = Process::stock(
+        "work",
+        database.url(),
+        None,
+        &[NO_TARGETS, ("WAKEQ_PROBE_PERIOD", "1s"), ("WAKEQ_GRACE", "1s")],
+    );
     process.says(NO_HANDLERS).await;
     let pool = PgPool::connect(database.url()).await.unwrap();
     sqlx::query(
@@ -270,6 +274,9 @@ async fn a_serving_process_is_healthy_until_it_ends() {
     }
 }
 
+/// A worker of nothing: it only keeps the promises of the rows.
+const NO_TARGETS: (&str, &str) = ("WAKEQ_NO_TARGETS", "1");
+
 const DEAD_FOR_40_DAYS: &str =
     "insert into wakeq.dead_events
          (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause, died_at)
@@ -283,8 +290,8 @@ async fn only_who_knows_the_retention_expires() {
     sqlx::query(DEAD_FOR_40_DAYS).execute(&pool).await.unwrap();
     let steps = [
         ("serve", "serving the API", vec![("PORT", "0")], 1_i64),
-        ("work", NO_HANDLERS, vec![("WAKEQ_KEEP_DEAD_EVENTS", "50days")], 1),
-        ("work", NO_HANDLERS, vec![], 0),
+        ("work", NO_HANDLERS, vec![NO_TARGETS, ("WAKEQ_KEEP_DEAD_EVENTS", "50days")], 1),
+        ("work", NO_HANDLERS, vec![NO_TARGETS], 0),
     ];
     for (step, (command, begun, settings, left)) in steps.into_iter().enumerate() {
         sqlx::query("update wakeq.chores set next_at = now()").execute(&pool).await.unwrap();
@@ -332,13 +339,13 @@ async fn expiry_holds_up_no_jobs() {
         sqlx::query(statement).execute(&pool).await.unwrap();
     };
     rename("alter table wakeq.idempotency_keys rename to away").await;
-    let mut process = Process::stock("work", database.url(), None, &[]);
+    let mut process = Process::stock("work", database.url(), None, &[NO_TARGETS]);
     process.says("what is old was not deleted").await;
     assert_eq!(process.stop().await, Some(0));
     assert_eq!(left().await, (0, 100_500, 1, true), "the jobs were carried on");
     rename("alter table wakeq.away rename to idempotency_keys").await;
     rename("update wakeq.chores set next_at = now() where name = 'minute'").await;
-    let mut process = Process::stock("work", database.url(), None, &[]);
+    let mut process = Process::stock("work", database.url(), None, &[NO_TARGETS]);
     process.says(NO_HANDLERS).await;
     assert_eq!(process.stop().await, Some(0));
     assert_eq!(left().await, (0, 500, 0, true), "the next pass goes on");

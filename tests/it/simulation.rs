@@ -245,7 +245,9 @@ impl Simulation {
 
     /// A healthy process does not let time pass between the end of a handler and the write that follows.
     fn finish_writes(&mut self) {
-        let owns = |state: &State| matches!(state, State::Delete(..) | State::RetryCheck(..));
+        let owns = |state: &State| {
+            matches!(state, State::Delete(..) | State::RetryCheck(..) | State::Pause(_) | State::Release(_))
+        };
         while let Some((worker, at)) = self.some_run(owns) {
             self.workers[worker].advance(&mut self.world, at);
         }

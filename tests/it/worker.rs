@@ -121,7 +121,10 @@ async fn an_event_without_a_handler_waits_for_one() {
         panic!("it is kept")
     };
     assert!(live.unknown_since.is_some());
-    assert_eq!(live.next(), "waits for a worker that has its handler; tried again every few minutes");
+    assert_eq!(
+        live.next(),
+        "waits for a worker that has its handler, or for a target to be registered; tried again every few minutes"
+    );
     assert!(seen.rest().is_empty(), "the handler without the modifier is another one");
 
     // The first one would take half of the notifications, and know no more than before.

@@ -81,6 +81,8 @@ impl Targets {
                                             losses, last_error, cause)
              select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, 'no', 'retries' from gone";
         sqlx::query(kill).bind(dead.0).execute(pool).await.unwrap();
+        let make_room = "delete from wakeq.cron_records; delete from wakeq.http_targets";
+        sqlx::raw_sql(make_room).execute(pool).await.unwrap();
         let target = "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor,
                           delay_max_ms, timeout_ms, secret, created_by, updated_by)
              values ($1, 'WORKER', 'greet', '_', 'https://a.example/', 2, 0, 1, 0, 1000, decode(repeat('ab', 32), 'hex'),
@@ -167,12 +169,7 @@ impl Targets {
             }
             ("create_key", 409) => to(&path).json(&json!({"holder": "twice", "scopes": ["read"]})),
             ("put_cron", 409) => {
-                let fill = "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed,
-                                                            created_by, created_at, changed_at)
-                            select $1, 'full-' || n, '0 0 1 1 *', 'UTC', '_', '1', 'skip', 'tests', now(), now()
-                              from generate_series(1, 1000) n";
-                let fill = sqlx::query(fill).bind(self.canvas.0);
-                fill.execute(&service.stage.pool).await.unwrap();
+                fill_with_crons(service).await;
                 to(&path.replace(CRON, "one-too-many")).json(&body("put_cron"))
             }
             ("emit" | "emit_batch", 413) => to(&path).json(&json!({"name": "x".repeat(300_000)})),
@@ -205,6 +202,14 @@ async fn fill_with_targets(service: &Service) {
                     delay_max_ms, timeout_ms, secret, created_by, updated_by)
                 select $1, 'FULL', 'h' || number, '_', 'https://a.example/', 2, 0, 1, 0, 1000, decode(repeat('ab', 32), 'hex'),
                        'test', 'test' from generate_series(1, 1000) as number on conflict do nothing";
+    sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
+}
+
+async fn fill_with_crons(service: &Service) {
+    let fill = "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, created_by,
+                                                created_at, changed_at)
+                select $1, 'full-' || number, '0 0 1 1 *', 'UTC', '_', '1', 'skip', 'tests', now(), now()
+                  from generate_series(1, 1000) as number";
     sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
 }
 
