@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use wakeq::CanvasId;
 use wakeq::access::{Access, AccessConfig, Reach, Scope};
 use wakeq::notify::NoNotifier;
+use wakeq::{CanvasId, Timing};
 use wakeq_services::TestDatabase;
 
 use crate::processes::Process;
@@ -48,7 +48,7 @@ impl Whole {
         ];
         variables.extend(more);
         let mut process = Process::stock("all", stage.database.url(), None, &variables);
-        let client = Client::of(&mut process, &stage.database).await;
+        let client = Client::of(&mut process, &stage.database, quick()).await;
         let target = json!({"url": receiver.url, "policy": policy});
         client.ask(Method::PUT, "/handlers/WORKER/greet", None, target).await;
         Self { stage, process, receiver, client }
@@ -56,10 +56,10 @@ impl Whole {
 }
 
 impl Client {
-    async fn of(process: &mut Process, database: &TestDatabase) -> Self {
+    async fn of(process: &mut Process, database: &TestDatabase, timing: Timing) -> Self {
         let line = process.says("serving the API").await;
         let port = line.trim().rsplit(':').next().unwrap().to_owned();
-        let access = Access::new(connect(database.url(), quick()).await, AccessConfig::default()).unwrap();
+        let access = Access::new(connect(database.url(), timing).await, AccessConfig::default()).unwrap();
         let key = make_key(&access, "tests", Reach::Canvas(CanvasId::DEFAULT), &Scope::ALL).await;
         let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
         Self { http, key, origin: format!("http://127.0.0.1:{port}") }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
+use wakeq::Timing;
 
 use super::{Client, Whole};
 use crate::processes::Process;
@@ -66,12 +67,13 @@ async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
     ids.push(whole.client.emit("greet", None).await);
     whole.receiver.next().await.answer("200 OK", &[]);
     ids.push(whole.client.emit("nobody", None).await);
-    let processed = "messaging_process_duration_seconds_count{messaging_destination_name=\"WORKER/greet\"";
     let seen = async {
         loop {
             let series = scrape(&url).await;
-            let ended: f64 =
-                series.iter().filter(|(name, _)| name.starts_with(processed)).map(|(_, value)| value).sum();
+            let processed = series.iter().filter(|(name, _)| {
+                name.starts_with("messaging_process_duration_seconds_count{") && name.contains("WORKER/greet")
+            });
+            let ended: f64 = processed.map(|(_, value)| value).sum();
             let dead = "wakeq_events_dead_total{cause=\"retries\",handler=\"WORKER/greet\"}";
             let waits = "wakeq_handler_depth{handler=\"WORKER/nobody\"}";
             if ended == 3.0 && series.contains_key(dead) && series.get(waits) == Some(&1.0) {
@@ -112,7 +114,7 @@ async fn the_listener_serves_nothing_else_and_the_api_no_metrics() {
         None,
         &[ANY_PORT[0], ("PORT", "0"), ("WAKEQ_NOTIFIER", "local")],
     );
-    let client = Client::of(&mut process, &database).await;
+    let client = Client::of(&mut process, &database, Timing::default()).await;
     let url = address(&process).unwrap();
     let status = async |request: reqwest::RequestBuilder| request.send().await.unwrap().status();
     assert_eq!(status(client.http.get(&url)).await, StatusCode::OK);
