@@ -20,6 +20,9 @@ use wakeq::{
 };
 use wakeq_services::{Cluster, ClusterOptions};
 
+#[path = "queue/telemetry.rs"]
+mod telemetry;
+
 const ROUNDS: usize = 5;
 const EMITTED: usize = 10_000;
 const DRAINED: usize = 30_000;
@@ -33,6 +36,7 @@ async fn main() {
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
+    telemetry::start();
     let cluster = Cluster::start(ClusterOptions::default()).await.unwrap();
     let url = cluster.url("postgres");
     Store::migrate(&url, false).await.unwrap();
@@ -67,6 +71,8 @@ struct Figures {
     drain_raw_exec_ms: f64,
     drain_worker_s: f64,
     drain_worker_exec_ms: f64,
+    drain_metrics_s: f64,
+    drain_traces_s: f64,
 }
 
 impl Bench {
@@ -84,7 +90,13 @@ impl Bench {
         let emit_queue_s = self.emit_queue().await;
         self.clear().await;
         let (drain_raw_s, drain_raw_exec_ms) = self.drain_raw().await;
+        telemetry::switch(false, false);
         let (drain_worker_s, drain_worker_exec_ms) = self.drain_worker().await;
+        telemetry::switch(true, false);
+        let (drain_metrics_s, _) = self.drain_worker().await;
+        telemetry::switch(true, true);
+        let (drain_traces_s, _) = self.drain_worker().await;
+        telemetry::switch(false, false);
         Figures {
             emit_single_s,
             emit_queue_s,
@@ -92,6 +104,8 @@ impl Bench {
             drain_raw_exec_ms,
             drain_worker_s,
             drain_worker_exec_ms,
+            drain_metrics_s,
+            drain_traces_s,
         }
     }
 
@@ -223,5 +237,15 @@ fn report(rounds: &[Figures]) {
         median(|round| round.drain_worker_s),
         median(|round| round.drain_worker_exec_ms),
         median(|round| round.drain_worker_s / round.drain_raw_s)
+    );
+    println!(
+        "the same with metrics                   {:>9.0}/s   {:.2} times that without",
+        median(|round| round.drain_metrics_s),
+        median(|round| round.drain_metrics_s / round.drain_worker_s)
+    );
+    println!(
+        "the same with metrics and all traces    {:>9.0}/s   {:.2} times that without",
+        median(|round| round.drain_traces_s),
+        median(|round| round.drain_traces_s / round.drain_worker_s)
     );
 }

@@ -79,6 +79,11 @@ struct Testing;
 #[doc = include_str!("../docs/cron.md")]
 struct Crons;
 
+/// The code in the page about metrics and traces.
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../docs/telemetry.md")]
+struct Telemetry;
+
 /// The code in the page about the container.
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../docs/container.md")]

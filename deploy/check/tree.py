@@ -18,18 +18,6 @@ ROOT = DEPLOY.parent
 ANNOUNCED = {
     "WAKEQ_PUSH_ACCOUNTS",
     "WAKEQ_PUSH_AUDIENCE",
-    "messaging_client_sent_messages",
-    "messaging_process_duration",
-    "wakeq_events_dead",
-    "wakeq_handler_depth",
-    "wakeq_handler_oldest",
-    "wakeq_handler_retries",
-    "wakeq_notifier_up",
-    "wakeq_pool_connections",
-    "wakeq_probe_recovered",
-    "wakeq_run_outcomes",
-    "wakeq_worker_lot",
-    "wakeq_worker_running",
 }
 
 # The forms in which Prometheus shows one name: counters, histograms, units.
