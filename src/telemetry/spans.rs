@@ -1,7 +1,8 @@
 //! The spans that make a trace: a request, what it emits, each attempt at an event; with the names and attributes of
 //! OpenTelemetry's conventions.
 //!
-//! They are spans of `tracing`, with a target of their own: where nobody records traces, they are not made.
+//! They are spans of `tracing`, with a target of their own, and of the lowest level, so that no log shows them unasked:
+//! where nobody records traces, they are not made.
 
 use opentelemetry::trace::{SpanContext, SpanId, Status, TraceContextExt, TraceFlags, TraceId, TraceState};
 use opentelemetry::{Context, KeyValue};
@@ -14,7 +15,7 @@ use crate::event::{EventId, HandlerScope, Traceparent};
 
 /// The span of a call that emits: `send MODULE/name`.
 pub(crate) fn send_span(sending: &Sending<'_>) -> Span {
-    let span = tracing::info_span!(
+    let span = tracing::trace_span!(
         target: TRACES,
         "send",
         "otel.kind" = "producer",
@@ -52,7 +53,7 @@ pub(crate) fn send_span(sending: &Sending<'_>) -> Span {
 /// The span of a request: `POST /v1/…`, with the route's template.
 #[cfg(feature = "http")]
 pub(crate) fn server_span(request: &super::Requested<'_>) -> Span {
-    let span = tracing::info_span!(
+    let span = tracing::trace_span!(
         target: TRACES,
         "request",
         "otel.kind" = "server",
@@ -94,7 +95,7 @@ pub(crate) fn answered(span: &Span, status: u16) {
 /// The span of an attempt: `process MODULE/name`. It is a child of the span that emitted the event, whatever runs it; an
 /// attempt after the first is linked to that span besides, so that retries are found.
 pub(crate) fn process_span(attempted: &Attempted<'_>) -> Span {
-    let span = tracing::info_span!(
+    let span = tracing::trace_span!(
         target: TRACES,
         "process",
         "otel.kind" = "consumer",

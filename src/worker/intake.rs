@@ -81,6 +81,8 @@ impl Intake {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
+                // Ready once a second, so it keeps nothing else waiting; further down it would wait itself under load.
+                _ = looks.tick() => self.tell(subscription.trouble()),
                 Some(ended) = self.running.join_next() => self.ended(ended),
                 Some(entered) = self.entering.join_next() => self.entered(entered),
                 (id, delivery) = self.lot.due() => self.due(id, delivery),
@@ -89,7 +91,6 @@ impl Intake {
                     Some(delivery) => self.receive(delivery),
                     None => break,
                 },
-                _ = looks.tick() => self.tell(subscription.trouble()),
             }
         }
         let told_to = stop.is_cancelled();
