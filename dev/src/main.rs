@@ -1,6 +1,7 @@
 //! `cargo dev`: the whole queue on this machine. A Postgres and an emulator, found or started; the API; a worker with
 //! sample handlers; a trickle of events; and a line for each thing that happens.
 
+mod endpoint;
 mod kept;
 mod samples;
 mod screen;
@@ -17,6 +18,7 @@ use clap::Parser;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 use tracing_subscriber::EnvFilter;
+use wakeq::delivery::Deliverer;
 use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSub, PubSubConfig, create_topics};
 use wakeq::{Admin, Queue, QueueConfig, QueueWorker, RunReport, Store, WorkerConfig};
 use wakeq_services::{
@@ -182,16 +184,20 @@ async fn run_events(
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let config = WorkerConfig { shutdown_grace: Duration::from_secs(5), ..WorkerConfig::default() };
-    let mut worker = QueueWorker::new(store.clone(), Arc::clone(&notifier), samples::handlers(), config)?;
+    let worker = QueueWorker::new(store.clone(), Arc::clone(&notifier), samples::handlers(), config)?;
+    let mut worker = worker.deliver_with(Deliverer::new(service::delivery()?)?);
     let reports = worker.reports();
     let stopping = worker.stop_token();
     let queue = Queue::new(store.clone(), Arc::clone(&notifier), QueueConfig::default());
 
     // The emulator starts empty: what waited when it ended last has nobody to wake it but the promises on the rows.
-    let woken = Admin::new(store, Arc::clone(&notifier)).wake(true).await?.woken;
+    let admin = Admin::new(store, Arc::clone(&notifier));
+    let woken = admin.wake(true).await?.woken;
     if woken > 0 {
         screen::line(&format!("{woken} events waited from the last time"));
     }
+    let endpoint = samples::register(&admin).await?;
+    screen::samples(&endpoint.url);
     let worrying = AbortOnDropHandle::new(tokio::spawn(tell_trouble(worker.trouble())));
     let telling = tokio::spawn(tell(reports));
     let trickle =
@@ -206,6 +212,7 @@ async fn run_events(
     stopping.cancel();
     working.await??;
     telling.await?;
+    drop(endpoint);
     Ok(())
 }
 

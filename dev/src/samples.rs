@@ -1,9 +1,14 @@
-//! Sample handlers, one for each way an event can go, and a trickle of events for them.
+//! Sample handlers, one for each way an event can go, a cron, and a trickle of events for them.
 
 use std::time::Duration;
 
-use wakeq::{Event, Execution, HandlerError, HandlerResult, Handlers, Queue, RetryPolicy, Route};
+use wakeq::{
+    Actor, Admin, CanvasId, CronSchedule, Event, Execution, HandlerAddress, HandlerError, HandlerResult,
+    HandlerScope, Handlers, Name, NewCron, NewSecret, NewTarget, Queue, RetryPolicy, Route, Secret,
+    TargetPolicy,
+};
 
+use crate::endpoint::{self, Endpoint};
 use crate::screen;
 
 /// How often an event is emitted.
@@ -12,6 +17,11 @@ const TRICKLE_PERIOD: Duration = Duration::from_millis(1500);
 const RETRY: RetryPolicy =
     RetryPolicy { retries: 2, delay: Duration::from_secs(2), factor: 2, delay_max: Duration::from_secs(60) };
 
+/// The sample cron, and its handler.
+const CRON: &str = "heartbeat";
+/// Twice a minute.
+const CRON_EXPRESSION: &str = "*/30 * * * * *";
+
 /// The explicit list of what this worker runs.
 pub(super) fn handlers() -> Handlers {
     Handlers::new()
@@ -19,6 +29,24 @@ pub(super) fn handlers() -> Handlers {
         .on("slow", slow)
         .on(Route::new("flaky").retry(RETRY), flaky)
         .on(Route::new("broken").retry(RETRY), broken)
+        .on(Route::new(CRON).module("CRON"), heartbeat)
+}
+
+/// Registers what is not a function: a handler that is reached over HTTP, and a cron. The endpoint ends with the answer.
+pub(super) async fn register(admin: &Admin) -> anyhow::Result<Endpoint> {
+    let actor = Actor::admin("cargo-dev");
+    let secret = Secret::generate()?;
+    let endpoint = Endpoint::start(secret.clone()).await?;
+    let scope = HandlerScope::worker(CanvasId::DEFAULT, endpoint::HANDLER)?;
+    let address = HandlerAddress { scope, modifier: Name::no_modifier() };
+    let RetryPolicy { retries, delay, factor, delay_max } = RETRY;
+    let policy = TargetPolicy { retries, delay, factor, delay_max, ..TargetPolicy::default() };
+    let url = endpoint.url.parse()?;
+    let target = NewTarget { url, policy, audience: None, secret: NewSecret::Given(secret) };
+    admin.put_target(&address, &target, &actor).await?;
+    let schedule = CronSchedule::new(CRON_EXPRESSION, "UTC")?;
+    admin.put_cron(CanvasId::DEFAULT, &NewCron::new(CRON, schedule, &())?, &actor).await?;
+    Ok(endpoint)
 }
 
 async fn greet(event: Execution) -> HandlerResult {
@@ -40,13 +68,19 @@ async fn flaky(event: Execution) -> HandlerResult {
     }
 }
 
+async fn heartbeat(event: Execution) -> HandlerResult {
+    screen::event(event.id, CRON, &format!("the tick of {}", event.due_at.format("%H:%M:%S UTC")));
+    Ok(())
+}
+
 async fn broken(_event: Execution) -> HandlerResult {
     Err(HandlerError::operational("nobody is at home"))
 }
 
 /// Emits an event now and then, one handler after the other.
 pub(super) async fn trickle(queue: Queue) {
-    let names = ["greet", "greet", "slow", "greet", "flaky", "greet", "greet", "slow", "greet", "broken"];
+    let webhook = endpoint::HANDLER;
+    let names = ["greet", webhook, "slow", webhook, "flaky", "greet", "greet", "slow", "greet", "broken"];
     let people = ["Ada", "Grace", "Edsger", "Barbara", "Leslie"];
     let mut ticks = tokio::time::interval(TRICKLE_PERIOD);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

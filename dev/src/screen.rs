@@ -16,7 +16,7 @@ pub(super) fn line(text: &str) {
 
 /// Something that happened to an event.
 pub(super) fn event(id: EventId, handler: &str, what: &str) {
-    line(&format!("{id}  {handler:8}  {what}"));
+    line(&format!("{id}  {handler:9}  {what}"));
 }
 
 /// What `--fresh` removed.
@@ -75,5 +75,12 @@ pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, 
     line("  cargo wakeq emit greet '\"you\"'");
     line("  cargo wakeq explain EVENT");
     line("");
-    line(&format!("{:36}  {:8}  WHAT HAPPENS", "EVENT", "HANDLER"));
+}
+
+/// What the worker runs beside its functions, and the head of what follows.
+pub(super) fn samples(endpoint: &str) {
+    line(&format!("HTTP targets may be on this machine; a sample is the handler `webhook`, at {endpoint}"));
+    line("A cron ticks twice a minute: `cargo wakeq cron list`");
+    line("");
+    line(&format!("{:36}  {:9}  WHAT HAPPENS", "EVENT", "HANDLER"));
 }

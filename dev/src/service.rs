@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use wakeq::access::{Access, AccessConfig, KeyState, NewKey, Reach, Scope, Within};
+use wakeq::delivery::{DeliveryConfig, InvalidIpRange};
 use wakeq::http::{HttpConfig, HttpError, HttpServer};
 use wakeq::notify::Notifier;
 use wakeq::{Actor, CanvasId, Store};
@@ -15,17 +16,23 @@ use wakeq::{Actor, CanvasId, Store};
 /// Whose key it is, for the record.
 const HOLDER: &str = "cargo-dev";
 
+/// Where events may be sent: to this machine, too, and without TLS.
+pub(super) fn delivery() -> Result<DeliveryConfig, InvalidIpRange> {
+    let allow = vec!["127.0.0.1".parse()?, "::1".parse()?];
+    Ok(DeliveryConfig { allow, allow_http: true, ..DeliveryConfig::default() })
+}
+
 /// Listens on a port, or on another one if somebody has it.
-pub(super) async fn bind(
-    store: Store,
-    notifier: Arc<dyn Notifier>,
-    port: u16,
-) -> Result<HttpServer, HttpError> {
-    let config =
-        |port| HttpConfig { address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)), ..HttpConfig::default() };
+pub(super) async fn bind(store: Store, notifier: Arc<dyn Notifier>, port: u16) -> anyhow::Result<HttpServer> {
+    let delivery = delivery()?;
+    let config = |port| HttpConfig {
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+        delivery: delivery.clone(),
+        ..HttpConfig::default()
+    };
     match HttpServer::bind(store.clone(), Arc::clone(&notifier), config(port)).await {
-        Err(HttpError::Address { .. }) => HttpServer::bind(store, notifier, config(0)).await,
-        bound => bound,
+        Err(HttpError::Address { .. }) => Ok(HttpServer::bind(store, notifier, config(0)).await?),
+        bound => Ok(bound?),
     }
 }
 

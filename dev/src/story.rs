@@ -40,6 +40,9 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
         Outcome::RuleBlocked => Some(format!("blocked by an admin: waits in Postgres for `unblock {name}`")),
         Outcome::Deferred => Some("no handler of that name here: waits for a worker that has it".to_owned()),
         Outcome::LeaseLost => Some("its lease ran out: somebody else may run it".to_owned()),
+        Outcome::Released if report.trail.contains(&Outcome::HandlerPaused) => {
+            Some(format!("{error}: paused until `unpause {name}`"))
+        }
         Outcome::Released => Some("cut off by the shutdown, and free for another worker".to_owned()),
         Outcome::EventMissing
         | Outcome::EventPresent

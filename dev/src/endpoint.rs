@@ -1,0 +1,120 @@
+//! A sample of somebody else's service: an HTTP endpoint on loopback that takes the events of one handler, checks their
+//! signatures, and sends one back now and then.
+//!
+//! It knows of the queue only what its requests say, as a service in any language would.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use aws_lc_rs::hmac;
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::routing::post;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use tokio::net::TcpListener;
+use tokio_util::task::AbortOnDropHandle;
+use wakeq::{EventId, Secret};
+
+use crate::screen;
+
+/// The name of its handler.
+pub(super) const HANDLER: &str = "webhook";
+/// Whose events it is too busy for at first.
+const BUSY_FOR: &str = "\"Grace\"";
+
+type Answer = (StatusCode, [(HeaderName, &'static str); 1]);
+
+/// The endpoint; it ends when it is dropped.
+pub(super) struct Endpoint {
+    /// Where it takes events.
+    pub(super) url: String,
+    _serving: AbortOnDropHandle<()>,
+}
+
+impl Endpoint {
+    /// Listens on a port of its own for events that are signed with this secret.
+    pub(super) async fn start(secret: Secret) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+        let url = format!("http://{}/events", listener.local_addr()?);
+        let router = Router::new().route("/events", post(take)).with_state(Arc::new(secret));
+        let serving = tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, router).await {
+                screen::line(&format!("the sample endpoint ended: {error}"));
+            }
+        });
+        Ok(Self { url, _serving: AbortOnDropHandle::new(serving) })
+    }
+}
+
+/// 204 completes an event; 503 says when to try it again.
+async fn take(State(secret): State<Arc<Secret>>, headers: HeaderMap, body: String) -> Answer {
+    let plain = |status| (status, [(header::CACHE_CONTROL, "no-store")]);
+    let Some(delivered) = Delivered::read(&secret, &headers, &body) else {
+        screen::line("the sample endpoint got a request that the queue did not sign");
+        return plain(StatusCode::UNAUTHORIZED);
+    };
+    let Delivered { id, attempt } = delivered;
+    if body == BUSY_FOR && attempt == 1 {
+        screen::event(id, HANDLER, "POST, well signed; answered 503, Retry-After: 3");
+        return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "3")]);
+    }
+    screen::event(id, HANDLER, &format!("POST of {body}, well signed, attempt {attempt}; answered 204"));
+    plain(StatusCode::NO_CONTENT)
+}
+
+/// What a request says of itself, once its signature is checked.
+struct Delivered {
+    id: EventId,
+    attempt: u32,
+}
+
+impl Delivered {
+    /// A service of its own would use a library of Standard Webhooks, and refuse times that are minutes away.
+    fn read(secret: &Secret, headers: &HeaderMap, body: &str) -> Option<Self> {
+        let text = |name: &str| headers.get(name)?.to_str().ok();
+        let (id, signatures) = (text("webhook-id")?, text("webhook-signature")?);
+        let message = format!("{id}.{}.{body}", text("webhook-timestamp")?);
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+        let is_ours = |signature: &str| {
+            let tag = signature.strip_prefix("v1,").and_then(|tag| STANDARD.decode(tag).ok());
+            tag.is_some_and(|tag| hmac::verify(&key, message.as_bytes(), &tag).is_ok())
+        };
+        if !signatures.split(' ').any(is_ours) {
+            return None;
+        }
+        Some(Self { id: id.parse().ok()?, attempt: text("wakeq-attempt")?.parse().ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_signed_is_taken() {
+        let secret = Secret::generate().unwrap();
+        let id = EventId::new();
+        let signed_with = |secret: &Secret| {
+            let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+            let tag = STANDARD.encode(hmac::sign(&key, format!("{id}.7.\"Ada\"").as_bytes()));
+            let mut headers = HeaderMap::new();
+            for (name, value) in [
+                ("webhook-id", id.to_string()),
+                ("webhook-timestamp", "7".into()),
+                ("webhook-signature", format!("v1,bm9wZQ== v1,{tag}")),
+                ("wakeq-attempt", "2".into()),
+            ] {
+                headers.insert(name, value.parse().unwrap());
+            }
+            headers
+        };
+        let delivered = Delivered::read(&secret, &signed_with(&secret), "\"Ada\"").unwrap();
+        assert_eq!((delivered.id, delivered.attempt), (id, 2));
+        assert!(Delivered::read(&secret, &signed_with(&secret), "\"Bo\"").is_none());
+        let other = Secret::generate().unwrap();
+        assert!(Delivered::read(&secret, &signed_with(&other), "\"Ada\"").is_none());
+        assert!(Delivered::read(&secret, &HeaderMap::new(), "\"Ada\"").is_none());
+    }
+}
