@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::event::Notification;
 use crate::notify::{Notifier, NotifyError};
 use crate::store::{Retention, Store, StoreError};
+use crate::telemetry::WakeMetrics;
 
 /// Least time between two pages of 1,000 notifications: workers and broker are not to be flooded.
 const PAGE_PERIOD: Duration = Duration::from_millis(50);
@@ -32,6 +33,7 @@ pub(crate) struct Waker {
     passes: Arc<AtomicU64>,
     /// When no further page is begun; what is left is for the next pass.
     until: Option<Instant>,
+    metrics: WakeMetrics,
 }
 
 /// What a pass of the minute's statement did.
@@ -71,7 +73,7 @@ impl WakeError {
 
 impl Waker {
     pub(crate) fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
-        Self { store, notifier, passes: Arc::default(), until: None }
+        Self { store, notifier, passes: Arc::default(), until: None, metrics: WakeMetrics::new() }
     }
 
     /// The periodic work of every long-running process: the pass, every period, from a moment that differs between
@@ -142,6 +144,7 @@ impl Waker {
                 }
             }
             pass.woken += minute.notifications.len();
+            self.metrics.recovered(minute.recovered);
             if let Err(error) = self.publish(&minute.notifications).await {
                 // The back-off is for notifications that got lost, not for a broker that is away.
                 let ids: Vec<_> = minute.notifications.iter().map(|notification| notification.id).collect();

@@ -12,12 +12,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::telemetry::{Observed, TelemetryArgs};
 use super::{BoxError, Context, descriptors};
 use crate::admin::{Admin, AdminError};
 use crate::config::{DeliveryArgs, LotArgs, PushArgs, ServeArgs, WorkerArgs, on_cloud_run};
 use crate::delivery::Deliverer;
 use crate::http::{HttpConfig, HttpServer};
 use crate::notify::Notifier;
+use crate::observe::Observer;
 use crate::store::{Retention, Store, StoreError};
 use crate::wake::{WakeError, Waker};
 use crate::worker::{Handlers, PushRunner, QueueWorker, shutdown_signal};
@@ -39,6 +41,8 @@ pub(crate) struct Serve {
     worker: WorkerArgs,
     #[command(flatten)]
     delivery: DeliveryArgs,
+    #[command(flatten)]
+    pub(super) telemetry: TelemetryArgs,
 }
 
 #[derive(Args)]
@@ -49,6 +53,8 @@ pub(crate) struct Work {
     lot: LotArgs,
     #[command(flatten)]
     delivery: DeliveryArgs,
+    #[command(flatten)]
+    pub(super) telemetry: TelemetryArgs,
 }
 
 #[derive(Args)]
@@ -64,6 +70,8 @@ pub(crate) struct All {
     lot: LotArgs,
     #[command(flatten)]
     delivery: DeliveryArgs,
+    #[command(flatten)]
+    pub(super) telemetry: TelemetryArgs,
 }
 
 impl Serve {
@@ -174,6 +182,8 @@ struct Process {
     notifier: Arc<dyn Notifier>,
     /// Whether nobody else wakes its workers.
     is_local: bool,
+    /// What the gauges about the queue are asked of.
+    observed: Observed,
     stop: CancellationToken,
     /// Tells of the signal from the beginning, so that one which comes early is not missed.
     _listening: AbortOnDropHandle<()>,
@@ -199,7 +209,10 @@ impl Process {
         });
         let store = connecting.await?;
         let is_local = context.notifier.is_local();
-        Ok(Self { store, notifier, is_local, stop, _listening: AbortOnDropHandle::new(listening) })
+        let observed = context.observed.clone();
+        observed.set(Some(Observer::watch(&store)));
+        let listening = AbortOnDropHandle::new(listening);
+        Ok(Self { store, notifier, is_local, observed, stop, _listening: listening })
     }
 
     /// The part that answers over HTTP.
@@ -346,6 +359,7 @@ impl Process {
                 ended => outcome = outcome.and(ended),
             }
         }
+        self.observed.set(None);
         self.store.close().await;
         outcome
     }

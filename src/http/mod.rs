@@ -25,7 +25,7 @@ mod targets;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
@@ -34,6 +34,7 @@ use crate::access::{Access, Scope};
 use crate::admin::Admin;
 use crate::delivery::Deliverer;
 use crate::emit::Queue;
+use crate::telemetry::HttpMetrics;
 use guard::Guarded;
 use health::Readiness;
 use limits::Limits;
@@ -64,7 +65,7 @@ fn router(api: &Api) -> Router {
         .merge(openapi::pages(document))
         .fallback(async || problem::Problem::not_found())
         .layer(from_fn_with_state(limits::Slots::new(&api.limits), limits::shed))
-        .layer(from_fn(answer::complete))
+        .layer(from_fn_with_state(HttpMetrics::new(), answer::complete))
         .with_state(api.clone())
 }
 

@@ -331,7 +331,7 @@ impl Driver {
     /// Runs one notification to its end. What has to wait, for its time or for room, is the caller's business.
     pub(crate) async fn run(&self, notification: Notification) -> RunReport {
         let finished = self.runner.run(notification, Room::default()).await;
-        self.counters.count(&finished.report.trail);
+        self.counters.count(&finished.report, finished.fault);
         finished.report
     }
 }

@@ -57,6 +57,7 @@ mod simulation;
 mod states;
 mod support;
 mod targets;
+mod telemetry;
 mod testing;
 mod theatre;
 mod tidy;

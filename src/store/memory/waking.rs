@@ -27,9 +27,11 @@ impl Tables {
         let overdue: Vec<EventId> = overdue.map(|(id, _)| *id).take(PAGE as usize).collect();
         let more = overdue.len() as i64 >= PAGE || expired.is_some();
         let mut notifications = Vec::new();
+        let mut recovered = 0;
         for id in overdue {
             let Some(row) = self.events.get(&id) else { continue };
             let moved = self.moved(row);
+            recovered += usize::from(moved.counts);
             if moved.publish {
                 notifications.push(notification(id, row));
             }
@@ -38,7 +40,8 @@ impl Tables {
                 row.probes += i32::from(moved.counts);
             }
         }
-        Ok(Minute { notifications, jobs: self.jobs.keys().copied().collect(), crons: false, more, open })
+        let jobs = self.jobs.keys().copied().collect();
+        Ok(Minute { notifications, recovered, jobs, crons: false, more, open })
     }
 
     fn moved(&self, row: &Row) -> Moved {
