@@ -19,6 +19,7 @@ use super::{QueueWorker, WorkerError};
 use crate::event::{EventId, Notification};
 use crate::machine::{Answer, When};
 use crate::store::{Coalescer, StoreError};
+use crate::telemetry::WorkerGauges;
 
 /// How long after its arrival a notification may still wait here: for its event's time, or for room.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -80,6 +81,8 @@ struct Inner {
     runner: Runner,
     /// Runs at a time.
     places: Arc<Semaphore>,
+    capacity: usize,
+    gauges: WorkerGauges,
     promises: Coalescer<(EventId, Duration), ()>,
     counters: Arc<Counters>,
     reports: Option<mpsc::Sender<RunReport>>,
@@ -124,6 +127,8 @@ impl QueueWorker {
         let inner = Inner {
             runner,
             places: Arc::new(Semaphore::new(self.config.capacity)),
+            capacity: self.config.capacity,
+            gauges: WorkerGauges::new(),
             promises,
             counters: self.counters,
             reports: self.reports,
@@ -194,8 +199,11 @@ impl Inner {
             let Some(place) = self.enter(&self.places, latest).await? else {
                 return self.leave(id, SOON).await;
             };
+            self.show();
             let finished = self.runner.run(notification, room).await;
             drop(place);
+            self.show();
+            self.counters.count(&finished.report, finished.fault);
             self.tell(finished.report);
             room = Room::default();
             match finished.halt {
@@ -247,8 +255,11 @@ impl Inner {
         self.stop.run_until_cancelled(waiting).await.ok_or(PushError::Stopping)
     }
 
+    fn show(&self) {
+        self.gauges.show(self.capacity.saturating_sub(self.places.available_permits()), 0);
+    }
+
     fn tell(&self, report: RunReport) {
-        self.counters.count(&report.trail);
         if let Some(reports) = &self.reports {
             // A slow reader misses reports; the queue does not wait for it.
             let _ = reports.try_send(report);
