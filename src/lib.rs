@@ -60,8 +60,8 @@ pub use store::{
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{
-    Counters, Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, QueueWorker, Route, RunReport,
-    Verdict, WorkerConfig, WorkerError, shutdown_signal,
+    Counters, Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, PushError, PushRunner,
+    QueueWorker, Route, RunReport, Verdict, WorkerConfig, WorkerError, shutdown_signal,
 };
 
 /// The code in the README, so that it compiles.

@@ -203,7 +203,7 @@ pub(crate) struct Context {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve the HTTP API, until SIGTERM
+    /// Serve the HTTP API, and in push mode run what Pub/Sub pushes, until SIGTERM
     Serve(process::Serve),
     /// Run the handlers of this program, until SIGTERM
     Work(process::Work),
@@ -305,7 +305,7 @@ impl Cli {
     {
         let context = self.context;
         match self.command {
-            Command::Serve(command) => command.run(&context).await,
+            Command::Serve(command) => command.run(&context, handlers).await,
             Command::Work(command) => command.run(&context, handlers).await,
             Command::All(command) => command.run(&context, handlers).await,
             Command::Health(command) => command.run(),

@@ -17,6 +17,7 @@ mod limits;
 mod openapi;
 mod paging;
 mod problem;
+mod push;
 mod refusals;
 mod server;
 mod targets;
@@ -37,6 +38,7 @@ use crate::telemetry::HttpMetrics;
 use guard::Guarded;
 use health::Readiness;
 use limits::Limits;
+use push::Push;
 use refusals::Refusals;
 
 pub use server::{HttpConfig, HttpError, HttpServer};
@@ -53,6 +55,7 @@ pub(crate) struct Api {
     limits: Limits,
     refusals: Refusals,
     readiness: Arc<Readiness>,
+    push: Push,
 }
 
 /// The API with its layers. The outermost is the last.
@@ -66,10 +69,13 @@ fn router(api: &Api) -> Router {
         .with_state(api.clone())
 }
 
+/// The first four ask for their callers themselves: they are about no canvas.
 fn routes(api: &Api) -> OpenApiRouter<Api> {
     OpenApiRouter::with_openapi(openapi::base())
         .routes(routes!(health::alive))
         .routes(routes!(health::ready))
+        .routes(routes!(push::push))
+        .routes(routes!(push::wake))
         .merge(guarded(api).into_router())
 }
 

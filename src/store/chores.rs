@@ -133,12 +133,15 @@ impl Store {
         Ok(Minute { notifications, recovered, jobs: row.jobs, crons: row.crons, more, open: row.open })
     }
 
-    /// Makes the next pass of the minute's statement due now.
-    pub(crate) async fn hasten_minute(&self) -> Result<(), StoreError> {
-        in_memory!(self, hasten_minute());
+    /// Makes the next pass of the minute's statement due now, if it would be due within this time anyway.
+    pub(crate) async fn hasten_minute(&self, within: Duration) -> Result<(), StoreError> {
+        in_memory!(self, hasten_minute(within));
         let mut session = self.session().await?;
-        let query =
-            sqlx::query!("update wakeq.chores set next_at = now() where name = 'minute' and next_at > now()");
+        let query = sqlx::query!(
+            "update wakeq.chores set next_at = now()
+              where name = 'minute' and next_at > now() and next_at <= now() + $1::interval",
+            interval(within)
+        );
         let hastened = session.limit(|connection| query.execute(connection)).await;
         session.answered("make the minute's statement due", hastened).map(drop)
     }

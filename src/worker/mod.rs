@@ -10,6 +10,7 @@ mod intake;
 mod leases;
 mod lot;
 mod process;
+mod push;
 mod run;
 mod signal;
 mod statements;
@@ -27,6 +28,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 pub use counters::{Counters, RunReport, Verdict};
 pub use handlers::{Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Route};
+pub use push::{PushError, PushRunner};
 pub use signal::shutdown_signal;
 
 #[cfg(feature = "http")]

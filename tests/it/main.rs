@@ -48,6 +48,7 @@ mod operating;
 mod operations;
 mod packages;
 mod processes;
+mod push;
 mod receiver;
 mod scenarios;
 mod schema;

@@ -1,5 +1,7 @@
 //! The minute's statement, resume jobs, and promises that are made again.
 
+use std::time::Duration;
+
 use super::{Row, Tables, notification};
 use crate::event::{EventId, RuleKind, Timestamp};
 use crate::store::StoreError;
@@ -61,8 +63,10 @@ impl Tables {
         }
     }
 
-    pub(in crate::store) fn hasten_minute(&mut self) -> Result<(), StoreError> {
-        self.next_pass_at = self.next_pass_at.min(self.now);
+    pub(in crate::store) fn hasten_minute(&mut self, within: Duration) -> Result<(), StoreError> {
+        if self.next_pass_at <= self.now + within {
+            self.next_pass_at = self.next_pass_at.min(self.now);
+        }
         Ok(())
     }
 
@@ -87,6 +91,19 @@ impl Tables {
             let Some(row) = self.events.get_mut(id).filter(|row| row.locked_at.is_none()) else { continue };
             row.notify_at = row.notify_at.map(|_| again);
             row.probes = (row.probes - 1).max(0);
+        }
+        Ok(())
+    }
+
+    pub(in crate::store) fn bring_forward(
+        &mut self,
+        asked: &[(EventId, Duration)],
+    ) -> Result<(), StoreError> {
+        for (id, wait) in asked {
+            let latest = self.now + *wait;
+            if let Some(row) = self.events.get_mut(id) {
+                row.notify_at = row.notify_at.map(|at| at.min(latest));
+            }
         }
         Ok(())
     }

@@ -161,6 +161,21 @@ async fn workers_reach_events_by_their_keys() {
     }
 }
 
+/// PUSH-07: so does what is pushed and left to its promise.
+#[tokio::test]
+async fn promises_are_brought_forward_by_key() {
+    let table = Table::of_one_connection().await;
+    let ids = table.add(20_000).await[..100].to_vec();
+    table.run("vacuum analyze wakeq.events_v2").await;
+    let asked: Vec<_> = ids.iter().map(|id| (*id, Duration::from_secs(10))).collect();
+    table.store.bring_forward(&asked).await.unwrap();
+    let arguments = format!("{}, array_fill(10::float8, array[100])", array(&ids));
+    let plan = plan(&table.store, "then least(notify_at", &arguments).await;
+    assert!(plan.contains("Index Scan using events_v2_pkey"), "{plan}");
+    assert!(!plan.contains("Seq Scan on events_v2"), "{plan}");
+    assert!(buffers(&plan, "") < 1500, "{plan}");
+}
+
 /// EV2-25: the cost of a claim does not depend on how much waits.
 #[tokio::test]
 async fn a_claim_costs_the_same_in_a_long_queue() {
