@@ -37,7 +37,7 @@ impl Waker {
             events += ticked.events;
             left.extend(ticked.left);
             self.publish(&ticked.notifications).await?;
-            if !ticked.more {
+            if !ticked.more || self.is_over() {
                 break;
             }
             tokio::time::sleep_until(started + PAGE_PERIOD).await;
