@@ -92,8 +92,8 @@ impl Deliverer {
         self.connector.rules().check(url)
     }
 
-    /// Whether a target may be given a token for this audience: its own origin, or one that the deployment allows. A
-    /// token for somebody else is one that the target could use there, as the account of the queue.
+    /// Whether a target may be given a token for this audience: its own origin, or one that the deployment allows for
+    /// that origin. A token for somebody else is one that the target could use there, as the account of the queue.
     pub fn check_audience(&self, url: &TargetUrl, audience: &str) -> Result<(), RefusedTarget> {
         self.connector.rules().check_audience(url, audience)
     }

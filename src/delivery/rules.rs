@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use url::Host;
 
 use super::address::{self, AddressKind, IpRange};
+use super::audience::AllowedAudience;
 use crate::event::TargetUrl;
 
 /// Ports of other protocols, which might take a request for one of theirs: those that browsers refuse, too.
@@ -45,7 +46,7 @@ pub enum RefusedTarget {
     /// A token for somebody else than the target.
     #[error(
         "a token for another audience than the origin of the URL, {origin}, could be used elsewhere by the target: the \
-         operator allows it with --deliver-audience (WAKEQ_DELIVER_AUDIENCE)"
+         operator allows it with --deliver-audience AUDIENCE={origin} (WAKEQ_DELIVER_AUDIENCE)"
     )]
     Audience {
         /// The only audience that needs no permission.
@@ -79,7 +80,7 @@ impl From<AddressKind> for RefusedTarget {
 pub(super) struct Rules {
     pub(super) allow: Vec<IpRange>,
     pub(super) allow_http: bool,
-    pub(super) audiences: Vec<String>,
+    pub(super) audiences: Vec<AllowedAudience>,
 }
 
 impl Rules {
@@ -111,7 +112,7 @@ impl Rules {
             return Err(RefusedTarget::TokenInClear);
         }
         if audience.trim_end_matches('/') == origin
-            || self.audiences.iter().any(|allowed| allowed == audience)
+            || self.audiences.iter().any(|allowed| allowed.allows(audience, url))
         {
             return Ok(());
         }
@@ -140,7 +141,7 @@ mod tests {
 
     fn rules(allow: &[&str], allow_http: bool) -> Rules {
         let allow = allow.iter().map(|range| range.parse().unwrap()).collect();
-        Rules { allow, allow_http, audiences: vec!["orders".to_owned()] }
+        Rules { allow, allow_http, audiences: vec!["orders=https://orders-x.a.run.app".parse().unwrap()] }
     }
 
     fn checked(rules: &Rules, url: &str) -> Result<(), RefusedTarget> {
@@ -198,6 +199,10 @@ mod tests {
             ["https://payments-x.a.run.app", "https://orders-x.a.run.app.evil.example", "", "order"]
         {
             assert!(matches!(refused(audience), RefusedTarget::Audience { .. }), "{audience}");
+        }
+        for elsewhere in ["https://evil.example/", "https://orders-x.a.run.app:8443/"] {
+            let refused = strict.check_audience(&elsewhere.parse().unwrap(), "orders").unwrap_err();
+            assert!(matches!(refused, RefusedTarget::Audience { .. }), "{elsewhere}");
         }
         let plain: TargetUrl = "http://orders.example/".parse().unwrap();
         assert_eq!(strict.check_audience(&plain, "http://orders.example"), Err(RefusedTarget::TokenInClear));
