@@ -95,7 +95,7 @@ pub enum AddressKind {
     Private,
     /// Shared by the customers of a carrier, or of a cloud.
     Shared,
-    /// The network that the machine is plugged into.
+    /// The network that the machine is plugged into. Never allowed: metadata services of many clouds are there.
     LinkLocal,
     /// No address, or "this network".
     Unspecified,
@@ -129,15 +129,22 @@ impl fmt::Display for AddressKind {
     }
 }
 
-/// Clouds give credentials to whoever asks there. A range that is allowed does not open these.
-const METADATA: &[IpRange] = &[
-    IpRange::v4(169, 254, 169, 0, 24),
-    IpRange::v4(169, 254, 170, 0, 24),
-    IpRange::v4(100, 100, 100, 200, 32),
-    IpRange::v4(192, 0, 0, 192, 32),
-    IpRange::v4(168, 63, 129, 16, 32),
-    IpRange::v6([0xfd00, 0x0ec2, 0, 0], 32),
-    IpRange::v6([0xfd20, 0x00ce, 0, 0], 64),
+/// Clouds give credentials to whoever asks there. A range that is allowed does not open these. All that is link-local is
+/// among them: clouds put their services anywhere in it, and targets have no business there.
+const NEVER: &[(IpRange, AddressKind)] = &[
+    (IpRange::v4(169, 254, 169, 0, 24), AddressKind::Metadata),
+    (IpRange::v4(169, 254, 170, 0, 24), AddressKind::Metadata),
+    (IpRange::v4(169, 254, 0, 0, 16), AddressKind::LinkLocal),
+    (IpRange::v4(100, 100, 100, 200, 32), AddressKind::Metadata),
+    (IpRange::v4(192, 0, 0, 192, 32), AddressKind::Metadata),
+    (IpRange::v4(168, 63, 129, 16, 32), AddressKind::Metadata),
+    (IpRange::v6([0xfd00, 0x0042, 0, 0], 32), AddressKind::Metadata),
+    (IpRange::v6([0xfd00, 0x00c1, 0, 0], 32), AddressKind::Metadata),
+    (IpRange::v6([0xfd00, 0x0100, 0, 0], 32), AddressKind::Metadata),
+    (IpRange::v6([0xfd00, 0x0ec2, 0, 0], 32), AddressKind::Metadata),
+    (IpRange::v6([0xfd00, 0xa9fe, 0xa9fe, 0], 48), AddressKind::Metadata),
+    (IpRange::v6([0xfd20, 0x00ce, 0, 0], 64), AddressKind::Metadata),
+    (IpRange::v6([0xfe80, 0, 0, 0], 10), AddressKind::LinkLocal),
 ];
 
 /// What is not a public address, by the registries of special purposes. The first range that fits says the kind.
@@ -146,7 +153,6 @@ const SPECIAL: &[(IpRange, AddressKind)] = &[
     (IpRange::v4(10, 0, 0, 0, 8), AddressKind::Private),
     (IpRange::v4(100, 64, 0, 0, 10), AddressKind::Shared),
     (IpRange::v4(127, 0, 0, 0, 8), AddressKind::Loopback),
-    (IpRange::v4(169, 254, 0, 0, 16), AddressKind::LinkLocal),
     (IpRange::v4(172, 16, 0, 0, 12), AddressKind::Private),
     (IpRange::v4(192, 0, 0, 0, 24), AddressKind::Reserved),
     (IpRange::v4(192, 0, 2, 0, 24), AddressKind::Documentation),
@@ -165,7 +171,6 @@ const SPECIAL: &[(IpRange, AddressKind)] = &[
     (IpRange::v6([0x2002, 0, 0, 0], 16), AddressKind::Tunnelled),
     (IpRange::v6([0x3fff, 0, 0, 0], 20), AddressKind::Documentation),
     (IpRange::v6([0xfc00, 0, 0, 0], 7), AddressKind::Private),
-    (IpRange::v6([0xfe80, 0, 0, 0], 10), AddressKind::LinkLocal),
     (IpRange::v6([0xfec0, 0, 0, 0], 10), AddressKind::Private),
     (IpRange::v6([0xff00, 0, 0, 0], 8), AddressKind::Multicast),
 ];
@@ -181,9 +186,8 @@ const NAT64_LOCAL: IpRange = IpRange::v6([0x64, 0xff9b, 1, 0], 48);
 pub(super) fn check(address: IpAddr, allowed: &[IpRange]) -> Result<IpAddr, AddressKind> {
     let is_allowed = |address| allowed.iter().any(|range| range.contains(address));
     let plain = address.to_canonical();
-    let is_metadata = |address| METADATA.iter().any(|range| range.contains(address));
-    if is_metadata(plain) || embedded(plain).any(|inner| is_metadata(IpAddr::V4(inner))) {
-        return Err(AddressKind::Metadata);
+    if let Some(kind) = never(plain).or_else(|| embedded(plain).find_map(|inner| never(IpAddr::V4(inner)))) {
+        return Err(kind);
     }
     if is_allowed(plain) || is_allowed(address) {
         return Ok(plain);
@@ -194,7 +198,12 @@ pub(super) fn check(address: IpAddr, allowed: &[IpRange]) -> Result<IpAddr, Addr
     }
 }
 
-/// What kind of address it is, unless it is a public one.
+/// What kind of address it is, if it is one that no range opens.
+fn never(address: IpAddr) -> Option<AddressKind> {
+    NEVER.iter().find(|(range, _)| range.contains(address)).map(|(_, kind)| *kind)
+}
+
+/// What kind of address it is, unless it is a public one or never allowed.
 fn special(address: IpAddr) -> Option<AddressKind> {
     if let Some((_, kind)) = SPECIAL.iter().find(|(range, _)| range.contains(address)) {
         return Some(*kind);
@@ -238,6 +247,7 @@ fn embedded(address: IpAddr) -> impl Iterator<Item = Ipv4Addr> {
 
 /// Names of metadata services: refused wherever they lead.
 const METADATA_NAMES: &[&str] = &[
+    "api.metadata.cloud.ibm.com",
     "instance-data",
     "instance-data.ec2.internal",
     "metadata",
@@ -312,6 +322,7 @@ mod tests {
             ("100.64.0.0", "100.127.255.255", Shared),
             ("127.0.0.0", "127.255.255.255", Loopback),
             ("169.254.0.0", "169.254.255.255", LinkLocal),
+            ("169.254.168.255", "169.254.171.0", LinkLocal),
             ("172.16.0.0", "172.31.255.255", Private),
             ("192.0.0.0", "192.0.0.255", Reserved),
             ("192.0.2.0", "192.0.2.255", Documentation),
@@ -369,7 +380,11 @@ mod tests {
             "100.100.100.200",
             "192.0.0.192",
             "168.63.129.16",
+            "fd00:42::42",
+            "fd00:c1::a9fe:a9fe",
+            "fd00:100::100:200",
             "fd00:ec2::254",
+            "fd00:a9fe:a9fe::1",
             "fd20:ce::254",
             "::ffff:169.254.169.254",
             "::169.254.169.254",
@@ -385,6 +400,24 @@ mod tests {
             "2600::5efe:169.254.169.254",
         ] {
             assert_eq!(found(address, &["0.0.0.0/0", "::/0"]), Err(AddressKind::Metadata), "{address}");
+        }
+    }
+
+    #[test]
+    fn link_local_is_refused_whatever_is_allowed() {
+        for address in [
+            "169.254.0.23",
+            "169.254.42.42",
+            "169.254.255.255",
+            "fe80::1",
+            "fe80::a9fe:a9fe",
+            "febf::1",
+            "::ffff:169.254.42.42",
+            "64:ff9b::169.254.42.42",
+            "2002:a9fe:2a2a::1",
+        ] {
+            let allowed = ["0.0.0.0/0", "::/0", "169.254.0.0/16", "fe80::/10"];
+            assert_eq!(found(address, &allowed), Err(AddressKind::LinkLocal), "{address}");
         }
     }
 
@@ -428,6 +461,7 @@ mod tests {
             "metadata",
             "metadata.",
             "instance-data",
+            "api.metadata.cloud.ibm.com",
             "metadata.goog",
             "a.metadata.goog",
         ] {

@@ -34,6 +34,11 @@ pub enum RefusedTarget {
     /// It leads to an address of a metadata service.
     #[error("its host leads to an address of a metadata service: this is never allowed")]
     Metadata,
+    /// It leads to a link-local address.
+    #[error(
+        "its host leads to an address that is link-local, as those of metadata services are: this is never allowed"
+    )]
+    LinkLocal,
     /// It leads to another address that is not public.
     #[error(
         "its host leads to an address that is {0}: the operator allows such addresses with --deliver-to \
@@ -61,10 +66,10 @@ impl From<AddressKind> for RefusedTarget {
     fn from(kind: AddressKind) -> Self {
         match kind {
             AddressKind::Metadata => Self::Metadata,
+            AddressKind::LinkLocal => Self::LinkLocal,
             AddressKind::Loopback
             | AddressKind::Private
             | AddressKind::Shared
-            | AddressKind::LinkLocal
             | AddressKind::Unspecified
             | AddressKind::Multicast
             | AddressKind::Documentation
