@@ -182,20 +182,21 @@ const NAT64: IpRange = IpRange::v6([0x64, 0xff9b, 0, 0], 96);
 const NAT64_LOCAL: IpRange = IpRange::v6([0x64, 0xff9b, 1, 0], 48);
 
 /// The address to connect to, if that is allowed: it is public, or in one of these ranges. An address of IPv4 that is
-/// written as one of IPv6 is what it stands for.
+/// written as one of IPv6 is what it stands for. One that some gateway would take out of an address of IPv6 counts beside
+/// that: a range of IPv6 opens no address of IPv4 in another notation.
 pub(super) fn check(address: IpAddr, allowed: &[IpRange]) -> Result<IpAddr, AddressKind> {
     let is_allowed = |address| allowed.iter().any(|range| range.contains(address));
+    let refused = |inner: Ipv4Addr| {
+        // Nothing is sent on to "this network", which is what the other readings of an address mostly come to.
+        let kind = special(IpAddr::V4(inner)).filter(|kind| *kind != AddressKind::Unspecified);
+        kind.filter(|_| !is_allowed(IpAddr::V4(inner)))
+    };
     let plain = address.to_canonical();
     if let Some(kind) = never(plain).or_else(|| embedded(plain).find_map(|inner| never(IpAddr::V4(inner)))) {
         return Err(kind);
     }
-    if is_allowed(plain) || is_allowed(address) {
-        return Ok(plain);
-    }
-    match special(plain) {
-        None => Ok(plain),
-        Some(kind) => Err(kind),
-    }
+    let kind = if is_allowed(plain) { embedded(plain).find_map(refused) } else { special(plain) };
+    kind.map_or(Ok(plain), Err)
 }
 
 /// What kind of address it is, if it is one that no range opens.
@@ -429,9 +430,36 @@ mod tests {
         assert_eq!(found("::1", &["127.0.0.0/8"]), Err(AddressKind::Loopback));
         assert_eq!(found("::7f00:1", &["127.0.0.0/8"]), Err(AddressKind::Tunnelled));
         assert_eq!(found("64:ff9b::7f00:1", &["127.0.0.0/8"]), Err(AddressKind::Loopback));
+        assert_eq!(found("::1", &["::1"]), Ok("::1".to_owned()));
         assert_eq!(found("fd12::1", &["fd00::/8"]), Ok("fd12::1".to_owned()));
         assert_eq!(found("10.9.8.7", &["::/0"]), Err(AddressKind::Private));
         assert_eq!(found("10.9.8.7", &["0.0.0.0/0"]), Ok("10.9.8.7".to_owned()));
+    }
+
+    #[test]
+    fn a_range_of_ipv6_opens_no_address_of_ipv4() {
+        for address in [
+            "::ffff:10.0.0.1",
+            "::10.0.0.1",
+            "::ffff:0:10.0.0.1",
+            "64:ff9b::10.0.0.1",
+            "64:ff9b:1::10.0.0.1",
+            "64:ff9b:1:a00:0:100::",
+            "2002:a00:1::1",
+            "2001:0:a00:1::f5ff:fffe",
+            "2600::5efe:10.0.0.1",
+            "fd12::5efe:10.0.0.1",
+        ] {
+            assert_eq!(found(address, &["::/0"]), Err(AddressKind::Private), "{address}");
+            assert!(found(address, &["::/0", "10.0.0.0/8"]).is_ok(), "{address} is allowed both ways");
+            assert!(found(address, &["::/0", "10.0.0.0/31"]).is_ok(), "{address} is allowed both ways");
+        }
+        for address in ["::ffff:127.0.0.1", "64:ff9b::127.0.0.1", "::127.0.0.1"] {
+            assert_eq!(found(address, &["::/0"]), Err(AddressKind::Loopback), "{address}");
+        }
+        for address in ["64:ff9b:1::101:101", "64:ff9b:1:101:1:100::", "2002:101:101::1"] {
+            assert_eq!(found(address, &["::/0"]), Ok(address.to_owned()), "what it stands for is public");
+        }
     }
 
     #[test]
