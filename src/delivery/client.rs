@@ -199,11 +199,12 @@ fn explain(error: &(dyn Error + 'static)) -> String {
             }
             ConnectError::NoAddress
             | ConnectError::Late
+            | ConnectError::Tls(_)
             | ConnectError::LateTls
             | ConnectError::NoAuthorities => {
                 format!("nothing was sent to the target: {error}")
             }
-            ConnectError::Unreachable(source) | ConnectError::Tls(source) => {
+            ConnectError::Unreachable(source) => {
                 format!("nothing was sent to the target: {error}: {source}")
             }
         };

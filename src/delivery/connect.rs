@@ -21,7 +21,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::resolve::Resolve;
 use super::rules::{RefusedTarget, Rules};
-use super::tls::Tls;
+use super::tls::{self, Tls};
 
 /// For room among the connections, the name, and TCP together.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -44,8 +44,8 @@ pub(super) enum ConnectError {
     Unreachable(#[source] io::Error),
     #[error("its host could not be connected to within {} s", CONNECT_WITHIN.as_secs())]
     Late,
-    #[error("it does not speak TLS as it should")]
-    Tls(#[source] io::Error),
+    #[error("it does not speak TLS as it should: {0}")]
+    Tls(&'static str),
     #[error("its TLS handshake took longer than {} s", TLS_WITHIN.as_secs())]
     LateTls,
     #[error("this machine has no certificates of authorities: install ca-certificates, or set SSL_CERT_FILE")]
@@ -113,10 +113,14 @@ impl Inner {
             return Ok(Stream { io: TokioIo::new(Box::new(tcp)), _room: room });
         }
         let name = ServerName::try_from(host.trim_end_matches('.').to_owned())
-            .map_err(|error| ConnectError::Tls(io::Error::other(error)))?;
+            .map_err(|_| ConnectError::Tls("no certificate can have the name of its host"))?;
         let connector = self.tls.connector().ok_or(ConnectError::NoAuthorities)?;
         let handshake = timeout(TLS_WITHIN, connector.connect(name, tcp));
-        let tls = handshake.await.map_err(|_| ConnectError::LateTls)?.map_err(ConnectError::Tls)?;
+        let tls = handshake.await.map_err(|_| ConnectError::LateTls)?.map_err(|error| {
+            // With the names of its certificate: for the operator.
+            tracing::debug!(host, %error, "a target does not speak TLS as it should");
+            ConnectError::Tls(tls::fault(&error))
+        })?;
         Ok(Stream { io: TokioIo::new(Box::new(tls)), _room: room })
     }
 
