@@ -7,9 +7,12 @@ mod address;
 mod answer;
 mod audience;
 mod client;
+mod clock;
 mod connect;
 mod headers;
 mod id_token;
+mod lookups;
+mod names;
 mod resolve;
 mod rules;
 mod sign;
@@ -61,7 +64,7 @@ impl Default for DeliveryConfig {
             audiences: Vec::new(),
             connections_max: 512,
             authorities: Vec::new(),
-            resolver: Arc::new(SystemResolver::default()),
+            resolver: Arc::new(SystemResolver),
             tokens: Arc::new(GoogleIdTokens::default()),
         }
     }

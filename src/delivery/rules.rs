@@ -7,6 +7,7 @@ use url::Host;
 
 use super::address::{self, AddressKind, IpRange};
 use super::audience::AllowedAudience;
+use super::names;
 use crate::event::TargetUrl;
 
 /// Ports of other protocols, which might take a request for one of theirs: those that browsers refuse, too.
@@ -125,7 +126,7 @@ impl Rules {
     }
 
     pub(super) fn check_name(&self, name: &str) -> Result<(), RefusedTarget> {
-        if address::is_metadata_name(name) { Err(RefusedTarget::MetadataName) } else { Ok(()) }
+        if names::is_metadata_name(name) { Err(RefusedTarget::MetadataName) } else { Ok(()) }
     }
 
     /// The address to connect to.

@@ -2,9 +2,11 @@
 
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::process::Command;
 use wakeq::delivery::{Delivered, Deliverer, DeliveryConfig};
+use wakeq::{Target, TargetPolicy};
 
 use super::names::Names;
 use super::servers::{Answer, Server, authority};
@@ -65,6 +67,23 @@ async fn a_host_that_can_t_be_reached_is_an_operational_error() {
         let message = failure(deliver(&deliverer, &target(url.parse().unwrap())).await);
         assert!(message.contains(part), "{message}");
     }
+}
+
+/// One connection, which a target that does not answer holds for longer than the other target is given.
+#[tokio::test]
+async fn waiting_for_room_is_no_time_of_the_target() {
+    let silent = Server::start(Answer::Silence).await;
+    let server = Server::start(Answer::Bytes(OK_AND_CLOSE.to_vec())).await;
+    let one = DeliveryConfig { connections_max: 1, ..config(&Arc::default()) };
+    let deliverer = Deliverer::new(one).unwrap();
+    let within = |url, timeout_ms| {
+        let policy = TargetPolicy { timeout: Duration::from_millis(timeout_ms), ..TargetPolicy::default() };
+        Target { policy, ..target(url) }
+    };
+    let (first, second) = (within(silent.url(), 1500), within(server.url(), 1000));
+    let (first, second) = tokio::join!(deliver(&deliverer, &first), deliver(&deliverer, &second));
+    assert!(failure(first).contains("did not answer within 1.5s"));
+    assert_eq!((second, silent.connections()), (Delivered::Completed, 1));
 }
 
 #[tokio::test]
