@@ -3,7 +3,7 @@
 use crate::access::{AccessError, InvalidKeyId, InvalidScope};
 use crate::admin::AdminError;
 use crate::api::{InvalidCron, InvalidTarget};
-use crate::delivery::{InvalidIpRange, RefusedTarget};
+use crate::delivery::{InvalidAllowedAudience, InvalidIpRange, RefusedTarget};
 use crate::emit::EmitError;
 use crate::event::{EventError, InvalidName};
 use crate::notify::NotifyError;
@@ -72,6 +72,7 @@ fn is_of_the_arguments(cause: &(dyn std::error::Error + 'static)) -> bool {
         || cause.is::<InvalidTarget>()
         || cause.is::<RefusedTarget>()
         || cause.is::<InvalidIpRange>()
+        || cause.is::<InvalidAllowedAudience>()
         || cause.is::<InvalidCron>()
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::access::{AccessConfig, PushCallers};
-use crate::delivery::{DeliveryConfig, InvalidIpRange, IpRange};
+use crate::delivery::{AllowedAudience, DeliveryConfig, IpRange};
 use crate::http::HttpConfig;
 use crate::store::Retention;
 use crate::worker::WorkerConfig;
@@ -81,13 +81,13 @@ pub(crate) struct DeliveryArgs {
           default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
           hide_possible_values = true)]
     allow_http: bool,
-    /// Audiences that targets may be given tokens for, beside their own origins
+    /// Audiences beside their own origins that targets may be given tokens for: orders=https://orders-x.a.run.app
     #[arg(
         id = "deliver_audiences",
         long = "deliver-audience",
         env = "WAKEQ_DELIVER_AUDIENCE",
         value_delimiter = ',',
-        value_name = "AUDIENCES"
+        value_name = "PAIRS"
     )]
     audiences: Vec<String>,
 }
@@ -183,13 +183,14 @@ impl WorkerArgs {
 
 impl DeliveryArgs {
     /// As the deliverer takes them.
-    pub(crate) fn config(&self) -> Result<DeliveryConfig, InvalidIpRange> {
+    pub(crate) fn config(&self) -> anyhow::Result<DeliveryConfig> {
         let ranges: Result<Vec<IpRange>, _> = given(&self.ranges).iter().map(|range| range.parse()).collect();
-        let audiences = given(&self.audiences);
+        let audiences: Result<Vec<AllowedAudience>, _> =
+            given(&self.audiences).iter().map(|pair| pair.parse()).collect();
         Ok(DeliveryConfig {
             allow: ranges?,
             allow_http: self.allow_http,
-            audiences,
+            audiences: audiences?,
             ..DeliveryConfig::default()
         })
     }
@@ -212,6 +213,7 @@ impl ServeArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::delivery::{InvalidAllowedAudience, InvalidIpRange};
 
     #[test]
     fn the_grace_fits_where_the_process_runs() {
@@ -237,15 +239,17 @@ mod tests {
         let arguments = |ranges: &[&str]| DeliveryArgs {
             ranges: ranges.iter().map(|&range| range.to_owned()).collect(),
             allow_http: true,
-            audiences: vec![String::new(), "orders".to_owned()],
+            audiences: vec![String::new(), "orders=https://orders.example".to_owned()],
         };
         let config = arguments(&["127.0.0.1", "fd00::/8"]).config().unwrap();
-        assert_eq!(
-            (config.allow.len(), config.allow_http, config.audiences),
-            (2, true, vec!["orders".to_owned()])
-        );
+        let pair: AllowedAudience = "orders=https://orders.example".parse().unwrap();
+        assert_eq!((config.allow.len(), config.allow_http, config.audiences), (2, true, vec![pair]));
         assert!(arguments(&[""]).config().unwrap().allow.is_empty(), "an empty variable is none");
-        assert_eq!(arguments(&["10.0.0.1/8"]).config().unwrap_err(), InvalidIpRange);
+        let refused = arguments(&["10.0.0.1/8"]).config().unwrap_err();
+        assert!(refused.is::<InvalidIpRange>(), "{refused}");
+        let unbound = DeliveryArgs { audiences: vec!["orders".to_owned()], ..arguments(&[]) };
+        let refused = unbound.config().unwrap_err();
+        assert!(refused.is::<InvalidAllowedAudience>(), "for anybody: {refused}");
     }
 
     #[test]

@@ -95,7 +95,7 @@ pub enum AddressKind {
     Private,
     /// Shared by the customers of a carrier, or of a cloud.
     Shared,
-    /// The network that the machine is plugged into.
+    /// The network that the machine is plugged into. Never allowed: metadata services of many clouds are there.
     LinkLocal,
     /// No address, or "this network".
     Unspecified,
@@ -129,15 +129,22 @@ impl fmt::Display for AddressKind {
     }
 }
 
-/// Clouds give credentials to whoever asks there. A range that is allowed does not open these.
-const METADATA: &[IpRange] = &[
-    IpRange::v4(169, 254, 169, 0, 24),
-    IpRange::v4(169, 254, 170, 0, 24),
-    IpRange::v4(100, 100, 100, 200, 32),
-    IpRange::v4(192, 0, 0, 192, 32),
-    IpRange::v4(168, 63, 129, 16, 32),
-    IpRange::v6([0xfd00, 0x0ec2, 0, 0], 32),
-    IpRange::v6([0xfd20, 0x00ce, 0, 0], 64),
+/// Clouds give credentials to whoever asks there. A range that is allowed does not open these. All that is link-local is
+/// among them: clouds put their services anywhere in it, and targets have no business there.
+const NEVER: &[(IpRange, AddressKind)] = &[
+    (IpRange::v4(169, 254, 169, 0, 24), AddressKind::Metadata),
+    (IpRange::v4(169, 254, 170, 0, 24), AddressKind::Metadata),
+    (IpRange::v4(169, 254, 0, 0, 16), AddressKind::LinkLocal),
+    (IpRange::v4(100, 100, 100, 200, 32), AddressKind::Metadata),
+    (IpRange::v4(192, 0, 0, 192, 32), AddressKind::Metadata),
+    (IpRange::v4(168, 63, 129, 16, 32), AddressKind::Metadata),
+    (IpRange::v6([0xfd00, 0x0042, 0, 0], 32), AddressKind::Metadata),
+    (IpRange::v6([0xfd00, 0x00c1, 0, 0], 32), AddressKind::Metadata),
+    (IpRange::v6([0xfd00, 0x0100, 0, 0], 32), AddressKind::Metadata),
+    (IpRange::v6([0xfd00, 0x0ec2, 0, 0], 32), AddressKind::Metadata),
+    (IpRange::v6([0xfd00, 0xa9fe, 0xa9fe, 0], 48), AddressKind::Metadata),
+    (IpRange::v6([0xfd20, 0x00ce, 0, 0], 64), AddressKind::Metadata),
+    (IpRange::v6([0xfe80, 0, 0, 0], 10), AddressKind::LinkLocal),
 ];
 
 /// What is not a public address, by the registries of special purposes. The first range that fits says the kind.
@@ -146,7 +153,6 @@ const SPECIAL: &[(IpRange, AddressKind)] = &[
     (IpRange::v4(10, 0, 0, 0, 8), AddressKind::Private),
     (IpRange::v4(100, 64, 0, 0, 10), AddressKind::Shared),
     (IpRange::v4(127, 0, 0, 0, 8), AddressKind::Loopback),
-    (IpRange::v4(169, 254, 0, 0, 16), AddressKind::LinkLocal),
     (IpRange::v4(172, 16, 0, 0, 12), AddressKind::Private),
     (IpRange::v4(192, 0, 0, 0, 24), AddressKind::Reserved),
     (IpRange::v4(192, 0, 2, 0, 24), AddressKind::Documentation),
@@ -165,7 +171,6 @@ const SPECIAL: &[(IpRange, AddressKind)] = &[
     (IpRange::v6([0x2002, 0, 0, 0], 16), AddressKind::Tunnelled),
     (IpRange::v6([0x3fff, 0, 0, 0], 20), AddressKind::Documentation),
     (IpRange::v6([0xfc00, 0, 0, 0], 7), AddressKind::Private),
-    (IpRange::v6([0xfe80, 0, 0, 0], 10), AddressKind::LinkLocal),
     (IpRange::v6([0xfec0, 0, 0, 0], 10), AddressKind::Private),
     (IpRange::v6([0xff00, 0, 0, 0], 8), AddressKind::Multicast),
 ];
@@ -177,24 +182,29 @@ const NAT64: IpRange = IpRange::v6([0x64, 0xff9b, 0, 0], 96);
 const NAT64_LOCAL: IpRange = IpRange::v6([0x64, 0xff9b, 1, 0], 48);
 
 /// The address to connect to, if that is allowed: it is public, or in one of these ranges. An address of IPv4 that is
-/// written as one of IPv6 is what it stands for.
+/// written as one of IPv6 is what it stands for. One that some gateway would take out of an address of IPv6 counts beside
+/// that: a range of IPv6 opens no address of IPv4 in another notation.
 pub(super) fn check(address: IpAddr, allowed: &[IpRange]) -> Result<IpAddr, AddressKind> {
     let is_allowed = |address| allowed.iter().any(|range| range.contains(address));
+    let refused = |inner: Ipv4Addr| {
+        // Nothing is sent on to "this network", which is what the other readings of an address mostly come to.
+        let kind = special(IpAddr::V4(inner)).filter(|kind| *kind != AddressKind::Unspecified);
+        kind.filter(|_| !is_allowed(IpAddr::V4(inner)))
+    };
     let plain = address.to_canonical();
-    let is_metadata = |address| METADATA.iter().any(|range| range.contains(address));
-    if is_metadata(plain) || embedded(plain).any(|inner| is_metadata(IpAddr::V4(inner))) {
-        return Err(AddressKind::Metadata);
+    if let Some(kind) = never(plain).or_else(|| embedded(plain).find_map(|inner| never(IpAddr::V4(inner)))) {
+        return Err(kind);
     }
-    if is_allowed(plain) || is_allowed(address) {
-        return Ok(plain);
-    }
-    match special(plain) {
-        None => Ok(plain),
-        Some(kind) => Err(kind),
-    }
+    let kind = if is_allowed(plain) { embedded(plain).find_map(refused) } else { special(plain) };
+    kind.map_or(Ok(plain), Err)
 }
 
-/// What kind of address it is, unless it is a public one.
+/// What kind of address it is, if it is one that no range opens.
+fn never(address: IpAddr) -> Option<AddressKind> {
+    NEVER.iter().find(|(range, _)| range.contains(address)).map(|(_, kind)| *kind)
+}
+
+/// What kind of address it is, unless it is a public one or never allowed.
 fn special(address: IpAddr) -> Option<AddressKind> {
     if let Some((_, kind)) = SPECIAL.iter().find(|(range, _)| range.contains(address)) {
         return Some(*kind);
@@ -234,26 +244,6 @@ fn embedded(address: IpAddr) -> impl Iterator<Item = Ipv4Addr> {
         };
     }
     found.into_iter().flatten()
-}
-
-/// Names of metadata services: refused wherever they lead.
-const METADATA_NAMES: &[&str] = &[
-    "instance-data",
-    "instance-data.ec2.internal",
-    "metadata",
-    "metadata.azure.internal",
-    "metadata.goog",
-    "metadata.google.internal",
-    "metadata.tencentyun.com",
-];
-
-/// Whether a name is that of a metadata service, or below it.
-pub(super) fn is_metadata_name(name: &str) -> bool {
-    let name = name.trim_end_matches('.').to_ascii_lowercase();
-    METADATA_NAMES.iter().any(|refused| {
-        name.strip_suffix(refused)
-            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.') && refused.contains('.'))
-    })
 }
 
 #[cfg(test)]
@@ -312,6 +302,7 @@ mod tests {
             ("100.64.0.0", "100.127.255.255", Shared),
             ("127.0.0.0", "127.255.255.255", Loopback),
             ("169.254.0.0", "169.254.255.255", LinkLocal),
+            ("169.254.168.255", "169.254.171.0", LinkLocal),
             ("172.16.0.0", "172.31.255.255", Private),
             ("192.0.0.0", "192.0.0.255", Reserved),
             ("192.0.2.0", "192.0.2.255", Documentation),
@@ -369,7 +360,11 @@ mod tests {
             "100.100.100.200",
             "192.0.0.192",
             "168.63.129.16",
+            "fd00:42::42",
+            "fd00:c1::a9fe:a9fe",
+            "fd00:100::100:200",
             "fd00:ec2::254",
+            "fd00:a9fe:a9fe::1",
             "fd20:ce::254",
             "::ffff:169.254.169.254",
             "::169.254.169.254",
@@ -389,6 +384,24 @@ mod tests {
     }
 
     #[test]
+    fn link_local_is_refused_whatever_is_allowed() {
+        for address in [
+            "169.254.0.23",
+            "169.254.42.42",
+            "169.254.255.255",
+            "fe80::1",
+            "fe80::a9fe:a9fe",
+            "febf::1",
+            "::ffff:169.254.42.42",
+            "64:ff9b::169.254.42.42",
+            "2002:a9fe:2a2a::1",
+        ] {
+            let allowed = ["0.0.0.0/0", "::/0", "169.254.0.0/16", "fe80::/10"];
+            assert_eq!(found(address, &allowed), Err(AddressKind::LinkLocal), "{address}");
+        }
+    }
+
+    #[test]
     fn a_range_opens_itself_and_no_more() {
         assert_eq!(found("127.0.0.1", &["127.0.0.1"]), Ok("127.0.0.1".to_owned()));
         assert_eq!(found("::ffff:127.0.0.1", &["127.0.0.1"]), Ok("127.0.0.1".to_owned()));
@@ -396,9 +409,36 @@ mod tests {
         assert_eq!(found("::1", &["127.0.0.0/8"]), Err(AddressKind::Loopback));
         assert_eq!(found("::7f00:1", &["127.0.0.0/8"]), Err(AddressKind::Tunnelled));
         assert_eq!(found("64:ff9b::7f00:1", &["127.0.0.0/8"]), Err(AddressKind::Loopback));
+        assert_eq!(found("::1", &["::1"]), Ok("::1".to_owned()));
         assert_eq!(found("fd12::1", &["fd00::/8"]), Ok("fd12::1".to_owned()));
         assert_eq!(found("10.9.8.7", &["::/0"]), Err(AddressKind::Private));
         assert_eq!(found("10.9.8.7", &["0.0.0.0/0"]), Ok("10.9.8.7".to_owned()));
+    }
+
+    #[test]
+    fn a_range_of_ipv6_opens_no_address_of_ipv4() {
+        for address in [
+            "::ffff:10.0.0.1",
+            "::10.0.0.1",
+            "::ffff:0:10.0.0.1",
+            "64:ff9b::10.0.0.1",
+            "64:ff9b:1::10.0.0.1",
+            "64:ff9b:1:a00:0:100::",
+            "2002:a00:1::1",
+            "2001:0:a00:1::f5ff:fffe",
+            "2600::5efe:10.0.0.1",
+            "fd12::5efe:10.0.0.1",
+        ] {
+            assert_eq!(found(address, &["::/0"]), Err(AddressKind::Private), "{address}");
+            assert!(found(address, &["::/0", "10.0.0.0/8"]).is_ok(), "{address} is allowed both ways");
+            assert!(found(address, &["::/0", "10.0.0.0/31"]).is_ok(), "{address} is allowed both ways");
+        }
+        for address in ["::ffff:127.0.0.1", "64:ff9b::127.0.0.1", "::127.0.0.1"] {
+            assert_eq!(found(address, &["::/0"]), Err(AddressKind::Loopback), "{address}");
+        }
+        for address in ["64:ff9b:1::101:101", "64:ff9b:1:101:1:100::", "2002:101:101::1"] {
+            assert_eq!(found(address, &["::/0"]), Ok(address.to_owned()), "what it stands for is public");
+        }
     }
 
     #[test]
@@ -416,27 +456,6 @@ mod tests {
             ["", "10/8", "10.0.0.1/8", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/+8", "::1/127", "::/129", "a/8"]
         {
             assert_eq!(text.parse::<IpRange>(), Err(InvalidIpRange), "{text}");
-        }
-    }
-
-    #[test]
-    fn names_of_metadata_services_are_known_in_any_form() {
-        for name in [
-            "metadata.google.internal",
-            "METADATA.google.internal.",
-            "x.metadata.google.internal",
-            "metadata",
-            "metadata.",
-            "instance-data",
-            "metadata.goog",
-            "a.metadata.goog",
-        ] {
-            assert!(is_metadata_name(name), "{name}");
-        }
-        for name in
-            ["metadata.example", "google.internal", "xmetadata.google.internal", "my.metadata", "example"]
-        {
-            assert!(!is_metadata_name(name), "{name}");
         }
     }
 }

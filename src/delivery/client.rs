@@ -13,8 +13,10 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::connect::{ConnectError, Connector};
+use super::clock::AttemptClock;
+use super::connect::{ConnectError, Connector, ROOM_WITHIN};
 use super::id_token::IdTokens;
+use super::lookups::{LOOKUPS_MAX, Lookups};
 use super::rules::{RefusedTarget, Rules};
 use super::tls::Tls;
 use super::{Delivered, Delivery, DeliveryConfig, DeliveryError, answer, headers};
@@ -70,12 +72,16 @@ pub struct Deliverer {
 }
 
 impl Deliverer {
+    /// How much longer than its policy says an attempt takes at most, because there is no room for its connection.
+    pub(crate) const ROOM_WITHIN: Duration = ROOM_WITHIN;
+
     /// Connects to nothing yet.
     pub fn new(config: DeliveryConfig) -> Result<Self, DeliveryError> {
         let DeliveryConfig { allow, allow_http, audiences, connections_max, authorities, resolver, tokens } =
             config;
         let rules = Rules { allow, allow_http, audiences };
-        let connector = Connector::new(rules, resolver, Tls::new(&authorities)?, connections_max);
+        let lookups = Lookups::new(resolver, LOOKUPS_MAX);
+        let connector = Connector::new(rules, lookups, Tls::new(&authorities)?, connections_max);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
@@ -92,8 +98,8 @@ impl Deliverer {
         self.connector.rules().check(url)
     }
 
-    /// Whether a target may be given a token for this audience: its own origin, or one that the deployment allows. A
-    /// token for somebody else is one that the target could use there, as the account of the queue.
+    /// Whether a target may be given a token for this audience: its own origin, or one that the deployment allows for
+    /// that origin. A token for somebody else is one that the target could use there, as the account of the queue.
     pub fn check_audience(&self, url: &TargetUrl, audience: &str) -> Result<(), RefusedTarget> {
         self.connector.rules().check_audience(url, audience)
     }
@@ -103,11 +109,12 @@ impl Deliverer {
         self.connector.connects()
     }
 
-    /// Sends an event to a target, once, and says how that ended; within the time of the target's policy.
+    /// Sends an event to a target, once, and says how that ended; within the time of the target's policy, in which waiting
+    /// for room in this process does not count.
     pub async fn deliver(&self, target: &Target, delivery: Delivery<'_>) -> Delivered {
         let within = target.policy.timeout.min(TIMEOUT_MAX);
-        let until = Instant::now() + within;
-        let answered = match timeout_at(until, self.send(target, &delivery)).await {
+        let (clock, begun) = (AttemptClock::new(), Instant::now());
+        let answered = match clock.within(within, self.send(target, &delivery)).await {
             Ok(Ok(answered)) => answered,
             Ok(Err(failure)) => return Delivered::failed(failure.to_string()),
             Err(_) => {
@@ -118,6 +125,7 @@ impl Deliverer {
             }
         };
         let (head, body) = answered.into_parts();
+        let until = begun + within + clock.waited();
         let body = read(body, until.min(Instant::now() + BODY_WITHIN)).await;
         answer::verdict(head.status, &head.headers, &body, SystemTime::now(), target.policy.delay_max)
     }
@@ -198,12 +206,14 @@ fn explain(error: &(dyn Error + 'static)) -> String {
                 format!("nothing was sent to the target: {error}; check how it is written")
             }
             ConnectError::NoAddress
+            | ConnectError::NoRoom
             | ConnectError::Late
+            | ConnectError::Tls(_)
             | ConnectError::LateTls
             | ConnectError::NoAuthorities => {
                 format!("nothing was sent to the target: {error}")
             }
-            ConnectError::Unreachable(source) | ConnectError::Tls(source) => {
+            ConnectError::Unreachable(source) => {
                 format!("nothing was sent to the target: {error}: {source}")
             }
         };

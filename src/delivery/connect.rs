@@ -19,11 +19,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::resolve::Resolve;
+use super::clock::AttemptClock;
+use super::lookups::{Lookup, Lookups};
 use super::rules::{RefusedTarget, Rules};
-use super::tls::Tls;
+use super::tls::{self, Tls};
 
-/// For room among the connections, the name, and TCP together.
+/// For room among the connections and lookups: those of other targets are in the way, and none of it is this target's time.
+pub(super) const ROOM_WITHIN: Duration = Duration::from_secs(60);
+/// For the name and TCP together.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 const TLS_WITHIN: Duration = Duration::from_secs(10);
 /// For each address of a name that has several.
@@ -42,10 +45,12 @@ pub(super) enum ConnectError {
     NoAddress,
     #[error("its host could not be connected to")]
     Unreachable(#[source] io::Error),
-    #[error("its host could not be connected to within {} s", CONNECT_WITHIN.as_secs())]
+    #[error("this worker had no room for another connection or lookup within {} s", ROOM_WITHIN.as_secs())]
+    NoRoom,
+    #[error("its host could not be resolved and connected to within {} s", CONNECT_WITHIN.as_secs())]
     Late,
-    #[error("it does not speak TLS as it should")]
-    Tls(#[source] io::Error),
+    #[error("it does not speak TLS as it should: {0}")]
+    Tls(&'static str),
     #[error("its TLS handshake took longer than {} s", TLS_WITHIN.as_secs())]
     LateTls,
     #[error("this machine has no certificates of authorities: install ca-certificates, or set SSL_CERT_FILE")]
@@ -60,16 +65,16 @@ pub(super) struct Connector {
 
 struct Inner {
     rules: Rules,
-    resolver: Arc<dyn Resolve>,
+    lookups: Lookups,
     tls: Tls,
     room: Arc<Semaphore>,
     connects: AtomicU64,
 }
 
 impl Connector {
-    pub(super) fn new(rules: Rules, resolver: Arc<dyn Resolve>, tls: Tls, connections_max: usize) -> Self {
+    pub(super) fn new(rules: Rules, lookups: Lookups, tls: Tls, connections_max: usize) -> Self {
         let room = Arc::new(Semaphore::new(connections_max.clamp(1, Semaphore::MAX_PERMITS)));
-        Self { inner: Arc::new(Inner { rules, resolver, tls, room, connects: AtomicU64::new(0) }) }
+        Self { inner: Arc::new(Inner { rules, lookups, tls, room, connects: AtomicU64::new(0) }) }
     }
 
     pub(super) fn rules(&self) -> &Rules {
@@ -92,41 +97,60 @@ impl tower_service::Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let inner = Arc::clone(&self.inner);
-        Box::pin(async move { inner.connect(&uri).await })
+        let (inner, clock) = (Arc::clone(&self.inner), AttemptClock::current());
+        Box::pin(async move { inner.connect(&uri, &clock).await })
     }
 }
 
 impl Inner {
-    async fn connect(&self, uri: &Uri) -> Result<Stream, ConnectError> {
+    async fn connect(&self, uri: &Uri, clock: &AttemptClock) -> Result<Stream, ConnectError> {
         let host = uri.host().unwrap_or_default();
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let is_tls = uri.scheme_str() == Some("https");
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-        let opening = async {
-            let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| ConnectError::Late)?;
-            let addresses = self.addresses(host).await?;
-            Ok::<_, ConnectError>((self.open(&addresses, port).await?, room))
+        let (room, found) = {
+            let _stopped = clock.stop();
+            timeout(ROOM_WITHIN, self.begin(host)).await.map_err(|_| ConnectError::NoRoom)??
         };
-        let (tcp, room) = timeout(CONNECT_WITHIN, opening).await.map_err(|_| ConnectError::Late)??;
+        let opening = async { self.open(&self.addresses(host, found).await?, port).await };
+        let tcp = timeout(CONNECT_WITHIN, opening).await.map_err(|_| ConnectError::Late)??;
         if !is_tls {
             return Ok(Stream { io: TokioIo::new(Box::new(tcp)), _room: room });
         }
         let name = ServerName::try_from(host.trim_end_matches('.').to_owned())
-            .map_err(|error| ConnectError::Tls(io::Error::other(error)))?;
+            .map_err(|_| ConnectError::Tls("no certificate can have the name of its host"))?;
         let connector = self.tls.connector().ok_or(ConnectError::NoAuthorities)?;
         let handshake = timeout(TLS_WITHIN, connector.connect(name, tcp));
-        let tls = handshake.await.map_err(|_| ConnectError::LateTls)?.map_err(ConnectError::Tls)?;
+        let tls = handshake.await.map_err(|_| ConnectError::LateTls)?.map_err(|error| {
+            // With the names of its certificate: for the operator.
+            tracing::debug!(host, %error, "a target does not speak TLS as it should");
+            ConnectError::Tls(tls::fault(&error))
+        })?;
         Ok(Stream { io: TokioIo::new(Box::new(tls)), _room: room })
     }
 
-    /// Addresses that were checked: of a host that is one, or of what its name leads to now.
-    async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, ConnectError> {
+    /// A place among the connections, and a lookup that has begun, if the host is a name.
+    async fn begin(&self, host: &str) -> Result<(OwnedSemaphorePermit, Found), ConnectError> {
         if let Ok(address) = host.parse() {
-            return Ok(vec![self.rules.check_address(address)?]);
+            let address = self.rules.check_address(address)?;
+            return Ok((self.place().await?, Found::Address(address)));
         }
         self.rules.check_name(host)?;
-        let found = self.resolver.resolve(host).await.map_err(ConnectError::Unresolved)?;
+        let place = self.place().await?;
+        Ok((place, Found::Name(self.lookups.begin(host).await)))
+    }
+
+    async fn place(&self) -> Result<OwnedSemaphorePermit, ConnectError> {
+        Arc::clone(&self.room).acquire_owned().await.map_err(|_| ConnectError::NoRoom)
+    }
+
+    /// Addresses that were checked: of a host that is one, or of what its name leads to now.
+    async fn addresses(&self, host: &str, found: Found) -> Result<Vec<IpAddr>, ConnectError> {
+        let lookup = match found {
+            Found::Address(checked) => return Ok(vec![checked]),
+            Found::Name(lookup) => lookup,
+        };
+        let found = lookup.addresses().await.map_err(ConnectError::Unresolved)?;
         let mut checked = self.rules.check_addresses(&found).inspect_err(|refused| {
             // Where it led is for the operator: a tenant is told the kind only.
             tracing::info!(host, addresses = ?found, %refused, "a target's name leads to where nothing is sent");
@@ -156,6 +180,14 @@ impl Inner {
         }
         Err(ConnectError::Unreachable(failure))
     }
+}
+
+/// What a host is.
+enum Found {
+    /// An address, which was checked.
+    Address(IpAddr),
+    /// A name, which is being looked up.
+    Name(Lookup),
 }
 
 trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -199,5 +231,63 @@ impl hyper::rt::Write for Stream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         hyper::rt::Write::poll_shutdown(Pin::new(&mut self.io), context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use tokio::time::{Instant, sleep};
+
+    use super::super::resolve::Resolve;
+    use super::*;
+
+    /// Knows no address of any name, and says so at its own pace.
+    #[derive(Debug)]
+    struct Slow;
+
+    #[async_trait]
+    impl Resolve for Slow {
+        async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+            sleep(Duration::from_secs(if name == "slow.example" { 40 } else { 1 })).await;
+            Ok(Vec::new())
+        }
+    }
+
+    fn connector() -> Connector {
+        let rules = Rules { allow: Vec::new(), allow_http: false, audiences: Vec::new() };
+        Connector::new(rules, Lookups::new(Arc::new(Slow), 1), Tls::new(&[]).unwrap(), 2)
+    }
+
+    async fn connect(connector: &Connector, uri: &'static str, clock: &AttemptClock) -> ConnectError {
+        connector.inner.connect(&Uri::from_static(uri), clock).await.err().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_name_costs_the_others_no_time_of_theirs() {
+        let (connector, begun) = (connector(), Instant::now());
+        let clocks = [AttemptClock::new(), AttemptClock::new()];
+        let (slow, healthy) = tokio::join!(
+            connect(&connector, "https://slow.example/", &clocks[0]),
+            connect(&connector, "https://healthy.example/", &clocks[1]),
+        );
+        assert!(matches!(slow, ConnectError::Late), "{slow}");
+        assert!(matches!(healthy, ConnectError::NoAddress), "it was resolved: {healthy}");
+        assert_eq!(begun.elapsed().as_secs(), 41);
+        assert_eq!((clocks[0].waited().as_secs(), clocks[1].waited().as_secs()), (0, 40));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_room_without_end() {
+        let (connector, clock) = (connector(), AttemptClock::new());
+        let all = connector.inner.room.acquire_many(2).await.unwrap();
+        let refused = connect(&connector, "https://healthy.example/", &clock).await;
+        assert!(matches!(refused, ConnectError::NoRoom), "{refused}");
+        assert_eq!(clock.waited(), ROOM_WITHIN);
+        drop(all);
+        assert!(matches!(
+            connect(&connector, "https://healthy.example/", &clock).await,
+            ConnectError::NoAddress
+        ));
     }
 }

@@ -5,10 +5,14 @@
 
 mod address;
 mod answer;
+mod audience;
 mod client;
+mod clock;
 mod connect;
 mod headers;
 mod id_token;
+mod lookups;
+mod names;
 mod resolve;
 mod rules;
 mod sign;
@@ -18,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use address::{AddressKind, InvalidIpRange, IpRange};
+pub use audience::{AllowedAudience, InvalidAllowedAudience};
 pub use client::Deliverer;
 pub use id_token::{GoogleIdTokens, IdTokens, NoIdToken};
 pub use resolve::{Resolve, SystemResolver};
@@ -39,8 +44,8 @@ pub struct DeliveryConfig {
     pub allow: Vec<IpRange>,
     /// Whether requests may go without TLS.
     pub allow_http: bool,
-    /// Audiences that a target may be given a token for beside its own origin.
-    pub audiences: Vec<String>,
+    /// Audiences beside their own origins that targets may be given tokens for, each with the origin it is meant for.
+    pub audiences: Vec<AllowedAudience>,
     /// Connections at a time, idle ones included. Default 512.
     pub connections_max: usize,
     /// Certificates of authorities beside those of the system, as DER.
@@ -59,7 +64,7 @@ impl Default for DeliveryConfig {
             audiences: Vec::new(),
             connections_max: 512,
             authorities: Vec::new(),
-            resolver: Arc::new(SystemResolver::default()),
+            resolver: Arc::new(SystemResolver),
             tokens: Arc::new(GoogleIdTokens::default()),
         }
     }

@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use url::Host;
 
 use super::address::{self, AddressKind, IpRange};
+use super::audience::AllowedAudience;
+use super::names;
 use crate::event::TargetUrl;
 
 /// Ports of other protocols, which might take a request for one of theirs: those that browsers refuse, too.
@@ -33,6 +35,11 @@ pub enum RefusedTarget {
     /// It leads to an address of a metadata service.
     #[error("its host leads to an address of a metadata service: this is never allowed")]
     Metadata,
+    /// It leads to a link-local address.
+    #[error(
+        "its host leads to an address that is link-local, as those of metadata services are: this is never allowed"
+    )]
+    LinkLocal,
     /// It leads to another address that is not public.
     #[error(
         "its host leads to an address that is {0}: the operator allows such addresses with --deliver-to \
@@ -45,7 +52,7 @@ pub enum RefusedTarget {
     /// A token for somebody else than the target.
     #[error(
         "a token for another audience than the origin of the URL, {origin}, could be used elsewhere by the target: the \
-         operator allows it with --deliver-audience (WAKEQ_DELIVER_AUDIENCE)"
+         operator allows it with --deliver-audience AUDIENCE={origin} (WAKEQ_DELIVER_AUDIENCE)"
     )]
     Audience {
         /// The only audience that needs no permission.
@@ -60,10 +67,10 @@ impl From<AddressKind> for RefusedTarget {
     fn from(kind: AddressKind) -> Self {
         match kind {
             AddressKind::Metadata => Self::Metadata,
+            AddressKind::LinkLocal => Self::LinkLocal,
             AddressKind::Loopback
             | AddressKind::Private
             | AddressKind::Shared
-            | AddressKind::LinkLocal
             | AddressKind::Unspecified
             | AddressKind::Multicast
             | AddressKind::Documentation
@@ -79,7 +86,7 @@ impl From<AddressKind> for RefusedTarget {
 pub(super) struct Rules {
     pub(super) allow: Vec<IpRange>,
     pub(super) allow_http: bool,
-    pub(super) audiences: Vec<String>,
+    pub(super) audiences: Vec<AllowedAudience>,
 }
 
 impl Rules {
@@ -111,7 +118,7 @@ impl Rules {
             return Err(RefusedTarget::TokenInClear);
         }
         if audience.trim_end_matches('/') == origin
-            || self.audiences.iter().any(|allowed| allowed == audience)
+            || self.audiences.iter().any(|allowed| allowed.allows(audience, url))
         {
             return Ok(());
         }
@@ -119,7 +126,7 @@ impl Rules {
     }
 
     pub(super) fn check_name(&self, name: &str) -> Result<(), RefusedTarget> {
-        if address::is_metadata_name(name) { Err(RefusedTarget::MetadataName) } else { Ok(()) }
+        if names::is_metadata_name(name) { Err(RefusedTarget::MetadataName) } else { Ok(()) }
     }
 
     /// The address to connect to.
@@ -140,7 +147,7 @@ mod tests {
 
     fn rules(allow: &[&str], allow_http: bool) -> Rules {
         let allow = allow.iter().map(|range| range.parse().unwrap()).collect();
-        Rules { allow, allow_http, audiences: vec!["orders".to_owned()] }
+        Rules { allow, allow_http, audiences: vec!["orders=https://orders-x.a.run.app".parse().unwrap()] }
     }
 
     fn checked(rules: &Rules, url: &str) -> Result<(), RefusedTarget> {
@@ -198,6 +205,10 @@ mod tests {
             ["https://payments-x.a.run.app", "https://orders-x.a.run.app.evil.example", "", "order"]
         {
             assert!(matches!(refused(audience), RefusedTarget::Audience { .. }), "{audience}");
+        }
+        for elsewhere in ["https://evil.example/", "https://orders-x.a.run.app:8443/"] {
+            let refused = strict.check_audience(&elsewhere.parse().unwrap(), "orders").unwrap_err();
+            assert!(matches!(refused, RefusedTarget::Audience { .. }), "{elsewhere}");
         }
         let plain: TargetUrl = "http://orders.example/".parse().unwrap();
         assert_eq!(strict.check_audience(&plain, "http://orders.example"), Err(RefusedTarget::TokenInClear));

@@ -1,12 +1,14 @@
-//! TLS to targets: the authorities of the system, and those that were added. Opens no connection.
+//! TLS to targets: the authorities of the system, and those that were added; and what goes wrong with it, in words of ours.
+//! Opens no connection, and repeats nothing that the other side sent.
 
+use std::io;
 use std::sync::Arc;
 
 use rustls_platform_verifier::Verifier;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::CertificateDer;
-use tokio_rustls::rustls::{ClientConfig, Error};
+use tokio_rustls::rustls::{CertificateError, ClientConfig, Error};
 
 use super::DeliveryError;
 
@@ -42,5 +44,63 @@ impl Tls {
 
     pub(super) fn connector(&self) -> Option<&TlsConnector> {
         self.connector.as_ref()
+    }
+}
+
+/// Why a handshake failed. What the library says of it holds names out of the other side's certificate, and so does not
+/// reach those who registered the target.
+pub(super) fn fault(error: &io::Error) -> &'static str {
+    use CertificateError as Fault;
+    use Error::InvalidCertificate as Invalid;
+    match error.get_ref().and_then(|source| source.downcast_ref()) {
+        Some(Invalid(Fault::UnknownIssuer)) => "the issuer of its certificate is unknown here",
+        Some(Invalid(Fault::NotValidForName | Fault::NotValidForNameContext { .. })) => {
+            "its certificate is not valid for this host"
+        }
+        Some(Invalid(Fault::Expired | Fault::ExpiredContext { .. })) => "its certificate has expired",
+        Some(Invalid(Fault::NotValidYet | Fault::NotValidYetContext { .. })) => {
+            "its certificate is not valid yet"
+        }
+        Some(Invalid(Fault::Revoked)) => "its certificate is revoked",
+        Some(Invalid(_)) => "its certificate can't be used",
+        Some(Error::InvalidMessage(_)) => "what it sent is no TLS",
+        Some(Error::PeerIncompatible(_) | Error::NoApplicationProtocol) => {
+            "it has no version, cipher or protocol that is taken here; TLS 1.2 and 1.3 are"
+        }
+        Some(Error::AlertReceived(_)) => "it refused the handshake",
+        Some(_) => "the handshake failed",
+        None => "the connection broke during the handshake",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_rustls::rustls::pki_types::ServerName;
+    use tokio_rustls::rustls::{AlertDescription, InvalidMessage};
+
+    use super::*;
+
+    #[test]
+    fn faults_have_words_of_ours() {
+        let names = CertificateError::NotValidForNameContext {
+            expected: ServerName::try_from("target.example").unwrap(),
+            presented: vec!["DnsName(\"internal.example\")".to_owned()],
+        };
+        for (error, words) in [
+            (Error::InvalidCertificate(names), "not valid for this host"),
+            (
+                Error::InvalidCertificate(CertificateError::UnknownIssuer),
+                "issuer of its certificate is unknown",
+            ),
+            (Error::InvalidCertificate(CertificateError::Expired), "expired"),
+            (Error::InvalidCertificate(CertificateError::BadSignature), "can't be used"),
+            (Error::InvalidMessage(InvalidMessage::InvalidContentType), "no TLS"),
+            (Error::AlertReceived(AlertDescription::HandshakeFailure), "refused the handshake"),
+            (Error::General("internal.example".to_owned()), "handshake failed"),
+        ] {
+            let said = fault(&io::Error::new(io::ErrorKind::InvalidData, error));
+            assert!(said.contains(words) && !said.contains("internal.example"), "{words} in: {said}");
+        }
+        assert!(fault(&io::ErrorKind::UnexpectedEof.into()).contains("broke"));
     }
 }

@@ -16,7 +16,8 @@ use crate::telemetry;
 
 /// Rooms that are kept though nobody is in them.
 const ROOMS_KEPT: usize = 10_000;
-/// A delivery ends within its target's time-out; should it not, it is cut off this much later.
+/// A delivery ends within its target's time-out, and what it may wait for room before; should it not, it is cut off this
+/// much later.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// What a worker needs to call targets.
@@ -46,7 +47,8 @@ impl Targets {
             let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
             rooms.of(address, usize::try_from(limit).unwrap_or(1))
         });
-        let (retry, timeout, revision) = (retry(policy), policy.timeout + SLACK, found.revision);
+        let (retry, timeout, revision) =
+            (retry(policy), policy.timeout + Deliverer::ROOM_WITHIN + SLACK, found.revision);
         let deliverer = self.deliverer.clone();
         let run: BoxedHandler = Arc::new(move |event| {
             let (deliverer, found) = (deliverer.clone(), Arc::clone(&found));

@@ -2,9 +2,11 @@
 
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::process::Command;
 use wakeq::delivery::{Delivered, Deliverer, DeliveryConfig};
+use wakeq::{Target, TargetPolicy};
 
 use super::names::Names;
 use super::servers::{Answer, Server, authority};
@@ -67,6 +69,23 @@ async fn a_host_that_can_t_be_reached_is_an_operational_error() {
     }
 }
 
+/// One connection, which a target that does not answer holds for longer than the other target is given.
+#[tokio::test]
+async fn waiting_for_room_is_no_time_of_the_target() {
+    let silent = Server::start(Answer::Silence).await;
+    let server = Server::start(Answer::Bytes(OK_AND_CLOSE.to_vec())).await;
+    let one = DeliveryConfig { connections_max: 1, ..config(&Arc::default()) };
+    let deliverer = Deliverer::new(one).unwrap();
+    let within = |url, timeout_ms| {
+        let policy = TargetPolicy { timeout: Duration::from_millis(timeout_ms), ..TargetPolicy::default() };
+        Target { policy, ..target(url) }
+    };
+    let (first, second) = (within(silent.url(), 1500), within(server.url(), 1000));
+    let (first, second) = tokio::join!(deliver(&deliverer, &first), deliver(&deliverer, &second));
+    assert!(failure(first).contains("did not answer within 1.5s"));
+    assert_eq!((second, silent.connections()), (Delivered::Completed, 1));
+}
+
 #[tokio::test]
 async fn tls_is_spoken_with_whom_the_certificate_names() {
     let names = Arc::new(Names::default());
@@ -86,13 +105,16 @@ async fn tls_is_spoken_with_whom_the_certificate_names() {
             message.contains("does not speak TLS as it should") && message.contains(part),
             "{url}: {message}"
         );
+        // The name in the certificate, which a tenant must not learn of a machine that it can't see otherwise.
+        assert!(!message.contains("target.example"), "{url}: {message}");
     };
     let strict = Deliverer::new(config(&names)).unwrap();
-    check(&strict, server.tls_url().to_string(), "UnknownIssuer").await;
+    check(&strict, server.tls_url().to_string(), "the issuer of its certificate is unknown").await;
     let other = server.tls_url().as_str().replace("target.example", "other.example");
-    check(&trusting, other, "not valid for").await;
+    check(&trusting, other, "not valid for this host").await;
     let plain = Server::start(Answer::Greeting("SSH-2.0-OpenSSH_9.2\r\n")).await;
-    check(&trusting, format!("https://target.example:{}/", plain.address.port()), "").await;
+    check(&trusting, format!("https://target.example:{}/", plain.address.port()), "what it sent is no TLS")
+        .await;
     assert_eq!(server.requests().len(), 2, "nothing was said to whom was not trusted");
 
     let unreadable = DeliveryConfig { authorities: vec![vec![1, 2, 3]], ..config(&names) };

@@ -33,10 +33,12 @@ impl IdTokens for Given {
     }
 }
 
-fn deliverer(tokens: Arc<dyn IdTokens>) -> Deliverer {
+/// With an audience that is allowed for this server alone.
+fn deliverer(tokens: Arc<dyn IdTokens>, server: &Server) -> Deliverer {
     let names = Arc::new(Names::default());
     names.set("target.example", &["127.0.0.1"]);
-    let audiences = vec!["orders".to_owned()];
+    let allowed = format!("orders=https://target.example:{}", server.address.port());
+    let audiences = vec![allowed.parse().unwrap()];
     Deliverer::new(DeliveryConfig { authorities: vec![authority()], audiences, tokens, ..config(&names) })
         .unwrap()
 }
@@ -49,7 +51,7 @@ fn with_audience(server: &Server, audience: &str) -> Target {
 async fn a_token_is_sent_to_whom_it_is_for() {
     let server = Server::start_tls(Answer::KeepAlive(OK)).await;
     let tokens = Arc::new(Given::default());
-    let deliverer = deliverer(tokens.clone());
+    let deliverer = deliverer(tokens.clone(), &server);
     let origin = format!("https://target.example:{}", server.address.port());
     for audience in [origin.as_str(), "orders"] {
         assert_eq!(deliver(&deliverer, &with_audience(&server, audience)).await, Delivered::Completed);
@@ -61,6 +63,10 @@ async fn a_token_is_sent_to_whom_it_is_for() {
 
     let message = failure(deliver(&deliverer, &with_audience(&server, "https://payments.example")).await);
     assert!(message.contains("--deliver-audience"), "{message}");
+    let elsewhere = Server::start_tls(Answer::KeepAlive(OK)).await;
+    let message = failure(deliver(&deliverer, &with_audience(&elsewhere, "orders")).await);
+    assert!(message.contains("--deliver-audience"), "it is allowed for another origin: {message}");
+    assert_eq!(elsewhere.connections(), 0);
     let plain = Server::start(Answer::KeepAlive(OK)).await;
     let in_clear = Target { audience: Some("orders".to_owned()), ..target(plain.url()) };
     let message = failure(deliver(&deliverer, &in_clear).await);
@@ -72,7 +78,7 @@ async fn a_token_is_sent_to_whom_it_is_for() {
 #[tokio::test]
 async fn without_its_token_nothing_is_sent() {
     let server = Server::start_tls(Answer::KeepAlive(OK)).await;
-    let deliverer = deliverer(Arc::new(Given { refuses: true, ..Given::default() }));
+    let deliverer = deliverer(Arc::new(Given { refuses: true, ..Given::default() }), &server);
     let message = failure(deliver(&deliverer, &with_audience(&server, "orders")).await);
     assert!(message.contains("nothing was sent") && message.contains("not today"), "{message}");
     assert_eq!(server.connections(), 0);
@@ -86,8 +92,8 @@ async fn a_token_of_the_metadata_server_is_fetched_once() {
     let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{token}");
     let metadata = Server::start(Answer::Bytes(answer.into_bytes())).await;
     let server = Server::start_tls(Answer::KeepAlive(OK)).await;
-    let deliverer =
-        deliverer(Arc::new(GoogleIdTokens::of_metadata_server(&format!("http://{}", metadata.address))));
+    let tokens = GoogleIdTokens::of_metadata_server(&format!("http://{}", metadata.address));
+    let deliverer = deliverer(Arc::new(tokens), &server);
     for _ in 0..3 {
         assert_eq!(deliver(&deliverer, &with_audience(&server, "orders")).await, Delivered::Completed);
     }

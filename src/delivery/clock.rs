@@ -1,0 +1,128 @@
+//! The time of an attempt. What it waits for room in its own process is none of the target's: the clock stands meanwhile.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+tokio::task_local! {
+    /// That of the attempt that the current task makes: the client between it and its connections can't hand it on.
+    static CURRENT: AttemptClock;
+}
+
+/// Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct AttemptClock {
+    waits: Arc<watch::Sender<Waits>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Waits {
+    under_way: u32,
+    since: Option<Instant>,
+    total: Duration,
+}
+
+/// The attempt took longer than it may.
+#[derive(Debug)]
+pub(super) struct Late;
+
+impl AttemptClock {
+    pub(super) fn new() -> Self {
+        Self { waits: Arc::new(watch::Sender::new(Waits::default())) }
+    }
+
+    /// The clock of the attempt that this task makes.
+    pub(super) fn current() -> Self {
+        CURRENT.try_with(Clone::clone).unwrap_or_else(|_| Self::new())
+    }
+
+    /// Lets an attempt work until its time is up, which is as much later as it has waited.
+    pub(super) async fn within<F: Future>(&self, limit: Duration, work: F) -> Result<F::Output, Late> {
+        let begun = Instant::now();
+        let mut work = pin!(CURRENT.scope(self.clone(), work));
+        let mut waits = self.waits.subscribe();
+        loop {
+            let Waits { since, total, .. } = *waits.borrow_and_update();
+            tokio::select! {
+                biased;
+                done = &mut work => return Ok(done),
+                Ok(()) = waits.changed() => {}
+                () = sleep_until(begun + limit + total), if since.is_none() => return Err(Late),
+            }
+        }
+    }
+
+    /// For how long it has stood, when it goes.
+    pub(super) fn waited(&self) -> Duration {
+        self.waits.borrow().total
+    }
+
+    /// Stops it until the guard is dropped.
+    pub(super) fn stop(&self) -> Stopped {
+        self.waits.send_modify(|waits| {
+            waits.under_way += 1;
+            waits.since.get_or_insert_with(Instant::now);
+        });
+        Stopped { clock: self.clone() }
+    }
+}
+
+/// A clock that stands, until this is dropped.
+pub(super) struct Stopped {
+    clock: AttemptClock,
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.clock.waits.send_modify(|waits| {
+            waits.under_way -= 1;
+            if waits.under_way == 0 {
+                waits.total += waits.since.take().map(|since| since.elapsed()).unwrap_or_default();
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    async fn ends_in_time(waits_s: u64, works_s: u64) -> bool {
+        let work = async {
+            sleep(Duration::from_secs(works_s / 2)).await;
+            let stopped = AttemptClock::current().stop();
+            sleep(Duration::from_secs(waits_s)).await;
+            drop(stopped);
+            sleep(Duration::from_secs(works_s - works_s / 2)).await;
+        };
+        AttemptClock::new().within(LIMIT, work).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_for_room_takes_no_time() {
+        assert!(ends_in_time(0, 29).await);
+        assert!(!ends_in_time(0, 31).await);
+        assert!(ends_in_time(100, 29).await, "it has worked for 29 s");
+        assert!(!ends_in_time(100, 31).await, "it has worked for 31 s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_goes_when_nobody_waits_any_more() {
+        let clock = AttemptClock::new();
+        let (first, second) = (clock.stop(), clock.stop());
+        sleep(Duration::from_secs(1)).await;
+        drop(first);
+        sleep(Duration::from_secs(2)).await;
+        drop(second);
+        assert_eq!(clock.waited(), Duration::from_secs(3));
+        assert!(clock.within(LIMIT, std::future::pending::<()>()).await.is_err());
+    }
+}

@@ -1,0 +1,222 @@
+//! Lookups of names: so many at a time, and one for all who want the same name meanwhile. Remembers no answer, and checks
+//! none.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+use super::resolve::Resolve;
+
+/// How many names are looked up at a time: each takes a thread until the system answers.
+pub(super) const LOOKUPS_MAX: usize = 128;
+/// Longest time that a lookup keeps its place. Resolvers of systems have given up before.
+const LOOKUP_WITHIN: Duration = Duration::from_secs(60);
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Lookups {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    resolver: Arc<dyn Resolve>,
+    room: Semaphore,
+    under_way: Mutex<HashMap<String, Arc<watch::Sender<Stage>>>>,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    Queued,
+    Begun,
+    Answered(Result<Vec<IpAddr>, Arc<io::Error>>),
+}
+
+/// A lookup that has begun.
+pub(super) struct Lookup {
+    stage: watch::Receiver<Stage>,
+}
+
+impl Lookups {
+    pub(super) fn new(resolver: Arc<dyn Resolve>, lookups_max: usize) -> Self {
+        let (room, under_way) = (Semaphore::new(lookups_max), Mutex::default());
+        Self { inner: Arc::new(Inner { resolver, room, under_way }) }
+    }
+
+    /// Begins to look a name up, as soon as there is room, or joins those who wait for it already.
+    pub(super) async fn begin(&self, name: &str) -> Lookup {
+        let mut stage = self.join(name);
+        // One that broke off is known by its answer.
+        let _begun = stage.wait_for(|stage| !matches!(stage, Stage::Queued)).await.is_ok();
+        Lookup { stage }
+    }
+
+    fn join(&self, name: &str) -> watch::Receiver<Stage> {
+        let mut under_way = self.inner.under_way();
+        if let Some(stage) = under_way.get(name) {
+            return stage.subscribe();
+        }
+        let (sender, receiver) = watch::channel(Stage::Queued);
+        let stage = Arc::new(sender);
+        under_way.insert(name.to_owned(), Arc::clone(&stage));
+        drop(under_way);
+        let listed = Listed { inner: Arc::clone(&self.inner), name: name.to_owned(), stage };
+        tokio::spawn(listed.look_up());
+        receiver
+    }
+}
+
+impl Inner {
+    fn under_way(&self) -> MutexGuard<'_, HashMap<String, Arc<watch::Sender<Stage>>>> {
+        // Nothing in here panics half-way through a change.
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lookup {
+    /// The addresses, when they are there.
+    pub(super) async fn addresses(mut self) -> io::Result<Vec<IpAddr>> {
+        let answered = self.stage.wait_for(|stage| matches!(stage, Stage::Answered(_))).await;
+        match answered.as_deref() {
+            Ok(Stage::Answered(Ok(addresses))) => Ok(addresses.clone()),
+            Ok(Stage::Answered(Err(error))) => Err(io::Error::new(error.kind(), Arc::clone(error))),
+            Ok(Stage::Queued | Stage::Begun) | Err(_) => Err(io::Error::other("the lookup broke off")),
+        }
+    }
+}
+
+/// A lookup that others can join, until this is dropped.
+struct Listed {
+    inner: Arc<Inner>,
+    name: String,
+    stage: Arc<watch::Sender<Stage>>,
+}
+
+impl Listed {
+    /// It goes on when those who asked have left, as the system's resolver does: who asks again joins it, so that a slow
+    /// name never has two places.
+    async fn look_up(self) {
+        let inner = Arc::clone(&self.inner);
+        let mut room = std::pin::pin!(inner.room.acquire());
+        let room = loop {
+            tokio::select! {
+                biased;
+                room = &mut room => break room,
+                () = self.stage.closed() => if self.leave() { return },
+            }
+        };
+        self.stage.send_replace(Stage::Begun);
+        let looking = timeout(LOOKUP_WITHIN, inner.resolver.resolve(&self.name));
+        let answer = looking.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        drop(room);
+        let stage = Arc::clone(&self.stage);
+        // Who comes from now on asks anew: answers are not kept.
+        drop(self);
+        stage.send_replace(Stage::Answered(answer.map_err(Arc::new)));
+    }
+
+    /// Takes it off the list, unless somebody has come meanwhile.
+    fn leave(&self) -> bool {
+        let mut under_way = self.inner.under_way();
+        let is_wanted = self.stage.receiver_count() > 0;
+        if !is_wanted {
+            under_way.remove(&self.name);
+        }
+        !is_wanted
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        let mut under_way = self.inner.under_way();
+        if under_way.get(&self.name).is_some_and(|listed| Arc::ptr_eq(listed, &self.stage)) {
+            under_way.remove(&self.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use async_trait::async_trait;
+    use futures_util::poll;
+
+    use super::*;
+
+    /// Answers once it is let, and notes what it is asked.
+    #[derive(Debug)]
+    struct Gate {
+        answers: Semaphore,
+        asked: Mutex<Vec<String>>,
+    }
+
+    #[async_trait]
+    impl Resolve for Gate {
+        async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+            self.asked.lock().unwrap().push(name.to_owned());
+            self.answers.acquire().await.unwrap().forget();
+            if name == "none" { Err(io::ErrorKind::NotFound.into()) } else { Ok(vec![[127, 0, 0, 1].into()]) }
+        }
+    }
+
+    impl Gate {
+        fn asked(&self) -> Vec<String> {
+            self.asked.lock().unwrap().clone()
+        }
+    }
+
+    fn lookups(max: usize) -> (Arc<Gate>, Lookups) {
+        let gate = Arc::new(Gate { answers: Semaphore::new(0), asked: Mutex::default() });
+        (gate.clone(), Lookups::new(gate, max))
+    }
+
+    #[tokio::test]
+    async fn who_wants_the_same_name_shares_a_lookup() {
+        let (gate, lookups) = lookups(2);
+        let (first, second) = tokio::join!(lookups.begin("slow"), lookups.begin("slow"));
+        drop(first);
+        let third = lookups.begin("slow").await;
+        assert_eq!(gate.asked(), ["slow"], "it goes on when the first has left");
+        gate.answers.add_permits(1);
+        let (second, third) = tokio::join!(second.addresses(), third.addresses());
+        assert_eq!(
+            (second.unwrap(), third.unwrap()),
+            (vec![[127, 0, 0, 1].into()], vec![[127, 0, 0, 1].into()])
+        );
+        gate.answers.add_permits(2);
+        let again = lookups.begin("slow").await.addresses().await;
+        assert!(again.is_ok());
+        assert_eq!(gate.asked(), ["slow", "slow"], "an answer is not kept");
+        let none = lookups.begin("none").await.addresses().await;
+        assert_eq!(none.unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(lookups.inner.under_way().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_lookup_begins_when_there_is_room() {
+        let (gate, lookups) = lookups(1);
+        let slow = lookups.begin("slow").await;
+        let mut left = Box::pin(lookups.begin("left"));
+        let mut healthy = pin!(lookups.begin("healthy"));
+        assert!(poll!(&mut left).is_pending() && poll!(&mut healthy).is_pending());
+        drop(left);
+        gate.answers.add_permits(2);
+        assert!(slow.addresses().await.is_ok());
+        assert!(healthy.await.addresses().await.is_ok());
+        assert_eq!(gate.asked(), ["slow", "healthy"], "nobody is asked for those who have left");
+        assert!(lookups.inner.under_way().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lookup_without_end_gives_its_place_back() {
+        let (_gate, lookups) = lookups(1);
+        let slow = lookups.begin("slow").await;
+        assert_eq!(slow.addresses().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        lookups.begin("healthy").await;
+    }
+}
