@@ -286,6 +286,27 @@ async fn both_secrets_sign_for_a_day_and_neither_is_told() {
     service.stop().await;
 }
 
+/// TARGET-11: who registers a target receives values, and so must be somebody who may read them.
+#[tokio::test]
+async fn targets_are_registered_by_operators_who_may_read() {
+    let service = service().await;
+    let receiver = Receiver::start().await;
+    let operator = service.key("operator", CanvasId::DEFAULT, &[Scope::Operate, Scope::Emit]).await;
+    let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read]).await;
+    let both = service.key("both", CanvasId::DEFAULT, &[Scope::Read, Scope::Operate]).await;
+    let handler = format!("/canvases/{}{GREET}", CanvasId::DEFAULT);
+    for path in [handler.clone(), format!("{handler}/eu")] {
+        for (key, words) in [(&operator, "`read`"), (&reader, "`operate`")] {
+            let refused = service.ask(key, Method::PUT, &path, json!({"url": receiver.url})).await;
+            assert_eq!(refused.problem(), (403, "forbidden".into()));
+            assert!(refused.text.contains(words), "{}", refused.text);
+        }
+        service.ask(&both, Method::PUT, &path, json!({"url": receiver.url})).await.json();
+        service.ask(&operator, Method::DELETE, &path, Value::Null).await.json();
+    }
+    service.stop().await;
+}
+
 /// TARGET-07: a canvas has targets of its own, and a function goes before a target.
 #[tokio::test]
 async fn a_target_is_of_one_canvas_and_a_function_goes_first() {

@@ -24,8 +24,8 @@ pub(super) struct Operation {
     /// With its braces.
     pub(super) path: String,
     pub(super) statuses: BTreeSet<u16>,
-    /// None: everybody may.
-    pub(super) scope: Option<Scope>,
+    /// All of them are needed. None: everybody may.
+    pub(super) scopes: Vec<Scope>,
     pub(super) described: Value,
 }
 
@@ -38,13 +38,14 @@ pub(super) async fn operations(service: &Service) -> Vec<Operation> {
             let Ok(method) = method.to_uppercase().parse::<Method>() else { continue };
             let Some(id) = described["operationId"].as_str() else { continue };
             let statuses = described["responses"].as_object().unwrap().keys();
-            let scope = described["security"][0]["bearer"][0].as_str().map(|scope| scope.parse().unwrap());
+            let needed = described["security"][0]["bearer"].as_array().cloned().unwrap_or_default();
+            let scopes = needed.iter().map(|scope| scope.as_str().unwrap().parse().unwrap()).collect();
             operations.push(Operation {
                 id: id.to_owned(),
                 method,
                 path: path.clone(),
                 statuses: statuses.filter_map(|status| status.parse().ok()).collect(),
-                scope,
+                scopes,
                 described: described.clone(),
             });
         }
@@ -137,7 +138,7 @@ impl Targets {
         let to = |path: &str| service.request(operation.method.clone(), path).bearer_auth(&service.key);
         let good = || self.good(service, operation);
         match (operation.id.as_str(), status) {
-            (_, 200..300) if operation.scope.is_none() => good(),
+            (_, 200..300) if operation.scopes.is_empty() => good(),
             ("put_cron", 201) => to(&path.replace(CRON, "another")).json(&body("put_cron")),
             (_, 200..300) => good().bearer_auth(&service.key),
             (_, 400) if body(&operation.id).is_some() => to(&path).json(&json!({"nonsense": 1})),
@@ -152,7 +153,7 @@ impl Targets {
             }
             (_, 401) => good(),
             (_, 403) => {
-                let others = Scope::ALL.into_iter().filter(|scope| Some(*scope) != operation.scope);
+                let others = Scope::ALL.into_iter().filter(|scope| !operation.scopes.contains(scope));
                 let others: Vec<_> = others.collect();
                 good().bearer_auth(service.key(&operation.id, CanvasId::DEFAULT, &others).await)
             }
