@@ -146,6 +146,9 @@ pub(crate) struct WorkerArgs {
     /// Handlers that run at a time
     #[arg(long, env = "WAKEQ_CAPACITY", default_value_t = WorkerConfig::default().capacity)]
     capacity: usize,
+    /// HTTP targets of one canvas that are called at a time [default: a quarter of the capacity]
+    #[arg(long, env = "WAKEQ_TARGET_SHARE")]
+    target_share: Option<usize>,
     /// Notifications that wait in this process for their time
     #[arg(long, env = "WAKEQ_LOT", default_value_t = WorkerConfig::default().lot_max)]
     lot: usize,
@@ -356,6 +359,7 @@ impl WorkerArgs {
         let usual = if cloud_run { CLOUD_RUN_GRACE } else { defaults.shutdown_grace };
         WorkerConfig {
             capacity: self.capacity,
+            target_share: self.target_share,
             lot_max: self.lot,
             shutdown_grace: self.shutdown_grace.unwrap_or(usual),
             retention: Retention {
@@ -432,6 +436,7 @@ mod tests {
     fn the_grace_fits_where_the_process_runs() {
         let arguments = |shutdown_grace| WorkerArgs {
             capacity: 3,
+            target_share: Some(2),
             lot: 9,
             shutdown_grace,
             no_targets: false,
@@ -443,7 +448,7 @@ mod tests {
         assert_eq!((grace(None, false), grace(None, true)), (28, 8));
         assert_eq!(grace(Some(Duration::from_secs(90)), true), 90);
         let config = arguments(None).config_on(false);
-        assert_eq!((config.capacity, config.lot_max), (3, 9));
+        assert_eq!((config.capacity, config.target_share, config.lot_max), (3, Some(2), 9));
         let retention = Retention { dead_events: Duration::from_secs(7200), ..Retention::default() };
         assert_eq!(config.retention, retention);
     }

@@ -63,9 +63,9 @@ pub(crate) struct Policy {
     #[schema(minimum = 0, maximum = 2_592_000, default = 86_400)]
     pub(crate) delay_max_s: f64,
     /// A request that has no answer after so many seconds has failed.
-    #[schema(minimum = 1, maximum = 3600, default = 30)]
+    #[schema(minimum = 1, maximum = 600, default = 30)]
     pub(crate) timeout_s: f64,
-    /// At most so many requests at a time from one worker. Default: as many as the worker has room for.
+    /// At most so many requests at a time from one worker. Default: as many as the canvas has a share of.
     #[schema(minimum = 1, maximum = 10_000)]
     pub(crate) concurrency: Option<u32>,
 }

@@ -56,6 +56,7 @@ mod simulation;
 mod states;
 mod support;
 mod targets;
+mod targets_share;
 mod testing;
 mod theatre;
 mod tidy;
