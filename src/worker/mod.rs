@@ -10,6 +10,7 @@ mod intake;
 mod leases;
 mod lot;
 mod process;
+mod push;
 mod run;
 mod signal;
 mod statements;
@@ -27,6 +28,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 pub use counters::{Counters, RunReport, Verdict};
 pub use handlers::{Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Route};
+pub use push::{PushError, PushRunner};
 pub use signal::shutdown_signal;
 
 #[cfg(feature = "http")]
@@ -344,7 +346,7 @@ impl Driver {
     /// Runs one notification to its end. What has to wait, for its time or for room, is the caller's business.
     pub(crate) async fn run(&self, notification: Notification) -> RunReport {
         let finished = self.runner.run(notification, Room::default()).await;
-        self.counters.count(&finished.report.trail);
+        self.counters.count(&finished.report, finished.fault);
         finished.report
     }
 }

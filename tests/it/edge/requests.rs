@@ -24,8 +24,10 @@ pub(super) struct Operation {
     /// With its braces.
     pub(super) path: String,
     pub(super) statuses: BTreeSet<u16>,
-    /// All of them are needed. None: everybody may.
+    /// All of them are needed. None: everybody may, or who pushes.
     pub(super) scopes: Vec<Scope>,
+    /// Whether it is for those who push. No service of these tests takes pushes: `push` has the tests of one that does.
+    pub(super) pushed: bool,
     pub(super) described: Value,
 }
 
@@ -46,6 +48,7 @@ pub(super) async fn operations(service: &Service) -> Vec<Operation> {
                 path: path.clone(),
                 statuses: statuses.filter_map(|status| status.parse().ok()).collect(),
                 scopes,
+                pushed: described["security"][0]["push"].is_array(),
                 described: described.clone(),
             });
         }
@@ -225,8 +228,10 @@ fn body(operation: &str) -> Option<Value> {
         "put_target" | "put_target_of_modifier" => Some(json!({"url": "https://target.example/events"})),
         "put_cron" => Some(json!({"expression": "0 0 1 1 *", "value": 2})),
         "pause_cron" => Some(json!({"reason": "inventory"})),
+        "push" => Some(json!({"message": {"data": ""}})),
         "create_key" => Some(json!({"holder": "somebody", "scopes": ["read"]})),
         "livez"
+        | "wake"
         | "readyz"
         | "list_events"
         | "show_event"
