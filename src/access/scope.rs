@@ -10,7 +10,7 @@ pub enum Scope {
     Emit,
     /// Look at events, handlers, counts and dead events.
     Read,
-    /// Pause, unpause, cancel, hurry, purge, redrive.
+    /// Pause, unpause, cancel, hurry, purge, redrive; with [`Scope::Read`] register targets, with [`Scope::Emit`] put crons.
     Operate,
     /// Block and unblock, make and revoke keys, read the audit list.
     Admin,

@@ -16,9 +16,7 @@ const RESERVED: [&str; 4] = ["pause", "block", "purge", "handlers"];
 const DELAY_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Shortest and longest time for one attempt.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
-const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
-/// The same where Pub/Sub pushes: it waits no longer for an answer.
-const PUSH_TIMEOUT_MAX: Duration = Duration::from_secs(600);
+const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
 /// A handler to be reached over HTTP.
 #[derive(Clone, Debug)]
@@ -150,8 +148,7 @@ impl Admin {
                 "`pause`, `block`, `purge` and `handlers` can't be modifiers of a target: the API's paths have them",
             ));
         }
-        let pushed = self.store.timing().horizon.is_zero();
-        check_policy(&new.policy, pushed).map_err(AdminError::Invalid)?;
+        check_policy(&new.policy).map_err(AdminError::Invalid)?;
         let visible = |audience: &String| {
             (1..=500).contains(&audience.len()) && audience.bytes().all(|byte| byte.is_ascii_graphic())
         };
@@ -166,8 +163,8 @@ fn made() -> Result<Secret, AdminError> {
     Secret::generate().map_err(|_| AdminError::NoRandomness)
 }
 
-/// What is wrong with a policy, if anything. `pushed`: in a deployment whose notifications are pushed.
-fn check_policy(policy: &TargetPolicy, pushed: bool) -> Result<(), &'static str> {
+/// What is wrong with a policy, if anything.
+fn check_policy(policy: &TargetPolicy) -> Result<(), &'static str> {
     if policy.retries > 1000 {
         return Err("an event is tried again up to 1,000 times");
     }
@@ -181,10 +178,9 @@ fn check_policy(policy: &TargetPolicy, pushed: bool) -> Result<(), &'static str>
         return Err("the factor between two delays must be 1 to 100");
     }
     if !(TIMEOUT_MIN..=TIMEOUT_MAX).contains(&policy.timeout) {
-        return Err("the time-out must be 1 s to 1 h");
-    }
-    if pushed && policy.timeout > PUSH_TIMEOUT_MAX {
-        return Err("the time-out must be 600 s at most where Pub/Sub pushes: it waits no longer");
+        return Err(
+            "the time-out must be 1 s to 600 s: what takes longer is better answered at once and worked on afterwards",
+        );
     }
     if !policy.concurrency.is_none_or(|concurrency| (1..=10_000).contains(&concurrency)) {
         return Err("the concurrency must be 1 to 10,000; leave it out for no limit");
@@ -210,7 +206,7 @@ mod tests {
             concurrency: Some(10_000),
         };
         for good in [usual(), longest.clone()] {
-            assert_eq!(check_policy(&good, false), Ok(()), "{good:?}");
+            assert_eq!(check_policy(&good), Ok(()), "{good:?}");
         }
         for (bad, words) in [
             (TargetPolicy { retries: 1001, ..usual() }, "1,000 times"),
@@ -218,16 +214,13 @@ mod tests {
             (TargetPolicy { delay: 2 * DAY, ..usual() }, "first delay"),
             (TargetPolicy { factor: 0, ..usual() }, "factor"),
             (TargetPolicy { factor: 101, ..usual() }, "factor"),
-            (TargetPolicy { timeout: Duration::from_millis(999), ..usual() }, "1 s to 1 h"),
-            (TargetPolicy { timeout: Duration::from_millis(3_600_001), ..usual() }, "1 s to 1 h"),
+            (TargetPolicy { timeout: Duration::from_millis(999), ..usual() }, "1 s to 600 s"),
+            (TargetPolicy { timeout: Duration::from_millis(600_001), ..usual() }, "1 s to 600 s"),
             (TargetPolicy { concurrency: Some(0), ..usual() }, "concurrency"),
             (TargetPolicy { concurrency: Some(10_001), ..usual() }, "concurrency"),
         ] {
-            let refused = check_policy(&bad, false).unwrap_err();
+            let refused = check_policy(&bad).unwrap_err();
             assert!(refused.contains(words), "{bad:?}: {refused}");
         }
-        assert!(check_policy(&longest, true).unwrap_err().contains("600 s"));
-        let pushed = TargetPolicy { timeout: PUSH_TIMEOUT_MAX, ..usual() };
-        assert_eq!(check_policy(&pushed, true), Ok(()));
     }
 }

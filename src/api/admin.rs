@@ -42,7 +42,8 @@ pub(crate) struct CreateKey {
     /// keys: the second replaces the first at leisure.
     #[schema(min_length = 1, max_length = 190, example = "billing")]
     pub(crate) holder: String,
-    /// Some of `emit`, `read`, `operate`, `admin`; none implies another.
+    /// Some of `emit`, `read`, `operate`, `admin`; none implies another. Registering a target takes `operate` and `read`,
+    /// putting a cron `operate` and `emit`.
     #[schema(value_type = Vec<ScopeName>, min_items = 1, example = json!(["emit", "read"]))]
     pub(crate) scopes: Vec<String>,
     /// For how long it counts, in seconds: ten years at most. Default: a year.

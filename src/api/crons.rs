@@ -68,7 +68,7 @@ pub(crate) struct Cron {
     pub(crate) zone: String,
     #[schema(example = "_")]
     pub(crate) modifier: String,
-    /// What each event carries; left out of lists.
+    /// What each event carries; left out of lists, and of the answers to pause and unpause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub(crate) value: Option<Box<RawValue>>,
@@ -148,6 +148,13 @@ impl From<crate::cron::Missed> for Missed {
             crate::cron::Missed::Once => Self::Once,
             crate::cron::Missed::All => Self::All,
         }
+    }
+}
+
+impl Cron {
+    /// As those may see it who change crons and may not read.
+    pub(crate) fn without_value(self) -> Self {
+        Self { value: None, ..self }
     }
 }
 

@@ -48,12 +48,12 @@ impl fmt::Debug for SecretText {
 
 /// How a target is called and tried again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, from = "GivenPolicy")]
 pub(crate) struct Policy {
     /// How many times an event is tried again after the first failure.
     #[schema(maximum = 1000, default = 2)]
     pub(crate) retries: u32,
-    /// How long after the first failure, in seconds.
+    /// How long after the first failure, in seconds. Where it is left out, no more than `delay_max_s`.
     #[schema(minimum = 0, maximum = 2_592_000, default = 300)]
     pub(crate) delay_s: f64,
     /// Each further delay is this many times the one before.
@@ -63,9 +63,9 @@ pub(crate) struct Policy {
     #[schema(minimum = 0, maximum = 2_592_000, default = 86_400)]
     pub(crate) delay_max_s: f64,
     /// A request that has no answer after so many seconds has failed.
-    #[schema(minimum = 1, maximum = 3600, default = 30)]
+    #[schema(minimum = 1, maximum = 600, default = 30)]
     pub(crate) timeout_s: f64,
-    /// At most so many requests at a time from one worker. Default: as many as the worker has room for.
+    /// At most so many requests at a time from one worker. Default: as many as the canvas has a share of.
     #[schema(minimum = 1, maximum = 10_000)]
     pub(crate) concurrency: Option<u32>,
 }
@@ -153,6 +153,40 @@ impl Policy {
     }
 }
 
+/// A policy as it is sent, with what may be left out.
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct GivenPolicy {
+    retries: u32,
+    delay_s: Option<f64>,
+    factor: u32,
+    delay_max_s: f64,
+    timeout_s: f64,
+    concurrency: Option<u32>,
+}
+
+impl Default for GivenPolicy {
+    fn default() -> Self {
+        let Policy { retries, delay_s: _, factor, delay_max_s, timeout_s, concurrency } = Policy::default();
+        Self { retries, delay_s: None, factor, delay_max_s, timeout_s, concurrency }
+    }
+}
+
+impl From<GivenPolicy> for Policy {
+    fn from(given: GivenPolicy) -> Self {
+        let GivenPolicy { retries, delay_s, factor, delay_max_s, timeout_s, concurrency } = given;
+        let delay_s = delay_s.unwrap_or_else(|| Self::usual_delay_s(delay_max_s));
+        Self { retries, delay_s, factor, delay_max_s, timeout_s, concurrency }
+    }
+}
+
+impl Policy {
+    /// How long after the first failure, where nobody said: no longer than the longest delay.
+    pub(crate) fn usual_delay_s(delay_max_s: f64) -> f64 {
+        Self::default().delay_s.min(delay_max_s)
+    }
+}
+
 impl Default for Policy {
     fn default() -> Self {
         TargetPolicy::default().into()
@@ -219,6 +253,20 @@ mod tests {
         let read = read(r#"{"url": "https://a.example", "policy": {"retries": 7}}"#).unwrap();
         assert_eq!(read.policy, TargetPolicy { retries: 7, ..TargetPolicy::default() });
         assert_eq!(read.url.as_str(), "https://a.example/");
+    }
+
+    #[test]
+    fn a_delay_that_is_left_out_is_no_longer_than_the_longest() {
+        let delay = |policy: &str| {
+            let policy =
+                read(&format!(r#"{{"url": "https://a.example", "policy": {policy}}}"#)).unwrap().policy;
+            (policy.delay.as_secs(), policy.delay_max.as_secs())
+        };
+        assert_eq!(delay(r#"{"delay_max_s": 10}"#), (10, 10));
+        assert_eq!(delay(r#"{"delay_max_s": 1000}"#), (300, 1000));
+        assert_eq!(delay(r#"{"delay_max_s": 10, "delay_s": 60}"#), (60, 10), "to be refused with words");
+        let unknown = r#"{"url": "https://a.example", "policy": {"delay": 1}}"#;
+        assert!(serde_json::from_str::<PutTarget>(unknown).is_err());
     }
 
     #[test]

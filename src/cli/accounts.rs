@@ -36,7 +36,8 @@ enum Verb {
 struct Allow {
     /// Its address, name@project.iam.gserviceaccount.com
     email: String,
-    /// What it is allowed: emit, read, operate or admin; may be given several times
+    /// What it is allowed: emit, read, operate or admin; may be given several times. Registering targets takes operate and
+    /// read, putting crons operate and emit
     #[arg(long = "scope", value_name = "SCOPE", required = true)]
     scopes: Vec<Scope>,
     #[command(flatten)]

@@ -47,7 +47,8 @@ struct Create {
     /// Whom it is for; up to two live keys may have the same name, for a rotation
     #[arg(value_name = "NAME")]
     holder: String,
-    /// What it allows: emit, read, operate or admin; may be given several times
+    /// What it allows: emit, read, operate or admin; may be given several times. Registering targets takes operate and
+    /// read, putting crons operate and emit
     #[arg(long = "scope", value_name = "SCOPE", required = true)]
     scopes: Vec<Scope>,
     #[command(flatten)]

@@ -47,7 +47,7 @@ struct PolicyArgs {
     /// How many times an event is tried again after the first failure [default: 2]
     #[arg(long)]
     retries: Option<u32>,
-    /// How long after the first failure (30s, 5m) [default: 5m]
+    /// How long after the first failure (30s, 5m) [default: 5m, --delay-max if that is shorter]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     delay: Option<Duration>,
     /// Each further delay is this many times the one before [default: 1]
@@ -93,11 +93,12 @@ impl PolicyArgs {
         let default = Policy::default();
         let seconds =
             |given: Option<Duration>, default: f64| given.map_or(default, |given| given.as_secs_f64());
+        let delay_max_s = seconds(self.delay_max, default.delay_max_s);
         Policy {
             retries: self.retries.unwrap_or(default.retries),
-            delay_s: seconds(self.delay, default.delay_s),
+            delay_s: seconds(self.delay, Policy::usual_delay_s(delay_max_s)),
             factor: self.factor.unwrap_or(default.factor),
-            delay_max_s: seconds(self.delay_max, default.delay_max_s),
+            delay_max_s,
             timeout_s: seconds(self.timeout, default.timeout_s),
             concurrency: self.concurrency,
         }
@@ -172,4 +173,27 @@ fn read_secret(file: &Path) -> anyhow::Result<SecretText> {
         return Err(Failure::Usage(format!("there is no secret in {}", file.display())).into());
     }
     Ok(SecretText(secret.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_that_is_not_given_is_no_longer_than_the_longest() {
+        let policy = |delay, delay_max: Option<u64>| {
+            let delay_max = delay_max.map(Duration::from_secs);
+            let given = PolicyArgs {
+                retries: None,
+                delay,
+                factor: None,
+                delay_max,
+                timeout: None,
+                concurrency: None,
+            };
+            given.over_default().delay_s
+        };
+        assert_eq!((policy(None, None), policy(None, Some(10))), (300.0, 10.0));
+        assert_eq!(policy(Some(Duration::from_secs(60)), Some(10)), 60.0, "to be refused with words");
+    }
 }

@@ -18,6 +18,9 @@ pub(crate) struct WorkerArgs {
     /// Handlers that run at a time
     #[arg(long, env = "WAKEQ_CAPACITY", default_value_t = WorkerConfig::default().capacity)]
     capacity: usize,
+    /// HTTP targets of one canvas that are called at a time [default: a quarter of the capacity]
+    #[arg(long, env = "WAKEQ_TARGET_SHARE")]
+    target_share: Option<usize>,
     /// How long handlers may run on after SIGTERM [default: 28s, on Cloud Run 8s]
     #[arg(long, env = "WAKEQ_SHUTDOWN_GRACE", value_parser = humantime::parse_duration)]
     shutdown_grace: Option<Duration>,
@@ -170,6 +173,7 @@ impl WorkerArgs {
         let usual = if cloud_run { CLOUD_RUN_GRACE } else { defaults.shutdown_grace };
         WorkerConfig {
             capacity: self.capacity,
+            target_share: self.target_share,
             shutdown_grace: self.shutdown_grace.unwrap_or(usual),
             retention: Retention {
                 emitted_ids: self.keep_ids.unwrap_or(defaults.retention.emitted_ids),
@@ -219,6 +223,7 @@ mod tests {
     fn the_grace_fits_where_the_process_runs() {
         let arguments = |shutdown_grace| WorkerArgs {
             capacity: 3,
+            target_share: Some(2),
             shutdown_grace,
             no_targets: false,
             keep_dead_events: Some(Duration::from_secs(7200)),
@@ -230,6 +235,7 @@ mod tests {
         assert_eq!(grace(Some(Duration::from_secs(90)), true), 90);
         let config = arguments(None).config_on(false);
         assert_eq!((config.capacity, LotArgs { lot: 9 }.with(config.clone()).lot_max), (3, 9));
+        assert_eq!(config.target_share, Some(2));
         let retention = Retention { dead_events: Duration::from_secs(7200), ..Retention::default() };
         assert_eq!(config.retention, retention);
     }

@@ -230,9 +230,9 @@ pub struct TargetPolicy {
     pub factor: u32,
     /// The longest delay, and the longest `Retry-After` that counts. Default 24 h.
     pub delay_max: Duration,
-    /// A request that has no answer by then has failed. Default 30 s.
+    /// A request that has no answer by then has failed. Default 30 s, 10 min at most.
     pub timeout: Duration,
-    /// At most this many requests at a time from one worker. Default: as many as the worker has room for.
+    /// At most this many requests at a time from one worker. Default: as many as the canvas has a share of.
     pub concurrency: Option<u32>,
 }
 

@@ -97,7 +97,8 @@ pub(super) async fn pause(
     body::Json(request): body::Json<PauseCron>,
 ) -> Result<Json<Cron>, Problem> {
     let reason = request.reason.as_deref();
-    Ok(Json(api.admin.pause_cron(caller.canvas, &name, reason, &caller.actor()).await?.into()))
+    let cron = api.admin.pause_cron(caller.canvas, &name, reason, &caller.actor()).await?;
+    Ok(Json(Cron::from(cron).without_value()))
 }
 
 /// Let a cron go on with its next tick.
@@ -110,7 +111,8 @@ pub(super) async fn unpause(
     caller: Caller,
     CronPath(name): CronPath,
 ) -> Result<Json<Cron>, Problem> {
-    Ok(Json(api.admin.unpause_cron(caller.canvas, &name, &caller.actor()).await?.into()))
+    let cron = api.admin.unpause_cron(caller.canvas, &name, &caller.actor()).await?;
+    Ok(Json(Cron::from(cron).without_value()))
 }
 
 impl From<InvalidCron> for Problem {

@@ -1,6 +1,6 @@
-//! Who may call what: the routes of `/v1`, each with the scope it needs, and the layer that asks for it.
+//! Who may call what: the routes of `/v1`, each with the scopes it needs, and the layer that asks for them.
 //!
-//! A route can be added with its scope only, so that none is open by being forgotten; the same call documents it.
+//! A route can be added with its scopes only, so that none is open by being forgotten; the same call documents it.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::body::{AddressPath, HandlerPath};
 use super::problem::Problem;
 use super::refusals::Refused;
 use super::{Api, body};
-use crate::access::{Denied, Principal, Reach, Scope, Unauthenticated, authorize};
+use crate::access::{Denied, Principal, Reach, Scope, Scopes, Unauthenticated, authorize};
 use crate::event::{Actor, CanvasId, HandlerAddress, HandlerScope};
 
 /// The name of the credential in the OpenAPI document.
@@ -34,7 +34,7 @@ const NAME: &str = "^[A-Za-z0-9_.-]{1,128}$";
 
 const UUID: SchemaFormat = SchemaFormat::KnownFormat(KnownFormat::Uuid);
 
-/// Routes that only those may call who hold a scope on the canvas that the path names.
+/// Routes that only those may call who hold their scopes on the canvas that the path names.
 pub(super) struct Guarded {
     api: Api,
     router: OpenApiRouter<Api>,
@@ -46,14 +46,23 @@ impl Guarded {
     }
 
     /// Adds a route for holders of a scope.
-    pub(super) fn on(mut self, scope: Scope, (schemas, mut paths, methods): UtoipaMethodRouter<Api>) -> Self {
+    pub(super) fn on(self, scope: Scope, routes: UtoipaMethodRouter<Api>) -> Self {
+        self.on_all([scope].into_iter().collect(), routes)
+    }
+
+    /// Adds a route for those who hold both scopes, since it does what each of them allows.
+    pub(super) fn on_both(self, scopes: [Scope; 2], routes: UtoipaMethodRouter<Api>) -> Self {
+        self.on_all(scopes.into_iter().collect(), routes)
+    }
+
+    fn on_all(mut self, scopes: Scopes, (schemas, mut paths, methods): UtoipaMethodRouter<Api>) -> Self {
         for (path, item) in &mut paths.paths {
             item.parameters = Some(path_parameters(path));
             let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
             let varies = path.matches('{').count() > 1;
-            operations.into_iter().flatten().for_each(|operation| describe(operation, scope, varies));
+            operations.into_iter().flatten().for_each(|operation| describe(operation, scopes, varies));
         }
-        let rule = Rule { api: self.api.clone(), scope, actions: actions(&paths) };
+        let rule = Rule { api: self.api.clone(), scopes, actions: actions(&paths) };
         let routes: UtoipaMethodRouter<Api> = (schemas, paths, methods);
         let layer = from_fn_with_state(rule, admit);
         self.router = self.router.routes(routes.map(|methods| methods.route_layer(layer)));
@@ -91,12 +100,14 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
 }
 
 /// What every guarded operation answers beside its own. `varies`: whether its path names more than a canvas.
-fn describe(operation: &mut Operation, scope: Scope, varies: bool) {
+fn describe(operation: &mut Operation, scopes: Scopes, varies: bool) {
     let takes_nothing = operation.parameters.is_none() && operation.request_body.is_none() && !varies;
-    let words = format!("Needs the scope `{scope}` on the canvas.");
+    let names: Vec<_> = scopes.iter().map(|scope| format!("`{scope}`")).collect();
+    let noun = if names.len() == 1 { "scope" } else { "scopes" };
+    let words = format!("Needs the {noun} {} on the canvas.", names.join(" and "));
     let description = operation.description.take().map_or(words.clone(), |text| format!("{text}\n\n{words}"));
     operation.description = Some(description);
-    operation.security = Some(vec![SecurityRequirement::new(CREDENTIAL, [scope.as_str()])]);
+    operation.security = Some(vec![SecurityRequirement::new(CREDENTIAL, scopes.iter().map(Scope::as_str))]);
     if let (Some(RefOr::T(body)), Some(id)) = (&mut operation.request_body, &operation.operation_id)
         && BODY_OPTIONAL.contains(&id.as_str())
     {
@@ -105,7 +116,7 @@ fn describe(operation: &mut Operation, scope: Scope, varies: bool) {
     for (status, words) in [
         ("400", "The request is not valid"),
         ("401", "No credential, or none that counts"),
-        ("403", "The credential lacks the scope"),
+        ("403", "The credential lacks a scope"),
         ("404", "Nothing of that name here, or a canvas that the credential knows nothing of"),
         (
             "default",
@@ -126,7 +137,7 @@ fn describe(operation: &mut Operation, scope: Scope, varies: bool) {
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     principal: Principal,
-    /// The canvas of the path, on which the caller holds the route's scope.
+    /// The canvas of the path, on which the caller holds the route's scopes.
     pub(super) canvas: CanvasId,
     request: RequestId,
 }
@@ -180,7 +191,8 @@ impl FromRequestParts<Api> for Caller {
 #[derive(Clone)]
 struct Rule {
     api: Api,
-    scope: Scope,
+    /// All of them are needed.
+    scopes: Scopes,
     /// What each method is called in the document, and so in the record.
     actions: Arc<[(Method, Arc<str>)]>,
 }
@@ -226,7 +238,8 @@ impl Rule {
         };
         let canvas = canvas.ok_or_else(Problem::not_found)?;
         let request = parts.extensions.get::<RequestId>().cloned().ok_or_else(Problem::not_found)?;
-        if let Err(denied) = authorize(&principal, canvas, self.scope) {
+        let missing = self.scopes.iter().find_map(|scope| authorize(&principal, canvas, scope).err());
+        if let Some(denied) = missing {
             match denied {
                 // Names of one canvas are not told on another.
                 Denied::NotFound => {

@@ -1,4 +1,4 @@
-//! The HTTP API: every route on one screen, each with the scope that it needs.
+//! The HTTP API: every route on one screen, each with the scopes that it needs.
 //!
 //! It reads requests, asks who may do what, and hands on; what an event is, and what becomes of it, is decided elsewhere.
 
@@ -79,7 +79,7 @@ fn routes(api: &Api) -> OpenApiRouter<Api> {
         .merge(guarded(api).into_router())
 }
 
-/// Everything below needs a credential; the scope stands beside the route.
+/// Everything below needs a credential; its scopes stand beside the route.
 fn guarded(api: &Api) -> Guarded {
     Guarded::new(api)
         .on(Scope::Emit, routes!(emit::one))
@@ -90,15 +90,20 @@ fn guarded(api: &Api) -> Guarded {
         .on(Scope::Operate, routes!(events::run_now))
         .on(Scope::Read, routes!(handlers::list))
         .on(Scope::Read, routes!(handlers::one))
-        .on(Scope::Operate, routes!(targets::put, targets::delete))
+        // Who registers a target receives what is emitted for its handler.
+        .on_both([Scope::Operate, Scope::Read], routes!(targets::put))
+        .on(Scope::Operate, routes!(targets::delete))
         .on(Scope::Read, routes!(targets::one))
-        .on(Scope::Operate, routes!(targets::put_modifier, targets::delete_modifier))
+        .on_both([Scope::Operate, Scope::Read], routes!(targets::put_modifier))
+        .on(Scope::Operate, routes!(targets::delete_modifier))
         .on(Scope::Operate, routes!(handlers::pause, handlers::unpause))
         .on(Scope::Operate, routes!(handlers::purge))
         .on(Scope::Read, routes!(handlers::depth))
         .on(Scope::Read, routes!(crons::list))
         .on(Scope::Read, routes!(crons::one))
-        .on(Scope::Operate, routes!(crons::put, crons::delete))
+        // Who puts a cron emits.
+        .on_both([Scope::Operate, Scope::Emit], routes!(crons::put))
+        .on(Scope::Operate, routes!(crons::delete))
         .on(Scope::Operate, routes!(crons::pause, crons::unpause))
         .on(Scope::Read, routes!(dead_events::list))
         .on(Scope::Operate, routes!(dead_events::redrive_one))

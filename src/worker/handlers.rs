@@ -262,7 +262,8 @@ impl Handlers {
             }
             let room =
                 route.concurrency.map(|limit| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
-            let handler = Handler { run, retry: route.retry, timeout: route.timeout, room, revision: None };
+            let (retry, timeout) = (route.retry, route.timeout);
+            let handler = Handler { run, retry, timeout, room, share: None, revision: None };
             if handlers.insert(key.clone(), (route.canvas.is_some(), Arc::new(handler))).is_some() {
                 return Err(InvalidRoute::Twice(key));
             }
@@ -278,6 +279,8 @@ pub(super) struct Handler {
     pub(super) timeout: Option<Duration>,
     /// Room for more runs, where that is limited.
     pub(super) room: Option<Arc<Semaphore>>,
+    /// What its canvas may take of the worker, if others may not wait for that.
+    pub(super) share: Option<Arc<Semaphore>>,
     /// Which registration it is of, if it is a target and not a function.
     pub(super) revision: Option<Uuid>,
 }

@@ -218,10 +218,7 @@ impl Intake {
         self.lot.park_open(notification.id, delivery);
         self.entering.spawn(async move {
             let permit: Option<OwnedSemaphorePermit> = semaphore.acquire_owned().await.ok();
-            match kind {
-                RoomKind::Handler => room.handler = permit,
-                RoomKind::Suspect => room.suspect = permit,
-            }
+            room.hold(kind, permit);
             (notification, room)
         });
     }

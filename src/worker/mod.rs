@@ -53,6 +53,9 @@ const LOT_MAX: usize = 50_000;
 pub struct WorkerConfig {
     /// Handlers that run at a time. Default 64.
     pub capacity: usize,
+    /// Handlers of one canvas that are HTTP targets and run at a time. Default none: a quarter of the capacity, so that no
+    /// canvas's slow targets keep the others waiting.
+    pub target_share: Option<usize>,
     /// Notifications that wait here for their time. Default 5,000; beyond that the promise on the row wakes the event.
     pub lot_max: usize,
     /// How long handlers may run on after a shutdown was asked for. Default 28 s; Cloud Run allows 8.
@@ -69,6 +72,7 @@ impl Default for WorkerConfig {
     fn default() -> Self {
         Self {
             capacity: 64,
+            target_share: None,
             lot_max: 5_000,
             shutdown_grace: Duration::from_secs(28),
             losses_max: 5,
@@ -147,6 +151,11 @@ impl QueueWorker {
         if config.capacity == 0 {
             return Err(WorkerError::Config(
                 "the capacity is 0: a worker must be able to run at least one handler",
+            ));
+        }
+        if config.target_share == Some(0) {
+            return Err(WorkerError::Config(
+                "a canvas's share of the capacity is 0: its HTTP targets would never be called",
             ));
         }
         if config.lot_max > LOT_MAX || config.capacity > LOT_MAX {
@@ -300,13 +309,24 @@ impl QueueWorker {
         [renewing, watching].map(AbortOnDropHandle::new)
     }
 
+    #[cfg(feature = "http")]
+    fn targets(&self, deliverer: Deliverer) -> Arc<Targets> {
+        let share = self.config.target_share.unwrap_or_else(|| (self.config.capacity / 4).max(1));
+        Arc::new(Targets::new(&self.store, deliverer, share.min(LOT_MAX)))
+    }
+
     fn runner(&self, leases: Arc<Leases>) -> Runner {
         let timing = self.store.timing();
+        #[cfg(feature = "http")]
+        let with_targets = self.deliverer.is_some();
+        #[cfg(not(feature = "http"))]
+        let with_targets = false;
+        let (store, losses) = (&self.store, self.config.suspect_losses);
         Runner {
-            statements: Statements::new(&self.store, &self.registry, self.config.suspect_losses),
+            statements: Statements::new(store, &self.registry, losses, with_targets),
             registry: Arc::clone(&self.registry),
             #[cfg(feature = "http")]
-            targets: self.deliverer.clone().map(|deliverer| Arc::new(Targets::new(&self.store, deliverer))),
+            targets: self.deliverer.clone().map(|deliverer| self.targets(deliverer)),
             leases,
             policy: Policy {
                 lease: timing.lease,

@@ -13,7 +13,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::counters::{Counters, RunReport};
 use super::leases::Leases;
-use super::run::{Halt, Room, RoomKind, Runner};
+use super::run::{Halt, Room, Runner};
 use super::statements::batched;
 use super::{QueueWorker, WorkerError};
 use crate::event::{EventId, Notification};
@@ -222,10 +222,7 @@ impl Inner {
                         return self.leave(id, SOON).await;
                     };
                     room = finished.room;
-                    match kind {
-                        RoomKind::Handler => room.handler = Some(entered),
-                        RoomKind::Suspect => room.suspect = Some(entered),
-                    }
+                    room.hold(kind, Some(entered));
                 }
             }
         }

@@ -45,13 +45,26 @@ pub(super) struct Runner {
 #[derive(Debug, Default)]
 pub(super) struct Room {
     pub(super) handler: Option<OwnedSemaphorePermit>,
+    pub(super) canvas: Option<OwnedSemaphorePermit>,
     pub(super) suspect: Option<OwnedSemaphorePermit>,
+}
+
+impl Room {
+    /// Holds what was waited for, too.
+    pub(super) fn hold(&mut self, kind: RoomKind, entered: Option<OwnedSemaphorePermit>) {
+        match kind {
+            RoomKind::Handler => self.handler = entered,
+            RoomKind::Canvas => self.canvas = entered,
+            RoomKind::Suspect => self.suspect = entered,
+        }
+    }
 }
 
 /// Which room was full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RoomKind {
     Handler,
+    Canvas,
     Suspect,
 }
 
@@ -256,9 +269,14 @@ impl Run<'_> {
         if suspect {
             enter(&mut self.room.suspect, RoomKind::Suspect, &self.runner.suspects)?;
         }
-        let limited = self.facts.handler.as_ref().and_then(|handler| handler.room.clone());
-        if let Some(room) = limited {
-            enter(&mut self.room.handler, RoomKind::Handler, &room)?;
+        if let Some(handler) = self.facts.handler.clone() {
+            if let Some(room) = &handler.room {
+                enter(&mut self.room.handler, RoomKind::Handler, room)?;
+            }
+            // Last, so that whoever waits for a handler's room takes nothing from the canvas's other handlers.
+            if let Some(share) = &handler.share {
+                enter(&mut self.room.canvas, RoomKind::Canvas, share)?;
+            }
         }
         let id = self.notification.id;
         let sent = Instant::now();

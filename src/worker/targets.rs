@@ -1,6 +1,7 @@
 //! Handlers that are reached over HTTP: looked up when an event needs one, so that one registered anywhere counts at once.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tokio::sync::Semaphore;
 use super::handlers::{BoxedHandler, Execution, Handler, HandlerError, HandlerResult};
 use super::statements::batched;
 use crate::delivery::{Delivered, Deliverer, Delivery};
-use crate::event::{HandlerAddress, TargetPolicy};
+use crate::event::{CanvasId, HandlerAddress, TargetPolicy};
 use crate::machine::RetryPolicy;
 use crate::store::{Coalescer, FoundTarget, Store, StoreError};
 use crate::telemetry;
@@ -24,15 +25,18 @@ const SLACK: Duration = Duration::from_secs(2);
 pub(super) struct Targets {
     deliverer: Deliverer,
     lookups: Coalescer<HandlerAddress, Option<Arc<FoundTarget>>>,
-    rooms: Mutex<Rooms>,
+    rooms: Mutex<Rooms<HandlerAddress>>,
+    shares: Mutex<Rooms<CanvasId>>,
+    share: usize,
 }
 
 impl Targets {
-    pub(super) fn new(store: &Store, deliverer: Deliverer) -> Self {
+    /// `share`: how many deliveries of one canvas are made at a time.
+    pub(super) fn new(store: &Store, deliverer: Deliverer, share: usize) -> Self {
         let lookups = batched(store, |store, addresses: Vec<HandlerAddress>| async move {
             store.targets_at(&addresses).await
         });
-        Self { deliverer, lookups, rooms: Mutex::default() }
+        Self { deliverer, lookups, rooms: Mutex::default(), shares: Mutex::default(), share }
     }
 
     /// The handler at an address, if there is a target now.
@@ -43,18 +47,17 @@ impl Targets {
 
     fn handler(&self, address: &HandlerAddress, found: Arc<FoundTarget>) -> Handler {
         let policy = &found.target.policy;
-        let room = policy.concurrency.map(|limit| {
-            let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
-            rooms.of(address, usize::try_from(limit).unwrap_or(1))
-        });
-        let (retry, timeout, revision) =
-            (retry(policy), policy.timeout + Deliverer::ROOM_WITHIN + SLACK, found.revision);
+        let limit = policy.concurrency.map(|limit| usize::try_from(limit).unwrap_or(1));
+        let share = Some(room(&self.shares, &address.scope.canvas, self.share));
+        let room = limit.map(|limit| room(&self.rooms, address, limit));
+        let timeout = policy.timeout + Deliverer::ROOM_WITHIN + SLACK;
+        let (retry, revision) = (retry(policy), found.revision);
         let deliverer = self.deliverer.clone();
         let run: BoxedHandler = Arc::new(move |event| {
             let (deliverer, found) = (deliverer.clone(), Arc::clone(&found));
             Box::pin(async move { deliver(&deliverer, &found, event).await })
         });
-        Handler { run, retry, timeout: Some(timeout), room, revision: Some(revision) }
+        Handler { run, retry, timeout: Some(timeout), room, share, revision: Some(revision) }
     }
 }
 
@@ -83,16 +86,26 @@ fn retry(policy: &TargetPolicy) -> RetryPolicy {
     RetryPolicy { retries, delay, factor, delay_max }
 }
 
-/// How many deliveries of an address this worker makes at a time: one semaphore each, kept while it is in use.
-#[derive(Default)]
-struct Rooms {
-    rooms: HashMap<HandlerAddress, (usize, Arc<Semaphore>)>,
+fn room<K: Clone + Eq + Hash>(rooms: &Mutex<Rooms<K>>, whose: &K, limit: usize) -> Arc<Semaphore> {
+    rooms.lock().unwrap_or_else(PoisonError::into_inner).of(whose, limit)
 }
 
-impl Rooms {
+/// How many deliveries of an address, or of a canvas, this worker makes at a time: one semaphore each, kept while it is
+/// in use.
+struct Rooms<K> {
+    rooms: HashMap<K, (usize, Arc<Semaphore>)>,
+}
+
+impl<K> Default for Rooms<K> {
+    fn default() -> Self {
+        Self { rooms: HashMap::new() }
+    }
+}
+
+impl<K: Clone + Eq + Hash> Rooms<K> {
     /// With another limit than before it is a new room: those in the old one are not counted any more.
-    fn of(&mut self, address: &HandlerAddress, limit: usize) -> Arc<Semaphore> {
-        if let Some((known, room)) = self.rooms.get(address)
+    fn of(&mut self, whose: &K, limit: usize) -> Arc<Semaphore> {
+        if let Some((known, room)) = self.rooms.get(whose)
             && *known == limit
         {
             return Arc::clone(room);
@@ -101,7 +114,7 @@ impl Rooms {
             self.rooms.retain(|_, (_, room)| Arc::strong_count(room) > 1);
         }
         let room = Arc::new(Semaphore::new(limit));
-        self.rooms.insert(address.clone(), (limit, Arc::clone(&room)));
+        self.rooms.insert(whose.clone(), (limit, Arc::clone(&room)));
         room
     }
 }
@@ -109,7 +122,7 @@ impl Rooms {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{CanvasId, HandlerScope, Name};
+    use crate::event::{HandlerScope, Name};
 
     fn address(name: &str) -> HandlerAddress {
         let scope = HandlerScope::worker(CanvasId::DEFAULT, name).unwrap();

@@ -1,5 +1,6 @@
 //! Crons over HTTP: put, listed, shown, paused, deleted; and what is refused, in which words.
 
+use reqwest::Method;
 use serde_json::json;
 use wakeq::CanvasId;
 use wakeq::access::Scope;
@@ -126,16 +127,31 @@ async fn what_makes_no_cron_is_refused_with_what_to_do() {
     service.stop().await;
 }
 
-/// Who may only look or emit makes no crons; the refusal is in the record.
+/// A cron emits: it takes the scopes of an operator and of an emitter. Its value is shown to readers only.
 #[tokio::test]
-async fn crons_need_the_scope_operate() {
+async fn crons_are_put_by_operators_who_may_emit() {
     let service = Service::start().await;
-    let key = service.key("reader", CanvasId::DEFAULT, &[Scope::Read, Scope::Emit]).await;
     let path = format!("/v1/canvases/{}/cron/nightly", CanvasId::DEFAULT);
-    let body = json!({"expression": "* * * * *"});
-    let put = service.request(reqwest::Method::PUT, &path).bearer_auth(&key).json(&body);
-    assert_eq!(Answer::of(put).await.problem(), (403, "forbidden".into()));
-    let show = service.request(reqwest::Method::GET, &path).bearer_auth(&key);
-    assert_eq!(Answer::of(show).await.problem(), (404, "not-found".into()));
+    let body = json!({"expression": "* * * * *", "value": "for readers"});
+    let to = |method, path: &str, key: &str| service.request(method, path).bearer_auth(key);
+    let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read, Scope::Emit]).await;
+    let operator = service.key("operator", CanvasId::DEFAULT, &[Scope::Read, Scope::Operate]).await;
+    for (key, words) in [(&reader, "`operate`"), (&operator, "`emit`")] {
+        let refused = Answer::of(to(Method::PUT, &path, key).json(&body)).await;
+        assert_eq!(refused.problem(), (403, "forbidden".into()));
+        assert!(refused.text.contains(words), "{}", refused.text);
+    }
+    assert_eq!(Answer::of(to(Method::GET, &path, &reader)).await.problem(), (404, "not-found".into()));
+    let both = service.key("both", CanvasId::DEFAULT, &[Scope::Emit, Scope::Operate]).await;
+    assert_eq!(Answer::of(to(Method::PUT, &path, &both).json(&body)).await.json()["value"], "for readers");
+    assert_eq!(Answer::of(to(Method::GET, &path, &both)).await.problem(), (403, "forbidden".into()));
+    let alone = service.key("alone", CanvasId::DEFAULT, &[Scope::Operate]).await;
+    let pause = format!("{path}/pause");
+    for method in [Method::PUT, Method::DELETE] {
+        let answer = Answer::of(to(method, &pause, &alone)).await;
+        assert_eq!(answer.json()["expression"], "* * * * *");
+        assert!(!answer.text.contains("readers"), "{}", answer.text);
+    }
+    assert_eq!(Answer::of(to(Method::DELETE, &path, &alone)).await.status, 204);
     service.stop().await;
 }

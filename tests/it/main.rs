@@ -58,6 +58,8 @@ mod simulation;
 mod states;
 mod support;
 mod targets;
+mod targets_raced;
+mod targets_share;
 mod telemetry;
 mod testing;
 mod theatre;

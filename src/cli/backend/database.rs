@@ -172,11 +172,13 @@ impl Database {
 
     pub(super) async fn pause_cron(&self, name: &Name, request: PauseCron) -> anyhow::Result<Cron> {
         let reason = request.reason.as_deref();
-        Ok(self.silent().pause_cron(self.canvas, name, reason, &self.actor).await?.into())
+        let cron = self.silent().pause_cron(self.canvas, name, reason, &self.actor).await?;
+        Ok(Cron::from(cron).without_value())
     }
 
     pub(super) async fn unpause_cron(&self, name: &Name) -> anyhow::Result<Cron> {
-        Ok(self.waking().await?.unpause_cron(self.canvas, name, &self.actor).await?.into())
+        let cron = self.waking().await?.unpause_cron(self.canvas, name, &self.actor).await?;
+        Ok(Cron::from(cron).without_value())
     }
 
     pub(super) async fn delete_cron(&self, name: &Name) -> anyhow::Result<()> {

@@ -28,7 +28,7 @@ async fn what_is_documented_is_served_and_nothing_else() {
             // Without a credential: who is let through to the guard is told so.
             let answer = Answer::of(targets.good(&service, &asked)).await;
             match known {
-                Some(operation) if operation.scope.is_some() => {
+                Some(operation) if !operation.scopes.is_empty() => {
                     assert_eq!(answer.problem(), (401, "unauthenticated".into()), "{method} {path}");
                 }
                 Some(operation) if operation.pushed => {
@@ -109,7 +109,7 @@ fn conforms(operation: &Operation, answer: &Answer) {
         }
         None => assert_eq!(answer.text, "", "{} {status}", operation.id),
     }
-    if status >= 400 && operation.scope.is_some() {
+    if status >= 400 && !operation.scopes.is_empty() {
         assert_eq!(answer.problem().0, status);
     }
 }

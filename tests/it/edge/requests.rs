@@ -24,8 +24,8 @@ pub(super) struct Operation {
     /// With its braces.
     pub(super) path: String,
     pub(super) statuses: BTreeSet<u16>,
-    /// None: everybody may, or who pushes.
-    pub(super) scope: Option<Scope>,
+    /// All of them are needed. None: everybody may, or who pushes.
+    pub(super) scopes: Vec<Scope>,
     /// Whether it is for those who push. No service of these tests takes pushes: `push` has the tests of one that does.
     pub(super) pushed: bool,
     pub(super) described: Value,
@@ -40,13 +40,14 @@ pub(super) async fn operations(service: &Service) -> Vec<Operation> {
             let Ok(method) = method.to_uppercase().parse::<Method>() else { continue };
             let Some(id) = described["operationId"].as_str() else { continue };
             let statuses = described["responses"].as_object().unwrap().keys();
-            let scope = described["security"][0]["bearer"][0].as_str().map(|scope| scope.parse().unwrap());
+            let needed = described["security"][0]["bearer"].as_array().cloned().unwrap_or_default();
+            let scopes = needed.iter().map(|scope| scope.as_str().unwrap().parse().unwrap()).collect();
             operations.push(Operation {
                 id: id.to_owned(),
                 method,
                 path: path.clone(),
                 statuses: statuses.filter_map(|status| status.parse().ok()).collect(),
-                scope,
+                scopes,
                 pushed: described["security"][0]["push"].is_array(),
                 described: described.clone(),
             });
@@ -140,7 +141,7 @@ impl Targets {
         let to = |path: &str| service.request(operation.method.clone(), path).bearer_auth(&service.key);
         let good = || self.good(service, operation);
         match (operation.id.as_str(), status) {
-            (_, 200..300) if operation.scope.is_none() => good(),
+            (_, 200..300) if operation.scopes.is_empty() => good(),
             ("put_cron", 201) => to(&path.replace(CRON, "another")).json(&body("put_cron")),
             ("put_target" | "put_target_of_modifier", 201) => {
                 to(&path.replace("/greet", "/another")).json(&body("put_target"))
@@ -158,7 +159,7 @@ impl Targets {
             }
             (_, 401) => good(),
             (_, 403) => {
-                let others = Scope::ALL.into_iter().filter(|scope| Some(*scope) != operation.scope);
+                let others = Scope::ALL.into_iter().filter(|scope| !operation.scopes.contains(scope));
                 let others: Vec<_> = others.collect();
                 good().bearer_auth(service.key(&operation.id, CanvasId::DEFAULT, &others).await)
             }

@@ -1,0 +1,97 @@
+//! What one canvas's targets may take of a worker.
+
+use wakeq::delivery::Deliverer;
+use wakeq::{
+    Actor, CanvasId, Event, EventId, HandlerAddress, HandlerScope, Handlers, Name, NewSecret, NewTarget,
+    Outcome, QueueWorker, TargetPolicy, Verdict, WorkerConfig,
+};
+
+use crate::door::telling;
+use crate::receiver::{Arrived, Receiver, to_loopback};
+use crate::support::{Running, Stage};
+
+const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
+
+/// A worker that runs eight at a time, with these functions.
+pub(crate) fn worker(stage: &Stage, handlers: Handlers, target_share: Option<usize>) -> Running {
+    let config = WorkerConfig { capacity: 8, target_share, ..WorkerConfig::default() };
+    let worker = QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, config).unwrap();
+    Running::of(worker.deliver_with(Deliverer::new(to_loopback()).unwrap()))
+}
+
+pub(crate) async fn put(stage: &Stage, canvas: CanvasId, name: &str, receiver: &Receiver) {
+    let scope = HandlerScope::worker(canvas, name).unwrap();
+    let address = HandlerAddress { scope, modifier: Name::no_modifier() };
+    let policy = TargetPolicy::default();
+    let target =
+        NewTarget { url: receiver.url.parse().unwrap(), policy, audience: None, secret: NewSecret::Keep };
+    stage.admin.put_target(&address, &target, &Actor::user("tests")).await.unwrap();
+}
+
+async fn emit(stage: &Stage, canvas: CanvasId, name: &str) -> EventId {
+    stage.queue.emit(Event::new(name, &1).unwrap().canvas(canvas)).await.unwrap().id
+}
+
+/// So many requests, none of which is answered yet.
+async fn unanswered(receiver: &mut Receiver, count: usize) -> Vec<Arrived> {
+    let mut inside = Vec::new();
+    while inside.len() < count {
+        inside.push(receiver.next().await);
+    }
+    inside
+}
+
+/// TARGET-12: a canvas whose targets do not answer has its share of the places, whichever of its handlers they are, and
+/// nobody waits for them.
+#[tokio::test]
+async fn slow_targets_keep_neither_other_canvases_nor_functions_waiting() {
+    let (stage, notifier) = Stage::memory().await;
+    let (mut slow, mut quick) = (Receiver::start().await, Receiver::start().await);
+    let (handler, mut seen) = telling();
+    let mut running = worker(&stage, Handlers::new().on("local", handler), None);
+    for name in ["greet", "part"] {
+        put(&stage, CanvasId::DEFAULT, name, &slow).await;
+    }
+    put(&stage, OTHER, "greet", &quick).await;
+    stage.emit_many("greet", 10).await;
+    stage.emit_many("part", 10).await;
+    let mut inside = unanswered(&mut slow, 2).await;
+    let mut waiting = 0;
+    while waiting < 18 {
+        waiting += usize::from(running.report().await.verdict == Verdict::WaitsForRoom);
+    }
+    let theirs = emit(&stage, OTHER, "greet").await;
+    let arrived = quick.next().await;
+    assert_eq!(arrived.header("webhook-id"), theirs.to_string());
+    arrived.answer("200 OK", &[]);
+    let function = emit(&stage, CanvasId::DEFAULT, "local").await;
+    assert_eq!(seen.next().await.id, function);
+
+    for _ in 0..18 {
+        assert!(slow.is_quiet());
+        inside.pop().unwrap().answer("200 OK", &[]);
+        inside.push(slow.next().await);
+    }
+    inside.into_iter().for_each(|arrived| arrived.answer("200 OK", &[]));
+    running.until_count(20, Outcome::Deleted).await;
+    notifier.drained().await;
+    assert_eq!(stage.rows().await, 0);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn an_operator_says_how_much_a_canvas_may_take() {
+    let (stage, _) = Stage::memory().await;
+    let config = WorkerConfig { target_share: Some(0), ..WorkerConfig::default() };
+    let worker_of_none =
+        QueueWorker::new(stage.store.clone(), stage.notifier.clone(), Handlers::new(), config);
+    assert!(worker_of_none.err().unwrap().to_string().contains("never be called"));
+    let mut receiver = Receiver::start().await;
+    let mut running = worker(&stage, Handlers::new(), Some(8));
+    put(&stage, CanvasId::DEFAULT, "greet", &receiver).await;
+    stage.emit_many("greet", 8).await;
+    let inside = unanswered(&mut receiver, 8).await;
+    inside.into_iter().for_each(|arrived| arrived.answer("200 OK", &[]));
+    running.until_count(8, Outcome::Deleted).await;
+    running.stop().await;
+}
