@@ -47,6 +47,7 @@ use crate::store::Store;
 use crate::worker::Handlers;
 use backend::{Asked, Backend, Client, Database, Server, ServerArgs};
 use failure::{Exit, Failure};
+pub use telemetry::Metrics;
 use telemetry::Telemetry;
 
 /// What may go wrong while a program makes its handlers.

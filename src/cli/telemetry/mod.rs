@@ -3,6 +3,7 @@
 //! What is measured is decided where it happens; here are only the ways out. No trouble on them may stop or hold up the queue.
 
 mod otlp;
+mod program;
 mod scrape;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,6 +19,8 @@ use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tokio_util::task::AbortOnDropHandle;
 use tracing_subscriber::{Layer, Registry};
+
+pub use program::Metrics;
 
 use super::logging;
 use crate::observe::Observer;
