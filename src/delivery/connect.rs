@@ -239,8 +239,8 @@ mod tests {
     use async_trait::async_trait;
     use tokio::time::{Instant, sleep};
 
-    use super::super::resolve::Resolve;
     use super::*;
+    use crate::delivery::Resolve;
 
     /// Knows no address of any name, and says so at its own pace.
     #[derive(Debug)]
