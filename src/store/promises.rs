@@ -86,6 +86,34 @@ impl Store {
         session.answered("bring promises forward", moved).map(drop)
     }
 
+    /// Wakes at the next pass what was deferred although there is a target for it, and takes the note back: the target was
+    /// registered between the look for it and the deferral, which the registration could not see.
+    ///
+    /// A statement of its own, after the deferral: only then it sees what was committed while that waited.
+    #[cfg(feature = "http")]
+    pub(crate) async fn wake_registered(&self, ids: &[EventId]) -> Result<(), StoreError> {
+        in_memory!(self, wake_registered());
+        let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "with woken as (
+                 update wakeq.events_v2 e
+                    set notify_at = case when e.notify_at is not null then clock_timestamp() end
+                   from wakeq.http_targets t
+                  where e.id = any ($1) and e.delay_until <= clock_timestamp()
+                    and (e.locked_at is null or e.locked_at < clock_timestamp() - $2::interval)
+                    and (t.canvas_id, t.module, t.name, t.modifier) = (e.canvas_id, e.module, e.name, e.modifier)
+              returning e.canvas_id, e.module, e.name, e.modifier
+             )
+             delete from wakeq.unknown_handlers u using woken w
+              where (u.canvas_id, u.module, u.name, u.modifier) = (w.canvas_id, w.module, w.name, w.modifier)",
+            &keys,
+            interval(self.timing().lease)
+        );
+        let woken = session.limit(|connection| query.execute(connection)).await;
+        session.answered("wake what was registered meanwhile", woken).map(drop)
+    }
+
     /// Takes back a pass of the probe that could not be published: the events are due again after the grace, not after
     /// the back-off.
     pub(crate) async fn promise_again(&self, ids: &[EventId]) -> Result<(), StoreError> {

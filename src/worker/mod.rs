@@ -317,8 +317,13 @@ impl QueueWorker {
 
     fn runner(&self, leases: Arc<Leases>) -> Runner {
         let timing = self.store.timing();
+        #[cfg(feature = "http")]
+        let with_targets = self.deliverer.is_some();
+        #[cfg(not(feature = "http"))]
+        let with_targets = false;
+        let (store, losses) = (&self.store, self.config.suspect_losses);
         Runner {
-            statements: Statements::new(&self.store, &self.registry, self.config.suspect_losses),
+            statements: Statements::new(store, &self.registry, losses, with_targets),
             registry: Arc::clone(&self.registry),
             #[cfg(feature = "http")]
             targets: self.deliverer.clone().map(|deliverer| self.targets(deliverer)),

@@ -37,7 +37,8 @@ pub(super) struct Statements {
 }
 
 impl Statements {
-    pub(super) fn new(store: &Store, registry: &Registry, suspect_losses: u32) -> Self {
+    /// `with_targets`: whether runs look for targets, too.
+    pub(super) fn new(store: &Store, registry: &Registry, suspect_losses: u32, with_targets: bool) -> Self {
         let limits = |(handlers, canvas_handlers), losses_below| {
             Arc::new(ClaimLimits { handlers, canvas_handlers, losses_below })
         };
@@ -56,8 +57,8 @@ impl Statements {
             completions: batched(store, |store, claims| async move { store.complete(&claims).await }),
             retries: batched(store, |store, retries| async move { store.retry(&retries).await }),
             parks: batched(store, |store, ids| async move { store.park(&ids).await }),
-            defers: batched(store, |store, ids| async move {
-                store.defer(&ids).await.map(|()| vec![(); ids.len()])
+            defers: batched(store, move |store, ids| async move {
+                defer(&store, &ids, with_targets).await.map(|()| vec![(); ids.len()])
             }),
             releases: batched(store, |store, claims| async move {
                 store.release(&claims).await.map(|()| vec![(); claims.len()])
@@ -119,6 +120,18 @@ impl Statements {
 
     /// How long to wait before a write is repeated that got no answer.
     pub(super) const PAUSE: Duration = Duration::from_millis(200);
+}
+
+#[cfg(feature = "http")]
+async fn defer(store: &Store, ids: &[EventId], with_targets: bool) -> Result<(), StoreError> {
+    store.defer(ids).await?;
+    // One without targets would wake what it can't run, again and again.
+    if with_targets { store.wake_registered(ids).await } else { Ok(()) }
+}
+
+#[cfg(not(feature = "http"))]
+async fn defer(store: &Store, ids: &[EventId], _: bool) -> Result<(), StoreError> {
+    store.defer(ids).await
 }
 
 fn of_one_canvas(mut keys: Vec<String>, losses_below: i32) -> ClaimLimits {

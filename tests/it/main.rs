@@ -57,6 +57,7 @@ mod simulation;
 mod states;
 mod support;
 mod targets;
+mod targets_raced;
 mod targets_share;
 mod telemetry;
 mod testing;

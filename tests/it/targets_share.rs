@@ -13,13 +13,13 @@ use crate::support::{Running, Stage};
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
 
 /// A worker that runs eight at a time, with these functions.
-fn worker(stage: &Stage, handlers: Handlers, target_share: Option<usize>) -> Running {
+pub(crate) fn worker(stage: &Stage, handlers: Handlers, target_share: Option<usize>) -> Running {
     let config = WorkerConfig { capacity: 8, target_share, ..WorkerConfig::default() };
     let worker = QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, config).unwrap();
     Running::of(worker.deliver_with(Deliverer::new(to_loopback()).unwrap()))
 }
 
-async fn put(stage: &Stage, canvas: CanvasId, name: &str, receiver: &Receiver) {
+pub(crate) async fn put(stage: &Stage, canvas: CanvasId, name: &str, receiver: &Receiver) {
     let scope = HandlerScope::worker(canvas, name).unwrap();
     let address = HandlerAddress { scope, modifier: Name::no_modifier() };
     let policy = TargetPolicy::default();

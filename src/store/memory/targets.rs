@@ -18,6 +18,11 @@ impl Tables {
     }
 
     #[cfg(feature = "http")]
+    pub(in crate::store) fn wake_registered(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    #[cfg(feature = "http")]
     pub(in crate::store) fn targets(&self) -> Result<Vec<crate::store::RegisteredTarget>, StoreError> {
         Ok(Vec::new())
     }

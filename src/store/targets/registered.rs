@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sqlx::{Connection, PgConnection};
+
 use super::lookup::milliseconds;
 use crate::event::{
     Actor, CanvasId, HandlerAddress, Name, RuleKind, Secret, TargetPolicy, TargetUrl, Timestamp,
@@ -99,73 +101,8 @@ impl Store {
     /// Registers a target, or replaces what is registered, and makes the job that wakes what waited for it. `None`: the
     /// canvas has [`TARGETS_MAX`] others.
     pub(crate) async fn put_target(&self, new: &NewTargetRow<'_>) -> Result<Option<PutOutcome>, StoreError> {
-        let HandlerAddress { scope, modifier } = new.address;
-        let about = format!("modifier {modifier}; {}", new.url.origin());
-        let mut session = self.session().await?;
-        let query = sqlx::query_as!(
-            PutRow,
-            r#"with others as (
-                   select count(*) as count from (
-                       select from wakeq.http_targets
-                        where canvas_id = $1 and (module, name, modifier) <> ($2, $3, $4) limit $15) as counted
-               ), put as (
-                   insert into wakeq.http_targets as t
-                       (canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms, timeout_ms,
-                        concurrency, audience, secret, created_by, updated_by)
-                   select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer, $12::text, $13, $17, $17
-                     from others where count < $15
-                       on conflict (canvas_id, module, name, modifier) do update
-                      set url = excluded.url, retries = excluded.retries, delay_ms = excluded.delay_ms,
-                          factor = excluded.factor, delay_max_ms = excluded.delay_max_ms, timeout_ms = excluded.timeout_ms,
-                          concurrency = excluded.concurrency, audience = excluded.audience, revision = excluded.revision,
-                          updated_by = excluded.updated_by, updated_at = now(),
-                          secret = case when $14 then excluded.secret else t.secret end,
-                          previous_secret = case when $14 and excluded.secret <> t.secret then t.secret else t.previous_secret end,
-                          previous_until = case when $14 and excluded.secret <> t.secret then now() + $16::interval
-                                                else t.previous_until end
-                returning xmax = 0 as new, secret = $13 as taken, previous_until, created_at, created_by, updated_at
-               ), known as (
-                   delete from wakeq.unknown_handlers
-                    where canvas_id = $1 and module = $2 and name = $3 and modifier = $4 and exists (select from put)
-                returning canvas_id, module, name
-               ), job as (
-                   insert into wakeq.resume_jobs (kind, canvas_id, module, name)
-                   select 'registered', canvas_id, module, name from known returning id
-               ), logged as (
-                   insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, request_id, detail)
-                   select $1, $17, 'put-target', $2::text, $3::text, 'done', $20,
-                          concat_ws('; ', $18::text, $19::text, case when not new then 'it was registered already' end,
-                                    case when taken then 'with a secret of its own' end) from put
-               )
-               select new as "new!", taken as "taken!", created_at as "created_at!", created_by as "created_by!",
-                      updated_at as "updated_at!", (select id from job) as job,
-                      case when previous_until > now() then previous_until end as previous_until,
-                      (select max(r.rule_type)::text from wakeq.scheduling_rules r
-                        where r.canvas_id = $1 and r.event_space = $2 and r.handler_name = $3
-                          and (r.until is null or r.until > now())) as rule
-                 from put"#,
-            scope.canvas.0,
-            scope.module.as_str() as _,
-            scope.name.as_str() as _,
-            modifier.as_str() as _,
-            new.url.as_str(),
-            integer(new.policy.retries),
-            in_milliseconds(new.policy.delay),
-            integer(new.policy.factor),
-            in_milliseconds(new.policy.delay_max),
-            in_milliseconds(new.policy.timeout),
-            new.policy.concurrency.map(integer),
-            new.audience,
-            new.secret.as_bytes(),
-            new.replaces_secret,
-            TARGETS_MAX,
-            interval(PREVIOUS_FOR),
-            new.actor.name(),
-            new.actor.credential_id(),
-            about,
-            new.actor.request_id()
-        );
-        let row = session.limit(|connection| query.fetch_optional(connection)).await;
+        let mut session = self.session().await?.for_statements(2);
+        let row = session.limit(|connection| put(connection, new)).await;
         Ok(session.answered("register a target", row)?.map(|row| row.into_outcome(new)))
     }
 
@@ -230,6 +167,110 @@ impl Store {
         let rows = session.answered("list targets", rows)?;
         Ok(rows.into_iter().filter_map(|row| row.into_target(canvas)).collect())
     }
+}
+
+type Put = Result<Option<PutRow>, sqlx::Error>;
+
+/// Registers a target once nobody defers events of its handler.
+async fn put(connection: &mut PgConnection, new: &NewTargetRow<'_>) -> Put {
+    let mut transaction = connection.begin().await?;
+    let is_awaited = hold_note(&mut transaction, new.address).await?;
+    let row = write(&mut transaction, new, is_awaited).await?;
+    match &row {
+        Some(_) => transaction.commit().await?,
+        None => transaction.rollback().await?,
+    }
+    Ok(row)
+}
+
+/// Writes the target and the record, and takes the note back. `is_awaited`: whether events may wait for the target.
+async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, is_awaited: bool) -> Put {
+    let HandlerAddress { scope, modifier } = new.address;
+    sqlx::query_as!(
+        PutRow,
+        r#"with others as (
+               select count(*) as count from (
+                   select from wakeq.http_targets
+                    where canvas_id = $1 and (module, name, modifier) <> ($2, $3, $4) limit $15) as counted
+           ), put as (
+               insert into wakeq.http_targets as t
+                   (canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms, timeout_ms,
+                    concurrency, audience, secret, created_by, updated_by)
+               select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer, $12::text, $13, $17, $17
+                 from others where count < $15
+                   on conflict (canvas_id, module, name, modifier) do update
+                  set url = excluded.url, retries = excluded.retries, delay_ms = excluded.delay_ms,
+                      factor = excluded.factor, delay_max_ms = excluded.delay_max_ms, timeout_ms = excluded.timeout_ms,
+                      concurrency = excluded.concurrency, audience = excluded.audience, revision = excluded.revision,
+                      updated_by = excluded.updated_by, updated_at = now(),
+                      secret = case when $14 then excluded.secret else t.secret end,
+                      previous_secret = case when $14 and excluded.secret <> t.secret then t.secret else t.previous_secret end,
+                      previous_until = case when $14 and excluded.secret <> t.secret then now() + $16::interval
+                                            else t.previous_until end
+            returning xmax = 0 as new, secret = $13 as taken, previous_until, created_at, created_by, updated_at
+           ), known as (
+               delete from wakeq.unknown_handlers
+                where canvas_id = $1 and module = $2 and name = $3 and modifier = $4 and exists (select from put)
+            returning canvas_id, module, name
+           ), job as (
+               insert into wakeq.resume_jobs (kind, canvas_id, module, name, created_at)
+               select 'registered', canvas_id, module, name, clock_timestamp() from known where $21 returning id
+           ), logged as (
+               insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, request_id, detail)
+               select $1, $17, 'put-target', $2::text, $3::text, 'done', $20,
+                      concat_ws('; ', $18::text, $19::text, case when not new then 'it was registered already' end,
+                                case when taken then 'with a secret of its own' end) from put
+           )
+           select new as "new!", taken as "taken!", created_at as "created_at!", created_by as "created_by!",
+                  updated_at as "updated_at!", (select id from job) as job,
+                  case when previous_until > now() then previous_until end as previous_until,
+                  (select max(r.rule_type)::text from wakeq.scheduling_rules r
+                    where r.canvas_id = $1 and r.event_space = $2 and r.handler_name = $3
+                      and (r.until is null or r.until > now())) as rule
+             from put"#,
+        scope.canvas.0,
+        scope.module.as_str() as _,
+        scope.name.as_str() as _,
+        modifier.as_str() as _,
+        new.url.as_str(),
+        integer(new.policy.retries),
+        in_milliseconds(new.policy.delay),
+        integer(new.policy.factor),
+        in_milliseconds(new.policy.delay_max),
+        in_milliseconds(new.policy.timeout),
+        new.policy.concurrency.map(integer),
+        new.audience,
+        new.secret.as_bytes(),
+        new.replaces_secret,
+        TARGETS_MAX,
+        interval(PREVIOUS_FOR),
+        new.actor.name(),
+        new.actor.credential_id(),
+        format!("modifier {modifier}; {}", new.url.origin()),
+        new.actor.request_id(),
+        is_awaited
+    )
+    .fetch_optional(connection)
+    .await
+}
+
+/// Holds the note of a handler that a worker did not know, which is written if there is none; whether there was one.
+///
+/// Deferring writes the note, too. What was deferred before is therefore seen by the next statement, and its note with it;
+/// what is deferred later waits for the target's commit, and [`Store::wake_registered`] sees the target.
+async fn hold_note(connection: &mut PgConnection, address: &HandlerAddress) -> Result<bool, sqlx::Error> {
+    let HandlerAddress { scope, modifier } = address;
+    sqlx::query_scalar!(
+        r#"insert into wakeq.unknown_handlers as u (canvas_id, module, name, modifier) values ($1, $2, $3, $4)
+               on conflict (canvas_id, module, name, modifier) do update set last_seen = u.last_seen
+        returning xmax <> 0 as "existed!""#,
+        scope.canvas.0,
+        scope.module.as_str() as _,
+        scope.name.as_str() as _,
+        modifier.as_str() as _
+    )
+    .fetch_one(connection)
+    .await
 }
 
 impl PutRow {

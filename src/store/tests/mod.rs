@@ -7,6 +7,8 @@ mod fences;
 mod inserts;
 mod minute;
 mod parking;
+#[cfg(feature = "http")]
+mod registering;
 mod resuming;
 
 use std::io::Write;

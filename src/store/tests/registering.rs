@@ -1,0 +1,94 @@
+//! Registering a target while events of its handler are put off, in both orders: none of them waits for its promise.
+
+use sqlx::{Connection, PgConnection};
+
+use super::parking::resume;
+use super::{CanvasId, HandlerScope, Table, tester};
+use crate::event::{HandlerAddress, Name, Secret, TargetPolicy};
+use crate::store::{NewTargetRow, PutOutcome, Store};
+
+async fn put(store: &Store, name: &str) -> PutOutcome {
+    let scope = HandlerScope::worker(CanvasId::DEFAULT, name).unwrap();
+    let address = HandlerAddress { scope, modifier: Name::no_modifier() };
+    let (url, secret) = ("https://a.example/".parse().unwrap(), Secret::generate().unwrap());
+    let (address, url, policy, secret, actor) =
+        (&address, &url, &TargetPolicy::default(), &secret, &tester());
+    let row = NewTargetRow { address, url, policy, audience: None, secret, replaces_secret: false, actor };
+    store.put_target(&row).await.unwrap().unwrap()
+}
+
+const PUT_OFF: &str = "select count(*) from wakeq.events_v2 where notify_at > now() + interval '4 min'";
+const NOTES: &str = "select count(*) from wakeq.unknown_handlers";
+
+/// The deferral has written the note of `new` and waits for that of `other`, when `new` is registered.
+#[tokio::test]
+async fn a_registration_waits_for_what_is_being_deferred_and_wakes_it() {
+    let table = Table::new().await;
+    let ids = [table.add_for(1, "new").await, table.add_for(1, "other").await].concat();
+    let mut holder = PgConnection::connect(table.database.url()).await.unwrap();
+    let mut held = holder.begin().await.unwrap();
+    let note = "insert into wakeq.unknown_handlers (canvas_id, module, name, modifier) values ($1, 'WORKER', 'other', '_')";
+    sqlx::query(note).bind(CanvasId::DEFAULT.0).execute(&mut *held).await.unwrap();
+    let store = table.store.clone();
+    let deferring = tokio::spawn(async move { store.defer(&ids).await });
+    table.until_waiting(1).await;
+    let store = table.store.clone();
+    let putting = tokio::spawn(async move { put(&store, "new").await });
+    table.until_waiting(2).await;
+    held.rollback().await.unwrap();
+    deferring.await.unwrap().unwrap();
+    assert_eq!(table.number(PUT_OFF).await, 2);
+    let job = putting.await.unwrap().job.expect("an event waits");
+    assert_eq!(resume(&table.store, job).await.len(), 1);
+    assert_eq!(
+        (table.number(PUT_OFF).await, table.number(NOTES).await),
+        (1, 1),
+        "those of the other handler"
+    );
+}
+
+/// The registration has begun, when an event is deferred whose target was looked for before.
+#[tokio::test]
+async fn what_is_deferred_during_a_registration_is_due_at_once() {
+    let table = Table::new().await;
+    let ids = table.add_for(2, "new").await;
+    let mut holder = PgConnection::connect(table.database.url()).await.unwrap();
+    let mut held = holder.begin().await.unwrap();
+    let target = "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor,
+                      delay_max_ms, timeout_ms, secret, created_by, updated_by)
+         values ($1, 'WORKER', 'new', '_', 'https://a.example/', 2, 0, 1, 0, 1000, decode(repeat('ab', 32), 'hex'), 'a', 'a')";
+    sqlx::query(target).bind(CanvasId::DEFAULT.0).execute(&mut *held).await.unwrap();
+    let store = table.store.clone();
+    let putting = tokio::spawn(async move { put(&store, "new").await });
+    table.until_waiting(1).await;
+    let store = table.store.clone();
+    let deferring = tokio::spawn(async move {
+        store.defer(&ids).await?;
+        store.wake_registered(&ids).await
+    });
+    table.until_waiting(2).await;
+    held.rollback().await.unwrap();
+    assert_eq!(putting.await.unwrap().job, None, "nothing waited yet");
+    deferring.await.unwrap().unwrap();
+    assert_eq!((table.number(PUT_OFF).await, table.number(NOTES).await), (0, 0));
+    assert_eq!(table.number("select count(*) from wakeq.events_v2 where notify_at <= now()").await, 2);
+}
+
+/// Without a target, and while a rule or a claim stands, nothing is woken.
+#[tokio::test]
+async fn only_what_has_a_target_and_waits_is_woken() {
+    let table = Table::new().await;
+    let ids = [table.add_for(3, "new").await, table.add_for(1, "other").await].concat();
+    table.store.defer(&ids).await.unwrap();
+    table.store.wake_registered(&ids).await.unwrap();
+    assert_eq!((table.number(PUT_OFF).await, table.number(NOTES).await), (4, 2));
+    put(&table.store, "new").await;
+    for (index, change) in ["notify_at = null", "locked_at = now(), claims = 1"].into_iter().enumerate() {
+        let statement = format!("update wakeq.events_v2 set {change} where id = $1");
+        let change = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(ids[index].0);
+        change.execute(&table.pool).await.unwrap();
+    }
+    table.store.wake_registered(&ids).await.unwrap();
+    assert_eq!(table.number(PUT_OFF).await, 2, "the claimed one and the other handler's");
+    assert_eq!(table.number("select count(*) from wakeq.events_v2 where notify_at is null").await, 1);
+}

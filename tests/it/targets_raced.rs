@@ -1,0 +1,33 @@
+//! A target that is registered while a run that looked for it puts its event off.
+
+use wakeq::{CanvasId, Outcome};
+
+use crate::receiver::Receiver;
+use crate::support::{PATIENCE, Stage};
+use crate::targets_share::{put, worker};
+
+/// TARGET-02: it is registered after the look for it and before the event is put off: the event is due at once all the same.
+#[tokio::test]
+async fn a_target_registered_after_the_look_for_it_is_no_longer_missed() {
+    let (stage, _) = Stage::memory().await;
+    let receiver = Receiver::start().await;
+    let id = stage.emit("greet").await;
+    let mut held = stage.pool.begin().await.unwrap();
+    let hold = sqlx::query("select from wakeq.events_v2 where id = $1 for update").bind(id.0);
+    hold.execute(&mut *held).await.unwrap();
+    let mut running = worker(&stage, Default::default(), None);
+    let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    let deferring = async {
+        while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&stage.pool).await.unwrap() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, deferring).await.expect("nothing is put off");
+    put(&stage, CanvasId::DEFAULT, "greet", &receiver).await;
+    held.rollback().await.unwrap();
+    running.until(id, Outcome::Deferred).await;
+    let wait = "select extract(epoch from notify_at - now())::float8 from wakeq.events_v2 where id = $1";
+    let wait: f64 = sqlx::query_scalar(wait).bind(id.0).fetch_one(&stage.pool).await.unwrap();
+    assert!(wait <= 0.0, "{wait} s");
+    running.stop().await;
+}
