@@ -169,8 +169,10 @@ impl Store {
     }
 }
 
+type Put = Result<Option<PutRow>, sqlx::Error>;
+
 /// Registers a target once nobody defers events of its handler.
-async fn put(connection: &mut PgConnection, new: &NewTargetRow<'_>) -> Result<Option<PutRow>, sqlx::Error> {
+async fn put(connection: &mut PgConnection, new: &NewTargetRow<'_>) -> Put {
     let mut transaction = connection.begin().await?;
     let is_awaited = hold_note(&mut transaction, new.address).await?;
     let row = write(&mut transaction, new, is_awaited).await?;
@@ -182,13 +184,8 @@ async fn put(connection: &mut PgConnection, new: &NewTargetRow<'_>) -> Result<Op
 }
 
 /// Writes the target and the record, and takes the note back. `is_awaited`: whether events may wait for the target.
-async fn write(
-    connection: &mut PgConnection,
-    new: &NewTargetRow<'_>,
-    is_awaited: bool,
-) -> Result<Option<PutRow>, sqlx::Error> {
+async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, is_awaited: bool) -> Put {
     let HandlerAddress { scope, modifier } = new.address;
-    let about = format!("modifier {modifier}; {}", new.url.origin());
     sqlx::query_as!(
         PutRow,
         r#"with others as (
@@ -249,7 +246,7 @@ async fn write(
         interval(PREVIOUS_FOR),
         new.actor.name(),
         new.actor.credential_id(),
-        about,
+        format!("modifier {modifier}; {}", new.url.origin()),
         new.actor.request_id(),
         is_awaited
     )

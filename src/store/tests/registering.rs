@@ -83,7 +83,7 @@ async fn only_what_has_a_target_and_waits_is_woken() {
     table.store.wake_registered(&ids).await.unwrap();
     assert_eq!((table.number(PUT_OFF).await, table.number(NOTES).await), (4, 2));
     put(&table.store, "new").await;
-    for (index, change) in ["notify_at = null", "locked_at = now()"].into_iter().enumerate() {
+    for (index, change) in ["notify_at = null", "locked_at = now(), claims = 1"].into_iter().enumerate() {
         let statement = format!("update wakeq.events_v2 set {change} where id = $1");
         let change = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(ids[index].0);
         change.execute(&table.pool).await.unwrap();
