@@ -76,8 +76,14 @@ impl FromRequestParts<Api> for Pusher {
         match api.access.authenticate_push(authorization(&parts.headers)).await {
             Ok(_) => Ok(Self),
             Err(denied) => {
-                let error = &denied as &dyn Error;
-                tracing::info!(error, path = parts.uri.path(), "refused");
+                let (error, path) = (&denied as &dyn Error, parts.uri.path());
+                // Strangers come as they like; an account of the project's own that may not push is a mistake to be seen.
+                match &denied {
+                    PushDenied::NotNamed(_) => tracing::warn!(error, path, "refused"),
+                    PushDenied::Off | PushDenied::Unauthenticated(_) => {
+                        tracing::debug!(error, path, "refused");
+                    }
+                }
                 Err(denied.into())
             }
         }

@@ -23,6 +23,12 @@ impl Labels {
         self.named(format!("{}/{}", scope.module, scope.name))
     }
 
+    /// Whether it has a name of its own already.
+    pub(super) fn knows(&self, scope: &HandlerScope) -> bool {
+        let name = format!("{}/{}", scope.module, scope.name);
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(&name)
+    }
+
     fn named(&self, name: String) -> StringValue {
         if let Some(known) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&name) {
             return known.clone();

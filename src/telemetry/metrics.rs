@@ -317,10 +317,15 @@ impl Gauges {
     }
 }
 
+/// Nothing due is worth saying of who had something once; else events of a far day would take the names away.
+fn is_shown(handler: &HandlerGauge, labels: &Labels) -> bool {
+    handler.depth > 0 || labels.knows(&handler.scope)
+}
+
 /// One number for each name: `other` is many handlers.
 fn sums(handlers: Vec<HandlerGauge>, labels: &Labels) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
-    for handler in handlers {
+    for handler in handlers.into_iter().filter(|handler| is_shown(handler, labels)) {
         *sums.entry(labels.of(&handler.scope).to_string()).or_default() += handler.depth;
     }
     sums
@@ -328,7 +333,7 @@ fn sums(handlers: Vec<HandlerGauge>, labels: &Labels) -> BTreeMap<String, u64> {
 
 fn oldest_of(handlers: Vec<HandlerGauge>, labels: &Labels) -> BTreeMap<String, Duration> {
     let mut oldest = BTreeMap::new();
-    for handler in handlers {
+    for handler in handlers.into_iter().filter(|handler| is_shown(handler, labels)) {
         let age = handler.oldest.unwrap_or_default();
         let known = oldest.entry(labels.of(&handler.scope).to_string()).or_insert(age);
         *known = age.max(*known);

@@ -26,6 +26,9 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 /// When an event is woken again that could not be started, or whose owner lost it: as soon as a pull subscription would
 /// deliver it again.
 const SOON: Duration = Duration::from_secs(10);
+/// Which part of the capacity may wait in requests for room at one handler: the rest is left to promises at once, so that
+/// what is pushed for others gets through.
+const WAITING_SHARE: usize = 4;
 /// How long Pub/Sub waits for an answer.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(600);
 /// How long released claims and last answers may take once the grace is over.
@@ -82,7 +85,11 @@ struct Inner {
     /// Runs at a time.
     places: Arc<Semaphore>,
     capacity: usize,
+    /// Requests that may wait for room at their handler, at a time.
+    waiting: Semaphore,
     gauges: WorkerGauges,
+    /// Held while the gauges are set, so that the last one to set them has looked last.
+    showing: Mutex<()>,
     promises: Coalescer<(EventId, Duration), ()>,
     counters: Arc<Counters>,
     reports: Option<mpsc::Sender<RunReport>>,
@@ -128,7 +135,9 @@ impl QueueWorker {
             runner,
             places: Arc::new(Semaphore::new(self.config.capacity)),
             capacity: self.config.capacity,
+            waiting: Semaphore::new((self.config.capacity / WAITING_SHARE).max(1)),
             gauges: WorkerGauges::new(),
+            showing: Mutex::default(),
             promises,
             counters: self.counters,
             reports: self.reports,
@@ -218,6 +227,10 @@ impl Inner {
                     self.unless_stopped(tokio::time::sleep_until(due)).await?;
                 }
                 Halt::Room(kind, full) => {
+                    // Who waits keeps a request of the deployment, in which an event of another handler could run.
+                    let Ok(_waits) = self.waiting.try_acquire() else {
+                        return self.leave(id, SOON).await;
+                    };
                     let Some(entered) = self.enter(&full, latest).await? else {
                         return self.leave(id, SOON).await;
                     };
@@ -253,6 +266,7 @@ impl Inner {
     }
 
     fn show(&self) {
+        let _one_after_the_other = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
         self.gauges.show(self.capacity.saturating_sub(self.places.available_permits()), 0);
     }
 

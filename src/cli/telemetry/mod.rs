@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use opentelemetry::global;
 use opentelemetry::trace::TracerProvider as _;
+use opentelemetry::{KeyValue, global};
 use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tokio_util::task::AbortOnDropHandle;
@@ -28,7 +29,7 @@ use crate::observe::Observer;
 /// Where metrics are scraped, unless told otherwise: the port that OpenTelemetry uses for it, for this machine alone.
 const SCRAPED_AT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
 /// How long the end of a process waits for a collector.
-const FLUSH_WAIT: Duration = Duration::from_secs(2);
+const FLUSH_WAIT: Duration = Duration::from_millis(1_500);
 
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Telemetry")]
@@ -156,25 +157,39 @@ impl Telemetry {
     /// Sends what was not sent yet, for a short while.
     pub(super) async fn end(self) {
         let Self { meters, tracers, scraped: _ } = self;
-        let flushing = tokio::task::spawn_blocking(move || {
-            let traces = tracers.map_or(Ok(()), |tracers| tracers.shutdown_with_timeout(FLUSH_WAIT));
-            let metrics = meters.map_or(Ok(()), |meters| meters.shutdown_with_timeout(FLUSH_WAIT));
-            traces.and(metrics)
+        // Side by side: a collector of traces that hangs must not cost the last metrics.
+        let traces = flushed("traces", move || match tracers {
+            Some(tracers) => tracers.shutdown_with_timeout(FLUSH_WAIT),
+            None => Ok(()),
         });
-        match tokio::time::timeout(FLUSH_WAIT, flushing).await {
-            Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(error))) => tracing::warn!(%error, "the last metrics or traces were not sent"),
-            Ok(Err(error)) => tracing::warn!(%error, "the last metrics or traces were not sent"),
-            Err(_) => tracing::warn!(after = ?FLUSH_WAIT, "the last metrics or traces were not sent in time"),
-        }
+        let metrics = flushed("metrics", move || match meters {
+            Some(meters) => meters.shutdown_with_timeout(FLUSH_WAIT),
+            None => Ok(()),
+        });
+        tokio::join!(traces, metrics);
     }
 }
 
-/// Who measures: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say more, or otherwise.
+async fn flushed(what: &str, flush: impl FnOnce() -> OTelSdkResult + Send + 'static) {
+    match tokio::time::timeout(FLUSH_WAIT, tokio::task::spawn_blocking(flush)).await {
+        Ok(Ok(Ok(()))) => {}
+        Ok(Ok(Err(error))) => tracing::warn!(%error, what, "the last of them were not sent"),
+        Ok(Err(error)) => tracing::warn!(%error, what, "the last of them were not sent"),
+        Err(_) => tracing::warn!(after = ?FLUSH_WAIT, what, "the last of them were not sent in time"),
+    }
+}
+
+/// Who measures, told from every other process: a collector would take the counts of two for one's.
+/// `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say more, or otherwise.
 fn resource() -> Resource {
+    let given = std::env::var("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
     let unnamed = std::env::var_os("OTEL_SERVICE_NAME").is_none_or(|name| name.is_empty())
-        && !std::env::var("OTEL_RESOURCE_ATTRIBUTES").is_ok_and(|given| given.contains("service.name="));
-    let version = opentelemetry::KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
-    let resource = Resource::builder().with_attribute(version);
+        && !given.contains("service.name=");
+    let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+    let mut resource = Resource::builder().with_attribute(version);
+    if !given.contains("service.instance.id=") {
+        let instance = uuid::Uuid::new_v4().to_string();
+        resource = resource.with_attribute(KeyValue::new("service.instance.id", instance));
+    }
     if unnamed { resource.with_service_name("wakeq").build() } else { resource.build() }
 }

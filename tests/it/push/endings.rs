@@ -200,6 +200,40 @@ async fn what_finds_no_room_waits_in_its_request() {
     pushed.stop().await;
 }
 
+/// PUSH-10: requests that wait for a narrow handler are few, so that the others get through.
+#[tokio::test(start_paused = true)]
+async fn a_narrow_handler_keeps_few_requests_waiting() {
+    let (handler, mut door) = Door::new();
+    let kit = TestKit::with_timing(timing()).unwrap();
+    let handlers = Handlers::new().on(Route::new("narrow").concurrency(1), handler);
+    let config = WorkerConfig { capacity: 8, ..WorkerConfig::default() };
+    let notifier = Arc::new(kit.notifier().clone());
+    let runner = QueueWorker::new(kit.store(), notifier, handlers, config).unwrap();
+    let runner = runner.into_push_runner().await.unwrap();
+    let push = async || {
+        let id = kit.emit(Event::new("narrow", &1).unwrap()).await.unwrap().id;
+        let (runner, began) = (runner.clone(), tokio::time::Instant::now());
+        tokio::spawn(async move {
+            runner.run(&notification(id).body()).await.unwrap();
+            began.elapsed().as_secs()
+        })
+    };
+    let held = push().await;
+    door.arrived.next().await;
+    let mut waited = Vec::new();
+    for pushed in [push().await, push().await, push().await, push().await] {
+        waited.push(pushed.await.unwrap());
+    }
+    waited.sort_unstable();
+    assert_eq!(
+        waited,
+        [0, 0, 10, 10],
+        "a quarter of the capacity waits, and the rest is left to its promises"
+    );
+    door.open(1);
+    held.await.unwrap();
+}
+
 /// PUSH-10: but not for longer than a moment, of a clock that nobody has to wait for.
 #[tokio::test(start_paused = true)]
 async fn what_finds_no_room_in_time_is_left_to_its_promise() {

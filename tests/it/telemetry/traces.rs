@@ -76,6 +76,10 @@ async fn one_trace_leads_from_a_request_to_every_attempt() {
     assert_eq!((failed["error.type"].as_str(), failed["wakeq.attempt"].as_str()), ("error", "1"));
     assert!(attempts[0].events.iter().any(|event| event.name == "exception"), "{:?}", attempts[0].events);
     assert_eq!(received.resource["service.name"], "wakeq");
+    assert!(
+        uuid::Uuid::parse_str(&received.resource["service.instance.id"]).is_ok(),
+        "two processes are two"
+    );
     assert_eq!(received.resource["deployment.environment.name"], "tests");
     conventions::check_spans(&spans);
     conventions::check_metrics(&received);
