@@ -210,18 +210,18 @@ async fn a_narrow_handler_keeps_few_requests_waiting() {
     let notifier = Arc::new(kit.notifier().clone());
     let runner = QueueWorker::new(kit.store(), notifier, handlers, config).unwrap();
     let runner = runner.into_push_runner().await.unwrap();
-    let push = async || {
-        let id = kit.emit(Event::new("narrow", &1).unwrap()).await.unwrap().id;
+    let emit = async || kit.emit(Event::new("narrow", &1).unwrap()).await.unwrap().id;
+    let push = |id: EventId| {
         let (runner, began) = (runner.clone(), tokio::time::Instant::now());
         tokio::spawn(async move {
             runner.run(&notification(id).body()).await.unwrap();
             began.elapsed().as_secs()
         })
     };
-    let held = push().await;
+    let held = push(emit().await);
     door.arrived.next().await;
     let mut waited = Vec::new();
-    for pushed in [push().await, push().await, push().await, push().await] {
+    for pushed in [push(emit().await), push(emit().await), push(emit().await), push(emit().await)] {
         waited.push(pushed.await.unwrap());
     }
     waited.sort_unstable();
