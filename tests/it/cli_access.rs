@@ -4,7 +4,7 @@ use wakeq::access::{Access, AccessConfig, ApiKey, Scope, authorize};
 use wakeq::{CanvasId, Timing};
 
 use crate::cli::Terminal;
-use crate::support::{connect, database};
+use crate::support::{PATIENCE, connect, database};
 
 /// The key alone on standard output, so that `KEY=$(wakeq keys create …)` works.
 #[tokio::test]
@@ -33,6 +33,11 @@ async fn a_key_is_made_listed_and_revoked() {
     assert_eq!(authorize(&principal, CanvasId::DEFAULT, Scope::Read), Ok(()));
     assert!(authorize(&principal, CanvasId(uuid::Uuid::from_u128(7)), Scope::Read).is_err());
 
+    // Its use is noted beside the request.
+    let noted = async {
+        while access.keys(CanvasId::DEFAULT.into(), None, 1).await.unwrap()[0].last_used_at.is_none() {}
+    };
+    tokio::time::timeout(PATIENCE, noted).await.expect("nothing was noted");
     let listed = terminal.prints(&["keys", "list"]).await;
     let mut lines = listed.lines();
     let head =

@@ -1,5 +1,7 @@
 //! One trace from a request to the handlers of what it emitted, over the wire.
 
+use std::collections::BTreeMap;
+
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::StatusCode};
 use serde_json::json;
 
@@ -14,6 +16,13 @@ fn named<'a>(spans: &[&'a Span], name: &str) -> Vec<&'a Span> {
     let mut found: Vec<&Span> = spans.iter().copied().filter(|span| span.name == name).collect();
     found.sort_by_key(|span| span.start_time_unix_nano);
     found
+}
+
+/// The service by its name, this process by an id of its own, and what the environment says besides.
+fn says_who_it_is(resource: &BTreeMap<String, String>) {
+    assert_eq!(resource["service.name"], "wakeq");
+    assert_eq!(resource["deployment.environment.name"], "tests");
+    assert!(uuid::Uuid::parse_str(&resource["service.instance.id"]).is_ok(), "two processes are two");
 }
 
 /// TELEMETRY-01: a request, what it emits and every attempt at that are one trace, which the target is told; a retry is
@@ -75,12 +84,7 @@ async fn one_trace_leads_from_a_request_to_every_attempt() {
     let failed = attributes(&attempts[0].attributes);
     assert_eq!((failed["error.type"].as_str(), failed["wakeq.attempt"].as_str()), ("error", "1"));
     assert!(attempts[0].events.iter().any(|event| event.name == "exception"), "{:?}", attempts[0].events);
-    assert_eq!(received.resource["service.name"], "wakeq");
-    assert!(
-        uuid::Uuid::parse_str(&received.resource["service.instance.id"]).is_ok(),
-        "two processes are two"
-    );
-    assert_eq!(received.resource["deployment.environment.name"], "tests");
+    says_who_it_is(&received.resource);
     conventions::check_spans(&spans);
     conventions::check_metrics(&received);
 
