@@ -258,11 +258,8 @@ async fn a_resume_page_reads_only_its_own_events() {
     assert!(few > 0 && many * 10 <= few * 12 + 100, "{few} and {many}");
 }
 
-/// The depth skips from handler to handler, and reads nothing of what is parked or delayed.
-#[tokio::test]
-async fn the_depth_does_not_read_what_waits() {
-    let table = Table::of_one_connection().await;
-    table.add(500).await;
+/// 80,000 events that nobody counts: half of them paused, the others delayed.
+async fn add_what_waits(table: &Table) {
     table.add_for(40_000, "paused").await;
     table
         .run(
@@ -272,6 +269,14 @@ async fn the_depth_does_not_read_what_waits() {
         .await;
     table.add_for(40_000, "later").await;
     table.run("update wakeq.events_v2 set delay_until = now() + interval '1 h' where name = 'later'").await;
+}
+
+/// The depth skips from handler to handler, and reads nothing of what is parked or delayed.
+#[tokio::test]
+async fn the_depth_does_not_read_what_waits() {
+    let table = Table::of_one_connection().await;
+    table.add(500).await;
+    add_what_waits(&table).await;
     table.run("vacuum analyze wakeq.events_v2").await;
     let depth = table.store.depth(CanvasId::DEFAULT, None).await.unwrap();
     assert_eq!((depth.depth, depth.capped), (500, false));
@@ -287,15 +292,7 @@ async fn the_depth_does_not_read_what_waits() {
 async fn the_gauges_do_not_read_what_waits() {
     let table = Table::of_one_connection().await;
     table.add(300).await;
-    table.add_for(40_000, "paused").await;
-    table
-        .run(
-            "insert into wakeq.scheduling_rules (rule_type, canvas_id, event_space, handler_name, created_by)
-               select 'pause', '00000000-0000-0000-0000-000000000000', 'WORKER', 'paused', 'test'",
-        )
-        .await;
-    table.add_for(40_000, "later").await;
-    table.run("update wakeq.events_v2 set delay_until = now() + interval '1 h' where name = 'later'").await;
+    add_what_waits(&table).await;
     table.run("update wakeq.events_v2 set locked_at = now(), claims = 1 where name = 'known' and id in (select id from wakeq.events_v2 where name = 'known' order by id limit 100)").await;
     table
         .run(
