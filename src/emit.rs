@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use sqlx::postgres::PgConnection;
 
-use crate::event::{CanvasId, Event, EventError, EventId, Notification};
+use crate::event::{CanvasId, Event, EventError, EventId, Link, Notification, ObjectKey, check_json};
 use crate::notify::Notifier;
-use crate::store::{Coalescer, Inserted, Keyed, NewEvent, NewKey, Store, StoreError, insert_one};
+use crate::store::{
+    Coalescer, Inserted, Keyed, NewEvent, NewKey, NewState, Object, Store, StoreError, insert_one,
+    insert_with_state,
+};
 use crate::{fault, telemetry};
 
 /// Most events that one call may emit.
@@ -20,6 +23,8 @@ const BATCH_MAX: usize = 500;
 const SHARED_BYTES_MAX: usize = 16 * 1024;
 /// How many insert statements run at a time.
 const IN_FLIGHT: usize = 2;
+/// How often an emit is tried whose object others hold.
+const TRIES: u32 = 5;
 
 /// How events are emitted.
 #[derive(Clone, Debug)]
@@ -58,6 +63,8 @@ pub struct Emitted {
     pub id: EventId,
     /// The id was the caller's choice and had been emitted before: nothing was added.
     pub duplicate: bool,
+    /// Its link in the chain of its object; none, if it is on no object, or a duplicate.
+    pub link: Option<Link>,
     /// Whether a notification went out: not for duplicates and far-off events, which need none now, and not when
     /// Pub/Sub did not take it, which the probe makes up for.
     pub notified: bool,
@@ -129,6 +136,9 @@ pub enum EmitError {
     /// The idempotency key can't be kept.
     #[error("{0}")]
     IdempotencyKey(&'static str),
+    /// Events of several canvases in one change of an object.
+    #[error("an object and the events on it belong to one canvas: emit those of others by themselves")]
+    OtherCanvas,
     /// More events than one call may emit.
     #[error("{0} events in one call, the limit is {EVENTS_MAX}: emit them in several calls")]
     TooMany(usize),
@@ -159,6 +169,10 @@ impl Queue {
     /// # }
     /// ```
     pub async fn emit(&self, event: Event) -> Result<Emitted, EmitError> {
+        if event.object.is_some() {
+            let mut emitted = self.emit_all(vec![event]).await?;
+            return emitted.pop().ok_or(EmitError::Store(StoreError::Defect));
+        }
         let chosen = event.id.is_some();
         let event = self.checked(event)?;
         // A chosen id may have to wait for a stranger's transaction, and a large value for its own bytes: neither shares
@@ -180,8 +194,95 @@ impl Queue {
     /// Emits up to 10,000 events in one transaction: all or none.
     pub async fn emit_all(&self, events: Vec<Event>) -> Result<Vec<Emitted>, EmitError> {
         let (events, chosen) = self.all_checked(events)?;
-        let inserted = self.store.insert_all(&events, &chosen).await?;
+        let inserted = patiently(&events, || self.store.insert_all(&events, &chosen)).await?;
         self.inserted(&events, inserted).await
+    }
+
+    /// Changes an object: emits a main event and any number of subevents on it, one after the other in its chain, and sets
+    /// its state, if one is given, as JSON: all in one transaction, or nothing of it. Whoever emits on the same object at
+    /// the same time comes before all of these events or after them.
+    ///
+    /// If the main event has an id of the caller's choice that was emitted before, the state is left as it is.
+    ///
+    /// ```no_run
+    /// # async fn example(queue: wakeq::Queue) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::Event;
+    ///
+    /// let main = Event::new("index", &"title")?;
+    /// let subevents = vec![Event::new("index", &"a new post")?];
+    /// let state = r#"{"title": "Emma"}"#;
+    /// let emitted = queue.emit_on("work:1", main, subevents, Some(state)).await?;
+    /// assert_eq!(emitted[1].link.unwrap().prev, emitted[0].link.unwrap().id);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn emit_on(
+        &self,
+        object: &str,
+        main: Event,
+        subevents: Vec<Event>,
+        state: Option<&str>,
+    ) -> Result<Vec<Emitted>, EmitError> {
+        let change = self.change(object, main, subevents, state)?;
+        let Change { events, chosen, .. } = &change;
+        let inserted =
+            patiently(events, || self.store.insert_on(events, chosen, change.new_state(state))).await?;
+        self.inserted(events, inserted).await
+    }
+
+    /// The same inside the caller's own transaction; several objects in one transaction in the order of their keys, lest
+    /// two such transactions wait for each other. See [`Queue::emit_in`].
+    pub async fn emit_on_in(
+        &self,
+        connection: &mut PgConnection,
+        object: &str,
+        main: Event,
+        subevents: Vec<Event>,
+        state: Option<&str>,
+    ) -> Result<Vec<Receipt>, EmitError> {
+        let change = self.change(object, main, subevents, state)?;
+        let Change { events, chosen, .. } = &change;
+        let (state, timing) = (change.new_state(state), self.store.timing());
+        let inserted = insert_with_state(connection, events, chosen, state, timing).await;
+        let inserted =
+            inserted.map_err(|error| StoreError::from_sqlx("insert events on an object", error))?;
+        let pairs = change.events.into_iter().zip(inserted);
+        pairs.map(|(event, inserted)| self.receipt(Arc::new(event), inserted)).collect()
+    }
+
+    /// An object: the end of its chain, and its state; none, if no event was ever emitted on it.
+    pub async fn object(&self, canvas: CanvasId, object: &str) -> Result<Option<Object>, EmitError> {
+        let key: ObjectKey = object.parse().map_err(EventError::from)?;
+        Ok(self.store.object(canvas, &key).await?)
+    }
+
+    fn change(
+        &self,
+        object: &str,
+        main: Event,
+        subevents: Vec<Event>,
+        state: Option<&str>,
+    ) -> Result<Change, EmitError> {
+        let key: ObjectKey = object.parse().map_err(EventError::from)?;
+        if let Some(state) = state {
+            check_json(state).map_err(EventError::from)?;
+            let (size_bytes, limit_bytes) = (state.len(), self.config.payload_limit_bytes);
+            if size_bytes > limit_bytes {
+                return Err(EventError::TooLarge { size_bytes, limit_bytes }.into());
+            }
+        }
+        let canvas = main.canvas.unwrap_or(self.config.canvas);
+        let all = std::iter::once(main).chain(subevents).map(|event| Event {
+            canvas: Some(event.canvas.unwrap_or(canvas)),
+            object: Some(key.clone()),
+            ..event
+        });
+        let all: Vec<Event> = all.collect();
+        if all.iter().any(|event| event.canvas != Some(canvas)) {
+            return Err(EmitError::OtherCanvas);
+        }
+        let (events, chosen) = self.all_checked(all)?;
+        Ok(Change { canvas, key, events, chosen })
     }
 
     /// Emits up to 10,000 events in one transaction, and keeps the answer to them in it for 24 hours: the same key with
@@ -217,6 +318,7 @@ impl Queue {
                 .map(|(event, inserted)| Emitted {
                     id: event.id,
                     duplicate: *inserted == Inserted::Known,
+                    link: inserted.link(),
                     notified: false,
                 })
                 .collect();
@@ -285,6 +387,10 @@ impl Queue {
         let event = Arc::new(self.checked(event)?);
         let inserted = insert_one(connection, &event, chosen, self.store.timing()).await;
         let inserted = inserted.map_err(|error| StoreError::from_sqlx("insert an event", error))?;
+        self.receipt(event, inserted)
+    }
+
+    fn receipt(&self, event: Arc<NewEvent>, inserted: Inserted) -> Result<Receipt, EmitError> {
         let (emitted, notification) = outcome(&event, inserted)?;
         Ok(Receipt { emitted, notification, queue: self.clone(), event, inserted })
     }
@@ -306,6 +412,7 @@ impl Queue {
             value: event.value,
             due: event.due,
             traceparent: event.traceparent.unwrap_or_else(telemetry::current_trace),
+            object: event.object,
         })
     }
 
@@ -337,6 +444,35 @@ impl Queue {
     }
 }
 
+/// A main event and its subevents, checked, on their object.
+struct Change {
+    canvas: CanvasId,
+    key: ObjectKey,
+    events: Vec<NewEvent>,
+    chosen: Vec<bool>,
+}
+
+impl Change {
+    fn new_state<'a>(&'a self, state: Option<&'a str>) -> Option<NewState<'a>> {
+        Some(NewState { canvas: self.canvas, object: &self.key, state: state? })
+    }
+}
+
+/// Repeats a transaction that met the lock of somebody who emits on the same object. Nothing of it is left then.
+async fn patiently<F>(events: &[NewEvent], insert: impl Fn() -> F) -> Result<Vec<Inserted>, StoreError>
+where
+    F: Future<Output = Result<Vec<Inserted>, StoreError>>,
+{
+    let on_objects = events.iter().any(|event| event.object.is_some());
+    let mut tries = 1;
+    loop {
+        match insert().await {
+            Err(error) if on_objects && error.is_contention() && tries < TRIES => tries += 1,
+            inserted => return inserted,
+        }
+    }
+}
+
 /// Proof of an event inserted in a transaction that the caller still has to commit.
 #[must_use = "call `notify` after the commit, or the event waits for the probe"]
 pub struct Receipt {
@@ -353,6 +489,11 @@ impl Receipt {
         self.emitted.id
     }
 
+    /// Its link in the chain of its object, if it is on one.
+    pub fn link(&self) -> Option<Link> {
+        self.emitted.link
+    }
+
     /// Publishes the event's notification. Call it after the commit.
     pub async fn notify(self) -> Emitted {
         self.queue.remember(&self.event, self.inserted);
@@ -362,10 +503,10 @@ impl Receipt {
 }
 
 fn outcome(event: &NewEvent, inserted: Inserted) -> Result<(Emitted, Option<Notification>), EmitError> {
-    let emitted = |duplicate| Emitted { id: event.id, duplicate, notified: false };
+    let emitted = |duplicate| Emitted { id: event.id, duplicate, link: inserted.link(), notified: false };
     let notification = Notification { id: event.id, canvas: event.address.scope.canvas };
     match inserted {
-        Inserted::New { due_soon } => Ok((emitted(false), due_soon.then_some(notification))),
+        Inserted::New { due_soon, .. } => Ok((emitted(false), due_soon.then_some(notification))),
         Inserted::Known => Ok((emitted(true), None)),
         Inserted::Foreign => Err(EmitError::ForeignId(event.id)),
     }

@@ -156,7 +156,7 @@ async fn tick(
     transaction.commit().await?;
     let events = batch.events.len();
     let due_soon = batch.events.iter().zip(inserted).filter(|(_, inserted)| match inserted {
-        Inserted::New { due_soon } => *due_soon,
+        Inserted::New { due_soon, .. } => *due_soon,
         Inserted::Known | Inserted::Foreign => false,
     });
     let notifications = due_soon
@@ -202,6 +202,7 @@ impl Batch {
                         value: value.to_owned(),
                         due: Due::At(tick),
                         traceparent: Traceparent::root(),
+                        object: None,
                     });
                 }
                 self.moved.push(Moved { next, last, ticks: count, ..moved });

@@ -17,7 +17,7 @@ use super::process::process;
 use super::statements::Statements;
 #[cfg(feature = "http")]
 use super::targets::Targets;
-use crate::event::{Cause, Claim, HandlerAddress, Notification, Schedule};
+use crate::event::{Cause, Claim, HandlerAddress, Lane, Notification, Place, Schedule, Turn};
 use crate::machine::{Answer, Claimed, Effect, Input, Outcome, Policy, Removal, State, When};
 use crate::store::{ClaimedEvent, Retry, StoreError};
 use crate::telemetry;
@@ -72,6 +72,8 @@ pub(super) struct Finished {
     /// What it held and may need again.
     pub(super) room: Room,
     pub(super) report: RunReport,
+    /// The event of the same object whose turn it is now.
+    pub(super) next: Option<Notification>,
 }
 
 impl Runner {
@@ -135,7 +137,7 @@ impl Runner {
             took: facts.took,
             verdict: verdict(&halt),
         };
-        Finished { halt, room, report }
+        Finished { halt, room, report, next: facts.next }
     }
 }
 
@@ -155,6 +157,8 @@ struct Facts {
     /// Losses that the event will have once it is claimed.
     losses: u32,
     event: Option<ClaimedEvent>,
+    place: Option<Place>,
+    next: Option<Notification>,
     held: Option<Held>,
     attempt: Option<u32>,
     error: Option<String>,
@@ -192,7 +196,14 @@ impl Run<'_> {
                 }
                 Input::Released
             }
-            Effect::Remove(claim, removal) => Input::Removed(self.remove(claim, removal).await),
+            Effect::Remove(claim, removal) => match (self.remove(claim, removal).await, &self.facts.place) {
+                (true, Some(_)) => Input::LinkRemoved,
+                (removed, _) => Input::Removed(removed),
+            },
+            Effect::HandOver => {
+                self.facts.next = self.next().await;
+                Input::HandedOver
+            }
             Effect::Wait(when) => return Err(Halt::Wait(when)),
             Effect::Answer(answer) => return Err(Halt::Answer(answer)),
         })
@@ -232,6 +243,7 @@ impl Run<'_> {
             delay_until: event.delay_until,
             locked_at: event.took_over.then_some(just_expired),
             rule: None,
+            turn: Turn::First,
             now: event.locked_at,
         }
     }
@@ -274,6 +286,7 @@ impl Run<'_> {
     fn take(&mut self, event: ClaimedEvent, sent: Instant) {
         self.facts.held = Some(self.runner.leases.hold(event.claim, sent));
         self.facts.address = Some(event.address.clone());
+        self.facts.place = event.place.clone();
         self.facts.event = Some(event);
     }
 
@@ -287,6 +300,10 @@ impl Run<'_> {
         let span = tracing::Span::current();
         span.record("handler", tracing::field::display(&event.address));
         span.record("attempt", attempt);
+        if let Some(Place { object, link }) = &event.place {
+            span.record("object", tracing::field::display(object));
+            span.record("link", link.id);
+        }
         if let Some(trace) = &event.traceparent {
             span.record("trace_id", trace.trace_id());
         }
@@ -327,6 +344,9 @@ impl Run<'_> {
     async fn remove(&self, claim: Claim, removal: Removal) -> bool {
         let statements = &self.runner.statements;
         match removal {
+            Removal::Completed if self.facts.place.is_some() => {
+                self.until_lost(|| statements.link_completions.call(claim)).await
+            }
             Removal::Completed => self.until_lost(|| statements.completions.call(claim)).await,
             Removal::Dead(cause) => {
                 let poison = "its workers died or stalled while it ran, too often";
@@ -334,7 +354,23 @@ impl Run<'_> {
                     Cause::Retries => self.facts.error.as_deref(),
                     Cause::Poison => Some(poison),
                 };
-                self.until_lost(|| statements.die(claim, cause, error)).await
+                let halts = self.facts.handler.as_ref().is_some_and(|handler| handler.halts);
+                self.until_lost(|| statements.die(claim, cause, error, halts)).await
+            }
+        }
+    }
+
+    /// The event whose turn it is in the lane of the one that this run removed.
+    async fn next(&self) -> Option<Notification> {
+        crate::fault::point("link.removed");
+        let (Some(address), Some(place)) = (&self.facts.address, &self.facts.place) else { return None };
+        let lane = Lane { scope: address.scope.clone(), object: place.object.clone() };
+        match self.runner.statements.firsts.call(lane).await {
+            Ok(next) => next,
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, object = %place.object, "the object's next event waits for the probe");
+                None
             }
         }
     }
@@ -400,6 +436,7 @@ fn execution(event: ClaimedEvent, attempt: u32) -> Execution {
         due_at: event.delay_until,
         claimed_at: event.locked_at,
         traceparent: event.traceparent,
+        place: event.place,
     }
 }
 

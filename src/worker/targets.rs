@@ -46,12 +46,13 @@ impl Targets {
             rooms.of(address, usize::try_from(limit).unwrap_or(1))
         });
         let (retry, timeout, revision) = (retry(policy), policy.timeout + SLACK, found.revision);
+        let policy_halts = policy.halts;
         let deliverer = self.deliverer.clone();
         let run: BoxedHandler = Arc::new(move |event| {
             let (deliverer, found) = (deliverer.clone(), Arc::clone(&found));
             Box::pin(async move { deliver(&deliverer, &found, event).await })
         });
-        Handler { run, retry, timeout: Some(timeout), room, revision: Some(revision) }
+        Handler { run, retry, timeout: Some(timeout), room, halts: policy_halts, revision: Some(revision) }
     }
 }
 
@@ -64,6 +65,7 @@ async fn deliver(deliverer: &Deliverer, found: &FoundTarget, event: Execution) -
         attempt: event.attempt,
         enqueued_at: event.enqueued_at,
         traceparent: &traceparent,
+        place: event.place.as_ref(),
     };
     match deliverer.deliver(&found.target, delivery).await {
         Delivered::Completed => Ok(()),

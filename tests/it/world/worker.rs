@@ -101,7 +101,8 @@ impl Worker {
             | Effect::PauseHandler
             | Effect::SaveRetry { .. }
             | Effect::Release(_)
-            | Effect::Remove(..) => match self.perform(world, at, &effect) {
+            | Effect::Remove(..)
+            | Effect::HandOver => match self.perform(world, at, &effect) {
                 Some(input) => self.step(world, at, input),
                 None => self.put_back(world, at),
             },
@@ -127,6 +128,9 @@ impl Worker {
         world.log(|world| format!("{name} {}: {from} -{outcome}-> {state:?}", world.records[&event].label));
         if let State::Process(_) = run.state {
             world.record(event).starts += 1;
+        }
+        if matches!(outcome, Outcome::EarlierLeft | Outcome::ObjectHalted) {
+            world.record(event).turned_away = true;
         }
         Moved::On
     }
@@ -174,7 +178,17 @@ impl Worker {
                 Input::Released
             }
             Effect::Remove(claim, removal) => {
-                Input::Removed(arrives && world.remove(*claim, *removal) && answered)
+                let removed = arrives && world.remove(*claim, *removal) && answered;
+                match world.lane_of(id).filter(|_| removed) {
+                    Some(_) => Input::LinkRemoved,
+                    None => Input::Removed(removed),
+                }
+            }
+            Effect::HandOver => {
+                if arrives {
+                    world.hand_over(id);
+                }
+                Input::HandedOver
             }
             Effect::RunHandler | Effect::Wait(_) | Effect::Answer(_) => unreachable!("no statement"),
         };
@@ -226,7 +240,11 @@ impl Worker {
             }
             let owner = matches!(
                 self.runs[at].state,
-                State::Pause(_) | State::Release(_) | State::Delete(..) | State::RetryCheck(..)
+                State::Pause(_)
+                    | State::Release(_)
+                    | State::Delete(..)
+                    | State::HandOver
+                    | State::RetryCheck(..)
             );
             let mut moved = Moved::On;
             while owner && moved == Moved::On {
