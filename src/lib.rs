@@ -70,6 +70,11 @@ struct Readme;
 #[doc = include_str!("../docs/testing.md")]
 struct Testing;
 
+/// The code in the page about order.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/order.md")]
+struct Order;
+
 /// The code in the page about crons.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/cron.md")]

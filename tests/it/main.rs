@@ -46,6 +46,7 @@ mod notify_google;
 mod notify_memory;
 mod operating;
 mod operations;
+mod order;
 mod packages;
 mod processes;
 mod receiver;
