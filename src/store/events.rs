@@ -78,9 +78,8 @@ impl Store {
                                   and (r.until is null or r.until > now())) as rule,
                       lateral (select case
                            when e.object is null then null
-                           when (select true from wakeq.halted_lanes h
-                                  where h.canvas_id = e.canvas_id and h.object = e.object
-                                    and h.module = e.module and h.name = e.name) then 'halted'
+                           when (select true from wakeq.halted_lanes h where h.canvas_id = e.canvas_id
+                                    and h.object = e.object and h.module = e.module and h.name = e.name) then 'halted'
                            when e.seq <> (select first.seq from wakeq.events_v2 first
                                            where first.canvas_id = e.canvas_id and first.object = e.object
                                              and first.module = e.module and first.name = e.name

@@ -47,6 +47,7 @@ mod notify_memory;
 mod operating;
 mod operations;
 mod order;
+mod order_crashes;
 mod packages;
 mod processes;
 mod receiver;

@@ -116,9 +116,9 @@ impl Store {
                    select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer, $12::text, $13, $17, $17, $21
                      from others where count < $15
                        on conflict (canvas_id, module, name, modifier) do update
-                      set url = excluded.url, retries = excluded.retries, delay_ms = excluded.delay_ms,
+                      set url = excluded.url, retries = excluded.retries, delay_ms = excluded.delay_ms, halts = excluded.halts,
                           factor = excluded.factor, delay_max_ms = excluded.delay_max_ms, timeout_ms = excluded.timeout_ms,
-                          concurrency = excluded.concurrency, halts = excluded.halts, audience = excluded.audience, revision = excluded.revision,
+                          concurrency = excluded.concurrency, audience = excluded.audience, revision = excluded.revision,
                           updated_by = excluded.updated_by, updated_at = now(),
                           secret = case when $14 then excluded.secret else t.secret end,
                           previous_secret = case when $14 and excluded.secret <> t.secret then t.secret else t.previous_secret end,
@@ -130,8 +130,7 @@ impl Store {
                     where canvas_id = $1 and module = $2 and name = $3 and modifier = $4 and exists (select from put)
                 returning canvas_id, module, name
                ), job as (
-                   insert into wakeq.resume_jobs (kind, canvas_id, module, name)
-                   select 'registered', canvas_id, module, name from known returning id
+                   insert into wakeq.resume_jobs (kind, canvas_id, module, name) select 'registered', known.* from known returning id
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, request_id, detail)
                    select $1, $17, 'put-target', $2::text, $3::text, 'done', $20,

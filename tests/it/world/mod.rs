@@ -3,9 +3,11 @@
 //! It decides nothing that the machine decides; its statements say what the SQL says, each at one moment.
 
 pub(crate) mod broker;
+pub(crate) mod dice;
 pub(crate) mod emulated;
 pub(crate) mod lanes;
 pub(crate) mod statements;
+pub(crate) mod tally;
 pub(crate) mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,8 +40,6 @@ pub(crate) enum Defect {
     RetryWithoutPromise,
     /// Completing leaves the row, and nobody's lock on it.
     RemoveNothing,
-    /// Claiming does not look whether an earlier event of the object is left.
-    ClaimWithoutTurn,
     /// Removing an event and looking for the next one is one statement: what is committed after its snapshot is missed.
     HandOverInTheRemoval,
     /// Removing an event does not make the promise of the next one again.
@@ -69,6 +69,8 @@ pub(crate) struct Record {
     pub(crate) object: Option<String>,
     /// Its last notification was acknowledged because it was not its turn, and no other has been published since.
     pub(crate) turned_away: bool,
+    /// How often its notification was published.
+    pub(crate) published: u32,
     /// How often the handler was started.
     pub(crate) starts: u32,
     /// How often the handler completed, fenced out or not.

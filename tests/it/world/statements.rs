@@ -32,6 +32,7 @@ impl World {
             handler: handler.to_owned(),
             object: object.map(str::to_owned),
             turned_away: false,
+            published: 0,
             starts: 0,
             completions: 0,
             releases: 0,
@@ -48,9 +49,15 @@ impl World {
         let within = self.now + self.timing.horizon;
         if self.rows.get(&id).is_some_and(|row| row.delay_until <= within) {
             self.broker.publish(id, self.now);
-            self.record(id).turned_away = false;
+            self.is_published(id);
             self.log(|world| format!("notification for {} published", world.records[&id].label));
         }
+    }
+
+    fn is_published(&mut self, id: EventId) {
+        let record = self.record(id);
+        record.published += 1;
+        record.turned_away = false;
     }
 
     /// The rule in force on a handler; a block outranks a pause.
@@ -94,11 +101,10 @@ impl World {
         let (now, lease) = (self.now, self.timing.lease);
         self.rows.get(&id)?;
         let in_turn = self.turn(id) == Turn::First;
-        let held_back = !in_turn && self.defect != Some(Defect::ClaimWithoutTurn);
         let row = self.rows.get_mut(&id)?;
         let lock_free = row.locked_at.is_none_or(|locked_at| locked_at < now - lease)
             || self.defect == Some(Defect::ClaimWithoutLock);
-        if ruled || held_back || !lock_free || row.delay_until > now {
+        if ruled || !in_turn || !lock_free || row.delay_until > now {
             return None;
         }
         row.losses += u32::from(row.locked_at.is_some());
@@ -112,9 +118,6 @@ impl World {
         record.last = row;
         if claimed.claim.claims <= before {
             self.violated(format!("claim {} after claim {before}", claimed.claim.claims));
-        }
-        if !in_turn {
-            self.violated("an event was claimed out of its turn".to_owned());
         }
         if self.rule_on(self.handler_of(id)).is_some() {
             self.violated("an event was claimed under a standing rule".to_owned());
@@ -271,7 +274,7 @@ impl World {
     pub(crate) fn publish(&mut self, ids: &[EventId]) {
         for id in ids {
             self.broker.publish(*id, self.now);
-            self.record(*id).turned_away = false;
+            self.is_published(*id);
             self.log(|world| format!("notification for {} published again", world.records[id].label));
         }
     }

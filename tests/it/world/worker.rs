@@ -43,6 +43,8 @@ pub(crate) struct Run {
     pub(crate) event: EventId,
     taken: Taken,
     pub(crate) state: State,
+    /// How often the event's notification had been published when this run looked at it.
+    published: u32,
     /// In the parking lot until then.
     pub(crate) wakes_at: Option<Timestamp>,
     /// By the worker's own clock, counted from before it sent the claim or the renewal.
@@ -77,7 +79,8 @@ impl Worker {
     pub(crate) fn take(&mut self, world: &mut World, event: EventId) -> bool {
         let Some(taken) = world.broker.take(event, world.now) else { return false };
         let lease_until = world.now;
-        self.runs.push(Run { event, taken, state: State::EventLoad, wakes_at: None, lease_until });
+        let state = State::EventLoad;
+        self.runs.push(Run { event, taken, state, published: 0, wakes_at: None, lease_until });
         true
     }
 
@@ -130,7 +133,10 @@ impl Worker {
             world.record(event).starts += 1;
         }
         if matches!(outcome, Outcome::EarlierLeft | Outcome::ObjectHalted) {
-            world.record(event).turned_away = true;
+            // Of what was published since it looked, another run comes of it.
+            let published = run.published;
+            let record = world.record(event);
+            record.turned_away |= record.published == published;
         }
         Moved::On
     }
@@ -148,7 +154,10 @@ impl Worker {
             Effect::FindHandler => {
                 Input::Handler(self.handlers.contains(world.handler_of(id)).then_some(world.retry))
             }
-            Effect::LoadEvent => Input::Loaded(world.load(id)),
+            Effect::LoadEvent => {
+                run.published = world.records[&id].published;
+                Input::Loaded(world.load(id))
+            }
             Effect::Park => Input::Parked(arrives && world.park(id)),
             Effect::Defer => {
                 if arrives {
