@@ -97,7 +97,7 @@ impl World {
             let is_followed_up =
                 handing_over.iter().any(|removed| self.lane_of(*removed).as_ref() == Some(&lane));
             let is_promised = processes_die
-                && row.notify_at.is_some_and(|at| at <= self.now + self.timing.grace)
+                && row.notify_at.is_some_and(|at| at <= self.now.max(row.delay_until) + self.timing.grace)
                 || row.delay_until > self.now + self.timing.horizon;
             if self.turn(*id) == Turn::First && !is_followed_up && !is_promised {
                 found.push(format!("it is the turn of {}, and nobody wakes it", record.label));
