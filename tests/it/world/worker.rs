@@ -132,6 +132,9 @@ impl Worker {
         if let State::Process(_) = run.state {
             world.record(event).starts += 1;
         }
+        if matches!(outcome, Outcome::DelayNone | Outcome::DelayNotYet) {
+            world.record(event).turned_away = false;
+        }
         if matches!(outcome, Outcome::EarlierLeft | Outcome::ObjectHalted) {
             // Of what was published since it looked, another run comes of it.
             let published = run.published;
