@@ -355,7 +355,14 @@ impl Run<'_> {
                     Cause::Poison => Some(poison),
                 };
                 let halts = self.facts.handler.as_ref().is_some_and(|handler| handler.halts);
-                self.until_lost(|| statements.die(claim, cause, error, halts)).await
+                let died = self.until_lost(|| statements.die(claim, cause, error, halts)).await;
+                if died
+                    && halts
+                    && let Some(Place { object, link }) = &self.facts.place
+                {
+                    tracing::error!(%object, link = link.id, error, "an object stands still: redrive its dead event, or skip it");
+                }
+                died
             }
         }
     }

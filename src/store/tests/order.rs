@@ -330,3 +330,16 @@ async fn a_redriven_event_takes_its_place_or_the_last() {
     let redriven = table.store.redrive_page(&DeadFilter::default(), 0, 10, &tester()).await.unwrap();
     assert_eq!((redriven.back.len(), redriven.looked), (3, 3), "with and without objects");
 }
+
+/// A dead event that an object stands still for is kept, however old it is.
+#[tokio::test]
+async fn the_reason_of_a_halt_does_not_expire() {
+    let table = Table::new().await;
+    for (object, halts) in [("stands", true), ("goes", false)] {
+        let (id, _) = emit(&table.store, &[object]).await[0];
+        die(&table.store, id, halts).await;
+    }
+    table.run("update wakeq.dead_events set died_at = now() - interval '1 year'").await;
+    table.store.expire(true, crate::store::Retention::default()).await.unwrap();
+    assert!(table.holds("select array_agg(object::text) = array['stands'] from wakeq.dead_events").await);
+}
