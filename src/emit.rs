@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::PgConnection;
+use tracing::Instrument;
 
-use crate::event::{CanvasId, Event, EventError, EventId, Link, Notification};
+use crate::event::{CanvasId, Event, EventError, EventId, HandlerScope, Link, Notification};
 use crate::notify::Notifier;
 use crate::store::{Coalescer, Inserted, Keyed, NewEvent, NewKey, Store, StoreError, insert_one};
+use crate::telemetry::{SendMetrics, Sending};
 use crate::{fault, telemetry};
 
 /// Most events that one call may emit.
@@ -53,6 +55,7 @@ pub struct Queue {
     notifier: Arc<dyn Notifier>,
     config: QueueConfig,
     inserts: Coalescer<Arc<NewEvent>, Inserted>,
+    metrics: SendMetrics,
 }
 
 /// An event that was emitted: its row is committed.
@@ -153,7 +156,7 @@ impl Queue {
                 async move { store.insert(&events).await }
             }
         });
-        Self { store, notifier, config, inserts }
+        Self { store, notifier, config, inserts, metrics: SendMetrics::new() }
     }
 
     /// Emits an event: when this returns, its row is committed.
@@ -168,21 +171,30 @@ impl Queue {
     /// # }
     /// ```
     pub async fn emit(&self, event: Event) -> Result<Emitted, EmitError> {
+        let span = self.sending(std::slice::from_ref(&event), false);
+        self.emit_one(event).instrument(span).await
+    }
+
+    async fn emit_one(&self, event: Event) -> Result<Emitted, EmitError> {
         if event.object.is_some() {
-            let mut emitted = self.emit_all(vec![event]).await?;
-            return emitted.pop().ok_or(EmitError::Store(StoreError::Defect));
+            let mut emitted = self.emit_together(vec![event]).await?;
+            let emitted = emitted.pop().ok_or(EmitError::Store(StoreError::Defect))?;
+            telemetry::sends(emitted.id);
+            return Ok(emitted);
         }
         let chosen = event.id.is_some();
         let event = self.checked(event)?;
+        telemetry::sends(event.id);
         // A chosen id may have to wait for a stranger's transaction, and a large value for its own bytes: neither shares
         // a statement.
         let inserted = if chosen {
-            self.store.insert_chosen(&event).await?
+            self.store.insert_chosen(&event).await
         } else if event.value.len() > SHARED_BYTES_MAX {
-            self.store.insert_alone(&event).await?
+            self.store.insert_alone(&event).await
         } else {
-            self.inserts.call(Arc::new(event.clone())).await?
+            self.inserts.call(Arc::new(event.clone())).await
         };
+        let inserted = self.counted(std::slice::from_ref(&event), inserted)?;
         fault::point("emit.committed");
         let (mut emitted, notification) = outcome(&event, inserted)?;
         self.remember(&event, inserted);
@@ -192,8 +204,14 @@ impl Queue {
 
     /// Emits up to 10,000 events in one transaction: all or none.
     pub async fn emit_all(&self, events: Vec<Event>) -> Result<Vec<Emitted>, EmitError> {
+        let span = self.sending(&events, true);
+        self.emit_together(events).instrument(span).await
+    }
+
+    async fn emit_together(&self, events: Vec<Event>) -> Result<Vec<Emitted>, EmitError> {
         let (events, chosen) = self.all_checked(events)?;
-        let inserted = patiently(&events, || self.store.insert_all(&events, &chosen)).await?;
+        let inserted = patiently(&events, || self.store.insert_all(&events, &chosen)).await;
+        let inserted = self.counted(&events, inserted)?;
         self.inserted(&events, inserted).await
     }
 
@@ -222,6 +240,16 @@ impl Queue {
         events: Vec<Event>,
         answer: impl FnOnce(&[Emitted]) -> String + Send,
     ) -> Result<Idempotent, EmitError> {
+        let span = self.sending(&events, events.len() != 1);
+        self.emit_once(key, events, answer).instrument(span).await
+    }
+
+    async fn emit_once(
+        &self,
+        key: &IdempotencyKey,
+        events: Vec<Event>,
+        answer: impl FnOnce(&[Emitted]) -> String + Send,
+    ) -> Result<Idempotent, EmitError> {
         let (events, chosen) = self.all_checked(events)?;
         let mut answered = String::new();
         let answer = |inserted: &[Inserted]| {
@@ -237,8 +265,13 @@ impl Queue {
             answered = answer(&emitted);
             answered.clone()
         };
-        match self.store.insert_once(&key.0, &events, &chosen, answer).await? {
+        let keyed = self.store.insert_once(&key.0, &events, &chosen, answer).await;
+        if let Err(error) = &keyed {
+            self.not_sent(&events, error);
+        }
+        match keyed? {
             Keyed::First(inserted) | Keyed::Foreign(inserted) => {
+                self.sent(&events);
                 let emitted = self.inserted(&events, inserted).await?;
                 Ok(Idempotent::First { emitted, answer: answered })
             }
@@ -295,8 +328,14 @@ impl Queue {
     /// # }
     /// ```
     pub async fn emit_in(&self, connection: &mut PgConnection, event: Event) -> Result<Receipt, EmitError> {
+        let span = self.sending(std::slice::from_ref(&event), false);
+        self.insert_in(connection, event).instrument(span).await
+    }
+
+    async fn insert_in(&self, connection: &mut PgConnection, event: Event) -> Result<Receipt, EmitError> {
         let chosen = event.id.is_some();
         let event = Arc::new(self.checked(event)?);
+        telemetry::sends(event.id);
         let inserted = insert_one(connection, &event, chosen, self.store.timing()).await;
         let inserted = inserted.map_err(|error| StoreError::from_sqlx("insert an event", error))?;
         self.receipt(event, inserted)
@@ -323,9 +362,44 @@ impl Queue {
             address: event.address(self.config.canvas),
             value: event.value,
             due: event.due,
-            traceparent: event.traceparent.unwrap_or_else(telemetry::current_trace),
+            traceparent: telemetry::trace_of_emit(event.traceparent),
             object: event.object,
         })
+    }
+
+    /// The span of a call that emits these events.
+    fn sending(&self, events: &[Event], batch: bool) -> tracing::Span {
+        let scope = events.first().map(|event| event.address(self.config.canvas).scope);
+        let same = |scope: &HandlerScope| {
+            events.iter().all(|event| event.module == scope.module && event.name == scope.name)
+        };
+        telemetry::send_span(&Sending {
+            scope: scope.as_ref().filter(|scope| same(scope)),
+            batch: batch.then_some(events.len()),
+            cause: events.first().and_then(|event| event.traceparent.as_ref()),
+        })
+    }
+
+    /// Counts what was sent, or could not be.
+    fn counted<T>(&self, events: &[NewEvent], inserted: Result<T, StoreError>) -> Result<T, StoreError> {
+        match &inserted {
+            Ok(_) => self.sent(events),
+            Err(error) => self.not_sent(events, error),
+        }
+        inserted
+    }
+
+    fn sent(&self, events: &[NewEvent]) {
+        for (scope, count) in by_handler(events) {
+            self.metrics.sent(scope, count, None);
+        }
+    }
+
+    fn not_sent(&self, events: &[NewEvent], error: &StoreError) {
+        telemetry::failed(&tracing::Span::current(), error.kind(), &error.to_string());
+        for (scope, count) in by_handler(events) {
+            self.metrics.sent(scope, count, Some(error.kind()));
+        }
     }
 
     async fn publish(&self, notifications: &[Notification]) -> bool {
@@ -395,9 +469,20 @@ impl Receipt {
     /// Publishes the event's notification. Call it after the commit.
     pub async fn notify(self) -> Emitted {
         self.queue.remember(&self.event, self.inserted);
+        self.queue.sent(std::slice::from_ref(&*self.event));
         let notified = self.queue.publish(self.notification.as_slice()).await;
         Emitted { notified, ..self.emitted }
     }
+}
+
+/// How many of them each handler gets. One after the other, they mostly have the same.
+fn by_handler(events: &[NewEvent]) -> impl Iterator<Item = (&HandlerScope, u64)> {
+    let same = |one: &NewEvent, other: &NewEvent| one.address.scope == other.address.scope;
+    let groups = events.chunk_by(same);
+    groups.filter_map(|group| {
+        let count = u64::try_from(group.len()).unwrap_or(u64::MAX);
+        group.first().map(|event| (&event.address.scope, count))
+    })
 }
 
 fn outcome(event: &NewEvent, inserted: Inserted) -> Result<(Emitted, Option<Notification>), EmitError> {

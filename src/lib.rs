@@ -22,6 +22,8 @@ mod fault;
 pub mod http;
 pub mod machine;
 pub mod notify;
+#[cfg(feature = "telemetry")]
+mod observe;
 mod store;
 mod telemetry;
 #[cfg(feature = "testing")]
@@ -48,6 +50,8 @@ pub use event::{
 };
 pub use explain::{Explanation, Live};
 pub use machine::{Outcome, RetryPolicy, Standing};
+#[cfg(feature = "telemetry")]
+pub use observe::Observer;
 #[cfg(feature = "http")]
 pub use store::RegisteredTarget;
 pub use store::{
@@ -56,8 +60,8 @@ pub use store::{
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{
-    Counters, Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, QueueWorker, Route, RunReport,
-    Verdict, WorkerConfig, WorkerError, shutdown_signal,
+    Counters, Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, PushError, PushRunner,
+    QueueWorker, Route, RunReport, Verdict, WorkerConfig, WorkerError, shutdown_signal,
 };
 
 /// The code in the README, so that it compiles.
@@ -79,6 +83,11 @@ struct Order;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/cron.md")]
 struct Crons;
+
+/// The code in the page about metrics and traces.
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../docs/telemetry.md")]
+struct Telemetry;
 
 /// The code in the page about the container.
 #[cfg(all(doctest, feature = "cli"))]

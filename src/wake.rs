@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::event::Notification;
 use crate::notify::{Notifier, NotifyError};
 use crate::store::{Retention, Store, StoreError};
+use crate::telemetry::WakeMetrics;
 
 /// Least time between two pages of 1,000 notifications: workers and broker are not to be flooded.
 const PAGE_PERIOD: Duration = Duration::from_millis(50);
@@ -30,6 +31,9 @@ pub(crate) struct Waker {
     notifier: Arc<dyn Notifier>,
     /// Passes of those who know how long things are kept.
     passes: Arc<AtomicU64>,
+    /// When no further page is begun; what is left is for the next pass.
+    until: Option<Instant>,
+    metrics: WakeMetrics,
 }
 
 /// What a pass of the minute's statement did.
@@ -41,6 +45,8 @@ pub struct Pass {
     pub jobs: usize,
     /// Events of crons that were emitted: those that are due, and those that will be before the next pass.
     pub ticks: usize,
+    /// Whether there was no time for all of it: the next pass, which is due at once, goes on.
+    pub more: bool,
 }
 
 /// Why waking stopped; the promises on the rows make up for it.
@@ -67,7 +73,7 @@ impl WakeError {
 
 impl Waker {
     pub(crate) fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
-        Self { store, notifier, passes: Arc::default() }
+        Self { store, notifier, passes: Arc::default(), until: None, metrics: WakeMetrics::new() }
     }
 
     /// The periodic work of every long-running process: the pass, every period, from a moment that differs between
@@ -91,6 +97,26 @@ impl Waker {
             }
             tokio::time::sleep(jittered(period)).await;
         }
+    }
+
+    /// The minute's pass, with no page begun after this time.
+    #[cfg(feature = "http")]
+    pub(crate) async fn pass_within(
+        &self,
+        limit: Duration,
+        retention: Option<Retention>,
+    ) -> Result<Pass, WakeError> {
+        let bounded = Self { until: Some(Instant::now() + limit), ..self.clone() };
+        let pass = bounded.pass(retention).await?;
+        if pass.more {
+            self.store.hasten_minute(2 * self.store.timing().probe_period).await?;
+        }
+        Ok(pass)
+    }
+
+    /// Whether the time of a pass that has one is over.
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| until <= Instant::now())
     }
 
     /// The minute's pass: does nothing unless it is due, and nothing where nobody can be woken: the promises are for
@@ -118,6 +144,7 @@ impl Waker {
                 }
             }
             pass.woken += minute.notifications.len();
+            self.metrics.recovered(minute.recovered);
             if let Err(error) = self.publish(&minute.notifications).await {
                 // The back-off is for notifications that got lost, not for a broker that is away.
                 let ids: Vec<_> = minute.notifications.iter().map(|notification| notification.id).collect();
@@ -126,7 +153,7 @@ impl Waker {
             }
             jobs.extend(minute.jobs);
             open |= minute.open;
-            if !minute.more {
+            if !minute.more || self.is_over() {
                 break;
             }
             again = true;
@@ -134,8 +161,11 @@ impl Waker {
         }
         jobs.sort_unstable();
         jobs.dedup();
-        pass.jobs = jobs.len();
         for job in jobs {
+            if self.is_over() {
+                break;
+            }
+            pass.jobs += 1;
             trouble = trouble.and(self.resume(job, &AtomicUsize::new(0)).await.map(drop));
         }
         if let Some(retention) = retention.filter(|_| open)
@@ -145,6 +175,7 @@ impl Waker {
             let error = &error as &dyn std::error::Error;
             tracing::error!(error, "what is old was not deleted; tried again within two hours");
         }
+        pass.more = self.is_over();
         trouble.map(|()| pass)
     }
 
@@ -157,7 +188,7 @@ impl Waker {
             crate::fault::point("resume.page");
             self.publish(&page.notifications).await?;
             published.fetch_add(page.notifications.len(), Ordering::Relaxed);
-            if !page.more {
+            if !page.more || self.is_over() {
                 return Ok(page.elsewhere);
             }
             tokio::time::sleep_until(started + PAGE_PERIOD).await;
@@ -169,6 +200,9 @@ impl Waker {
         for page in 0..EXPIRE_PAGES {
             if !self.store.expire(page > 0, retention).await? {
                 return Ok(());
+            }
+            if self.is_over() {
+                break;
             }
         }
         self.passes.store(0, Ordering::Relaxed);
@@ -188,4 +222,30 @@ impl Waker {
 fn jittered(period: Duration) -> Duration {
     let share = uuid::Uuid::new_v4().as_u128() % 91;
     period.mul_f64(1.01 + 0.001 * share as f64)
+}
+
+#[cfg(all(test, feature = "http"))]
+mod tests {
+    use super::*;
+    use crate::event::{Actor, CanvasId, HandlerScope, RuleKind};
+    use crate::notify::LocalNotifier;
+    use crate::store::tests::Table;
+
+    /// A pass without time does a page, says that there is more, and lets the next go on at once.
+    #[tokio::test]
+    async fn a_pass_whose_time_is_over_is_carried_on_by_the_next() {
+        let table = Table::new().await;
+        table.add(2_500).await;
+        let (scope, ada) = (HandlerScope::worker(CanvasId::DEFAULT, "other").unwrap(), Actor::user("ada"));
+        table.store.add_rule(RuleKind::Pause, &scope, None, None, &ada).await.unwrap();
+        table.store.lift_rule(RuleKind::Pause, &scope, &ada).await.unwrap().job.unwrap();
+        let waker = Waker::new(table.store.clone(), Arc::new(LocalNotifier::new()));
+        let mut passed = Vec::new();
+        for limit in [Duration::ZERO, Duration::ZERO, Duration::from_secs(60)] {
+            let Pass { woken, jobs, more, .. } = waker.pass_within(limit, None).await.unwrap();
+            passed.push((woken, jobs, more));
+        }
+        assert_eq!(passed, [(1000, 0, true), (1000, 0, true), (500, 1, false)]);
+        assert_eq!(waker.pass_within(Duration::from_secs(60), None).await.unwrap(), Pass::default());
+    }
 }

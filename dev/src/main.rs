@@ -152,7 +152,9 @@ async fn work(
     create_topics(&pubsub).await?;
     let joins = kept.other().is_some_and(|other| other.database_url == url);
     let may_forget = arguments.allow_unsafe_durability || joins || services.postgres.service.may_forget();
+    let mut metrics = service::metrics().await?;
     let store = store::connect(&url, !services.postgres.service.stays(), may_forget).await?;
+    metrics.watch(&store);
     let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(pubsub).await?);
     let server = service::bind(store.clone(), Arc::clone(&notifier), arguments.port).await?;
     if server.local_address().port() != arguments.port {
@@ -163,7 +165,7 @@ async fn work(
         services,
         kept,
         migrations.len(),
-        &screen::Access { url, host, address: server.local_address(), key },
+        &screen::Access { url, host, address: server.local_address(), metrics: metrics.address(), key },
     );
     let (serving, served) = (server.stop_token(), tokio::spawn(server.run()));
     let worked = if arguments.no_worker {

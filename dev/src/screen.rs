@@ -37,6 +37,8 @@ pub(super) struct Access {
     pub(super) host: String,
     /// The API.
     pub(super) address: SocketAddr,
+    /// The metrics.
+    pub(super) metrics: SocketAddr,
     /// A key with every scope on the default canvas.
     pub(super) key: String,
 }
@@ -44,7 +46,7 @@ pub(super) struct Access {
 /// What runs, and what to type in a second terminal.
 pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, access: &Access) {
     let Services { postgres, emulator } = services;
-    let Access { url, host, address, key } = access;
+    let Access { url, host, address, metrics, key } = access;
     line(&format!("{postgres}"));
     line(&format!("{emulator}"));
     if let Some(other) = kept.other().filter(|other| other.database_url == *url) {
@@ -55,6 +57,7 @@ pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, 
     }
     line(&format!("Schema: `wakeq`, {migrations} migrations"));
     line(&format!("API: http://{address}, described on http://{address}/docs"));
+    line(&format!("Metrics: http://{metrics}/metrics"));
     line("");
     line("In a second terminal, over HTTP:");
     line(&format!("  export KEY={key}"));

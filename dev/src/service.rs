@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use wakeq::access::{Access, AccessConfig, KeyState, NewKey, Reach, Scope, Within};
+use wakeq::cli::Metrics;
 use wakeq::delivery::{DeliveryConfig, InvalidIpRange};
 use wakeq::http::{HttpConfig, HttpError, HttpServer};
 use wakeq::notify::Notifier;
@@ -15,6 +16,7 @@ use wakeq::{Actor, CanvasId, Store};
 
 /// Whose key it is, for the record.
 const HOLDER: &str = "cargo-dev";
+const METRICS_PORT: u16 = 9464;
 
 /// Where events may be sent: to this machine, too, and without TLS.
 pub(super) fn delivery() -> Result<DeliveryConfig, InvalidIpRange> {
@@ -33,6 +35,15 @@ pub(super) async fn bind(store: Store, notifier: Arc<dyn Notifier>, port: u16) -
     match HttpServer::bind(store.clone(), Arc::clone(&notifier), config(port)).await {
         Err(HttpError::Address { .. }) => Ok(HttpServer::bind(store, notifier, config(0)).await?),
         bound => Ok(bound?),
+    }
+}
+
+/// Serves the metrics where OpenTelemetry expects them, or on another port if somebody has that one.
+pub(super) async fn metrics() -> anyhow::Result<Metrics> {
+    let at = |port| Metrics::serve(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    match at(METRICS_PORT).await {
+        Ok(metrics) => Ok(metrics),
+        Err(_) => at(0).await.map_err(|error| anyhow::anyhow!(error)).context("serve the metrics"),
     }
 }
 

@@ -23,6 +23,23 @@ pub enum Unauthenticated {
     Unavailable(#[source] Unchecked),
 }
 
+/// Why a push was not taken.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum PushDenied {
+    /// Nobody may push here.
+    #[error(
+        "this process takes no pushes: set WAKEQ_PUSH_AUDIENCE and WAKEQ_PUSH_ACCOUNTS for `wakeq serve`, as \
+         docs/operations.md says under \"Push\""
+    )]
+    Off,
+    /// Its token does not hold.
+    #[error(transparent)]
+    Unauthenticated(#[from] Unauthenticated),
+    /// The token holds, and is of an account that is not named.
+    #[error("the push was refused: {0}")]
+    NotNamed(Refusal),
+}
+
 /// What is wrong with a credential. For operators, and not for who sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {

@@ -8,6 +8,7 @@ mod key;
 mod keyring;
 mod lookup;
 mod principal;
+mod push;
 mod scope;
 mod token;
 
@@ -16,19 +17,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use clock::Clock;
-pub use error::{AccessError, InvalidToken, Refusal, Unauthenticated, Unchecked};
+pub use error::{AccessError, InvalidToken, PushDenied, Refusal, Unauthenticated, Unchecked};
 pub use jwks::FetchError;
 pub use key::{ApiKey, InvalidKeyId, KeyId, NoRandomness};
 pub use keyring::{
     Account, CreatedKey, DEFAULT_LIFETIME, Key, KeyState, LIFETIME_MAX, NAME_MAX, NewKey, Within,
 };
 pub use principal::{Denied, Grant, Principal, Reach, authorize};
+pub use push::PushCallers;
 pub use scope::{InvalidScope, Scope, Scopes};
 
 use crate::store::{Store, StoreError};
 use jwks::{Jwks, NoKey};
 use key::KeyHash;
 use lookup::{Limits, Lookup};
+use push::Pushers;
 use token::Accepted;
 
 const HEADER_MAX_BYTES: usize = 8 * 1024;
@@ -52,6 +55,8 @@ pub struct AccessConfig {
     /// For whom Google's ID tokens have to be made, to the letter: the URLs of this service. None, the default: no
     /// ID tokens are taken, and nothing is ever fetched.
     pub audiences: Vec<String>,
+    /// Whose pushes are taken. Nobody's, the default: this is no push deployment.
+    pub push: PushCallers,
     /// Where Google's public keys are. HTTPS, except on this machine.
     pub jwks_url: String,
     /// Who makes ID tokens, to the letter.
@@ -66,6 +71,7 @@ impl Default for AccessConfig {
     fn default() -> Self {
         Self {
             audiences: Vec::new(),
+            push: PushCallers::default(),
             jwks_url: "https://www.googleapis.com/oauth2/v3/certs".to_owned(),
             issuers: vec!["https://accounts.google.com".to_owned(), "accounts.google.com".to_owned()],
             cache: CACHE_MAX,
@@ -84,6 +90,7 @@ struct Inner {
     store: Store,
     clock: Clock,
     accepted: Accepted,
+    pushers: Option<Pushers>,
     jwks: Option<Jwks>,
     keys: Lookup<KeyId, KnownKey>,
     accounts: Lookup<String, Vec<Grant>>,
@@ -112,12 +119,15 @@ impl Access {
                 "an audience is the URL of this service, as those who ask for tokens write it",
             ));
         }
-        let AccessConfig { audiences, jwks_url, issuers, cache, clock } = config;
+        let AccessConfig { audiences, push, jwks_url, issuers, cache, clock } = config;
+        let pushers = Pushers::new(push, &audiences, &issuers)?;
         let limits = Limits { fresh: cache, stale: STALE, entries_max: ENTRIES_MAX, loads_max: LOADS_MAX };
-        let jwks = if audiences.is_empty() { None } else { Some(Jwks::new(&jwks_url, clock.clone())?) };
+        let no_tokens = audiences.is_empty() && pushers.is_none();
+        let jwks = if no_tokens { None } else { Some(Jwks::new(&jwks_url, clock.clone())?) };
         let inner = Inner {
             store,
             accepted: Accepted { audiences, issuers },
+            pushers,
             jwks,
             keys: Lookup::new(limits, clock.clone()),
             accounts: Lookup::new(limits, clock.clone()),
@@ -165,20 +175,27 @@ impl Access {
 
     async fn by_token(&self, text: &str) -> Result<Principal, Unauthenticated> {
         let inner = &self.inner;
-        let invalid = |reason| Unauthenticated::Unknown(Refusal::Token(reason));
-        let jwks = inner.jwks.as_ref().ok_or(invalid(InvalidToken::Off))?;
-        let key_id = token::key_id(text).map_err(invalid)?;
-        let key = jwks.key(&key_id).await.map_err(|reason| match reason {
-            NoKey::Unknown => invalid(InvalidToken::UnknownKey),
-            NoKey::Unchecked(error) => Unauthenticated::Unavailable(error.into()),
-        })?;
-        let email =
-            token::verify(text, &key, &inner.accepted, inner.clock.unix_seconds()).map_err(invalid)?;
+        if inner.accepted.audiences.is_empty() {
+            return Err(Unauthenticated::Unknown(Refusal::Token(InvalidToken::Off)));
+        }
+        let email = self.verified(text, &inner.accepted).await?;
         let load = load_grants(inner.store.clone(), email.clone());
         match inner.accounts.find(&email, load).await.map_err(unchecked)?.value {
             Some(grants) => Ok(Principal::of_account(&email, grants.to_vec())),
             None => Err(Unauthenticated::Unknown(Refusal::NotListed { email })),
         }
+    }
+
+    /// The account that a token is of, if it holds and was made for us. What the account may do is another question.
+    async fn verified(&self, text: &str, accepted: &Accepted) -> Result<String, Unauthenticated> {
+        let invalid = |reason| Unauthenticated::Unknown(Refusal::Token(reason));
+        let jwks = self.inner.jwks.as_ref().ok_or(invalid(InvalidToken::Off))?;
+        let key_id = token::key_id(text).map_err(invalid)?;
+        let key = jwks.key(&key_id).await.map_err(|reason| match reason {
+            NoKey::Unknown => invalid(InvalidToken::UnknownKey),
+            NoKey::Unchecked(error) => Unauthenticated::Unavailable(error.into()),
+        })?;
+        token::verify(text, &key, accepted, self.inner.clock.unix_seconds()).map_err(invalid)
     }
 }
 

@@ -25,6 +25,8 @@ use std::time::Duration;
 
 use crate::event::{Actor, EventId, Name, Notification, Timestamp};
 use crate::notify::Notifier;
+#[cfg(feature = "http")]
+use crate::store::Retention;
 use crate::store::{DUE_PAGE, Refusal, Store, StoreError};
 use crate::wake::{Pass, WakeError, Waker};
 
@@ -131,9 +133,21 @@ impl Admin {
             // It makes the minute's statement due, too.
             while self.store.make_all_due().await? >= DUE_PAGE {}
         } else {
-            self.store.hasten_minute().await?;
+            self.store.hasten_minute(2 * self.store.timing().probe_period).await?;
         }
         self.waker.pass(None).await.map_err(AdminError::Wake)
+    }
+
+    /// Runs the minute's pass if it is due, or will be before who asks each period asks again; for no longer than about
+    /// `limit`. With a retention it deletes what is older, too.
+    #[cfg(feature = "http")]
+    pub(crate) async fn wake_within(
+        &self,
+        limit: Duration,
+        retention: Option<Retention>,
+    ) -> Result<Pass, WakeError> {
+        self.store.hasten_minute(self.store.timing().probe_period / 2).await?;
+        self.waker.pass_within(limit, retention).await
     }
 
     /// Writes into the record what was asked for and not allowed, in one statement; a page has at most [`LIST_MAX`].

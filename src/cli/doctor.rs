@@ -31,8 +31,8 @@ struct Report {
 
 impl Doctor {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let mut findings = self.database(context).await;
-        findings.extend(pubsub(context).await);
+        let (mut findings, horizon) = self.database(context).await;
+        findings.extend(pubsub(context, horizon).await);
         let count = |level| findings.iter().filter(|finding| finding.level == level).count();
         let (failed, warned) = (count(Level::Fail), count(Level::Warn));
         if self.json {
@@ -44,14 +44,19 @@ impl Doctor {
         Ok(())
     }
 
-    async fn database(&self, context: &Context) -> Vec<Finding> {
+    /// The findings, and the deployment's horizon, if it is known.
+    async fn database(&self, context: &Context) -> (Vec<Finding>, Option<Duration>) {
         match context.database.connect_to_look(&context.timing).await {
             Ok(store) => {
                 let findings = self.of_store(context, &store).await;
+                let standing = store.standing_timing().await;
                 store.close().await;
-                findings
+                (findings, standing.ok().flatten().map(|standing| standing.horizon))
             }
-            Err(error) => vec![Finding::fail("database", format!("{error:#}"), "set it as the reason says")],
+            Err(error) => {
+                let found = format!("{error:#}");
+                (vec![Finding::fail("database", found, "set it as the reason says")], None)
+            }
         }
     }
 
@@ -102,7 +107,7 @@ impl Doctor {
     }
 }
 
-async fn pubsub(context: &Context) -> Vec<Finding> {
+async fn pubsub(context: &Context, horizon: Option<Duration>) -> Vec<Finding> {
     if context.notifier.is_local() {
         return vec![doctor::local()];
     }
@@ -110,12 +115,15 @@ async fn pubsub(context: &Context) -> Vec<Finding> {
         Ok(config) => config,
         Err(missing) => return vec![Finding::fail("Pub/Sub", "not configured", missing.to_string())],
     };
-    let mut findings = match describe_topics(&config).await {
-        Ok(report) => doctor::topics(&report),
+    let report = match describe_topics(&config).await {
+        Ok(report) => report,
         Err(error) => return vec![unheard("Pub/Sub", &error)],
     };
+    let is_pushed = report.push_endpoint.is_some();
+    let mut findings = doctor::topics(&report);
+    findings.extend(horizon.filter(|_| is_pushed).map(doctor::push_horizon));
     findings.push(match missing_permissions(&config).await {
-        Ok(rights) => doctor::pubsub_rights(&rights),
+        Ok(rights) => doctor::pubsub_rights(&rights, is_pushed),
         Err(error) => unheard("Pub/Sub rights", &error),
     });
     findings

@@ -6,19 +6,22 @@ use std::fmt;
 use std::io::IsTerminal;
 
 use clap::{Args, ValueEnum};
+use opentelemetry::trace::TraceContextExt;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::filter::{FilterExt, filter_fn};
 use tracing_subscriber::fmt::format::{JsonFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::layer::{Filter, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use super::telemetry::Traces;
 use crate::config::on_cloud_run;
+use crate::telemetry::TRACES;
 
 /// Crates that handle what goes over the wire.
 const WIRE: [&str; 11] = [
@@ -53,21 +56,39 @@ enum Format {
 
 /// Logs from now on: processes that stay say what they do, other commands only what goes wrong. `RUST_LOG` decides
 /// otherwise.
-pub(super) fn start(arguments: LogArgs, stays: bool) {
+///
+/// `traces` gets the spans beside the log: what it makes of them is not filtered by `RUST_LOG`.
+pub(super) fn start(arguments: LogArgs, stays: bool, traces: Option<Traces>) {
     let usual = if stays { "info" } else { "warn" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let capped = filter_fn(|metadata| *metadata.level() < Level::TRACE || !has_secrets(metadata.target()));
+    let filter = filter.and(filter_fn(|metadata| {
+        let target = metadata.target();
+        target != TRACES && (*metadata.level() < Level::TRACE || !has_secrets(target))
+    }));
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let format = arguments.log_format.unwrap_or(if on_cloud_run() { Format::Json } else { Format::Text });
+    let registry = tracing_subscriber::registry().with(traces);
     match format {
         Format::Json => {
-            lines.fmt_fields(JsonFields::new()).event_format(CloudLogging).finish().with(capped).init()
+            let project = std::env::var("GOOGLE_CLOUD_PROJECT").ok().filter(|project| !project.is_empty());
+            let lines = lines.fmt_fields(JsonFields::new()).event_format(CloudLogging { project });
+            registry.with(lines.with_filter(filter)).init();
         }
         Format::Text => {
             let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            lines.with_ansi(coloured).finish().with(capped).init();
+            registry.with(lines.with_ansi(coloured).with_filter(filter)).init();
         }
     }
+}
+
+/// What belongs into a trace: the spans that were made for it, and what handlers say of their own work. What libraries do
+/// on the wire would drown it, and sending traces would make more of them.
+pub(super) fn traced<S>() -> impl Filter<S> {
+    filter_fn(|metadata| {
+        let target = metadata.target();
+        let own = target == "wakeq" || target.starts_with("wakeq::") || target.starts_with("opentelemetry");
+        target == TRACES || (*metadata.level() <= Level::INFO && !own && !has_secrets(target))
+    })
 }
 
 /// Whether a crate's most verbose level may show bytes, headers or parameters that passed through it: it is never shown,
@@ -78,8 +99,30 @@ fn has_secrets(target: &str) -> bool {
 }
 
 /// An object per line: `severity`, `message` and `time` as Cloud Logging names them, and beside them the fields of the
-/// event and of the spans around it.
-struct CloudLogging;
+/// event and of the spans around it. Where the project is known, the trace that a line belongs to is named as its trace.
+struct CloudLogging {
+    project: Option<String>,
+}
+
+impl CloudLogging {
+    /// The trace of the span around, if traces are recorded; else the one that the log knows by itself.
+    fn trace(&self, entry: &mut Map<String, Value>) {
+        let Some(project) = &self.project else { return };
+        let context = opentelemetry::Context::current();
+        let around = context.span().span_context().clone();
+        let trace = if around.is_valid() {
+            entry.insert("logging.googleapis.com/spanId".into(), around.span_id().to_string().into());
+            entry.insert("logging.googleapis.com/trace_sampled".into(), around.is_sampled().into());
+            around.trace_id().to_string()
+        } else if let Some(Value::String(known)) = entry.get("trace_id") {
+            known.clone()
+        } else {
+            return;
+        };
+        let name = format!("projects/{project}/traces/{trace}");
+        entry.insert("logging.googleapis.com/trace".into(), name.into());
+    }
+}
 
 impl<S, N> FormatEvent<S, N> for CloudLogging
 where
@@ -101,6 +144,7 @@ where
             }
         }
         event.record(&mut Fields(&mut entry));
+        self.trace(&mut entry);
         let mut time = String::new();
         SystemTime.format_time(&mut Writer::new(&mut time))?;
         let metadata = event.metadata();
@@ -191,11 +235,12 @@ mod tests {
         let subscriber = tracing_subscriber::fmt()
             .with_writer(move || writer.clone())
             .fmt_fields(JsonFields::new())
-            .event_format(CloudLogging)
+            .event_format(CloudLogging { project: Some("shop".into()) })
             .finish();
         let broken = io::Error::other("it \"broke\"\nin two");
         tracing::subscriber::with_default(subscriber, || {
-            let span = tracing::info_span!("run", event = "e1", attempt = tracing::field::Empty);
+            let span =
+                tracing::info_span!("run", event = "e1", attempt = tracing::field::Empty, trace_id = "4bf9");
             span.record("attempt", 2);
             let _inside = span.enter();
             tracing::warn!(error = &broken as &dyn std::error::Error, count = 3_u64, "went {}", "wrong");
@@ -206,6 +251,7 @@ mod tests {
         let field = |name: &str| entry.get(name).cloned().unwrap_or_default();
         assert_eq!((field("severity"), field("message")), ("WARNING".into(), "went wrong".into()));
         assert_eq!((field("event"), field("attempt"), field("count")), ("e1".into(), 2.into(), 3.into()));
+        assert_eq!(field("logging.googleapis.com/trace"), "projects/shop/traces/4bf9");
         assert_eq!(field("error"), "it \"broke\"\nin two");
         let time = field("time");
         assert!(chrono::DateTime::parse_from_rfc3339(time.as_str().unwrap()).is_ok(), "{time}");

@@ -29,6 +29,7 @@ mod show;
 mod stats;
 mod table;
 mod targets;
+mod telemetry;
 mod text;
 mod topics;
 mod value;
@@ -47,6 +48,8 @@ use crate::store::Store;
 use crate::worker::Handlers;
 use backend::{Asked, Backend, Client, Database, Server, ServerArgs};
 use failure::{Exit, Failure};
+pub use telemetry::Metrics;
+use telemetry::Telemetry;
 
 /// What may go wrong while a program makes its handlers.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -126,14 +129,16 @@ where
         }
     };
     let stays = cli.command.stays();
-    logging::start(cli.logging, stays);
     let ended = match tokio::runtime::Runtime::new() {
         Ok(runtime) => {
-            let ended = runtime.block_on(cli.run(handlers));
+            let ended = runtime.block_on(cli.run_observed(handlers));
             runtime.shutdown_timeout(LEFTOVERS_WAIT);
             ended
         }
-        Err(error) => Err(error.into()),
+        Err(error) => {
+            logging::start(cli.logging, stays, None);
+            Err(error.into())
+        }
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -194,11 +199,13 @@ pub(crate) struct Context {
     /// Who does it, for the record; for a server, its key says that
     #[arg(long, env = "USER", default_value = "cli", hide_default_value = true, global = true)]
     actor: String,
+    #[arg(skip)]
+    observed: telemetry::Observed,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve the HTTP API, until SIGTERM
+    /// Serve the HTTP API, and in push mode run what Pub/Sub pushes, until SIGTERM
     Serve(process::Serve),
     /// Run the handlers of this program, until SIGTERM
     Work(process::Work),
@@ -263,9 +270,38 @@ impl Command {
     fn stays(&self) -> bool {
         matches!(self, Self::Serve(_) | Self::Work(_) | Self::All(_))
     }
+
+    /// Where its metrics and traces go, if it has any.
+    fn telemetry(&self) -> Option<&telemetry::TelemetryArgs> {
+        if let Self::Serve(command) = self {
+            Some(&command.telemetry)
+        } else if let Self::Work(command) = self {
+            Some(&command.telemetry)
+        } else if let Self::All(command) = self {
+            Some(&command.telemetry)
+        } else {
+            None
+        }
+    }
 }
 
 impl Cli {
+    /// Carries the command out, with its log, metrics and traces around it.
+    async fn run_observed<F>(self, handlers: F) -> anyhow::Result<()>
+    where
+        F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+    {
+        let started = Telemetry::start(self.command.telemetry());
+        let traces = started.as_ref().ok().and_then(Telemetry::traces);
+        logging::start(self.logging, self.command.stays(), traces);
+        let telemetry = started?;
+        let scraping = telemetry.serve(&self.context.observed).await?;
+        let ended = self.run(handlers).await;
+        drop(scraping);
+        telemetry.end().await;
+        ended
+    }
+
     /// Carries the command out.
     async fn run<F>(self, handlers: F) -> anyhow::Result<()>
     where
@@ -273,7 +309,7 @@ impl Cli {
     {
         let context = self.context;
         match self.command {
-            Command::Serve(command) => command.run(&context).await,
+            Command::Serve(command) => command.run(&context, handlers).await,
             Command::Work(command) => command.run(&context, handlers).await,
             Command::All(command) => command.run(&context, handlers).await,
             Command::Health(command) => command.run(),

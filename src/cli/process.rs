@@ -12,25 +12,37 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::telemetry::{Observed, TelemetryArgs};
 use super::{BoxError, Context, descriptors};
 use crate::admin::{Admin, AdminError};
-use crate::config::{DeliveryArgs, ServeArgs, WorkerArgs};
+use crate::config::{DeliveryArgs, LotArgs, PushArgs, ServeArgs, WorkerArgs, on_cloud_run};
 use crate::delivery::Deliverer;
 use crate::http::{HttpConfig, HttpServer};
 use crate::notify::Notifier;
+use crate::observe::Observer;
 use crate::store::{Retention, Store, StoreError};
 use crate::wake::{WakeError, Waker};
-use crate::worker::{Handlers, QueueWorker, shutdown_signal};
+use crate::worker::{Handlers, PushRunner, QueueWorker, shutdown_signal};
 
 /// How long to wait before what waited is woken that could not be: the database was away.
 const WAKE_PAUSE: Duration = Duration::from_secs(2);
+
+/// How long those whose runs were cut off may take to be told so.
+const TOLD_WITHIN: Duration = Duration::from_millis(1_600);
 
 #[derive(Args)]
 pub(crate) struct Serve {
     #[command(flatten)]
     http: ServeArgs,
     #[command(flatten)]
+    push: PushArgs,
+    /// Counts in push mode only.
+    #[command(flatten)]
+    worker: WorkerArgs,
+    #[command(flatten)]
     delivery: DeliveryArgs,
+    #[command(flatten)]
+    pub(super) telemetry: TelemetryArgs,
 }
 
 #[derive(Args)]
@@ -38,23 +50,40 @@ pub(crate) struct Work {
     #[command(flatten)]
     worker: WorkerArgs,
     #[command(flatten)]
+    lot: LotArgs,
+    #[command(flatten)]
     delivery: DeliveryArgs,
+    #[command(flatten)]
+    pub(super) telemetry: TelemetryArgs,
 }
 
 #[derive(Args)]
 pub(crate) struct All {
     #[command(flatten)]
     http: ServeArgs,
+    /// Only to be refused: what is pushed has no worker that pulls.
+    #[command(flatten)]
+    push: PushArgs,
     #[command(flatten)]
     worker: WorkerArgs,
     #[command(flatten)]
+    lot: LotArgs,
+    #[command(flatten)]
     delivery: DeliveryArgs,
+    #[command(flatten)]
+    pub(super) telemetry: TelemetryArgs,
 }
 
 impl Serve {
     /// It keeps the promises of the rows, too: a deployment whose workers are scaled to zero then needs nobody else for
     /// them. It expires nothing: how long things are kept is the workers' to say.
-    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+    pub(super) async fn run<F>(self, context: &Context, handlers: F) -> anyhow::Result<()>
+    where
+        F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+    {
+        if self.push.is_given() {
+            return self.run_pushed(context, handlers).await;
+        }
         let process = Process::start(context, context.notifier.connect().await?).await?;
         let serving =
             process.serve(HttpConfig { delivery: self.delivery.config()?, ..self.http.config() }).await?;
@@ -66,6 +95,49 @@ impl Serve {
         let waking = process.wake(None).await?;
         process.together(vec![serving, waking]).await
     }
+
+    /// Push mode: it runs what it is given, too, and expires what is old. The minute's pass is made by who calls for it,
+    /// and, where a process has its processor between requests, by itself. On Cloud Run it may be frozen then, with a
+    /// transaction open.
+    async fn run_pushed<F>(self, context: &Context, handlers: F) -> anyhow::Result<()>
+    where
+        F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+    {
+        anyhow::ensure!(
+            !context.notifier.is_local(),
+            "--push-audience and --push-account (WAKEQ_PUSH_AUDIENCE, WAKEQ_PUSH_ACCOUNTS) need Pub/Sub, which pushes: \
+             leave out --notifier local (WAKEQ_NOTIFIER)"
+        );
+        let config = self.worker.config();
+        let mut http = HttpConfig {
+            delivery: self.delivery.config()?,
+            retention: Some(config.retention),
+            // Whose run was cut off is told so.
+            shutdown_grace: config.shutdown_grace + TOLD_WITHIN,
+            ..self.http.config()
+        };
+        http.access.push = self.push.callers();
+        let connecting = context.database.connect_to_be_pushed(&context.timing);
+        let process = Process::on(connecting, context, context.notifier.connect().await?).await?;
+        let server = process.bind(http).await?;
+        let pushes = process.push(handlers, &self.worker, &self.delivery).await?;
+        let (taking, stop) = (pushes.clone(), process.stop.clone());
+        let server = server.on_push(move |message: Vec<u8>| {
+            let pushes = taking.clone();
+            async move { pushes.run(&message).await }
+        })?;
+        let mut parts = vec![process.serving(server)];
+        let running = async move {
+            stop.cancelled().await;
+            pushes.shut_down().await;
+            Ok(())
+        };
+        parts.push(Part { name: "what runs pushes", running: Box::pin(running) });
+        if !on_cloud_run() {
+            parts.push(process.wake(Some(config.retention)).await?);
+        }
+        process.together(parts).await
+    }
 }
 
 impl Work {
@@ -74,7 +146,7 @@ impl Work {
         F: AsyncFnOnce() -> Result<Handlers, BoxError>,
     {
         let process = Process::start(context, context.notifier.connect_to_work().await?).await?;
-        let working = process.work(handlers, self.worker, &self.delivery).await?;
+        let working = process.work(handlers, self.worker, self.lot, &self.delivery).await?;
         process.together(vec![working]).await
     }
 }
@@ -84,11 +156,16 @@ impl All {
     where
         F: AsyncFnOnce() -> Result<Handlers, BoxError>,
     {
+        anyhow::ensure!(
+            !self.push.is_given(),
+            "`all` pulls its notifications, and with WAKEQ_PUSH_AUDIENCE and WAKEQ_PUSH_ACCOUNTS they are pushed: start \
+             `serve`, which then runs handlers, too"
+        );
         let process = Process::start(context, context.notifier.connect_to_work().await?).await?;
         let mut http = HttpConfig { delivery: self.delivery.config()?, ..self.http.config() };
         http.shutdown_grace = http.shutdown_grace.min(self.worker.config().shutdown_grace);
         let serving = process.serve(http).await?;
-        let working = process.work(handlers, self.worker, &self.delivery).await?;
+        let working = process.work(handlers, self.worker, self.lot, &self.delivery).await?;
         process.together(vec![serving, working]).await
     }
 }
@@ -105,6 +182,8 @@ struct Process {
     notifier: Arc<dyn Notifier>,
     /// Whether nobody else wakes its workers.
     is_local: bool,
+    /// What the gauges about the queue are asked of.
+    observed: Observed,
     stop: CancellationToken,
     /// Tells of the signal from the beginning, so that one which comes early is not missed.
     _listening: AbortOnDropHandle<()>,
@@ -112,6 +191,14 @@ struct Process {
 
 impl Process {
     async fn start(context: &Context, notifier: Arc<dyn Notifier>) -> anyhow::Result<Self> {
+        Self::on(context.database.connect_to_work(&context.timing), context, notifier).await
+    }
+
+    async fn on(
+        connecting: impl Future<Output = anyhow::Result<Store>>,
+        context: &Context,
+        notifier: Arc<dyn Notifier>,
+    ) -> anyhow::Result<Self> {
         let signal = shutdown_signal().context("listen for SIGTERM")?;
         let stop = CancellationToken::new();
         let stopping = stop.clone();
@@ -120,15 +207,25 @@ impl Process {
             tracing::info!("asked to stop");
             stopping.cancel();
         });
-        let store = context.database.connect_to_work(&context.timing).await?;
+        let store = connecting.await?;
         let is_local = context.notifier.is_local();
-        Ok(Self { store, notifier, is_local, stop, _listening: AbortOnDropHandle::new(listening) })
+        let observed = context.observed.clone();
+        observed.set(Some(Observer::watch(&store)));
+        let listening = AbortOnDropHandle::new(listening);
+        Ok(Self { store, notifier, is_local, observed, stop, _listening: listening })
     }
 
     /// The part that answers over HTTP.
     async fn serve(&self, config: HttpConfig) -> anyhow::Result<Part> {
+        Ok(self.serving(self.bind(config).await?))
+    }
+
+    async fn bind(&self, config: HttpConfig) -> anyhow::Result<HttpServer> {
         descriptors::raise(config.max_connections);
-        let server = HttpServer::bind(self.store.clone(), Arc::clone(&self.notifier), config).await?;
+        Ok(HttpServer::bind(self.store.clone(), Arc::clone(&self.notifier), config).await?)
+    }
+
+    fn serving(&self, server: HttpServer) -> Part {
         tracing::info!(address = %server.local_address(), "serving the API");
         let (stop, halt) = (self.stop.clone(), server.stop_token());
         let running = async move {
@@ -140,7 +237,30 @@ impl Process {
             serving.await;
             Ok(())
         };
-        Ok(Part { name: "the HTTP server", running: Box::pin(running) })
+        Part { name: "the HTTP server", running: Box::pin(running) }
+    }
+
+    /// What runs the events that are pushed: on this program's functions, and on HTTP targets.
+    async fn push<F>(
+        &self,
+        handlers: F,
+        arguments: &WorkerArgs,
+        delivery: &DeliveryArgs,
+    ) -> anyhow::Result<PushRunner>
+    where
+        F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+    {
+        let handlers = handlers().await.map_err(|error| anyhow!(error)).context("make the handlers")?;
+        anyhow::ensure!(
+            !(handlers.is_empty() && arguments.no_targets),
+            "this program has no handlers, so with --no-targets (WAKEQ_NO_TARGETS) it could run nothing that is pushed"
+        );
+        let (store, notifier) = (self.store.clone(), Arc::clone(&self.notifier));
+        let mut worker = QueueWorker::new(store, notifier, handlers, arguments.config())?;
+        if !arguments.no_targets {
+            worker = worker.deliver_with(Deliverer::new(delivery.config()?)?);
+        }
+        Ok(worker.into_push_runner().await?)
     }
 
     /// The part that runs events. A process without handlers and targets takes no notifications, which would put off for
@@ -149,13 +269,14 @@ impl Process {
         &self,
         handlers: F,
         arguments: WorkerArgs,
+        lot: LotArgs,
         delivery: &DeliveryArgs,
     ) -> anyhow::Result<Part>
     where
         F: AsyncFnOnce() -> Result<Handlers, BoxError>,
     {
         let handlers = handlers().await.map_err(|error| anyhow!(error)).context("make the handlers")?;
-        let config = arguments.config();
+        let config = lot.with(arguments.config());
         let idle = handlers.is_empty() && arguments.no_targets;
         anyhow::ensure!(
             !(self.is_local && idle),
@@ -238,6 +359,7 @@ impl Process {
                 ended => outcome = outcome.and(ended),
             }
         }
+        self.observed.set(None);
         self.store.close().await;
         outcome
     }

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 use super::failure::Failure;
 use super::{Context, show};
-use crate::notify::{TopicState, TopicsReport, create_topics, describe_topics};
+use crate::notify::{PubSubConfig, PushSettings, TopicState, TopicsReport, create_topics, describe_topics};
 
 #[derive(Args)]
 pub(crate) struct Topics {
@@ -15,9 +15,31 @@ pub(crate) struct Topics {
 #[derive(Subcommand)]
 enum Verb {
     /// Create what is missing; what exists is compared and left as it is
-    Create,
+    Create(Push),
     /// Compare what exists with what the queue wants
-    Check,
+    Check(Push),
+}
+
+/// What makes it a push subscription.
+#[derive(Args)]
+#[command(next_help_heading = "Push mode")]
+struct Push {
+    /// The URL of the service's /v1/push: the subscription pushes there, and nobody pulls from it
+    #[arg(long, requires_all = ["push_audience", "push_account"], value_name = "URL")]
+    push_endpoint: Option<String>,
+    /// For whom the tokens of pushes are made, as the service has it in WAKEQ_PUSH_AUDIENCE
+    #[arg(long, requires = "push_endpoint", value_name = "AUDIENCE")]
+    push_audience: Option<String>,
+    /// The service account whose tokens they are, one of WAKEQ_PUSH_ACCOUNTS
+    #[arg(long, requires = "push_endpoint", value_name = "ACCOUNT")]
+    push_account: Option<String>,
+}
+
+impl Push {
+    fn settings(self) -> Option<PushSettings> {
+        let Self { push_endpoint, push_audience, push_account } = self;
+        Some(PushSettings { endpoint: push_endpoint?, audience: push_audience?, account: push_account? })
+    }
 }
 
 impl Topics {
@@ -29,9 +51,10 @@ impl Topics {
             return Err(Failure::Usage(words.to_owned()).into());
         }
         let config = context.notifier.pubsub().config()?;
+        let pushing = |push: Push| PubSubConfig { push: push.settings(), ..config };
         let report = match self.verb {
-            Verb::Create => create_topics(&config).await?,
-            Verb::Check => describe_topics(&config).await?,
+            Verb::Create(push) => create_topics(&pushing(push)).await?,
+            Verb::Check(push) => describe_topics(&pushing(push)).await?,
         };
         show_report(&report)
     }
@@ -40,6 +63,9 @@ impl Topics {
 fn show_report(report: &TopicsReport) -> anyhow::Result<()> {
     show::line(format_args!("{:13} {}", state(report.topic_state), report.topic))?;
     show::line(format_args!("{:13} {}", state(report.subscription_state), report.subscription))?;
+    if let Some(endpoint) = &report.push_endpoint {
+        show::line(format_args!("pushes to     {endpoint}"))?;
+    }
     for difference in &report.differences {
         show::line(format_args!("differs       {difference}"))?;
     }

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 pub(crate) use chores::{UNKNOWN_WITHIN, chores, durations, overdue_after, sizes, unknown_handlers};
 pub(crate) use database::{clock, held_snapshots, migrations, pooler, server, settings};
-pub(crate) use pubsub::{local, pubsub_rights, topics};
+pub(crate) use pubsub::{local, pubsub_rights, push_horizon, topics};
 pub(crate) use rights::rights;
 
 /// What one check found.

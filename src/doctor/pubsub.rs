@@ -1,7 +1,12 @@
 //! Judges the topic, the subscription, and the rights on them.
 
+use std::time::Duration;
+
 use super::{Finding, list};
-use crate::notify::{PubSubRights, TopicState, TopicsReport};
+use crate::notify::{MissingPermission, PubSubRights, TopicState, TopicsReport};
+
+/// What only who pulls needs.
+const CONSUME: &str = "pubsub.subscriptions.consume";
 
 /// Whether topic and subscription are there, and set up as the queue needs them.
 pub(crate) fn topics(report: &TopicsReport) -> Vec<Finding> {
@@ -15,6 +20,9 @@ pub(crate) fn topics(report: &TopicsReport) -> Vec<Finding> {
         found("topic", &report.topic, report.topic_state),
         found("subscription", &report.subscription, report.subscription_state),
     ];
+    if let Some(endpoint) = &report.push_endpoint {
+        findings.push(Finding::ok("delivery", format!("pushed to {endpoint}")));
+    }
     findings.extend(report.differences.iter().map(|difference| {
         let found = format!("{} is {}, wanted {}", difference.setting, difference.found, difference.wanted);
         Finding::fail("subscription", found, &difference.mend)
@@ -30,15 +38,29 @@ pub(crate) fn local() -> Finding {
     )
 }
 
-/// Whether this account may publish and receive.
-pub(crate) fn pubsub_rights(rights: &PubSubRights) -> Finding {
+/// Whether the deployment's durations fit a subscription that pushes.
+pub(crate) fn push_horizon(horizon: Duration) -> Finding {
+    let what = "delivery";
+    if horizon.is_zero() {
+        return Finding::ok(what, "the horizon is 0 s, as push mode needs it");
+    }
+    let found = format!("the subscription pushes, and the horizon is {} s", horizon.as_secs_f64());
+    Finding::fail(what, found, "stop every process, run `wakeq settings set --horizon 0s`, start them again")
+}
+
+/// Whether this account may publish and, unless notifications are pushed, receive.
+pub(crate) fn pubsub_rights(rights: &PubSubRights, is_pushed: bool) -> Finding {
     let what = "Pub/Sub rights";
     match rights {
         PubSubRights::Emulator => Finding::ok(what, "not checked: an emulator has none"),
-        PubSubRights::Missing(missing) if missing.is_empty() => {
-            Finding::ok(what, "this account may publish, receive, and look at the subscription")
-        }
         PubSubRights::Missing(missing) => {
+            // Nobody pulls from a subscription that pushes.
+            let needed = |missing: &&MissingPermission| !(is_pushed && missing.permission == CONSUME);
+            let missing: Vec<&MissingPermission> = missing.iter().filter(needed).collect();
+            if missing.is_empty() {
+                let and = if is_pushed { "publish" } else { "publish, receive," };
+                return Finding::ok(what, format!("this account may {and} and look at the subscription"));
+            }
             let names: Vec<&str> = missing.iter().map(|missing| missing.permission).collect();
             let mend: Vec<String> = missing
                 .iter()
@@ -58,7 +80,7 @@ pub(crate) fn pubsub_rights(rights: &PubSubRights) -> Finding {
 mod tests {
     use super::*;
     use crate::doctor::Level;
-    use crate::notify::{MissingPermission, SettingDifference};
+    use crate::notify::SettingDifference;
 
     #[test]
     fn each_difference_is_a_finding() {
@@ -67,6 +89,7 @@ mod tests {
             topic_state: TopicState::AlreadyThere,
             subscription: "projects/p/subscriptions/s".into(),
             subscription_state: TopicState::AlreadyThere,
+            push_endpoint: None,
             differences: Vec::new(),
         };
         assert!(topics(&report).iter().all(|finding| finding.level == Level::Ok));
@@ -78,6 +101,12 @@ mod tests {
     }
 
     #[test]
+    fn who_is_pushed_to_keeps_nothing_ahead_of_its_time() {
+        let level = |seconds| push_horizon(Duration::from_secs(seconds)).level;
+        assert_eq!((level(0), level(600)), (Level::Ok, Level::Fail));
+    }
+
+    #[test]
     fn a_right_that_work_needs_is_a_failure() {
         let missing = |permission, is_vital| MissingPermission {
             permission,
@@ -85,7 +114,12 @@ mod tests {
             resource: "projects/p/topics/t".into(),
             is_vital,
         };
-        let level = |missing| pubsub_rights(&PubSubRights::Missing(missing)).level;
+        let level = |missing| pubsub_rights(&PubSubRights::Missing(missing), false).level;
+        let pushed = PubSubRights::Missing(vec![missing(CONSUME, true)]);
+        assert_eq!(
+            (pubsub_rights(&pushed, true).level, pubsub_rights(&pushed, false).level),
+            (Level::Ok, Level::Fail)
+        );
         assert_eq!(level(vec![]), Level::Ok);
         assert_eq!(level(vec![missing("pubsub.subscriptions.get", false)]), Level::Warn);
         assert_eq!(level(vec![missing("a", false), missing("pubsub.topics.publish", true)]), Level::Fail);

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use sqlx::postgres::PgConnection;
+use tracing::Instrument;
 
 use super::{EmitError, Emitted, Queue, Receipt, patiently};
 use crate::event::{CanvasId, Event, EventError, ObjectKey, check_json};
-use crate::store::{NewEvent, NewState, Object, StoreError, insert_with_state};
+use crate::store::{NewState, Object, StoreError, insert_with_state};
 
 impl Queue {
     /// Changes an object: emits a main event and any number of subevents on it, one after the other in its chain, and sets
@@ -34,11 +35,16 @@ impl Queue {
         subevents: Vec<Event>,
         state: Option<&str>,
     ) -> Result<Vec<Emitted>, EmitError> {
-        let change = self.change(object, main, subevents, state)?;
-        let Change { events, chosen, .. } = &change;
-        let inserted =
-            patiently(events, || self.store.insert_on(events, chosen, change.new_state(state))).await?;
-        self.inserted(events, inserted).await
+        let Change { canvas, key, events } = self.change(object, main, subevents, state)?;
+        let span = self.sending(&events, true);
+        let emitting = async {
+            let (events, chosen) = self.all_checked(events)?;
+            let state = state.map(|state| NewState { canvas, object: &key, state });
+            let inserted = patiently(&events, || self.store.insert_on(&events, &chosen, state)).await;
+            let inserted = self.counted(&events, inserted)?;
+            self.inserted(&events, inserted).await
+        };
+        emitting.instrument(span).await
     }
 
     /// The same inside the caller's own transaction; several objects in one transaction in the order of their keys, lest
@@ -51,14 +57,18 @@ impl Queue {
         subevents: Vec<Event>,
         state: Option<&str>,
     ) -> Result<Vec<Receipt>, EmitError> {
-        let change = self.change(object, main, subevents, state)?;
-        let Change { events, chosen, .. } = &change;
-        let (state, timing) = (change.new_state(state), self.store.timing());
-        let inserted = insert_with_state(connection, events, chosen, state, timing).await;
-        let inserted =
-            inserted.map_err(|error| StoreError::from_sqlx("insert events on an object", error))?;
-        let pairs = change.events.into_iter().zip(inserted);
-        pairs.map(|(event, inserted)| self.receipt(Arc::new(event), inserted)).collect()
+        let Change { canvas, key, events } = self.change(object, main, subevents, state)?;
+        let span = self.sending(&events, true);
+        let inserting = async {
+            let (events, chosen) = self.all_checked(events)?;
+            let state = state.map(|state| NewState { canvas, object: &key, state });
+            let inserted = insert_with_state(connection, &events, &chosen, state, self.store.timing()).await;
+            let inserted =
+                inserted.map_err(|error| StoreError::from_sqlx("insert events on an object", error))?;
+            let pairs = events.into_iter().zip(inserted);
+            pairs.map(|(event, inserted)| self.receipt(Arc::new(event), inserted)).collect()
+        };
+        inserting.instrument(span).await
     }
 
     /// An object: the end of its chain, and its state; none, if no event was ever emitted on it.
@@ -88,25 +98,17 @@ impl Queue {
             object: Some(key.clone()),
             ..event
         });
-        let all: Vec<Event> = all.collect();
-        if all.iter().any(|event| event.canvas != Some(canvas)) {
+        let events: Vec<Event> = all.collect();
+        if events.iter().any(|event| event.canvas != Some(canvas)) {
             return Err(EmitError::OtherCanvas);
         }
-        let (events, chosen) = self.all_checked(all)?;
-        Ok(Change { canvas, key, events, chosen })
+        Ok(Change { canvas, key, events })
     }
 }
 
-/// A main event and its subevents, checked, on their object.
+/// A main event and its subevents, on their object.
 struct Change {
     canvas: CanvasId,
     key: ObjectKey,
-    events: Vec<NewEvent>,
-    chosen: Vec<bool>,
-}
-
-impl Change {
-    fn new_state<'a>(&'a self, state: Option<&'a str>) -> Option<NewState<'a>> {
-        Some(NewState { canvas: self.canvas, object: &self.key, state: state? })
-    }
+    events: Vec<Event>,
 }

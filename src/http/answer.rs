@@ -2,9 +2,10 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -13,7 +14,8 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use super::problem::{Kind, Problem};
-use crate::telemetry::request_span;
+use crate::event::Traceparent;
+use crate::telemetry::{HttpMetrics, Requested, answered, known_method, request_span, server_span};
 
 /// The header with a request's id, both ways.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -39,11 +41,28 @@ fn acceptable(text: &str) -> bool {
 }
 
 /// Runs a request under its id and completes the answer.
-pub(super) async fn complete(mut request: Request, next: Next) -> Response {
+pub(super) async fn complete(
+    State(metrics): State<HttpMetrics>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let started = Instant::now();
     let id = RequestId::of(request.headers());
     request.extensions_mut().insert(id.clone());
     let span = request_span!(request.method(), id.0);
-    let answering = AssertUnwindSafe(next.run(request)).catch_unwind().instrument(span.clone());
+    let cause = cause(request.headers());
+    if let Some(cause) = &cause {
+        span.record("trace_id", cause.trace_id());
+    }
+    let matched = request.extensions().get::<MatchedPath>().cloned();
+    let requested = Requested {
+        method: known_method(request.method().as_str()),
+        route: matched.as_ref().map(MatchedPath::as_str),
+        cause: cause.as_ref(),
+    };
+    let traced = server_span(&requested);
+    let answering = AssertUnwindSafe(next.run(request)).catch_unwind().instrument(traced.clone());
+    let answering = answering.instrument(span.clone());
     // The panic's own words are in the log already; nothing that it left half done is looked at again.
     let response = answering.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response());
     let status = response.status();
@@ -54,8 +73,17 @@ pub(super) async fn complete(mut request: Request, next: Next) -> Response {
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    answered(&traced, response.status().as_u16());
+    metrics.answered(&requested, response.status().as_u16(), started.elapsed());
     span.in_scope(|| tracing::debug!(status = status.as_u16(), "answered"));
     response
+}
+
+/// The trace that the caller works for. A header that is none, or is there twice, counts as none.
+fn cause(headers: &HeaderMap) -> Option<Traceparent> {
+    let mut given = headers.get_all("traceparent").iter();
+    let one = given.next().filter(|_| given.next().is_none())?;
+    one.to_str().ok()?.parse().ok()
 }
 
 /// A failure that no handler of ours described is described by its status. JSON, which only ours write, is left alone: it

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{Method, header};
+use axum::http::{HeaderMap, Method, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem, Paths};
@@ -216,12 +216,7 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
 
 impl Rule {
     async fn caller(&self, parts: &mut Parts) -> Result<Caller, Problem> {
-        let authorization =
-            parts.headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
-        let several = parts.headers.get_all(header::AUTHORIZATION).iter().nth(1).is_some();
-        // Which of several counts would be anybody's guess.
-        let authorization = if several { Some("several") } else { authorization };
-        let principal = self.api.access.authenticate(authorization).await;
+        let principal = self.api.access.authenticate(authorization(&parts.headers)).await;
         let canvas = body::canvas(parts, &self.api).await;
         let principal = match principal {
             Ok(principal) => principal,
@@ -261,6 +256,14 @@ impl Rule {
         let refused = Refused { canvas, actor, credential, action, scope, reason };
         self.api.refusals.note(refused, request);
     }
+}
+
+/// The one credential of a request.
+pub(super) fn authorization(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let first = values.next().map(|value| value.to_str().unwrap_or_default());
+    // Which of several counts would be anybody's guess.
+    if values.next().is_some() { Some("several") } else { first }
 }
 
 /// What tells two keys of one holder apart in the record.

@@ -21,16 +21,32 @@ pub(super) struct Limits {
     pub(super) unfinished: Arc<Semaphore>,
 }
 
-/// Room for requests.
+/// Room for requests. Pushes, which last as long as handlers, have as much of their own: neither they nor the others keep
+/// the others out.
 #[derive(Clone)]
 pub(super) struct Slots {
-    room: Arc<Semaphore>,
-    request_time: Duration,
+    usual: Room,
+    pushes: Room,
+}
+
+/// Room for requests of a kind, and how long each may take.
+#[derive(Clone)]
+struct Room {
+    slots: Arc<Semaphore>,
+    time: Duration,
 }
 
 impl Slots {
     pub(super) fn new(limits: &Limits) -> Self {
-        Self { room: Arc::new(Semaphore::new(limits.requests)), request_time: limits.request_time }
+        let room = |time| Room { slots: Arc::new(Semaphore::new(limits.requests)), time };
+        Self {
+            usual: room(limits.request_time),
+            pushes: room(super::push::TIME_MAX.max(limits.request_time)),
+        }
+    }
+
+    fn of(&self, path: &str) -> &Room {
+        if path == super::push::PATH { &self.pushes } else { &self.usual }
     }
 }
 
@@ -67,18 +83,19 @@ pub(super) async fn shed(State(slots): State<Slots>, mut request: Request, next:
     if request.uri().path() == super::health::ALIVE {
         return next.run(request).await;
     }
-    let slot = match Slot::of(&slots.room) {
+    let room = slots.of(request.uri().path());
+    let slot = match Slot::of(&room.slots) {
         Ok(slot) => slot,
         Err(busy) => return busy.into_response(),
     };
     request.extensions_mut().insert(slot.clone());
-    let response = tokio::time::timeout(slots.request_time, next.run(request)).await;
+    let response = tokio::time::timeout(room.time, next.run(request)).await;
     // A clone of it may live on with what is left of the request.
     slot.leave();
     match response {
         Ok(response) => response,
         Err(_) => {
-            let limit = slots.request_time.as_secs();
+            let limit = room.time.as_secs();
             let words = format!(
                 "no answer within {limit} s; whether it took effect is unknown: look, then try again"
             );

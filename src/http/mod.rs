@@ -18,6 +18,7 @@ mod objects;
 mod openapi;
 mod paging;
 mod problem;
+mod push;
 mod refusals;
 mod server;
 mod targets;
@@ -25,7 +26,7 @@ mod targets;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use uuid::Uuid;
@@ -34,9 +35,11 @@ use crate::access::{Access, Scope};
 use crate::admin::Admin;
 use crate::delivery::Deliverer;
 use crate::emit::Queue;
+use crate::telemetry::HttpMetrics;
 use guard::Guarded;
 use health::Readiness;
 use limits::Limits;
+use push::Push;
 use refusals::Refusals;
 
 pub use server::{HttpConfig, HttpError, HttpServer};
@@ -53,6 +56,7 @@ pub(crate) struct Api {
     limits: Limits,
     refusals: Refusals,
     readiness: Arc<Readiness>,
+    push: Push,
 }
 
 /// The API with its layers. The outermost is the last.
@@ -62,14 +66,17 @@ fn router(api: &Api) -> Router {
         .merge(openapi::pages(document))
         .fallback(async || problem::Problem::not_found())
         .layer(from_fn_with_state(limits::Slots::new(&api.limits), limits::shed))
-        .layer(from_fn(answer::complete))
+        .layer(from_fn_with_state(HttpMetrics::new(), answer::complete))
         .with_state(api.clone())
 }
 
+/// The first four ask for their callers themselves: they are about no canvas.
 fn routes(api: &Api) -> OpenApiRouter<Api> {
     OpenApiRouter::with_openapi(openapi::base())
         .routes(routes!(health::alive))
         .routes(routes!(health::ready))
+        .routes(routes!(push::push))
+        .routes(routes!(push::wake))
         .merge(guarded(api).into_router())
 }
 

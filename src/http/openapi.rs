@@ -29,10 +29,14 @@ const POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; sty
         (name = "objects", description = "What events are ordered by, and where that stands still"),
         (name = "dead events", description = "Events that are not tried again"),
         (name = "admin", description = "Keys, and who did what"),
+        (name = "push", description = "For Pub/Sub and Cloud Scheduler, in deployments with a push subscription"),
         (name = "health", description = "For those who start, stop and route to the process"),
     )
 )]
 struct Base;
+
+/// The name of the credential of pushes in the document.
+const PUSH_CREDENTIAL: &str = "push";
 
 /// The document before any route is in it.
 pub(super) fn base() -> utoipa::openapi::OpenApi {
@@ -45,6 +49,10 @@ pub(super) fn base() -> utoipa::openapi::OpenApi {
         .build();
     let components = document.components.get_or_insert_default();
     components.add_security_scheme(CREDENTIAL, SecurityScheme::Http(bearer));
+    let pushing = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(
+        "A Google ID token of an account in WAKEQ_PUSH_ACCOUNTS, for WAKEQ_PUSH_AUDIENCE: good for this and nothing else",
+    ));
+    components.add_security_scheme(PUSH_CREDENTIAL, SecurityScheme::Http(pushing.build()));
     document
 }
 

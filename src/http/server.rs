@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::connection::{Pace, Paced, Telling, Turns};
 use super::limits::Limits;
+use super::push::Push;
 use super::refusals::Refusals;
 use super::{Api, answer, router};
 use crate::access::{Access, AccessConfig, AccessError};
@@ -24,7 +25,7 @@ use crate::admin::Admin;
 use crate::delivery::{Deliverer, DeliveryConfig, DeliveryError};
 use crate::emit::{Queue, QueueConfig};
 use crate::notify::Notifier;
-use crate::store::{Store, StoreError};
+use crate::store::{Retention, Store, StoreError};
 
 /// Bytes of a request's line and header.
 const HEADER_BYTES: usize = 32 * 1024;
@@ -53,6 +54,8 @@ pub struct HttpConfig {
     pub access: AccessConfig,
     /// Which targets may be registered: as the workers have it.
     pub delivery: DeliveryConfig,
+    /// How long things are kept, for `POST /v1/wake`, which then deletes what is older. Default none: it deletes nothing.
+    pub retention: Option<Retention>,
     /// Connections at a time; more are answered 503. Default 4,096.
     pub max_connections: usize,
     /// Requests at a time; more are answered 429. Default 512.
@@ -80,6 +83,7 @@ impl Default for HttpConfig {
             address: SocketAddr::from(([0, 0, 0, 0], 8080)),
             access: AccessConfig::default(),
             delivery: DeliveryConfig::default(),
+            retention: None,
             max_connections: 4096,
             max_requests: 512,
             body_limit_bytes: 256 * 1024,
@@ -141,8 +145,7 @@ pub enum HttpError {
 pub struct HttpServer {
     listener: TcpListener,
     address: SocketAddr,
-    router: Router,
-    refusals: Refusals,
+    api: Api,
     config: HttpConfig,
     stop: CancellationToken,
 }
@@ -158,21 +161,41 @@ impl HttpServer {
         let queue_config =
             QueueConfig { payload_limit_bytes: config.body_limit_bytes, ..QueueConfig::default() };
         let admin = Admin::new(store.clone(), Arc::clone(&notifier)).patience(WAKING);
-        let refusals = Refusals::start(admin.clone());
         let api = Api {
             namespace: store.namespace().await?,
             queue: Queue::new(store.clone(), notifier, queue_config),
-            admin,
             access: Access::new(store, config.access.clone())?,
             deliverer: Deliverer::new(config.delivery.clone())?,
             limits: config.limits(),
-            refusals: refusals.clone(),
+            refusals: Refusals::start(admin.clone()),
             readiness: Arc::default(),
+            push: Push::new(config.retention),
+            admin,
         };
         let failed = |source| HttpError::Address { address: config.address, source };
         let listener = TcpListener::bind(config.address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, router: router(&api), refusals, config, stop: CancellationToken::new() })
+        Ok(Self { listener, address, api, config, stop: CancellationToken::new() })
+    }
+
+    /// Takes what Pub/Sub pushes, from the callers of [`AccessConfig::push`]: `run` is given each message, and the push
+    /// is acknowledged once it returns `Ok`. What it does for a push goes on if the caller leaves, so long as `run` sees to
+    /// that; [`PushRunner`] does, and has an example.
+    ///
+    /// [`PushRunner`]: crate::PushRunner
+    pub fn on_push<F, R, E>(mut self, run: F) -> Result<Self, HttpError>
+    where
+        F: Fn(Vec<u8>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<(), E>> + Send + 'static,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        if !self.api.access.takes_pushes() {
+            return Err(HttpError::Config(
+                "nobody may push: say in AccessConfig::push for which audience, and which accounts",
+            ));
+        }
+        self.api.push.hand_to(run);
+        Ok(self)
     }
 
     /// Where it listens, with the port that port 0 became.
@@ -188,6 +211,7 @@ impl HttpServer {
     /// Serves until [`HttpServer::stop_token`] is cancelled: then takes no new connection, lets requests end within the
     /// grace, and cuts off the rest.
     pub async fn run(self) {
+        let router = router(&self.api);
         let room = Arc::new(Semaphore::new(self.config.max_connections));
         let doorstep = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
         let pace = self.config.pace(&room);
@@ -203,7 +227,7 @@ impl HttpServer {
                 }
                 continue;
             };
-            let serving = serve(stream, self.router.clone(), pace.clone(), self.stop.clone());
+            let serving = serve(stream, router.clone(), pace.clone(), self.stop.clone());
             let cut = cut.clone();
             connections.spawn(async move {
                 cut.run_until_cancelled(serving).await;
@@ -218,7 +242,7 @@ impl HttpServer {
             cut.cancel();
             connections.wait().await;
         }
-        self.refusals.finish().await;
+        self.api.refusals.finish().await;
     }
 
     /// The next connection; `None` once the server shall stop.

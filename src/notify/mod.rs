@@ -18,15 +18,13 @@ use crate::event::{MalformedNotification, Notification};
 pub use local::{LocalNotifier, NoNotifier};
 #[cfg(feature = "testing")]
 pub(crate) use mailbox::{Content, Mailbox, Messages};
-#[cfg(all(feature = "cli", test))]
-pub(crate) use pubsub::MissingPermission;
 #[cfg(feature = "pubsub")]
 pub use pubsub::{
-    DEVELOPMENT_PROJECT, PubSub, PubSubConfig, SettingDifference, TopicState, TopicsReport, create_topics,
-    describe_topics,
+    DEVELOPMENT_PROJECT, PubSub, PubSubConfig, PushSettings, SettingDifference, TopicState, TopicsReport,
+    create_topics, describe_topics,
 };
 #[cfg(feature = "cli")]
-pub(crate) use pubsub::{PubSubRights, missing_permissions};
+pub(crate) use pubsub::{MissingPermission, PubSubRights, missing_permissions};
 
 /// Publishes notifications and lets a worker receive them.
 #[async_trait]

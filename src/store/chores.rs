@@ -16,6 +16,8 @@ pub(crate) const DUE_PAGE: u64 = 1000;
 pub(crate) struct Minute {
     /// Overdue events, to be published; their promises have been moved already.
     pub(crate) notifications: Vec<Notification>,
+    /// How many of them were due already: their notifications did not do it.
+    pub(crate) recovered: usize,
     /// Open resume jobs.
     pub(crate) jobs: Vec<i64>,
     /// Whether crons tick, now or within [`Store::cron_ahead`].
@@ -97,7 +99,8 @@ impl Store {
                           end,
                           probes = e.probes + (not overdue.runs and e.delay_until <= now())::integer
                      from overdue where e.id = overdue.id
-                returning e.id, e.canvas_id, not overdue.runs and e.delay_until <= now() + $4 as publish
+                returning e.id, e.canvas_id, not overdue.runs and e.delay_until <= now() + $4 as publish,
+                          e.delay_until <= now() as due
                )
                select array(select id from moved where publish order by id) as "ids!",
                       array(select canvas_id from moved where publish order by id) as "canvases!",
@@ -105,7 +108,7 @@ impl Store {
                           || array(select id from job) as "jobs!",
                       exists (select from gate)
                           and exists (select from wakeq.cron_records where next_at <= now() + $10::interval) as "crons!",
-                      exists (select from gate) as "open!",
+                      (select count(*) from moved where publish and due) as "recovered!", exists (select from gate) as "open!",
                       (select count(*) from overdue) >= 1000 as "full!",
                       exists (select from expired) as "lifted!",
                       (select max(notify_at) from overdue) as reached, now() as "now!""#,
@@ -123,20 +126,22 @@ impl Store {
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("the minute's statement", row)?;
         if row.open {
-            let rest = row.reached.filter(|_| row.full);
-            self.probe.learn(again, rest, row.now - 2 * timing.probe_period);
+            self.probe.learn(again, row.reached.filter(|_| row.full), row.now - 2 * timing.probe_period);
         }
         let notifications = notifications(row.ids, row.canvases);
-        let more = row.full || row.lifted;
-        Ok(Minute { notifications, jobs: row.jobs, crons: row.crons, more, open: row.open })
+        let (more, recovered) = (row.full || row.lifted, usize::try_from(row.recovered).unwrap_or(0));
+        Ok(Minute { notifications, recovered, jobs: row.jobs, crons: row.crons, more, open: row.open })
     }
 
-    /// Makes the next pass of the minute's statement due now.
-    pub(crate) async fn hasten_minute(&self) -> Result<(), StoreError> {
-        in_memory!(self, hasten_minute());
+    /// Makes the next pass of the minute's statement due now, if it would be due within this time anyway.
+    pub(crate) async fn hasten_minute(&self, within: Duration) -> Result<(), StoreError> {
+        in_memory!(self, hasten_minute(within));
         let mut session = self.session().await?;
-        let query =
-            sqlx::query!("update wakeq.chores set next_at = now() where name = 'minute' and next_at > now()");
+        let query = sqlx::query!(
+            "update wakeq.chores set next_at = now()
+              where name = 'minute' and next_at > now() and next_at <= now() + $1::interval",
+            interval(within)
+        );
         let hastened = session.limit(|connection| query.execute(connection)).await;
         session.answered("make the minute's statement due", hastened).map(drop)
     }

@@ -1,5 +1,8 @@
 //! How much is due and free to run, at a cost that does not grow with what waits.
 
+#[cfg(feature = "telemetry")]
+use std::time::Duration;
+
 use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{CanvasId, HandlerScope, Timestamp};
@@ -8,6 +11,15 @@ use crate::event::{CanvasId, HandlerScope, Timestamp};
 const LOOK_MAX: i64 = 10_000;
 /// Most handlers that one look visits.
 const HANDLERS_MAX: i64 = 10_000;
+
+/// Most handlers that the gauges of all canvases visit, how many due events they read altogether, unless handlers are many,
+/// and how many of each handler at least.
+#[cfg(feature = "telemetry")]
+const GAUGED_MAX: i32 = 1_000;
+#[cfg(feature = "telemetry")]
+const GAUGED_ROWS: i64 = 20_000;
+#[cfg(feature = "telemetry")]
+const GAUGED_LEAST: i64 = 100;
 
 /// What is due and free to run: what a scaler should know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,4 +104,76 @@ impl Store {
         let depth = row.depth.cast_unsigned();
         Ok(Depth { depth, capped: row.capped, oldest_due: row.oldest_due, now: row.now })
     }
+
+    /// What is due and free to run of every handler, of all canvases: its address, how many, and for how long the oldest
+    /// has been due. Read as [`Store::depth`] reads, of 1,000 handlers at most, and of each as many due events as its share
+    /// of 20,000 is, at least 100 and at most 10,000: so many are counted, and one whose number is that has more. A
+    /// handler whose events are not due, or under a rule, has none.
+    #[cfg(feature = "telemetry")]
+    pub(crate) async fn depths(&self) -> Result<Vec<HandlerDepth>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"with recursive handlers as (
+                   (select canvas_id, module::text, name::text, 1 as number from wakeq.events_v2
+                     order by canvas_id, module, name limit 1)
+                    union all
+                   select next.canvas_id, next.module, next.name, h.number + 1 from handlers h, lateral (
+                       select e.canvas_id, e.module::text, e.name::text from wakeq.events_v2 e
+                        where (e.canvas_id, e.module, e.name) > (h.canvas_id, h.module, h.name)
+                        order by e.canvas_id, e.module, e.name limit 1) as next
+                    where h.number < $2
+               ), unruled as materialized (
+                   select canvas_id, module, name, exists (
+                       select from wakeq.scheduling_rules r
+                        where r.canvas_id = h.canvas_id and r.event_space = h.module and r.handler_name = h.name
+                          and (r.until is null or r.until > now())) as ruled
+                     from handlers h
+               ), share as materialized (
+                   select least(greatest($3 / greatest(count(*), 1), $4), $5) as rows from unruled where not ruled
+               )
+               select h.module as "module!", h.name as "name!", sum(found.depth)::bigint as "depth!",
+                      extract(epoch from now() - min(found.oldest))::float8 as oldest_s
+                 from unruled h, lateral (
+                     select count(*) filter (where free) as depth, min(delay_until) filter (where free) as oldest from (
+                         select e.delay_until, e.locked_at is null or e.locked_at < now() - $1::interval as free
+                           from wakeq.events_v2 e
+                          where not h.ruled and e.canvas_id = h.canvas_id and e.module = h.module and e.name = h.name
+                            and e.delay_until <= now()
+                          order by e.delay_until limit (select rows from share)) as due) as found
+                group by h.module, h.name order by 3 desc, 1, 2"#,
+            interval(self.timing().lease),
+            GAUGED_MAX,
+            GAUGED_ROWS,
+            GAUGED_LEAST,
+            LOOK_MAX
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("count what every handler has to run", rows)?;
+        let depths = rows.into_iter().filter_map(|row| {
+            let scope = super::load::address(CanvasId::DEFAULT.0, &row.module, &row.name, "_").ok()?.scope;
+            let oldest = row.oldest_s.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            Some(HandlerDepth { scope, depth: row.depth.cast_unsigned(), oldest })
+        });
+        Ok(depths.collect())
+    }
+
+    /// Connections of the pool: in use, and idle; none once it is closed.
+    #[cfg(feature = "telemetry")]
+    pub(crate) fn connections(&self) -> Option<(u64, u64)> {
+        let pool = self.pool_of_statements();
+        let idle = u64::try_from(pool.num_idle()).unwrap_or(u64::MAX);
+        (!pool.is_closed()).then(|| (u64::from(pool.size()).saturating_sub(idle), idle))
+    }
+}
+
+/// What a handler has to run, on all canvases together.
+#[cfg(feature = "telemetry")]
+#[derive(Clone, Debug)]
+pub(crate) struct HandlerDepth {
+    /// Its module and name; the canvas says nothing.
+    pub(crate) scope: HandlerScope,
+    /// Events that are due, on no worker, and under no rule.
+    pub(crate) depth: u64,
+    /// For how long the oldest of them has been due.
+    pub(crate) oldest: Option<Duration>,
 }

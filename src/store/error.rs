@@ -114,6 +114,22 @@ impl StoreError {
         }
     }
 
+    /// In a word, for a metric.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Unavailable(_) => "unavailable",
+            Self::TimedOut { .. } => "timeout",
+            Self::Refused { .. } => "refused",
+            Self::NotMigrated(_) | Self::Migration(_) => "not_migrated",
+            Self::Overloaded => "overloaded",
+            Self::UnsafeDurability { .. }
+            | Self::Timing(_)
+            | Self::OtherTiming { .. }
+            | Self::Config(_)
+            | Self::Defect => "defect",
+        }
+    }
+
     /// A deadlock, or a lock that was not to be had: the same statement may succeed on fewer rows, or later.
     pub(crate) fn is_contention(&self) -> bool {
         self.code().is_some_and(|code| ["40P01", "55P03", "40001"].contains(&code.as_str()))

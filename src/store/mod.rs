@@ -69,6 +69,8 @@ pub use counts::HandlerCounts;
 pub(crate) use crons::{CronPut, CronRow, NewCronRow};
 pub use dead_events::{DeadEvent, DeadFilter};
 pub use depth::Depth;
+#[cfg(feature = "telemetry")]
+pub(crate) use depth::HandlerDepth;
 pub use error::StoreError;
 pub(crate) use events::{Listed, Position};
 pub(crate) use idempotency::{Keyed, NewKey};

@@ -1,4 +1,7 @@
-//! `notify_at`, the promise on a row, where neither emit nor a claim's owner writes it: park, defer.
+//! `notify_at`, the promise on a row, where neither emit nor a claim's owner writes it: park, defer, bring forward.
+
+use std::collections::HashMap;
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -53,6 +56,34 @@ impl Store {
         );
         let deferred = session.limit(|connection| query.execute(connection)).await;
         session.answered("defer events", deferred).map(drop)
+    }
+
+    /// Sees to it that events are woken again this long from now, or earlier: for who was given a notification, has nowhere
+    /// to keep it, and now acknowledges it.
+    ///
+    /// A promise only comes nearer: an earlier one may be for a reason that nobody here knows. What is parked stays
+    /// parked, by the assignment as in [`Store::defer`]: its rule or its resume job has to wake it. Nothing is asked about
+    /// the claim, which may be somebody else's by now: a promise too early costs a look by the probe, and a row that is
+    /// gone needs none.
+    pub(crate) async fn bring_forward(&self, asked: &[(EventId, Duration)]) -> Result<(), StoreError> {
+        in_memory!(self, bring_forward(asked));
+        let mut nearest: HashMap<Uuid, f64> = HashMap::with_capacity(asked.len());
+        for (id, wait) in asked {
+            let wait_s = nearest.entry(id.0).or_insert(f64::MAX);
+            *wait_s = wait_s.min(wait.as_secs_f64());
+        }
+        let (keys, waits_s): (Vec<Uuid>, Vec<f64>) = nearest.into_iter().unzip();
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "update wakeq.events_v2
+                set notify_at = case when notify_at is not null then least(notify_at,
+                        clock_timestamp() + ($2::float8[])[array_position($1, id)] * interval '1 second') end
+              where id = any ($1)",
+            &keys,
+            &waits_s
+        );
+        let moved = session.limit(|connection| query.execute(connection)).await;
+        session.answered("bring promises forward", moved).map(drop)
     }
 
     /// Takes back a pass of the probe that could not be published: the events are due again after the grace, not after

@@ -154,6 +154,12 @@ impl Store {
         Session::of(&self.pool, self.config.statement_timeout).await
     }
 
+    /// The pool that all statements but renewals share.
+    #[cfg(feature = "telemetry")]
+    pub(super) fn pool_of_statements(&self) -> &PgPool {
+        &self.pool
+    }
+
     /// A session, or the reason why there is none, which the pool keeps to itself.
     #[cfg(feature = "cli")]
     pub(super) async fn reach(&self) -> Result<Session, StoreError> {

@@ -31,7 +31,7 @@ impl Waker {
             crate::fault::point("cron.ticked");
             events += ticked.events;
             self.publish(&ticked.notifications).await?;
-            if !ticked.more {
+            if !ticked.more || self.is_over() {
                 return Ok(events);
             }
             tokio::time::sleep_until(started + PAGE_PERIOD).await;

@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::event::{HandlerAddress, Notification};
+use crate::event::{Cause, HandlerAddress, Notification};
 use crate::machine::Outcome;
+use crate::telemetry::{Processed, RunMetrics};
 
 /// Counts since the worker was made.
 #[derive(Debug, Default)]
@@ -14,6 +15,7 @@ pub struct Counters {
     malformed: AtomicU64,
     doubled: AtomicU64,
     outcomes: Mutex<BTreeMap<Outcome, u64>>,
+    metrics: RunMetrics,
 }
 
 impl Counters {
@@ -41,10 +43,35 @@ impl Counters {
         self.doubled.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn count(&self, trail: &[Outcome]) {
+    /// A run ended; `fault` is what was the matter with its handler, if it had one.
+    pub(super) fn count(&self, report: &RunReport, fault: Option<&'static str>) {
+        self.count_outcomes(&report.trail);
+        let Some(address) = &report.address else { return };
+        if let Some(took) = report.took {
+            self.metrics.processed(Processed { scope: &address.scope, took, fault });
+        }
+        let took = |edge| report.trail.contains(&edge);
+        if took(Outcome::RetryAllowed) {
+            self.metrics.retried(&address.scope);
+        }
+        let cause = match (took(Outcome::Deleted), took(Outcome::Poison), took(Outcome::RetryTooMany)) {
+            (true, true, _) => Some(Cause::Poison),
+            (true, false, true) => Some(Cause::Retries),
+            (true, false, false) | (false, ..) => None,
+        };
+        if let Some(cause) = cause {
+            self.metrics.died(&address.scope, cause);
+        }
+    }
+
+    fn count_outcomes(&self, trail: &[Outcome]) {
         let mut outcomes = self.outcomes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         for outcome in trail {
             *outcomes.entry(*outcome).or_default() += 1;
+        }
+        drop(outcomes);
+        for outcome in trail {
+            self.metrics.outcome(outcome.as_str());
         }
     }
 }

@@ -316,6 +316,11 @@ impl Registry {
         found.map(|(_, handler)| handler)
     }
 
+    /// The longest time-out of a handler that has one.
+    pub(super) fn longest_timeout(&self) -> Option<Duration> {
+        self.handlers.values().filter_map(|(_, handler)| handler.timeout).max()
+    }
+
     /// Keys of the handlers for every canvas.
     pub(super) fn any_canvas(&self) -> Vec<String> {
         self.keys(|of_one_canvas, _| !of_one_canvas)

@@ -18,6 +18,7 @@ use super::run::{Finished, Halt, Room, RoomKind, Runner};
 use crate::event::{EventId, Notification};
 use crate::machine::{Answer, Outcome, When};
 use crate::notify::{Delivery, Notifier, Subscription};
+use crate::telemetry::WorkerGauges;
 
 /// How long a notification waits here whose run got no answer from Postgres.
 const FAILED_WAIT: Duration = Duration::from_secs(1);
@@ -43,6 +44,7 @@ pub(super) struct Intake {
     counters: Arc<Counters>,
     reports: Option<mpsc::Sender<RunReport>>,
     trouble: watch::Sender<Option<String>>,
+    gauges: WorkerGauges,
     stopping: bool,
 }
 
@@ -67,6 +69,7 @@ impl Intake {
             counters,
             reports,
             trouble,
+            gauges: WorkerGauges::new(),
             stopping: false,
         }
     }
@@ -85,6 +88,8 @@ impl Intake {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
+                // Ready once a second, so it keeps nothing else waiting; further down it would wait itself under load.
+                _ = looks.tick() => self.tell(subscription.trouble()),
                 Some(ended) = self.running.join_next() => self.ended(ended),
                 Some(entered) = self.entering.join_next() => self.entered(entered),
                 (id, delivery) = self.lot.due() => self.due(id, delivery),
@@ -93,7 +98,6 @@ impl Intake {
                     Some(delivery) => self.receive(delivery),
                     None => break,
                 },
-                _ = looks.tick() => self.tell(subscription.trouble()),
             }
         }
         let told_to = stop.is_cancelled();
@@ -103,6 +107,8 @@ impl Intake {
     }
 
     fn tell(&self, trouble: Option<String>) {
+        self.gauges.receives(trouble.is_none());
+        self.gauges.show(self.running.len(), self.lot.len() + self.ready.len());
         self.trouble.send_if_modified(|known| {
             let changed = *known != trouble;
             *known = trouble;
@@ -162,9 +168,9 @@ impl Intake {
                 return;
             }
         };
-        let Finished { halt, room, report, next } = finished;
+        let Finished { halt, room, report, fault, next } = finished;
         let notification = report.notification;
-        self.counters.count(&report.trail);
+        self.counters.count(&report, fault);
         let gone = matches!(report.ending(), Some(Outcome::Deleted | Outcome::EventMissing));
         match halt {
             Halt::Answer(Answer::Acknowledge) => delivery.acknowledge(),

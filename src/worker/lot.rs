@@ -26,6 +26,10 @@ impl Lot {
         self.waiting.contains_key(&id)
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.waiting.len() >= self.size_max
     }

@@ -11,6 +11,7 @@ mod leases;
 mod lot;
 mod onward;
 mod process;
+mod push;
 mod run;
 mod signal;
 mod statements;
@@ -28,6 +29,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 pub use counters::{Counters, RunReport, Verdict};
 pub use handlers::{Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Route};
+pub use push::{PushError, PushRunner};
 pub use signal::shutdown_signal;
 
 #[cfg(feature = "http")]
@@ -334,7 +336,7 @@ impl Driver {
     /// event of an object is published.
     pub(crate) async fn run(&self, notification: Notification) -> RunReport {
         let finished = self.runner.run(notification, Room::default()).await;
-        self.counters.count(&finished.report.trail);
+        self.counters.count(&finished.report, finished.fault);
         if let Some(next) = finished.next.filter(|_| self.notifier.wakes()) {
             onward::publish(self.notifier.as_ref(), next).await;
         }

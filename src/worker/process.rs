@@ -10,7 +10,7 @@ use super::handlers::{Execution, Handler, HandlerResult};
 use super::leases::Held;
 use crate::event::Traceparent;
 use crate::machine::Ran;
-use crate::telemetry;
+use crate::telemetry::{self, faults};
 
 /// Longest error text that is kept with an event, in characters.
 const ERROR_MAX: usize = 4000;
@@ -19,6 +19,8 @@ const ERROR_MAX: usize = 4000;
 pub(super) struct Ended {
     pub(super) ran: Ran,
     pub(super) error: Option<String>,
+    /// What went wrong, in a word for metrics; an error value did not.
+    pub(super) fault: Option<&'static str>,
 }
 
 /// Runs the handler until it ends, its lease is lost, or `kill` cuts it off.
@@ -34,9 +36,9 @@ pub(super) async fn process(
     let run = telemetry::in_trace(trace, AssertUnwindSafe(run).catch_unwind());
     tokio::select! {
         biased;
-        () = held.lost() => Ended { ran: Ran::LeaseLost, error: None },
+        () = held.lost() => Ended { ran: Ran::LeaseLost, error: None, fault: Some(faults::LEASE_LOST) },
         ended = within(handler.timeout, run) => ended,
-        () = kill.cancelled() => Ended { ran: Ran::ShutDown, error: None },
+        () = kill.cancelled() => Ended { ran: Ran::ShutDown, error: None, fault: Some(faults::SHUTDOWN) },
     }
 }
 
@@ -49,20 +51,33 @@ where
     };
     match tokio::time::timeout(timeout, run).await {
         Ok(result) => ended(result),
-        Err(_) => failed(format!("timed out after {timeout:?}"), None),
+        Err(_) => failed(format!("timed out after {timeout:?}"), faults::TIMEOUT),
     }
 }
 
 fn ended(result: std::thread::Result<HandlerResult>) -> Ended {
     match result {
-        Ok(Ok(())) => Ended { ran: Ran::Completed, error: None },
-        Ok(Err(error)) => Ended { ran: error.ran(), error: Some(text(error.message())) },
-        Err(panic) => failed(format!("panicked: {}", panic_message(panic.as_ref())), None),
+        Ok(Ok(())) => Ended { ran: Ran::Completed, error: None, fault: None },
+        Ok(Err(error)) => {
+            let ran = error.ran();
+            Ended { ran, error: Some(text(error.message())), fault: fault(ran) }
+        }
+        Err(panic) => failed(format!("panicked: {}", panic_message(panic.as_ref())), faults::PANIC),
     }
 }
 
-fn failed(error: String, delay: Option<Duration>) -> Ended {
-    Ended { ran: Ran::Failed(delay), error: Some(text(&error)) }
+fn fault(ran: Ran) -> Option<&'static str> {
+    match ran {
+        Ran::Completed => None,
+        Ran::Failed(_) => Some(faults::ERROR),
+        Ran::Gone => Some(faults::GONE),
+        Ran::LeaseLost => Some(faults::LEASE_LOST),
+        Ran::ShutDown => Some(faults::SHUTDOWN),
+    }
+}
+
+fn failed(error: String, fault: &'static str) -> Ended {
+    Ended { ran: Ran::Failed(None), error: Some(text(&error)), fault: Some(fault) }
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {

@@ -72,6 +72,8 @@ pub(super) struct Finished {
     /// What it held and may need again.
     pub(super) room: Room,
     pub(super) report: RunReport,
+    /// What was the matter with the handler, in a word for metrics.
+    pub(super) fault: Option<&'static str>,
     /// The event of the same object whose turn it is now.
     pub(super) next: Option<Notification>,
 }
@@ -137,7 +139,7 @@ impl Runner {
             took: facts.took,
             verdict: verdict(&halt),
         };
-        Finished { halt, room, report, next: facts.next }
+        Finished { halt, room, report, fault: facts.fault, next: facts.next }
     }
 }
 
@@ -162,6 +164,7 @@ struct Facts {
     held: Option<Held>,
     attempt: Option<u32>,
     error: Option<String>,
+    fault: Option<&'static str>,
     took: Option<Duration>,
 }
 
@@ -308,10 +311,22 @@ impl Run<'_> {
             span.record("trace_id", trace.trace_id());
         }
         self.facts.attempt = Some(attempt);
+        let processing = telemetry::process_span(&telemetry::Attempted {
+            event: event.claim.id,
+            address: &event.address,
+            attempt,
+            emitted_by: event.traceparent.as_ref(),
+        });
+        let mut execution = execution(event, attempt);
+        execution.traceparent = telemetry::span_trace(&processing).or(execution.traceparent);
         let started = Instant::now();
-        let ended = process(handler, execution(event, attempt), held, &self.runner.kill).await;
+        let running = process(handler, execution, held, &self.runner.kill);
+        let ended = running.instrument(processing.clone()).await;
         self.facts.took = Some(started.elapsed());
-        self.facts.error = ended.error;
+        if let Some(fault) = ended.fault {
+            telemetry::failed(&processing, fault, ended.error.as_deref().unwrap_or_default());
+        }
+        (self.facts.error, self.facts.fault) = (ended.error, ended.fault);
         ended.ran
     }
 

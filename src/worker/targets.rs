@@ -9,9 +9,10 @@ use tokio::sync::Semaphore;
 use super::handlers::{BoxedHandler, Execution, Handler, HandlerError, HandlerResult};
 use super::statements::batched;
 use crate::delivery::{Delivered, Deliverer, Delivery};
-use crate::event::{HandlerAddress, TargetPolicy, Traceparent};
+use crate::event::{HandlerAddress, TargetPolicy};
 use crate::machine::RetryPolicy;
 use crate::store::{Coalescer, FoundTarget, Store, StoreError};
+use crate::telemetry;
 
 /// Rooms that are kept though nobody is in them.
 const ROOMS_KEPT: usize = 10_000;
@@ -57,7 +58,7 @@ impl Targets {
 }
 
 async fn deliver(deliverer: &Deliverer, found: &FoundTarget, event: Execution) -> HandlerResult {
-    let traceparent = event.traceparent.clone().unwrap_or_else(Traceparent::root);
+    let traceparent = telemetry::current_trace();
     let delivery = Delivery {
         event: event.id,
         address: &event.address,

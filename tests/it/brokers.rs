@@ -18,7 +18,7 @@ pub(crate) struct Broker {
 
 enum Kind {
     Memory(MemoryNotifier),
-    PubSub { config: PubSubConfig, forgets_closed_streams_late: bool },
+    PubSub { config: Box<PubSubConfig>, forgets_closed_streams_late: bool },
 }
 
 impl Broker {
@@ -46,7 +46,7 @@ impl Broker {
     ) -> Self {
         config.create_missing = true;
         let notifier = Arc::new(PubSub::connect(config.clone()).await.unwrap());
-        Self { name, notifier, kind: Kind::PubSub { config, forgets_closed_streams_late } }
+        Self { name, notifier, kind: Kind::PubSub { config: Box::new(config), forgets_closed_streams_late } }
     }
 
     /// As [`Broker::pubsub`], but nothing is created yet, nor will be by itself.

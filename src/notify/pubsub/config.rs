@@ -30,6 +30,8 @@ pub struct PubSubConfig {
     /// `host:port` of an emulator, which is spoken to in plain text and without credentials. Default none: Google's
     /// service with the application default credentials.
     pub emulator_host: Option<String>,
+    /// Where the subscription that is created pushes to, and with whose token. Default none: workers pull from it.
+    pub push: Option<PushSettings>,
     /// Creates the topic and the subscription when they turn out to be missing. For development; in production their
     /// absence is reported and waited out. Default false.
     pub create_missing: bool,
@@ -48,6 +50,25 @@ pub struct PubSubConfig {
     pub longest_back_off: Duration,
 }
 
+/// How a push subscription reaches the service.
+///
+/// ```
+/// let push = wakeq::notify::PushSettings {
+///     endpoint: "https://queue.example/v1/push".into(),
+///     audience: "my-project/wakeq/push".into(),
+///     account: "wakeq-invoker@my-project.iam.gserviceaccount.com".into(),
+/// };
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushSettings {
+    /// The URL of the service's `/v1/push`.
+    pub endpoint: String,
+    /// For whom the tokens are made: what the service has in WAKEQ_PUSH_AUDIENCE.
+    pub audience: String,
+    /// The service account whose tokens they are: one of the service's WAKEQ_PUSH_ACCOUNTS.
+    pub account: String,
+}
+
 impl PubSubConfig {
     /// The defaults, for a project.
     pub fn new(project: impl Into<String>) -> Self {
@@ -56,6 +77,7 @@ impl PubSubConfig {
             topic: "wakeq".to_owned(),
             subscription: "wakeq".to_owned(),
             emulator_host: None,
+            push: None,
             create_missing: false,
             publish_timeout: Duration::from_secs(5),
             max_lease: Duration::from_secs(60 * 60),

@@ -9,6 +9,7 @@ mod failure;
 mod publisher;
 #[cfg(feature = "cli")]
 mod rights;
+mod settings;
 mod stream;
 mod subscription;
 mod topics;
@@ -17,11 +18,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-pub use config::{DEVELOPMENT_PROJECT, PubSubConfig};
-#[cfg(all(feature = "cli", test))]
-pub(crate) use rights::MissingPermission;
+pub use config::{DEVELOPMENT_PROJECT, PubSubConfig, PushSettings};
 #[cfg(feature = "cli")]
-pub(crate) use rights::{PubSubRights, missing_permissions};
+pub(crate) use rights::{MissingPermission, PubSubRights, missing_permissions};
 pub use topics::{SettingDifference, TopicState, TopicsReport, create_topics, describe_topics};
 
 use super::{Notifier, NotifyError, Subscription};

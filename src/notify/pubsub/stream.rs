@@ -21,6 +21,7 @@ use super::BrokerAccess;
 use super::clients;
 use super::config::PubSubConfig;
 use super::failure::{FailureKind, failed, in_one_line};
+use super::settings::push_endpoint;
 use super::subscription::{StreamAnswer, Trouble};
 use super::topics::find_subscription;
 use crate::notify::{Delivery, NotifyError};
@@ -112,8 +113,17 @@ impl Intake {
     /// Looks from the side whether the subscription is there, creates it where that is allowed, and otherwise notes
     /// the trouble.
     pub(super) async fn look(&self) -> Sight {
-        let Err(error) = find_subscription(&self.broker.admins, &self.config).await else {
-            return Sight::Sound;
+        let error = match find_subscription(&self.broker.admins, &self.config).await {
+            Ok(found) => {
+                let Some(endpoint) = push_endpoint(&found) else { return Sight::Sound };
+                self.trouble.begins(format!(
+                    "{} pushes to {endpoint}, so nobody can pull from it: run `wakeq serve` in push mode there, or \
+                     give workers another subscription",
+                    self.config.subscription_path()
+                ));
+                return Sight::Away;
+            }
+            Err(error) => error,
         };
         let trouble = match FailureKind::of(&error) {
             // We may be allowed to read a subscription and not to describe it; the stream will tell.

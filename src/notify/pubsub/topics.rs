@@ -7,20 +7,13 @@ use std::time::Duration;
 
 use google_cloud_gax::options::RequestOptionsBuilder;
 use google_cloud_pubsub::Error;
-use google_cloud_pubsub::model::{ExpirationPolicy, RetryPolicy, Subscription};
+use google_cloud_pubsub::model::Subscription;
 
 use super::clients::{self, Admins};
 use super::config::PubSubConfig;
 use super::failure::{FailureKind, failed};
+use super::settings::{differences, push_endpoint, wanted_subscription};
 use crate::notify::NotifyError;
-
-const SHORTEST_RETRY_S: u64 = 10;
-const LONGEST_RETRY_S: u64 = 600;
-const RETENTION_S: u64 = 7 * 24 * 60 * 60;
-
-/// Longer than any pause of a healthy client between two extensions, and as long as a claim's lease, so that a dead
-/// process's event and its notification become free together. A stream sets its own (`lease_extension`).
-const ACK_DEADLINE_S: i32 = 60;
 
 /// How long one request of this module may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,6 +29,8 @@ pub struct TopicsReport {
     pub subscription: String,
     /// What became of the subscription.
     pub subscription_state: TopicState,
+    /// Where it pushes to, if it is a push subscription.
+    pub push_endpoint: Option<String>,
     /// Settings of the existing subscription that are not as the queue wants them.
     pub differences: Vec<SettingDifference>,
 }
@@ -107,12 +102,16 @@ pub async fn describe_topics(config: &PubSubConfig) -> Result<TopicsReport, Noti
         Err(error) => return Err(failed(&topic, config, error)),
     };
     let subscription = config.subscription_path();
-    let (subscription_state, differences) = match find_subscription(&admins, config).await {
-        Ok(found) => (TopicState::AlreadyThere, differences(&found, config)),
-        Err(error) if FailureKind::of(&error) == FailureKind::Missing => (TopicState::Missing, Vec::new()),
+    let (subscription_state, push_endpoint, differences) = match find_subscription(&admins, config).await {
+        Ok(found) => {
+            (TopicState::AlreadyThere, push_endpoint(&found).map(str::to_owned), differences(&found, config))
+        }
+        Err(error) if FailureKind::of(&error) == FailureKind::Missing => {
+            (TopicState::Missing, None, Vec::new())
+        }
         Err(error) => return Err(failed(&subscription, config, error)),
     };
-    Ok(TopicsReport { topic, topic_state, subscription, subscription_state, differences })
+    Ok(TopicsReport { topic, topic_state, subscription, subscription_state, push_endpoint, differences })
 }
 
 /// Whether the topic is there. Who may publish need not be allowed to look: that is no fault.
@@ -137,15 +136,17 @@ pub(super) async fn create_with(admins: &Admins, config: &PubSubConfig) -> Resul
     let request =
         admins.subscriptions.create_subscription().with_request(wanted).with_attempt_timeout(REQUEST_TIMEOUT);
     let subscription_state = made(request.send().await, &subscription, config)?;
-    let differences = match subscription_state {
-        TopicState::Created | TopicState::Missing => Vec::new(),
+    let (push_endpoint, differences) = match subscription_state {
+        TopicState::Created | TopicState::Missing => {
+            (config.push.as_ref().map(|push| push.endpoint.clone()), Vec::new())
+        }
         TopicState::AlreadyThere => {
             let found =
                 find_subscription(admins, config).await.map_err(|e| failed(&subscription, config, e))?;
-            differences(&found, config)
+            (push_endpoint(&found).map(str::to_owned), differences(&found, config))
         }
     };
-    Ok(TopicsReport { topic, topic_state, subscription, subscription_state, differences })
+    Ok(TopicsReport { topic, topic_state, subscription, subscription_state, push_endpoint, differences })
 }
 
 /// The subscription as it is now.
@@ -159,120 +160,5 @@ fn made<T>(answer: Result<T, Error>, name: &str, config: &PubSubConfig) -> Resul
         Ok(_) => Ok(TopicState::Created),
         Err(error) if FailureKind::of(&error) == FailureKind::AlreadyThere => Ok(TopicState::AlreadyThere),
         Err(error) => Err(failed(name, config, error)),
-    }
-}
-
-/// No dead-letter policy: retries are counted in the event's row. No order: the row decides. Never expires.
-fn wanted_subscription(config: &PubSubConfig) -> Result<Subscription, NotifyError> {
-    let unfit = |_| NotifyError::new("a setting of the subscription is out of the range of a duration");
-    let mut retry = RetryPolicy::new();
-    retry.minimum_backoff = Some(Duration::from_secs(SHORTEST_RETRY_S).try_into().map_err(unfit)?);
-    retry.maximum_backoff = Some(Duration::from_secs(LONGEST_RETRY_S).try_into().map_err(unfit)?);
-    let mut wanted = Subscription::new()
-        .set_name(config.subscription_path())
-        .set_topic(config.topic_path())
-        .set_ack_deadline_seconds(ACK_DEADLINE_S)
-        .set_expiration_policy(ExpirationPolicy::new())
-        .set_retry_policy(retry);
-    wanted.message_retention_duration = Some(Duration::from_secs(RETENTION_S).try_into().map_err(unfit)?);
-    Ok(wanted)
-}
-
-fn differences(found: &Subscription, config: &PubSubConfig) -> Vec<SettingDifference> {
-    let name = &found.name;
-    let update = |flags: String| format!("gcloud pubsub subscriptions update {name} {flags}");
-    let recreate = || format!("gcloud pubsub subscriptions delete {name}, then `wakeq topics create`");
-    let seconds =
-        |duration: Option<i64>| duration.map_or("unset".to_owned(), |seconds| format!("{seconds} s"));
-    let retry = found.retry_policy.as_ref();
-    let shortest = retry.and_then(|policy| policy.minimum_backoff.as_ref()).map(|backoff| backoff.seconds());
-    let longest = retry.and_then(|policy| policy.maximum_backoff.as_ref()).map(|backoff| backoff.seconds());
-    let retention = found.message_retention_duration.as_ref().map(|retention| retention.seconds());
-    let ttl = found.expiration_policy.as_ref().map(|policy| policy.ttl.as_ref().map(|ttl| ttl.seconds()));
-    let yes_no = |yes: bool| if yes { "on" } else { "off" }.to_owned();
-    let compared = [
-        ("topic", found.topic.clone(), config.topic_path(), recreate()),
-        (
-            "retry policy",
-            format!("{} to {}", seconds(shortest), seconds(longest)),
-            format!("{SHORTEST_RETRY_S} s to {LONGEST_RETRY_S} s"),
-            update(format!("--min-retry-delay={SHORTEST_RETRY_S}s --max-retry-delay={LONGEST_RETRY_S}s")),
-        ),
-        (
-            "retention",
-            seconds(retention),
-            seconds(Some(RETENTION_S as i64)),
-            update(format!("--message-retention-duration={RETENTION_S}s")),
-        ),
-        (
-            "expiration",
-            ttl.map_or("after 31 days".to_owned(), |ttl| {
-                ttl.map_or("never".to_owned(), |ttl| seconds(Some(ttl)))
-            }),
-            "never".to_owned(),
-            update("--expiration-period=never".to_owned()),
-        ),
-        (
-            "ack deadline",
-            format!("{} s", found.ack_deadline_seconds),
-            format!("{ACK_DEADLINE_S} s"),
-            update(format!("--ack-deadline={ACK_DEADLINE_S}")),
-        ),
-        (
-            "dead-letter policy",
-            yes_no(found.dead_letter_policy.is_some()),
-            yes_no(false),
-            update("--clear-dead-letter-policy".to_owned()),
-        ),
-        ("order", yes_no(found.enable_message_ordering), yes_no(false), recreate()),
-        ("push", yes_no(is_push(found)), yes_no(false), update("--push-endpoint=\"\"".to_owned())),
-        ("filter", or_none(&found.filter), or_none(""), recreate()),
-        ("export", yes_no(is_export(found)), yes_no(false), recreate()),
-        ("detached", yes_no(found.detached), yes_no(false), recreate()),
-    ];
-    compared
-        .into_iter()
-        .filter(|(_, found, wanted, _)| found != wanted)
-        .map(|(setting, found, wanted, mend)| SettingDifference { setting, found, wanted, mend })
-        .collect()
-}
-
-fn or_none(text: &str) -> String {
-    if text.is_empty() { "none".to_owned() } else { text.to_owned() }
-}
-
-fn is_export(found: &Subscription) -> bool {
-    found.bigquery_config.is_some() || found.cloud_storage_config.is_some()
-}
-
-fn is_push(found: &Subscription) -> bool {
-    found.push_config.as_ref().is_some_and(|push| !push.push_endpoint.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_we_create_has_no_difference() {
-        let config = PubSubConfig::new("local");
-        assert_eq!(differences(&wanted_subscription(&config).unwrap(), &config), []);
-    }
-
-    #[test]
-    fn a_foreign_subscription_is_told_apart_with_a_command() {
-        let config = PubSubConfig::new("local");
-        let foreign = Subscription::new()
-            .set_topic("_deleted-topic_")
-            .set_enable_message_ordering(true)
-            .set_filter("x");
-        let settings: Vec<_> =
-            differences(&foreign, &config).iter().map(|difference| difference.setting).collect();
-        assert_eq!(
-            settings,
-            ["topic", "retry policy", "retention", "expiration", "ack deadline", "order", "filter"]
-        );
-        let shown = differences(&foreign, &config)[3].to_string();
-        assert!(shown.contains("wanted never") && shown.contains("--expiration-period=never"), "{shown}");
     }
 }

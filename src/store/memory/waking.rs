@@ -1,5 +1,7 @@
 //! The minute's statement, resume jobs, and promises that are made again.
 
+use std::time::Duration;
+
 use super::{Row, Tables, notification};
 use crate::event::{EventId, RuleKind, Timestamp};
 use crate::store::StoreError;
@@ -25,9 +27,11 @@ impl Tables {
         let overdue: Vec<EventId> = overdue.map(|(id, _)| *id).take(PAGE as usize).collect();
         let more = overdue.len() as i64 >= PAGE || expired.is_some();
         let mut notifications = Vec::new();
+        let mut recovered = 0;
         for id in overdue {
             let Some(row) = self.events.get(&id) else { continue };
             let moved = self.moved(row);
+            recovered += usize::from(moved.counts);
             if moved.publish {
                 notifications.push(notification(id, row));
             }
@@ -36,7 +40,8 @@ impl Tables {
                 row.probes += i32::from(moved.counts);
             }
         }
-        Ok(Minute { notifications, jobs: self.jobs.keys().copied().collect(), crons: false, more, open })
+        let jobs = self.jobs.keys().copied().collect();
+        Ok(Minute { notifications, recovered, jobs, crons: false, more, open })
     }
 
     fn moved(&self, row: &Row) -> Moved {
@@ -58,8 +63,10 @@ impl Tables {
         }
     }
 
-    pub(in crate::store) fn hasten_minute(&mut self) -> Result<(), StoreError> {
-        self.next_pass_at = self.next_pass_at.min(self.now);
+    pub(in crate::store) fn hasten_minute(&mut self, within: Duration) -> Result<(), StoreError> {
+        if self.next_pass_at <= self.now + within {
+            self.next_pass_at = self.next_pass_at.min(self.now);
+        }
         Ok(())
     }
 
@@ -84,6 +91,19 @@ impl Tables {
             let Some(row) = self.events.get_mut(id).filter(|row| row.locked_at.is_none()) else { continue };
             row.notify_at = row.notify_at.map(|_| again);
             row.probes = (row.probes - 1).max(0);
+        }
+        Ok(())
+    }
+
+    pub(in crate::store) fn bring_forward(
+        &mut self,
+        asked: &[(EventId, Duration)],
+    ) -> Result<(), StoreError> {
+        for (id, wait) in asked {
+            let latest = self.now + *wait;
+            if let Some(row) = self.events.get_mut(id) {
+                row.notify_at = row.notify_at.map(|at| at.min(latest));
+            }
         }
         Ok(())
     }

@@ -161,6 +161,21 @@ async fn workers_reach_events_by_their_keys() {
     }
 }
 
+/// PUSH-07: so does what is pushed and left to its promise.
+#[tokio::test]
+async fn promises_are_brought_forward_by_key() {
+    let table = Table::of_one_connection().await;
+    let ids = table.add(20_000).await[..100].to_vec();
+    table.run("vacuum analyze wakeq.events_v2").await;
+    let asked: Vec<_> = ids.iter().map(|id| (*id, Duration::from_secs(10))).collect();
+    table.store.bring_forward(&asked).await.unwrap();
+    let arguments = format!("{}, array_fill(10::float8, array[100])", array(&ids));
+    let plan = plan(&table.store, "then least(notify_at", &arguments).await;
+    assert!(plan.contains("Index Scan using events_v2_pkey"), "{plan}");
+    assert!(!plan.contains("Seq Scan on events_v2"), "{plan}");
+    assert!(buffers(&plan, "") < 1500, "{plan}");
+}
+
 /// EV2-25: the cost of a claim does not depend on how much waits.
 #[tokio::test]
 async fn a_claim_costs_the_same_in_a_long_queue() {
@@ -300,6 +315,53 @@ async fn the_depth_does_not_read_what_waits() {
     let plan = plan(&table.store, "), visited as (", &arguments).await;
     println!("the depth of 500 free events among 80,000 others: {} pages", buffers(&plan, ""));
     assert!(buffers(&plan, "") < 600, "{plan}");
+}
+
+/// The gauges of all canvases do the same, and read a share of a long queue.
+#[cfg(feature = "telemetry")]
+#[tokio::test]
+async fn the_gauges_do_not_read_what_waits() {
+    let table = Table::of_one_connection().await;
+    table.add(300).await;
+    table.add_for(40_000, "paused").await;
+    table
+        .run(
+            "insert into wakeq.scheduling_rules (rule_type, canvas_id, event_space, handler_name, created_by)
+               select 'pause', '00000000-0000-0000-0000-000000000000', 'WORKER', 'paused', 'test'",
+        )
+        .await;
+    table.add_for(40_000, "later").await;
+    table.run("update wakeq.events_v2 set delay_until = now() + interval '1 h' where name = 'later'").await;
+    table.run("update wakeq.events_v2 set locked_at = now(), claims = 1 where name = 'known' and id in (select id from wakeq.events_v2 where name = 'known' order by id limit 100)").await;
+    table
+        .run(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until)
+             select gen_random_uuid(), gen_random_uuid(), 'WORKER', 'known', '_', '1', now() - interval '1 h'
+               from generate_series(1, 50)",
+        )
+        .await;
+    table.run("vacuum analyze wakeq.events_v2").await;
+    let depths = table.store.depths().await.unwrap();
+    let shown: Vec<_> =
+        depths.iter().map(|depth| (depth.scope.name.as_str(), depth.depth, depth.oldest.is_some())).collect();
+    assert_eq!(shown, [("known", 250, true), ("later", 0, false), ("paused", 0, false)]);
+    assert!(depths[0].oldest.unwrap() >= Duration::from_secs(3600));
+    let arguments = "'1 min', 1000, 20000, 100, 10000";
+    let quiet =
+        plan(&table.store, "), unruled as materialized (\n                   select canvas_id", arguments)
+            .await;
+    println!("the gauges, 250 free events of 51 handlers among 80,000 others: {} pages", buffers(&quiet, ""));
+    assert!(buffers(&quiet, "") < 1500, "{quiet}");
+
+    table.add_for(60_000, "busy").await;
+    table.run("vacuum analyze wakeq.events_v2").await;
+    let depths = table.store.depths().await.unwrap();
+    let of = |name: &str| depths.iter().find(|depth| depth.scope.name.as_str() == name).unwrap().depth;
+    assert_eq!(of("busy"), 20_000 / 53, "its share of what is read");
+    let busy =
+        plan(&table.store, "), unruled as materialized (\n                   select canvas_id", arguments)
+            .await;
+    assert!(buffers(&busy, "") < 3000, "{busy}");
 }
 
 /// A page of a list is a range of the index, also in a plan that was made for any handler.

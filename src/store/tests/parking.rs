@@ -206,3 +206,28 @@ async fn only_events_that_run_are_not_deferred() {
     assert_eq!(table.number(deferred).await, 1);
     assert_eq!(table.number("select count(*) from wakeq.unknown_handlers").await, 1);
 }
+
+/// PUSH-07: the nearest of several wishes counts, no promise is put off, and none is made where there is none.
+#[tokio::test]
+async fn a_promise_only_comes_nearer() {
+    let table = Table::new().await;
+    let ids = table.add(3).await;
+    table.run("update wakeq.events_v2 set notify_at = now() + interval '5 min'").await;
+    for (id, promise) in [(ids[1], "now() + interval '5 s'"), (ids[2], "null")] {
+        let statement = format!("update wakeq.events_v2 set notify_at = {promise} where id = $1");
+        sqlx::query(sqlx::AssertSqlSafe(statement)).bind(id.0).execute(&table.pool).await.unwrap();
+    }
+    let wish = |index: usize, seconds| (ids[index], Duration::from_secs(seconds));
+    let gone = (EventId::new(), Duration::from_secs(1));
+    let asked = [wish(0, 60), gone, wish(0, 20), wish(1, 20), wish(2, 20), wish(0, 40), wish(0, 3600)];
+    table.store.bring_forward(&asked).await.unwrap();
+    let promises: Vec<Option<f64>> = sqlx::query_scalar(
+        "select extract(epoch from notify_at - now())::float8 from wakeq.events_v2 order by array_position($1, id)",
+    )
+    .bind(ids.iter().map(|id| id.0).collect::<Vec<_>>())
+    .fetch_all(&table.pool)
+    .await
+    .unwrap();
+    let [Some(brought), Some(kept), None] = promises[..] else { panic!("{promises:?}") };
+    assert!(kept <= 5.0 && (5.0..=20.0).contains(&brought), "{promises:?}");
+}

@@ -26,8 +26,10 @@ pub(super) struct Operation {
     /// With its braces.
     pub(super) path: String,
     pub(super) statuses: BTreeSet<u16>,
-    /// None: everybody may.
+    /// None: everybody may, or who pushes.
     pub(super) scope: Option<Scope>,
+    /// Whether it is for those who push. No service of these tests takes pushes: `push` has the tests of one that does.
+    pub(super) pushed: bool,
     pub(super) described: Value,
 }
 
@@ -47,6 +49,7 @@ pub(super) async fn operations(service: &Service) -> Vec<Operation> {
                 path: path.clone(),
                 statuses: statuses.filter_map(|status| status.parse().ok()).collect(),
                 scope,
+                pushed: described["security"][0]["push"].is_array(),
                 described: described.clone(),
             });
         }
@@ -230,8 +233,10 @@ fn body(operation: &str) -> Option<Value> {
         "put_cron" => Some(json!({"expression": "0 0 1 1 *", "value": 2})),
         "pause_cron" => Some(json!({"reason": "inventory"})),
         "skip_object" => Some(json!({"name": "greet"})),
+        "push" => Some(json!({"message": {"data": ""}})),
         "create_key" => Some(json!({"holder": "somebody", "scopes": ["read"]})),
         "livez"
+        | "wake"
         | "readyz"
         | "list_events"
         | "show_event"

@@ -65,6 +65,7 @@ module "queue" {
   project    = var.project
   name       = local.name
   publishers = merge({ api = module.accounts.api }, var.publishers)
+  viewers    = { api = module.accounts.api }
 
   push = {
     endpoint          = "${module.service.url}/v1/push"

@@ -75,7 +75,7 @@ resource "google_pubsub_subscription_iam_member" "subscriber" {
 
 # For the look from the side every 15 s, which notices a broken stream, and for `wakeq doctor`.
 resource "google_pubsub_subscription_iam_member" "viewer" {
-  for_each = var.subscribers
+  for_each = merge(var.subscribers, var.viewers)
 
   project      = var.project
   subscription = google_pubsub_subscription.this.name

@@ -26,6 +26,12 @@ variable "subscribers" {
   default     = {}
 }
 
+variable "viewers" {
+  description = "Addresses of the service accounts that only look at the subscription, for `wakeq doctor` in push mode, by names of your choice."
+  type        = map(string)
+  default     = {}
+}
+
 variable "push" {
   description = "Push mode: the address that is called (…/v1/push), the account and the audience of its token, and the longest handler."
   type = object({

@@ -17,6 +17,7 @@ locals {
       WAKEQ_HORIZON       = "0s"
       WAKEQ_PUSH_AUDIENCE = var.push.audience
       WAKEQ_PUSH_ACCOUNTS = var.push.account
+      WAKEQ_CAPACITY      = tostring(var.capacity)
     } : {},
     var.env,
   )

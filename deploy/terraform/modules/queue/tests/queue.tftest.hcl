@@ -44,6 +44,7 @@ run "push" {
   command = plan
 
   variables {
+    viewers = { api = "api@my-project.iam.gserviceaccount.com" }
     push = {
       endpoint          = "https://wakeq.example/v1/push"
       account           = "invoker@my-project.iam.gserviceaccount.com"
@@ -67,6 +68,10 @@ run "push" {
   assert {
     condition     = length(google_pubsub_subscription_iam_member.subscriber) == 0
     error_message = "nobody pulls"
+  }
+  assert {
+    condition     = { for key, member in google_pubsub_subscription_iam_member.viewer : key => member.role } == { api = "roles/pubsub.viewer" }
+    error_message = "the doctor looks"
   }
 }
 

@@ -41,6 +41,7 @@ run "push" {
     condition = {
       for env in google_cloud_run_v2_service.this.template[0].containers[0].env : env.name => env.value if env.value != null && startswith(env.name, "WAKEQ_")
       } == {
+      WAKEQ_CAPACITY      = "40"
       WAKEQ_TOPIC         = "wakeq"
       WAKEQ_HORIZON       = "0s"
       WAKEQ_PUSH_AUDIENCE = "my-project/wakeq/push"

@@ -1,0 +1,47 @@
+//! Metrics and traces that are made in full and then thrown away, switched on and off between rounds.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use opentelemetry::global;
+use opentelemetry::metrics::noop::NoopMeterProvider;
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::metrics::{ManualReader, SdkMeterProvider};
+use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::dynamic_filter_fn;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+static TRACES: AtomicBool = AtomicBool::new(false);
+
+#[derive(Debug)]
+struct Nowhere;
+
+impl SpanExporter for Nowhere {
+    async fn export(&self, _: Vec<SpanData>) -> OTelSdkResult {
+        Ok(())
+    }
+}
+
+/// Once, before anything else.
+pub(crate) fn start() {
+    let tracers = SdkTracerProvider::builder().with_batch_exporter(Nowhere).build();
+    let layer = tracing_opentelemetry::layer().with_tracer(tracers.tracer("bench"));
+    let wanted = dynamic_filter_fn(|metadata, _| {
+        metadata.target() == "wakeq::trace" && TRACES.load(Ordering::Relaxed)
+    });
+    tracing_subscriber::registry().with(layer.with_filter(wanted)).init();
+}
+
+/// What is made from now on is measured, and traced, or not.
+pub(crate) fn switch(metrics: bool, traces: bool) {
+    TRACES.store(traces, Ordering::Relaxed);
+    if metrics {
+        global::set_meter_provider(
+            SdkMeterProvider::builder().with_reader(ManualReader::builder().build()).build(),
+        );
+    } else {
+        global::set_meter_provider(NoopMeterProvider::new());
+    }
+}

@@ -1,0 +1,137 @@
+//! Who may push notifications and ask for the minute's pass: accounts that the configuration names, by ID tokens for an
+//! audience of their own. Nothing here is looked up in the database, and nothing else is allowed by it.
+
+use std::collections::HashSet;
+
+use super::error::{AccessError, PushDenied, Refusal, Unauthenticated};
+use super::token::{self, Accepted};
+use super::{Access, bearer};
+
+/// Most accounts, and most audiences.
+const NAMED_MAX: usize = 100;
+
+/// Whose pushes are taken: what `POST /v1/push` and `POST /v1/wake` go by.
+///
+/// ```
+/// use wakeq::access::{AccessConfig, PushCallers};
+///
+/// let push = PushCallers {
+///     audiences: vec!["my-project/wakeq/push".into()],
+///     accounts: vec!["wakeq-invoker@my-project.iam.gserviceaccount.com".into()],
+/// };
+/// let config = AccessConfig { push, ..AccessConfig::default() };
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PushCallers {
+    /// For whom their ID tokens have to be made, to the letter. Not one of [`AccessConfig::audiences`]: a token for the
+    /// one must not count for the other.
+    ///
+    /// [`AccessConfig::audiences`]: super::AccessConfig::audiences
+    pub audiences: Vec<String>,
+    /// Addresses of the service accounts.
+    pub accounts: Vec<String>,
+}
+
+/// Recognizes who pushes.
+pub(super) struct Pushers {
+    accepted: Accepted,
+    /// In lower case.
+    accounts: HashSet<String>,
+}
+
+impl Pushers {
+    /// `None` if nobody pushes. `audiences` and `issuers` are those of the API's tokens.
+    pub(super) fn new(
+        push: PushCallers,
+        audiences: &[String],
+        issuers: &[String],
+    ) -> Result<Option<Self>, AccessError> {
+        let PushCallers { audiences: own, accounts } = push;
+        if own.is_empty() && accounts.is_empty() {
+            return Ok(None);
+        }
+        if own.is_empty() || accounts.is_empty() {
+            return Err(AccessError::Config(
+                "push mode needs both the audience of its tokens (WAKEQ_PUSH_AUDIENCE) and the accounts that may push \
+                 (WAKEQ_PUSH_ACCOUNTS): set the one that is missing, or neither",
+            ));
+        }
+        if own.len() > NAMED_MAX || accounts.len() > NAMED_MAX {
+            return Err(AccessError::Config("at most 100 accounts may push, for at most 100 audiences"));
+        }
+        if own.iter().any(String::is_empty) || !accounts.iter().all(|account| is_address(account)) {
+            return Err(AccessError::Config(
+                "an account that may push is the address of a service account, name@project.iam.gserviceaccount.com, and \
+                 its audience is not empty",
+            ));
+        }
+        if own.iter().any(|audience| audiences.contains(audience)) {
+            return Err(AccessError::Config(
+                "tokens for pushes must be made for another audience than tokens for the API: a push must not open \
+                 the API, nor a token for the API push",
+            ));
+        }
+        let accounts = accounts.iter().map(|account| account.to_ascii_lowercase()).collect();
+        Ok(Some(Self { accepted: Accepted { audiences: own, issuers: issuers.to_vec() }, accounts }))
+    }
+}
+
+impl Access {
+    /// Whether anybody may push.
+    pub fn takes_pushes(&self) -> bool {
+        self.inner.pushers.is_some()
+    }
+
+    /// Which account sent a push, by the value of its only `Authorization` header. Keys, and tokens for the API, don't
+    /// count here.
+    pub async fn authenticate_push(&self, authorization: Option<&str>) -> Result<String, PushDenied> {
+        let pushers = self.inner.pushers.as_ref().ok_or(PushDenied::Off)?;
+        let token = bearer(authorization)?;
+        if !token::is_meant(token) {
+            return Err(Unauthenticated::Malformed.into());
+        }
+        let email = self.verified(token, &pushers.accepted).await?;
+        if pushers.accounts.contains(&email) {
+            Ok(email)
+        } else {
+            Err(PushDenied::NotNamed(Refusal::NotListed { email }))
+        }
+    }
+}
+
+fn is_address(account: &str) -> bool {
+    account.len() <= 320
+        && account.split_once('@').is_some_and(|(name, host)| !name.is_empty() && host.contains('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ACCOUNT: &str = "Push@p.iam.gserviceaccount.com";
+
+    fn pushers(audiences: &[&str], accounts: &[&str]) -> Result<Option<Pushers>, AccessError> {
+        let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+        let push = PushCallers { audiences: texts(audiences), accounts: texts(accounts) };
+        Pushers::new(push, &["https://api.example".to_owned()], &[])
+    }
+
+    #[test]
+    fn it_is_configured_whole_or_not_at_all() {
+        assert!(pushers(&[], &[]).unwrap().is_none());
+        let whole = pushers(&["push"], &[ACCOUNT]).unwrap().unwrap();
+        assert!(whole.accounts.contains(&ACCOUNT.to_lowercase()));
+        for (audiences, accounts, words) in [
+            (&["push"][..], &[][..], "WAKEQ_PUSH_ACCOUNTS"),
+            (&[], &[ACCOUNT], "WAKEQ_PUSH_AUDIENCE"),
+            (&[""], &[ACCOUNT], "not empty"),
+            (&["push"], &["everybody"], "address"),
+            (&["push"], &["@p.iam"], "address"),
+            (&["push", "https://api.example"], &[ACCOUNT], "another audience"),
+            (&["push"; 101], &[ACCOUNT], "at most 100"),
+        ] {
+            let error = pushers(audiences, accounts).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}

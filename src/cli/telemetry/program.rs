@@ -1,0 +1,63 @@
+//! Metrics of a program that puts the parts together itself, as the commands of the binary serve theirs.
+
+use std::net::SocketAddr;
+
+use tokio_util::task::AbortOnDropHandle;
+
+use super::scrape::Scraper;
+use super::{Observed, Telemetry, TelemetryArgs, Way};
+use crate::cli::BoxError;
+use crate::observe::Observer;
+use crate::store::Store;
+
+/// Serves what this process measures, for Prometheus, until it is dropped.
+///
+/// ```no_run
+/// # async fn example(url: &str) -> Result<(), wakeq::cli::BoxError> {
+/// use wakeq::cli::Metrics;
+/// use wakeq::{Store, StoreConfig};
+///
+/// let mut metrics = Metrics::serve("127.0.0.1:9464".parse()?).await?; // before anything else of wakeq's is made
+/// println!("http://{}/metrics", metrics.address());
+/// let store = Store::connect(url, StoreConfig::default()).await?;
+/// metrics.watch(&store);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Metrics {
+    address: SocketAddr,
+    observed: Observed,
+    _serving: AbortOnDropHandle<()>,
+    _telemetry: Telemetry,
+}
+
+impl Metrics {
+    /// Listens, and sets the program's global meter provider: what was made before is not measured. Must be called
+    /// inside a tokio runtime.
+    pub async fn serve(address: SocketAddr) -> Result<Self, BoxError> {
+        let scraper = Scraper::bind(address).await?;
+        let arguments = TelemetryArgs { telemetry: vec![Way::Prometheus], metrics_listen: Some(address) };
+        let telemetry = Telemetry::start(Some(&arguments))?;
+        let (registry, _) = telemetry.scraped.clone().ok_or("nothing is measured")?;
+        let observed = Observed::default();
+        let address = scraper.address();
+        let serving = AbortOnDropHandle::new(tokio::spawn(scraper.run(registry, observed.clone())));
+        Ok(Self { address, observed, _serving: serving, _telemetry: telemetry })
+    }
+
+    /// With the port that port 0 became.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Shows what waits in this queue, too.
+    pub fn watch(&mut self, store: &Store) {
+        self.observed.set(Some(Observer::watch(store)));
+    }
+}
+
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        self.observed.set(None);
+    }
+}

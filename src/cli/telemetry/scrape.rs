@@ -1,0 +1,133 @@
+//! `GET /metrics`, on a listener of its own: it serves nothing else, and nobody needs a credential for it, so that it must
+//! not be where strangers reach it. A few connections at a time, each for a few seconds.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use prometheus::{Encoder as _, TextEncoder};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::Observed;
+
+/// Connections at a time; more are closed without a word.
+const CONNECTIONS: usize = 16;
+/// How long a connection may last: one request, and its answer.
+const LASTS: Duration = Duration::from_secs(10);
+/// Bytes and fields of a request's header.
+const HEADER_BYTES: usize = 16 * 1024;
+const HEADER_FIELDS: usize = 64;
+/// How long nothing is tried when no connection can be taken.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// A listener for who scrapes.
+pub(super) struct Scraper {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Scraper {
+    pub(super) async fn bind(address: SocketAddr) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address })
+    }
+
+    /// With the port that port 0 became.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until it is dropped, and its connections with it.
+    pub(super) async fn run(self, registry: prometheus::Registry, observed: Observed) {
+        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        let metrics = Arc::new(Metrics { registry, observed });
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
+                        let metrics = Arc::clone(&metrics);
+                        connections.spawn(async move {
+                            // However it ends: who scrapes comes again.
+                            let _ = tokio::time::timeout(LASTS, serve(stream, metrics)).await;
+                            drop(place);
+                        });
+                    }
+                    Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                },
+                Some(_) = connections.join_next() => {}
+            }
+        }
+    }
+}
+
+struct Metrics {
+    registry: prometheus::Registry,
+    observed: Observed,
+}
+
+async fn serve(stream: TcpStream, metrics: Arc<Metrics>) {
+    let answer = service_fn(move |request| {
+        let metrics = Arc::clone(&metrics);
+        async move { Ok::<_, Infallible>(answer(&request, &metrics).await) }
+    });
+    let ended = http1::Builder::new()
+        .keep_alive(false)
+        .header_read_timeout(None)
+        .max_header_size(HEADER_BYTES)
+        .max_headers(HEADER_FIELDS)
+        .serve_connection(TokioIo::new(stream), answer)
+        .await;
+    if let Err(error) = ended {
+        tracing::debug!(error = &error as &dyn std::error::Error, "a scrape ended early");
+    }
+}
+
+async fn answer(request: &Request<Incoming>, metrics: &Arc<Metrics>) -> Response<Full<Bytes>> {
+    if request.uri().path() != "/metrics" {
+        return plain(StatusCode::NOT_FOUND, "only /metrics is here\n");
+    }
+    if request.method() != Method::GET {
+        return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
+    }
+    metrics.observed.refresh().await;
+    let registry = metrics.registry.clone();
+    // Thousands of lines: not on a thread that runs events.
+    let encoding = tokio::task::spawn_blocking(move || {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&registry.gather(), &mut text).map(|()| text)
+    });
+    match encoding.await {
+        Ok(Ok(text)) => {
+            let mut response = Response::new(Full::new(Bytes::from(text)));
+            let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+            response.headers_mut().insert(CONTENT_TYPE, kind);
+            response
+        }
+        Ok(Err(error)) => {
+            tracing::warn!(error = &error as &dyn std::error::Error, "the metrics could not be written");
+            plain(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be written: see the log\n")
+        }
+        Err(_) => {
+            plain(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be collected: see the log\n")
+        }
+    }
+}
+
+fn plain(status: StatusCode, words: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from_static(words.as_bytes())));
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,102 @@
+//! How workers are woken, from flags and environment.
+
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+
+use super::Missing;
+use crate::notify::{
+    DEVELOPMENT_PROJECT, LocalNotifier, NoNotifier, Notifier, NotifyError, PubSub, PubSubConfig,
+};
+
+/// What wakes workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NotifierKind {
+    /// Google Cloud Pub/Sub, or an emulator: any number of processes
+    Pubsub,
+    /// Nothing but Postgres: a process wakes itself, and no other
+    Local,
+}
+
+/// How workers are woken.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Waking")]
+pub(crate) struct NotifierArgs {
+    /// What wakes workers; `local` needs Postgres alone, and is for one process
+    #[arg(long, env = "WAKEQ_NOTIFIER", global = true, default_value = "pubsub")]
+    notifier: NotifierKind,
+    #[command(flatten)]
+    pubsub: PubSubArgs,
+}
+
+impl NotifierArgs {
+    /// Whether a process wakes only itself.
+    pub(crate) fn is_local(&self) -> bool {
+        self.notifier == NotifierKind::Local
+    }
+
+    /// Pub/Sub's part, for what is about Pub/Sub.
+    pub(crate) fn pubsub(&self) -> &PubSubArgs {
+        &self.pubsub
+    }
+
+    /// For a process that takes no notifications itself.
+    pub(crate) async fn connect(&self) -> anyhow::Result<Arc<dyn Notifier>> {
+        match self.notifier {
+            NotifierKind::Pubsub => self.pubsub.connect().await,
+            NotifierKind::Local => Ok(Arc::new(NoNotifier)),
+        }
+    }
+
+    /// For a process that runs handlers.
+    pub(crate) async fn connect_to_work(&self) -> anyhow::Result<Arc<dyn Notifier>> {
+        match self.notifier {
+            NotifierKind::Pubsub => self.pubsub.connect().await,
+            NotifierKind::Local => Ok(Arc::new(LocalNotifier::new())),
+        }
+    }
+}
+
+/// Where notifications go in Google Cloud.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Pub/Sub")]
+pub(crate) struct PubSubArgs {
+    /// The Google Cloud project
+    #[arg(long, env = "GOOGLE_CLOUD_PROJECT", global = true, default_value = "", hide_default_value = true)]
+    project: String,
+    /// The topic
+    #[arg(long, env = "WAKEQ_TOPIC", global = true, default_value = "wakeq")]
+    topic: String,
+    /// The subscription that all workers share
+    #[arg(long, env = "WAKEQ_SUBSCRIPTION", global = true, default_value = "wakeq")]
+    subscription: String,
+    /// host:port of an emulator, instead of Google's service
+    #[arg(long, env = "PUBSUB_EMULATOR_HOST", global = true)]
+    emulator_host: Option<String>,
+}
+
+impl PubSubArgs {
+    /// As the notifier takes them. With an emulator any project will do.
+    pub(crate) fn config(&self) -> Result<PubSubConfig, Missing> {
+        let project = match (self.project.as_str(), &self.emulator_host) {
+            ("", Some(_)) => DEVELOPMENT_PROJECT,
+            ("", None) => {
+                let example = "export GOOGLE_CLOUD_PROJECT=my-project, or PUBSUB_EMULATOR_HOST=localhost:8085 for an \
+                               emulator, or WAKEQ_NOTIFIER=local for one process without Pub/Sub";
+                return Err(Missing { variable: "GOOGLE_CLOUD_PROJECT", example });
+            }
+            (project, _) => project,
+        };
+        Ok(PubSubConfig {
+            topic: self.topic.clone(),
+            subscription: self.subscription.clone(),
+            emulator_host: self.emulator_host.clone(),
+            ..PubSubConfig::new(project)
+        })
+    }
+
+    async fn connect(&self) -> anyhow::Result<Arc<dyn Notifier>> {
+        let connected: Result<PubSub, NotifyError> = PubSub::connect(self.config()?).await;
+        Ok(Arc::new(connected?))
+    }
+}

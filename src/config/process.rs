@@ -1,0 +1,270 @@
+//! What the processes that stay are told, from flags and environment: the API, the worker, delivery.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::access::{AccessConfig, PushCallers};
+use crate::delivery::{DeliveryConfig, InvalidIpRange, IpRange};
+use crate::http::HttpConfig;
+use crate::store::Retention;
+use crate::worker::WorkerConfig;
+
+/// How much a worker takes on, and how long it may take to stop.
+#[derive(Args, Clone, Copy)]
+#[command(next_help_heading = "Worker")]
+pub(crate) struct WorkerArgs {
+    /// Handlers that run at a time
+    #[arg(long, env = "WAKEQ_CAPACITY", default_value_t = WorkerConfig::default().capacity)]
+    capacity: usize,
+    /// How long handlers may run on after SIGTERM [default: 28s, on Cloud Run 8s]
+    #[arg(long, env = "WAKEQ_SHUTDOWN_GRACE", value_parser = humantime::parse_duration)]
+    shutdown_grace: Option<Duration>,
+    /// Leave HTTP targets to other workers; a program without handlers then takes no notifications
+    #[arg(long, env = "WAKEQ_NO_TARGETS", num_args = 0..=1, default_missing_value = "1", default_value = "0",
+          value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
+    pub(crate) no_targets: bool,
+    /// How long dead events are kept (30days)
+    #[arg(long, env = "WAKEQ_KEEP_DEAD_EVENTS", value_parser = kept, hide_short_help = true)]
+    keep_dead_events: Option<Duration>,
+    /// How long chosen ids are recognized after their event was due (7days)
+    #[arg(long, env = "WAKEQ_KEEP_IDS", value_parser = kept, hide_short_help = true)]
+    keep_ids: Option<Duration>,
+    /// How long the record of changes and refusals is kept (90days)
+    #[arg(long, env = "WAKEQ_KEEP_RECORD", value_parser = kept, hide_short_help = true)]
+    keep_record: Option<Duration>,
+}
+
+/// How many notifications a worker that fetches them keeps for later.
+#[derive(Args, Clone, Copy)]
+#[command(next_help_heading = "Worker")]
+pub(crate) struct LotArgs {
+    /// Notifications that wait in this process for their time
+    #[arg(long, env = "WAKEQ_LOT", default_value_t = WorkerConfig::default().lot_max)]
+    lot: usize,
+}
+
+/// Who may push: with these, the process runs what a push subscription sends it.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Push mode")]
+pub(crate) struct PushArgs {
+    /// For whom the tokens of pushes are made; not an audience of the API
+    #[arg(
+        id = "push_audiences",
+        long = "push-audience",
+        env = "WAKEQ_PUSH_AUDIENCE",
+        value_delimiter = ',',
+        value_name = "AUDIENCES"
+    )]
+    audiences: Vec<String>,
+    /// Addresses of the service accounts whose tokens Pub/Sub and Cloud Scheduler send
+    #[arg(
+        id = "push_accounts",
+        long = "push-account",
+        env = "WAKEQ_PUSH_ACCOUNTS",
+        value_delimiter = ',',
+        value_name = "ACCOUNTS"
+    )]
+    accounts: Vec<String>,
+}
+
+/// Where requests to HTTP targets may go.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "HTTP targets")]
+pub(crate) struct DeliveryArgs {
+    /// Addresses that targets may have although they are not public: 10.0.0.0/8,fd00::/8
+    #[arg(long = "deliver-to", env = "WAKEQ_DELIVER_TO", value_delimiter = ',', value_name = "RANGES")]
+    ranges: Vec<String>,
+    /// Send to http:// as well
+    #[arg(long = "deliver-http", env = "WAKEQ_DELIVER_HTTP", num_args = 0..=1, default_missing_value = "1",
+          default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
+          hide_possible_values = true)]
+    allow_http: bool,
+    /// Audiences that targets may be given tokens for, beside their own origins
+    #[arg(
+        id = "deliver_audiences",
+        long = "deliver-audience",
+        env = "WAKEQ_DELIVER_AUDIENCE",
+        value_delimiter = ',',
+        value_name = "AUDIENCES"
+    )]
+    audiences: Vec<String>,
+}
+
+/// How long things are kept: long enough that somebody can look at them, and not so long that no clock reaches it.
+fn kept(text: &str) -> Result<Duration, String> {
+    let kept = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let hour = Duration::from_secs(3600);
+    let ten_years = Duration::from_secs(3653 * 24 * 3600);
+    if (hour..=ten_years).contains(&kept) { Ok(kept) } else { Err("it must be 1h to 10y".into()) }
+}
+
+/// How the HTTP API is served.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "HTTP API")]
+pub(crate) struct ServeArgs {
+    /// The port to listen on
+    #[arg(long, env = "PORT", default_value_t = HttpConfig::default().address.port())]
+    port: u16,
+    /// The address to listen on
+    #[arg(long, env = "WAKEQ_LISTEN", default_value_t = HttpConfig::default().address.ip())]
+    listen: IpAddr,
+    /// The URLs of this service that Google's ID tokens are made for; without one no ID token is taken
+    #[arg(long = "audience", env = "WAKEQ_AUDIENCE", value_delimiter = ',')]
+    audiences: Vec<String>,
+    /// Where the public keys are that ID tokens are checked with; for emulators, on this machine
+    #[arg(long, env = "WAKEQ_JWKS_URL", default_value_t = AccessConfig::default().jwks_url, hide_short_help = true)]
+    jwks_url: String,
+    /// Connections at a time
+    #[arg(long, env = "WAKEQ_MAX_CONNECTIONS", default_value_t = HttpConfig::default().max_connections)]
+    max_connections: usize,
+    /// Requests at a time
+    #[arg(long, env = "WAKEQ_MAX_REQUESTS", default_value_t = HttpConfig::default().max_requests)]
+    max_requests: usize,
+}
+
+/// Cloud Run ends a process ten seconds after it asked it to stop; two of them are for releasing claims.
+const CLOUD_RUN_GRACE: Duration = Duration::from_secs(8);
+
+/// What Cloud Run sets for its services, worker pools and jobs.
+const CLOUD_RUN_VARIABLES: [&str; 3] = ["K_SERVICE", "CLOUD_RUN_WORKER_POOL", "CLOUD_RUN_JOB"];
+
+/// Whether this process runs on Cloud Run.
+pub(crate) fn on_cloud_run() -> bool {
+    CLOUD_RUN_VARIABLES.iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+}
+
+impl LotArgs {
+    /// As the worker takes it, with the rest.
+    pub(crate) fn with(self, config: WorkerConfig) -> WorkerConfig {
+        WorkerConfig { lot_max: self.lot, ..config }
+    }
+}
+
+impl PushArgs {
+    /// Whether anything of it is given. An empty variable is none.
+    pub(crate) fn is_given(&self) -> bool {
+        self.callers() != PushCallers::default()
+    }
+
+    /// As access takes them.
+    pub(crate) fn callers(&self) -> PushCallers {
+        PushCallers { audiences: given(&self.audiences), accounts: given(&self.accounts) }
+    }
+}
+
+/// What was given, without what is empty.
+fn given(texts: &[String]) -> Vec<String> {
+    texts.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).map(str::to_owned).collect()
+}
+
+impl WorkerArgs {
+    /// As the worker takes them.
+    pub(crate) fn config(self) -> WorkerConfig {
+        self.config_on(on_cloud_run())
+    }
+
+    fn config_on(self, cloud_run: bool) -> WorkerConfig {
+        let defaults = WorkerConfig::default();
+        let usual = if cloud_run { CLOUD_RUN_GRACE } else { defaults.shutdown_grace };
+        WorkerConfig {
+            capacity: self.capacity,
+            shutdown_grace: self.shutdown_grace.unwrap_or(usual),
+            retention: Retention {
+                emitted_ids: self.keep_ids.unwrap_or(defaults.retention.emitted_ids),
+                dead_events: self.keep_dead_events.unwrap_or(defaults.retention.dead_events),
+                audit: self.keep_record.unwrap_or(defaults.retention.audit),
+            },
+            ..defaults
+        }
+    }
+}
+
+impl DeliveryArgs {
+    /// As the deliverer takes them.
+    pub(crate) fn config(&self) -> Result<DeliveryConfig, InvalidIpRange> {
+        let ranges: Result<Vec<IpRange>, _> = given(&self.ranges).iter().map(|range| range.parse()).collect();
+        let audiences = given(&self.audiences);
+        Ok(DeliveryConfig {
+            allow: ranges?,
+            allow_http: self.allow_http,
+            audiences,
+            ..DeliveryConfig::default()
+        })
+    }
+}
+
+impl ServeArgs {
+    /// As the server takes them.
+    pub(crate) fn config(&self) -> HttpConfig {
+        let (audiences, jwks_url) = (given(&self.audiences), self.jwks_url.clone());
+        HttpConfig {
+            address: SocketAddr::new(self.listen, self.port),
+            access: AccessConfig { audiences, jwks_url, ..AccessConfig::default() },
+            max_connections: self.max_connections,
+            max_requests: self.max_requests,
+            ..HttpConfig::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grace_fits_where_the_process_runs() {
+        let arguments = |shutdown_grace| WorkerArgs {
+            capacity: 3,
+            shutdown_grace,
+            no_targets: false,
+            keep_dead_events: Some(Duration::from_secs(7200)),
+            keep_ids: None,
+            keep_record: None,
+        };
+        let grace = |given, cloud_run| arguments(given).config_on(cloud_run).shutdown_grace.as_secs();
+        assert_eq!((grace(None, false), grace(None, true)), (28, 8));
+        assert_eq!(grace(Some(Duration::from_secs(90)), true), 90);
+        let config = arguments(None).config_on(false);
+        assert_eq!((config.capacity, LotArgs { lot: 9 }.with(config.clone()).lot_max), (3, 9));
+        let retention = Retention { dead_events: Duration::from_secs(7200), ..Retention::default() };
+        assert_eq!(config.retention, retention);
+    }
+
+    #[test]
+    fn what_targets_may_reach_is_given_or_nothing() {
+        let arguments = |ranges: &[&str]| DeliveryArgs {
+            ranges: ranges.iter().map(|&range| range.to_owned()).collect(),
+            allow_http: true,
+            audiences: vec![String::new(), "orders".to_owned()],
+        };
+        let config = arguments(&["127.0.0.1", "fd00::/8"]).config().unwrap();
+        assert_eq!(
+            (config.allow.len(), config.allow_http, config.audiences),
+            (2, true, vec!["orders".to_owned()])
+        );
+        assert!(arguments(&[""]).config().unwrap().allow.is_empty(), "an empty variable is none");
+        assert_eq!(arguments(&["10.0.0.1/8"]).config().unwrap_err(), InvalidIpRange);
+    }
+
+    #[test]
+    fn an_empty_variable_makes_no_push_deployment() {
+        let arguments = |audience: &str, account: &str| PushArgs {
+            audiences: vec![audience.to_owned()],
+            accounts: vec![account.to_owned()],
+        };
+        assert!(!arguments("", " ").is_given());
+        assert!(arguments("push", "").is_given());
+        assert_eq!(arguments("push", " a@b.c ").callers().accounts, ["a@b.c"]);
+    }
+
+    #[test]
+    fn nothing_is_kept_for_seconds_or_for_ever() {
+        assert_eq!(kept("1h").unwrap().as_secs(), 3600);
+        assert!(kept("10y").is_ok());
+        for refused in ["59m", "0s", "11y", "soon"] {
+            assert!(kept(refused).is_err(), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! `POST /v1/push`, for Pub/Sub, and `POST /v1/wake`, for Cloud Scheduler: where no process stays, requests do the work.
+//!
+//! It finds out who asks and takes the message out of its envelope; what becomes of an event, and of its notification,
+//! is decided by whom it is handed to.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{FromRequest, FromRequestParts, Request, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+use utoipa::ToSchema;
+
+use super::Api;
+use super::body::Whole;
+use super::guard::authorization;
+use super::problem::{Kind, Problem};
+use crate::access::PushDenied;
+use crate::store::Retention;
+
+/// The path whose requests last as long as handlers.
+pub(super) const PATH: &str = "/v1/push";
+
+/// How long Pub/Sub waits for an answer. A run that takes longer goes on, under its claim.
+const ANSWER_WITHIN: Duration = Duration::from_secs(600);
+/// The longest that a push may take with all that comes before and after the run.
+pub(super) const TIME_MAX: Duration = Duration::from_secs(630);
+/// For how long one request does the minute's work before it leaves the rest to the next.
+const WAKE_WITHIN: Duration = Duration::from_secs(20);
+
+type Failure = Box<dyn Error + Send + Sync>;
+type Run = Arc<dyn Fn(Vec<u8>) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync>;
+
+/// What both routes work with. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Push {
+    run: Option<Run>,
+    retention: Option<Retention>,
+    /// One pass at a time: a second one would find nothing to do but to wait.
+    passing: Arc<Semaphore>,
+}
+
+impl Push {
+    pub(super) fn new(retention: Option<Retention>) -> Self {
+        Self { run: None, retention, passing: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// Says who runs what is pushed.
+    pub(super) fn hand_to<F, R, E>(&mut self, run: F)
+    where
+        F: Fn(Vec<u8>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<(), E>> + Send + 'static,
+        E: Error + Send + Sync + 'static,
+    {
+        self.run =
+            Some(Arc::new(move |message| run(message).map(|ended| ended.map_err(Failure::from)).boxed()));
+    }
+}
+
+/// Somebody who may push; known before anything else of the request is looked at.
+pub(super) struct Pusher;
+
+impl FromRequestParts<Api> for Pusher {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        match api.access.authenticate_push(authorization(&parts.headers)).await {
+            Ok(_) => Ok(Self),
+            Err(denied) => {
+                let error = &denied as &dyn Error;
+                tracing::info!(error, path = parts.uri.path(), "refused");
+                Err(denied.into())
+            }
+        }
+    }
+}
+
+impl From<PushDenied> for Problem {
+    fn from(denied: PushDenied) -> Self {
+        match denied {
+            PushDenied::Off => Self::new(Kind::NotFound, denied.to_string()),
+            PushDenied::Unauthenticated(error) => error.into(),
+            PushDenied::NotNamed(_) => Self::new(
+                Kind::Forbidden,
+                "the token is of an account that may not push: see WAKEQ_PUSH_ACCOUNTS",
+            ),
+        }
+    }
+}
+
+/// What Pub/Sub posts. There is more in it, which nobody needs.
+#[derive(Deserialize, ToSchema)]
+pub(super) struct Envelope {
+    message: Message,
+}
+
+#[derive(Deserialize, ToSchema)]
+struct Message {
+    /// The notification, `{"id":"…","canvasID":"…"}`, in base64.
+    #[serde(default)]
+    data: String,
+}
+
+/// A message out of its envelope.
+pub(super) struct Pushed(Vec<u8>);
+
+impl FromRequest<Api> for Pushed {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        let bytes = match Whole::from_request(request, api).await {
+            Ok(Whole(bytes)) => bytes,
+            // No notification is as long as that, and to refuse it would bring it again and again.
+            Err(problem) if problem.kind == Kind::TooLarge => return Ok(Self(Vec::new())),
+            Err(problem) => return Err(problem),
+        };
+        let envelope: Envelope = serde_json::from_slice(&bytes).map_err(|_| {
+            Problem::bad_request(
+                "this is no message as Pub/Sub pushes it, {\"message\":{\"data\":…}}: set the push subscription up \
+                 without payload unwrapping",
+            )
+        })?;
+        // What is no base64 is no notification either, and whoever runs it says so.
+        Ok(Self(STANDARD.decode(envelope.message.data).unwrap_or_default()))
+    }
+}
+
+/// Run the event that a pushed message is about.
+///
+/// For a push subscription of Pub/Sub. The answer comes when the event has ended, failed, or has to wait for more than
+/// 10 s: then its promise wakes it.
+#[utoipa::path(post, path = "/v1/push", operation_id = "push", tag = "push", request_body = Envelope,
+    security(("push" = [])), responses(
+    (status = 204, description = "The message is done with"),
+    (status = "default", description = "It has to come again, or who sent it may not", body = super::problem::Details,
+        content_type = "application/problem+json")))]
+pub(super) async fn push(
+    State(api): State<Api>,
+    _pusher: Pusher,
+    Pushed(message): Pushed,
+) -> Result<Response, Problem> {
+    let Some(run) = &api.push.run else {
+        return Err(Problem::new(Kind::NotFound, "this process runs no events: it serves the API only"));
+    };
+    match tokio::time::timeout(ANSWER_WITHIN, run(message)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return Err(Problem::unavailable("what the event needs to run", error.as_ref())),
+        Err(_) => tracing::info!("a run lasts longer than Pub/Sub waits: it goes on, and its promise stands"),
+    }
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// What a call did.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub(super) struct Woken {
+    /// Overdue events whose notifications were published.
+    woken: usize,
+    /// Resume jobs that were carried on.
+    jobs: usize,
+    /// Events of crons that were emitted: those that are due, and those that will be before the next minute is over.
+    ticks: usize,
+    /// Whether there was no time for all of it: the next call goes on.
+    more: bool,
+}
+
+/// Do the minute's work: wake what is overdue, carry on resume jobs, emit what crons have, delete what is old.
+///
+/// For Cloud Scheduler, once a minute, where no process stays that does so by itself. A call that comes too early, or
+/// while another one is at it, does nothing.
+#[utoipa::path(post, path = "/v1/wake", operation_id = "wake", tag = "push", security(("push" = [])), responses(
+    (status = 200, description = "What was done", body = Woken),
+    (status = "default", description = "Something is away, or who asked may not", body = super::problem::Details,
+        content_type = "application/problem+json")))]
+pub(super) async fn wake(State(api): State<Api>, _pusher: Pusher) -> Result<Json<Woken>, Problem> {
+    let Ok(turn) = Arc::clone(&api.push.passing).try_acquire_owned() else {
+        return Ok(Json(Woken::default()));
+    };
+    // A task of its own: left half-way, what was moved and not published would wait for its back-off.
+    let passing = tokio::spawn(async move {
+        let pass = api.admin.wake_within(WAKE_WITHIN, api.push.retention).await;
+        drop(turn);
+        pass
+    });
+    let pass = passing.await.map_err(|defect| Problem::internal(&defect))?;
+    let pass = pass.map_err(|error| match error.of_store() {
+        Some(store) => Problem::from(store.clone()),
+        None => Problem::unavailable("Pub/Sub", &error),
+    })?;
+    Ok(Json(Woken { woken: pass.woken, jobs: pass.jobs, ticks: pass.ticks, more: pass.more }))
+}

@@ -1,0 +1,129 @@
+//! The gauges about the queue itself: what waits, and the connections to Postgres. Asks the database only when somebody
+//! collects metrics, and seldom even then.
+//!
+//! Where many processes are scraped, each of them asks. That is wanted: any of them may be the last that is left.
+
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use crate::store::{HandlerDepth, Store};
+use crate::telemetry::{self, HandlerGauge};
+
+/// How long an answer holds, and how long nothing is asked after a failure.
+const HOLDS: Duration = Duration::from_secs(15);
+/// How long a collection waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Shows what waits for each handler, and the connections to Postgres, as metrics of the program's global OpenTelemetry
+/// meter provider, until it is dropped: `wakeq.handler.depth`, `wakeq.handler.oldest`, `wakeq.pool.connections`.
+///
+/// What events, runs and requests are counted by needs no more than the provider; these have to be asked for. They ask the
+/// database when metrics are collected, at most every 15 s.
+///
+/// ```no_run
+/// # async fn example(url: &str) -> Result<(), Box<dyn std::error::Error>> {
+/// use wakeq::{Observer, Store, StoreConfig};
+///
+/// // opentelemetry::global::set_meter_provider(…), before anything of wakeq's is made
+/// let store = Store::connect(url, StoreConfig::default()).await?;
+/// let _observer = Observer::watch(&store);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Observer {
+    look: Arc<Look>,
+    _gauges: telemetry::Gauges,
+}
+
+/// What was seen last.
+struct Look {
+    store: Store,
+    runtime: Handle,
+    seen: Mutex<Seen>,
+    /// Held by who asks.
+    asking: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Seen {
+    at: Option<Instant>,
+    depths: Vec<HandlerDepth>,
+}
+
+impl Observer {
+    /// Begins to show them. Must be called inside a tokio runtime.
+    pub fn watch(store: &Store) -> Self {
+        let look = Arc::new(Look {
+            store: store.clone(),
+            runtime: Handle::current(),
+            seen: Mutex::default(),
+            asking: tokio::sync::Mutex::default(),
+        });
+        let (of_handlers, of_pool) = (Arc::downgrade(&look), Arc::downgrade(&look));
+        let gauges = telemetry::Gauges::over(
+            move || of_handlers.upgrade().map(Look::gauges).unwrap_or_default(),
+            move || of_pool.upgrade().and_then(|look| look.store.connections()),
+        );
+        Self { look, _gauges: gauges }
+    }
+
+    /// Asks now what waits, unless that is known, for who is about to collect.
+    pub async fn refresh(&self) {
+        let look = Arc::clone(&self.look);
+        let asking = tokio::spawn(async move { look.refresh().await });
+        // What takes longer is there for the next collection.
+        let _ = tokio::time::timeout(PATIENCE, asking).await;
+    }
+}
+
+impl Look {
+    /// What is known, after it was brought up to date as far as the caller's thread may wait for that: one of a runtime
+    /// must not, and has it with the next collection.
+    fn gauges(self: Arc<Self>) -> Vec<HandlerGauge> {
+        if !self.is_fresh() {
+            let (told, done) = mpsc::channel();
+            let look = Arc::clone(&self);
+            self.runtime.spawn(async move {
+                look.refresh().await;
+                // Nobody may wait for it any more.
+                let _ = told.send(());
+            });
+            if Handle::try_current().is_err() {
+                let _ = done.recv_timeout(PATIENCE);
+            }
+        }
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let age = seen.at.map(|at| at.elapsed()).unwrap_or_default();
+        let gauge = |depth: &HandlerDepth| HandlerGauge {
+            scope: depth.scope.clone(),
+            depth: depth.depth,
+            oldest: depth.oldest.map(|oldest| oldest + age),
+        };
+        seen.depths.iter().map(gauge).collect()
+    }
+
+    fn is_fresh(&self) -> bool {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.at.is_some_and(|at| at.elapsed() < HOLDS)
+    }
+
+    async fn refresh(&self) {
+        let _asking = self.asking.lock().await;
+        if self.is_fresh() {
+            return;
+        }
+        let depths = match self.store.depths().await {
+            Ok(depths) => depths,
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "what waits is not known now, and not among the metrics");
+                Vec::new()
+            }
+        };
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        *seen = Seen { at: Some(Instant::now()), depths };
+    }
+}

@@ -1,0 +1,337 @@
+//! Every metric: its name, unit and attributes, as OpenTelemetry's conventions for messaging and HTTP have them where they
+//! have one.
+//!
+//! Instruments come from the program's global meter provider, at the moment when what they are about is made. What they
+//! cost where nobody provides one is a call of an empty function.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, ObservableGauge, UpDownCounter};
+use opentelemetry::{KeyValue, global};
+
+use super::Processed;
+#[cfg(feature = "http")]
+use super::Requested;
+use super::labels::Labels;
+use crate::event::{Cause, HandlerScope};
+
+/// Upper ends of the histograms' buckets, in seconds: those that the conventions advise, and for handlers what lies above.
+#[cfg(feature = "http")]
+const REQUEST_BUCKETS: [f64; 14] =
+    [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
+const PROCESS_BUCKETS: [f64; 18] = [
+    0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0, 300.0,
+    1800.0,
+];
+
+fn system() -> KeyValue {
+    KeyValue::new("messaging.system", "wakeq")
+}
+
+fn meter() -> Meter {
+    global::meter("wakeq")
+}
+
+/// What is emitted.
+#[derive(Clone)]
+pub(crate) struct SendMetrics {
+    sent: Counter<u64>,
+    labels: Arc<Labels>,
+}
+
+impl SendMetrics {
+    pub(crate) fn new() -> Self {
+        let sent = meter()
+            .u64_counter("messaging.client.sent.messages")
+            .with_unit("{message}")
+            .with_description("Events that were emitted, or could not be")
+            .build();
+        Self { sent, labels: Arc::default() }
+    }
+
+    /// Events of a handler that are committed; with what went wrong, if they are not.
+    pub(crate) fn sent(&self, scope: &HandlerScope, count: u64, fault: Option<&'static str>) {
+        let destination = KeyValue::new("messaging.destination.name", self.labels.of(scope));
+        let name = KeyValue::new("messaging.operation.name", "send");
+        match fault {
+            None => self.sent.add(count, &[system(), name, destination]),
+            Some(fault) => {
+                self.sent.add(count, &[system(), name, destination, KeyValue::new("error.type", fault)]);
+            }
+        }
+    }
+}
+
+/// What becomes of events on a worker.
+pub(crate) struct RunMetrics {
+    duration: Histogram<f64>,
+    outcomes: Counter<u64>,
+    retries: Counter<u64>,
+    dead: Counter<u64>,
+    labels: Labels,
+}
+
+impl Default for RunMetrics {
+    fn default() -> Self {
+        let meter = meter();
+        Self {
+            duration: meter
+                .f64_histogram("messaging.process.duration")
+                .with_unit("s")
+                .with_description("How long handlers run")
+                .with_boundaries(PROCESS_BUCKETS.to_vec())
+                .build(),
+            outcomes: meter
+                .u64_counter("wakeq.run.outcomes")
+                .with_unit("{outcome}")
+                .with_description("Edges of the state machine that runs took")
+                .build(),
+            retries: meter
+                .u64_counter("wakeq.handler.retries")
+                .with_unit("{event}")
+                .with_description("Attempts that failed and are made again")
+                .build(),
+            dead: meter
+                .u64_counter("wakeq.events.dead")
+                .with_unit("{event}")
+                .with_description("Events that were given up")
+                .build(),
+            labels: Labels::default(),
+        }
+    }
+}
+
+impl RunMetrics {
+    /// A handler ended, or was cut off.
+    pub(crate) fn processed(&self, processed: Processed<'_>) {
+        let Processed { scope, took, fault } = processed;
+        let destination = KeyValue::new("messaging.destination.name", self.labels.of(scope));
+        let name = KeyValue::new("messaging.operation.name", "process");
+        let seconds = took.as_secs_f64();
+        match fault {
+            None => self.duration.record(seconds, &[system(), name, destination]),
+            Some(fault) => {
+                self.duration
+                    .record(seconds, &[system(), name, destination, KeyValue::new("error.type", fault)]);
+            }
+        }
+    }
+
+    /// A run took an edge.
+    pub(crate) fn outcome(&self, outcome: &'static str) {
+        self.outcomes.add(1, &[KeyValue::new("outcome", outcome)]);
+    }
+
+    /// An attempt failed, and another one will be made.
+    pub(crate) fn retried(&self, scope: &HandlerScope) {
+        self.retries.add(1, &[KeyValue::new("handler", self.labels.of(scope))]);
+    }
+
+    /// An event was moved to the dead ones.
+    pub(crate) fn died(&self, scope: &HandlerScope, cause: Cause) {
+        let handler = KeyValue::new("handler", self.labels.of(scope));
+        self.dead.add(1, &[handler, KeyValue::new("cause", cause.as_str())]);
+    }
+}
+
+impl fmt::Debug for RunMetrics {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("RunMetrics").finish_non_exhaustive()
+    }
+}
+
+/// What a worker holds now, as long as it runs.
+pub(crate) struct WorkerGauges {
+    running: UpDownCounter<i64>,
+    lot: UpDownCounter<i64>,
+    up: Gauge<u64>,
+    shown_running: AtomicI64,
+    shown_lot: AtomicI64,
+}
+
+impl WorkerGauges {
+    pub(crate) fn new() -> Self {
+        let meter = meter();
+        let gauges = Self {
+            running: meter
+                .i64_up_down_counter("wakeq.worker.running")
+                .with_unit("{event}")
+                .with_description("Notifications that are looked at or run now")
+                .build(),
+            lot: meter
+                .i64_up_down_counter("wakeq.worker.lot")
+                .with_unit("{notification}")
+                .with_description("Notifications that wait in this process for their time or for room")
+                .build(),
+            up: meter
+                .u64_gauge("wakeq.notifier.up")
+                .with_description("1 while this process receives notifications, else 0")
+                .build(),
+            shown_running: AtomicI64::new(0),
+            shown_lot: AtomicI64::new(0),
+        };
+        gauges.running.add(0, &[]);
+        gauges.lot.add(0, &[]);
+        gauges
+    }
+
+    /// How much there is now.
+    pub(crate) fn show(&self, running: usize, lot: usize) {
+        let change = |shown: &AtomicI64, count: usize| {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            count - shown.swap(count, Ordering::Relaxed)
+        };
+        self.running.add(change(&self.shown_running, running), &[]);
+        self.lot.add(change(&self.shown_lot, lot), &[]);
+    }
+
+    /// Whether notifications arrive.
+    pub(crate) fn receives(&self, up: bool) {
+        self.up.record(u64::from(up), &[]);
+    }
+}
+
+impl Drop for WorkerGauges {
+    fn drop(&mut self) {
+        self.show(0, 0);
+    }
+}
+
+/// What the minute's passes find.
+#[derive(Clone)]
+pub(crate) struct WakeMetrics {
+    recovered: Counter<u64>,
+}
+
+impl WakeMetrics {
+    pub(crate) fn new() -> Self {
+        let recovered = meter()
+            .u64_counter("wakeq.probe.recovered")
+            .with_unit("{event}")
+            .with_description("Due events that the minute's pass found instead of their notifications")
+            .build();
+        recovered.add(0, &[]);
+        Self { recovered }
+    }
+
+    pub(crate) fn recovered(&self, count: usize) {
+        if count > 0 {
+            self.recovered.add(u64::try_from(count).unwrap_or(u64::MAX), &[]);
+        }
+    }
+}
+
+/// How long requests take.
+#[cfg(feature = "http")]
+#[derive(Clone)]
+pub(crate) struct HttpMetrics {
+    duration: Histogram<f64>,
+}
+
+#[cfg(feature = "http")]
+impl HttpMetrics {
+    pub(crate) fn new() -> Self {
+        let duration = meter()
+            .f64_histogram("http.server.request.duration")
+            .with_unit("s")
+            .with_description("How long requests to the API take")
+            .with_boundaries(REQUEST_BUCKETS.to_vec())
+            .build();
+        Self { duration }
+    }
+
+    /// A request was answered.
+    pub(crate) fn answered(&self, request: &Requested<'_>, status: u16, took: Duration) {
+        let mut attributes = vec![
+            KeyValue::new("http.request.method", request.method),
+            KeyValue::new("url.scheme", "http"),
+            KeyValue::new("http.response.status_code", i64::from(status)),
+        ];
+        attributes.extend(request.route.map(|route| KeyValue::new("http.route", route.to_owned())));
+        if status >= 500 {
+            attributes.push(KeyValue::new("error.type", status.to_string()));
+        }
+        self.duration.record(took.as_secs_f64(), &attributes);
+    }
+}
+
+/// A handler as the gauges about the queue have it.
+#[derive(Clone, Debug)]
+pub(crate) struct HandlerGauge {
+    pub(crate) scope: HandlerScope,
+    pub(crate) depth: u64,
+    pub(crate) oldest: Option<Duration>,
+}
+
+/// What is only looked at when somebody asks for it.
+pub(crate) struct Gauges {
+    _kept: (ObservableGauge<u64>, ObservableGauge<f64>, ObservableGauge<u64>),
+}
+
+impl Gauges {
+    /// Shows what the functions say, whenever somebody collects: handlers; connections, in use and idle. They must not wait
+    /// for long.
+    pub(crate) fn over(
+        handlers: impl Fn() -> Vec<HandlerGauge> + Clone + Send + Sync + 'static,
+        connections: impl Fn() -> Option<(u64, u64)> + Send + Sync + 'static,
+    ) -> Self {
+        let meter = meter();
+        let labels = Arc::new(Labels::default());
+        let (known, depths) = (Arc::clone(&labels), handlers.clone());
+        let depth = meter
+            .u64_observable_gauge("wakeq.handler.depth")
+            .with_unit("{event}")
+            .with_description("Events that are due and free to run, of each handler; 10,000 at most")
+            .with_callback(move |observer| {
+                for (label, depth) in sums(depths(), &known) {
+                    observer.observe(depth, &[KeyValue::new("handler", label)]);
+                }
+            })
+            .build();
+        let oldest = meter
+            .f64_observable_gauge("wakeq.handler.oldest")
+            .with_unit("s")
+            .with_description("For how long the oldest of them has been due")
+            .with_callback(move |observer| {
+                for (label, oldest) in oldest_of(handlers(), &labels) {
+                    observer.observe(oldest.as_secs_f64(), &[KeyValue::new("handler", label)]);
+                }
+            })
+            .build();
+        let pool = meter
+            .u64_observable_gauge("wakeq.pool.connections")
+            .with_unit("{connection}")
+            .with_description("Connections to Postgres")
+            .with_callback(move |observer| {
+                if let Some((used, idle)) = connections() {
+                    observer.observe(used, &[KeyValue::new("state", "used")]);
+                    observer.observe(idle, &[KeyValue::new("state", "idle")]);
+                }
+            })
+            .build();
+        Self { _kept: (depth, oldest, pool) }
+    }
+}
+
+/// One number for each name: `other` is many handlers.
+fn sums(handlers: Vec<HandlerGauge>, labels: &Labels) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for handler in handlers {
+        *sums.entry(labels.of(&handler.scope).to_string()).or_default() += handler.depth;
+    }
+    sums
+}
+
+fn oldest_of(handlers: Vec<HandlerGauge>, labels: &Labels) -> BTreeMap<String, Duration> {
+    let mut oldest = BTreeMap::new();
+    for handler in handlers {
+        let age = handler.oldest.unwrap_or_default();
+        let known = oldest.entry(labels.of(&handler.scope).to_string()).or_insert(age);
+        *known = age.max(*known);
+    }
+    oldest
+}

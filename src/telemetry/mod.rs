@@ -1,0 +1,161 @@
+//! The names of spans, metrics and fields, and the trace that the current task works for. Knows nothing of the rest.
+//!
+//! Spans and metrics go to the OpenTelemetry providers of the program; without the feature `telemetry`, or where the
+//! program has none, to nobody. Nothing here exports, and nothing here may fail or slow down what it is about.
+
+#[cfg(feature = "telemetry")]
+mod labels;
+#[cfg(feature = "telemetry")]
+mod metrics;
+#[cfg(not(feature = "telemetry"))]
+mod silent;
+#[cfg(feature = "telemetry")]
+mod spans;
+
+use std::time::Duration;
+
+use crate::event::{EventId, HandlerAddress, HandlerScope, Traceparent};
+
+#[cfg(feature = "telemetry")]
+pub(crate) use metrics::{Gauges, HandlerGauge};
+#[cfg(not(feature = "telemetry"))]
+pub(crate) use silent::*;
+#[cfg(all(feature = "telemetry", feature = "http"))]
+pub(crate) use {
+    metrics::HttpMetrics,
+    spans::{answered, server_span},
+};
+#[cfg(feature = "telemetry")]
+pub(crate) use {
+    metrics::{RunMetrics, SendMetrics, WakeMetrics, WorkerGauges},
+    spans::{failed, process_span, send_span, sends, span_trace},
+};
+
+/// The target of the spans that are made for traces alone, so that logs can leave them out.
+#[cfg(feature = "telemetry")]
+pub(crate) const TRACES: &str = "wakeq::trace";
+
+/// Span of one notification's way through the machine.
+macro_rules! run_span {
+    ($notification:expr) => {
+        tracing::info_span!(
+            "run",
+            event = %$notification.id,
+            canvas = %$notification.canvas,
+            handler = tracing::field::Empty,
+            attempt = tracing::field::Empty,
+            trace_id = tracing::field::Empty,
+            object = tracing::field::Empty,
+            link = tracing::field::Empty,
+        )
+    };
+}
+pub(crate) use run_span;
+
+/// Span of one HTTP request. Neither path nor headers are in it: they may hold what a log must not.
+#[cfg(feature = "http")]
+macro_rules! request_span {
+    ($method:expr, $id:expr) => {
+        tracing::info_span!(
+            "request",
+            method = %$method,
+            request_id = %$id,
+            trace_id = tracing::field::Empty,
+        )
+    };
+}
+#[cfg(feature = "http")]
+pub(crate) use request_span;
+
+/// Events that are emitted by one call.
+pub(crate) struct Sending<'a> {
+    /// Their handler, if they have the same.
+    pub(crate) scope: Option<&'a HandlerScope>,
+    /// How many, if the call is one for several.
+    pub(crate) batch: Option<usize>,
+    /// The trace that caused them, as far as the caller said so.
+    pub(crate) cause: Option<&'a Traceparent>,
+}
+
+/// A request as its span and its duration have it.
+#[cfg(feature = "http")]
+pub(crate) struct Requested<'a> {
+    pub(crate) method: &'static str,
+    /// The template of the route, if there is one.
+    pub(crate) route: Option<&'a str>,
+    pub(crate) cause: Option<&'a Traceparent>,
+}
+
+/// One attempt at an event.
+pub(crate) struct Attempted<'a> {
+    pub(crate) event: EventId,
+    pub(crate) address: &'a HandlerAddress,
+    pub(crate) attempt: u32,
+    /// Of the span that emitted it.
+    pub(crate) emitted_by: Option<&'a Traceparent>,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Processed<'a> {
+    pub(crate) scope: &'a HandlerScope,
+    pub(crate) took: Duration,
+    /// What kind of failure it was.
+    pub(crate) fault: Option<&'static str>,
+}
+
+/// The kinds of failures of an attempt: `error.type` of what is about it.
+pub(crate) mod faults {
+    /// The handler returned an operational error.
+    pub(crate) const ERROR: &str = "error";
+    /// It took longer than it may.
+    pub(crate) const TIMEOUT: &str = "timeout";
+    /// It panicked.
+    pub(crate) const PANIC: &str = "panic";
+    /// It says that it is gone for good.
+    pub(crate) const GONE: &str = "gone";
+    /// Its claim could not be renewed.
+    pub(crate) const LEASE_LOST: &str = "lease_lost";
+    /// It was cut off at the end of a shutdown's grace.
+    pub(crate) const SHUTDOWN: &str = "shutdown";
+}
+
+tokio::task_local! {
+    static TRACE: Traceparent;
+}
+
+/// Runs a handler's future in the trace of its event, so that what it emits continues the trace.
+pub(crate) async fn in_trace<F: Future>(trace: Traceparent, future: F) -> F::Output {
+    TRACE.scope(trace, future).await
+}
+
+/// The trace that the current task works for, or a new one.
+pub(crate) fn current_trace() -> Traceparent {
+    worked_for().unwrap_or_else(Traceparent::root)
+}
+
+fn worked_for() -> Option<Traceparent> {
+    TRACE.try_with(Clone::clone).ok()
+}
+
+/// What an event that is emitted now has to carry: the span around this call, unless the caller named a trace that the
+/// span is not of.
+pub(crate) fn trace_of_emit(named: Option<Traceparent>) -> Traceparent {
+    #[cfg(feature = "telemetry")]
+    let span = spans::current();
+    #[cfg(not(feature = "telemetry"))]
+    let span: Option<Traceparent> = None;
+    match (span, named) {
+        (Some(span), None) => span,
+        (Some(span), Some(named)) if span.trace_id() == named.trace_id() => span,
+        (_, Some(named)) => named,
+        (None, None) => current_trace(),
+    }
+}
+
+/// The methods that a span and a metric name: any other would be the caller's choice.
+#[cfg(feature = "http")]
+pub(crate) fn known_method(method: &str) -> &'static str {
+    const KNOWN: [&str; 9] = ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"];
+    KNOWN.into_iter().find(|known| *known == method).unwrap_or("_OTHER")
+}

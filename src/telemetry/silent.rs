@@ -1,0 +1,103 @@
+//! What stands in for metrics and spans without the feature `telemetry`: the same names, and nothing behind them.
+
+use tracing::Span;
+
+use super::{Attempted, Processed, Sending};
+use crate::event::{Cause, EventId, HandlerScope, Traceparent};
+
+pub(crate) fn send_span(sending: &Sending<'_>) -> Span {
+    let Sending { scope: _, batch: _, cause: _ } = sending;
+    Span::none()
+}
+
+pub(crate) fn sends(_: EventId) {}
+
+pub(crate) fn process_span(attempted: &Attempted<'_>) -> Span {
+    let Attempted { event: _, address: _, attempt: _, emitted_by: _ } = attempted;
+    Span::none()
+}
+
+pub(crate) fn failed(_: &Span, _: &'static str, _: &str) {}
+
+pub(crate) fn span_trace(_: &Span) -> Option<Traceparent> {
+    None
+}
+
+#[derive(Clone)]
+pub(crate) struct SendMetrics;
+
+impl SendMetrics {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    pub(crate) fn sent(&self, _: &HandlerScope, _: u64, _: Option<&'static str>) {}
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct RunMetrics;
+
+impl RunMetrics {
+    pub(crate) fn processed(&self, processed: Processed<'_>) {
+        let Processed { scope: _, took: _, fault: _ } = processed;
+    }
+
+    pub(crate) fn outcome(&self, _: &'static str) {}
+
+    pub(crate) fn retried(&self, _: &HandlerScope) {}
+
+    pub(crate) fn died(&self, _: &HandlerScope, _: Cause) {}
+}
+
+pub(crate) struct WorkerGauges;
+
+impl WorkerGauges {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    pub(crate) fn show(&self, _: usize, _: usize) {}
+
+    pub(crate) fn receives(&self, _: bool) {}
+}
+
+#[derive(Clone)]
+pub(crate) struct WakeMetrics;
+
+impl WakeMetrics {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    pub(crate) fn recovered(&self, _: usize) {}
+}
+
+#[cfg(feature = "http")]
+pub(crate) use http::{HttpMetrics, answered, server_span};
+
+#[cfg(feature = "http")]
+mod http {
+    use std::time::Duration;
+
+    use tracing::Span;
+
+    use crate::telemetry::Requested;
+
+    pub(crate) fn server_span(request: &Requested<'_>) -> Span {
+        let Requested { method: _, route: _, cause: _ } = request;
+        Span::none()
+    }
+
+    pub(crate) fn answered(_: &Span, _: u16) {}
+
+    #[derive(Clone)]
+    pub(crate) struct HttpMetrics;
+
+    impl HttpMetrics {
+        pub(crate) fn new() -> Self {
+            Self
+        }
+
+        pub(crate) fn answered(&self, _: &Requested<'_>, _: u16, _: Duration) {}
+    }
+}

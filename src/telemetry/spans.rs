@@ -1,0 +1,218 @@
+//! The spans that make a trace: a request, what it emits, each attempt at an event; with the names and attributes of
+//! OpenTelemetry's conventions.
+//!
+//! They are spans of `tracing`, with a target of their own, and of the lowest level, so that no log shows them unasked:
+//! where nobody records traces, they are not made.
+
+use opentelemetry::trace::{SpanContext, SpanId, Status, TraceContextExt, TraceFlags, TraceId, TraceState};
+use opentelemetry::{Context, KeyValue};
+use tracing::Span;
+use tracing::field::Empty;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+use super::{Attempted, Sending, TRACES};
+use crate::event::{EventId, HandlerScope, Traceparent};
+
+/// The span of a call that emits: `send MODULE/name`.
+pub(crate) fn send_span(sending: &Sending<'_>) -> Span {
+    let span = tracing::trace_span!(
+        target: TRACES,
+        "send",
+        "otel.kind" = "producer",
+        "otel.name" = Empty,
+        "messaging.system" = "wakeq",
+        "messaging.operation.name" = "send",
+        "messaging.operation.type" = "send",
+        "messaging.message.id" = Empty,
+    );
+    if span.is_disabled() {
+        return span;
+    }
+    let context = Context::current();
+    let around = context.span().span_context().clone();
+    if let Some(cause) = sending.cause.and_then(remote)
+        && cause.trace_id() != around.trace_id()
+    {
+        // Another trace than the one around was named: the span is of that one, and linked to the other.
+        adopt(&span, cause);
+        span.add_link(around);
+    } else if !around.is_valid()
+        && let Some(cause) = super::worked_for().as_ref().and_then(remote)
+    {
+        adopt(&span, cause);
+    }
+    if let Some(scope) = sending.scope {
+        name(&span, "send", scope);
+    }
+    if let Some(count) = sending.batch {
+        span.set_attribute("messaging.batch.message_count", i64::try_from(count).unwrap_or(i64::MAX));
+    }
+    span
+}
+
+/// The span of a request: `POST /v1/…`, with the route's template.
+#[cfg(feature = "http")]
+pub(crate) fn server_span(request: &super::Requested<'_>) -> Span {
+    let span = tracing::trace_span!(
+        target: TRACES,
+        "request",
+        "otel.kind" = "server",
+        "otel.name" = Empty,
+        "http.request.method" = request.method,
+        "url.scheme" = "http",
+    );
+    if span.is_disabled() {
+        return span;
+    }
+    if let Some(cause) = request.cause.and_then(remote) {
+        adopt(&span, cause);
+    }
+    match request.route {
+        Some(route) => {
+            span.record("otel.name", format!("{} {route}", request.method));
+            span.set_attribute("http.route", route.to_owned());
+        }
+        None => {
+            span.record("otel.name", request.method);
+        }
+    }
+    span
+}
+
+/// Tells a request's span how it was answered.
+#[cfg(feature = "http")]
+pub(crate) fn answered(span: &Span, status: u16) {
+    if span.is_disabled() {
+        return;
+    }
+    span.set_attribute("http.response.status_code", i64::from(status));
+    if status >= 500 {
+        span.set_attribute("error.type", status.to_string());
+        span.set_status(Status::error(""));
+    }
+}
+
+/// The span of an attempt: `process MODULE/name`. It is a child of the span that emitted the event, whatever runs it; an
+/// attempt after the first is linked to that span besides, so that retries are found.
+pub(crate) fn process_span(attempted: &Attempted<'_>) -> Span {
+    let span = tracing::trace_span!(
+        target: TRACES,
+        "process",
+        "otel.kind" = "consumer",
+        "otel.name" = Empty,
+        "messaging.system" = "wakeq",
+        "messaging.operation.name" = "process",
+        "messaging.operation.type" = "process",
+    );
+    if span.is_disabled() {
+        return span;
+    }
+    if let Some(emitted_by) = attempted.emitted_by.and_then(remote) {
+        if attempted.attempt > 1 {
+            span.add_link(emitted_by.clone());
+        }
+        adopt(&span, emitted_by);
+    }
+    let address = attempted.address;
+    name(&span, "process", &address.scope);
+    span.set_attribute("messaging.message.id", attempted.event.to_string());
+    span.set_attribute("wakeq.attempt", i64::from(attempted.attempt));
+    span.set_attribute("wakeq.canvas", address.scope.canvas.to_string());
+    span.set_attribute("wakeq.modifier", address.modifier.as_str().to_owned());
+    span
+}
+
+/// Tells the span of an attempt, or of a call that emits, what went wrong.
+pub(crate) fn failed(span: &Span, fault: &'static str, words: &str) {
+    if span.is_disabled() {
+        return;
+    }
+    span.set_attribute("error.type", fault);
+    span.set_status(Status::error(words.to_owned()));
+    if !words.is_empty() {
+        let exception = vec![
+            KeyValue::new("exception.type", fault),
+            KeyValue::new("exception.message", words.to_owned()),
+        ];
+        span.add_event("exception", exception);
+    }
+}
+
+/// Names the one event of a call in its span.
+pub(crate) fn sends(event: EventId) {
+    let span = Span::current();
+    if !span.is_disabled() {
+        span.record("messaging.message.id", event.to_string());
+    }
+}
+
+/// The trace context of the span that the current task is in, if somebody records traces.
+pub(super) fn current() -> Option<Traceparent> {
+    written(Context::current().span().span_context())
+}
+
+/// The same of any span.
+pub(crate) fn span_trace(span: &Span) -> Option<Traceparent> {
+    if span.is_disabled() { None } else { written(span.context().span().span_context()) }
+}
+
+/// A context as it goes over the wire.
+fn written(context: &SpanContext) -> Option<Traceparent> {
+    if !context.is_valid() {
+        return None;
+    }
+    let text = format!(
+        "00-{}-{}-{:02x}",
+        context.trace_id(),
+        context.span_id(),
+        context.trace_flags() & TraceFlags::SAMPLED
+    );
+    text.parse().ok()
+}
+
+fn name(span: &Span, operation: &str, scope: &HandlerScope) {
+    let destination = scope.to_string();
+    span.record("otel.name", format!("{operation} {destination}"));
+    span.set_attribute("messaging.destination.name", destination);
+}
+
+/// Makes a span the child of one elsewhere. A span that has begun already keeps its parent.
+fn adopt(span: &Span, parent: SpanContext) {
+    let parent = Context::new().with_remote_span_context(parent);
+    if let Err(error) = span.set_parent(parent) {
+        tracing::debug!(%error, "a span stays in the trace that it is in");
+    }
+}
+
+/// A span elsewhere.
+fn remote(traceparent: &Traceparent) -> Option<SpanContext> {
+    let text = traceparent.as_str();
+    let trace = TraceId::from_hex(text.get(3..35)?).ok()?;
+    let span = SpanId::from_hex(text.get(36..52)?).ok()?;
+    let flags = TraceFlags::new(u8::from_str_radix(text.get(53..55)?, 16).ok()?);
+    let context = SpanContext::new(trace, span, flags & TraceFlags::SAMPLED, true, TraceState::default());
+    context.is_valid().then_some(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_traceparent_names_the_span_elsewhere() {
+        for (flags, sampled) in [("00", false), ("01", true), ("03", true)] {
+            let text = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-{flags}");
+            let context = remote(&text.parse().unwrap()).unwrap();
+            assert_eq!(context.trace_id().to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
+            assert_eq!(context.span_id().to_string(), "00f067aa0ba902b7");
+            assert_eq!((context.is_sampled(), context.is_remote()), (sampled, true));
+        }
+    }
+
+    #[test]
+    fn without_a_recorder_there_is_no_span_and_no_trace() {
+        let span = send_span(&Sending { scope: None, batch: None, cause: None });
+        assert!(span.is_disabled());
+        assert_eq!((span_trace(&span), current()), (None, None));
+    }
+}

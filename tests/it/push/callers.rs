@@ -1,0 +1,135 @@
+//! Who may push: one kind of token, for one thing.
+
+use aws_lc_rs::hmac;
+use reqwest::RequestBuilder;
+use serde_json::{Value, json};
+use wakeq::access::{AccessConfig, PushCallers};
+use wakeq::http::HttpConfig;
+use wakeq::{CanvasId, Handlers};
+
+use super::{PUSH_AUDIENCE, Pushed, envelope, notification, push_claims};
+use crate::door::telling;
+use crate::google_keys::{AUDIENCE, ROBOT, Signer, base64_url, claims, now, unsigned};
+use crate::service::{Answer, Service};
+
+/// Credentials that must not push, and what each is answered.
+fn wrong(pushed: &Pushed) -> Vec<(&'static str, Option<String>, u16)> {
+    let with = |name: &str, value: Value| {
+        let mut claims = push_claims();
+        claims[name] = value;
+        Some(pushed.signer.token(&claims))
+    };
+    let token = pushed.token();
+    let (message, signature) = token.rsplit_once('.').unwrap();
+    let none = unsigned(&json!({"alg": "none", "typ": "JWT", "kid": "one"}), &push_claims());
+    let confused = unsigned(&json!({"alg": "HS256", "typ": "JWT", "kid": "one"}), &push_claims());
+    let secret = hmac::Key::new(hmac::HMAC_SHA256, &pushed.signer.public());
+    let tag = base64_url(hmac::sign(&secret, confused.as_bytes()).as_ref());
+    let other_message = unsigned(&json!({"alg": "RS256", "typ": "JWT", "kid": "one"}), &claims());
+    vec![
+        ("none", None, 401),
+        ("an API key with every scope", Some(pushed.key.clone()), 401),
+        ("not a credential", Some("let-me-in".into()), 401),
+        ("a token for the API", Some(pushed.signer.token(&claims())), 401),
+        ("forged: another key of the same name", Some(Signer::new("one").token(&push_claims())), 401),
+        ("a key that Google does not have", Some(Signer::new("two").token(&push_claims())), 401),
+        ("expired", with("exp", (now() - 60).into()), 401),
+        ("from the future", with("iat", (now() + 600).into()), 401),
+        ("another audience", with("aud", "project/wakeq".into()), 401),
+        ("the audience of the API", with("aud", AUDIENCE.into()), 401),
+        ("a longer audience", with("aud", format!("{PUSH_AUDIENCE}/").into()), 401),
+        ("another issuer", with("iss", "https://accounts.evil.example".into()), 401),
+        ("an unverified address", with("email_verified", false.into()), 401),
+        ("without an address", with("email", Value::Null), 401),
+        ("another account", with("email", ROBOT.into()), 403),
+        ("unsigned", Some(format!("{message}.")), 401),
+        ("the algorithm `none`", Some(format!("{none}.")), 401),
+        ("`none`, and something like a signature", Some(format!("{none}.{signature}")), 401),
+        ("the public key as a secret", Some(format!("{confused}.{tag}")), 401),
+        ("another's signature", Some(format!("{other_message}.{signature}")), 401),
+    ]
+}
+
+fn bearing(request: RequestBuilder, credential: Option<&String>) -> RequestBuilder {
+    credential.into_iter().fold(request, |request, credential| request.bearer_auth(credential))
+}
+
+/// PUSH-02: whatever else is shown, nothing is run, woken or changed.
+#[tokio::test]
+async fn nobody_else_pushes_or_wakes() {
+    let (handler, mut seen) = telling();
+    let pushed = Pushed::start(Handlers::new().on("greet", handler)).await;
+    let id = pushed.stage.emit("greet").await;
+    let row = "select to_jsonb(e)::text || (select next_at::text from wakeq.chores where name = 'minute')
+                 from wakeq.events_v2 e";
+    let looks =
+        || async { sqlx::query_scalar::<_, String>(row).fetch_one(&pushed.stage.pool).await.unwrap() };
+    let before = looks().await;
+    let published = pushed.notifier.published().len();
+    for (kind, credential, status) in wrong(&pushed) {
+        for (path, body) in [
+            ("/v1/push", envelope(&notification(id).body())),
+            ("/v1/wake", json!({})),
+            ("/v1/push", json!([])),
+        ] {
+            let answer = Answer::of(bearing(pushed.post(path, &body), credential.as_ref())).await;
+            let slug = if status == 403 { "forbidden" } else { "unauthenticated" };
+            assert_eq!(answer.problem(), (status, slug.into()), "{path}: {kind}");
+        }
+    }
+    let twice = pushed.push(id).bearer_auth(pushed.token());
+    assert_eq!(Answer::of(twice).await.status, 401, "two credentials");
+    assert_eq!((looks().await, pushed.notifier.published().len()), (before, published));
+    assert!(seen.rest().is_empty(), "something ran");
+    // The control: the right one runs it.
+    assert_eq!(pushed.pushed(id).await, 204);
+    assert_eq!(seen.next().await.id, id);
+    assert_eq!(pushed.wake().await["more"], false);
+    pushed.stop().await;
+}
+
+/// PUSH-02: the other way round, the token that pushes opens nothing else.
+#[tokio::test]
+async fn a_push_s_token_is_good_for_nothing_else() {
+    let pushed = Pushed::start(Handlers::new()).await;
+    let id = pushed.stage.emit("greet").await;
+    let canvas = format!("/v1/canvases/{}", CanvasId::DEFAULT);
+    for path in [format!("{canvas}/events"), format!("{canvas}/events/{id}/run-now")] {
+        let request = pushed.post(&path, &json!({"name": "greet"})).bearer_auth(pushed.token());
+        assert_eq!(Answer::of(request).await.problem(), (401, "unauthenticated".into()), "{path}");
+    }
+    pushed.stop().await;
+}
+
+/// PUSH-03: where nobody may push, the routes say what to set.
+#[tokio::test]
+async fn without_configuration_there_is_nothing_to_push_to() {
+    let service = Service::start().await;
+    for path in ["/v1/push", "/v1/wake"] {
+        let answer = Answer::of(service.request(reqwest::Method::POST, path).bearer_auth(&service.key)).await;
+        assert_eq!(answer.problem(), (404, "not-found".into()));
+        for variable in ["WAKEQ_PUSH_AUDIENCE", "WAKEQ_PUSH_ACCOUNTS"] {
+            assert!(answer.text.contains(variable), "{}", answer.text);
+        }
+    }
+    service.stop().await;
+}
+
+/// PUSH-03: half of it, or the API's own audience, is refused at the start.
+#[tokio::test]
+async fn half_a_configuration_is_refused() {
+    let service = Service::start().await;
+    let stage = &service.stage;
+    let audience = |audience: &str| vec![audience.to_owned()];
+    for (push, words) in [
+        (PushCallers { audiences: audience("push"), accounts: vec![] }, "WAKEQ_PUSH_ACCOUNTS"),
+        (PushCallers { audiences: audience(AUDIENCE), ..super::callers() }, "another audience"),
+    ] {
+        let access = AccessConfig { audiences: audience(AUDIENCE), push, ..AccessConfig::default() };
+        let config = HttpConfig { access, ..HttpConfig::default() };
+        let bound = wakeq::http::HttpServer::bind(stage.store.clone(), stage.notifier.clone(), config).await;
+        let error = bound.err().expect("it was taken").to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    service.stop().await;
+}

@@ -1,0 +1,262 @@
+//! What becomes of a pushed notification, and of the promise on its event's row.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use wakeq::testing::TestKit;
+use wakeq::{
+    Actor, CanvasId, Event, EventId, HandlerError, Handlers, Outcome, QueueWorker, RetryPolicy, Route, Stop,
+    WorkerConfig, WorkerError,
+};
+
+use super::{Pushed, notification, promise, set, timing};
+use crate::door::{Door, answering, telling};
+use crate::service::Answer;
+use crate::support::{Stage, scope};
+
+fn delayed(by: Duration) -> Event {
+    Event::new("greet", "x").unwrap().after(by).unwrap()
+}
+
+/// PUSH-04: completed, or gone long ago.
+#[tokio::test]
+async fn what_is_over_is_acknowledged() {
+    let (handler, mut seen) = telling();
+    let pushed = Pushed::start(Handlers::new().on("greet", handler)).await;
+    let id = pushed.stage.emit("greet").await;
+    assert_eq!(pushed.pushed(id).await, 204);
+    assert_eq!((seen.next().await.id, pushed.stage.rows().await), (id, 0));
+    assert_eq!(pushed.pushed(id).await, 204, "a second time");
+    assert_eq!(pushed.pushed(EventId::new()).await, 204, "and one that never was");
+    assert!(seen.rest().is_empty());
+    pushed.stop().await;
+}
+
+/// PUSH-05: a message that is none of ours would come again and again; a wrong subscription shall be noticed.
+#[tokio::test]
+async fn what_says_nothing_is_acknowledged_and_counted() {
+    let pushed = Pushed::start(Handlers::new()).await;
+    let large = vec![b'x'; 400_000];
+    for (count, data) in [&b""[..], b"hello", br#"{"id":1}"#, b"\xff\xfe", &large].iter().enumerate() {
+        assert_eq!(Answer::of(pushed.push_of(data)).await.status, 204);
+        assert_eq!(pushed.counters.malformed(), count as u64 + 1);
+    }
+    for body in [
+        json!({"message": {"attributes": {"a": "b"}}, "subscription": "s"}),
+        json!({"message": {"data": "%%%"}, "subscription": "s"}),
+    ] {
+        let request = pushed.post("/v1/push", &body).bearer_auth(pushed.token());
+        assert_eq!(Answer::of(request).await.status, 204, "{body}");
+    }
+    assert_eq!(pushed.counters.malformed(), 7);
+    for body in [json!({"id": EventId::new(), "canvasID": CanvasId::DEFAULT}), json!([1]), json!("x")] {
+        let answer = Answer::of(pushed.post("/v1/push", &body).bearer_auth(pushed.token())).await;
+        assert_eq!(answer.problem(), (400, "bad-request".into()), "{body}");
+        assert!(answer.text.contains("unwrapping"), "{}", answer.text);
+    }
+    pushed.stop().await;
+}
+
+/// PUSH-06: what is due in a moment waits in the request; what is due later is left to its promise.
+#[tokio::test]
+async fn a_delay_waits_here_or_on_its_row() {
+    let (handler, mut seen) = telling();
+    let pushed = Pushed::start(Handlers::new().on("greet", handler)).await;
+    let soon = pushed.stage.queue.emit(delayed(Duration::from_secs(3))).await.unwrap().id;
+    assert_eq!(pushed.pushed(soon).await, 204);
+    let ran = seen.next().await;
+    assert!(ran.claimed_at >= ran.due_at, "not before its time");
+    assert!(pushed.counters.outcome(Outcome::DelayNotYet) >= 1, "it was not due when it came");
+    let later = pushed.stage.queue.emit(delayed(Duration::from_secs(300))).await.unwrap().id;
+    assert_eq!(pushed.pushed(later).await, 204);
+    assert!(seen.rest().is_empty());
+    let promised = promise(&pushed.stage, later).await.unwrap();
+    assert!((200.0..=300.0).contains(&promised), "{promised}");
+    pushed.stop().await;
+}
+
+/// PUSH-06: the same for a retry.
+#[tokio::test]
+async fn a_retry_waits_here_or_on_its_row() {
+    let failures = Arc::new(AtomicU32::new(0));
+    let failing = Arc::clone(&failures);
+    let (handler, mut seen) = answering(move |_| {
+        let first = failing.fetch_add(1, Ordering::SeqCst) == 0;
+        if first { Err(HandlerError::operational("not yet")) } else { Ok(()) }
+    });
+    let (refusing, mut refused) = answering(|_| Err(HandlerError::operational("no")));
+    let retry = |delay| RetryPolicy { retries: 2, delay, ..RetryPolicy::default() };
+    let handlers = Handlers::new()
+        .on(Route::new("soon").retry(retry(Duration::from_millis(200))), handler)
+        .on(Route::new("later").retry(retry(Duration::from_secs(300))), refusing);
+    let pushed = Pushed::start(handlers).await;
+    let id = pushed.stage.emit("soon").await;
+    assert_eq!(pushed.pushed(id).await, 204);
+    assert_eq!(seen.take(2).await.iter().map(|run| run.attempt).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(pushed.stage.rows().await, 0, "both within one push");
+    let id = pushed.stage.emit("later").await;
+    assert_eq!(pushed.pushed(id).await, 204);
+    assert_eq!(refused.next().await.attempt, 1);
+    let promised = promise(&pushed.stage, id).await.unwrap();
+    assert!((200.0..=300.0).contains(&promised), "{promised}");
+    pushed.stop().await;
+}
+
+/// PUSH-07: who finds the event running leaves a promise that is not later than the end of the lease, and no earlier one
+/// is put off.
+#[tokio::test]
+async fn a_locked_event_is_looked_at_when_its_lease_ends() {
+    let (handler, mut seen) = telling();
+    let pushed = Pushed::start(Handlers::new().on("greet", handler)).await;
+    let id = pushed.stage.emit("greet").await;
+    for (promised, expected) in [
+        ("interval '1 hour'", 40.0..=60.0),
+        ("interval '20 s'", 1.0..=20.0),
+        ("interval '-5 s'", -40.0..=-5.0),
+    ] {
+        let change =
+            format!("locked_at = clock_timestamp(), claims = 1, notify_at = clock_timestamp() + {promised}");
+        set(&pushed.stage, id, &change).await;
+        assert_eq!(pushed.pushed(id).await, 204);
+        let found = promise(&pushed.stage, id).await.unwrap();
+        assert!(expected.contains(&found), "{promised}: {found}");
+    }
+    assert!(seen.rest().is_empty());
+    pushed.stop().await;
+}
+
+/// PUSH-07, EV2-22: what is parked stays parked, however it is found.
+#[tokio::test]
+async fn what_is_parked_stays_parked() {
+    let (handler, mut seen) = telling();
+    let pushed = Pushed::start(Handlers::new().on("greet", handler)).await;
+    let id = pushed.stage.emit("greet").await;
+    let ada = Actor::user("ada");
+    pushed.stage.admin.pause(&scope("greet"), &ada, &Stop::default()).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(pushed.pushed(id).await, 204);
+        assert_eq!(promise(&pushed.stage, id).await, None);
+    }
+    set(&pushed.stage, id, "locked_at = clock_timestamp(), claims = 1").await;
+    assert_eq!(pushed.pushed(id).await, 204);
+    assert_eq!(promise(&pushed.stage, id).await, None, "though it was found locked");
+    set(&pushed.stage, id, "locked_at = null").await;
+    assert!(seen.rest().is_empty());
+    let resumed = pushed.stage.admin.unpause(&scope("greet"), &ada).await.unwrap();
+    assert_eq!(resumed.woken, 1);
+    assert_eq!(pushed.pushed(id).await, 204);
+    assert_eq!(seen.next().await.id, id);
+    pushed.stop().await;
+}
+
+/// PUSH-08: nobody here knows the handler: as for any worker.
+#[tokio::test]
+async fn an_unknown_handler_waits_for_its_registration() {
+    let pushed = Pushed::start(Handlers::new()).await;
+    let id = pushed.stage.emit("greet").await;
+    assert_eq!(pushed.pushed(id).await, 204);
+    assert_eq!(pushed.counters.outcome(Outcome::Deferred), 1);
+    assert!(promise(&pushed.stage, id).await.unwrap() > 200.0);
+    pushed.stop().await;
+}
+
+/// PUSH-09: without the database nothing is acknowledged.
+#[tokio::test]
+async fn without_the_database_the_message_has_to_come_again() {
+    let (handler, mut seen) = telling();
+    let pushed = Pushed::start(Handlers::new().on("greet", handler)).await;
+    let id = pushed.stage.emit("greet").await;
+    let rename = async |statement: &'static str| {
+        sqlx::raw_sql(statement).execute(&pushed.stage.pool).await.unwrap();
+    };
+    rename("alter schema wakeq rename to away").await;
+    let answer = Answer::of(pushed.push(id)).await;
+    assert_eq!(answer.problem(), (503, "unavailable".into()));
+    assert!(answer.headers.contains_key("retry-after"));
+    rename("alter schema away rename to wakeq").await;
+    assert_eq!(pushed.pushed(id).await, 204);
+    assert_eq!(seen.next().await.attempt, 1);
+    pushed.stop().await;
+}
+
+/// PUSH-10: as many run at a time as there is room for; others wait in their requests.
+#[tokio::test]
+async fn what_finds_no_room_waits_in_its_request() {
+    let (handler, mut door) = Door::new();
+    let config = WorkerConfig { capacity: 1, ..WorkerConfig::default() };
+    let pushed = Pushed::with(Handlers::new().on("greet", handler), config).await;
+    let ids = [pushed.stage.emit("greet").await, pushed.stage.emit("greet").await];
+    let first = tokio::spawn(pushed.push(ids[0]).send());
+    assert_eq!(door.arrived.next().await.id, ids[0]);
+    let second = tokio::spawn(pushed.push(ids[1]).send());
+    door.open(2);
+    assert_eq!(door.arrived.next().await.id, ids[1]);
+    for answer in [first, second] {
+        assert_eq!(answer.await.unwrap().unwrap().status(), 204);
+    }
+    assert_eq!((door.most(), pushed.stage.rows().await), (1, 0));
+    pushed.stop().await;
+}
+
+/// PUSH-10: but not for longer than a moment, of a clock that nobody has to wait for.
+#[tokio::test(start_paused = true)]
+async fn what_finds_no_room_in_time_is_left_to_its_promise() {
+    let (handler, mut door) = Door::new();
+    let kit = TestKit::with_timing(timing()).unwrap();
+    let route = Route::new("narrow").concurrency(1);
+    let handlers = Handlers::new().on("greet", handler.clone()).on(route, handler);
+    let config = WorkerConfig { capacity: 2, ..WorkerConfig::default() };
+    let notifier = Arc::new(kit.notifier().clone());
+    let runner = QueueWorker::new(kit.store(), notifier, handlers, config).unwrap();
+    let runner = runner.into_push_runner().await.unwrap();
+    let run = |id: EventId| {
+        let runner = runner.clone();
+        tokio::spawn(async move { runner.run(&notification(id).body()).await })
+    };
+    let emit = async |name: &str| kit.emit(Event::new(name, &1).unwrap()).await.unwrap().id;
+    // The handler is full, then the whole process.
+    let held = run(emit("narrow").await);
+    door.arrived.next().await;
+    let left = emit("narrow").await;
+    let began = tokio::time::Instant::now();
+    run(left).await.unwrap().unwrap();
+    assert_eq!(began.elapsed().as_secs(), 10);
+    let other = run(emit("greet").await);
+    door.arrived.next().await;
+    let began = tokio::time::Instant::now();
+    run(emit("greet").await).await.unwrap().unwrap();
+    assert_eq!(began.elapsed().as_secs(), 10);
+    assert!(door.arrived.rest().is_empty());
+    // Ten seconds later the minute's pass finds both, without waiting for the grace of an emit.
+    kit.advance(Duration::from_secs(11)).await.unwrap();
+    assert_eq!(kit.admin().wake(false).await.unwrap().woken, 2);
+    door.open(2);
+    for ended in [held, other] {
+        ended.await.unwrap().unwrap();
+    }
+}
+
+/// PUSH-11: what a push deployment can't do is refused at its start.
+#[tokio::test]
+async fn what_does_not_fit_push_mode_is_refused_at_the_start() {
+    let (stage, _) = Stage::memory().await;
+    let start = async |stage: &Stage, handlers: Handlers| {
+        let config = WorkerConfig::default();
+        let worker = QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, config);
+        match worker.unwrap().into_push_runner().await {
+            Err(WorkerError::Config(words)) => words,
+            Err(other) => panic!("{other}"),
+            Ok(_) => "",
+        }
+    };
+    assert!(start(&stage, Handlers::new()).await.contains("wakeq settings set --horizon 0s"));
+    let (stage, _) = Stage::memory_with(timing()).await;
+    let lasting = |seconds| {
+        let (handler, _) = telling();
+        Handlers::new().on(Route::new("h").timeout(Duration::from_secs(seconds)), handler)
+    };
+    assert!(start(&stage, lasting(601)).await.contains("600 s"));
+    assert_eq!(start(&stage, lasting(600)).await, "");
+}

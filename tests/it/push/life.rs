@@ -1,0 +1,116 @@
+//! Pushes whose caller leaves, or whose process ends.
+
+use std::time::Duration;
+
+use serde_json::json;
+use wakeq::http::HttpConfig;
+use wakeq::{CanvasId, Handlers, Outcome, PushError, WorkerConfig};
+
+use super::{Pushed, empty, notification};
+use crate::door::{Door, telling};
+use crate::service::Answer;
+use crate::support::Stage;
+
+async fn counts(stage: &Stage) -> (Option<i64>, i32, i32) {
+    let query = "select case when locked_at is null then 0::bigint end, losses, retries from wakeq.events_v2";
+    sqlx::query_as(query).fetch_one(&stage.pool).await.unwrap()
+}
+
+fn grace(shutdown_grace: Duration) -> WorkerConfig {
+    WorkerConfig { shutdown_grace, ..WorkerConfig::default() }
+}
+
+/// PUSH-12: Pub/Sub, or the load balancer, hangs up: the handler ends, and so does its event.
+#[tokio::test]
+async fn a_caller_who_leaves_takes_nothing_with_them() {
+    let (handler, mut door) = Door::new();
+    let pushed = Pushed::start(Handlers::new().on("greet", handler)).await;
+    let id = pushed.stage.emit("greet").await;
+    let push = tokio::spawn(pushed.push(id).send());
+    door.arrived.next().await;
+    push.abort();
+    assert!(push.await.unwrap_err().is_cancelled());
+    assert_eq!(pushed.pushed(id).await, 204, "who comes next finds it locked");
+    assert_eq!(pushed.counters.outcome(Outcome::IsLocked), 1);
+    door.open(1);
+    assert!(door.left.next().await, "it was not cut off");
+    empty(&pushed.stage).await;
+    pushed.stop().await;
+}
+
+/// PUSH-12: pushes, which last, and the API have room of their own.
+#[tokio::test]
+async fn pushes_and_requests_keep_each_other_from_nothing() {
+    let (handler, mut door) = Door::new();
+    let http = HttpConfig { max_requests: 1, ..HttpConfig::default() };
+    let handlers = Handlers::new().on("greet", handler);
+    let pushed = Pushed::within(http, handlers, WorkerConfig::default()).await;
+    let id = pushed.stage.emit("greet").await;
+    let push = tokio::spawn(pushed.push(id).send());
+    door.arrived.next().await;
+    let emitted =
+        pushed.post(&format!("/v1/canvases/{}/events", CanvasId::DEFAULT), &json!({"name": "other"}));
+    assert_eq!(Answer::of(emitted.bearer_auth(&pushed.key)).await.status, 202, "the API has room");
+    assert_eq!(pushed.wake().await["more"], false);
+    assert_eq!(Answer::of(pushed.push(id)).await.problem(), (429, "too-many-requests".into()));
+    door.open(1);
+    assert_eq!(push.await.unwrap().unwrap().status(), 204);
+    pushed.stop().await;
+}
+
+/// PUSH-13: what ends within the grace is answered as ever.
+#[tokio::test]
+async fn handlers_may_end_within_the_grace() {
+    let (handler, mut door) = Door::new();
+    let pushed = Pushed::with(Handlers::new().on("greet", handler), grace(Duration::from_secs(20))).await;
+    let id = pushed.stage.emit("greet").await;
+    let push = tokio::spawn(pushed.push(id).send());
+    door.arrived.next().await;
+    pushed.begin_to_stop();
+    let runner = pushed.runner.clone();
+    let ending = tokio::spawn(async move { runner.shut_down().await });
+    door.open(1);
+    assert_eq!(push.await.unwrap().unwrap().status(), 204);
+    ending.await.unwrap();
+    assert_eq!(pushed.stop().await.rows().await, 0);
+}
+
+/// PUSH-13: what does not is cut off and released, and has to come again; it cost the event nothing.
+#[tokio::test]
+async fn a_handler_beyond_the_grace_is_cut_off_and_its_message_comes_again() {
+    let (handler, mut door) = Door::new();
+    let pushed = Pushed::with(Handlers::new().on("greet", handler), grace(Duration::from_millis(50))).await;
+    let id = pushed.stage.emit("greet").await;
+    let push = tokio::spawn(pushed.push(id).send());
+    door.arrived.next().await;
+    let runner = pushed.runner.clone();
+    let stage = pushed.stop().await;
+    assert_eq!(push.await.unwrap().unwrap().status(), 503);
+    assert!(!door.left.next().await, "the handler was dropped");
+    assert_eq!(counts(&stage).await, (Some(0), 0, 0));
+    let refused = runner.run(&notification(id).body()).await.unwrap_err();
+    assert!(matches!(refused, PushError::Stopping), "{refused}");
+}
+
+/// PUSH-13: what waits for its time, or for room, is given back at once.
+#[tokio::test]
+async fn what_waits_is_given_back() {
+    let (handler, mut door) = Door::new();
+    let (waiting, mut seen) = telling();
+    let config = WorkerConfig { capacity: 1, ..grace(Duration::from_millis(50)) };
+    let handlers = Handlers::new().on("greet", handler).on("wait", waiting);
+    let pushed = Pushed::with(handlers, config).await;
+    let held = pushed.stage.emit("greet").await;
+    let waits = pushed.stage.emit("wait").await;
+    let holding = tokio::spawn(pushed.push(held).send());
+    door.arrived.next().await;
+    let runner = pushed.runner.clone();
+    let push = async move { runner.run(&notification(waits).body()).await };
+    let mut push = std::pin::pin!(push);
+    assert!(futures_util::poll!(push.as_mut()).is_pending());
+    let stage = pushed.stop().await;
+    assert!(matches!(push.await, Err(PushError::Stopping)));
+    assert_eq!(holding.await.unwrap().unwrap().status(), 503);
+    assert!(seen.rest().is_empty());
+    assert_eq!(stage.rows().await, 2);
+}

@@ -1,0 +1,204 @@
+//! Push mode: what Pub/Sub pushes is run by requests, and what a push may not do is not done.
+
+mod callers;
+mod endings;
+mod life;
+mod processes;
+mod waking;
+mod whole;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use wakeq::access::{Access, AccessConfig, PushCallers, Reach, Scope};
+use wakeq::delivery::Deliverer;
+use wakeq::http::{HttpConfig, HttpServer};
+use wakeq::notify::Notifier;
+use wakeq::testing::MemoryNotifier;
+use wakeq::{
+    CanvasId, Counters, EventId, Handlers, Notification, PushRunner, QueueWorker, Retention, Timing,
+    WorkerConfig,
+};
+
+use crate::google_keys::{AUDIENCE, KeyServer, Signer, claims};
+use crate::receiver::to_loopback;
+use crate::service::{Answer, make_key};
+use crate::support::{PATIENCE, Stage};
+
+pub(super) const PUSH_AUDIENCE: &str = "project/wakeq/push";
+pub(super) const PUSHER: &str = "pusher@project.iam.gserviceaccount.com";
+
+/// A push deployment of one process.
+pub(super) struct Pushed {
+    pub(super) stage: Stage,
+    pub(super) notifier: Arc<MemoryNotifier>,
+    pub(super) signer: Signer,
+    pub(super) key: String,
+    pub(super) runner: PushRunner,
+    pub(super) counters: Arc<Counters>,
+    address: SocketAddr,
+    client: reqwest::Client,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+    _keys: KeyServer,
+}
+
+/// Durations of a push deployment.
+pub(super) fn timing() -> Timing {
+    Timing { horizon: Duration::ZERO, ..Timing::default() }
+}
+
+pub(super) fn callers() -> PushCallers {
+    PushCallers { audiences: vec![PUSH_AUDIENCE.into()], accounts: vec![PUSHER.into()] }
+}
+
+/// What Google says of the one who pushes.
+pub(super) fn push_claims() -> Value {
+    let mut claims = claims();
+    (claims["aud"], claims["email"]) = (PUSH_AUDIENCE.into(), PUSHER.into());
+    claims
+}
+
+pub(super) async fn runner(
+    stage: &Stage,
+    handlers: Handlers,
+    config: WorkerConfig,
+) -> (PushRunner, Arc<Counters>) {
+    let worker = QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, config).unwrap();
+    let worker = worker.deliver_with(Deliverer::new(to_loopback()).unwrap());
+    let runner = worker.into_push_runner().await.unwrap();
+    let counters = runner.counters();
+    (runner, counters)
+}
+
+impl Pushed {
+    pub(super) async fn start(handlers: Handlers) -> Self {
+        Self::with(handlers, WorkerConfig::default()).await
+    }
+
+    pub(super) async fn with(handlers: Handlers, worker: WorkerConfig) -> Self {
+        Self::within(HttpConfig::default(), handlers, worker).await
+    }
+
+    /// With these limits of the server.
+    pub(super) async fn within(http: HttpConfig, handlers: Handlers, worker: WorkerConfig) -> Self {
+        let (stage, notifier) = Stage::memory_with(timing()).await;
+        let signer = Signer::new("one");
+        let keys = KeyServer::start(&[&signer]).await;
+        let access = AccessConfig {
+            audiences: vec![AUDIENCE.into()],
+            push: callers(),
+            jwks_url: keys.url.clone(),
+            ..AccessConfig::default()
+        };
+        let http = HttpConfig {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            shutdown_grace: worker.shutdown_grace + Duration::from_secs(2),
+            retention: Some(Retention::default()),
+            delivery: to_loopback(),
+            access,
+            ..http
+        };
+        let (runner, counters) = self::runner(&stage, handlers, worker).await;
+        let notifying: Arc<dyn Notifier> = notifier.clone();
+        let server = HttpServer::bind(stage.store.clone(), notifying, http).await.unwrap();
+        let taking = runner.clone();
+        let server = server.on_push(move |message: Vec<u8>| {
+            let runner = taking.clone();
+            async move { runner.run(&message).await }
+        });
+        let server = server.unwrap();
+        let (address, stop) = (server.local_address(), server.stop_token());
+        let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
+        let key = make_key(&access, "tests", Reach::Canvas(CanvasId::DEFAULT), &Scope::ALL).await;
+        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        let serving = tokio::spawn(server.run());
+        Self { stage, notifier, signer, key, runner, counters, address, client, stop, serving, _keys: keys }
+    }
+
+    /// A request without a credential.
+    pub(super) fn post(&self, path: &str, body: &Value) -> RequestBuilder {
+        self.client.request(Method::POST, format!("http://{}{path}", self.address)).json(body)
+    }
+
+    pub(super) fn token(&self) -> String {
+        self.signer.token(&push_claims())
+    }
+
+    /// A push of this body's data, as Pub/Sub makes it.
+    pub(super) fn push_of(&self, data: &[u8]) -> RequestBuilder {
+        self.post("/v1/push", &envelope(data)).bearer_auth(self.token())
+    }
+
+    pub(super) fn push(&self, id: EventId) -> RequestBuilder {
+        self.push_of(&notification(id).body())
+    }
+
+    /// Pushes; the status of the answer.
+    pub(super) async fn pushed(&self, id: EventId) -> u16 {
+        Answer::of(self.push(id)).await.status.as_u16()
+    }
+
+    /// What Cloud Scheduler does.
+    pub(super) async fn wake(&self) -> Value {
+        Answer::of(self.post("/v1/wake", &json!({})).bearer_auth(self.token())).await.json()
+    }
+
+    /// Ends it as SIGTERM does, and says so before it waits.
+    pub(super) async fn stop(self) -> Stage {
+        self.begin_to_stop();
+        self.runner.shut_down().await;
+        tokio::time::timeout(PATIENCE, self.serving).await.expect("no end in time").unwrap();
+        self.stage
+    }
+
+    pub(super) fn begin_to_stop(&self) {
+        self.stop.cancel();
+    }
+}
+
+pub(super) fn notification(id: EventId) -> Notification {
+    Notification { id, canvas: CanvasId::DEFAULT }
+}
+
+/// As it comes from Pub/Sub.
+pub(super) fn envelope(data: &[u8]) -> Value {
+    json!({
+        "message": {
+            "data": STANDARD.encode(data), "messageId": "7", "message_id": "7",
+            "publishTime": "2030-01-31T08:00:00.000Z", "publish_time": "2030-01-31T08:00:00.000Z",
+        },
+        "subscription": "projects/tests/subscriptions/wakeq",
+    })
+}
+
+/// The promise on an event's row, in seconds from now; none while it is parked.
+pub(super) async fn promise(stage: &Stage, id: EventId) -> Option<f64> {
+    let query =
+        "select extract(epoch from notify_at - clock_timestamp())::float8 from wakeq.events_v2 where id = $1";
+    sqlx::query_scalar(query).bind(id.0).fetch_one(&stage.pool).await.unwrap()
+}
+
+/// Changes an event's row behind everybody's back.
+pub(super) async fn set(stage: &Stage, id: EventId, change: &str) {
+    let statement = format!("update wakeq.events_v2 set {change} where id = $1");
+    let done = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(id.0).execute(&stage.pool).await.unwrap();
+    assert_eq!(done.rows_affected(), 1);
+}
+
+/// Waits until nothing is left in the queue.
+pub(super) async fn empty(stage: &Stage) {
+    let emptied = async {
+        while stage.rows().await > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, emptied).await.expect("events are left");
+}

@@ -1,0 +1,178 @@
+//! Metrics as Prometheus finds them, and where they are not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use wakeq::Timing;
+
+use super::{Client, Whole};
+use crate::processes::Process;
+use crate::support::{PATIENCE, database};
+
+const ANY_PORT: [(&str, &str); 1] = [("WAKEQ_METRICS_LISTEN", "127.0.0.1:0")];
+
+/// Where the process said that its metrics are.
+fn address(process: &Process) -> Option<String> {
+    let said = process.child.last_lines();
+    said.lines().find_map(|line| line.split("metrics are at ").nth(1)).map(|url| url.trim().to_owned())
+}
+
+/// What stands there: the value of each series, by its name with its labels.
+async fn scrape(url: &str) -> BTreeMap<String, f64> {
+    let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+    let answer = client.get(url).send().await.unwrap();
+    assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    let text = answer.text().await.unwrap();
+    let series = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    series
+        .map(|line| {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            (name.to_owned(), value.parse().unwrap_or_else(|_| panic!("no number: {line}")))
+        })
+        .collect()
+}
+
+/// The metrics that the alert rules and the dashboard read.
+fn names_in_deploy() -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
+    let rules = fs::read_to_string(folder.join("prometheus/alerts.yaml")).unwrap();
+    let dashboard: Value =
+        serde_json::from_str(&fs::read_to_string(folder.join("grafana/wakeq.json")).unwrap()).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let expressions = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    let text =
+        expressions.map(|target| target["expr"].as_str().unwrap()).collect::<Vec<_>>().join("\n") + &rules;
+    let words = text.split(|character: char| !(character.is_ascii_alphanumeric() || character == '_'));
+    let labels = ["messaging_system", "messaging_destination_name", "messaging_operation_name"];
+    words
+        .filter(|word| word.starts_with("wakeq_") || word.starts_with("messaging_"))
+        .filter(|word| !labels.contains(word))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// TELEMETRY-02: everything that the alert rules and the dashboard read is there, under those names; nothing names a
+/// canvas, an event or a URL.
+#[tokio::test]
+async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
+    let mut whole = Whole::start(&ANY_PORT, json!({"retries": 1, "delay_s": 0.01})).await;
+    let url = address(&whole.process).unwrap();
+    let mut ids = vec![whole.client.emit("greet", None).await];
+    for _ in 0..2 {
+        whole.receiver.next().await.answer("500 Internal Server Error", &[]);
+    }
+    ids.push(whole.client.emit("greet", None).await);
+    whole.receiver.next().await.answer("200 OK", &[]);
+    ids.push(whole.client.emit("nobody", None).await);
+    let seen = async {
+        loop {
+            let series = scrape(&url).await;
+            let processed = series.iter().filter(|(name, _)| {
+                name.starts_with("messaging_process_duration_seconds_count{") && name.contains("WORKER/greet")
+            });
+            let ended: f64 = processed.map(|(_, value)| value).sum();
+            let dead = "wakeq_events_dead_total{cause=\"retries\",handler=\"WORKER/greet\"}";
+            let waits = "wakeq_handler_depth{handler=\"WORKER/nobody\"}";
+            if ended == 3.0 && series.contains_key(dead) && series.get(waits) == Some(&1.0) {
+                return series;
+            }
+        }
+    };
+    let series = tokio::time::timeout(PATIENCE, seen).await.expect("the runs are not counted");
+    let families: BTreeSet<&str> = series.keys().map(|name| name.split('{').next().unwrap()).collect();
+    let missing: Vec<String> =
+        names_in_deploy().into_iter().filter(|name| !families.contains(name.as_str())).collect();
+    assert_eq!(missing, Vec::<String>::new(), "{families:#?}");
+    let value = |name: &str| series.get(name).copied();
+    assert_eq!(value("wakeq_handler_retries_total{handler=\"WORKER/greet\"}"), Some(1.0));
+    assert_eq!(value("wakeq_events_dead_total{cause=\"retries\",handler=\"WORKER/greet\"}"), Some(1.0));
+    assert_eq!(value("wakeq_notifier_up"), Some(1.0));
+    assert!(value("wakeq_handler_oldest_seconds{handler=\"WORKER/nobody\"}").is_some());
+    assert_eq!(value("wakeq_run_outcomes_total{outcome=\"RetryTooMany\"}"), Some(1.0));
+    let text = series.keys().cloned().collect::<Vec<_>>().join("\n");
+    for secret in ids.iter().map(String::as_str).chain(["00000000-0000", &whole.receiver.url, "127.0.0.1"]) {
+        assert!(!text.contains(secret), "{secret} is among the labels:\n{text}");
+    }
+    let route = "http_route=\"/v1/canvases/{canvas}/events\"";
+    assert!(
+        text.lines()
+            .any(|name| name.starts_with("http_server_request_duration_seconds") && name.contains(route))
+    );
+    assert_eq!(whole.process.stop().await, Some(0));
+}
+
+/// Only `GET /metrics` is answered there, and the API's own port has nothing of it.
+#[tokio::test]
+async fn the_listener_serves_nothing_else_and_the_api_no_metrics() {
+    let database = database().await;
+    let mut process = Process::stock(
+        "serve",
+        database.url(),
+        None,
+        &[ANY_PORT[0], ("PORT", "0"), ("WAKEQ_NOTIFIER", "local")],
+    );
+    let client = Client::of(&mut process, &database, Timing::default()).await;
+    let url = address(&process).unwrap();
+    let status = async |request: reqwest::RequestBuilder| request.send().await.unwrap().status();
+    assert_eq!(status(client.http.get(&url)).await, StatusCode::OK);
+    assert_eq!(status(client.http.post(&url)).await, StatusCode::METHOD_NOT_ALLOWED);
+    for path in ["/", "/livez", "/v1/canvases", "/metrics/x"] {
+        let other = url.replace("/metrics", path);
+        assert_eq!(status(client.http.get(other)).await, StatusCode::NOT_FOUND, "{path}");
+    }
+    let long = "x".repeat(20_000);
+    let refused = client.http.get(&url).header("x-long", long).send().await.unwrap().status();
+    assert_eq!(refused, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    assert_eq!(status(client.http.get(format!("{}/metrics", client.origin))).await, StatusCode::NOT_FOUND);
+    assert_eq!(process.stop().await, Some(0));
+}
+
+/// A port that somebody else has is no reason to end, unless it was asked for.
+#[tokio::test]
+async fn a_taken_port_ends_only_who_asked_for_it() {
+    // Whoever has it: this test, or a process of another.
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:9464").await;
+    let database = database().await;
+    let local = [("PORT", "0"), ("WAKEQ_NOTIFIER", "local")];
+    let mut process = Process::stock("serve", database.url(), None, &local);
+    if taken.is_ok() {
+        process.says("no metrics can be scraped from this process: another one has 127.0.0.1:9464").await;
+    }
+    process.says("serving the API").await;
+    assert_eq!(process.stop().await, Some(0));
+
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let asked = [local[0], local[1], ("WAKEQ_METRICS_LISTEN", address.as_str())];
+    let mut process = Process::stock("serve", database.url(), None, &asked);
+    process.says(&format!("can't serve metrics on {address}")).await;
+    assert_eq!(process.ends("").await.0, Some(1));
+}
+
+/// Off is off: nobody listens, and nothing is said of it.
+#[tokio::test]
+async fn off_means_off() {
+    let database = database().await;
+    let off = [("PORT", "0"), ("WAKEQ_NOTIFIER", "local"), ("WAKEQ_TELEMETRY", "off"), ANY_PORT[0]];
+    let mut process = Process::stock("serve", database.url(), None, &off);
+    process.says("serving the API").await;
+    assert_eq!(address(&process), None);
+    let sockets = fs::read_dir(format!("/proc/{}/fd", process.child.pid())).unwrap();
+    let sockets = sockets.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    let own: BTreeSet<String> = sockets.map(|link| link.display().to_string()).collect();
+    let table = fs::read_to_string(format!("/proc/{}/net/tcp", process.child.pid())).unwrap();
+    let listens = table.lines().skip(1).filter(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        fields[3] == "0A" && own.contains(&format!("socket:[{}]", fields[9]))
+    });
+    assert_eq!(listens.count(), 1, "the API, and nothing else");
+    assert_eq!(process.stop().await, Some(0));
+
+    let both = [("WAKEQ_TELEMETRY", "off,otlp")];
+    let mut process = Process::stock("serve", database.url(), None, &both);
+    process.says("is `off` and something else").await;
+    assert_ne!(process.ends("").await.0, Some(0));
+}
