@@ -2,13 +2,15 @@
 //!
 //! The row is the event. A notification that could not be published is no error: the probe publishes it later.
 
+mod objects;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::PgConnection;
 use tracing::Instrument;
 
-use crate::event::{CanvasId, Event, EventError, EventId, HandlerScope, Notification};
+use crate::event::{CanvasId, Event, EventError, EventId, HandlerScope, Link, Notification};
 use crate::notify::Notifier;
 use crate::store::{Coalescer, Inserted, Keyed, NewEvent, NewKey, Store, StoreError, insert_one};
 use crate::telemetry::{SendMetrics, Sending};
@@ -22,6 +24,8 @@ const BATCH_MAX: usize = 500;
 const SHARED_BYTES_MAX: usize = 16 * 1024;
 /// How many insert statements run at a time.
 const IN_FLIGHT: usize = 2;
+/// How often an emit is tried whose object others hold.
+const TRIES: u32 = 5;
 
 /// How events are emitted.
 #[derive(Clone, Debug)]
@@ -61,6 +65,8 @@ pub struct Emitted {
     pub id: EventId,
     /// The id was the caller's choice and had been emitted before: nothing was added.
     pub duplicate: bool,
+    /// Its link in the chain of its object; none, if it is on no object, or a duplicate.
+    pub link: Option<Link>,
     /// Whether a notification went out: not for duplicates and far-off events, which need none now, and not when
     /// Pub/Sub did not take it, which the probe makes up for.
     pub notified: bool,
@@ -132,6 +138,9 @@ pub enum EmitError {
     /// The idempotency key can't be kept.
     #[error("{0}")]
     IdempotencyKey(&'static str),
+    /// Events of several canvases in one change of an object.
+    #[error("an object and the events on it belong to one canvas: emit those of others by themselves")]
+    OtherCanvas,
     /// More events than one call may emit.
     #[error("{0} events in one call, the limit is {EVENTS_MAX}: emit them in several calls")]
     TooMany(usize),
@@ -167,6 +176,12 @@ impl Queue {
     }
 
     async fn emit_one(&self, event: Event) -> Result<Emitted, EmitError> {
+        if event.object.is_some() {
+            let mut emitted = self.emit_together(vec![event]).await?;
+            let emitted = emitted.pop().ok_or(EmitError::Store(StoreError::Defect))?;
+            telemetry::sends(emitted.id);
+            return Ok(emitted);
+        }
         let chosen = event.id.is_some();
         let event = self.checked(event)?;
         telemetry::sends(event.id);
@@ -190,12 +205,14 @@ impl Queue {
     /// Emits up to 10,000 events in one transaction: all or none.
     pub async fn emit_all(&self, events: Vec<Event>) -> Result<Vec<Emitted>, EmitError> {
         let span = self.sending(&events, true);
-        let emitting = async {
-            let (events, chosen) = self.all_checked(events)?;
-            let inserted = self.counted(&events, self.store.insert_all(&events, &chosen).await)?;
-            self.inserted(&events, inserted).await
-        };
-        emitting.instrument(span).await
+        self.emit_together(events).instrument(span).await
+    }
+
+    async fn emit_together(&self, events: Vec<Event>) -> Result<Vec<Emitted>, EmitError> {
+        let (events, chosen) = self.all_checked(events)?;
+        let inserted = patiently(&events, || self.store.insert_all(&events, &chosen)).await;
+        let inserted = self.counted(&events, inserted)?;
+        self.inserted(&events, inserted).await
     }
 
     /// Emits up to 10,000 events in one transaction, and keeps the answer to them in it for 24 hours: the same key with
@@ -241,6 +258,7 @@ impl Queue {
                 .map(|(event, inserted)| Emitted {
                     id: event.id,
                     duplicate: *inserted == Inserted::Known,
+                    link: inserted.link(),
                     notified: false,
                 })
                 .collect();
@@ -320,6 +338,10 @@ impl Queue {
         telemetry::sends(event.id);
         let inserted = insert_one(connection, &event, chosen, self.store.timing()).await;
         let inserted = inserted.map_err(|error| StoreError::from_sqlx("insert an event", error))?;
+        self.receipt(event, inserted)
+    }
+
+    fn receipt(&self, event: Arc<NewEvent>, inserted: Inserted) -> Result<Receipt, EmitError> {
         let (emitted, notification) = outcome(&event, inserted)?;
         Ok(Receipt { emitted, notification, queue: self.clone(), event, inserted })
     }
@@ -341,6 +363,7 @@ impl Queue {
             value: event.value,
             due: event.due,
             traceparent: telemetry::trace_of_emit(event.traceparent),
+            object: event.object,
         })
     }
 
@@ -407,6 +430,21 @@ impl Queue {
     }
 }
 
+/// Repeats a transaction that met the lock of somebody who emits on the same object. Nothing of it is left then.
+async fn patiently<F>(events: &[NewEvent], insert: impl Fn() -> F) -> Result<Vec<Inserted>, StoreError>
+where
+    F: Future<Output = Result<Vec<Inserted>, StoreError>>,
+{
+    let on_objects = events.iter().any(|event| event.object.is_some());
+    let mut tries = 1;
+    loop {
+        match insert().await {
+            Err(error) if on_objects && error.is_contention() && tries < TRIES => tries += 1,
+            inserted => return inserted,
+        }
+    }
+}
+
 /// Proof of an event inserted in a transaction that the caller still has to commit.
 #[must_use = "call `notify` after the commit, or the event waits for the probe"]
 pub struct Receipt {
@@ -421,6 +459,11 @@ impl Receipt {
     /// The event's id.
     pub fn id(&self) -> EventId {
         self.emitted.id
+    }
+
+    /// Its link in the chain of its object, if it is on one.
+    pub fn link(&self) -> Option<Link> {
+        self.emitted.link
     }
 
     /// Publishes the event's notification. Call it after the commit.
@@ -443,10 +486,10 @@ fn by_handler(events: &[NewEvent]) -> impl Iterator<Item = (&HandlerScope, u64)>
 }
 
 fn outcome(event: &NewEvent, inserted: Inserted) -> Result<(Emitted, Option<Notification>), EmitError> {
-    let emitted = |duplicate| Emitted { id: event.id, duplicate, notified: false };
+    let emitted = |duplicate| Emitted { id: event.id, duplicate, link: inserted.link(), notified: false };
     let notification = Notification { id: event.id, canvas: event.address.scope.canvas };
     match inserted {
-        Inserted::New { due_soon } => Ok((emitted(false), due_soon.then_some(notification))),
+        Inserted::New { due_soon, .. } => Ok((emitted(false), due_soon.then_some(notification))),
         Inserted::Known => Ok((emitted(true), None)),
         Inserted::Foreign => Err(EmitError::ForeignId(event.id)),
     }

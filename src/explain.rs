@@ -1,6 +1,8 @@
 //! Why an event is not running, in the words of the state machine.
 
-use crate::event::{CanvasId, EventId, HandlerAddress, HandlerScope, RuleKind, Timestamp};
+use crate::event::{
+    CanvasId, EventId, HandlerAddress, HandlerScope, Lane, Link, Place, RuleKind, Timestamp, Turn,
+};
 use crate::machine::{Policy, Standing, look};
 use crate::store::{DeadEvent, LoadedEvent, Rule, Store, StoreError};
 
@@ -53,6 +55,11 @@ pub struct Live {
     pub last_error: Option<String>,
     /// The trace it belongs to.
     pub traceparent: Option<String>,
+    /// The object it is about, and its link there.
+    pub place: Option<Place>,
+    /// The first event of its object that is left for the same handler, and its link, if that is another one: it has to
+    /// end first.
+    pub first: Option<(EventId, Link)>,
     /// The database's clock.
     pub now: Timestamp,
 }
@@ -61,6 +68,12 @@ impl Live {
     /// What happens next, in a sentence.
     pub fn next(&self) -> &'static str {
         match self.standing {
+            Standing::Behind => {
+                "runs when every earlier event of its object has ended; explain the first of them"
+            }
+            Standing::Halted => {
+                "its object stands still since an event of it died: redrive that one, or skip it"
+            }
             Standing::Delayed if self.rule.is_some() => "is due then, but runs only when its handler may",
             Standing::Delayed => "runs when it is due",
             Standing::Running => "ends with its handler, or is taken over when its lease runs out",
@@ -106,7 +119,9 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<Live, St
     let HandlerAddress { scope, modifier } = &event.address;
     let unknown_since = store.unknown_since(scope, Some(modifier), 2 * timing.unknown_handler_wait).await?;
     let target = store.target_url(&event.address).await?;
+    let first = first(store, &event).await?.filter(|(first, _)| *first != id);
     let (since, until) = match standing {
+        Standing::Behind | Standing::Halted => (event.enqueued_at, None),
         Standing::Delayed => (event.enqueued_at, Some(schedule.delay_until)),
         Standing::Running => {
             let locked_at = schedule.locked_at.unwrap_or(schedule.now);
@@ -134,6 +149,19 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<Live, St
         target,
         last_error: event.last_error,
         traceparent: event.traceparent,
+        place: event.place,
+        first,
         now: schedule.now,
     })
+}
+
+/// The first event of the lane that an event is in, where it matters: the event waits for its turn.
+async fn first(store: &Store, event: &LoadedEvent) -> Result<Option<(EventId, Link)>, StoreError> {
+    match (&event.place, event.schedule.turn) {
+        (Some(Place { object, .. }), Turn::Behind | Turn::Halted) => {
+            let lane = Lane { scope: event.address.scope.clone(), object: object.clone() };
+            store.first(&lane).await
+        }
+        (Some(_) | None, _) => Ok(None),
+    }
 }

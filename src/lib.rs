@@ -41,8 +41,8 @@ pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
     Actor, CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope, InvalidName,
-    InvalidTiming, InvalidTraceparent, JsonError, MalformedNotification, Name, Notification, RuleKind,
-    Timestamp, Timing, Traceparent,
+    InvalidObjectKey, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link, MalformedNotification, Name,
+    Notification, ObjectKey, Place, RuleKind, Timestamp, Timing, Traceparent,
 };
 #[cfg(feature = "http")]
 pub use event::{
@@ -55,8 +55,8 @@ pub use observe::Observer;
 #[cfg(feature = "http")]
 pub use store::RegisteredTarget;
 pub use store::{
-    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, HandlerCounts, MigrationState, MigrationStatus,
-    Refusal, Retention, Rule, Store, StoreConfig, StoreError, TimingMode,
+    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, HaltedLane, HandlerCounts, MigrationState,
+    MigrationStatus, Object, Refusal, Retention, Rule, Store, StoreConfig, StoreError, TimingMode,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{
@@ -73,6 +73,11 @@ struct Readme;
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../docs/testing.md")]
 struct Testing;
+
+/// The code in the page about order.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/order.md")]
+struct Order;
 
 /// The code in the page about crons.
 #[cfg(doctest)]

@@ -11,7 +11,7 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
     let error = report.error.as_deref().unwrap_or("no message");
     let name = report.address.as_ref().map_or("", |address| address.scope.name.as_str());
     let dead = report.trail.contains(&Outcome::RetryTooMany);
-    match report.trail.last()? {
+    match report.ending()? {
         Outcome::Deleted if dead => {
             Some(format!("attempt {attempt} failed ({error}); that was the last: dead, see `dead list`"))
         }
@@ -36,6 +36,10 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
                 Some("not due for long: waits in Postgres".to_owned())
             }
         },
+        Outcome::EarlierLeft => Some("waits for an earlier event of its object".to_owned()),
+        Outcome::ObjectHalted => {
+            Some("its object stands still: waits for `objects skip`, or a redrive".to_owned())
+        }
         Outcome::RulePaused => Some(format!("paused: waits in Postgres for `unpause {name}`")),
         Outcome::RuleBlocked => Some(format!("blocked by an admin: waits in Postgres for `unblock {name}`")),
         Outcome::Deferred => Some("no handler of that name here: waits for a worker that has it".to_owned()),
@@ -63,6 +67,7 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
         | Outcome::HandlerGone
         | Outcome::HandlerPaused
         | Outcome::RetryTooMany
+        | Outcome::HandedOver
         | Outcome::FencedOut => None,
     }
 }

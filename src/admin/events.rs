@@ -19,7 +19,10 @@ impl Admin {
     /// Deletes a waiting event.
     pub async fn cancel(&self, canvas: CanvasId, id: EventId, actor: &Actor) -> Result<(), AdminError> {
         checked(actor)?;
-        commanded(self.store.cancel(canvas, id, actor).await?, id)
+        let (done, lane) = self.store.cancel(canvas, id, actor).await?;
+        commanded(done, id)?;
+        self.go_on(lane.as_slice()).await;
+        Ok(())
     }
 
     /// Makes a waiting event due at once. A rule on its handler still holds it. That its notification could not be
@@ -44,7 +47,8 @@ impl Admin {
         }
         let mut count = 0;
         while count < BULK_MAX {
-            let page = self.store.purge_page(scope, actor).await?;
+            let (page, lanes) = self.store.purge_page(scope, actor).await?;
+            self.go_on(&lanes).await;
             count += page;
             if page < BULK_PAGE {
                 // What is emitted meanwhile, or held by others for a moment, is not chased.

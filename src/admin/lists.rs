@@ -2,7 +2,7 @@
 
 use super::cursor::{Cursor, DeadPosition};
 use super::{Admin, AdminError, LIST_MAX};
-use crate::event::{CanvasId, EventId, HandlerAddress, Name, Timestamp};
+use crate::event::{CanvasId, EventId, HandlerAddress, Name, Place, Timestamp};
 use crate::machine::{Policy, Standing, look};
 use crate::store::{AuditEntry, DeadEvent, DeadFilter, Listed, Position};
 
@@ -42,6 +42,8 @@ pub struct EventSummary {
     pub enqueued_at: Timestamp,
     /// When it is or was due.
     pub delay_until: Timestamp,
+    /// The object it is about, and its link there.
+    pub place: Option<Place>,
     /// Retries so far.
     pub retries: i32,
     /// Owners it has outlived.
@@ -149,5 +151,6 @@ fn summary(event: Listed, policy: &Policy) -> EventSummary {
         delay_until: event.schedule.delay_until,
         retries: event.retries,
         losses: event.losses,
+        place: event.place,
     }
 }

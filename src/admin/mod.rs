@@ -6,6 +6,7 @@ mod cursor;
 mod dead;
 mod events;
 mod lists;
+mod objects;
 mod rules;
 mod stats;
 #[cfg(feature = "http")]

@@ -21,6 +21,8 @@ pub struct HandlerStats {
     pub running: i64,
     /// Given up, and kept.
     pub dead: i64,
+    /// Objects that stand still for it, because an event of theirs died.
+    pub halted: i64,
     /// Since when the oldest due event has been due.
     pub oldest_due: Option<Timestamp>,
     /// The rules in force, a block first.
@@ -44,8 +46,9 @@ impl Admin {
         let rules = self.store.rules(Some(canvas), handler, 2 * i64::from(LIST_MAX)).await?;
         for rule in &rules {
             if !counts.iter().any(|counted| counted.scope == rule.scope) {
-                let (due, delayed, dead, oldest_due) = (0, 0, 0, None);
-                counts.push(HandlerCounts { scope: rule.scope.clone(), due, delayed, dead, oldest_due });
+                let (due, delayed, dead, halted, oldest_due) = (0, 0, 0, 0, None);
+                let scope = rule.scope.clone();
+                counts.push(HandlerCounts { scope, due, delayed, oldest_due, dead, halted });
             }
         }
         let mut stats = Vec::with_capacity(counts.len());
@@ -72,7 +75,7 @@ impl Admin {
             match stats.iter_mut().find(|known| known.scope == *scope) {
                 Some(known) => known.targets.push(target),
                 None => {
-                    let (waiting, delayed, paused, running, dead) = (0, 0, 0, 0, 0);
+                    let (waiting, delayed, paused, running, dead, halted) = (0, 0, 0, 0, 0, 0);
                     let (oldest_due, rules, unknown_since) = (None, Vec::new(), None);
                     let (scope, targets) = (scope.clone(), vec![target]);
                     stats.push(HandlerStats {
@@ -82,6 +85,7 @@ impl Admin {
                         paused,
                         running,
                         dead,
+                        halted,
                         oldest_due,
                         rules,
                         unknown_since,
@@ -98,7 +102,7 @@ impl Admin {
         counts: HandlerCounts,
         rules: Vec<Rule>,
     ) -> Result<HandlerStats, AdminError> {
-        let HandlerCounts { scope, due, delayed, oldest_due, dead } = counts;
+        let HandlerCounts { scope, due, delayed, oldest_due, dead, halted } = counts;
         let running = if due > 0 { self.store.running(&scope).await?.min(due) } else { 0 };
         let unknown_since =
             self.store.unknown_since(&scope, None, 2 * self.store.timing().unknown_handler_wait).await?;
@@ -111,6 +115,7 @@ impl Admin {
             paused,
             running,
             dead,
+            halted,
             oldest_due,
             rules,
             unknown_since,

@@ -204,6 +204,7 @@ mod tests {
             delay_max: 30 * DAY,
             timeout: TIMEOUT_MAX,
             concurrency: Some(10_000),
+            halts: true,
         };
         for good in [usual(), longest.clone()] {
             assert_eq!(check_policy(&good), Ok(()), "{good:?}");

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::Place;
 use crate::admin::Bulk;
 use crate::store;
 
@@ -34,6 +35,12 @@ pub(crate) struct DeadEvent {
     pub(crate) enqueued_at: DateTime<Utc>,
     /// When it died.
     pub(crate) died_at: DateTime<Utc>,
+    /// The object it was about, and its link there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) place: Option<Place>,
+    /// Whether its object stands still for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) halts: bool,
 }
 
 /// Which dead events are meant: those for which all that is given holds.
@@ -92,6 +99,8 @@ impl From<store::DeadEvent> for DeadEvent {
             last_error: dead.last_error,
             enqueued_at: dead.enqueued_at,
             died_at: dead.died_at,
+            place: dead.place.map(Place::from),
+            halts: dead.halts,
         }
     }
 }

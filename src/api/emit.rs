@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::Link;
 use crate::emit;
 
 /// An event to be emitted.
@@ -37,6 +38,15 @@ pub(crate) struct NewEvent {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 3_162_240_000.0)]
     pub(crate) delay_s: Option<f64>,
+    /// The object it is about: it runs after every earlier event on the same object for the same handler. A part of an
+    /// object, written after a `/`, belongs to the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(
+        pattern = "^[A-Za-z0-9_.:@=+~-]{1,200}(/[A-Za-z0-9_.:@=+~-]{1,200})*$",
+        max_length = 4096,
+        example = "work:1"
+    )]
+    pub(crate) object: Option<String>,
 }
 
 /// Events to be emitted together: all or none.
@@ -48,7 +58,7 @@ pub(crate) struct NewEvents {
 }
 
 /// A CloudEvent 1.0 in JSON format. Its type names the handler: `name`, `MODULE/name` or `MODULE/name/modifier`. Any further
-/// attribute may be there; `modifier`, `delayuntil`, `delayseconds` and `traceparent` mean something to the queue.
+/// attribute may be there; `modifier`, `object`, `delayuntil`, `delayseconds` and `traceparent` mean something to the queue.
 #[derive(ToSchema)]
 #[allow(
     dead_code,
@@ -81,6 +91,9 @@ pub(crate) struct Emitted {
     pub(crate) id: Uuid,
     /// The id was chosen, and had been emitted before: nothing was added.
     pub(crate) duplicate: bool,
+    /// Its link in the chain of its object; none if it is on no object, or a duplicate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) link: Option<Link>,
 }
 
 /// Events that were emitted, in the order of the request.
@@ -99,7 +112,7 @@ pub(crate) enum EmitAnswer {
 
 impl From<emit::Emitted> for Emitted {
     fn from(emitted: emit::Emitted) -> Self {
-        Self { id: emitted.id.0, duplicate: emitted.duplicate }
+        Self { id: emitted.id.0, duplicate: emitted.duplicate, link: emitted.link.map(Link::from) }
     }
 }
 

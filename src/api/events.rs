@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::Rule;
+use super::{Link, Place, Rule};
 use crate::event::{EventId, RuleKind};
 use crate::explain::{Explanation, Live};
 use crate::machine::Standing;
@@ -33,6 +33,9 @@ pub(crate) struct EventSummary {
     /// Owners it has outlived.
     #[schema(minimum = 0)]
     pub(crate) losses: i32,
+    /// The object it is about, and its link there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) place: Option<Place>,
 }
 
 /// What an event waits for, or what became of it.
@@ -41,6 +44,10 @@ pub(crate) struct EventSummary {
 pub(crate) enum EventState {
     /// Due, and free to run.
     Ready,
+    /// An earlier event of its object has not ended.
+    Behind,
+    /// Its object stands still, because an event of it died.
+    Halted,
     /// Not due yet.
     Delayed,
     /// On a worker now.
@@ -60,6 +67,8 @@ pub(crate) enum EventState {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WaitingState {
     Ready,
+    Behind,
+    Halted,
     Delayed,
     Running,
     Paused,
@@ -70,6 +79,8 @@ impl From<WaitingState> for Standing {
     fn from(state: WaitingState) -> Self {
         match state {
             WaitingState::Ready => Self::Ready,
+            WaitingState::Behind => Self::Behind,
+            WaitingState::Halted => Self::Halted,
             WaitingState::Delayed => Self::Delayed,
             WaitingState::Running => Self::Running,
             WaitingState::Paused => Self::Held(RuleKind::Pause),
@@ -124,6 +135,15 @@ pub(crate) struct EventDetail {
     pub(crate) target: Option<String>,
     /// The W3C trace context it was emitted in.
     pub(crate) traceparent: Option<String>,
+    /// The object it is about, and its link there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) place: Option<Place>,
+    /// The first event of its object that is left for the same handler, if it waits for that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) first: Option<Uuid>,
+    /// The link of that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) first_link: Option<Link>,
     /// What was emitted, to the letter: only with `view=full`.
     #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
@@ -145,6 +165,8 @@ impl From<Standing> for EventState {
     fn from(standing: Standing) -> Self {
         match standing {
             Standing::Ready => Self::Ready,
+            Standing::Behind => Self::Behind,
+            Standing::Halted => Self::Halted,
             Standing::Delayed => Self::Delayed,
             Standing::Running => Self::Running,
             Standing::Held(RuleKind::Pause) => Self::Paused,
@@ -165,6 +187,7 @@ impl From<admin::EventSummary> for EventSummary {
             delay_until: event.delay_until,
             retries: event.retries,
             losses: event.losses,
+            place: event.place.map(Place::from),
         }
     }
 }
@@ -183,7 +206,12 @@ impl EventDetail {
     /// Whether it has not ended, and nobody runs it.
     pub(crate) fn is_waiting(&self) -> bool {
         match self.state {
-            EventState::Ready | EventState::Delayed | EventState::Paused | EventState::Blocked => true,
+            EventState::Ready
+            | EventState::Behind
+            | EventState::Halted
+            | EventState::Delayed
+            | EventState::Paused
+            | EventState::Blocked => true,
             EventState::Running | EventState::Dead | EventState::Gone => false,
         }
     }
@@ -208,6 +236,9 @@ impl EventDetail {
             unknown_since: live.unknown_since,
             target: live.target,
             traceparent: live.traceparent,
+            place: live.place.map(Place::from),
+            first: live.first.map(|(id, _)| id.0),
+            first_link: live.first.map(|(_, link)| link.into()),
             ..Self::of_gone(live.id, live.enqueued_at)
         }
     }
@@ -217,7 +248,12 @@ impl EventDetail {
             state: EventState::Dead,
             cause: Some(dead.cause),
             since: Some(dead.died_at),
-            next: "is kept for a while; a redrive brings it back".to_owned(),
+            next: if dead.halts {
+                "its object stands still for it: a redrive brings it back to its place, a skip lets the others go on"
+            } else {
+                "is kept for a while; a redrive brings it back"
+            }
+            .to_owned(),
             module: Some(dead.address.scope.module.to_string()),
             name: Some(dead.address.scope.name.to_string()),
             modifier: Some(dead.address.modifier.to_string()),
@@ -225,6 +261,7 @@ impl EventDetail {
             losses: dead.losses,
             last_error: dead.last_error,
             traceparent: dead.traceparent,
+            place: dead.place.map(Place::from),
             ..Self::of_gone(dead.id, dead.enqueued_at)
         }
     }
@@ -251,6 +288,9 @@ impl EventDetail {
             unknown_since: None,
             target: None,
             traceparent: None,
+            place: None,
+            first: None,
+            first_link: None,
             value: None,
         }
     }

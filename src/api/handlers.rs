@@ -32,6 +32,10 @@ pub(crate) struct Handler {
     /// Given up, and kept.
     #[schema(minimum = 0)]
     pub(crate) dead: i64,
+    /// Objects that stand still for it, because an event of theirs died.
+    #[serde(default)]
+    #[schema(minimum = 0)]
+    pub(crate) halted: i64,
     /// Since when the oldest due event has been due.
     pub(crate) oldest_due: Option<DateTime<Utc>>,
     /// The rules in force, a block first.
@@ -53,6 +57,7 @@ impl Handler {
             paused: 0,
             running: 0,
             dead: 0,
+            halted: 0,
             oldest_due: None,
             rules: Vec::new(),
             unknown_since: None,
@@ -62,7 +67,7 @@ impl Handler {
 
     /// Whether it has no events, no rules and no targets.
     pub(crate) fn is_empty(&self) -> bool {
-        [self.waiting, self.delayed, self.paused, self.running, self.dead] == [0; 5]
+        [self.waiting, self.delayed, self.paused, self.running, self.dead, self.halted] == [0; 6]
             && self.rules.is_empty()
             && self.targets.is_empty()
     }
@@ -122,6 +127,7 @@ impl From<HandlerStats> for Handler {
             paused: stats.paused,
             running: stats.running,
             dead: stats.dead,
+            halted: stats.halted,
             oldest_due: stats.oldest_due,
             rules: stats.rules.into_iter().map(Rule::from).collect(),
             unknown_since: stats.unknown_since,

@@ -9,6 +9,7 @@ mod emit;
 mod events;
 mod handlers;
 mod list;
+mod objects;
 mod rules;
 mod targets;
 
@@ -19,5 +20,6 @@ pub(crate) use emit::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewEvent, N
 pub(crate) use events::{EventDetail, EventState, EventSummary, TheEvent, WaitingState};
 pub(crate) use handlers::{Depth, Handler, PurgeRequest, Purged};
 pub(crate) use list::List;
+pub(crate) use objects::{HaltedLane, Link, Object, Place, SkipRequest, Skipped};
 pub(crate) use rules::{Lifted, Rule, RuleKind, StopRequest, Stopped};
-pub(crate) use targets::{InvalidTarget, Policy, PutAnswer, PutTarget, SecretText, Target};
+pub(crate) use targets::{InvalidTarget, OnDeath, Policy, PutAnswer, PutTarget, SecretText, Target};

@@ -68,6 +68,25 @@ pub(crate) struct Policy {
     /// At most so many requests at a time from one worker. Default: as many as the canvas has a share of.
     #[schema(minimum = 1, maximum = 10_000)]
     pub(crate) concurrency: Option<u32>,
+    /// What becomes of the later events of an object when one of its events dies.
+    pub(crate) on_death: OnDeath,
+}
+
+/// What becomes of the later events of an object when one of its events dies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OnDeath {
+    /// They run.
+    #[default]
+    Skip,
+    /// They wait until the dead one is redriven or skipped.
+    Halt,
+}
+
+impl From<bool> for OnDeath {
+    fn from(halts: bool) -> Self {
+        if halts { Self::Halt } else { Self::Skip }
+    }
 }
 
 /// A handler that is reached over HTTP. Its secret is not shown.
@@ -141,7 +160,7 @@ impl PutTarget {
 
 impl Policy {
     fn read(self) -> Result<TargetPolicy, InvalidTarget> {
-        let Self { retries, delay_s, factor, delay_max_s, timeout_s, concurrency } = self;
+        let Self { retries, delay_s, factor, delay_max_s, timeout_s, concurrency, on_death } = self;
         Ok(TargetPolicy {
             retries,
             delay: duration("delay_s", delay_s)?,
@@ -149,6 +168,7 @@ impl Policy {
             delay_max: duration("delay_max_s", delay_max_s)?,
             timeout: duration("timeout_s", timeout_s)?,
             concurrency,
+            halts: on_death == OnDeath::Halt,
         })
     }
 }
@@ -163,20 +183,22 @@ struct GivenPolicy {
     delay_max_s: f64,
     timeout_s: f64,
     concurrency: Option<u32>,
+    on_death: OnDeath,
 }
 
 impl Default for GivenPolicy {
     fn default() -> Self {
-        let Policy { retries, delay_s: _, factor, delay_max_s, timeout_s, concurrency } = Policy::default();
-        Self { retries, delay_s: None, factor, delay_max_s, timeout_s, concurrency }
+        let Policy { retries, delay_s: _, factor, delay_max_s, timeout_s, concurrency, on_death } =
+            Policy::default();
+        Self { retries, delay_s: None, factor, delay_max_s, timeout_s, concurrency, on_death }
     }
 }
 
 impl From<GivenPolicy> for Policy {
     fn from(given: GivenPolicy) -> Self {
-        let GivenPolicy { retries, delay_s, factor, delay_max_s, timeout_s, concurrency } = given;
+        let GivenPolicy { retries, delay_s, factor, delay_max_s, timeout_s, concurrency, on_death } = given;
         let delay_s = delay_s.unwrap_or_else(|| Self::usual_delay_s(delay_max_s));
-        Self { retries, delay_s, factor, delay_max_s, timeout_s, concurrency }
+        Self { retries, delay_s, factor, delay_max_s, timeout_s, concurrency, on_death }
     }
 }
 
@@ -195,7 +217,7 @@ impl Default for Policy {
 
 impl From<TargetPolicy> for Policy {
     fn from(policy: TargetPolicy) -> Self {
-        let TargetPolicy { retries, delay, factor, delay_max, timeout, concurrency } = policy;
+        let TargetPolicy { retries, delay, factor, delay_max, timeout, concurrency, halts } = policy;
         Self {
             retries,
             delay_s: delay.as_secs_f64(),
@@ -203,6 +225,7 @@ impl From<TargetPolicy> for Policy {
             delay_max_s: delay_max.as_secs_f64(),
             timeout_s: timeout.as_secs_f64(),
             concurrency,
+            on_death: halts.into(),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::arguments::{self, Target};
 use super::failure::Failure;
 use super::show::{self, JsonArg};
 use crate::api::NewEvent;
-use crate::event::{Event, EventId, Name, Timestamp};
+use crate::event::{Event, EventId, Name, ObjectKey, Timestamp};
 
 #[derive(Args)]
 pub(crate) struct Emit {
@@ -31,6 +31,9 @@ pub(crate) struct Emit {
     /// An id of your choice: emitting it again within 7 days adds nothing
     #[arg(long, value_parser = arguments::event_id)]
     id: Option<EventId>,
+    /// The object it is about: it runs after every earlier event on it for the same handler
+    #[arg(long, value_name = "OBJECT")]
+    on: Option<ObjectKey>,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -63,11 +66,13 @@ impl Emit {
             id: self.id.map(|id| id.0),
             delay_until: self.at,
             delay_s: self.after.map(|delay| delay.as_secs_f64()),
+            object: self.on.map(|object| object.to_string()),
         };
         let emitted = context.backend().await?.emit(event).await?;
         self.json.print(&emitted, |emitted| {
             let note = if emitted.duplicate { "  (emitted before: nothing added)" } else { "" };
-            show::line(format_args!("{}{note}", emitted.id))
+            let link = emitted.link.map(|link| format!("  (link {} after {})", link.id, link.prev));
+            show::line(format_args!("{}{note}{}", emitted.id, link.unwrap_or_default()))
         })
     }
 }

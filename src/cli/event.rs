@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::show::{JsonArg, field, moment, rule};
 use super::{Context, arguments, value};
-use crate::api::{EventDetail, EventState};
+use crate::api::{EventDetail, EventState, Place};
 use crate::event::EventId;
 
 #[derive(Args)]
@@ -53,6 +53,10 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
     if let (Some(module), Some(name), Some(modifier)) = (&event.module, &event.name, &event.modifier) {
         field("handler", format_args!("{module}/{name}/{modifier}"))?;
     }
+    if let Some(place) = &event.place {
+        let Place { object, id, prev } = place;
+        field("object", format_args!("{object}, link {id} after {prev}"))?;
+    }
     field("emitted", moment(event.enqueued_at))?;
     field("state", state(event))?;
     if let Some(until) = event.until {
@@ -76,6 +80,9 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
     }
     if let Some(target) = &event.target {
         field("target", target)?;
+    }
+    if let (Some(first), Some(link)) = (event.first, event.first_link) {
+        field("first", format_args!("{first}, link {}", link.id))?;
     }
     field("next", next(event))
 }
@@ -101,6 +108,8 @@ fn next(event: &EventDetail) -> String {
 pub(super) fn state_word(state: EventState) -> &'static str {
     match state {
         EventState::Ready => "ready",
+        EventState::Behind => "behind",
+        EventState::Halted => "halted",
         EventState::Delayed => "delayed",
         EventState::Running => "running",
         EventState::Paused => "paused",

@@ -40,7 +40,7 @@ struct ListEvents {
     /// Of this handler: its name, or MODULE/name
     #[arg(long)]
     handler: Option<HandlerName>,
-    /// In this state: ready, delayed, running, paused or blocked
+    /// In this state: ready, behind, halted, delayed, running, paused or blocked
     #[arg(long, value_parser = state)]
     state: Option<Standing>,
     #[command(flatten)]
@@ -71,7 +71,7 @@ pub(crate) struct RunNow {
 }
 
 fn state(text: &str) -> Result<Standing, &'static str> {
-    Standing::parse(text).ok_or("a state is ready, delayed, running, paused or blocked")
+    Standing::parse(text).ok_or("a state is ready, behind, halted, delayed, running, paused or blocked")
 }
 
 impl Events {

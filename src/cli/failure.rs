@@ -114,6 +114,7 @@ fn of_access(error: &AccessError) -> Exit {
 fn of_emit(error: &EmitError) -> Exit {
     match error {
         EmitError::Event(_)
+        | EmitError::OtherCanvas
         | EmitError::TooMany(_)
         | EmitError::IdempotencyMismatch
         | EmitError::IdempotencyKey(_) => Exit::Usage,

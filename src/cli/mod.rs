@@ -22,6 +22,7 @@ mod health;
 mod keys;
 mod logging;
 mod migrate;
+mod objects;
 mod process;
 mod settings;
 mod show;
@@ -230,6 +231,8 @@ enum Command {
     Cron(cron::Crons),
     /// List dead events, bring them back, or delete them
     Dead(dead::Dead),
+    /// Show objects, and let those go on that stand still
+    Objects(objects::Objects),
     /// Make, list and revoke keys for the API
     Keys(keys::Keys),
     /// Let Google service accounts use the API
@@ -319,6 +322,7 @@ impl Cli {
             Command::Handlers(command) => command.run(&context).await,
             Command::Cron(command) => command.run(&context).await,
             Command::Dead(command) => command.run(&context).await,
+            Command::Objects(command) => command.run(&context).await,
             Command::Keys(command) => command.run(&context).await,
             Command::Accounts(command) => command.run(&context).await,
             Command::Audit(command) => command.run(&context).await,

@@ -12,7 +12,7 @@ use super::arguments::Target;
 use super::failure::Failure;
 use super::handlers::state;
 use super::show::{self, JsonArg, field, moment};
-use crate::api::{self, Policy, PutAnswer, PutTarget, SecretText};
+use crate::api::{self, OnDeath, Policy, PutAnswer, PutTarget, SecretText};
 use crate::config::DeliveryArgs;
 
 /// Largest file with a secret.
@@ -62,6 +62,9 @@ struct PolicyArgs {
     /// At most so many requests at a time from one worker
     #[arg(long)]
     concurrency: Option<u32>,
+    /// When an event of an object dies, its later ones wait until that one is redriven or skipped
+    #[arg(long)]
+    halt_on_death: bool,
 }
 
 #[derive(Args)]
@@ -101,6 +104,7 @@ impl PolicyArgs {
             delay_max_s,
             timeout_s: seconds(self.timeout, default.timeout_s),
             concurrency: self.concurrency,
+            on_death: self.halt_on_death.into(),
         }
     }
 }
@@ -133,17 +137,21 @@ impl Delete {
 /// What is known of a target, in a line for its URL and one for what else there is.
 pub(super) fn print(target: &api::Target) -> anyhow::Result<()> {
     field("target", format_args!("{} to {}", target.modifier, target.url))?;
-    let Policy { retries, delay_s, factor, delay_max_s, timeout_s, concurrency } = target.policy;
+    let Policy { retries, delay_s, factor, delay_max_s, timeout_s, concurrency, on_death } = target.policy;
     let growing = if factor == 1 {
         String::new()
     } else {
         format!(", then {factor} times as long, up to {delay_max_s} s")
     };
+    let halts = match on_death {
+        OnDeath::Skip => "",
+        OnDeath::Halt => "; objects halt when an event dies",
+    };
     let at_once = concurrency.map(|concurrency| format!("; {concurrency} at a time")).unwrap_or_default();
     field(
         "",
         format_args!(
-            "{} after {delay_s} s{growing}; {timeout_s} s for an answer{at_once}",
+            "{} after {delay_s} s{growing}; {timeout_s} s for an answer{at_once}{halts}",
             count_retries(retries)
         ),
     )?;

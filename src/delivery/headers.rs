@@ -7,7 +7,7 @@ use hyper::header::{
 };
 
 use super::{Delivery, sign};
-use crate::event::Secrets;
+use crate::event::{Place, Secrets};
 
 const AGENT: &str = concat!("wakeq/", env!("CARGO_PKG_VERSION"));
 
@@ -22,7 +22,7 @@ pub(super) fn headers(
     let signatures = sign::signatures(secrets, &id, timestamp_s, delivery.json.as_bytes());
     let source = format!("/canvases/{}", delivery.address.scope.canvas);
     let time = delivery.enqueued_at.to_rfc3339_opts(SecondsFormat::Micros, true);
-    let mut headers = HeaderMap::with_capacity(13);
+    let mut headers = HeaderMap::with_capacity(16);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
     for (name, value) in [
@@ -39,6 +39,15 @@ pub(super) fn headers(
     ] {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value)?);
     }
+    if let Some(Place { object, link }) = delivery.place {
+        for (name, value) in [
+            ("ce-object", object.as_str()),
+            ("ce-link", &link.id.to_string()),
+            ("ce-prev", &link.prev.to_string()),
+        ] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value)?);
+        }
+    }
     if let Some(token) = token {
         let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
         value.set_sensitive(true);
@@ -50,11 +59,15 @@ pub(super) fn headers(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{CanvasId, EventId, HandlerAddress, HandlerScope, Secret};
+    use crate::event::{CanvasId, EventId, HandlerAddress, HandlerScope, Link, Secret};
 
     const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
     fn written(token: Option<&str>) -> Result<Vec<String>, InvalidHeaderValue> {
+        written_of(None, token)
+    }
+
+    fn written_of(place: Option<&Place>, token: Option<&str>) -> Result<Vec<String>, InvalidHeaderValue> {
         let scope = HandlerScope::worker(CanvasId::DEFAULT, "send-email").unwrap();
         let delivery = Delivery {
             event: EventId(ID.parse().unwrap()),
@@ -63,6 +76,7 @@ mod tests {
             attempt: 3,
             enqueued_at: "2026-01-31T08:00:00.123456Z".parse().unwrap(),
             traceparent: &"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().unwrap(),
+            place,
         };
         let current = Secret::from_bytes(vec![7; 24]).unwrap();
         let headers = headers(&delivery, &Secrets { current, previous: None }, 1_769_846_400, token)?;
@@ -89,6 +103,16 @@ mod tests {
         ];
         assert_eq!(headers, expected);
         assert!(signature.unwrap().starts_with("v1,"));
+    }
+
+    // ORD-03, ORD-07
+    #[test]
+    fn an_event_on_an_object_says_which_link_it_is() {
+        let place = Place { object: "work:1".parse().unwrap(), link: Link { id: 17, prev: 12 } };
+        let headers = written_of(Some(&place), None).unwrap();
+        for expected in ["ce-object: work:1", "ce-link: 17", "ce-prev: 12"] {
+            assert!(headers.contains(&expected.to_owned()), "{headers:?}");
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub use id_token::{GoogleIdTokens, IdTokens, NoIdToken};
 pub use resolve::{Resolve, SystemResolver};
 pub use rules::RefusedTarget;
 
-use crate::event::{EventId, HandlerAddress, Timestamp, Traceparent};
+use crate::event::{EventId, HandlerAddress, Place, Timestamp, Traceparent};
 
 /// What a deployment lets its requests go to. The default is for the public internet: `https` and public addresses.
 ///
@@ -96,6 +96,8 @@ pub struct Delivery<'a> {
     pub enqueued_at: Timestamp,
     /// The trace it belongs to.
     pub traceparent: &'a Traceparent,
+    /// The object it is about, and its link there.
+    pub place: Option<&'a Place>,
 }
 
 /// How an attempt ended.

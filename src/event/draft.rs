@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{
-    CanvasId, EventId, HandlerAddress, HandlerScope, InvalidName, InvalidTraceparent, JsonError, Name,
-    Timestamp, Traceparent, is_storable, json,
+    CanvasId, EventId, HandlerAddress, HandlerScope, InvalidName, InvalidObjectKey, InvalidTraceparent,
+    JsonError, Name, ObjectKey, Timestamp, Traceparent, is_storable, json,
 };
 
 /// Longest delay: a hundred years.
@@ -46,6 +46,7 @@ pub struct Event {
     pub(crate) value: String,
     pub(crate) due: Due,
     pub(crate) traceparent: Option<Traceparent>,
+    pub(crate) object: Option<ObjectKey>,
 }
 
 /// Why an event can't be emitted. Nothing was stored.
@@ -57,6 +58,9 @@ pub enum EventError {
     /// The value can't be stored.
     #[error(transparent)]
     Value(#[from] JsonError),
+    /// The object has no valid key.
+    #[error(transparent)]
+    Object(#[from] InvalidObjectKey),
     /// The trace context is not one.
     #[error(transparent)]
     Trace(#[from] InvalidTraceparent),
@@ -98,6 +102,7 @@ impl Event {
             value,
             due: Due::Now,
             traceparent: None,
+            object: None,
         })
     }
 
@@ -141,6 +146,23 @@ impl Event {
     pub fn id(mut self, id: EventId) -> Self {
         self.id = Some(id);
         self
+    }
+
+    /// The object it is about, or a part of one: it runs after every earlier event that is on this object and for the same
+    /// handler. Emit it alone, or several at once with [`Queue::emit_on`](crate::Queue::emit_on).
+    ///
+    /// ```
+    /// use wakeq::Event;
+    ///
+    /// # fn main() -> Result<(), wakeq::EventError> {
+    /// let changed = Event::new("index", &"title")?.on("work:1")?;
+    /// let posted = Event::new("index", &"a new post")?.on("work:1/post:7")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on(mut self, object: &str) -> Result<Self, EventError> {
+        self.object = Some(object.parse()?);
+        Ok(self)
     }
 
     /// The trace that caused the event; its handler continues it. Default: that of the handler that emits it, else new.

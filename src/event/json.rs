@@ -31,7 +31,7 @@ pub enum JsonError {
 }
 
 /// Checks JSON text without building what it says: one pass, and what it means for a consumer that reads all of it.
-pub(super) fn check(text: &str) -> Result<(), JsonError> {
+pub(crate) fn check(text: &str) -> Result<(), JsonError> {
     let fault = Cell::new(None);
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let checked = Check { depth: 0, fault: &fault }.deserialize(&mut deserializer);

@@ -6,6 +6,7 @@ mod actor;
 mod draft;
 mod handler;
 mod json;
+mod object;
 mod schedule;
 #[cfg(feature = "http")]
 mod target;
@@ -15,6 +16,8 @@ pub use actor::Actor;
 pub use draft::{Due, Event, EventError};
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
 pub use json::JsonError;
+pub(crate) use json::check as check_json;
+pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
 pub use schedule::{Cause, Claim, InvalidTiming, RuleKind, Schedule, Timing};
 #[cfg(feature = "http")]
 pub use target::{

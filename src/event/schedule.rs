@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{EventId, Timestamp};
+use super::{EventId, Timestamp, Turn};
 
 /// The right to run an event, as long as no later claim was made on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -61,6 +61,8 @@ pub struct Schedule {
     pub locked_at: Option<Timestamp>,
     /// The rule in force on the handler; a block, when both kinds stand.
     pub rule: Option<RuleKind>,
+    /// Whether it is its turn among the events of its object.
+    pub turn: Turn,
     /// The database's clock.
     pub now: Timestamp,
 }

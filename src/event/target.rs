@@ -234,6 +234,8 @@ pub struct TargetPolicy {
     pub timeout: Duration,
     /// At most this many requests at a time from one worker. Default: as many as the canvas has a share of.
     pub concurrency: Option<u32>,
+    /// Whether an object's later events wait when one of its events dies. Default: they run.
+    pub halts: bool,
 }
 
 impl Default for TargetPolicy {
@@ -245,6 +247,7 @@ impl Default for TargetPolicy {
             delay_max: Duration::from_secs(24 * 3600),
             timeout: Duration::from_secs(30),
             concurrency: None,
+            halts: false,
         }
     }
 }

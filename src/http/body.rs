@@ -14,7 +14,7 @@ use super::Api;
 use super::limits::Slot;
 use super::problem::{Kind, Problem};
 use crate::access::KeyId;
-use crate::event::{CanvasId, EventId, Name};
+use crate::event::{CanvasId, EventId, InvalidObjectKey, Name, ObjectKey};
 
 /// A whole body, not larger than the limit, and in time.
 pub(super) struct Whole(pub(super) Bytes);
@@ -235,6 +235,19 @@ impl FromRequestParts<Api> for CronPath {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let parameters = parameters(parts, api).await?;
         Ok(Self(part(&parameters, "cron")?.parse()?))
+    }
+}
+
+/// The object that a path names by `{object}`.
+pub(super) struct ObjectPath(pub(super) ObjectKey);
+
+impl FromRequestParts<Api> for ObjectPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let parameters = parameters(parts, api).await?;
+        let key = part(&parameters, "object")?.parse();
+        key.map(Self).map_err(|error: InvalidObjectKey| Problem::bad_request(error.to_string()))
     }
 }
 

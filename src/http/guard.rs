@@ -31,6 +31,8 @@ const BODY_OPTIONAL: [&str; 4] = ["pause_handler", "block_handler", "purge_handl
 
 /// How a part of a handler's address looks.
 const NAME: &str = "^[A-Za-z0-9_.-]{1,128}$";
+/// How an object looks.
+const OBJECT: &str = "^[A-Za-z0-9_.:@=+~-]{1,200}$";
 
 const UUID: SchemaFormat = SchemaFormat::KnownFormat(KnownFormat::Uuid);
 
@@ -89,6 +91,7 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
                 ("What distinguishes handlers of one name, `_` where there is one", text.pattern(Some(NAME)))
             }
             "cron" => ("The cron's name", text.pattern(Some(NAME))),
+            "object" => ("What events are ordered by", text.pattern(Some(OBJECT))),
             "key" => ("The key's public part", text.pattern(Some("^[0-9a-f]{12}$"))),
             _ => ("The handler's name", text.pattern(Some(NAME))),
         };

@@ -14,6 +14,7 @@ mod guard;
 mod handlers;
 mod health;
 mod limits;
+mod objects;
 mod openapi;
 mod paging;
 mod problem;
@@ -105,6 +106,9 @@ fn guarded(api: &Api) -> Guarded {
         .on_both([Scope::Operate, Scope::Emit], routes!(crons::put))
         .on(Scope::Operate, routes!(crons::delete))
         .on(Scope::Operate, routes!(crons::pause, crons::unpause))
+        .on(Scope::Read, routes!(objects::halted))
+        .on(Scope::Read, routes!(objects::one))
+        .on(Scope::Operate, routes!(objects::skip))
         .on(Scope::Read, routes!(dead_events::list))
         .on(Scope::Operate, routes!(dead_events::redrive_one))
         .on(Scope::Operate, routes!(dead_events::redrive))

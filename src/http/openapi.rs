@@ -26,6 +26,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; sty
         (name = "events", description = "Single events: look, cancel, run now"),
         (name = "handlers", description = "Counts, pauses and blocks, and where events are sent over HTTP"),
         (name = "cron", description = "Events that are emitted at their times"),
+        (name = "objects", description = "What events are ordered by, and where that stands still"),
         (name = "dead events", description = "Events that are not tried again"),
         (name = "admin", description = "Keys, and who did what"),
         (name = "push", description = "For Pub/Sub and Cloud Scheduler, in deployments with a push subscription"),

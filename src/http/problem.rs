@@ -228,9 +228,11 @@ impl From<EventError> for Problem {
             EventError::TooLarge { .. } => Self::new(Kind::TooLarge, error.to_string()),
             // The parser's own words may repeat a piece of the payload.
             EventError::Value(JsonError::Invalid(_)) => Self::bad_request("the value is not JSON"),
-            EventError::Name(_) | EventError::Value(_) | EventError::Trace(_) | EventError::TooLate => {
-                Self::bad_request(error.to_string())
-            }
+            EventError::Name(_)
+            | EventError::Object(_)
+            | EventError::Value(_)
+            | EventError::Trace(_)
+            | EventError::TooLate => Self::bad_request(error.to_string()),
         }
     }
 }
@@ -275,7 +277,9 @@ impl From<EmitError> for Problem {
             }
             EmitError::IdempotencyMismatch => Self::new(Kind::IdempotencyMismatch, error.to_string()),
             EmitError::IdempotencyInProgress => Self::new(Kind::IdempotencyInProgress, error.to_string()),
-            EmitError::IdempotencyKey(_) | EmitError::TooMany(_) => Self::bad_request(error.to_string()),
+            EmitError::IdempotencyKey(_) | EmitError::OtherCanvas | EmitError::TooMany(_) => {
+                Self::bad_request(error.to_string())
+            }
         }
     }
 }

@@ -2,11 +2,15 @@
 
 use super::run::{delay_check, lock_check};
 use super::{Outcome, Policy};
-use crate::event::{RuleKind, Schedule};
+use crate::event::{RuleKind, Schedule, Turn};
 
 /// Where an event stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
+    /// An earlier event of its object is left.
+    Behind,
+    /// Its object stands still, because an event of it died.
+    Halted,
     /// Not due yet.
     Delayed,
     /// Somebody runs it.
@@ -27,6 +31,8 @@ impl Standing {
     /// ```
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Behind => "behind",
+            Self::Halted => "halted",
             Self::Delayed => "delayed",
             Self::Running => "running",
             Self::Held(RuleKind::Pause) => "paused",
@@ -38,6 +44,8 @@ impl Standing {
     /// What [`Standing::as_str`] called so.
     pub fn parse(word: &str) -> Option<Self> {
         let all = [
+            Self::Behind,
+            Self::Halted,
             Self::Delayed,
             Self::Running,
             Self::Held(RuleKind::Pause),
@@ -50,6 +58,8 @@ impl Standing {
     /// The outcome at which a run would leave the checks.
     pub fn outcome(self) -> Outcome {
         match self {
+            Self::Behind => Outcome::EarlierLeft,
+            Self::Halted => Outcome::ObjectHalted,
             Self::Delayed => Outcome::DelayNotYet,
             Self::Running => Outcome::IsLocked,
             Self::Held(RuleKind::Pause) => Outcome::RulePaused,
@@ -61,6 +71,11 @@ impl Standing {
 
 /// Applies the checks in the machine's order.
 pub fn look(schedule: Schedule, policy: &Policy) -> Standing {
+    match schedule.turn {
+        Turn::Behind => return Standing::Behind,
+        Turn::Halted => return Standing::Halted,
+        Turn::First => {}
+    }
     if delay_check(schedule, policy).0 == Outcome::DelayNotYet {
         Standing::Delayed
     } else if lock_check(schedule, policy).0 == Outcome::IsLocked {

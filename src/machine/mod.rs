@@ -16,6 +16,7 @@
 //! ```
 
 mod look;
+mod order;
 mod outcome;
 mod policy;
 mod run;
@@ -23,10 +24,11 @@ mod run;
 mod tests;
 
 pub use look::{Standing, look};
+pub use order::{Consumption, consume};
 pub use outcome::Outcome;
 pub use policy::{Policy, RetryPolicy};
 pub use run::{
     Answer, Claimed, Effect, Input, Ran, Removal, Running, State, Transition, UnexpectedInput, When,
 };
 
-pub use crate::event::{Cause, Schedule};
+pub use crate::event::{Cause, Link, Schedule, Turn};

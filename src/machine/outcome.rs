@@ -13,6 +13,10 @@ pub enum Outcome {
     DelayNone,
     /// The event is not due yet.
     DelayNotYet,
+    /// An earlier event of the same object is left in the same queue.
+    EarlierLeft,
+    /// The event's object stands still in this queue: an event of it died.
+    ObjectHalted,
     /// Nobody holds a claim on the event.
     LockNone,
     /// Somebody held a claim and did not renew it in time.
@@ -60,6 +64,8 @@ pub enum Outcome {
     RetryTooMany,
     /// The row is gone, by this run.
     Deleted,
+    /// The next event of the object was woken.
+    HandedOver,
     /// The write found the row claimed by somebody else, or gone, or the database gave no answer.
     FencedOut,
 }
@@ -72,11 +78,13 @@ impl Outcome {
     ///
     /// assert!(Outcome::ALL.iter().any(|outcome| outcome.as_str() == "LockClaimed"));
     /// ```
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 31] = [
         Self::EventMissing,
         Self::EventPresent,
         Self::DelayNone,
         Self::DelayNotYet,
+        Self::EarlierLeft,
+        Self::ObjectHalted,
         Self::LockNone,
         Self::LockExpired,
         Self::IsLocked,
@@ -100,6 +108,7 @@ impl Outcome {
         Self::RetryAllowed,
         Self::RetryTooMany,
         Self::Deleted,
+        Self::HandedOver,
         Self::FencedOut,
     ];
 
@@ -110,6 +119,8 @@ impl Outcome {
             Self::EventPresent => "EventPresent",
             Self::DelayNone => "DelayNone",
             Self::DelayNotYet => "DelayNotYet",
+            Self::EarlierLeft => "EarlierLeft",
+            Self::ObjectHalted => "ObjectHalted",
             Self::LockNone => "LockNone",
             Self::LockExpired => "LockExpired",
             Self::IsLocked => "IsLocked",
@@ -133,6 +144,7 @@ impl Outcome {
             Self::RetryAllowed => "RetryAllowed",
             Self::RetryTooMany => "RetryTooMany",
             Self::Deleted => "Deleted",
+            Self::HandedOver => "HandedOver",
             Self::FencedOut => "FencedOut",
         }
     }

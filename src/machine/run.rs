@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::{Outcome, Policy, RetryPolicy};
-use crate::event::{Cause, Claim, RuleKind, Schedule};
+use crate::event::{Cause, Claim, RuleKind, Schedule, Turn};
 
 /// What a successful claim returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct Running {
 pub enum State {
     /// Nothing is known but the id.
     EventLoad,
-    /// Is it due?
+    /// Is it due, and its turn?
     DelayCheck(Schedule),
     /// Does somebody run it?
     LockCheck(Schedule),
@@ -58,6 +58,8 @@ pub enum State {
     Release(Claim),
     /// The event is over.
     Delete(Claim, Removal),
+    /// It was on an object: the next event there has its turn.
+    HandOver,
     /// The notification comes back.
     Queue(When),
     /// The notification is answered.
@@ -123,6 +125,8 @@ pub enum Effect {
     Release(Claim),
     /// Delete the row, or move it to the dead events, unless the claim was lost.
     Remove(Claim, Removal),
+    /// Wake the event whose turn it is now, in a statement that begins after the removal was committed.
+    HandOver,
     /// Nothing more: keep the notification.
     Wait(When),
     /// Nothing more: answer the notification.
@@ -154,6 +158,10 @@ pub enum Input {
     Released,
     /// To [`Effect::Remove`]: whether the claim still stood; `false` without an answer, too.
     Removed(bool),
+    /// To [`Effect::Remove`]: the claim stood, and the event was on an object.
+    LinkRemoved,
+    /// To [`Effect::HandOver`]; without an answer, too: the removal has made the promise of the next event.
+    HandedOver,
 }
 
 /// How a handler ended.
@@ -207,6 +215,7 @@ impl State {
             Self::RetryCheck(..) => Effect::Decide,
             Self::Release(claim) => Effect::Release(*claim),
             Self::Delete(claim, removal) => Effect::Remove(*claim, *removal),
+            Self::HandOver => Effect::HandOver,
             Self::Queue(when) => Effect::Wait(*when),
             Self::End(answer) => Effect::Answer(*answer),
         }
@@ -252,6 +261,8 @@ impl State {
             (Self::Release(_), Input::Released) => (Outcome::Released, Self::End(Answer::PutBack)),
             (Self::Delete(..), Input::Removed(true)) => (Outcome::Deleted, Self::End(Answer::Acknowledge)),
             (Self::Delete(..), Input::Removed(false)) => (Outcome::FencedOut, Self::End(Answer::PutBack)),
+            (Self::Delete(..), Input::LinkRemoved) => (Outcome::Deleted, Self::HandOver),
+            (Self::HandOver, Input::HandedOver) => (Outcome::HandedOver, Self::End(Answer::Acknowledge)),
             (state, input) => return Err(UnexpectedInput { state, input }),
         };
         Ok(Transition { outcome, next })
@@ -272,6 +283,7 @@ impl State {
             Self::RetryCheck(..) => "RetryCheck",
             Self::Release(_) => "Release",
             Self::Delete(..) => "Delete",
+            Self::HandOver => "HandOver",
             Self::Queue(_) => "Queue",
             Self::End(_) => "End",
         }
@@ -294,6 +306,12 @@ impl Running {
 }
 
 pub(super) fn delay_check(schedule: Schedule, policy: &Policy) -> (Outcome, State) {
+    match schedule.turn {
+        Turn::First => {}
+        // Whoever removes the earlier one wakes it, or whoever lets the object go on.
+        Turn::Behind => return (Outcome::EarlierLeft, State::End(Answer::Acknowledge)),
+        Turn::Halted => return (Outcome::ObjectHalted, State::End(Answer::Acknowledge)),
+    }
     match (schedule.delay_until - schedule.now).to_std() {
         Ok(left) if !left.is_zero() => (Outcome::DelayNotYet, wait(left, policy)),
         Ok(_) | Err(_) => (Outcome::DelayNone, State::LockCheck(schedule)),

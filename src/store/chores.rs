@@ -174,9 +174,10 @@ impl Store {
                 returning id
                ), dead as (
                    delete from wakeq.dead_events where id = any (array(
-                       select id from wakeq.dead_events
-                        where died_at < now() - $3::interval and exists (select from gate)
-                        order by died_at limit 1000 for update skip locked))
+                       select id from wakeq.dead_events d
+                        where d.died_at < now() - $3::interval and exists (select from gate)
+                          and not exists (select from wakeq.halted_lanes h where h.event_id = d.id)
+                        order by d.died_at limit 1000 for update skip locked))
                 returning id
                ), unknown as (
                    delete from wakeq.unknown_handlers where (canvas_id, module, name, modifier) in (

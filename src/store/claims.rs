@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::load::address;
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::{Cause, Claim, EventId, HandlerAddress, Timestamp, Traceparent};
+use crate::event::{Cause, Claim, EventId, HandlerAddress, Place, Timestamp, Traceparent};
 
 /// Longest delay of a retry: a hundred years, which Postgres can still add to a moment.
 pub(super) const DELAY_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
@@ -40,6 +40,7 @@ pub(crate) struct ClaimedEvent {
     pub(crate) enqueued_at: Timestamp,
     pub(crate) locked_at: Timestamp,
     pub(crate) traceparent: Option<Traceparent>,
+    pub(crate) place: Option<Place>,
 }
 
 /// An event that is to be tried again.
@@ -67,8 +68,8 @@ impl Store {
             r#"select id as "id!", canvas_id as "canvas_id!", module as "module!", name as "name!",
                       modifier as "modifier!", value as "value!", retries as "retries!", delay_until as "delay_until!",
                       enqueued_at as "enqueued_at!", locked_at as "locked_at!", claims as "claims!",
-                      losses as "losses!", took_over as "took_over!", traceparent
-                 from wakeq.claim($1, $2, $3, $4, $5)"#,
+                      losses as "losses!", took_over as "took_over!", traceparent, object, seq, prev
+                 from wakeq.claim_2($1, $2, $3, $4, $5)"#,
             &keys,
             &limits.handlers,
             &limits.canvas_handlers,
@@ -172,36 +173,54 @@ impl Store {
     }
 
     /// Moves an event to the dead ones. An id that its caller chose again after it had been forgotten may die twice:
-    /// the later death is kept.
+    /// the later death is kept. Its lane stands still from then on, if `halts`; if not, the promise of its successor is
+    /// made again.
     pub(crate) async fn die(
         &self,
         claim: Claim,
         cause: Cause,
         error: Option<&str>,
+        halts: bool,
     ) -> Result<bool, StoreError> {
-        in_memory!(self, die(claim, cause, error));
+        in_memory!(self, die(claim, cause, error, halts));
         let mut session = self.session().await?;
         let query = sqlx::query!(
             "with gone as (
                  delete from wakeq.events_v2
                   where id = $1 and claims = $2 and locked_at is not null
               returning *
+             ), halted as (
+                 insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
+                 select canvas_id, object, module, name, id, seq from gone where object is not null and $5
+                     on conflict do nothing
+             ), armed as (
+                 update wakeq.events_v2 e
+                    set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $6, $7), probes = 0
+                  where e.id = any (array(
+                      select (select next.id from wakeq.events_v2 next
+                               where next.canvas_id = gone.canvas_id and next.object = gone.object
+                                 and next.module = gone.module and next.name = gone.name and next.seq > gone.seq
+                               order by next.seq limit 1)
+                        from gone where gone.object is not null))
              )
              insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
-                                            losses, traceparent, last_error, cause)
+                                            losses, traceparent, last_error, cause, object, seq, prev)
              select id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
-                    losses, traceparent, coalesce($4, last_error), $3
+                    losses, traceparent, coalesce($4, last_error), $3, object, seq, prev
                from gone
                  on conflict (id) do update
                 set canvas_id = excluded.canvas_id, module = excluded.module, name = excluded.name,
                     modifier = excluded.modifier, value = excluded.value, retries = excluded.retries,
                     enqueued_at = excluded.enqueued_at, claims = excluded.claims, losses = excluded.losses,
                     traceparent = excluded.traceparent, last_error = excluded.last_error, cause = excluded.cause,
-                    died_at = excluded.died_at",
+                    died_at = excluded.died_at, object = excluded.object, seq = excluded.seq, prev = excluded.prev",
             claim.id.0,
             claim.claims,
             cause.as_str(),
-            error
+            error,
+            halts,
+            interval(self.timing().horizon),
+            interval(self.timing().grace)
         );
         let moved = session.limit(|connection| query.execute(connection)).await;
         Ok(session.answered("move an event to the dead ones", moved)?.rows_affected() > 0)
@@ -223,6 +242,9 @@ struct ClaimedRow {
     losses: i32,
     took_over: bool,
     traceparent: Option<String>,
+    object: Option<String>,
+    seq: Option<i64>,
+    prev: Option<i64>,
 }
 
 impl ClaimedRow {
@@ -238,6 +260,7 @@ impl ClaimedRow {
             enqueued_at: self.enqueued_at,
             locked_at: self.locked_at,
             traceparent: self.traceparent.and_then(|text| text.parse().ok()),
+            place: Place::of(self.object.as_deref(), self.seq, self.prev),
         })
     }
 }
@@ -248,7 +271,7 @@ fn keys(ids: &[EventId]) -> Vec<Uuid> {
 
 /// Ids and, at the same positions, the tokens that must still stand. Of two claims on one event only the later can
 /// stand: the statement asks for that one, and the earlier one finds itself lost.
-fn fences(claims: &[Claim]) -> (Vec<Uuid>, Vec<i32>) {
+pub(super) fn fences(claims: &[Claim]) -> (Vec<Uuid>, Vec<i32>) {
     latest(claims).into_iter().unzip()
 }
 
@@ -270,7 +293,7 @@ fn latest(claims: &[Claim]) -> HashMap<Uuid, i32> {
     latest
 }
 
-fn happened(claims: &[Claim], ids: Vec<Uuid>) -> Vec<bool> {
+pub(super) fn happened(claims: &[Claim], ids: Vec<Uuid>) -> Vec<bool> {
     let mut stood = latest(claims);
     let ids: HashSet<Uuid> = ids.into_iter().collect();
     stood.retain(|id, _| ids.contains(id));

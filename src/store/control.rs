@@ -2,7 +2,7 @@
 
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::{Actor, CanvasId, EventId, HandlerScope, Timestamp};
+use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, ObjectKey, Timestamp};
 
 /// Most events that one statement purges, brings back or forgets.
 pub(crate) const BULK_PAGE: u64 = 1000;
@@ -29,26 +29,28 @@ impl Commanded {
 }
 
 impl Store {
-    /// Deletes an event of the canvas that nobody runs.
+    /// Deletes an event of the canvas that nobody runs; the lane that it was in, whose next event has to be woken.
     pub(crate) async fn cancel(
         &self,
         canvas: CanvasId,
         id: EventId,
         actor: &Actor,
-    ) -> Result<Commanded, StoreError> {
+    ) -> Result<(Commanded, Option<Lane>), StoreError> {
         in_memory!(self, cancel(canvas, id));
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with gone as (
                    delete from wakeq.events_v2
                     where id = $1 and canvas_id = $2 and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
-                returning id, canvas_id, module, name
+                returning id, canvas_id, module, name, object
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)
                    select canvas_id, $4, 'cancel', module, name, id, 'done', $5, $6 from gone
                )
-               select exists (select from gone) as "done!",
-                      exists (select from wakeq.events_v2 where id = $1 and canvas_id = $2) as "there!""#,
+               select gone.id is not null as "done!", gone.module::text as module, gone.name::text as name,
+                      gone.object::text as object,
+                      exists (select from wakeq.events_v2 where id = $1 and canvas_id = $2) as "there!"
+                 from (values (1)) as one left join gone on true"#,
             id.0,
             canvas.0,
             interval(self.timing().lease),
@@ -58,7 +60,8 @@ impl Store {
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("cancel an event", row)?;
-        Ok(Commanded::of(row.done, row.there))
+        let lane = lane(canvas, row.module.as_deref(), row.name.as_deref(), row.object.as_deref());
+        Ok((Commanded::of(row.done, row.there), lane))
     }
 
     /// Makes an event of the canvas due at once that nobody runs.
@@ -117,23 +120,30 @@ impl Store {
         session.answered("count what a purge would delete", count).map(i64::cast_unsigned)
     }
 
-    /// Deletes up to [`BULK_PAGE`] events of a handler that nobody runs; how many.
-    pub(crate) async fn purge_page(&self, scope: &HandlerScope, actor: &Actor) -> Result<u64, StoreError> {
+    /// Deletes up to [`BULK_PAGE`] events of a handler that nobody runs; how many, and the lanes that they were in, whose
+    /// next events have to be woken.
+    pub(crate) async fn purge_page(
+        &self,
+        scope: &HandlerScope,
+        actor: &Actor,
+    ) -> Result<(u64, Vec<Lane>), StoreError> {
         in_memory!(self, purge_page(scope));
         let mut session = self.session().await?;
-        let query = sqlx::query_scalar!(
+        let query = sqlx::query!(
             r#"with gone as (
                    delete from wakeq.events_v2 where id = any (array(
                        select id from wakeq.events_v2
                         where canvas_id = $1 and module = $2 and name = $3
                           and (locked_at is null or locked_at < now() - $4::interval)
                         limit $5 for update skip locked))
-                returning id
+                returning id, object
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, times, request_id, detail)
                    select $1, $6, 'purge', $2::text, $3::text, 'done', count(*), $7, $8 from gone having count(*) > 0
                )
-               select count(*) as "count!" from gone"#,
+               select count(*) as "count!",
+                      array(select distinct object::text from gone where object is not null) as "objects!"
+                 from gone"#,
             scope.canvas.0,
             scope.module.as_str() as _,
             scope.name.as_str() as _,
@@ -143,8 +153,11 @@ impl Store {
             actor.request_id(),
             actor.credential_id()
         );
-        let count = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("purge events", count).map(i64::cast_unsigned)
+        let row = session.limit(|connection| query.fetch_one(connection)).await;
+        let row = session.answered("purge events", row)?;
+        let objects = row.objects.iter().filter_map(|object| object.parse::<ObjectKey>().ok());
+        let lanes = objects.map(|object| Lane { scope: scope.clone(), object }).collect();
+        Ok((row.count.cast_unsigned(), lanes))
     }
 
     /// When the canvas emitted a chosen id, if it is remembered.
@@ -172,4 +185,10 @@ impl Store {
         let clock = session.limit(|connection| query.fetch_one(connection)).await;
         session.answered("read the clock", clock)
     }
+}
+
+/// The lane of an event's columns, if it was on an object.
+fn lane(canvas: CanvasId, module: Option<&str>, name: Option<&str>, object: Option<&str>) -> Option<Lane> {
+    let scope = super::load::address(canvas.0, module?, name?, "_").ok()?.scope;
+    Some(Lane { scope, object: object?.parse().ok()? })
 }

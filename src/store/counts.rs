@@ -22,6 +22,8 @@ pub struct HandlerCounts {
     pub oldest_due: Option<Timestamp>,
     /// Dead, and kept.
     pub dead: i64,
+    /// Objects that stand still for it.
+    pub halted: i64,
 }
 
 impl Store {
@@ -46,10 +48,16 @@ impl Store {
                    select module, name, count(*) as dead from wakeq.dead_events
                     where canvas_id = $1 and ($2::text is null or module = $2) and ($3::text is null or name = $3)
                     group by module, name
+               ), halted as (
+                   select module, name, count(*) as halted from wakeq.halted_lanes
+                    where canvas_id = $1 and ($2::text is null or module = $2) and ($3::text is null or name = $3)
+                    group by module, name
                )
                select module::text as "module!", name::text as "name!", coalesce(due, 0) as "due!",
-                      coalesce(delayed, 0) as "delayed!", oldest_due, coalesce(dead, 0) as "dead!"
-                 from live full join dead using (module, name) order by 1, 2 limit $4"#,
+                      coalesce(delayed, 0) as "delayed!", oldest_due, coalesce(dead, 0) as "dead!",
+                      coalesce(halted, 0) as "halted!"
+                 from live full join dead using (module, name) full join halted using (module, name)
+                order by 1, 2 limit $4"#,
             canvas.0,
             handler.map(|(module, _)| module.as_str()),
             handler.map(|(_, name)| name.as_str()),
@@ -59,8 +67,14 @@ impl Store {
         let rows = session.answered("count events", rows)?;
         let counts = rows.into_iter().filter_map(|row| {
             let scope = super::load::address(canvas.0, &row.module, &row.name, "_").ok()?.scope;
-            let (due, delayed, oldest_due, dead) = (row.due, row.delayed, row.oldest_due, row.dead);
-            Some(HandlerCounts { scope, due, delayed, oldest_due, dead })
+            Some(HandlerCounts {
+                scope,
+                due: row.due,
+                delayed: row.delayed,
+                oldest_due: row.oldest_due,
+                dead: row.dead,
+                halted: row.halted,
+            })
         });
         Ok(counts.collect())
     }

@@ -1,12 +1,21 @@
 //! Events that are not tried again: listed, brought back, forgotten.
 
+use std::collections::BTreeSet;
+
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::control::BULK_PAGE;
 use super::load::address;
 use super::session::interval;
-use super::{Store, StoreError};
-use crate::event::{Actor, CanvasId, EventId, HandlerAddress, HandlerScope, Notification, Timestamp};
+use super::{Store, StoreError, chains};
+use crate::event::{
+    Actor, CanvasId, EventId, HandlerAddress, HandlerScope, Notification, ObjectKey, Place, Timestamp, Timing,
+};
+
+/// Statements of a redrive: begin, look, up to three for objects, bring back, commit.
+const REDRIVE_STATEMENTS: usize = 7;
 
 /// An event that died.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +38,10 @@ pub struct DeadEvent {
     pub died_at: Timestamp,
     /// The trace it belongs to.
     pub traceparent: Option<String>,
+    /// The object it was about, and its link there: a tombstone in the chain.
+    pub place: Option<Place>,
+    /// Whether its lane has stood still since it died.
+    pub halts: bool,
 }
 
 /// Which dead events are meant. Nothing set: all of the canvas.
@@ -68,7 +81,9 @@ impl Store {
         let query = sqlx::query_as!(
             Row,
             r#"select id, canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
-                      cause, retries, losses, last_error, enqueued_at, died_at, traceparent::text as traceparent
+                      cause, retries, losses, last_error, enqueued_at, died_at, traceparent::text as traceparent,
+                      object::text as object, seq, prev,
+                      exists (select from wakeq.halted_lanes h where h.event_id = dead_events.id) as "halts!"
                  from wakeq.dead_events
                 where canvas_id = $1
                   and ($2::text is null or module = $2) and ($3::text is null or name = $3)
@@ -102,7 +117,9 @@ impl Store {
         let query = sqlx::query_as!(
             Row,
             r#"select id, canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
-                      cause, retries, losses, last_error, enqueued_at, died_at, traceparent::text as traceparent
+                      cause, retries, losses, last_error, enqueued_at, died_at, traceparent::text as traceparent,
+                      object::text as object, seq, prev,
+                      exists (select from wakeq.halted_lanes h where h.event_id = dead_events.id) as "halts!"
                  from wakeq.dead_events where id = $1 and canvas_id = $2"#,
             id.0,
             canvas.0
@@ -145,6 +162,9 @@ impl Store {
     /// Brings up to `limit` dead events back, the oldest first but for the first `skip`: with their `claims`, without
     /// their retries and losses. Left out are those whose chosen id lives again. While an open transaction emits one of
     /// the ids all of the page fails, by contention.
+    ///
+    /// An event that was on an object becomes the last of its chain, with a new link; but one whose lane has stood still
+    /// since it died takes its own place again, and the lane goes on with it.
     pub(crate) async fn redrive_page(
         &self,
         filter: &DeadFilter,
@@ -153,55 +173,11 @@ impl Store {
         actor: &Actor,
     ) -> Result<Redriven, StoreError> {
         in_memory!(self, redrive_page(filter, skip, limit));
-        let mut session = self.session().await?;
-        let query = sqlx::query!(
-            r#"with page as (
-                 select * from wakeq.dead_events d
-                  where canvas_id = $1
-                    and not exists (select from wakeq.events_v2 e where e.id = d.id)
-                    and ($2::text is null or module = $2) and ($3::text is null or name = $3)
-                    and ($4::uuid is null or id = $4)
-                    and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)
-                  order by died_at, id limit $9 offset $13 for update skip locked
-             ), back as (
-                 insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, enqueued_at, notify_at, claims,
-                                              traceparent, last_error)
-                 select id, canvas_id, module, name, modifier, value, enqueued_at, wakeq.wake_at(now(), now(), $7, $8),
-                        claims, traceparent, last_error
-                   from page
-                     on conflict (id) do nothing
-              returning id, canvas_id, module, name
-             ), gone as (
-                 delete from wakeq.dead_events where id = any (array(select id from back))
-             ), logged as (
-                 insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, times, request_id, detail)
-                 select $1, $10, 'redrive', case when $2 is not null or $4 is not null then min(module) end,
-                        case when $2 is not null or $4 is not null then min(name) end, $4, 'done', count(*), $11, $12
-                   from back having count(*) > 0
-             )
-             select back.id as "id?", back.canvas_id as "canvas_id?", (select count(*) from page) as "looked!"
-               from (values (1)) as one left join back on true"#,
-            filter.canvas.0,
-            filter.scope.as_ref().map(|scope| scope.module.as_str()),
-            filter.scope.as_ref().map(|scope| scope.name.as_str()),
-            filter.id.map(|id| id.0),
-            filter.since,
-            filter.before,
-            interval(self.timing().horizon),
-            interval(self.timing().grace),
-            limit.cast_signed(),
-            actor.name(),
-            actor.request_id(),
-            actor.credential_id(),
-            skip.cast_signed()
-        );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("redrive dead events", rows)?;
-        let looked = rows.first().map_or(0, |row| row.looked).cast_unsigned();
-        let pairs = rows.into_iter().filter_map(|row| row.id.zip(row.canvas_id));
-        let back =
-            pairs.map(|(id, canvas)| Notification { id: EventId(id), canvas: CanvasId(canvas) }).collect();
-        Ok(Redriven { back, looked })
+        let mut session = self.session().await?.for_statements(REDRIVE_STATEMENTS);
+        let timing = self.timing();
+        let redriven =
+            session.limit(|connection| redrive(connection, filter, (skip, limit), actor, timing)).await;
+        session.answered("redrive dead events", redriven)
     }
 
     /// Forgets up to [`BULK_PAGE`] dead events, the oldest first; how many.
@@ -245,6 +221,104 @@ impl Store {
     }
 }
 
+async fn redrive(
+    connection: &mut PgConnection,
+    filter: &DeadFilter,
+    (skip, limit): (u64, u64),
+    actor: &Actor,
+    timing: &Timing,
+) -> Result<Redriven, sqlx::Error> {
+    let mut transaction = connection.begin().await?;
+    let page = sqlx::query!(
+        r#"select id, object::text as object from wakeq.dead_events d
+            where canvas_id = $1
+              and not exists (select from wakeq.events_v2 e where e.id = d.id)
+              and ($2::text is null or module = $2) and ($3::text is null or name = $3)
+              and ($4::uuid is null or id = $4)
+              and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)
+            order by died_at, id limit $7 offset $8 for update skip locked"#,
+        filter.canvas.0,
+        filter.scope.as_ref().map(|scope| scope.module.as_str()),
+        filter.scope.as_ref().map(|scope| scope.name.as_str()),
+        filter.id.map(|id| id.0),
+        filter.since,
+        filter.before,
+        limit.cast_signed(),
+        skip.cast_signed()
+    )
+    .fetch_all(&mut *transaction)
+    .await?;
+    let looked = page.len() as u64;
+    let objects: BTreeSet<ObjectKey> =
+        page.iter().filter_map(|row| row.object.as_deref()?.parse().ok()).collect();
+    if !objects.is_empty() {
+        let objects = objects.iter().map(|object| (filter.canvas, object)).collect();
+        chains::lock(&mut transaction, objects).await?;
+    }
+    let ids: Vec<Uuid> = page.into_iter().map(|row| row.id).collect();
+    let back = bring_back(&mut transaction, filter, &ids, actor, timing).await?;
+    transaction.commit().await?;
+    Ok(Redriven { back, looked })
+}
+
+/// The dead events of a page, whose objects are locked, become live ones.
+async fn bring_back(
+    transaction: &mut PgConnection,
+    filter: &DeadFilter,
+    ids: &[Uuid],
+    actor: &Actor,
+    timing: &Timing,
+) -> Result<Vec<Notification>, sqlx::Error> {
+    let rows = sqlx::query!(
+        r#"with page as (
+               select d.*, exists (select from wakeq.halted_lanes h where h.event_id = d.id) as returns
+                 from wakeq.dead_events d where d.id = any ($1)
+           ), numbered as materialized (
+               select id, canvas_id, object, nextval('wakeq.event_seq') as seq
+                 from (select * from page where object is not null and not returns order by seq) as last
+           ), links as (
+               select n.id, n.seq, coalesce(lag(n.seq) over (partition by n.object order by n.seq), o.last_seq) as prev
+                 from numbered n join wakeq.objects o on o.canvas_id = n.canvas_id and o.object = n.object
+           ), chained as (
+               update wakeq.objects o set last_seq = latest.seq
+                 from (select canvas_id, object, max(seq) as seq from numbered group by canvas_id, object) as latest
+                where o.canvas_id = latest.canvas_id and o.object = latest.object
+           ), back as (
+               insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, enqueued_at, notify_at, claims,
+                                            traceparent, last_error, object, seq, prev)
+               select page.id, canvas_id, module, name, modifier, value, enqueued_at, wakeq.wake_at(now(), now(), $2, $3),
+                      claims, traceparent, last_error, object, coalesce(links.seq, page.seq),
+                      coalesce(links.prev, page.prev)
+                 from page left join links on links.id = page.id
+                   on conflict (id) do nothing
+            returning id, canvas_id, module, name
+           ), lifted as (
+               delete from wakeq.halted_lanes where event_id = any (array(select id from back))
+           ), gone as (
+               delete from wakeq.dead_events where id = any (array(select id from back))
+           ), logged as (
+               insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, times, request_id, detail)
+               select $4, $7, 'redrive', case when $5 or $6::uuid is not null then min(module) end,
+                      case when $5 or $6 is not null then min(name) end, $6, 'done', count(*), $8, $9
+                 from back having count(*) > 0
+           )
+           select id, canvas_id from back"#,
+        ids,
+        interval(timing.horizon),
+        interval(timing.grace),
+        filter.canvas.0,
+        filter.scope.is_some(),
+        filter.id.map(|id| id.0),
+        actor.name(),
+        actor.request_id(),
+        actor.credential_id()
+    )
+    .fetch_all(transaction)
+    .await?;
+    let back = rows.into_iter();
+    Ok(back.map(|row| Notification { id: EventId(row.id), canvas: CanvasId(row.canvas_id) }).collect())
+}
+
 struct Row {
     id: Uuid,
     canvas_id: Uuid,
@@ -258,6 +332,10 @@ struct Row {
     enqueued_at: Timestamp,
     died_at: Timestamp,
     traceparent: Option<String>,
+    object: Option<String>,
+    seq: Option<i64>,
+    prev: Option<i64>,
+    halts: bool,
 }
 
 impl Row {
@@ -272,6 +350,8 @@ impl Row {
             enqueued_at: self.enqueued_at,
             died_at: self.died_at,
             traceparent: self.traceparent,
+            place: Place::of(self.object.as_deref(), self.seq, self.prev),
+            halts: self.halts,
         })
     }
 }

@@ -24,7 +24,8 @@ const GAUGED_LEAST: i64 = 100;
 /// What is due and free to run: what a scaler should know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// Events that are due, on no worker, and under no rule. One whose worker's lease ran out counts.
+    /// Events that are due, on no worker, under no rule, and whose turn it is among those of their object. One whose worker's
+    /// lease ran out counts.
     pub depth: u64,
     /// Whether there may be more: at most 10,000 events are counted, of at most 10,000 handlers, and of each handler at
     /// most 10,000 due ones are looked at.
@@ -70,7 +71,16 @@ impl Store {
                            and (r.until is null or r.until > now()))
                ), found as (
                    select due.delay_until, due.free, due.number from unruled h, lateral (
-                       select e.delay_until, e.locked_at is null or e.locked_at < now() - $4::interval as free,
+                       select e.delay_until,
+                              (e.locked_at is null or e.locked_at < now() - $4::interval)
+                              and (e.object is null or (
+                                  e.seq = (select first.seq from wakeq.events_v2 first
+                                            where first.canvas_id = e.canvas_id and first.object = e.object
+                                              and first.module = e.module and first.name = e.name
+                                            order by first.seq limit 1)
+                                  and (select true from wakeq.halted_lanes l
+                                        where l.canvas_id = e.canvas_id and l.object = e.object
+                                          and l.module = e.module and l.name = e.name) is null)) as free,
                               row_number() over (order by e.delay_until) as number
                          from wakeq.events_v2 e
                         where e.canvas_id = $1 and e.module = h.module and e.name = h.name and e.delay_until <= now()

@@ -8,8 +8,8 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::session::interval;
-use super::{Store, StoreError};
-use crate::event::{Due, EventId, HandlerAddress, Timestamp, Timing, Traceparent};
+use super::{Store, StoreError, chains};
+use crate::event::{Due, EventId, HandlerAddress, Link, ObjectKey, Timestamp, Timing, Traceparent};
 
 /// Most rows in one statement.
 const PAGE: usize = 1000;
@@ -27,21 +27,39 @@ pub(crate) struct NewEvent {
     pub(crate) value: String,
     pub(crate) due: Due,
     pub(crate) traceparent: Traceparent,
+    /// The object whose chain it becomes a link of.
+    pub(crate) object: Option<ObjectKey>,
 }
 
 /// What became of an event's insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inserted {
-    /// The row is there; whether it is due within the horizon, so that a notification has to follow.
-    New { due_soon: bool },
+    /// The row is there; whether it is due within the horizon, so that a notification has to follow; its link, if it is
+    /// on an object.
+    New { due_soon: bool, link: Option<Link> },
     /// The chosen id was emitted before, on the same canvas.
     Known,
     /// The chosen id belongs to an event of another canvas.
     Foreign,
 }
 
+impl Inserted {
+    /// An event without an object.
+    pub(super) fn new(due_soon: bool) -> Self {
+        Self::New { due_soon, link: None }
+    }
+
+    /// The link of a new event that is on an object.
+    pub(crate) fn link(self) -> Option<Link> {
+        match self {
+            Self::New { link, .. } => link,
+            Self::Known | Self::Foreign => None,
+        }
+    }
+}
+
 impl Store {
-    /// Inserts events whose ids were made here, all or none, in one statement.
+    /// Inserts events whose ids were made here and that are on no object, all or none, in one statement.
     pub(crate) async fn insert(&self, events: &[Arc<NewEvent>]) -> Result<Vec<Inserted>, StoreError> {
         in_memory!(self, insert(events.iter().map(AsRef::as_ref)));
         let mut session = self.session().await?;
@@ -53,7 +71,7 @@ impl Store {
     /// Inserts one event in a statement of its own.
     pub(crate) async fn insert_alone(&self, event: &NewEvent) -> Result<Inserted, StoreError> {
         let inserted = self.insert(&[Arc::new(event.clone())]).await?;
-        Ok(inserted.first().copied().unwrap_or(Inserted::New { due_soon: true }))
+        Ok(inserted.first().copied().unwrap_or(Inserted::new(true)))
     }
 
     /// Inserts events in one transaction; `chosen` says which ids are the caller's. Nothing is kept if one is foreign.
@@ -87,11 +105,16 @@ pub(crate) async fn insert_one(
     chosen: bool,
     timing: &Timing,
 ) -> Result<Inserted, sqlx::Error> {
+    if event.object.is_some() {
+        let inserted =
+            insert_pages(connection, std::slice::from_ref(event.as_ref()), &[chosen], timing).await?;
+        return Ok(inserted.first().copied().unwrap_or(Inserted::new(true)));
+    }
     if chosen {
         return insert_chosen_row(connection, event, timing).await;
     }
     let inserted = insert_rows(connection, std::slice::from_ref(event), timing).await?;
-    Ok(inserted.first().copied().unwrap_or(Inserted::New { due_soon: true }))
+    Ok(inserted.first().copied().unwrap_or(Inserted::new(true)))
 }
 
 async fn insert_in_one_transaction(
@@ -118,7 +141,9 @@ pub(super) async fn insert_pages(
     timing: &Timing,
 ) -> Result<Vec<Inserted>, sqlx::Error> {
     let mut inserted = vec![Inserted::Known; events.len()];
-    let (mut by_id, together): (Vec<usize>, Vec<usize>) = (0..events.len()).partition(|at| chosen[*at]);
+    chains::insert_linked(&mut *transaction, events, chosen, &mut inserted, timing).await?;
+    let alone = (0..events.len()).filter(|at| events[*at].object.is_none());
+    let (mut by_id, together): (Vec<usize>, Vec<usize>) = alone.partition(|at| chosen[*at]);
     // Two calls with the same ids wait for each other in one order only.
     by_id.sort_by_key(|at| events[*at].id);
     let mut firsts = by_id.clone();
@@ -128,7 +153,7 @@ pub(super) async fn insert_pages(
         let due_soon = insert_chosen_rows(&mut *transaction, &rows, timing).await?;
         for at in page {
             if let Some(due_soon) = due_soon.get(&events[*at].id.0) {
-                inserted[*at] = Inserted::New { due_soon: *due_soon };
+                inserted[*at] = Inserted::new(*due_soon);
             }
         }
     }
@@ -151,13 +176,14 @@ pub(super) async fn insert_pages(
     Ok(inserted)
 }
 
-/// How many statements a transaction has at most: beginning, pages (chosen ids take two each), end. Each has its time.
+/// How many statements a transaction has at most: beginning, pages (chosen ids take two each, three on objects), end.
+/// Each has its time.
 pub(super) fn statements(events: &[NewEvent]) -> usize {
-    2 + 2 * pages(&(0..events.len()).collect::<Vec<_>>(), events).len()
+    2 + chains::STATEMENTS + 3 * pages(&(0..events.len()).collect::<Vec<_>>(), events).len()
 }
 
 /// Cuts positions into pages of at most [`PAGE`] events and [`PAGE_BYTES`], or one event that is larger.
-fn pages<'a>(positions: &'a [usize], events: &[NewEvent]) -> Vec<&'a [usize]> {
+pub(super) fn pages<'a>(positions: &'a [usize], events: &[NewEvent]) -> Vec<&'a [usize]> {
     let mut pages = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (end, at) in positions.iter().enumerate() {
@@ -206,11 +232,7 @@ async fn insert_rows(
     .fetch_all(connection)
     .await?;
     let due_soon: HashMap<_, _> = rows.into_iter().map(|row| (row.id, row.due_soon)).collect();
-    Ok(new
-        .ids
-        .iter()
-        .map(|id| Inserted::New { due_soon: due_soon.get(id).copied().unwrap_or(true) })
-        .collect())
+    Ok(new.ids.iter().map(|id| Inserted::new(due_soon.get(id).copied().unwrap_or(true))).collect())
 }
 
 /// One event whose id the caller chose, unless it is known.
@@ -222,7 +244,7 @@ async fn insert_chosen_row(
     for _ in 0..CHOSEN_TRIES {
         let new = insert_chosen_rows(&mut *connection, &[event], timing).await?;
         if let Some(due_soon) = new.get(&event.id.0) {
-            return Ok(Inserted::New { due_soon: *due_soon });
+            return Ok(Inserted::new(*due_soon));
         }
         match foreign(&mut *connection, [event].into_iter()).await?.first().copied().flatten() {
             Some(true) => return Ok(Inserted::Foreign),
@@ -281,7 +303,7 @@ async fn insert_chosen_rows(
 
 /// For each of these events whether its id belongs to another canvas; `None`: to nobody any more. An event may complete,
 /// and its id be forgotten, after the insert has found it known.
-async fn foreign(
+pub(super) async fn foreign(
     connection: &mut PgConnection,
     events: impl Iterator<Item = &NewEvent>,
 ) -> Result<Vec<Option<bool>>, sqlx::Error> {
@@ -302,20 +324,20 @@ async fn foreign(
 
 /// Events as columns, for `unnest`.
 #[derive(Default)]
-struct Columns {
-    ids: Vec<Uuid>,
-    canvases: Vec<Uuid>,
-    modules: Vec<String>,
-    names: Vec<String>,
-    modifiers: Vec<String>,
-    values: Vec<String>,
-    moments: Vec<Option<Timestamp>>,
-    delays_s: Vec<f64>,
-    traces: Vec<String>,
+pub(super) struct Columns {
+    pub(super) ids: Vec<Uuid>,
+    pub(super) canvases: Vec<Uuid>,
+    pub(super) modules: Vec<String>,
+    pub(super) names: Vec<String>,
+    pub(super) modifiers: Vec<String>,
+    pub(super) values: Vec<String>,
+    pub(super) moments: Vec<Option<Timestamp>>,
+    pub(super) delays_s: Vec<f64>,
+    pub(super) traces: Vec<String>,
 }
 
 impl Columns {
-    fn of<'a>(events: impl Iterator<Item = &'a NewEvent>) -> Self {
+    pub(super) fn of<'a>(events: impl Iterator<Item = &'a NewEvent>) -> Self {
         let mut columns = Self::default();
         for event in events {
             let HandlerAddress { scope, modifier } = &event.address;

@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::{Store, StoreError};
 use crate::event::{
-    CanvasId, EventId, HandlerAddress, HandlerScope, InvalidName, RuleKind, Schedule, Timestamp,
+    CanvasId, EventId, HandlerAddress, HandlerScope, InvalidName, Place, RuleKind, Schedule, Timestamp, Turn,
 };
 
 /// An event as the load found it.
@@ -18,6 +18,7 @@ pub(crate) struct LoadedEvent {
     pub(crate) losses: i32,
     pub(crate) last_error: Option<String>,
     pub(crate) traceparent: Option<String>,
+    pub(crate) place: Option<Place>,
 }
 
 impl Store {
@@ -31,9 +32,18 @@ impl Store {
             r#"select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
                       e.modifier::text as "modifier!", e.retries, e.delay_until, e.enqueued_at, e.locked_at, e.notify_at,
                       e.losses, e.last_error, e.traceparent::text as traceparent,
+                      e.object::text as object, e.seq, e.prev,
                       (select max(r.rule_type)::text from wakeq.scheduling_rules r
                         where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
                           and (r.until is null or r.until > now())) as rule,
+                      case when e.object is null then null
+                           when (select true from wakeq.halted_lanes h
+                                  where h.canvas_id = e.canvas_id and h.object = e.object
+                                    and h.module = e.module and h.name = e.name) then 'halted'
+                           when e.seq <> (select first.seq from wakeq.events_v2 first
+                                           where first.canvas_id = e.canvas_id and first.object = e.object
+                                             and first.module = e.module and first.name = e.name
+                                           order by first.seq limit 1) then 'behind' end as turn,
                       now() as "now!"
                  from wakeq.events_v2 e where e.id = any ($1)"#,
             &keys
@@ -76,7 +86,11 @@ struct Row {
     losses: i32,
     last_error: Option<String>,
     traceparent: Option<String>,
+    object: Option<String>,
+    seq: Option<i64>,
+    prev: Option<i64>,
     rule: Option<String>,
+    turn: Option<String>,
     now: Timestamp,
 }
 
@@ -89,6 +103,7 @@ impl Row {
                 delay_until: self.delay_until,
                 locked_at: self.locked_at,
                 rule,
+                turn: Turn::parse(self.turn.as_deref()),
                 now: self.now,
             },
             enqueued_at: self.enqueued_at,
@@ -97,6 +112,7 @@ impl Row {
             losses: self.losses,
             last_error: self.last_error,
             traceparent: self.traceparent,
+            place: Place::of(self.object.as_deref(), self.seq, self.prev),
         })
     }
 }

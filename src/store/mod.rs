@@ -17,6 +17,7 @@ macro_rules! in_memory {
 #[cfg(feature = "http")]
 mod access_keys;
 mod audit;
+mod chains;
 #[cfg(feature = "cli")]
 pub(crate) mod checkup;
 mod chores;
@@ -33,6 +34,7 @@ mod error;
 mod events;
 mod idempotency;
 mod insert;
+mod lanes;
 mod load;
 #[cfg(feature = "testing")]
 mod memory;
@@ -56,6 +58,8 @@ mod unknown_handlers;
 #[cfg(feature = "http")]
 pub(crate) use access_keys::{KeyRow, NewKeyRow, RowsOf};
 pub use audit::{AuditEntry, AuditOutcome, Refusal};
+pub use chains::Object;
+pub(crate) use chains::{NewState, insert_with_state};
 pub(crate) use chores::DUE_PAGE;
 pub use chores::Retention;
 pub(crate) use claims::{ClaimLimits, ClaimedEvent, Retry};
@@ -71,6 +75,7 @@ pub use error::StoreError;
 pub(crate) use events::{Listed, Position};
 pub(crate) use idempotency::{Keyed, NewKey};
 pub(crate) use insert::{Inserted, NewEvent, insert_one};
+pub use lanes::HaltedLane;
 pub(crate) use load::LoadedEvent;
 #[cfg(feature = "cli")]
 pub(crate) use migrate::MigrationDifferences;

@@ -177,7 +177,7 @@ async fn tick(
 /// Of the events that are due within the horizon.
 fn due_soon(events: &[NewEvent], inserted: &[Inserted]) -> Vec<Notification> {
     let due_soon = events.iter().zip(inserted).filter(|(_, inserted)| match inserted {
-        Inserted::New { due_soon } => *due_soon,
+        Inserted::New { due_soon, .. } => *due_soon,
         Inserted::Known | Inserted::Foreign => false,
     });
     due_soon.map(|(event, _)| Notification { id: event.id, canvas: event.address.scope.canvas }).collect()
@@ -221,6 +221,7 @@ impl Batch {
                 value: value.to_owned(),
                 due: Due::At(tick),
                 traceparent: Traceparent::root(),
+                object: None,
             });
         }
     }

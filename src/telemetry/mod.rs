@@ -45,6 +45,8 @@ macro_rules! run_span {
             handler = tracing::field::Empty,
             attempt = tracing::field::Empty,
             trace_id = tracing::field::Empty,
+            object = tracing::field::Empty,
+            link = tracing::field::Empty,
         )
     };
 }

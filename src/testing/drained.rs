@@ -96,7 +96,7 @@ impl Drained {
         {
             return Ok(());
         }
-        let count = match trail.last() {
+        let count = match report.ending() {
             Some(Outcome::Deleted) if trail.contains(&Outcome::ExecutesToCompletion) => {
                 Some(&mut self.completed)
             }
@@ -156,12 +156,14 @@ fn ending(run: &RunReport) -> String {
             String::new()
         }
     };
-    match run.trail.last() {
+    match run.ending() {
         Some(Outcome::Deleted) if !run.trail.contains(&Outcome::ExecutesToCompletion) => "died".into(),
         Some(Outcome::Deleted) if run.error.is_some() => "completed with an error value".into(),
         Some(Outcome::Deleted) => "completed".into(),
         Some(Outcome::RetryAllowed) => format!("failed and is tried again{waits}"),
         Some(Outcome::DelayNotYet) => format!("waits: it is due{waits}"),
+        Some(Outcome::EarlierLeft) => "waits for an earlier event of its object".into(),
+        Some(Outcome::ObjectHalted) => "waits: its object stands still".into(),
         Some(Outcome::RulePaused) => "waits: its handler is paused".into(),
         Some(Outcome::RuleBlocked) => "waits: its handler is blocked".into(),
         Some(Outcome::Deferred) => "waits: the kit has no handler of this name".into(),

@@ -332,7 +332,7 @@ impl TestKit {
                 let report = self.stepper.run(notification).await;
                 if let Verdict::Waits(wait) = report.verdict {
                     self.lot.keep(notification, before.saturating_add(wait.max(A_MOMENT)));
-                } else if matches!(report.trail.last(), Some(Outcome::Deleted | Outcome::EventMissing)) {
+                } else if matches!(report.ending(), Some(Outcome::Deleted | Outcome::EventMissing)) {
                     self.lot.forget(notification.id);
                 }
                 drained.add(report)?;

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::handlers::{Handlers, Registry, Route};
-use crate::event::{CanvasId, EventId, RuleKind};
+use crate::event::{CanvasId, EventId, RuleKind, Turn};
 use crate::machine::{Effect, Input, Policy, State, look};
 use crate::store::tests::{Row, Table};
 use crate::store::{ClaimLimits, LoadedEvent};
@@ -44,8 +44,14 @@ fn rows() -> impl Strategy<Value = (Row, Known)> {
         2 => Just(Known::ForThisCanvas),
         1 => Just(Known::ForAnotherCanvas),
     ];
-    (due, locked, 0..5, rule, known).prop_map(|(due_ms, locked_ms, losses, rule, known)| {
-        (Row { name: String::new(), due_ms, locked_ms, losses, rule }, known)
+    let turn = prop_oneof![
+        4 => Just(None),
+        2 => Just(Some(Turn::First)),
+        1 => Just(Some(Turn::Behind)),
+        1 => Just(Some(Turn::Halted)),
+    ];
+    (due, locked, 0..5, rule, known, turn).prop_map(|(due_ms, locked_ms, losses, rule, known, turn)| {
+        (Row { name: String::new(), due_ms, locked_ms, losses, rule, turn }, known)
     })
 }
 
@@ -67,6 +73,7 @@ fn reaches_the_claim(event: &LoadedEvent, registry: &Registry) -> bool {
             | Effect::SaveRetry { .. }
             | Effect::Release(_)
             | Effect::Remove(..)
+            | Effect::HandOver
             | Effect::Wait(_)
             | Effect::Answer(_) => return false,
         };
@@ -140,7 +147,8 @@ async fn listed(table: &Table, drawn: Vec<(Row, Known)>) -> BTreeSet<String> {
     let lease = Duration::from_millis(LEASE_MS.cast_unsigned());
     let policy = Policy { lease, horizon: Duration::from_secs(600), losses_max: 5 };
     let all = table.store.events(CanvasId::DEFAULT, (None, None), None, None, 1000, 1000).await.unwrap();
-    assert_eq!(all.len(), rows.len());
+    let ahead = rows.iter().filter(|row| row.turn == Some(Turn::Behind)).count();
+    assert_eq!(all.len(), rows.len() + ahead);
     for event in &all {
         assert_eq!(look(event.schedule, &policy).as_str(), event.state, "{event:?}");
     }
@@ -159,7 +167,7 @@ fn the_lists_states_and_the_machine_agree_on_every_row() {
             Ok(())
         })
         .unwrap();
-    assert_eq!(seen.into_inner().len(), 5, "every state was among them");
+    assert_eq!(seen.into_inner().len(), 7, "every state was among them");
     runtime.block_on(async { drop(table) });
 }
 

@@ -109,3 +109,10 @@ pub struct RunReport {
     /// What becomes of the notification.
     pub verdict: Verdict,
 }
+
+impl RunReport {
+    /// The last edge that was about this event: a run of an event on an object may go on to wake the next one.
+    pub fn ending(&self) -> Option<Outcome> {
+        self.trail.iter().rev().copied().find(|outcome| *outcome != Outcome::HandedOver)
+    }
+}

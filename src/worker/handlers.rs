@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use crate::event::{CanvasId, EventId, HandlerAddress, InvalidName, Name, Timestamp, Traceparent};
+use crate::event::{CanvasId, EventId, HandlerAddress, InvalidName, Name, Place, Timestamp, Traceparent};
 use crate::machine::{Ran, RetryPolicy};
 
 /// What a handler answers: `Ok` completes the event.
@@ -116,6 +116,8 @@ pub struct Execution {
     pub claimed_at: Timestamp,
     /// The trace it belongs to.
     pub traceparent: Option<Traceparent>,
+    /// The object it is about, and its link in the object's chain.
+    pub place: Option<Place>,
 }
 
 impl Execution {
@@ -147,6 +149,7 @@ pub struct Route {
     retry: RetryPolicy,
     timeout: Option<Duration>,
     concurrency: Option<usize>,
+    halts: bool,
 }
 
 impl Route {
@@ -160,6 +163,7 @@ impl Route {
             retry: RetryPolicy::default(),
             timeout: None,
             concurrency: None,
+            halts: false,
         }
     }
 
@@ -190,6 +194,20 @@ impl Route {
     /// An attempt that takes longer is cut off and counts as an operational error. Default: no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+
+    /// When an event of an object dies, the object's later events for this handler wait, until somebody brings the dead one
+    /// back or passes over it. Default: they run, and the dead event is all that is left of it.
+    ///
+    /// ```
+    /// use wakeq::{Handlers, Route};
+    ///
+    /// let bookings = Route::new("book").halt_on_death();
+    /// let handlers = Handlers::new().on(bookings, |_event| async { Ok(()) });
+    /// ```
+    pub fn halt_on_death(mut self) -> Self {
+        self.halts = true;
         self
     }
 
@@ -262,8 +280,8 @@ impl Handlers {
             }
             let room =
                 route.concurrency.map(|limit| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
-            let (retry, timeout) = (route.retry, route.timeout);
-            let handler = Handler { run, retry, timeout, room, share: None, revision: None };
+            let Route { retry, timeout, halts, .. } = route;
+            let handler = Handler { run, retry, timeout, room, share: None, halts, revision: None };
             if handlers.insert(key.clone(), (route.canvas.is_some(), Arc::new(handler))).is_some() {
                 return Err(InvalidRoute::Twice(key));
             }
@@ -281,6 +299,8 @@ pub(super) struct Handler {
     pub(super) room: Option<Arc<Semaphore>>,
     /// What its canvas may take of the worker, if others may not wait for that.
     pub(super) share: Option<Arc<Semaphore>>,
+    /// Whether an object stands still when an event of it dies.
+    pub(super) halts: bool,
     /// Which registration it is of, if it is a target and not a function.
     pub(super) revision: Option<Uuid>,
 }

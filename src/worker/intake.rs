@@ -13,10 +13,11 @@ use tokio_util::sync::CancellationToken;
 use super::WorkerConfig;
 use super::counters::{Counters, RunReport};
 use super::lot::Lot;
+use super::onward::onward;
 use super::run::{Finished, Halt, Room, RoomKind, Runner};
 use crate::event::{EventId, Notification};
 use crate::machine::{Answer, Outcome, When};
-use crate::notify::{Delivery, Subscription};
+use crate::notify::{Delivery, Notifier, Subscription};
 use crate::telemetry::WorkerGauges;
 
 /// How long a notification waits here whose run got no answer from Postgres.
@@ -25,6 +26,8 @@ const FAILED_WAIT: Duration = Duration::from_secs(1);
 const CLOSE_WAIT: Duration = Duration::from_millis(1_500);
 /// How long what is left after that may take to be dropped.
 const ABORT_WAIT: Duration = Duration::from_millis(250);
+/// How many events of an object run here in a row before the next one is published instead: others wait for the place.
+const LINKS_MAX: u32 = 50;
 /// How often the subscription is asked whether anything is the matter.
 const TROUBLE_PERIOD: Duration = Duration::from_secs(1);
 
@@ -33,8 +36,10 @@ pub(super) struct Intake {
     capacity: usize,
     shutdown_grace: Duration,
     lot: Lot,
+    notifier: Arc<dyn Notifier>,
     ready: VecDeque<(Notification, Delivery, Room)>,
-    running: JoinSet<(Delivery, Finished)>,
+    /// Each with how many events of its object ran here in a row before it.
+    running: JoinSet<(Delivery, Finished, u32)>,
     entering: JoinSet<(Notification, Room)>,
     counters: Arc<Counters>,
     reports: Option<mpsc::Sender<RunReport>>,
@@ -46,6 +51,7 @@ pub(super) struct Intake {
 impl Intake {
     pub(super) fn new(
         runner: Arc<Runner>,
+        notifier: Arc<dyn Notifier>,
         config: &WorkerConfig,
         counters: Arc<Counters>,
         reports: Option<mpsc::Sender<RunReport>>,
@@ -56,6 +62,7 @@ impl Intake {
             capacity: config.capacity,
             shutdown_grace: config.shutdown_grace,
             lot: Lot::new(config.lot_max),
+            notifier,
             ready: VecDeque::new(),
             running: JoinSet::new(),
             entering: JoinSet::new(),
@@ -115,7 +122,7 @@ impl Intake {
         if self.lot.waits_openly(notification.id) {
             self.double(delivery);
         } else {
-            self.start(notification, delivery, Room::default());
+            self.start(notification, delivery, Room::default(), 0);
         }
     }
 
@@ -124,14 +131,14 @@ impl Intake {
         delivery.acknowledge();
     }
 
-    fn start(&mut self, notification: Notification, delivery: Delivery, room: Room) {
+    fn start(&mut self, notification: Notification, delivery: Delivery, room: Room, links: u32) {
         let runner = Arc::clone(&self.runner);
-        self.running.spawn(async move { (delivery, runner.run(notification, room).await) });
+        self.running.spawn(async move { (delivery, runner.run(notification, room).await, links) });
     }
 
     fn start_ready(&mut self) {
         if let Some((notification, delivery, room)) = self.ready.pop_front() {
-            self.start(notification, delivery, room);
+            self.start(notification, delivery, room, 0);
         }
     }
 
@@ -150,8 +157,8 @@ impl Intake {
     }
 
     /// Answers the notification of a run. One that panicked, which only a defect of ours does, is put back by its drop.
-    fn ended(&mut self, ended: Result<(Delivery, Finished), tokio::task::JoinError>) {
-        let (delivery, finished) = match ended {
+    fn ended(&mut self, ended: Result<(Delivery, Finished, u32), tokio::task::JoinError>) {
+        let (delivery, finished, links) = match ended {
             Ok(ended) => ended,
             Err(error) => {
                 tracing::error!(
@@ -161,10 +168,10 @@ impl Intake {
                 return;
             }
         };
-        let Finished { halt, room, report, fault } = finished;
+        let Finished { halt, room, report, fault, next } = finished;
         let notification = report.notification;
         self.counters.count(&report, fault);
-        let gone = matches!(report.trail.last(), Some(Outcome::Deleted | Outcome::EventMissing));
+        let gone = matches!(report.ending(), Some(Outcome::Deleted | Outcome::EventMissing));
         match halt {
             Halt::Answer(Answer::Acknowledge) => delivery.acknowledge(),
             Halt::Answer(Answer::PutBack) | Halt::Wait(When::Soon) => delivery.put_back(),
@@ -176,9 +183,24 @@ impl Intake {
         if let Some(other) = gone.then(|| self.lot.take(notification.id)).flatten() {
             self.double(other);
         }
+        if let Some(next) = next {
+            self.go_on(next, links + 1);
+        }
         if let Some(reports) = &self.reports {
             // A slow reader misses reports; the queue does not wait for it.
             let _ = reports.try_send(report);
+        }
+    }
+
+    /// The next event of an object has its turn: here, where there is room for it; else at whoever is sent its notification.
+    fn go_on(&mut self, next: Notification, links: u32) {
+        let delivery = onward(&self.notifier, next);
+        if self.stopping || links >= LINKS_MAX || self.running.len() >= self.capacity {
+            delivery.put_back();
+        } else if self.lot.waits_openly(next.id) {
+            delivery.acknowledge();
+        } else {
+            self.start(next, delivery, Room::default(), links);
         }
     }
 

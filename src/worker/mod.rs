@@ -9,6 +9,7 @@ mod handlers;
 mod intake;
 mod leases;
 mod lot;
+mod onward;
 mod process;
 mod push;
 mod run;
@@ -242,7 +243,8 @@ impl QueueWorker {
         let [renewing, watching] = self.keep(&leases);
         let subscription = self.notifier.subscribe(self.config.capacity + self.config.lot_max).await?;
         let runner = Arc::new(self.runner(leases));
-        let intake = intake::Intake::new(runner, &self.config, self.counters, self.reports, self.trouble);
+        let (notifier, config) = (Arc::clone(&self.notifier), &self.config);
+        let intake = intake::Intake::new(runner, notifier, config, self.counters, self.reports, self.trouble);
         let working = pin!(intake.run(subscription, self.stop.clone(), self.kill));
         match select(working, select_all([chores, renewing, watching])).await {
             Either::Left((true, _)) => Ok(()),
@@ -294,7 +296,8 @@ impl QueueWorker {
     pub(crate) fn driver(&self) -> Driver {
         let leases = Arc::new(Leases::new(self.store.timing().lease));
         let kept = self.keep(&leases);
-        Driver { runner: self.runner(leases), counters: Arc::clone(&self.counters), _kept: kept }
+        let (notifier, counters) = (Arc::clone(&self.notifier), Arc::clone(&self.counters));
+        Driver { runner: self.runner(leases), notifier, counters, _kept: kept }
     }
 
     /// Tells the database which handlers this worker has: what waited for them is woken. How many did.
@@ -343,15 +346,20 @@ impl QueueWorker {
 /// Runs single notifications, as a worker does; keeps their claims alive until it is dropped.
 pub(crate) struct Driver {
     runner: Runner,
+    notifier: Arc<dyn Notifier>,
     counters: Arc<Counters>,
     _kept: [AbortOnDropHandle<()>; 2],
 }
 
 impl Driver {
-    /// Runs one notification to its end. What has to wait, for its time or for room, is the caller's business.
+    /// Runs one notification to its end. What has to wait, for its time or for room, is the caller's business. The next
+    /// event of an object is published.
     pub(crate) async fn run(&self, notification: Notification) -> RunReport {
         let finished = self.runner.run(notification, Room::default()).await;
         self.counters.count(&finished.report, finished.fault);
+        if let Some(next) = finished.next.filter(|_| self.notifier.wakes()) {
+            onward::publish(self.notifier.as_ref(), next).await;
+        }
         finished.report
     }
 }

@@ -13,11 +13,13 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::counters::{Counters, RunReport};
 use super::leases::Leases;
+use super::onward;
 use super::run::{Halt, Room, Runner};
 use super::statements::batched;
 use super::{QueueWorker, WorkerError};
 use crate::event::{EventId, Notification};
 use crate::machine::{Answer, When};
+use crate::notify::Notifier;
 use crate::store::{Coalescer, StoreError};
 use crate::telemetry::WorkerGauges;
 
@@ -82,6 +84,7 @@ pub struct PushRunner {
 
 struct Inner {
     runner: Runner,
+    notifier: Arc<dyn Notifier>,
     /// Runs at a time.
     places: Arc<Semaphore>,
     capacity: usize,
@@ -133,6 +136,7 @@ impl QueueWorker {
         });
         let inner = Inner {
             runner,
+            notifier: self.notifier,
             places: Arc::new(Semaphore::new(self.config.capacity)),
             capacity: self.config.capacity,
             waiting: Semaphore::new((self.config.capacity / WAITING_SHARE).max(1)),
@@ -214,6 +218,9 @@ impl Inner {
             self.show();
             self.counters.count(&finished.report, finished.fault);
             self.tell(finished.report);
+            if let Some(next) = finished.next.filter(|_| self.notifier.wakes()) {
+                onward::publish(self.notifier.as_ref(), next).await;
+            }
             room = Room::default();
             match finished.halt {
                 Halt::Answer(Answer::Acknowledge) => return Ok(()),

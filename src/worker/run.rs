@@ -17,7 +17,7 @@ use super::process::process;
 use super::statements::Statements;
 #[cfg(feature = "http")]
 use super::targets::Targets;
-use crate::event::{Cause, Claim, HandlerAddress, Notification, Schedule};
+use crate::event::{Cause, Claim, HandlerAddress, Lane, Notification, Place, Schedule, Turn};
 use crate::machine::{Answer, Claimed, Effect, Input, Outcome, Policy, Removal, State, When};
 use crate::store::{ClaimedEvent, Retry, StoreError};
 use crate::telemetry;
@@ -87,6 +87,8 @@ pub(super) struct Finished {
     pub(super) report: RunReport,
     /// What was the matter with the handler, in a word for metrics.
     pub(super) fault: Option<&'static str>,
+    /// The event of the same object whose turn it is now.
+    pub(super) next: Option<Notification>,
 }
 
 impl Runner {
@@ -150,7 +152,7 @@ impl Runner {
             took: facts.took,
             verdict: verdict(&halt),
         };
-        Finished { halt, room, report, fault: facts.fault }
+        Finished { halt, room, report, fault: facts.fault, next: facts.next }
     }
 }
 
@@ -170,6 +172,8 @@ struct Facts {
     /// Losses that the event will have once it is claimed.
     losses: u32,
     event: Option<ClaimedEvent>,
+    place: Option<Place>,
+    next: Option<Notification>,
     held: Option<Held>,
     attempt: Option<u32>,
     error: Option<String>,
@@ -208,7 +212,14 @@ impl Run<'_> {
                 }
                 Input::Released
             }
-            Effect::Remove(claim, removal) => Input::Removed(self.remove(claim, removal).await),
+            Effect::Remove(claim, removal) => match (self.remove(claim, removal).await, &self.facts.place) {
+                (true, Some(_)) => Input::LinkRemoved,
+                (removed, _) => Input::Removed(removed),
+            },
+            Effect::HandOver => {
+                self.facts.next = self.next().await;
+                Input::HandedOver
+            }
             Effect::Wait(when) => return Err(Halt::Wait(when)),
             Effect::Answer(answer) => return Err(Halt::Answer(answer)),
         })
@@ -248,6 +259,7 @@ impl Run<'_> {
             delay_until: event.delay_until,
             locked_at: event.took_over.then_some(just_expired),
             rule: None,
+            turn: Turn::First,
             now: event.locked_at,
         }
     }
@@ -295,6 +307,7 @@ impl Run<'_> {
     fn take(&mut self, event: ClaimedEvent, sent: Instant) {
         self.facts.held = Some(self.runner.leases.hold(event.claim, sent));
         self.facts.address = Some(event.address.clone());
+        self.facts.place = event.place.clone();
         self.facts.event = Some(event);
     }
 
@@ -308,6 +321,10 @@ impl Run<'_> {
         let span = tracing::Span::current();
         span.record("handler", tracing::field::display(&event.address));
         span.record("attempt", attempt);
+        if let Some(Place { object, link }) = &event.place {
+            span.record("object", tracing::field::display(object));
+            span.record("link", link.id);
+        }
         if let Some(trace) = &event.traceparent {
             span.record("trace_id", trace.trace_id());
         }
@@ -360,6 +377,9 @@ impl Run<'_> {
     async fn remove(&self, claim: Claim, removal: Removal) -> bool {
         let statements = &self.runner.statements;
         match removal {
+            Removal::Completed if self.facts.place.is_some() => {
+                self.until_lost(|| statements.link_completions.call(claim)).await
+            }
             Removal::Completed => self.until_lost(|| statements.completions.call(claim)).await,
             Removal::Dead(cause) => {
                 let poison = "its workers died or stalled while it ran, too often";
@@ -367,7 +387,30 @@ impl Run<'_> {
                     Cause::Retries => self.facts.error.as_deref(),
                     Cause::Poison => Some(poison),
                 };
-                self.until_lost(|| statements.die(claim, cause, error)).await
+                let halts = self.facts.handler.as_ref().is_some_and(|handler| handler.halts);
+                let died = self.until_lost(|| statements.die(claim, cause, error, halts)).await;
+                if died
+                    && halts
+                    && let Some(Place { object, link }) = &self.facts.place
+                {
+                    tracing::error!(%object, link = link.id, error, "an object stands still: redrive its dead event, or skip it");
+                }
+                died
+            }
+        }
+    }
+
+    /// The event whose turn it is in the lane of the one that this run removed.
+    async fn next(&self) -> Option<Notification> {
+        crate::fault::point("link.removed");
+        let (Some(address), Some(place)) = (&self.facts.address, &self.facts.place) else { return None };
+        let lane = Lane { scope: address.scope.clone(), object: place.object.clone() };
+        match self.runner.statements.firsts.call(lane).await {
+            Ok(next) => next,
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, object = %place.object, "the object's next event waits for the probe");
+                None
             }
         }
     }
@@ -433,6 +476,7 @@ fn execution(event: ClaimedEvent, attempt: u32) -> Execution {
         due_at: event.delay_until,
         claimed_at: event.locked_at,
         traceparent: event.traceparent,
+        place: event.place,
     }
 }
 

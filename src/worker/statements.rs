@@ -6,7 +6,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::handlers::Registry;
-use crate::event::{Actor, Cause, Claim, EventId, HandlerAddress};
+use crate::event::{Actor, Cause, Claim, EventId, HandlerAddress, Lane, Notification};
 use crate::store::{ClaimLimits, ClaimedEvent, Coalescer, LoadedEvent, Retry, Store, StoreError};
 
 /// Most events in one statement: the knee of the measured curve lies at 100 to 500.
@@ -26,6 +26,10 @@ pub(super) struct Statements {
     /// Claims events of handlers that stand in no list here, each with the key of its own.
     claims_elsewhere: Coalescer<(EventId, String), Option<ClaimedEvent>>,
     pub(super) completions: Coalescer<Claim, bool>,
+    /// Completions of events that are on objects.
+    pub(super) link_completions: Coalescer<Claim, bool>,
+    /// Whose turn it is in lanes whose first event was removed.
+    pub(super) firsts: Coalescer<Lane, Option<Notification>>,
     pub(super) retries: Coalescer<Arc<Retry>, bool>,
     pub(super) parks: Coalescer<EventId, bool>,
     pub(super) defers: Coalescer<EventId, ()>,
@@ -55,6 +59,11 @@ impl Statements {
                 store.claim(&ids, &of_one_canvas(keys, trusted)).await
             }),
             completions: batched(store, |store, claims| async move { store.complete(&claims).await }),
+            link_completions: batched(
+                store,
+                |store, claims| async move { store.complete_links(&claims).await },
+            ),
+            firsts: batched(store, |store, lanes| async move { store.firsts(&lanes).await }),
             retries: batched(store, |store, retries| async move { store.retry(&retries).await }),
             parks: batched(store, |store, ids| async move { store.park(&ids).await }),
             defers: batched(store, move |store, ids| async move {
@@ -114,8 +123,9 @@ impl Statements {
         claim: Claim,
         cause: Cause,
         error: Option<&str>,
+        halts: bool,
     ) -> Result<bool, StoreError> {
-        self.store.die(claim, cause, error).await
+        self.store.die(claim, cause, error, halts).await
     }
 
     /// How long to wait before a write is repeated that got no answer.

@@ -51,13 +51,13 @@ impl Targets {
         let share = Some(room(&self.shares, &address.scope.canvas, self.share));
         let room = limit.map(|limit| room(&self.rooms, address, limit));
         let timeout = policy.timeout + Deliverer::ROOM_WITHIN + SLACK;
-        let (retry, revision) = (retry(policy), found.revision);
+        let (retry, halts, revision) = (retry(policy), policy.halts, found.revision);
         let deliverer = self.deliverer.clone();
         let run: BoxedHandler = Arc::new(move |event| {
             let (deliverer, found) = (deliverer.clone(), Arc::clone(&found));
             Box::pin(async move { deliver(&deliverer, &found, event).await })
         });
-        Handler { run, retry, timeout: Some(timeout), room, share, revision: Some(revision) }
+        Handler { run, retry, timeout: Some(timeout), room, share, halts, revision: Some(revision) }
     }
 }
 
@@ -70,6 +70,7 @@ async fn deliver(deliverer: &Deliverer, found: &FoundTarget, event: Execution) -
         attempt: event.attempt,
         enqueued_at: event.enqueued_at,
         traceparent: &traceparent,
+        place: event.place.as_ref(),
     };
     match deliverer.deliver(&found.target, delivery).await {
         Delivered::Completed => Ok(()),

@@ -9,8 +9,10 @@ use wakeq::{
 
 use crate::support::{Stage, scope};
 
-const STANDINGS: [Standing; 5] = [
+const STANDINGS: [Standing; 7] = [
     Standing::Ready,
+    Standing::Behind,
+    Standing::Halted,
     Standing::Delayed,
     Standing::Running,
     Standing::Held(RuleKind::Pause),
@@ -52,6 +54,19 @@ async fn varied(stage: &Stage) {
     .execute(&stage.pool)
     .await
     .unwrap();
+    for object in ["moves", "stands"] {
+        for _ in 0..2 {
+            let event = Event::new("ordered", &1).unwrap().on(object).unwrap();
+            stage.queue.emit(event).await.unwrap();
+        }
+    }
+    sqlx::query(
+        "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
+         values ('00000000-0000-0000-0000-000000000000', 'stands', 'WORKER', 'ordered', gen_random_uuid(), 1)",
+    )
+    .execute(&stage.pool)
+    .await
+    .unwrap();
 }
 
 /// Whatever the page's size, every event is listed once, in one order; and a state lists just those that `explain` says
@@ -61,7 +76,7 @@ async fn pages_hold_every_event_once_and_states_are_those_of_the_machine() {
     let (stage, _) = Stage::memory().await;
     varied(&stage).await;
     let all = all_events(&stage, &EventFilter::default(), 1000).await;
-    assert_eq!(all.len(), 180);
+    assert_eq!(all.len(), 184);
     assert_eq!(all_events(&stage, &EventFilter::default(), 7).await, all);
     let mut seen = 0;
     for state in STANDINGS {

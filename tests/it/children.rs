@@ -12,8 +12,9 @@ use sqlx::PgPool;
 use tokio::sync::{Mutex, mpsc};
 use wakeq::notify::{Notifier, PubSub, PubSubConfig};
 use wakeq::{
-    Admin, Event, Execution, HandlerError, HandlerResult, Handlers, Queue, QueueConfig, QueueWorker,
-    RetryPolicy, Route, RunReport, Store, StoreConfig, Timing, Verdict, WorkerConfig,
+    Admin, EmitError, Event, Execution, HandlerError, HandlerResult, Handlers, Queue, QueueConfig,
+    QueueWorker, RetryPolicy, Route, RunReport, Store, StoreConfig, StoreError, Timing, Verdict,
+    WorkerConfig,
 };
 use wakeq_services::{Guard, Guarded, Launch};
 
@@ -48,6 +49,8 @@ pub(crate) enum Role {
     Worker { capacity: usize, shutdown_grace_ms: u64 },
     /// Emits this many events with the same value, one by one, 20 at a time.
     Emitter { count: usize, work: Work },
+    /// Emits this many events on each of so many objects, in turns.
+    EmitterOn { objects: usize, each: usize, work: Work },
     /// Lifts the pause of [`WORK`].
     Unpause,
 }
@@ -203,6 +206,10 @@ async fn perform(place: Place, role: Role) {
             emit(&Place::queue(&store, &notifier), count, &work).await;
             say(&format!("emitted {count}"));
         }
+        Role::EmitterOn { objects, each, work } => {
+            emit_on(&Place::queue(&store, &notifier), objects, each, &work).await;
+            say(&format!("emitted {}", objects * each));
+        }
         Role::Unpause => {
             let resumed =
                 Admin::new(store, notifier).unpause(&scope(WORK), &wakeq::Actor::user("test")).await.unwrap();
@@ -219,6 +226,24 @@ async fn emit(queue: &Queue, count: usize, work: &Work) {
         }
         let (queue, event) = (queue.clone(), Event::new(WORK, work).unwrap());
         emits.spawn(async move { queue.emit(event).await.unwrap() });
+    }
+    emits.join_all().await;
+}
+
+async fn emit_on(queue: &Queue, objects: usize, each: usize, work: &Work) {
+    let mut emits = tokio::task::JoinSet::new();
+    for at in 0..objects * each {
+        while emits.len() >= 6 {
+            emits.join_next().await.transpose().unwrap();
+        }
+        let event = Event::new(WORK, work).unwrap().on(&format!("work:{}", at % objects)).unwrap();
+        let queue = queue.clone();
+        emits.spawn(async move {
+            // Others emit on the same object: whoever waits too long for it is refused, and nothing was emitted.
+            while let Err(error) = queue.emit(event.clone()).await {
+                assert!(matches!(error, EmitError::Store(StoreError::Refused { .. })), "{error}");
+            }
+        });
     }
     emits.join_all().await;
 }
@@ -299,8 +324,8 @@ async fn run(pool: PgPool, event: Execution) -> HandlerResult {
 /// Whether it is the event's first run.
 async fn started(pool: &PgPool, event: &Execution, has_ended: bool) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
-        "insert into runs (event, attempt, pid, enqueued_at, claimed_at, ended_at)
-         values ($1, $2, $3, $4, $5, case when $6 then clock_timestamp() end)
+        "insert into runs (event, attempt, pid, enqueued_at, claimed_at, ended_at, object, link, prev)
+         values ($1, $2, $3, $4, $5, case when $6 then clock_timestamp() end, $7, $8, $9)
          returning not exists (select from runs where event = $1)",
     )
     .bind(event.id.0)
@@ -309,6 +334,9 @@ async fn started(pool: &PgPool, event: &Execution, has_ended: bool) -> Result<bo
     .bind(event.enqueued_at)
     .bind(event.claimed_at)
     .bind(has_ended)
+    .bind(event.place.as_ref().map(|place| place.object.to_string()))
+    .bind(event.place.as_ref().map(|place| place.link.id))
+    .bind(event.place.as_ref().map(|place| place.link.prev))
     .fetch_one(pool)
     .await
 }

@@ -47,6 +47,8 @@ mod notify_google;
 mod notify_memory;
 mod operating;
 mod operations;
+mod order;
+mod order_crashes;
 mod packages;
 mod processes;
 mod push;

@@ -68,9 +68,17 @@ impl Stage {
                 self.worker(name)?.handlers.insert((*handler).to_owned());
                 self.world.register(handler);
             }
-            ["emit", label, "on", handler] => self.emit(label, handler, "0s", true)?,
-            ["emit", label, "on", handler, "in", delay] => self.emit(label, handler, delay, true)?,
-            ["emit", label, "on", handler, "unpublished"] => self.emit(label, handler, "0s", false)?,
+            ["emit", label, "on", handler] => self.emit(label, handler, None, "0s", true)?,
+            ["emit", label, "on", handler, "in", delay] => self.emit(label, handler, None, delay, true)?,
+            ["emit", label, "on", handler, "unpublished"] => self.emit(label, handler, None, "0s", false)?,
+            ["emit", label, "on", handler, "about", object] => {
+                self.emit(label, handler, Some(object), "0s", true)?;
+            }
+            ["emit", label, "on", handler, "about", object, "in", delay] => {
+                self.emit(label, handler, Some(object), delay, true)?;
+            }
+            [handler, "halts", "its", "objects"] => drop(self.world.halting.insert((*handler).to_owned())),
+            ["skip", object, "for", handler] => self.world.skip(handler, object),
             ["double", label] => {
                 let (id, now) = (self.event(label)?, self.world.now);
                 self.world.broker.publish(id, now);
@@ -132,6 +140,10 @@ impl Stage {
                 let messages = self.world.broker.messages.iter();
                 same(messages.filter(|message| message.event == id).count(), number(times)?)
             }
+            [object, "halted", "for", handler] => {
+                let lane = ((*handler).to_owned(), (*object).to_owned());
+                same(self.world.halted.contains(&lane), true)
+            }
             [label, "waits", "at", name] => {
                 let (worker, at) = self.run(name, label)?;
                 same(worker.runs[at].wakes_at.is_some(), true)
@@ -164,8 +176,15 @@ impl Stage {
         same(last.as_slice(), edges)
     }
 
-    fn emit(&mut self, label: &str, handler: &str, delay: &str, published: bool) -> Result<(), Wrong> {
-        let id = self.world.emit(label, handler, duration(delay)?);
+    fn emit(
+        &mut self,
+        label: &str,
+        handler: &str,
+        object: Option<&str>,
+        delay: &str,
+        published: bool,
+    ) -> Result<(), Wrong> {
+        let id = self.world.emit(label, handler, object, duration(delay)?);
         if published {
             self.world.publish_if_due(id);
         }

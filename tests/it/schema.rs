@@ -37,6 +37,9 @@ async fn events_have_the_agreed_columns() {
             "losses int4 not null = 0",
             "traceparent traceparent",
             "last_error text",
+            "object object_key",
+            "seq int8",
+            "prev int8",
         ]
     );
 }
@@ -137,7 +140,8 @@ async fn domains_show_as_text() {
     .fetch_all(&stage.pool)
     .await
     .unwrap();
-    assert_eq!(texts, ["module", "name", "modifier", "value", "traceparent", "handler_name", "event_space"]);
+    let of_events = ["module", "name", "modifier", "value", "traceparent", "object"];
+    assert_eq!(texts, [&of_events[..], &["handler_name", "event_space"]].concat());
 }
 
 /// EV2-46, EV2-47: what an emit writes, by `emit` and by plain SQL with the defaults.

@@ -51,6 +51,8 @@ fn ready(name: &str, row: &Row, now: Timestamp) -> Live {
         unknown_since: None,
         target: None,
         last_error: None,
+        place: None,
+        first: None,
         now,
     }
 }
@@ -63,6 +65,7 @@ fn idle(name: &str) -> HandlerStats {
         paused: 0,
         running: 0,
         dead: 0,
+        halted: 0,
         oldest_due: None,
         rules: Vec::new(),
         unknown_since: None,

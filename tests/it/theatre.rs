@@ -122,7 +122,8 @@ impl Theatre {
         let pool = PgPool::connect(&place.database_url).await.unwrap();
         sqlx::raw_sql(
             "create table runs (event uuid, attempt integer, pid integer, enqueued_at timestamptz, claimed_at timestamptz,
-                                started_at timestamptz default clock_timestamp(), ended_at timestamptz);
+                                started_at timestamptz default clock_timestamp(), ended_at timestamptz,
+                                object text, link bigint, prev bigint);
              create index on runs (event)",
         )
         .execute(&pool)

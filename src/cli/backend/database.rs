@@ -10,15 +10,15 @@ use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Scope, Within};
 use crate::admin::{Admin, AdminError, Cursor, EventFilter};
 use crate::api::{
     AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, Depth, Emitted, EventDetail,
-    EventSummary, Handler, Key, Lifted, List, NewEvent, PauseCron, Purged, PutAnswer, PutCron, PutTarget,
-    Redriven, RuleKind, StopRequest, Stopped,
+    EventSummary, HaltedLane, Handler, Key, Lifted, List, NewEvent, Object, PauseCron, Purged, PutAnswer,
+    PutCron, PutTarget, Redriven, RuleKind, Skipped, StopRequest, Stopped,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
 use crate::config::{DeliveryArgs, NotifierArgs};
 use crate::delivery::Deliverer;
 use crate::emit::{Queue, QueueConfig};
-use crate::event::{Actor, CanvasId, Event, EventError, EventId, HandlerScope, Name};
+use crate::event::{Actor, CanvasId, Event, EventError, EventId, HandlerScope, Lane, Name, ObjectKey};
 use crate::notify::NoNotifier;
 use crate::store::{DeadFilter, Store};
 
@@ -185,6 +185,25 @@ impl Database {
         Ok(self.silent().delete_cron(self.canvas, name, &self.actor).await?)
     }
 
+    pub(super) async fn halted(&self) -> anyhow::Result<List<HaltedLane>> {
+        let halted = self.silent().halted(self.canvas, None).await?;
+        Ok(List::whole(halted.into_iter().map(HaltedLane::from).collect()))
+    }
+
+    pub(super) async fn object(&self, key: &ObjectKey) -> anyhow::Result<Object> {
+        let admin = self.silent();
+        let object = admin.object(self.canvas, key).await?.ok_or_else(|| {
+            Failure::NotFound(format!("no event was ever emitted on {key} on canvas {}", self.canvas))
+        })?;
+        Ok(Object::of(object, admin.halted(self.canvas, Some(key)).await?))
+    }
+
+    pub(super) async fn skip(&self, key: &ObjectKey, handler: &HandlerName) -> anyhow::Result<Skipped> {
+        let lane = Lane { scope: handler.scope(self.canvas), object: key.clone() };
+        let skipped = self.waking().await?.skip(&lane, &self.actor).await?;
+        Ok(Skipped { skipped })
+    }
+
     pub(super) async fn dead(&self, which: &BulkRequest, page: Page) -> anyhow::Result<List<DeadEvent>> {
         let (filter, cursor) = (self.filter(which)?, cursor(&page)?);
         Ok(self.silent().dead(&filter, cursor.as_ref(), page.limit).await?.into())
@@ -264,6 +283,9 @@ fn event(new: NewEvent) -> anyhow::Result<Event> {
     }
     if let Some(modifier) = &new.modifier {
         event = event.modifier(modifier)?;
+    }
+    if let Some(object) = &new.object {
+        event = event.on(object)?;
     }
     if let Some(seconds) = new.delay_s {
         event = event.after(Duration::try_from_secs_f64(seconds).map_err(|_| EventError::TooLate)?)?;

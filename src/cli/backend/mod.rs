@@ -9,11 +9,11 @@ mod server;
 
 use crate::api::{
     AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, Depth, Emitted, EventDetail,
-    EventSummary, Handler, Key, Lifted, List, NewEvent, PauseCron, Purged, PutAnswer, PutCron, PutTarget,
-    Redriven, RuleKind, StopRequest, Stopped,
+    EventSummary, HaltedLane, Handler, Key, Lifted, List, NewEvent, Object, PauseCron, Purged, PutAnswer,
+    PutCron, PutTarget, Redriven, RuleKind, Skipped, StopRequest, Stopped,
 };
 use crate::config::DeliveryArgs;
-use crate::event::{EventId, Name};
+use crate::event::{EventId, Name, ObjectKey};
 use crate::machine::Standing;
 
 use super::arguments::{HandlerName, Page, Target};
@@ -144,6 +144,19 @@ impl Backend {
 
     pub(super) async fn delete_cron(&self, name: &Name) -> anyhow::Result<()> {
         either!(self.delete_cron(name))
+    }
+
+    /// Where objects stand still.
+    pub(super) async fn halted(&self) -> anyhow::Result<List<HaltedLane>> {
+        either!(self.halted())
+    }
+
+    pub(super) async fn object(&self, key: &ObjectKey) -> anyhow::Result<Object> {
+        either!(self.object(key))
+    }
+
+    pub(super) async fn skip(&self, key: &ObjectKey, handler: &HandlerName) -> anyhow::Result<Skipped> {
+        either!(self.skip(key, handler))
     }
 
     pub(super) async fn dead(&self, which: &BulkRequest, page: Page) -> anyhow::Result<List<DeadEvent>> {

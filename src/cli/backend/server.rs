@@ -8,12 +8,12 @@ use super::client::{Client, Request};
 use super::{Canvases, WhichEvents};
 use crate::api::{
     AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, Depth, Emitted, EventDetail,
-    EventSummary, Handler, Key, Lifted, List, NewEvent, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron,
-    PutTarget, Redriven, RuleKind, StopRequest, Stopped, TheEvent,
+    EventSummary, HaltedLane, Handler, Key, Lifted, List, NewEvent, Object, PauseCron, PurgeRequest, Purged,
+    PutAnswer, PutCron, PutTarget, Redriven, RuleKind, SkipRequest, Skipped, StopRequest, Stopped, TheEvent,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
-use crate::event::{EventId, Name};
+use crate::event::{EventId, Name, ObjectKey};
 
 /// A canvas of a server.
 pub(in crate::cli) struct Server {
@@ -117,6 +117,20 @@ impl Server {
 
     pub(super) async fn delete_cron(&self, name: &Name) -> anyhow::Result<()> {
         self.client.send(Request::delete(&["cron", name.as_str()])).await.map(drop)
+    }
+
+    pub(super) async fn halted(&self) -> anyhow::Result<List<HaltedLane>> {
+        self.client.call(Request::get(&["halted-objects"])).await
+    }
+
+    pub(super) async fn object(&self, key: &ObjectKey) -> anyhow::Result<Object> {
+        self.client.call(Request::get(&["objects", key.as_str()])).await
+    }
+
+    pub(super) async fn skip(&self, key: &ObjectKey, handler: &HandlerName) -> anyhow::Result<Skipped> {
+        let request =
+            SkipRequest { module: Some(handler.module.to_string()), name: handler.name.to_string() };
+        self.client.call(Request::post(&["objects", key.as_str(), "skip"]).body(&request)?).await
     }
 
     pub(super) async fn dead(&self, which: &BulkRequest, page: Page) -> anyhow::Result<List<DeadEvent>> {

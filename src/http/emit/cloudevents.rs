@@ -121,6 +121,9 @@ impl<'a> CloudEvent<'a> {
         {
             event = event.traceparent(traceparent)?;
         }
+        if let Some(object) = self.attributes.optional("object") {
+            event = event.on(object)?;
+        }
         match (self.attributes.optional("delayuntil"), self.attributes.optional("delayseconds")) {
             (Some(_), Some(_)) => Err(Fault::Both("`delayuntil`", "`delayseconds`")),
             (Some(moment), None) => Ok(event.at(plain::timestamp(moment, "`delayuntil`")?)?),

@@ -155,7 +155,11 @@ impl From<Refusal> for Problem {
             Fault::MediaType(_) => Kind::UnsupportedMediaType,
             Fault::Event(EventError::TooLarge { .. }) => Kind::TooLarge,
             Fault::Event(
-                EventError::Name(_) | EventError::Value(_) | EventError::Trace(_) | EventError::TooLate,
+                EventError::Name(_)
+                | EventError::Object(_)
+                | EventError::Value(_)
+                | EventError::Trace(_)
+                | EventError::TooLate,
             )
             | Fault::Syntax(_)
             | Fault::Shape { .. }

@@ -36,10 +36,10 @@ pub(super) fn batch(text: &str, draft: &Draft<'_>) -> Result<Vec<Event>, Refusal
     numbered.map(|(at, one)| event(one, draft).map_err(|fault| Refusal::from(fault).of_event(at))).collect()
 }
 
-fn event(object: &RawValue, draft: &Draft<'_>) -> Result<Event, Fault> {
+fn event(text: &RawValue, draft: &Draft<'_>) -> Result<Event, Fault> {
     let (mut name, mut module, mut modifier, mut value) = (None, None, None, "null");
-    let (mut id, mut delay_until, mut delay_s) = (None, None, None);
-    for (field, raw) in json::fields(object, "the event")? {
+    let (mut id, mut delay_until, mut delay_s, mut object) = (None, None, None, None);
+    for (field, raw) in json::fields(text, "the event")? {
         let known = match field.as_str() {
             "value" => {
                 value = raw.get();
@@ -51,6 +51,7 @@ fn event(object: &RawValue, draft: &Draft<'_>) -> Result<Event, Fault> {
             "id" => &mut id,
             "delay_until" => &mut delay_until,
             "delay_s" => &mut delay_s,
+            "object" => &mut object,
             _ => return Err(Fault::UnknownField(named(&field))),
         };
         *known = (!json::is_null(raw)).then_some(raw);
@@ -65,6 +66,9 @@ fn event(object: &RawValue, draft: &Draft<'_>) -> Result<Event, Fault> {
     }
     if let Some(id) = id {
         event = event.id(event_id(&json::string(id, "`id`")?)?);
+    }
+    if let Some(object) = object {
+        event = event.on(&json::string(object, "`object`")?)?;
     }
     match (delay_until, delay_s) {
         (Some(_), Some(_)) => Err(Fault::Both("`delay_until`", "`delay_s`")),

@@ -53,7 +53,7 @@ pub(crate) enum Fault {
     },
     /// A field that there is not.
     #[error(
-        "{0} is no field of an event: the fields are module, name, modifier, value, id, delay_until and delay_s"
+        "{0} is no field of an event: the fields are module, name, modifier, value, id, delay_until, delay_s and object"
     )]
     UnknownField(String),
     /// A field or header that stands there twice.

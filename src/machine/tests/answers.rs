@@ -17,7 +17,8 @@ fn belongs(input: &Input, effect: &Effect) -> bool {
         Input::HandlerPaused(_) => matches!(effect, Effect::PauseHandler),
         Input::RetrySaved(_) => matches!(effect, Effect::SaveRetry { .. }),
         Input::Released => matches!(effect, Effect::Release(_)),
-        Input::Removed(_) => matches!(effect, Effect::Remove(..)),
+        Input::Removed(_) | Input::LinkRemoved => matches!(effect, Effect::Remove(..)),
+        Input::HandedOver => matches!(effect, Effect::HandOver),
     }
 }
 

@@ -165,6 +165,8 @@ fn every_outcome() -> BTreeSet<Outcome> {
         EventPresent,
         DelayNone,
         DelayNotYet,
+        EarlierLeft,
+        ObjectHalted,
         LockNone,
         LockExpired,
         IsLocked,
@@ -188,6 +190,7 @@ fn every_outcome() -> BTreeSet<Outcome> {
         RetryAllowed,
         RetryTooMany,
         Deleted,
+        HandedOver,
         FencedOut,
     ]
 }

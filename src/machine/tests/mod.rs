@@ -2,13 +2,14 @@
 
 mod answers;
 mod chart;
+mod consuming;
 mod order;
 mod tables;
 mod walk;
 
 use std::time::Duration;
 
-use crate::event::{Claim, EventId, RuleKind, Schedule, Timestamp};
+use crate::event::{Claim, EventId, RuleKind, Schedule, Timestamp, Turn};
 use crate::machine::{Policy, RetryPolicy};
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -27,7 +28,8 @@ fn moment(offset_ms: i64) -> Timestamp {
 }
 
 fn schedule(due_ms: i64, locked_ms: Option<i64>, rule: Option<RuleKind>) -> Schedule {
-    Schedule { delay_until: moment(due_ms), locked_at: locked_ms.map(moment), rule, now: now() }
+    let turn = Turn::First;
+    Schedule { delay_until: moment(due_ms), locked_at: locked_ms.map(moment), rule, turn, now: now() }
 }
 
 fn claim() -> Claim {

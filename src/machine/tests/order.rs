@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{LEASE, POLICY, schedule};
-use crate::event::RuleKind;
+use crate::event::{RuleKind, Turn};
 use crate::machine::{Effect, Input, Outcome, Schedule, Standing, State, When, look};
 
 type Check = fn(Schedule) -> State;
@@ -46,7 +46,7 @@ fn machine_may_claim(schedule: Schedule) -> bool {
 /// The conditions of the claiming statement, in its words.
 fn statement_may_claim(row: &Schedule) -> bool {
     let lock_free = row.locked_at.is_none_or(|locked_at| locked_at < row.now - LEASE);
-    row.delay_until <= row.now && lock_free && row.rule.is_none()
+    row.delay_until <= row.now && lock_free && row.rule.is_none() && row.turn == Turn::First
 }
 
 /// Mostly close to the edges: due now, lease over now, beyond the horizon.
@@ -57,8 +57,9 @@ fn offsets_ms() -> impl Strategy<Value = i64> {
 
 fn schedules() -> impl Strategy<Value = Schedule> {
     let rules = prop::sample::select(vec![None, Some(RuleKind::Pause), Some(RuleKind::Block)]);
-    (offsets_ms(), prop::option::of(offsets_ms()), rules)
-        .prop_map(|(due_ms, locked_ms, rule)| schedule(due_ms, locked_ms, rule))
+    let turns = prop::sample::select(vec![Turn::First, Turn::First, Turn::Behind, Turn::Halted]);
+    (offsets_ms(), prop::option::of(offsets_ms()), rules, turns)
+        .prop_map(|(due_ms, locked_ms, rule, turn)| Schedule { turn, ..schedule(due_ms, locked_ms, rule) })
 }
 
 proptest! {

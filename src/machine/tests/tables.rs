@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{DAY, HORIZON, LEASE, POLICY, claim, retry_policy, schedule};
-use crate::event::RuleKind;
+use crate::event::{RuleKind, Schedule, Turn};
 use crate::machine::{
     Answer, Cause, Claimed, Effect, Input, Outcome, Policy, Ran, Removal, Running, State, When,
 };
@@ -150,6 +150,28 @@ fn a_completed_event_is_deleted_and_only_then_acknowledged() {
     check(process, Input::Ran(Ran::Completed), Outcome::ExecutesToCompletion, delete.clone());
     check(delete.clone(), Input::Removed(true), Outcome::Deleted, ACKNOWLEDGED);
     check(delete, Input::Removed(false), Outcome::FencedOut, PUT_BACK);
+}
+
+// ORD-04, ORD-29: whatever else holds of it, an event whose turn has not come is left to those who wake the next one.
+#[test]
+fn an_event_waits_for_its_turn() {
+    for (turn, outcome) in [(Turn::Behind, Outcome::EarlierLeft), (Turn::Halted, Outcome::ObjectHalted)] {
+        for due_ms in [-1, 1, 600_001] {
+            let row = Schedule { turn, ..schedule(due_ms, None, None) };
+            check(State::DelayCheck(row), Input::Decide, outcome, ACKNOWLEDGED);
+        }
+    }
+}
+
+// ORD-22
+#[test]
+fn whoever_removes_an_event_of_an_object_hands_over_and_only_then_acknowledges() {
+    for removal in [Removal::Completed, Removal::Dead(Cause::Retries), Removal::Dead(Cause::Poison)] {
+        let delete = State::Delete(claim(), removal);
+        check(delete, Input::LinkRemoved, Outcome::Deleted, State::HandOver);
+    }
+    assert_eq!(State::HandOver.effect(), Effect::HandOver);
+    check(State::HandOver, Input::HandedOver, Outcome::HandedOver, ACKNOWLEDGED);
 }
 
 // EV2-59

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{DAY, POLICY, claim, retry_policy, schedule};
-use crate::event::RuleKind;
+use crate::event::{RuleKind, Schedule, Turn};
 use crate::machine::{Claimed, Effect, Input, Outcome, Ran, State};
 
 /// An edge of the chart: from, outcome, to.
@@ -71,7 +71,8 @@ pub(super) fn answers(effect: &Effect) -> Vec<Input> {
         Effect::PauseHandler => vec![Input::HandlerPaused(true), Input::HandlerPaused(false)],
         Effect::SaveRetry { .. } => vec![Input::RetrySaved(true), Input::RetrySaved(false)],
         Effect::Release(_) => vec![Input::Released],
-        Effect::Remove(..) => vec![Input::Removed(true), Input::Removed(false)],
+        Effect::Remove(..) => vec![Input::Removed(true), Input::Removed(false), Input::LinkRemoved],
+        Effect::HandOver => vec![Input::HandedOver],
         Effect::Wait(_) | Effect::Answer(_) => Vec::new(),
     }
 }
@@ -80,13 +81,16 @@ fn claimed(retries: u32, losses: u32) -> Option<Claimed> {
     Some(Claimed { claim: claim(), retries, losses })
 }
 
-/// A missing row, and rows due and not, locked and not, under each rule.
+/// A missing row, and rows due and not, locked and not, under each rule, at each turn.
 fn loads() -> Vec<Input> {
     let mut loads = vec![Input::Loaded(None)];
     for due_ms in [-1, 0, 1, 600_000, 600_001] {
         for locked_ms in [None, Some(-60_001), Some(-60_000), Some(0), Some(3_600_000)] {
             for rule in [None, Some(RuleKind::Pause), Some(RuleKind::Block)] {
-                loads.push(Input::Loaded(Some(schedule(due_ms, locked_ms, rule))));
+                for turn in [Turn::First, Turn::Behind, Turn::Halted] {
+                    let row = Schedule { turn, ..schedule(due_ms, locked_ms, rule) };
+                    loads.push(Input::Loaded(Some(row)));
+                }
             }
         }
     }

@@ -16,7 +16,7 @@ impl Tables {
         let mut meant = self.meant(filter);
         meant.retain(|position| after.is_none_or(|after| *position < after));
         let latest = meant.iter().rev().take(usize::try_from(limit).unwrap_or(0));
-        Ok(latest.filter_map(|(_, id)| Some(shown(*id, self.dead.get(id)?))).collect())
+        Ok(latest.filter_map(|(_, id)| Some(self.shown(*id, self.dead.get(id)?))).collect())
     }
 
     /// The dead events that a filter means, the oldest first.
@@ -43,7 +43,7 @@ impl Tables {
         id: EventId,
     ) -> Result<Option<DeadEvent>, StoreError> {
         let dead = self.dead.get(&id).filter(|dead| dead.row.address.scope.canvas == canvas);
-        Ok(dead.map(|dead| shown(id, dead)))
+        Ok(dead.map(|dead| self.shown(id, dead)))
     }
 
     pub(in crate::store) fn count_dead(
@@ -70,6 +70,7 @@ impl Tables {
         let mut back = Vec::new();
         for id in &page {
             let Some(Dead { row, .. }) = self.dead.remove(id) else { continue };
+            let place = self.place_again(*id, &row);
             let row = Row {
                 delay_until: self.now,
                 notify_at: Some(notify_at),
@@ -77,6 +78,7 @@ impl Tables {
                 probes: 0,
                 losses: 0,
                 retries: 0,
+                place,
                 ..row
             };
             back.push(notification(*id, &row));
@@ -101,19 +103,21 @@ impl Tables {
         let row = self.events.get(&id).or_else(|| self.dead.get(&id).map(|dead| &dead.row));
         Ok(row.filter(|row| row.address.scope.canvas == canvas).map(|row| row.value.clone()))
     }
-}
 
-fn shown(id: EventId, dead: &Dead) -> DeadEvent {
-    let Dead { row, cause, died_at } = dead;
-    DeadEvent {
-        id,
-        address: row.address.clone(),
-        cause: (*cause).into(),
-        retries: row.retries,
-        losses: row.losses,
-        last_error: row.last_error.clone(),
-        enqueued_at: row.enqueued_at,
-        died_at: *died_at,
-        traceparent: row.traceparent.as_ref().map(ToString::to_string),
+    fn shown(&self, id: EventId, dead: &Dead) -> DeadEvent {
+        let Dead { row, cause, died_at } = dead;
+        DeadEvent {
+            id,
+            address: row.address.clone(),
+            cause: (*cause).into(),
+            retries: row.retries,
+            losses: row.losses,
+            last_error: row.last_error.clone(),
+            enqueued_at: row.enqueued_at,
+            died_at: *died_at,
+            traceparent: row.traceparent.as_ref().map(ToString::to_string),
+            place: row.place.clone(),
+            halts: self.halted.values().any(|halted| halted.event == id),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Emit: rows, ids that callers chose, idempotency keys.
 
 use super::{Chosen, EVENTS_MAX, Key, Row, Tables};
-use crate::event::{Due, Timestamp};
+use crate::event::{Due, Place, Timestamp};
 use crate::store::{Inserted, Keyed, NewEvent, NewKey, StoreError, chores};
 
 impl Tables {
@@ -19,6 +19,7 @@ impl Tables {
 
     fn insert_row(&mut self, event: &NewEvent) -> Inserted {
         let delay_until = self.due(event);
+        let link = event.object.as_ref().map(|object| self.next_link(event.address.scope.canvas, object));
         let row = Row {
             address: event.address.clone(),
             value: event.value.clone(),
@@ -32,10 +33,11 @@ impl Tables {
             losses: 0,
             retries: 0,
             last_error: None,
+            place: event.object.clone().zip(link).map(|(object, link)| Place { object, link }),
         };
         let due_soon = self.is_due_soon(&row);
         self.events.insert(event.id, row);
-        Inserted::New { due_soon }
+        Inserted::New { due_soon, link }
     }
 
     fn due(&self, event: &NewEvent) -> Timestamp {
@@ -65,7 +67,7 @@ impl Tables {
         chosen: &[bool],
     ) -> Result<Vec<Inserted>, StoreError> {
         let mut inserted = Vec::with_capacity(events.len());
-        let mut refused = None;
+        let (mut refused, objects) = (None, self.objects.clone());
         for (event, chosen) in events.iter().zip(chosen) {
             let one = if *chosen {
                 self.insert_chosen(event)
@@ -87,6 +89,7 @@ impl Tables {
                 self.events.remove(&event.id);
                 self.chosen.remove(&event.id);
             }
+            self.objects = objects;
         }
         refused.map_or(Ok(inserted), Err)
     }

@@ -6,6 +6,7 @@
 
 mod dead;
 mod inserts;
+mod lanes;
 mod rules;
 mod runs;
 mod targets;
@@ -15,9 +16,10 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::{NewEvent, Rule, Store, StoreError};
+use super::{HaltedLane, NewEvent, Object, Rule, Store, StoreError};
 use crate::event::{
-    CanvasId, EventId, HandlerAddress, HandlerScope, Notification, RuleKind, Timestamp, Timing, Traceparent,
+    CanvasId, EventId, HandlerAddress, HandlerScope, Lane, Notification, ObjectKey, Place, RuleKind,
+    Timestamp, Timing, Traceparent,
 };
 
 /// How many of the events emitted last are remembered.
@@ -47,6 +49,10 @@ pub(super) struct Tables {
     jobs: BTreeMap<i64, Job>,
     last_job: i64,
     keys: HashMap<(CanvasId, String, String), Key>,
+    objects: BTreeMap<(CanvasId, ObjectKey), Object>,
+    /// The last number of the sequence for links.
+    last_seq: i64,
+    halted: BTreeMap<Lane, HaltedLane>,
     next_pass_at: Timestamp,
 }
 
@@ -64,6 +70,7 @@ struct Row {
     losses: i32,
     retries: i32,
     last_error: Option<String>,
+    place: Option<Place>,
 }
 
 #[derive(Clone, Debug)]
@@ -150,6 +157,9 @@ impl Tables {
             jobs: BTreeMap::new(),
             last_job: 0,
             keys: HashMap::new(),
+            objects: BTreeMap::new(),
+            last_seq: 0,
+            halted: BTreeMap::new(),
             next_pass_at: now,
         }
     }

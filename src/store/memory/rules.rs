@@ -1,7 +1,10 @@
 //! Rules, and what operators do to waiting events.
 
+use std::collections::BTreeSet;
+
 use super::Tables;
-use crate::event::{Actor, CanvasId, EventId, HandlerScope, Name, RuleKind, Timestamp};
+use super::lanes::lane_of;
+use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
 use crate::store::control::{BULK_PAGE, Commanded};
 use crate::store::rules::{Added, Lifted};
 use crate::store::{Rule, StoreError};
@@ -79,12 +82,10 @@ impl Tables {
         &mut self,
         canvas: CanvasId,
         id: EventId,
-    ) -> Result<Commanded, StoreError> {
+    ) -> Result<(Commanded, Option<Lane>), StoreError> {
         let commanded = self.commanded(canvas, id);
-        if commanded == Commanded::Done {
-            self.events.remove(&id);
-        }
-        Ok(commanded)
+        let gone = if commanded == Commanded::Done { self.events.remove(&id) } else { None };
+        Ok((commanded, gone.as_ref().and_then(lane_of)))
     }
 
     pub(in crate::store) fn run_now(
@@ -113,12 +114,14 @@ impl Tables {
         Ok(self.free_of(scope, limit).len() as u64)
     }
 
-    pub(in crate::store) fn purge_page(&mut self, scope: &HandlerScope) -> Result<u64, StoreError> {
+    pub(in crate::store) fn purge_page(
+        &mut self,
+        scope: &HandlerScope,
+    ) -> Result<(u64, Vec<Lane>), StoreError> {
         let page = self.free_of(scope, BULK_PAGE);
-        for id in &page {
-            self.events.remove(id);
-        }
-        Ok(page.len() as u64)
+        let gone: Vec<_> = page.iter().filter_map(|id| self.events.remove(id)).collect();
+        let lanes: BTreeSet<Lane> = gone.iter().filter_map(lane_of).collect();
+        Ok((page.len() as u64, lanes.into_iter().collect()))
     }
 
     pub(in crate::store) fn emitted_at(

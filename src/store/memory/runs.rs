@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Dead, Row, Tables, Unknown};
-use crate::event::{Cause, Claim, EventId, HandlerAddress, Schedule};
+use crate::event::{Cause, Claim, EventId, HandlerAddress, Schedule, Turn};
 use crate::store::{ClaimLimits, ClaimedEvent, LoadedEvent, Retry, StoreError};
 
 impl Tables {
@@ -18,6 +18,7 @@ impl Tables {
                 delay_until: row.delay_until,
                 locked_at: row.locked_at,
                 rule: self.rule_on(&row.address.scope),
+                turn: self.turn(row),
                 now: self.now,
             },
             enqueued_at: row.enqueued_at,
@@ -26,6 +27,7 @@ impl Tables {
             losses: row.losses,
             last_error: row.last_error.clone(),
             traceparent: row.traceparent.as_ref().map(ToString::to_string),
+            place: row.place.clone(),
         }
     }
 
@@ -44,7 +46,8 @@ impl Tables {
             && self.is_free(row)
             && losses < limits.losses_below
             && knows(limits, &row.address)
-            && self.rule_on(&row.address.scope).is_none();
+            && self.rule_on(&row.address.scope).is_none()
+            && self.turn(row) == Turn::First;
         if !may {
             return None;
         }
@@ -65,6 +68,7 @@ impl Tables {
             enqueued_at: row.enqueued_at,
             locked_at: now,
             traceparent: row.traceparent.clone(),
+            place: row.place.clone(),
         })
     }
 
@@ -85,7 +89,9 @@ impl Tables {
 
     fn remove_owned(&mut self, claim: &Claim) -> Option<Row> {
         self.owned(claim)?;
-        self.events.remove(&claim.id)
+        let removed = self.events.remove(&claim.id)?;
+        self.arm_first_of(&removed);
+        Some(removed)
     }
 
     pub(in crate::store) fn retry(&mut self, retries: &[Arc<Retry>]) -> Result<Vec<bool>, StoreError> {
@@ -119,10 +125,14 @@ impl Tables {
         claim: Claim,
         cause: Cause,
         error: Option<&str>,
+        halts: bool,
     ) -> Result<bool, StoreError> {
         let Some(mut row) = self.remove_owned(&claim) else { return Ok(false) };
         if let Some(error) = error {
             row.last_error = Some(error.to_owned());
+        }
+        if halts {
+            self.halt(claim.id, &row);
         }
         self.dead.insert(claim.id, Dead { row, cause: cause.as_str(), died_at: self.now });
         Ok(true)

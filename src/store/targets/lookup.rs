@@ -30,6 +30,7 @@ struct Row {
     delay_max_ms: i64,
     timeout_ms: i64,
     concurrency: Option<i32>,
+    halts: bool,
     audience: Option<String>,
     secret: Vec<u8>,
     previous_secret: Option<Vec<u8>>,
@@ -52,7 +53,7 @@ impl Store {
             Row,
             r#"select distinct t.canvas_id, t.module::text as "module!", t.name::text as "name!",
                       t.modifier::text as "modifier!", t.url, t.retries, t.delay_ms, t.factor, t.delay_max_ms, t.timeout_ms,
-                      t.concurrency, t.audience, t.secret, t.revision,
+                      t.concurrency, t.halts, t.audience, t.secret, t.revision,
                       case when t.previous_until > now() then t.previous_secret end as previous_secret
                  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) as asked (canvas_id, module, name, modifier)
                  join wakeq.http_targets t
@@ -89,6 +90,7 @@ impl Row {
             delay_max: milliseconds(self.delay_max_ms),
             timeout: milliseconds(self.timeout_ms),
             concurrency: self.concurrency.map(i32::cast_unsigned),
+            halts: self.halts,
         };
         let secrets = Secrets { current, previous };
         let target = Target { url, policy, audience: self.audience, secrets };

@@ -89,6 +89,7 @@ struct Row {
     delay_max_ms: i64,
     timeout_ms: i64,
     concurrency: Option<i32>,
+    halts: bool,
     audience: Option<String>,
     previous_until: Option<Timestamp>,
     created_at: Timestamp,
@@ -150,7 +151,7 @@ impl Store {
         let query = sqlx::query_as!(
             Row,
             r#"select module::text as "module!", name::text as "name!", modifier::text as "modifier!", url, retries, delay_ms,
-                      factor, delay_max_ms, timeout_ms, concurrency, audience,
+                      factor, delay_max_ms, timeout_ms, concurrency, halts, audience,
                       case when previous_until > now() then previous_until end as previous_until,
                       created_at, created_by, updated_at, updated_by
                  from wakeq.http_targets
@@ -195,11 +196,11 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, is_awaited
            ), put as (
                insert into wakeq.http_targets as t
                    (canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms, timeout_ms,
-                    concurrency, audience, secret, created_by, updated_by)
-               select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer, $12::text, $13, $17, $17
+                    concurrency, audience, secret, created_by, updated_by, halts)
+               select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer, $12::text, $13, $17, $17, $22
                  from others where count < $15
                    on conflict (canvas_id, module, name, modifier) do update
-                  set url = excluded.url, retries = excluded.retries, delay_ms = excluded.delay_ms,
+                  set url = excluded.url, retries = excluded.retries, delay_ms = excluded.delay_ms, halts = excluded.halts,
                       factor = excluded.factor, delay_max_ms = excluded.delay_max_ms, timeout_ms = excluded.timeout_ms,
                       concurrency = excluded.concurrency, audience = excluded.audience, revision = excluded.revision,
                       updated_by = excluded.updated_by, updated_at = now(),
@@ -248,7 +249,8 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, is_awaited
         new.actor.credential_id(),
         format!("modifier {modifier}; {}", new.url.origin()),
         new.actor.request_id(),
-        is_awaited
+        is_awaited,
+        new.policy.halts
     )
     .fetch_optional(connection)
     .await
@@ -307,6 +309,7 @@ impl Row {
                 delay_max: milliseconds(self.delay_max_ms),
                 timeout: milliseconds(self.timeout_ms),
                 concurrency: self.concurrency.map(i32::cast_unsigned),
+                halts: self.halts,
             },
             audience: self.audience,
             previous_secret_until: self.previous_until,

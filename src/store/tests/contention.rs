@@ -97,7 +97,7 @@ async fn a_wait_for_a_lock_ends() {
     assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     stranger.rollback().await.unwrap();
     let cancelled = table.store.cancel(CanvasId::DEFAULT, id, &tester()).await.unwrap();
-    assert_eq!(cancelled, Commanded::Done);
+    assert_eq!(cancelled, (Commanded::Done, None));
 }
 
 /// The server ends what takes too long; the connection is good for the next statement.

@@ -202,6 +202,45 @@ async fn a_claim_costs_the_same_in_a_long_queue() {
     assert!(many <= 800.max(few * 12 / 10), "{few} pages among 1,000 events, {many} among 101,000");
 }
 
+/// ORD-05: whose turn it is stands in the lane. Neither the length of the handler's queue nor the number of objects is read,
+/// for those whose turn it is as for those behind; and a claim on an object is a HOT update, too.
+#[tokio::test]
+async fn a_claim_on_an_object_reads_its_lane() {
+    let table = Table::of_one_connection().await;
+    table
+        .run(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, object, seq, prev)
+             select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'known', '_', '1',
+                    'o' || n % 2000, n, greatest(n - 2000, 0) from generate_series(1, 40000) n",
+        )
+        .await;
+    table.run("vacuum analyze wakeq.events_v2").await;
+    let ids = sqlx::query_scalar("select id from wakeq.events_v2 order by seq").fetch_all(&table.pool).await;
+    let ids: Vec<EventId> = ids.unwrap().into_iter().map(EventId).collect();
+    table.claim(&ids[..1]).await;
+    for (those, claimed) in [(&ids[100..200], 100), (&ids[30_000..30_100], 0)] {
+        let before = table.number("select count(*) from wakeq.events_v2 where locked_at is not null").await;
+        let pages = buffers(&plan(&table.store, "from wakeq.claim", &claim_arguments(those)).await, "");
+        let after = table.number("select count(*) from wakeq.events_v2 where locked_at is not null").await;
+        println!("pages for 100 claims on objects, of which {claimed} succeed: {pages} among 40,000 events");
+        assert_eq!(after - before, claimed);
+        assert!(pages < 2000, "{pages} pages");
+    }
+    table.store.load(&ids[..1]).await.unwrap();
+    let loaded = plan(&table.store, "from wakeq.events_v2 e where e.id = any", &array(&ids[..100])).await;
+    assert!(loaded.contains("using events_v2_lane") && !loaded.contains("Seq Scan on events_v2"), "{loaded}");
+    assert!(buffers(&loaded, "") < 1500, "{loaded}");
+    table.store.close().await;
+    let reported = async {
+        while table.number(updates!("n_tup_upd")).await < 101 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), reported).await.expect("no report");
+    // A claimed row is larger than it was: on a page where all are claimed at once the last finds no room.
+    assert!(table.number(updates!("n_tup_hot_upd")).await >= 90);
+}
+
 /// EV2-01: the minute's statement reads what is overdue, not the queue: neither what is parked nor, under a snapshot
 /// that keeps dead versions alive, what was woken or parked before.
 #[tokio::test]

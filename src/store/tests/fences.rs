@@ -32,7 +32,7 @@ async fn a_lost_claim_writes_nothing() {
     assert_eq!(table.store.renew(&[old]).await.unwrap(), [false]);
     assert_eq!(table.store.complete(&[old]).await.unwrap(), [false]);
     assert_eq!(table.store.retry(&[retry(old, 1)]).await.unwrap(), [false]);
-    assert!(!table.store.die(old, Cause::Retries, Some("no")).await.unwrap());
+    assert!(!table.store.die(old, Cause::Retries, Some("no"), false).await.unwrap());
     table.store.release(&[old]).await.unwrap();
     assert_eq!(table.row(old.id).await, before);
     assert_eq!(table.number("select count(*) from wakeq.dead_events").await, 0);
@@ -94,7 +94,7 @@ async fn claims_are_never_reset() {
     table.end_leases().await;
     let fourth = table.claim(&ids).await[0];
     assert!(table.holds("select bool_and(losses = 1 and retries = 1) from wakeq.events_v2").await);
-    assert!(table.store.die(fourth, Cause::Retries, Some("enough")).await.unwrap());
+    assert!(table.store.die(fourth, Cause::Retries, Some("enough"), false).await.unwrap());
     let notifications =
         table.store.redrive_page(&DeadFilter::default(), 0, 1000, &tester()).await.unwrap().back;
     assert_eq!(notifications.iter().map(|notification| notification.id).collect::<Vec<_>>(), ids);
@@ -175,7 +175,7 @@ async fn an_id_may_die_twice() {
     let table = Table::new().await;
     let ids = table.add(1).await;
     let claim = table.claim(&ids).await[0];
-    assert!(table.store.die(claim, Cause::Retries, Some("first")).await.unwrap());
+    assert!(table.store.die(claim, Cause::Retries, Some("first"), false).await.unwrap());
     table
         .run(
             "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
@@ -189,7 +189,7 @@ async fn an_id_may_die_twice() {
         "its id lives again"
     );
     let claim = table.claim(&ids).await[0];
-    assert!(table.store.die(claim, Cause::Poison, Some("second")).await.unwrap());
+    assert!(table.store.die(claim, Cause::Poison, Some("second"), false).await.unwrap());
     let dead = table.store.dead_events(&filter, None, 10).await.unwrap();
     assert_eq!(dead.len(), 1);
     assert_eq!((dead[0].cause.as_str(), dead[0].last_error.as_deref()), ("poison", Some("second")));

@@ -7,7 +7,7 @@ use super::{Table, is_skipped, scope};
 use crate::event::{CanvasId, Due, EventId, HandlerAddress, HandlerScope, Timestamp, Traceparent};
 use crate::store::{Coalescer, Inserted, NewEvent, StoreConfig};
 
-const NEW: Inserted = Inserted::New { due_soon: true };
+const NEW: Inserted = Inserted::New { due_soon: true, link: None };
 
 fn event(due: Due) -> NewEvent {
     NewEvent {
@@ -16,6 +16,7 @@ fn event(due: Due) -> NewEvent {
         value: "1".into(),
         due,
         traceparent: Traceparent::root(),
+        object: None,
     }
 }
 
@@ -40,10 +41,11 @@ async fn promises_are_made_by_one_rule() {
     ];
     let events: Vec<_> = dues.iter().map(|(due, _)| Arc::new(event(*due))).collect();
     let inserted = table.store.insert(&events).await.unwrap();
-    let expected: Vec<_> = dues.iter().map(|(_, due_soon)| Inserted::New { due_soon: *due_soon }).collect();
+    let new = |due_soon: bool| Inserted::New { due_soon, link: None };
+    let expected: Vec<_> = dues.iter().map(|(_, due_soon)| new(*due_soon)).collect();
     assert_eq!(inserted, expected);
     let chosen = event(seconds(86_400));
-    assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), Inserted::New { due_soon: false });
+    assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), new(false));
     assert!(table.holds(
         "select count(*) = 6 and bool_and(case
                     when delay_until > enqueued_at + interval '10 min' then notify_at = delay_until - interval '10 min'
@@ -196,7 +198,7 @@ async fn an_id_twice_in_a_call_is_one_event() {
     let (one, two) = (event(Due::Now), event(Due::After(Duration::from_secs(86_400))));
     let events = [two.clone(), one.clone(), two.clone()];
     let inserted = table.store.insert_all(&events, &[true; 3]).await.unwrap();
-    let later = Inserted::New { due_soon: false };
+    let later = Inserted::New { due_soon: false, link: None };
     assert_eq!(inserted, [later, NEW, Inserted::Known]);
     let other = event(Due::Now);
     let events = [other.clone(), of_canvas(&other, 7)];

@@ -6,6 +6,7 @@ mod cost;
 mod fences;
 mod inserts;
 mod minute;
+mod order;
 mod parking;
 #[cfg(feature = "http")]
 mod registering;
@@ -15,11 +16,12 @@ use std::io::Write;
 use std::time::Duration;
 
 use sqlx::PgPool;
+use sqlx::postgres::PgConnection;
 use sqlx::postgres::PgPoolOptions;
 use wakeq_services::TestDatabase;
 
 use super::{ClaimLimits, Store, StoreConfig};
-use crate::event::{Actor, CanvasId, Claim, EventId, HandlerScope, RuleKind};
+use crate::event::{Actor, CanvasId, Claim, EventId, HandlerScope, RuleKind, Turn};
 
 /// A migrated database, the store on it, and connections for the test's own looks.
 pub(crate) struct Table {
@@ -163,12 +165,14 @@ pub(crate) struct Row {
     pub(crate) losses: i32,
     /// Kind and end.
     pub(crate) rule: Option<(RuleKind, Option<i64>)>,
+    /// On an object of its own, where it is its turn or not.
+    pub(crate) turn: Option<Turn>,
 }
 
 impl Table {
     /// Empties the tables, then adds these rows and their rules at one moment; the rows' ids.
     pub(crate) async fn set(&self, rows: &[Row]) -> Vec<EventId> {
-        self.run("truncate wakeq.events_v2, wakeq.scheduling_rules").await;
+        self.run("truncate wakeq.events_v2, wakeq.scheduling_rules, wakeq.halted_lanes").await;
         let mut transaction = self.pool.begin().await.unwrap();
         let ids: Vec<_> = rows.iter().map(|_| EventId::new()).collect();
         sqlx::query(
@@ -200,8 +204,37 @@ impl Table {
         .execute(&mut *transaction)
         .await
         .unwrap();
+        set_turns(&mut transaction, rows, &ids).await;
         transaction.commit().await.unwrap();
         ids
+    }
+}
+
+/// Puts rows on objects: where it is not their turn, behind another one, or in a lane that stands still.
+async fn set_turns(connection: &mut PgConnection, rows: &[Row], ids: &[EventId]) {
+    let turns = rows.iter().zip(ids).enumerate();
+    for (at, (row, id)) in turns.filter(|(_, (row, _))| row.turn.is_some()) {
+        let (object, seq) = (format!("o{at}"), 2 + at as i64);
+        sqlx::query("update wakeq.events_v2 set object = $2, seq = $3, prev = $3 - 1 where id = $1")
+            .bind(id.0)
+            .bind(&object)
+            .bind(seq)
+            .execute(&mut *connection)
+            .await
+            .unwrap();
+        let set = match row.turn {
+            Some(Turn::Behind) => {
+                "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, object, seq, prev)
+                 select gen_random_uuid(), canvas_id, module, name, modifier, value, delay_until, object, 1, 0
+                   from wakeq.events_v2 where id = $1"
+            }
+            Some(Turn::Halted) => {
+                "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
+                 select canvas_id, object, module, name, gen_random_uuid(), 1 from wakeq.events_v2 where id = $1"
+            }
+            Some(Turn::First) | None => continue,
+        };
+        sqlx::query(set).bind(id.0).execute(&mut *connection).await.unwrap();
     }
 }
 

@@ -116,6 +116,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (10, "deployment"),
     (11, "targets"),
     (12, "cron"),
+    (13, "order"),
 ];
 
 fn migrations(status: &str) -> String {

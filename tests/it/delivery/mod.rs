@@ -71,6 +71,7 @@ async fn deliver_event(
         attempt,
         enqueued_at: "2026-01-31T08:00:00Z".parse().unwrap(),
         traceparent: &traceparent,
+        place: None,
     };
     deliverer.deliver(target, delivery).await
 }

@@ -15,6 +15,8 @@ pub(super) const FOREIGN: CanvasId = CanvasId(Uuid::from_u128(0xf0e1));
 
 /// The cron that the requests are about.
 const CRON: &str = "nightly";
+/// The object.
+const OBJECT: &str = "work:1";
 
 /// An operation of the document.
 #[derive(Clone, Debug)]
@@ -77,6 +79,8 @@ impl Targets {
             service.stage.emit("greet").await,
             service.stage.emit("greet").await,
         ];
+        let event = wakeq::Event::new("greet", &1).unwrap().on(OBJECT).unwrap();
+        service.stage.queue.emit(event).await.unwrap();
         let pool = &service.stage.pool;
         let start = "update wakeq.events_v2 set locked_at = now(), claims = 1 where id = $1";
         sqlx::query(start).bind(running.0).execute(pool).await.unwrap();
@@ -118,6 +122,7 @@ impl Targets {
             .replace("{id}", &event.0.to_string())
             .replace("{key}", &self.key)
             .replace("{cron}", CRON)
+            .replace("{object}", OBJECT)
     }
 
     /// A request that succeeds, without a credential.
@@ -152,7 +157,7 @@ impl Targets {
                 to(&format!("{path}?nonsense=1"))
             }
             (_, 400) => {
-                let broken = ["{name}", "{id}", "{key}", "{cron}"]
+                let broken = ["{name}", "{id}", "{key}", "{cron}", "{object}"]
                     .iter()
                     .fold(operation.path.clone(), |path, part| path.replace(part, "%20"));
                 to(&self.path(&broken, self.waiting))
@@ -241,6 +246,7 @@ fn body(operation: &str) -> Option<Value> {
         "put_target" | "put_target_of_modifier" => Some(json!({"url": "https://target.example/events"})),
         "put_cron" => Some(json!({"expression": "0 0 1 1 *", "value": 2})),
         "pause_cron" => Some(json!({"reason": "inventory"})),
+        "skip_object" => Some(json!({"name": "greet"})),
         "push" => Some(json!({"message": {"data": ""}})),
         "create_key" => Some(json!({"holder": "somebody", "scopes": ["read"]})),
         "livez"
@@ -258,6 +264,8 @@ fn body(operation: &str) -> Option<Value> {
         | "unpause_handler"
         | "depth"
         | "list_dead_events"
+        | "list_halted_objects"
+        | "show_object"
         | "list_crons"
         | "show_cron"
         | "unpause_cron"

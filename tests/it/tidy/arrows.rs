@@ -22,7 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("explain", &["event", "machine", "store"]),
     ("emit", &["event", "fault", "telemetry", "store", "notify"]),
     ("admin", &["event", "fault", "cron", "machine", "store", "notify", "wake", "explain"]),
-    ("worker", &["event", "telemetry", "store", "notify", "wake", "emit", "machine", "delivery"]),
+    ("worker", &["event", "fault", "telemetry", "store", "notify", "wake", "emit", "machine", "delivery"]),
     ("access", &["event", "store"]),
     ("config", &["event", "access", "delivery", "http", "store", "notify", "worker"]),
     ("api", &["event", "machine", "cron", "store", "admin", "explain", "emit", "access"]),

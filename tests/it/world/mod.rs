@@ -3,8 +3,11 @@
 //! It decides nothing that the machine decides; its statements say what the SQL says, each at one moment.
 
 pub(crate) mod broker;
+pub(crate) mod dice;
 pub(crate) mod emulated;
+pub(crate) mod lanes;
 pub(crate) mod statements;
+pub(crate) mod tally;
 pub(crate) mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +40,12 @@ pub(crate) enum Defect {
     RetryWithoutPromise,
     /// Completing leaves the row, and nobody's lock on it.
     RemoveNothing,
+    /// Removing an event and looking for the next one is one statement: what is committed after its snapshot is missed.
+    HandOverInTheRemoval,
+    /// Removing an event does not make the promise of the next one again.
+    RemoveWithoutArming,
+    /// An object that stood still goes on, and nobody is woken.
+    SkipWithoutWaking,
 }
 
 /// A row of `events_v2`, as far as it matters for scheduling.
@@ -56,6 +65,12 @@ pub(crate) struct Row {
 pub(crate) struct Record {
     pub(crate) label: String,
     pub(crate) handler: String,
+    /// What it is about; ids are in the order of the chain.
+    pub(crate) object: Option<String>,
+    /// Its last notification was acknowledged because it was not its turn, and no other has been published since.
+    pub(crate) turned_away: bool,
+    /// How often its notification was published.
+    pub(crate) published: u32,
     /// How often the handler was started.
     pub(crate) starts: u32,
     /// How often the handler completed, fenced out or not.
@@ -90,6 +105,12 @@ pub(crate) struct World {
     pub(crate) rows: BTreeMap<EventId, Row>,
     pub(crate) rules: BTreeSet<(String, RuleKind)>,
     pub(crate) jobs: Vec<ResumeJob>,
+    /// Handlers for which an object stands still when an event of it dies.
+    pub(crate) halting: BTreeSet<String>,
+    /// Handlers and objects that stand still.
+    pub(crate) halted: BTreeSet<(String, String)>,
+    /// What a removal that is not committed yet saw of its lane: only a broken one lasts.
+    pub(crate) leaving: BTreeMap<EventId, Option<EventId>>,
     pub(crate) broker: Broker,
     pub(crate) records: BTreeMap<EventId, Record>,
     /// The edges that any worker took.
@@ -112,6 +133,9 @@ impl World {
             rows: BTreeMap::new(),
             rules: BTreeSet::new(),
             jobs: Vec::new(),
+            halting: BTreeSet::new(),
+            halted: BTreeSet::new(),
+            leaving: BTreeMap::new(),
             broker: Broker::default(),
             records: BTreeMap::new(),
             outcomes: BTreeSet::new(),

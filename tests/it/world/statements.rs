@@ -2,14 +2,20 @@
 
 use std::time::Duration;
 
-use wakeq::machine::{Claimed, Removal, Schedule};
+use wakeq::machine::{Claimed, Removal, Schedule, Turn};
 use wakeq::{Claim, EventId, RuleKind, Timestamp};
 
 use super::{Defect, Record, ResumeJob, Row, World};
 
 impl World {
     /// Inserts the row; publishing is the next step, and the emitter may die before it.
-    pub(crate) fn emit(&mut self, label: &str, handler: &str, delay: Duration) -> EventId {
+    pub(crate) fn emit(
+        &mut self,
+        label: &str,
+        handler: &str,
+        object: Option<&str>,
+        delay: Duration,
+    ) -> EventId {
         let id = self.next_id();
         let delay_until = self.now + delay;
         let row = Row {
@@ -24,6 +30,9 @@ impl World {
         let record = Record {
             label: label.to_owned(),
             handler: handler.to_owned(),
+            object: object.map(str::to_owned),
+            turned_away: false,
+            published: 0,
             starts: 0,
             completions: 0,
             releases: 0,
@@ -40,8 +49,15 @@ impl World {
         let within = self.now + self.timing.horizon;
         if self.rows.get(&id).is_some_and(|row| row.delay_until <= within) {
             self.broker.publish(id, self.now);
+            self.is_published(id);
             self.log(|world| format!("notification for {} published", world.records[&id].label));
         }
+    }
+
+    fn is_published(&mut self, id: EventId) {
+        let record = self.record(id);
+        record.published += 1;
+        record.turned_away = false;
     }
 
     /// The rule in force on a handler; a block outranks a pause.
@@ -53,8 +69,9 @@ impl World {
 
     pub(crate) fn load(&self, id: EventId) -> Option<Schedule> {
         let row = self.rows.get(&id)?;
-        let rule = self.rule_on(self.handler_of(id));
-        Some(Schedule { delay_until: row.delay_until, locked_at: row.locked_at, rule, now: self.now })
+        let (rule, turn) = (self.rule_on(self.handler_of(id)), self.turn(id));
+        let (delay_until, locked_at, now) = (row.delay_until, row.locked_at, self.now);
+        Some(Schedule { delay_until, locked_at, rule, turn, now })
     }
 
     /// Clears the promise, only while a rule stands.
@@ -82,10 +99,12 @@ impl World {
         let ruled =
             self.rule_on(self.handler_of(id)).is_some() && self.defect != Some(Defect::ClaimWithoutRule);
         let (now, lease) = (self.now, self.timing.lease);
+        self.rows.get(&id)?;
+        let in_turn = self.turn(id) == Turn::First;
         let row = self.rows.get_mut(&id)?;
         let lock_free = row.locked_at.is_none_or(|locked_at| locked_at < now - lease)
             || self.defect == Some(Defect::ClaimWithoutLock);
-        if ruled || !lock_free || row.delay_until > now {
+        if ruled || !in_turn || !lock_free || row.delay_until > now {
             return None;
         }
         row.losses += u32::from(row.locked_at.is_some());
@@ -156,7 +175,15 @@ impl World {
             self.rows.get_mut(&claim.id).unwrap().locked_at = None;
             return true;
         }
-        self.rows.remove(&claim.id);
+        if matches!(removal, Removal::Dead(_))
+            && let Some(lane) = self.lane_of(claim.id).filter(|(handler, _)| self.halting.contains(handler))
+        {
+            self.halted.insert(lane);
+        }
+        if !self.leave(claim.id) {
+            self.rows.remove(&claim.id);
+            self.arm_next(claim.id);
+        }
         self.record(claim.id).removed = Some(removal);
         true
     }
@@ -247,6 +274,7 @@ impl World {
     pub(crate) fn publish(&mut self, ids: &[EventId]) {
         for id in ids {
             self.broker.publish(*id, self.now);
+            self.is_published(*id);
             self.log(|world| format!("notification for {} published again", world.records[id].label));
         }
     }

@@ -43,6 +43,8 @@ pub(crate) struct Run {
     pub(crate) event: EventId,
     taken: Taken,
     pub(crate) state: State,
+    /// How often the event's notification had been published when this run looked at it.
+    published: u32,
     /// In the parking lot until then.
     pub(crate) wakes_at: Option<Timestamp>,
     /// By the worker's own clock, counted from before it sent the claim or the renewal.
@@ -77,7 +79,8 @@ impl Worker {
     pub(crate) fn take(&mut self, world: &mut World, event: EventId) -> bool {
         let Some(taken) = world.broker.take(event, world.now) else { return false };
         let lease_until = world.now;
-        self.runs.push(Run { event, taken, state: State::EventLoad, wakes_at: None, lease_until });
+        let state = State::EventLoad;
+        self.runs.push(Run { event, taken, state, published: 0, wakes_at: None, lease_until });
         true
     }
 
@@ -101,7 +104,8 @@ impl Worker {
             | Effect::PauseHandler
             | Effect::SaveRetry { .. }
             | Effect::Release(_)
-            | Effect::Remove(..) => match self.perform(world, at, &effect) {
+            | Effect::Remove(..)
+            | Effect::HandOver => match self.perform(world, at, &effect) {
                 Some(input) => self.step(world, at, input),
                 None => self.put_back(world, at),
             },
@@ -128,6 +132,15 @@ impl Worker {
         if let State::Process(_) = run.state {
             world.record(event).starts += 1;
         }
+        if matches!(outcome, Outcome::DelayNone | Outcome::DelayNotYet) {
+            world.record(event).turned_away = false;
+        }
+        if matches!(outcome, Outcome::EarlierLeft | Outcome::ObjectHalted) {
+            // Of what was published since it looked, another run comes of it.
+            let published = run.published;
+            let record = world.record(event);
+            record.turned_away |= record.published == published;
+        }
         Moved::On
     }
 
@@ -144,7 +157,10 @@ impl Worker {
             Effect::FindHandler => {
                 Input::Handler(self.handlers.contains(world.handler_of(id)).then_some(world.retry))
             }
-            Effect::LoadEvent => Input::Loaded(world.load(id)),
+            Effect::LoadEvent => {
+                run.published = world.records[&id].published;
+                Input::Loaded(world.load(id))
+            }
             Effect::Park => Input::Parked(arrives && world.park(id)),
             Effect::Defer => {
                 if arrives {
@@ -174,7 +190,17 @@ impl Worker {
                 Input::Released
             }
             Effect::Remove(claim, removal) => {
-                Input::Removed(arrives && world.remove(*claim, *removal) && answered)
+                let removed = arrives && world.remove(*claim, *removal) && answered;
+                match world.lane_of(id).filter(|_| removed) {
+                    Some(_) => Input::LinkRemoved,
+                    None => Input::Removed(removed),
+                }
+            }
+            Effect::HandOver => {
+                if arrives {
+                    world.hand_over(id);
+                }
+                Input::HandedOver
             }
             Effect::RunHandler | Effect::Wait(_) | Effect::Answer(_) => unreachable!("no statement"),
         };
@@ -226,7 +252,11 @@ impl Worker {
             }
             let owner = matches!(
                 self.runs[at].state,
-                State::Pause(_) | State::Release(_) | State::Delete(..) | State::RetryCheck(..)
+                State::Pause(_)
+                    | State::Release(_)
+                    | State::Delete(..)
+                    | State::HandOver
+                    | State::RetryCheck(..)
             );
             let mut moved = Moved::On;
             while owner && moved == Moved::On {

@@ -1,0 +1,54 @@
+//! Objects: what they are, where they stand still, and letting them go on.
+
+use super::{Admin, AdminError, checked};
+use crate::event::{Actor, CanvasId, Lane, ObjectKey};
+use crate::store::{HaltedLane, Object, StoreError};
+
+/// Most lanes that one list of halted ones has.
+const HALTED_MAX: i64 = 1000;
+
+impl Admin {
+    /// An object of the canvas, if an event was ever emitted on it.
+    pub async fn object(&self, canvas: CanvasId, key: &ObjectKey) -> Result<Option<Object>, AdminError> {
+        Ok(self.store.object(canvas, key).await?)
+    }
+
+    /// Where objects of a canvas, or one of them, stand still because an event died, the longest first; 1,000 at most.
+    pub async fn halted(
+        &self,
+        canvas: CanvasId,
+        object: Option<&ObjectKey>,
+    ) -> Result<Vec<HaltedLane>, AdminError> {
+        Ok(self.store.halted_lanes(canvas, object, HALTED_MAX).await?)
+    }
+
+    /// Lets an object go on for a handler without the event that died there, which stays among the dead ones; whether it
+    /// stood still. To let it go on with that event, redrive it.
+    pub async fn skip(&self, lane: &Lane, actor: &Actor) -> Result<bool, AdminError> {
+        checked(actor)?;
+        let lifted = self.store.skip_lane(lane, actor).await?;
+        // Also where nothing stood still: who repeats a call whose answer got lost makes up for a wake-up that did.
+        self.go_on(std::slice::from_ref(lane)).await;
+        Ok(lifted)
+    }
+
+    /// Wakes the events whose turn it is in lanes where something was removed, which is committed: what goes wrong is only
+    /// logged, and the promises of those events make up for it.
+    pub(super) async fn go_on(&self, lanes: &[Lane]) {
+        if lanes.is_empty() {
+            return;
+        }
+        match self.arm(lanes).await {
+            Ok(firsts) if firsts.is_empty() => {}
+            Ok(firsts) => drop(self.publish(&firsts).await),
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, lanes = lanes.len(), "the next events of objects wait for the probe");
+            }
+        }
+    }
+
+    async fn arm(&self, lanes: &[Lane]) -> Result<Vec<crate::event::Notification>, StoreError> {
+        self.store.arm_firsts(lanes).await
+    }
+}

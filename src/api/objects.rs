@@ -1,0 +1,125 @@
+//! Objects: links of their chains, their state, where they stand still.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::{event, store};
+
+/// A link in the chain of an object. `prev` is smaller than `id`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Link {
+    /// The event's number, from one sequence for all objects.
+    #[schema(minimum = 1, example = 17)]
+    pub(crate) id: i64,
+    /// The number of the object's event before it; 0 for its first.
+    #[schema(minimum = 0, example = 12)]
+    pub(crate) prev: i64,
+}
+
+/// An event's place on its object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Place {
+    #[schema(example = "work:1")]
+    pub(crate) object: String,
+    /// The event's number, from one sequence for all objects.
+    #[schema(minimum = 1, example = 17)]
+    pub(crate) id: i64,
+    /// The number of the object's event before it; 0 for its first.
+    #[schema(minimum = 0, example = 12)]
+    pub(crate) prev: i64,
+}
+
+/// An object, and where it stands still.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Object {
+    #[schema(example = "work:1")]
+    pub(crate) object: String,
+    /// The number of the last event that was emitted on it.
+    #[schema(minimum = 0)]
+    pub(crate) last_id: i64,
+    /// What it was last set to.
+    #[schema(value_type = Option<Value>)]
+    pub(crate) state: Option<Box<RawValue>>,
+    /// When that was.
+    pub(crate) state_at: Option<DateTime<Utc>>,
+    /// The handlers for which it stands still.
+    pub(crate) halted: Vec<HaltedLane>,
+}
+
+/// An object that stands still for a handler, because an event of it died there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct HaltedLane {
+    #[schema(example = "work:1")]
+    pub(crate) object: String,
+    #[schema(example = "WORKER")]
+    pub(crate) module: String,
+    #[schema(example = "index")]
+    pub(crate) name: String,
+    /// The event that died: redrive it, or skip it.
+    pub(crate) event: Uuid,
+    /// Its number in the chain.
+    #[schema(minimum = 1)]
+    pub(crate) event_link: i64,
+    /// Since when it stands still.
+    pub(crate) halted_at: DateTime<Utc>,
+}
+
+/// For which handler to let an object go on.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SkipRequest {
+    /// The handler's module. Default `WORKER`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "WORKER")]
+    pub(crate) module: Option<String>,
+    #[schema(example = "index")]
+    pub(crate) name: String,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Skipped {
+    /// Whether it stood still. If not, nothing was changed.
+    pub(crate) skipped: bool,
+}
+
+impl From<event::Link> for Link {
+    fn from(link: event::Link) -> Self {
+        Self { id: link.id, prev: link.prev }
+    }
+}
+
+impl From<event::Place> for Place {
+    fn from(place: event::Place) -> Self {
+        Self { object: place.object.to_string(), id: place.link.id, prev: place.link.prev }
+    }
+}
+
+impl From<store::HaltedLane> for HaltedLane {
+    fn from(halted: store::HaltedLane) -> Self {
+        Self {
+            object: halted.lane.object.to_string(),
+            module: halted.lane.scope.module.to_string(),
+            name: halted.lane.scope.name.to_string(),
+            event: halted.event.0,
+            event_link: halted.event_seq,
+            halted_at: halted.halted_at,
+        }
+    }
+}
+
+impl Object {
+    /// A state that is no JSON, which only another program can have written, is not shown.
+    pub(crate) fn of(object: store::Object, halted: Vec<store::HaltedLane>) -> Self {
+        Self {
+            object: object.key.to_string(),
+            last_id: object.last_id,
+            state: object.state.and_then(|state| RawValue::from_string(state).ok()),
+            state_at: object.state_at,
+            halted: halted.into_iter().map(HaltedLane::from).collect(),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! `wakeq objects`: show an object, list those that stand still, let one go on.
+
+use clap::{Args, Subcommand};
+
+use super::Context;
+use super::arguments::HandlerName;
+use super::show::{self, JsonArg, field, moment};
+use super::table::Table;
+use super::value;
+use crate::api::HaltedLane;
+use crate::event::ObjectKey;
+
+#[derive(Args)]
+pub(crate) struct Objects {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Show an object: the end of its chain, its state, where it stands still
+    Show(Show),
+    /// List the objects that stand still because an event of theirs died
+    Halted(Halted),
+    /// Let an object go on without the event that died (`wakeq dead redrive --id` goes on with it)
+    Skip(Skip),
+}
+
+#[derive(Args)]
+struct Show {
+    /// The object (work:1)
+    object: ObjectKey,
+    /// Show all of a long state
+    #[arg(long)]
+    full: bool,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct Halted {
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct Skip {
+    /// The object (work:1)
+    object: ObjectKey,
+    /// The handler it stands still for: its name, or MODULE/name
+    handler: HandlerName,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+impl Objects {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        match self.verb {
+            Verb::Show(command) => command.run(context).await,
+            Verb::Halted(command) => command.run(context).await,
+            Verb::Skip(command) => command.run(context).await,
+        }
+    }
+}
+
+impl Show {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let object = context.backend().await?.object(&self.object).await?;
+        self.json.print(&object, |object| {
+            field("object", &object.object)?;
+            field("last", object.last_id)?;
+            for halted in &object.halted {
+                let HaltedLane { module, name, event, event_link, halted_at, .. } = halted;
+                let since = moment(*halted_at);
+                field(
+                    "halted",
+                    format_args!("for {module}/{name} since {since}, by {event} (link {event_link})"),
+                )?;
+            }
+            if let Some(at) = object.state_at {
+                field("set", moment(at))?;
+            }
+            match &object.state {
+                Some(state) => field("state", value::pretty(state.get(), self.full)),
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+impl Halted {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let halted = context.backend().await?.halted().await?;
+        self.json.print(&halted, |halted| {
+            let mut table = Table::new(["SINCE", "OBJECT", "HANDLER", ">LINK", "DEAD EVENT"]);
+            halted.items.iter().for_each(|halted| table.row(row(halted)));
+            table.print("no object stands still")
+        })
+    }
+}
+
+fn row(halted: &HaltedLane) -> [String; 5] {
+    let HaltedLane { object, module, name, event, event_link, halted_at } = halted;
+    [
+        moment(*halted_at),
+        object.clone(),
+        format!("{module}/{name}"),
+        event_link.to_string(),
+        event.to_string(),
+    ]
+}
+
+impl Skip {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let skipped = context.backend().await?.skip(&self.object, &self.handler).await?;
+        self.json.print(&skipped, |answer| {
+            let words = if answer.skipped { "goes on" } else { "did not stand still" };
+            show::line(format_args!("{} {words} for {}", self.object, self.handler))
+        })
+    }
+}

@@ -1,0 +1,51 @@
+//! Objects: shown, listed where they stand still, let go on.
+
+use axum::Json;
+use axum::extract::State;
+
+use super::body::{self, ObjectPath};
+use super::guard::Caller;
+use super::problem::Problem;
+use super::{Api, handlers};
+use crate::api::{HaltedLane, List, Object, SkipRequest, Skipped};
+use crate::event::Lane;
+
+/// List where objects of a canvas stand still because an event died, the longest first; 1,000 at most.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/halted-objects", operation_id = "list_halted_objects", tag = "objects",
+    responses((status = 200, description = "Where objects stand still", body = List<HaltedLane>)))]
+pub(super) async fn halted(
+    State(api): State<Api>,
+    caller: Caller,
+) -> Result<Json<List<HaltedLane>>, Problem> {
+    let halted = api.admin.halted(caller.canvas, None).await?;
+    Ok(Json(List::whole(halted.into_iter().map(HaltedLane::from).collect())))
+}
+
+/// Show an object: the end of its chain, its state, and where it stands still.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/objects/{object}", operation_id = "show_object", tag = "objects",
+    responses((status = 200, description = "The object", body = Object)))]
+pub(super) async fn one(
+    State(api): State<Api>,
+    caller: Caller,
+    ObjectPath(key): ObjectPath,
+) -> Result<Json<Object>, Problem> {
+    let object = api.admin.object(caller.canvas, &key).await?.ok_or_else(Problem::not_found)?;
+    let halted = api.admin.halted(caller.canvas, Some(&key)).await?;
+    Ok(Json(Object::of(object, halted)))
+}
+
+/// Let an object go on for a handler without the event that died there. To go on with that event, redrive it.
+#[utoipa::path(post, path = "/v1/canvases/{canvas}/objects/{object}/skip", operation_id = "skip_object", tag = "objects",
+    request_body = SkipRequest,
+    responses((status = 200, description = "The object goes on", body = Skipped)))]
+pub(super) async fn skip(
+    State(api): State<Api>,
+    caller: Caller,
+    ObjectPath(object): ObjectPath,
+    body::Json(request): body::Json<SkipRequest>,
+) -> Result<Json<Skipped>, Problem> {
+    let scope = handlers::scope(&caller, request.module.as_deref(), Some(&request.name))?;
+    let lane = Lane { scope: scope.ok_or_else(Problem::not_found)?, object };
+    let skipped = api.admin.skip(&lane, &caller.actor()).await?;
+    Ok(Json(Skipped { skipped }))
+}

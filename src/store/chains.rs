@@ -1,0 +1,290 @@
+//! Emit on objects: events that become links of their objects' chains.
+//!
+//! An object's row is locked first, and only the next statement takes ids: so they grow along the chain. Several objects
+//! are locked in the order of their keys. Which object an event is on is the caller's word; where it stands there, this
+//! file's.
+
+use std::collections::{BTreeSet, HashMap};
+
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
+use uuid::Uuid;
+
+use super::insert::{Columns, foreign, insert_pages, pages, statements};
+use super::session::interval;
+use super::{Inserted, NewEvent, Store, StoreError};
+use crate::event::{CanvasId, Link, ObjectKey, Timestamp, Timing};
+
+/// What a transaction has for objects beside the pages of its events: three for their rows, one for the state.
+pub(super) const STATEMENTS: usize = 4;
+
+/// An object as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// The tenant.
+    pub canvas: CanvasId,
+    /// Its key.
+    pub key: ObjectKey,
+    /// The id of the last event that was emitted on it; 0, if none was.
+    pub last_id: i64,
+    /// What it was last set to, as JSON.
+    pub state: Option<String>,
+    /// When that was.
+    pub state_at: Option<Timestamp>,
+}
+
+/// A new state of an object, as JSON.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewState<'a> {
+    pub(crate) canvas: CanvasId,
+    pub(crate) object: &'a ObjectKey,
+    pub(crate) state: &'a str,
+}
+
+impl Store {
+    /// Inserts events and sets an object's state in one transaction; nothing is kept if an id is foreign. The state is
+    /// that of the first event: if that was emitted before, so was the state.
+    pub(crate) async fn insert_on(
+        &self,
+        events: &[NewEvent],
+        chosen: &[bool],
+        state: Option<NewState<'_>>,
+    ) -> Result<Vec<Inserted>, StoreError> {
+        in_memory!(self, insert_on(events, chosen, state));
+        let mut session = self.session().await?.for_statements(statements(events));
+        let timing = self.timing();
+        let answer = session
+            .limit(|connection| insert_in_one_transaction(connection, events, chosen, state, timing))
+            .await;
+        session.answered("insert events on an object", answer)
+    }
+
+    /// An object of the canvas, if an event was ever emitted on it.
+    pub(crate) async fn object(
+        &self,
+        canvas: CanvasId,
+        key: &ObjectKey,
+    ) -> Result<Option<Object>, StoreError> {
+        in_memory!(self, object(canvas, key));
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "select last_seq, state::text as state, state_at from wakeq.objects where canvas_id = $1 and object = $2",
+            canvas.0,
+            key.as_str() as _
+        );
+        let row = session.limit(|connection| query.fetch_optional(connection)).await;
+        let row = session.answered("read an object", row)?;
+        Ok(row.map(|row| Object {
+            canvas,
+            key: key.clone(),
+            last_id: row.last_seq,
+            state: row.state,
+            state_at: row.state_at,
+        }))
+    }
+}
+
+async fn insert_in_one_transaction(
+    connection: &mut PgConnection,
+    events: &[NewEvent],
+    chosen: &[bool],
+    state: Option<NewState<'_>>,
+    timing: &Timing,
+) -> Result<Vec<Inserted>, sqlx::Error> {
+    let mut transaction = connection.begin().await?;
+    let inserted = insert_with_state(&mut transaction, events, chosen, state, timing).await?;
+    if inserted.contains(&Inserted::Foreign) {
+        transaction.rollback().await?;
+    } else {
+        transaction.commit().await?;
+    }
+    Ok(inserted)
+}
+
+/// The statements of [`Store::insert_on`], in a transaction that the caller ends: not by a commit, if an id is foreign.
+pub(crate) async fn insert_with_state(
+    transaction: &mut PgConnection,
+    events: &[NewEvent],
+    chosen: &[bool],
+    state: Option<NewState<'_>>,
+    timing: &Timing,
+) -> Result<Vec<Inserted>, sqlx::Error> {
+    let inserted = insert_pages(&mut *transaction, events, chosen, timing).await?;
+    let is_new = matches!(inserted.first(), Some(Inserted::New { .. }));
+    if let Some(NewState { canvas, object, state }) = state.filter(|_| is_new) {
+        sqlx::query!(
+            "update wakeq.objects set state = $3, state_at = clock_timestamp() where canvas_id = $1 and object = $2",
+            canvas.0,
+            object.as_str() as _,
+            state as _
+        )
+        .execute(&mut *transaction)
+        .await?;
+    }
+    Ok(inserted)
+}
+
+/// Inserts those events that are on objects, in their order, into `inserted`, which says of the others what it said.
+pub(super) async fn insert_linked(
+    transaction: &mut PgConnection,
+    events: &[NewEvent],
+    chosen: &[bool],
+    inserted: &mut [Inserted],
+    timing: &Timing,
+) -> Result<(), sqlx::Error> {
+    let on_objects: Vec<usize> = (0..events.len()).filter(|at| events[*at].object.is_some()).collect();
+    if on_objects.is_empty() {
+        return Ok(());
+    }
+    lock(&mut *transaction, on_objects.iter().filter_map(|at| place(&events[*at])).collect()).await?;
+    for page in pages(&on_objects, events) {
+        let new = remember_chosen(&mut *transaction, events, chosen, page).await?;
+        let rows: Vec<&NewEvent> = new.iter().map(|at| &events[*at]).collect();
+        let links = link(&mut *transaction, &rows, timing).await?;
+        for at in new {
+            if let Some((due_soon, link)) = links.get(&events[at].id.0) {
+                inserted[at] = Inserted::New { due_soon: *due_soon, link: Some(*link) };
+            }
+        }
+        let known: Vec<usize> = page.iter().copied().filter(|at| inserted[*at] == Inserted::Known).collect();
+        let foreigns = foreign(&mut *transaction, known.iter().map(|at| &events[*at])).await?;
+        for at in known.iter().zip(foreigns).filter_map(|(at, foreign)| foreign?.then_some(at)) {
+            inserted[*at] = Inserted::Foreign;
+        }
+    }
+    Ok(())
+}
+
+fn place(event: &NewEvent) -> Option<(CanvasId, &ObjectKey)> {
+    Some((event.address.scope.canvas, event.object.as_ref()?))
+}
+
+/// Locks the rows of objects, in the order of their keys; makes those that are not there.
+pub(super) async fn lock(
+    transaction: &mut PgConnection,
+    objects: BTreeSet<(CanvasId, &ObjectKey)>,
+) -> Result<(), sqlx::Error> {
+    let (canvases, keys): (Vec<Uuid>, Vec<String>) =
+        objects.iter().map(|(canvas, key)| (canvas.0, key.to_string())).unzip();
+    // One is nearly always there. Of several, those that are there must not be locked before the others are made: who
+    // makes one then waits for who has locked another.
+    if keys.len() == 1 && lock_rows(&mut *transaction, &canvases, &keys).await? == 1 {
+        return Ok(());
+    }
+    sqlx::query!(
+        "insert into wakeq.objects (canvas_id, object)
+         select * from unnest($1::uuid[], $2::text[]) as new (canvas_id, object) order by canvas_id, object
+             on conflict do nothing",
+        &canvases,
+        &keys
+    )
+    .execute(&mut *transaction)
+    .await?;
+    lock_rows(transaction, &canvases, &keys).await.map(drop)
+}
+
+async fn lock_rows(
+    transaction: &mut PgConnection,
+    canvases: &[Uuid],
+    keys: &[String],
+) -> Result<usize, sqlx::Error> {
+    let rows = sqlx::query_scalar!(
+        r#"select o.last_seq
+             from unnest($1::uuid[], $2::text[]) as wanted (canvas_id, object)
+             join wakeq.objects o on o.canvas_id = wanted.canvas_id and o.object = wanted.object
+            order by o.canvas_id, o.object for update of o"#,
+        canvases,
+        keys
+    )
+    .fetch_all(transaction)
+    .await?;
+    Ok(rows.len())
+}
+
+/// Of a page's events, those that are new: with ids made here, or chosen ones that nobody emitted before. A chosen id
+/// counts once.
+async fn remember_chosen(
+    transaction: &mut PgConnection,
+    events: &[NewEvent],
+    chosen: &[bool],
+    page: &[usize],
+) -> Result<Vec<usize>, sqlx::Error> {
+    if !page.iter().any(|at| chosen[*at]) {
+        return Ok(page.to_vec());
+    }
+    let by_choice = Columns::of(page.iter().filter(|at| chosen[**at]).map(|at| &events[*at]));
+    let new = sqlx::query_scalar!(
+        "insert into wakeq.emitted_ids (id, canvas_id, due_at)
+         select new.id, new.canvas_id, greatest(now(), coalesce(new.moment, now() + new.delay_s * interval '1 second'))
+           from (select distinct on (id) * from unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::float8[])
+                     as new (id, canvas_id, moment, delay_s) order by id) as new
+          where not exists (select from wakeq.events_v2 e where e.id = new.id)
+          order by new.id
+             on conflict do nothing
+      returning id",
+        &by_choice.ids,
+        &by_choice.canvases,
+        by_choice.moments.as_slice() as &[Option<Timestamp>],
+        &by_choice.delays_s,
+    )
+    .fetch_all(transaction)
+    .await?;
+    let mut new: BTreeSet<Uuid> = new.into_iter().collect();
+    let is_new = |at: &usize| !chosen[*at] || new.remove(&events[*at].id.0);
+    Ok(page.iter().copied().filter(is_new).collect())
+}
+
+/// Appends events to the chains of their objects, whose rows are locked; for each, whether it is due soon, and its link.
+async fn link(
+    transaction: &mut PgConnection,
+    events: &[&NewEvent],
+    timing: &Timing,
+) -> Result<HashMap<Uuid, (bool, Link)>, sqlx::Error> {
+    if events.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let new = Columns::of(events.iter().copied());
+    let objects: Vec<String> =
+        events.iter().filter_map(|event| Some(event.object.as_ref()?.to_string())).collect();
+    let rows = sqlx::query!(
+        r#"with numbered as materialized (
+               select new.*, nextval('wakeq.event_seq') as seq
+                 from (select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
+                                            $7::timestamptz[], $8::float8[], $9::text[], $12::text[]) with ordinality
+                           as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent, object,
+                                   position)
+                        order by position) as new
+           ), linked as (
+               select n.*, coalesce(lag(n.seq) over (partition by n.canvas_id, n.object order by n.position),
+                                    o.last_seq) as prev
+                 from numbered n join wakeq.objects o on o.canvas_id = n.canvas_id and o.object = n.object
+           ), moved as (
+               update wakeq.objects o set last_seq = latest.seq
+                 from (select canvas_id, object, max(seq) as seq from linked group by canvas_id, object) as latest
+                where o.canvas_id = latest.canvas_id and o.object = latest.object
+           )
+           insert into wakeq.events_v2
+               (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, object, seq, prev)
+           select l.id, l.canvas_id, l.module, l.name, l.modifier, l.value, due.at,
+                  wakeq.wake_at(due.at, clock_timestamp(), $10, $11), l.traceparent, l.object, l.seq, l.prev
+             from linked l,
+                  lateral (select coalesce(l.moment, now() + l.delay_s * interval '1 second')) as due (at)
+        returning id, delay_until <= clock_timestamp() + $10 as "due_soon!", seq as "seq!", prev as "prev!""#,
+        &new.ids,
+        &new.canvases,
+        &new.modules,
+        &new.names,
+        &new.modifiers,
+        &new.values,
+        new.moments.as_slice() as &[Option<Timestamp>],
+        &new.delays_s,
+        &new.traces,
+        interval(timing.horizon),
+        interval(timing.grace),
+        &objects,
+    )
+    .fetch_all(transaction)
+    .await?;
+    let linked = rows.into_iter().map(|row| (row.id, (row.due_soon, Link { id: row.seq, prev: row.prev })));
+    Ok(linked.collect())
+}

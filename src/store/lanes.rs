@@ -1,0 +1,232 @@
+//! Lanes: the events of an object in one queue, of which only the first may run. Who removes one wakes the next.
+//!
+//! The removal commits first; only a later statement, with a snapshot of its own, looks for who is first now. In one
+//! statement, or one transaction, it would miss a successor that was committed after its snapshot, and whose own
+//! notification had found its turn not come yet: nobody would wake that one.
+
+use uuid::Uuid;
+
+use super::claims::{fences, happened};
+use super::session::interval;
+use super::{Store, StoreError};
+use crate::event::{
+    Actor, CanvasId, Claim, EventId, HandlerScope, Lane, Link, Notification, ObjectKey, Timestamp,
+};
+
+/// A lane that stands still.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HaltedLane {
+    /// The object, and the handler whose events on it wait.
+    pub lane: Lane,
+    /// The event that died.
+    pub event: EventId,
+    /// Its number in the chain.
+    pub event_seq: i64,
+    /// Since when it stands still.
+    pub halted_at: Timestamp,
+}
+
+impl Store {
+    /// Deletes completed events that are on objects, and makes the promises of their successors again: should this
+    /// process die before it has woken them, the probe does it after the grace, however long they have waited. Successors
+    /// that this statement can't see were emitted just now, and have a fresh promise anyway.
+    pub(crate) async fn complete_links(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
+        in_memory!(self, complete(claims));
+        let (ids, fences) = fences(claims);
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "with gone as (
+                 delete from wakeq.events_v2
+                  where id = any ($1) and claims = ($2::integer[])[array_position($1, id)] and locked_at is not null
+              returning id, canvas_id, object, module, name, seq
+             ), armed as (
+                 update wakeq.events_v2 e
+                    set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $3, $4), probes = 0
+                  where e.id = any (array(
+                      select (select next.id from wakeq.events_v2 next
+                               where next.canvas_id = gone.canvas_id and next.object = gone.object
+                                 and next.module = gone.module and next.name = gone.name and next.seq > gone.seq
+                               order by next.seq limit 1)
+                        from gone))
+             )
+             select id from gone",
+            &ids,
+            &fences,
+            interval(self.timing().horizon),
+            interval(self.timing().grace)
+        );
+        let deleted = session.limit(|connection| query.fetch_all(connection)).await;
+        Ok(happened(claims, session.answered("complete events on objects", deleted)?))
+    }
+
+    /// For each lane the notification of the event whose turn it is, if nobody runs it, its lane does not stand still, and
+    /// it is due within the horizon.
+    pub(crate) async fn firsts(&self, lanes: &[Lane]) -> Result<Vec<Option<Notification>>, StoreError> {
+        in_memory!(self, firsts(lanes));
+        let columns = Columns::of(lanes);
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select lane.position as "position!", first.id, first.canvas_id
+                 from unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) with ordinality
+                          as lane (canvas_id, object, module, name, position),
+                      lateral (select e.id, e.canvas_id, e.delay_until, e.locked_at from wakeq.events_v2 e
+                                where e.canvas_id = lane.canvas_id and e.object = lane.object
+                                  and e.module = lane.module and e.name = lane.name
+                                order by e.seq limit 1) as first
+                where (first.locked_at is null or first.locked_at < clock_timestamp() - $6::interval)
+                  and first.delay_until <= clock_timestamp() + $5::interval
+                  and (select true from wakeq.halted_lanes h
+                        where h.canvas_id = lane.canvas_id and h.object = lane.object
+                          and h.module = lane.module and h.name = lane.name) is null"#,
+            &columns.canvases,
+            &columns.objects,
+            &columns.modules,
+            &columns.names,
+            interval(self.timing().horizon),
+            interval(self.timing().lease)
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let mut firsts = vec![None; lanes.len()];
+        for row in session.answered("look for the first of lanes", rows)? {
+            let at = usize::try_from(row.position - 1).unwrap_or(usize::MAX);
+            if let Some(first) = firsts.get_mut(at) {
+                *first = Some(Notification { id: EventId(row.id), canvas: CanvasId(row.canvas_id) });
+            }
+        }
+        Ok(firsts)
+    }
+
+    /// Makes the promises of the events again whose turn it is in these lanes; those that are due within the horizon, and
+    /// that nobody runs, to be published. For what an operator removed, after that was committed.
+    pub(crate) async fn arm_firsts(&self, lanes: &[Lane]) -> Result<Vec<Notification>, StoreError> {
+        in_memory!(self, arm_firsts(lanes));
+        if lanes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let columns = Columns::of(lanes);
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"update wakeq.events_v2 e
+                  set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $5, $6), probes = 0
+                where e.id = any (array(
+                          select (select first.id from wakeq.events_v2 first
+                                   where first.canvas_id = lane.canvas_id and first.object = lane.object
+                                     and first.module = lane.module and first.name = lane.name
+                                   order by first.seq limit 1)
+                            from unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
+                                     as lane (canvas_id, object, module, name)))
+                  and (e.locked_at is null or e.locked_at < clock_timestamp() - $7::interval)
+            returning e.id, e.canvas_id, e.delay_until <= clock_timestamp() + $5 as "due_soon!""#,
+            &columns.canvases,
+            &columns.objects,
+            &columns.modules,
+            &columns.names,
+            interval(self.timing().horizon),
+            interval(self.timing().grace),
+            interval(self.timing().lease)
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("wake the first of lanes", rows)?;
+        let due_soon = rows.into_iter().filter(|row| row.due_soon);
+        Ok(due_soon
+            .map(|row| Notification { id: EventId(row.id), canvas: CanvasId(row.canvas_id) })
+            .collect())
+    }
+
+    /// The event whose turn it is in a lane, and its link.
+    pub(crate) async fn first(&self, lane: &Lane) -> Result<Option<(EventId, Link)>, StoreError> {
+        in_memory!(self, first(lane));
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select id, seq as "seq!", prev as "prev!" from wakeq.events_v2
+                where canvas_id = $1 and object = $2 and module = $3 and name = $4
+                order by seq limit 1"#,
+            lane.canvas().0,
+            lane.object.as_str() as _,
+            lane.scope.module.as_str() as _,
+            lane.scope.name.as_str() as _
+        );
+        let row = session.limit(|connection| query.fetch_optional(connection)).await;
+        let row = session.answered("look for the first of a lane", row)?;
+        Ok(row.map(|row| (EventId(row.id), Link { id: row.seq, prev: row.prev })))
+    }
+
+    /// The lanes of a canvas that stand still, of one object or all, the longest first.
+    pub(crate) async fn halted_lanes(
+        &self,
+        canvas: CanvasId,
+        object: Option<&ObjectKey>,
+        limit: i64,
+    ) -> Result<Vec<HaltedLane>, StoreError> {
+        in_memory!(self, halted_lanes(canvas, object, limit));
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select object::text as "object!", module::text as "module!", name::text as "name!", event_id, seq, halted_at
+                 from wakeq.halted_lanes
+                where canvas_id = $1 and ($2::text is null or object = $2)
+                order by halted_at, object, module, name limit $3"#,
+            canvas.0,
+            object.map(ObjectKey::as_str),
+            limit
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("list halted lanes", rows)?;
+        let lanes = rows.into_iter().filter_map(|row| {
+            let scope = super::load::address(canvas.0, &row.module, &row.name, "_").ok()?.scope;
+            Some(HaltedLane {
+                lane: Lane { scope, object: row.object.parse().ok()? },
+                event: EventId(row.event_id),
+                event_seq: row.seq,
+                halted_at: row.halted_at,
+            })
+        });
+        Ok(lanes.collect())
+    }
+
+    /// Lets a lane go on, without the event that died; whether it stood still. Who asks wakes its first event after that,
+    /// by [`Store::arm_firsts`].
+    pub(crate) async fn skip_lane(&self, lane: &Lane, actor: &Actor) -> Result<bool, StoreError> {
+        in_memory!(self, skip_lane(lane));
+        let HandlerScope { canvas, module, name } = &lane.scope;
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "with gone as (
+                 delete from wakeq.halted_lanes where canvas_id = $1 and object = $2 and module = $3 and name = $4
+              returning event_id
+             )
+             insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)
+             select $1, $5, 'skip', $3, $4, event_id, 'done', $6, $7 from gone",
+            canvas.0,
+            lane.object.as_str() as _,
+            module.as_str() as _,
+            name.as_str() as _,
+            actor.name(),
+            actor.request_id(),
+            actor.credential_id()
+        );
+        let logged = session.limit(|connection| query.execute(connection)).await;
+        Ok(session.answered("let a lane go on", logged)?.rows_affected() > 0)
+    }
+}
+
+/// Lanes as columns, for `unnest`.
+#[derive(Default)]
+struct Columns {
+    canvases: Vec<Uuid>,
+    objects: Vec<String>,
+    modules: Vec<String>,
+    names: Vec<String>,
+}
+
+impl Columns {
+    fn of(lanes: &[Lane]) -> Self {
+        let mut columns = Self::default();
+        for Lane { scope, object } in lanes {
+            columns.canvases.push(scope.canvas.0);
+            columns.objects.push(object.to_string());
+            columns.modules.push(scope.module.to_string());
+            columns.names.push(scope.name.to_string());
+        }
+        columns
+    }
+}

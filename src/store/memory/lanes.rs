@@ -1,0 +1,140 @@
+//! Objects, their chains, and the lanes of which only the first event may run.
+
+use super::{Row, Tables, notification};
+use crate::event::{CanvasId, EventId, Lane, Link, Notification, ObjectKey, Place, Turn};
+use crate::store::{HaltedLane, Inserted, NewEvent, NewState, Object, StoreError};
+
+impl Tables {
+    pub(in crate::store) fn insert_on(
+        &mut self,
+        events: &[NewEvent],
+        chosen: &[bool],
+        state: Option<NewState<'_>>,
+    ) -> Result<Vec<Inserted>, StoreError> {
+        let inserted = self.insert_all(events, chosen)?;
+        let is_new = matches!(inserted.first(), Some(Inserted::New { .. }));
+        let kept = is_new && !inserted.contains(&Inserted::Foreign);
+        if let Some(NewState { canvas, object, state }) = state.filter(|_| kept) {
+            let now = self.now;
+            let object = self.object_row(canvas, object);
+            (object.state, object.state_at) = (Some(state.to_owned()), Some(now));
+        }
+        Ok(inserted)
+    }
+
+    pub(in crate::store) fn object(
+        &self,
+        canvas: CanvasId,
+        key: &ObjectKey,
+    ) -> Result<Option<Object>, StoreError> {
+        Ok(self.objects.get(&(canvas, key.clone())).cloned())
+    }
+
+    fn object_row(&mut self, canvas: CanvasId, key: &ObjectKey) -> &mut Object {
+        let new = || Object { canvas, key: key.clone(), last_id: 0, state: None, state_at: None };
+        self.objects.entry((canvas, key.clone())).or_insert_with(new)
+    }
+
+    /// The next link of an object's chain, taken.
+    pub(super) fn next_link(&mut self, canvas: CanvasId, key: &ObjectKey) -> Link {
+        self.last_seq += 1;
+        let id = self.last_seq;
+        let object = self.object_row(canvas, key);
+        Link { id, prev: std::mem::replace(&mut object.last_id, id) }
+    }
+
+    /// The place of an event that is brought back: its own, if its lane stood still for it; else the last.
+    pub(super) fn place_again(&mut self, id: EventId, row: &Row) -> Option<Place> {
+        let place = row.place.clone()?;
+        let lane = lane_of(row)?;
+        if self.halted.get(&lane).is_some_and(|halted| halted.event == id) {
+            self.halted.remove(&lane);
+            return Some(place);
+        }
+        let link = self.next_link(lane.canvas(), &place.object);
+        Some(Place { link, ..place })
+    }
+
+    fn first_in(&self, lane: &Lane) -> Option<(EventId, &Row)> {
+        let in_lane = self.events.iter().filter(|(_, row)| lane_of(row).as_ref() == Some(lane));
+        in_lane.map(|(id, row)| (*id, row)).min_by_key(|(_, row)| row.place.as_ref().map(|place| place.link))
+    }
+
+    pub(super) fn turn(&self, row: &Row) -> Turn {
+        let Some(lane) = lane_of(row) else { return Turn::First };
+        let is_first = self.first_in(&lane).is_none_or(|(_, first)| first.place == row.place);
+        match (self.halted.contains_key(&lane), is_first) {
+            (true, _) => Turn::Halted,
+            (false, true) => Turn::First,
+            (false, false) => Turn::Behind,
+        }
+    }
+
+    pub(super) fn halt(&mut self, event: EventId, row: &Row) {
+        let (Some(lane), Some(place)) = (lane_of(row), &row.place) else { return };
+        let (event_seq, halted_at) = (place.link.id, self.now);
+        self.halted.entry(lane.clone()).or_insert(HaltedLane { lane, event, event_seq, halted_at });
+    }
+
+    /// Makes the promise of the event again that has its turn after this one is removed.
+    pub(super) fn arm_first_of(&mut self, removed: &Row) {
+        let first = lane_of(removed).and_then(|lane| self.first_in(&lane).map(|(id, _)| id));
+        let armed = first.and_then(|id| Some((id, self.events.get(&id)?.delay_until)));
+        let Some((id, due)) = armed else { return };
+        let notify_at = self.wake_at(due, self.timing.grace);
+        if let Some(row) = self.events.get_mut(&id) {
+            (row.notify_at, row.probes) = (Some(notify_at), 0);
+        }
+    }
+
+    pub(in crate::store) fn firsts(&self, lanes: &[Lane]) -> Result<Vec<Option<Notification>>, StoreError> {
+        Ok(lanes.iter().map(|lane| self.runnable_first(lane)).collect())
+    }
+
+    fn runnable_first(&self, lane: &Lane) -> Option<Notification> {
+        let (id, row) = self.first_in(lane)?;
+        let may = self.is_free(row) && self.is_due_soon(row) && !self.halted.contains_key(lane);
+        may.then(|| notification(id, row))
+    }
+
+    pub(in crate::store) fn arm_firsts(&mut self, lanes: &[Lane]) -> Result<Vec<Notification>, StoreError> {
+        let firsts: Vec<Row> = lanes.iter().filter_map(|lane| Some(self.first_in(lane)?.1.clone())).collect();
+        for first in firsts.iter().filter(|row| self.is_free(row)).cloned().collect::<Vec<_>>() {
+            self.arm_first_of(&first);
+        }
+        let wanted = lanes.iter().filter_map(|lane| {
+            let (id, row) = self.first_in(lane)?;
+            (self.is_free(row) && self.is_due_soon(row)).then(|| notification(id, row))
+        });
+        Ok(wanted.collect())
+    }
+
+    pub(in crate::store) fn first(&self, lane: &Lane) -> Result<Option<(EventId, Link)>, StoreError> {
+        Ok(self.first_in(lane).and_then(|(id, row)| Some((id, row.place.as_ref()?.link))))
+    }
+
+    pub(in crate::store) fn halted_lanes(
+        &self,
+        canvas: CanvasId,
+        object: Option<&ObjectKey>,
+        limit: i64,
+    ) -> Result<Vec<HaltedLane>, StoreError> {
+        let meant = |halted: &&HaltedLane| {
+            halted.lane.canvas() == canvas && object.is_none_or(|object| halted.lane.object == *object)
+        };
+        let mut halted: Vec<HaltedLane> = self.halted.values().filter(meant).cloned().collect();
+        halted.sort_by_key(|halted| halted.halted_at);
+        halted.truncate(usize::try_from(limit).unwrap_or(0));
+        Ok(halted)
+    }
+
+    pub(in crate::store) fn skip_lane(&mut self, lane: &Lane) -> Result<bool, StoreError> {
+        Ok(self.halted.remove(lane).is_some())
+    }
+}
+
+/// The lane of a row, if it is on an object.
+pub(super) fn lane_of(row: &Row) -> Option<Lane> {
+    let place = row.place.as_ref()?;
+    Some(Lane { scope: row.address.scope.clone(), object: place.object.clone() })
+}

@@ -1,0 +1,345 @@
+//! Order on Postgres: chains without forks, lanes of which only the first event runs, what stands still and goes on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Table, is_skipped, limits, scope, tester};
+use crate::event::{
+    CanvasId, Cause, Due, EventId, HandlerAddress, Lane, Link, Notification, ObjectKey, Traceparent, Turn,
+};
+use crate::store::{Commanded, DeadFilter, Inserted, NewEvent, NewState, Retry, Store, StoreConfig};
+
+fn key(object: &str) -> ObjectKey {
+    object.parse().unwrap()
+}
+
+fn event(object: &str) -> NewEvent {
+    NewEvent {
+        id: EventId::new(),
+        address: HandlerAddress { scope: scope(), modifier: "_".parse().unwrap() },
+        value: "1".into(),
+        due: Due::Now,
+        traceparent: Traceparent::root(),
+        object: Some(key(object)),
+    }
+}
+
+fn lane(object: &str) -> Lane {
+    Lane { scope: scope(), object: key(object) }
+}
+
+/// Emits events on these objects in one transaction; their ids and links.
+async fn emit(store: &Store, objects: &[&str]) -> Vec<(EventId, Link)> {
+    let events: Vec<NewEvent> = objects.iter().map(|object| event(object)).collect();
+    let inserted = loop {
+        match store.insert_all(&events, &vec![false; events.len()]).await {
+            Err(error) if error.is_contention() => {}
+            inserted => break inserted.unwrap(),
+        }
+    };
+    events.iter().zip(inserted).map(|(event, inserted)| (event.id, inserted.link().unwrap())).collect()
+}
+
+async fn may_claim(store: &Store, id: EventId) -> bool {
+    let claimed = store.claim(&[id], &limits()).await.unwrap().pop().flatten();
+    match claimed {
+        Some(event) => {
+            store.release(&[event.claim]).await.unwrap();
+            true
+        }
+        None => false,
+    }
+}
+
+async fn turn(store: &Store, id: EventId) -> Turn {
+    store.load(&[id]).await.unwrap().pop().flatten().unwrap().schedule.turn
+}
+
+/// Runs an event to its end.
+async fn complete(store: &Store, id: EventId) {
+    let claim = store.claim(&[id], &limits()).await.unwrap().pop().flatten().expect("its turn").claim;
+    assert_eq!(store.complete_links(&[claim]).await.unwrap(), [true]);
+}
+
+async fn die(store: &Store, id: EventId, halts: bool) {
+    let claim = store.claim(&[id], &limits()).await.unwrap().pop().flatten().expect("its turn").claim;
+    assert!(store.die(claim, Cause::Retries, Some("no"), halts).await.unwrap());
+}
+
+/// ORD-07, ORD-08, ORD-10, ORD-11: whoever emits on several objects at a time, each has one chain without forks or gaps,
+/// whose ids grow in the order of the commits.
+#[tokio::test]
+async fn many_emitters_make_one_chain_of_each_object() {
+    let table = Table::new().await;
+    if is_skipped("several sessions at a time") {
+        return;
+    }
+    let objects = ["a", "b", "c", "d", "e"];
+    let mut emitters = tokio::task::JoinSet::new();
+    for emitter in 0..16_usize {
+        let store = table.other_store(StoreConfig { max_connections: 1, ..StoreConfig::default() }).await;
+        emitters.spawn(async move {
+            let mut last = [0; 5];
+            for round in 0..40_usize {
+                let count = 1 + (emitter + round) % 4;
+                let chosen: Vec<usize> =
+                    (0..count).map(|at| (emitter * 7 + round * 3 + at * 2) % 5).collect();
+                let names: Vec<&str> = chosen.iter().map(|at| objects[*at]).collect();
+                for (at, (_, link)) in chosen.iter().zip(emit(&store, &names).await) {
+                    assert!(link.prev < link.id && link.prev >= last[*at], "{link:?} after {last:?}");
+                    last[*at] = link.id;
+                }
+            }
+        });
+    }
+    while let Some(ended) = emitters.join_next().await {
+        ended.unwrap();
+    }
+    let chained = "select bool_and(prev = before) from (
+        select prev, lag(seq, 1, 0::bigint) over (partition by object order by seq) as before from wakeq.events_v2) e";
+    assert!(table.holds(chained).await);
+    let last = "select bool_and(last_seq = (select max(seq) from wakeq.events_v2 e where e.object = o.object)) from wakeq.objects o";
+    assert!(table.holds(last).await);
+    assert_eq!(table.number("select count(distinct seq) - count(*) from wakeq.events_v2").await, 0);
+}
+
+/// ORD-08: the schema refuses what would be no chain, whoever writes it.
+#[tokio::test]
+async fn the_schema_refuses_what_is_no_chain() {
+    let table = Table::new().await;
+    emit(&table.store, &["a"]).await;
+    let fork = table.number("select prev from wakeq.events_v2").await;
+    assert_eq!(fork, 0, "the first has none before it");
+    for (columns, constraint) in [
+        ("'a', 100, 0", "events_v2_successor"),
+        ("'a', 100, 100", "events_v2_link"),
+        ("'a', 100, 101", "events_v2_link"),
+        ("'a', 100, -1", "events_v2_link"),
+        ("'a', null, null", "events_v2_link"),
+        ("'a', 100, null", "events_v2_link"),
+        ("null, 100, 99", "events_v2_link"),
+        ("'a b', 100, 99", "object_key_check"),
+    ] {
+        let insert = format!(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, object, seq, prev)
+             values (gen_random_uuid(), '{}', 'WORKER', 'known', '_', '1', {columns})",
+            CanvasId::DEFAULT
+        );
+        let refused = sqlx::query(sqlx::AssertSqlSafe(insert)).execute(&table.pool).await.unwrap_err();
+        let named = refused.as_database_error().and_then(|error| error.constraint());
+        assert_eq!(named, Some(constraint), "{columns}: {refused}");
+    }
+}
+
+/// ORD-18, ORD-19: main event, subevents and state are one; refused, nothing of them stands.
+#[tokio::test]
+async fn a_change_of_an_object_is_whole_or_nothing() {
+    let table = Table::new().await;
+    let object = key("work:1");
+    let state = |state| Some(NewState { canvas: CanvasId::DEFAULT, object: &object, state });
+    let events = [event("work:1"), event("work:1"), event("work:1")];
+    let inserted = table.store.insert_on(&events, &[false; 3], state("1")).await.unwrap();
+    let links: Vec<Link> = inserted.iter().map(|inserted| inserted.link().unwrap()).collect();
+    assert!(links.windows(2).all(|pair| pair[1].prev == pair[0].id), "{links:?}");
+    let before = table.store.object(CanvasId::DEFAULT, &object).await.unwrap().unwrap();
+    assert_eq!((before.last_id, before.state.as_deref()), (links[2].id, Some("1")));
+    // One of the ids belongs to another canvas.
+    table.run("insert into wakeq.emitted_ids (id, canvas_id) values ('00000000-0000-7000-8000-000000000001', gen_random_uuid())").await;
+    let foreign = NewEvent { id: "00000000-0000-7000-8000-000000000001".parse().unwrap(), ..event("work:1") };
+    let refused = [event("work:1"), foreign];
+    let inserted = table.store.insert_on(&refused, &[false, true], state("2")).await.unwrap();
+    assert!(inserted.contains(&Inserted::Foreign), "{inserted:?}");
+    assert_eq!(table.store.object(CanvasId::DEFAULT, &object).await.unwrap().unwrap(), before);
+    assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 3);
+    let never = NewEvent { value: "\0".into(), ..event("work:2") };
+    assert!(table.store.insert_on(&[never], &[false], None).await.is_err());
+    assert_eq!(table.store.object(CanvasId::DEFAULT, &key("work:2")).await.unwrap(), None);
+}
+
+/// ORD-26: emitting again adds no event, takes no link, and leaves the state of today.
+#[tokio::test]
+async fn a_repeated_change_changes_nothing() {
+    let table = Table::new().await;
+    let object = key("work:1");
+    let state = |state| Some(NewState { canvas: CanvasId::DEFAULT, object: &object, state });
+    let chosen = event("work:1");
+    let events = [chosen.clone(), chosen.clone()];
+    let inserted = table.store.insert_on(&events, &[true; 2], state("1")).await.unwrap();
+    assert!(matches!(inserted[..], [Inserted::New { .. }, Inserted::Known]), "{inserted:?}");
+    let (_, link) = emit(&table.store, &["work:1"]).await[0];
+    assert_eq!(link.prev, inserted[0].link().unwrap().id);
+    let again = table.store.insert_on(&[chosen], &[true], state("2")).await.unwrap();
+    assert_eq!(again, [Inserted::Known]);
+    let object = table.store.object(CanvasId::DEFAULT, &object).await.unwrap().unwrap();
+    assert_eq!((object.last_id, object.state.as_deref()), (link.id, Some("1")));
+    assert_eq!(emit(&table.store, &["work:1"]).await[0].1.prev, link.id);
+}
+
+/// ORD-04, ORD-05: only the first event of a lane can be claimed; other objects, other handlers and events without an
+/// object do not wait for it.
+#[tokio::test]
+async fn only_the_first_of_a_lane_runs() {
+    let table = Table::new().await;
+    let ids: Vec<EventId> =
+        emit(&table.store, &["a", "a", "a", "b"]).await.into_iter().map(|(id, _)| id).collect();
+    table.run("update wakeq.events_v2 set name = 'other' where object = 'b'").await;
+    let free = table.add(1).await[0];
+    for (id, first) in [(ids[0], true), (ids[1], false), (ids[2], false), (free, true)] {
+        assert_eq!(
+            (may_claim(&table.store, id).await, turn(&table.store, id).await == Turn::First),
+            (first, first)
+        );
+    }
+    let running = table.claim(&ids[..1]).await[0];
+    assert!(!may_claim(&table.store, ids[1]).await, "the first of them runs");
+    let retry = Retry { claim: running, retries: 1, delay: Duration::from_secs(900), error: "no".into() };
+    assert_eq!(table.store.retry(&[Arc::new(retry)]).await.unwrap(), [true]);
+    assert!(!may_claim(&table.store, ids[1]).await, "the first of them is tried again later");
+    table.run("update wakeq.events_v2 set delay_until = now()").await;
+    complete(&table.store, ids[0]).await;
+    assert!(!may_claim(&table.store, ids[2]).await);
+    complete(&table.store, ids[1]).await;
+    assert!(may_claim(&table.store, ids[2]).await);
+}
+
+/// ORD-22: the removal makes the promise of the next one again, however far it has been moved; and the look that follows
+/// finds what was committed since.
+#[tokio::test]
+async fn a_removal_promises_and_the_look_after_it_finds_the_next() {
+    let table = Table::new().await;
+    let ids: Vec<EventId> = emit(&table.store, &["a", "a"]).await.into_iter().map(|(id, _)| id).collect();
+    table.run("update wakeq.events_v2 set notify_at = now() + interval '1 h', probes = 5").await;
+    complete(&table.store, ids[0]).await;
+    let armed = "select bool_and(notify_at between now() + interval '20 s' and now() + interval '30 s' and probes = 0) from wakeq.events_v2";
+    assert!(table.holds(armed).await);
+    let first = |id| Some(Notification { id, canvas: CanvasId::DEFAULT });
+    let lanes = [lane("b"), lane("a")];
+    assert_eq!(table.store.firsts(&lanes).await.unwrap(), [None, first(ids[1])]);
+    complete(&table.store, ids[1]).await;
+    let (late, _) = emit(&table.store, &["a"]).await[0];
+    assert_eq!(table.store.firsts(&lanes).await.unwrap(), [None, first(late)]);
+    table.claim(&[late]).await;
+    assert_eq!(table.store.firsts(&lanes).await.unwrap(), [None, None], "somebody runs it already");
+}
+
+/// ORD-22: emitters and owners race: whoever is turned away was behind somebody who wakes it, or finds it.
+#[tokio::test]
+async fn nobody_is_forgotten_however_emits_and_removals_fall() {
+    let table = Table::new().await;
+    if is_skipped("several sessions at a time") {
+        return;
+    }
+    for round in 0..150 {
+        let object = format!("race:{round}");
+        let (first, _) = emit(&table.store, &[&object]).await[0];
+        let claim = table.claim(&[first]).await[0];
+        let removing = async {
+            assert_eq!(table.store.complete_links(&[claim]).await.unwrap(), [true]);
+            table.store.firsts(&[lane(&object)]).await.unwrap().pop().flatten()
+        };
+        let emitting = async {
+            let (id, _) = emit(&table.store, &[&object]).await[0];
+            (id, turn(&table.store, id).await)
+        };
+        let (woken, (next, turn)) = tokio::join!(removing, emitting);
+        let found = woken.is_some_and(|woken| woken.id == next);
+        assert!(found || turn == Turn::First, "round {round}: turned away, and nobody woke it");
+    }
+}
+
+/// An operator's removals name the lanes that have to be woken.
+#[tokio::test]
+async fn what_operators_remove_wakes_the_next() {
+    let table = Table::new().await;
+    let ids: Vec<EventId> =
+        emit(&table.store, &["a", "a", "b"]).await.into_iter().map(|(id, _)| id).collect();
+    let cancelled = table.store.cancel(CanvasId::DEFAULT, ids[0], &tester()).await.unwrap();
+    assert_eq!(cancelled, (Commanded::Done, Some(lane("a"))));
+    table.run("update wakeq.events_v2 set notify_at = now() + interval '1 h', probes = 5").await;
+    let woken = table.store.arm_firsts(&[lane("a"), lane("c")]).await.unwrap();
+    assert_eq!(woken, [Notification { id: ids[1], canvas: CanvasId::DEFAULT }]);
+    assert_eq!(table.number("select count(*) from wakeq.events_v2 where probes = 0").await, 1);
+    let (count, mut lanes) = table.store.purge_page(&scope(), &tester()).await.unwrap();
+    lanes.sort();
+    assert_eq!((count, lanes), (2, vec![lane("a"), lane("b")]));
+}
+
+/// An event that dies leaves its link among the dead; the others run, unless its handler wants them to wait.
+#[tokio::test]
+async fn a_death_is_passed_over_or_halts_its_lane() {
+    let table = Table::new().await;
+    for halts in [false, true] {
+        let object = if halts { "stands" } else { "goes" };
+        let emitted = emit(&table.store, &[object, object, "other"]).await;
+        die(&table.store, emitted[0].0, halts).await;
+        let dead = table.store.dead_event(CanvasId::DEFAULT, emitted[0].0).await.unwrap().unwrap();
+        assert_eq!((dead.place.unwrap().link, dead.halts), (emitted[0].1, halts));
+        let expected = if halts { Turn::Halted } else { Turn::First };
+        assert_eq!(turn(&table.store, emitted[1].0).await, expected);
+        assert_eq!(may_claim(&table.store, emitted[1].0).await, !halts);
+        let next = table.store.firsts(&[lane(object)]).await.unwrap()[0];
+        assert_eq!(next.is_some(), !halts);
+        assert!(may_claim(&table.store, emitted[2].0).await, "another object");
+        let (late, _) = emit(&table.store, &[object]).await[0];
+        assert_eq!(turn(&table.store, late).await == Turn::Halted, halts);
+        complete(&table.store, emitted[2].0).await;
+    }
+    let halted = table.store.halted_lanes(CanvasId::DEFAULT, None, 10).await.unwrap();
+    assert_eq!(halted.iter().map(|halted| halted.lane.clone()).collect::<Vec<_>>(), [lane("stands")]);
+    let counts = table.store.counts(CanvasId::DEFAULT, None, 10).await.unwrap();
+    assert_eq!((counts[0].halted, counts[0].dead), (1, 2));
+    let depth = table.store.depth(CanvasId::DEFAULT, None).await.unwrap();
+    assert_eq!(depth.depth, 1, "the first of the lane that goes on");
+    assert!(table.store.skip_lane(&lane("stands"), &tester()).await.unwrap());
+    assert!(!table.store.skip_lane(&lane("stands"), &tester()).await.unwrap());
+    assert_eq!(table.store.arm_firsts(&[lane("stands")]).await.unwrap().len(), 1);
+    assert_eq!(table.number("select count(*) from wakeq.audit_log where action = 'skip'").await, 1);
+}
+
+/// A dead event whose lane has stood still takes its own place again, before those that waited; any other becomes the last
+/// of the chain, with a new link.
+#[tokio::test]
+async fn a_redriven_event_takes_its_place_or_the_last() {
+    let table = Table::new().await;
+    for halts in [true, false] {
+        let object = if halts { "stands" } else { "goes" };
+        let emitted = emit(&table.store, &[object, object]).await;
+        die(&table.store, emitted[0].0, halts).await;
+        let filter = DeadFilter { id: Some(emitted[0].0), ..DeadFilter::default() };
+        let redriven = table.store.redrive_page(&filter, 0, 10, &tester()).await.unwrap();
+        assert_eq!(redriven.back.len(), 1);
+        let back = table.store.load(&[emitted[0].0]).await.unwrap().pop().flatten().unwrap();
+        let link = back.place.unwrap().link;
+        if halts {
+            assert_eq!((link, back.schedule.turn), (emitted[0].1, Turn::First));
+            assert_eq!(turn(&table.store, emitted[1].0).await, Turn::Behind);
+        } else {
+            assert_eq!((link.prev, back.schedule.turn), (emitted[1].1.id, Turn::Behind));
+            let object = table.store.object(CanvasId::DEFAULT, &key(object)).await.unwrap().unwrap();
+            assert_eq!(object.last_id, link.id);
+        }
+    }
+    assert_eq!(table.number("select count(*) from wakeq.halted_lanes").await, 0);
+    let left: Vec<EventId> =
+        emit(&table.store, &["x", "y", "x"]).await.into_iter().map(|(id, _)| id).collect();
+    die(&table.store, left[0], false).await;
+    die(&table.store, left[1], false).await;
+    let alone = table.add(1).await;
+    let claim = table.claim(&alone).await[0];
+    assert!(table.store.die(claim, Cause::Retries, None, true).await.unwrap());
+    let redriven = table.store.redrive_page(&DeadFilter::default(), 0, 10, &tester()).await.unwrap();
+    assert_eq!((redriven.back.len(), redriven.looked), (3, 3), "with and without objects");
+}
+
+/// A dead event that an object stands still for is kept, however old it is.
+#[tokio::test]
+async fn the_reason_of_a_halt_does_not_expire() {
+    let table = Table::new().await;
+    for (object, halts) in [("stands", true), ("goes", false)] {
+        let (id, _) = emit(&table.store, &[object]).await[0];
+        die(&table.store, id, halts).await;
+    }
+    table.run("update wakeq.dead_events set died_at = now() - interval '1 year'").await;
+    table.store.expire(true, crate::store::Retention::default()).await.unwrap();
+    assert!(table.holds("select array_agg(object::text) = array['stands'] from wakeq.dead_events").await);
+}

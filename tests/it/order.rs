@@ -1,0 +1,371 @@
+//! Order, from the emit to the handler: chains, lanes, hand-overs, and what stands still.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, mpsc};
+use wakeq::machine::{Consumption, consume};
+use wakeq::notify::Notifier;
+use wakeq::testing::TestKit;
+use wakeq::{
+    Actor, CanvasId, EmitError, Event, EventError, EventId, Execution, Explanation, HandlerError, Handlers,
+    Lane, Link, Notification, ObjectKey, Outcome, Place, RetryPolicy, Route, Standing, WorkerConfig,
+};
+
+use crate::support::{PATIENCE, Stage, quick, scope};
+
+const HANDLER: &str = "index";
+
+fn key(object: &str) -> ObjectKey {
+    object.parse().unwrap()
+}
+
+fn on(object: &str, value: i64) -> Event {
+    Event::new(HANDLER, &value).unwrap().on(object).unwrap()
+}
+
+/// What was run, in the order in which it was.
+#[derive(Clone, Debug, Default)]
+struct Log(Arc<Mutex<Vec<(ObjectKey, Link)>>>);
+
+impl Log {
+    fn handler(&self) -> Handlers {
+        let log = self.clone();
+        Handlers::new().on(HANDLER, move |event: Execution| {
+            let log = log.clone();
+            async move {
+                log.write(&event);
+                Ok(())
+            }
+        })
+    }
+
+    fn write(&self, event: &Execution) {
+        let Place { object, link } = event.place.clone().expect("it is on an object");
+        self.0.lock().unwrap().push((object, link));
+    }
+
+    /// The links of each object, in the order in which they were run.
+    fn chains(&self) -> BTreeMap<ObjectKey, Vec<Link>> {
+        let mut chains: BTreeMap<ObjectKey, Vec<Link>> = BTreeMap::new();
+        for (object, link) in self.0.lock().unwrap().iter() {
+            chains.entry(object.clone()).or_default().push(*link);
+        }
+        chains
+    }
+}
+
+#[track_caller]
+fn assert_chain(links: &[Link], count: usize) {
+    assert_eq!(links.len(), count, "each once");
+    let mut last = 0;
+    for link in links {
+        assert_eq!((link.prev, consume(last, *link)), (last, Consumption::Consume), "{links:?}");
+        last = link.id;
+    }
+}
+
+/// ORD-01, ORD-03, ORD-07, ORD-29: whoever emits, whoever runs, however often and in whatever order the notifications come,
+/// the events of each object run in the order of its chain, without a gap, each once.
+#[tokio::test]
+async fn events_of_an_object_run_in_their_order() {
+    let (stage, notifier) = Stage::memory_with(quick()).await;
+    let (objects, each) = (12, 20_i64);
+    let mut emitters = tokio::task::JoinSet::new();
+    for emitter in 0..4 {
+        let queue = stage.queue.clone();
+        emitters.spawn(async move {
+            for value in 0..each / 4 {
+                for object in 0..objects {
+                    let emitted = queue.emit(on(&format!("work:{object}"), value)).await.unwrap();
+                    let link = emitted.link.unwrap();
+                    assert!(link.prev < link.id, "emitter {emitter}: {link:?}");
+                }
+            }
+        });
+    }
+    let log = Log::default();
+    let workers: Vec<_> = (0..4).map(|_| stage.worker(log.handler())).collect();
+    while let Some(ended) = emitters.join_next().await {
+        ended.unwrap();
+    }
+    // Once more, the last first.
+    let mut again = notifier.published();
+    again.reverse();
+    notifier.publish(&again).await.unwrap();
+    let waiting = async {
+        while stage.rows().await > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("all of them run");
+    let chains = log.chains();
+    assert_eq!(chains.len(), objects as usize);
+    chains.values().for_each(|links| assert_chain(links, each as usize));
+    for worker in workers {
+        worker.stop().await;
+    }
+}
+
+/// ORD-05: an object whose event takes long delays no other object, no other handler, and nothing without an object.
+#[tokio::test]
+async fn a_slow_object_delays_no_other() {
+    let (stage, _) = Stage::memory().await;
+    let (gate, (started, mut starts)) = (Arc::new(Semaphore::new(0)), mpsc::channel(100));
+    let open = Arc::clone(&gate);
+    let handler = move |event: Execution| {
+        let (gate, started) = (Arc::clone(&open), started.clone());
+        async move {
+            started.send(event.value::<i64>()?).await?;
+            if event.place.is_some_and(|place| place.object.as_str() == "slow") {
+                let _permit = gate.acquire().await?;
+            }
+            Ok(())
+        }
+    };
+    let mut worker = stage.worker(Handlers::new().on(HANDLER, handler.clone()).on("other", handler));
+    stage.queue.emit(on("slow", 1)).await.unwrap();
+    assert_eq!(starts.recv().await, Some(1));
+    let behind = stage.queue.emit(on("slow", 2)).await.unwrap().id;
+    worker.until(behind, Outcome::EarlierLeft).await;
+    stage.queue.emit(on("quick", 3)).await.unwrap();
+    assert_eq!(starts.recv().await, Some(3));
+    stage.queue.emit(Event::new(HANDLER, &4).unwrap()).await.unwrap();
+    assert_eq!(starts.recv().await, Some(4));
+    stage.queue.emit(Event::new("other", &5).unwrap().on("slow").unwrap()).await.unwrap();
+    assert_eq!(starts.recv().await, Some(5), "another handler's lane");
+    let Explanation::Live(live) = stage.admin.explain(CanvasId::DEFAULT, behind).await.unwrap() else {
+        panic!("it is there")
+    };
+    assert_eq!(live.standing, Standing::Behind);
+    assert!(live.first.is_some_and(|(first, _)| first != behind));
+    gate.add_permits(1);
+    assert_eq!(starts.recv().await, Some(2), "its turn");
+    worker.stop().await;
+}
+
+/// The next event of an object starts where the one before it ended, and no notification is published for that.
+#[tokio::test]
+async fn the_next_event_goes_on_at_the_same_worker() {
+    let (stage, notifier) = Stage::memory().await;
+    let count = 30;
+    let events = (0..count).map(|value| on("work:1", value)).collect();
+    let ids: Vec<EventId> =
+        stage.queue.emit_all(events).await.unwrap().into_iter().map(|emitted| emitted.id).collect();
+    // Only the first is ever heard of.
+    notifier.forget_everything();
+    notifier.publish(&[Notification { id: ids[0], canvas: CanvasId::DEFAULT }]).await.unwrap();
+    let published = notifier.published().len();
+    let log = Log::default();
+    let mut worker =
+        stage.worker_with(log.handler(), WorkerConfig { capacity: 1, ..WorkerConfig::default() });
+    let runs = worker.until_count(count as usize, Outcome::HandedOver).await;
+    assert_eq!(runs.iter().map(|run| run.notification.id).collect::<Vec<_>>(), ids);
+    assert_eq!(notifier.published().len(), published);
+    assert_chain(&log.chains()[&key("work:1")], count as usize);
+    worker.stop().await;
+}
+
+/// A long chain does not keep a place for itself: others have their turn in between.
+#[tokio::test]
+async fn a_long_chain_lets_others_in() {
+    let (stage, notifier) = Stage::memory().await;
+    let events = (0..200).map(|value| on("work:1", value)).collect();
+    let first = stage.queue.emit_all(events).await.unwrap()[0].id;
+    let last = stage.emit("other").await;
+    // Only of these two is ever heard.
+    notifier.forget_everything();
+    let canvas = CanvasId::DEFAULT;
+    notifier.publish(&[first, last].map(|id| Notification { id, canvas })).await.unwrap();
+    let log = Log::default();
+    let (other, mut others) = mpsc::channel(1);
+    let (seen, runs) = (log.clone(), log.clone());
+    let handlers = seen.handler().on("other", move |_| {
+        let (other, at) = (other.clone(), runs.0.lock().unwrap().len());
+        async move { Ok(other.send(at).await?) }
+    });
+    let worker = stage.worker_with(handlers, WorkerConfig { capacity: 1, ..WorkerConfig::default() });
+    let at = tokio::time::timeout(PATIENCE, others.recv()).await.unwrap().unwrap();
+    assert!(at < 200, "it ran after {at} of the chain");
+    worker.stop().await;
+}
+
+/// The object stands still, is shown, and goes on with the event that died, or without it.
+#[tokio::test]
+async fn an_object_stands_still_until_somebody_decides() {
+    let (stage, _) = Stage::memory().await;
+    let (log, broken) = (Log::default(), Arc::new(Mutex::new(BTreeSet::from([0, 1]))));
+    let (write, fails) = (log.clone(), Arc::clone(&broken));
+    let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
+    let handlers =
+        Handlers::new().on(Route::new(HANDLER).retry(retry).halt_on_death(), move |event: Execution| {
+            let (log, fails) = (write.clone(), Arc::clone(&fails));
+            async move {
+                if fails.lock().unwrap().contains(&event.value::<i64>()?) {
+                    return Err(HandlerError::operational("broken"));
+                }
+                log.write(&event);
+                Ok(())
+            }
+        });
+    let mut worker = stage.worker(handlers);
+    let emitted = stage.queue.emit_all((0..4).map(|value| on("work:1", value)).collect()).await.unwrap();
+    worker.until(emitted[0].id, Outcome::HandedOver).await;
+    let halted = stage.admin.halted(CanvasId::DEFAULT, None).await.unwrap();
+    let lane = Lane { scope: scope(HANDLER), object: key("work:1") };
+    assert_eq!(
+        halted.iter().map(|halted| (&halted.lane, halted.event)).collect::<Vec<_>>(),
+        [(&lane, emitted[0].id)]
+    );
+    assert_eq!(stage.admin.stats(CanvasId::DEFAULT, None).await.unwrap()[0].halted, 1);
+    let other = stage.queue.emit(on("work:2", 9)).await.unwrap().id;
+    worker.until(other, Outcome::HandedOver).await;
+    let Explanation::Live(live) = stage.admin.explain(CanvasId::DEFAULT, emitted[1].id).await.unwrap() else {
+        panic!("it is there")
+    };
+    assert_eq!((live.standing, live.standing.outcome()), (Standing::Halted, Outcome::ObjectHalted));
+    // The first is mended and brought back: it runs before those that waited. The second dies in its turn.
+    broken.lock().unwrap().remove(&0);
+    stage.admin.redrive_one(CanvasId::DEFAULT, emitted[0].id, &Actor::admin("ops")).await.unwrap();
+    worker.until(emitted[1].id, Outcome::HandedOver).await;
+    assert_eq!(log.chains()[&key("work:1")], [emitted[0].link.unwrap()]);
+    assert!(stage.admin.skip(&lane, &Actor::admin("ops")).await.unwrap());
+    worker.until(emitted[3].id, Outcome::HandedOver).await;
+    let ran: Vec<Link> = [0, 2, 3].map(|at| emitted[at].link.unwrap()).to_vec();
+    assert_eq!(log.chains()[&key("work:1")], ran);
+    assert!(!stage.admin.skip(&lane, &Actor::admin("ops")).await.unwrap());
+    worker.stop().await;
+}
+
+/// ORD-19: in the caller's own transaction, with what else it does; rolled back, nothing of it stands.
+#[tokio::test]
+async fn a_change_is_part_of_the_callers_transaction() {
+    let (stage, _) = Stage::memory().await;
+    for commits in [false, true] {
+        let mut transaction = stage.pool.begin().await.unwrap();
+        let (main, subevents) = (Event::new(HANDLER, &1).unwrap(), vec![Event::new(HANDLER, &2).unwrap()]);
+        let state = Some(r#"{"title":"Emma"}"#);
+        let receipts =
+            stage.queue.emit_on_in(&mut transaction, "work:1/post:7", main, subevents, state).await.unwrap();
+        let links: Vec<Link> = receipts.iter().map(|receipt| receipt.link().unwrap()).collect();
+        assert_eq!((links[0].prev, links[1].prev), (0, links[0].id));
+        let object = async || stage.queue.object(CanvasId::DEFAULT, "work:1").await.unwrap();
+        if commits {
+            transaction.commit().await.unwrap();
+            let object = object().await.unwrap();
+            assert_eq!((object.last_id, object.state.as_deref()), (links[1].id, state));
+            for receipt in receipts {
+                assert!(receipt.notify().await.notified);
+            }
+        } else {
+            transaction.rollback().await.unwrap();
+            assert_eq!((object().await, stage.rows().await), (None, 0));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_can_be_no_change_is_refused() {
+    let (stage, _) = Stage::memory().await;
+    let event = || Event::new(HANDLER, &1).unwrap();
+    let queue = &stage.queue;
+    assert!(matches!(event().on("a b"), Err(EventError::Object(_))));
+    let refused = queue.emit_on("a b", event(), Vec::new(), None).await;
+    assert!(matches!(refused, Err(EmitError::Event(EventError::Object(_)))), "{refused:?}");
+    let refused = queue.emit_on("a", event(), Vec::new(), Some("no json")).await;
+    assert!(matches!(refused, Err(EmitError::Event(EventError::Value(_)))), "{refused:?}");
+    let elsewhere = event().canvas(CanvasId(uuid::Uuid::from_u128(7)));
+    let refused = queue.emit_on("a", event(), vec![elsewhere], None).await;
+    assert!(matches!(refused, Err(EmitError::OtherCanvas)), "{refused:?}");
+    let large = format!("\"{}\"", "x".repeat(300 * 1024));
+    let refused = queue.emit_on("a", event(), Vec::new(), Some(&large)).await;
+    assert!(matches!(refused, Err(EmitError::Event(EventError::TooLarge { .. }))), "{refused:?}");
+    assert_eq!((stage.rows().await, queue.object(CanvasId::DEFAULT, "a").await.unwrap()), (0, None));
+}
+
+/// Canvases have objects of the same name, and nothing to do with each other.
+#[tokio::test]
+async fn objects_of_two_canvases_are_two() {
+    let (stage, _) = Stage::memory().await;
+    let elsewhere = CanvasId(uuid::Uuid::from_u128(7));
+    let here = stage.queue.emit(on("work:1", 1)).await.unwrap().link.unwrap();
+    let there = stage.queue.emit(on("work:1", 2).canvas(elsewhere)).await.unwrap();
+    assert_eq!((here.prev, there.link.unwrap().prev), (0, 0));
+    let log = Log::default();
+    let mut worker = stage.worker(log.handler());
+    worker.until(there.id, Outcome::HandedOver).await;
+    worker.stop().await;
+}
+
+/// ORD-02: two consumers are sent an object's events as they please, and consume the same in the same order.
+#[tokio::test]
+async fn two_consumers_see_the_same_order() {
+    let (stage, _) = Stage::memory().await;
+    let events = (0..10).map(|value| on("work:1", value)).collect();
+    let links: Vec<Link> =
+        stage.queue.emit_all(events).await.unwrap().into_iter().filter_map(|emitted| emitted.link).collect();
+    let consumed = |sent: Vec<Link>| {
+        let (mut waiting, mut last, mut consumed) = (std::collections::VecDeque::from(sent), 0, Vec::new());
+        while let Some(link) = waiting.pop_front() {
+            match consume(last, link) {
+                Consumption::Consume => {
+                    last = link.id;
+                    consumed.push(link);
+                }
+                Consumption::Delay => waiting.push_back(link),
+                Consumption::Done => {}
+            }
+        }
+        consumed
+    };
+    let backwards = links.iter().rev().copied().collect();
+    let doubled = links.iter().skip(3).chain(&links).copied().collect();
+    assert_eq!((consumed(backwards), consumed(doubled)), (links.clone(), links));
+}
+
+/// The kit's tables in memory do the same as Postgres.
+#[tokio::test]
+async fn the_kit_runs_objects_in_order() {
+    let (stage, _) = Stage::memory_with(quick()).await;
+    for mut kit in [TestKit::new(), TestKit::on(stage.store.clone())] {
+        let log = Log::default();
+        let (write, retry) = (
+            log.clone(),
+            RetryPolicy { retries: 1, delay: Duration::from_secs(60), ..RetryPolicy::default() },
+        );
+        let handlers =
+            Handlers::new().on(Route::new(HANDLER).retry(retry).halt_on_death(), move |event: Execution| {
+                let log = write.clone();
+                async move {
+                    match event.value::<i64>()? {
+                        2 => Err(HandlerError::operational("no")),
+                        _ => {
+                            log.write(&event);
+                            Ok(())
+                        }
+                    }
+                }
+            });
+        kit.handlers(handlers).unwrap();
+        let main = Event::new(HANDLER, &1).unwrap();
+        let subevents = vec![Event::new(HANDLER, &2).unwrap(), Event::new(HANDLER, &3).unwrap()];
+        let emitted = kit.queue().emit_on("work:1", main, subevents, Some("7")).await.unwrap();
+        kit.emit(on("work:2", 4)).await.unwrap();
+        let drained = kit.drain_for(Duration::from_secs(3600)).await.unwrap();
+        assert_eq!(
+            (drained.completed, drained.retried, drained.died, drained.waiting),
+            (2, 1, 1, 1),
+            "{drained}"
+        );
+        let object = kit.queue().object(CanvasId::DEFAULT, "work:1").await.unwrap().unwrap();
+        assert_eq!((object.last_id, object.state.as_deref()), (emitted[2].link.unwrap().id, Some("7")));
+        let halted = kit.admin().halted(CanvasId::DEFAULT, None).await.unwrap();
+        assert_eq!((halted.len(), halted[0].event), (1, emitted[1].id));
+        assert!(kit.admin().skip(&halted[0].lane, &Actor::admin("ops")).await.unwrap());
+        let drained = kit.drain().await.unwrap();
+        assert_eq!((drained.completed, drained.waiting), (1, 0), "{drained}");
+        let ran: Vec<Link> = [0, 2].map(|at| emitted[at].link.unwrap()).to_vec();
+        assert_eq!(log.chains()[&key("work:1")], ran);
+    }
+}

@@ -1,0 +1,36 @@
+//! What many worlds came to.
+
+use std::collections::BTreeSet;
+
+use wakeq::Outcome;
+use wakeq::machine::{Cause, Removal};
+
+use super::World;
+
+/// How the events of many worlds ended, and which edges were taken on the way.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) completed: u32,
+    pub(crate) dead: u32,
+    pub(crate) poison: u32,
+    pub(crate) parked: u32,
+    pub(crate) halted: u32,
+    pub(crate) lost_claims: u32,
+    pub(crate) outcomes: BTreeSet<Outcome>,
+}
+
+impl Tally {
+    pub(crate) fn count(&mut self, world: &World) {
+        self.outcomes.extend(&world.outcomes);
+        self.halted += world.halted.len() as u32;
+        for record in world.records.values() {
+            self.lost_claims += record.last.losses;
+            match record.removed {
+                Some(Removal::Completed) => self.completed += 1,
+                Some(Removal::Dead(Cause::Retries)) => self.dead += 1,
+                Some(Removal::Dead(Cause::Poison)) => self.poison += 1,
+                None => self.parked += 1,
+            }
+        }
+    }
+}
