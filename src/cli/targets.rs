@@ -192,6 +192,7 @@ mod tests {
         let policy = |delay, delay_max: Option<u64>| {
             let delay_max = delay_max.map(Duration::from_secs);
             let given = PolicyArgs {
+                halt_on_death: false,
                 retries: None,
                 delay,
                 factor: None,
