@@ -32,15 +32,16 @@ mod wake;
 mod worker;
 
 pub use admin::{
-    Admin, AdminError, BULK_MAX, Bulk, CRONS_MAX, Cron, CronPause, CronTick, Cursor, EventFilter,
-    EventSummary, HandlerStats, LIST_MAX, NewCron, Page, PutCron, Resumed, Stop, Stopped,
+    Admin, AdminError, BULK_MAX, Bulk, CRONS_MAX, Cron, CronPause, CronTick, Cursor, DeletedQueue,
+    EventFilter, EventSummary, HandlerStats, LIST_MAX, NewCron, NewQueue, Page, PutCron, PutQueue, Resumed,
+    SetFacet, Stop, Stopped, Waiting,
 };
 #[cfg(feature = "http")]
 pub use admin::{NewSecret, NewTarget, Registered};
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
-    Actor, CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope, InvalidName,
+    Actor, CanvasId, Claim, CopyOf, Due, Event, EventError, EventId, HandlerAddress, HandlerScope, InvalidName,
     InvalidObjectKey, InvalidPattern, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link,
     MalformedNotification, Name, Notification, ObjectKey, Place, QueuePattern, RuleKind, Timestamp, Timing,
     Traceparent,
@@ -56,8 +57,8 @@ pub use observe::Observer;
 #[cfg(feature = "http")]
 pub use store::RegisteredTarget;
 pub use store::{
-    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, HaltedLane, HandlerCounts, MigrationState,
-    MigrationStatus, Object, Refusal, Retention, Rule, Store, StoreConfig, StoreError, TimingMode,
+    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, Facet, FacetSettings, HaltedLane, HandlerCounts, MigrationState,
+    MigrationStatus, Object, Refusal, RegisteredQueue, Retention, Rule, Store, StoreConfig, StoreError, TimingMode,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{

@@ -2,12 +2,14 @@
 
 mod admin;
 mod placements;
+mod registration;
 mod registry;
 mod turns;
+mod upkeep;
 
 pub use admin::{Facet, FacetSettings, RegisteredQueue};
-pub(crate) use admin::{NewQueueRow, QueuePut};
 pub(super) use placements::Placements;
+pub(crate) use registration::{NewQueueRow, QueuePut};
 pub(crate) use registry::Emission;
 pub(super) use registry::{Registered, RegistryCache, STALE_TRIES, too_busy};
 pub(crate) use turns::TakenTurn;
