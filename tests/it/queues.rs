@@ -196,7 +196,7 @@ async fn a_worker_without_the_queues_handler_leaves_its_copies_alone() {
     stage.queue.emit(email(canvas(1), 1)).await.unwrap();
     let copy: Uuid =
         sqlx::query_scalar("select id from wakeq.events_v2").fetch_one(&stage.pool).await.unwrap();
-    worker.until(EventId(copy), Outcome::HandlerUnknown).await;
+    worker.until(EventId(copy), Outcome::Deferred).await;
     let Explanation::Live(live) = stage.admin.explain(canvas(1), EventId(copy)).await.unwrap() else {
         panic!("it is there")
     };
