@@ -41,8 +41,8 @@ pub use admin::{NewSecret, NewTarget, Registered};
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
-    Actor, CanvasId, Claim, CopyOf, Due, Event, EventError, EventId, HandlerAddress, HandlerScope, InvalidName,
-    InvalidObjectKey, InvalidPattern, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link,
+    Actor, CanvasId, Claim, CopyOf, Due, Event, EventError, EventId, HandlerAddress, HandlerScope,
+    InvalidName, InvalidObjectKey, InvalidPattern, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link,
     MalformedNotification, Name, Notification, ObjectKey, Place, QueuePattern, RuleKind, Timestamp, Timing,
     Traceparent,
 };
@@ -57,8 +57,9 @@ pub use observe::Observer;
 #[cfg(feature = "http")]
 pub use store::RegisteredTarget;
 pub use store::{
-    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, Facet, FacetSettings, HaltedLane, HandlerCounts, MigrationState,
-    MigrationStatus, Object, Refusal, RegisteredQueue, Retention, Rule, Store, StoreConfig, StoreError, TimingMode,
+    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, Facet, FacetSettings, HaltedLane, HandlerCounts,
+    MigrationState, MigrationStatus, Object, Refusal, RegisteredQueue, Retention, Rule, Store, StoreConfig,
+    StoreError, TimingMode,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{

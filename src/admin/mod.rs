@@ -93,10 +93,14 @@ pub enum AdminError {
     #[error("no queue {0} is registered: `wakeq queues list` shows those that are")]
     NoQueue(Name),
     /// There are as many queues as there may be.
-    #[error("100 queues are registered, and there may not be more: unregister one first, or give one more patterns")]
+    #[error(
+        "100 queues are registered, and there may not be more: unregister one first, or give one more patterns"
+    )]
     TooManyQueues,
     /// Emitters could not hold the patterns.
-    #[error("the patterns of all queues together are too costly: use smaller repetitions, or fewer alternatives")]
+    #[error(
+        "the patterns of all queues together are too costly: use smaller repetitions, or fewer alternatives"
+    )]
     TooCostlyPatterns,
     /// The operating system gave no random numbers.
     #[error("the system gave no random numbers: no secret was made")]

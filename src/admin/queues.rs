@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[cfg(feature = "http")]
 use super::targets::made;
-#[cfg(feature = "http")]
-use super::{NewSecret, NewTarget};
 use super::{Admin, AdminError, LIST_MAX, checked};
 #[cfg(feature = "http")]
-use crate::event::{Secret, target_of_queue};
+use super::{NewSecret, NewTarget};
 use crate::event::{Actor, CanvasId, Name, QueuePattern};
 #[cfg(feature = "http")]
-use crate::store::{NewTargetRow, PutOutcome};
+use crate::event::{Secret, target_of_queue};
 use crate::store::{Facet, FacetSettings, NewQueueRow, QueuePut, RegisteredQueue};
+#[cfg(feature = "http")]
+use crate::store::{NewTargetRow, PutOutcome};
 use crate::wake::WakeError;
 
 /// Most patterns of a queue.
@@ -235,7 +235,8 @@ impl Admin {
         if canvas.is_reserved() {
             return Err(AdminError::Invalid("no canvas has this id"));
         }
-        let (queue, own) = (self.queue_row(name).await?, self.store.facet_settings(name, Some(canvas)).await?);
+        let (queue, own) =
+            (self.queue_row(name).await?, self.store.facet_settings(name, Some(canvas)).await?);
         let queue = queue.ok_or_else(|| AdminError::NoQueue(name.clone()))?;
         let before = over(own.first().map(|(_, own)| *own).unwrap_or_default(), queue.facets);
         if !self.store.set_facet(name, canvas, settings, actor).await? {
@@ -253,8 +254,7 @@ impl Admin {
     async fn wake_queue(&self, name: &Name, canvas: Option<CanvasId>) -> Result<(usize, bool), AdminError> {
         let woken = Arc::new(AtomicUsize::new(0));
         let (waker, count, name) = (self.waker.clone(), Arc::clone(&woken), name.clone());
-        let waking =
-            self.in_background(async move { waker.wake_queue(&name, canvas, &count).await }).await?;
+        let waking = self.in_background(async move { waker.wake_queue(&name, canvas, &count).await }).await?;
         Ok((woken.load(Ordering::Relaxed), waking))
     }
 

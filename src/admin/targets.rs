@@ -88,7 +88,9 @@ impl Admin {
     ) -> Result<Registered, AdminError> {
         checked(actor)?;
         if address.scope.canvas.is_reserved() {
-            return Err(AdminError::Invalid("no canvas has this id: the target of a queue is put with the queue"));
+            return Err(AdminError::Invalid(
+                "no canvas has this id: the target of a queue is put with the queue",
+            ));
         }
         self.check_target(address, new)?;
         let (secret, replaces_secret, is_made) = match &new.secret {

@@ -34,6 +34,9 @@ pub(crate) struct Emit {
     /// The object it is about: it runs after every earlier event on it for the same handler
     #[arg(long, value_name = "OBJECT")]
     on: Option<ObjectKey>,
+    /// For the registered queues that want it only: no handler of its own gets it
+    #[arg(long)]
+    only_to_queues: bool,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -67,12 +70,17 @@ impl Emit {
             delay_until: self.at,
             delay_s: self.after.map(|delay| delay.as_secs_f64()),
             object: self.on.map(|object| object.to_string()),
+            only_queues: self.only_to_queues,
         };
         let emitted = context.backend().await?.emit(event).await?;
         self.json.print(&emitted, |emitted| {
             let note = if emitted.duplicate { "  (emitted before: nothing added)" } else { "" };
             let link = emitted.link.map(|link| format!("  (link {} after {})", link.id, link.prev));
-            show::line(format_args!("{}{note}{}", emitted.id, link.unwrap_or_default()))
+            let copies = match emitted.copies {
+                0 => String::new(),
+                copies => format!("  (copied into {})", show::count(copies.into(), "queue")),
+            };
+            show::line(format_args!("{}{note}{}{copies}", emitted.id, link.unwrap_or_default()))
         })
     }
 }

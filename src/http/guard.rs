@@ -29,7 +29,8 @@ use crate::event::{Actor, CanvasId, HandlerAddress, HandlerScope};
 pub(super) const CREDENTIAL: &str = "bearer";
 
 /// Operations whose body may be left out: every field of it may.
-const BODY_OPTIONAL: [&str; 4] = ["pause_handler", "block_handler", "purge_handler", "pause_cron"];
+const BODY_OPTIONAL: [&str; 5] =
+    ["pause_handler", "block_handler", "purge_handler", "pause_cron", "set_facet"];
 
 /// How a part of a handler's address looks.
 const NAME: &str = "^[A-Za-z0-9_.-]{1,128}$";

@@ -259,7 +259,9 @@ impl From<AdminError> for Problem {
             AdminError::NotWaiting(_) => {
                 Self::new(Kind::NotWaiting, "the event runs now: look again when it has ended")
             }
-            AdminError::TooManyTargets | AdminError::TooManyQueues | AdminError::TooCostlyPatterns => Self::new(Kind::Conflict, error.to_string()),
+            AdminError::TooManyTargets | AdminError::TooManyQueues | AdminError::TooCostlyPatterns => {
+                Self::new(Kind::Conflict, error.to_string())
+            }
             AdminError::NoRandomness => Self::internal(&error),
             AdminError::Store(error) => error.into(),
             AdminError::Wake(ref waking) => match waking.of_store() {

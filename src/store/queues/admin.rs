@@ -1,11 +1,11 @@
 //! Queues as operators see them: registered, listed, weighed and taken back, with what waits in their facets.
 
-use crate::event::{Actor, CanvasId, Name, Timestamp};
 #[cfg(feature = "http")]
 use super::registration::QUEUES_MAX;
-use crate::store::session::interval;
+use crate::event::{Actor, CanvasId, Name, Timestamp};
 #[cfg(feature = "http")]
 use crate::store::RegisteredTarget;
+use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
 /// Most copies that are counted of a facet.

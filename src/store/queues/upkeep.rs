@@ -115,8 +115,7 @@ impl Store {
             due: row.delay_until,
             id: EventId(row.id),
         });
-        let (ids, canvases): (Vec<Uuid>, Vec<Uuid>) =
-            rows.iter().map(|row| (row.id, row.canvas_id)).unzip();
+        let (ids, canvases): (Vec<Uuid>, Vec<Uuid>) = rows.iter().map(|row| (row.id, row.canvas_id)).unzip();
         Ok(WokenCopies { notifications: notifications(ids, canvases), next })
     }
 }
