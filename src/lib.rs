@@ -58,8 +58,8 @@ pub use observe::Observer;
 pub use store::RegisteredTarget;
 pub use store::{
     AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, Facet, FacetSettings, HaltedLane, HandlerCounts,
-    MigrationState, MigrationStatus, Object, Refusal, RegisteredQueue, Retention, Rule, Store, StoreConfig,
-    StoreError, TimingMode,
+    MigrationState, MigrationStatus, Object, QueueDepth, Refusal, RegisteredQueue, Retention, Rule, Store,
+    StoreConfig, StoreError, TimingMode,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{

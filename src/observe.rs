@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::store::{HandlerDepth, Store};
-use crate::telemetry::{self, HandlerGauge};
+use crate::store::{HandlerDepth, QueueDepth, Store, StoreError};
+use crate::telemetry::{self, HandlerGauge, QueueGauge};
 
 /// How long an answer holds, and how long nothing is asked after a failure.
 const HOLDS: Duration = Duration::from_secs(15);
@@ -18,7 +18,8 @@ const HOLDS: Duration = Duration::from_secs(15);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Shows what waits for each handler, and the connections to Postgres, as metrics of the program's global OpenTelemetry
-/// meter provider, until it is dropped: `wakeq.handler.depth`, `wakeq.handler.oldest`, `wakeq.pool.connections`.
+/// meter provider, until it is dropped: `wakeq.handler.depth`, `wakeq.handler.oldest`, `wakeq.queue.depth`,
+/// `wakeq.queue.canvases`, `wakeq.pool.connections`.
 ///
 /// What events, runs and requests are counted by needs no more than the provider; these have to be asked for. They ask the
 /// database when metrics are collected, at most every 15 s.
@@ -51,6 +52,7 @@ struct Look {
 struct Seen {
     at: Option<Instant>,
     depths: Vec<HandlerDepth>,
+    queues: Vec<QueueDepth>,
 }
 
 impl Observer {
@@ -62,9 +64,11 @@ impl Observer {
             seen: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
         });
-        let (of_handlers, of_pool) = (Arc::downgrade(&look), Arc::downgrade(&look));
+        let (of_handlers, of_queues, of_pool) =
+            (Arc::downgrade(&look), Arc::downgrade(&look), Arc::downgrade(&look));
         let gauges = telemetry::Gauges::over(
             move || of_handlers.upgrade().map(Look::gauges).unwrap_or_default(),
+            move || of_queues.upgrade().map(Look::queues).unwrap_or_default(),
             move || of_pool.upgrade().and_then(|look| look.store.connections()),
         );
         Self { look, _gauges: gauges }
@@ -80,12 +84,34 @@ impl Observer {
 }
 
 impl Look {
-    /// What is known, after it was brought up to date as far as the caller's thread may wait for that: one of a runtime
-    /// must not, and has it with the next collection.
     fn gauges(self: Arc<Self>) -> Vec<HandlerGauge> {
+        self.bring_up_to_date();
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let age = seen.at.map(|at| at.elapsed()).unwrap_or_default();
+        let gauge = |depth: &HandlerDepth| HandlerGauge {
+            scope: depth.scope.clone(),
+            depth: depth.depth,
+            oldest: depth.oldest.map(|oldest| oldest + age),
+        };
+        seen.depths.iter().map(gauge).collect()
+    }
+
+    fn queues(self: Arc<Self>) -> Vec<QueueGauge> {
+        self.bring_up_to_date();
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let gauge = |depth: &QueueDepth| QueueGauge {
+            queue: depth.queue.clone(),
+            depth: depth.depth,
+            canvases: depth.canvases,
+        };
+        seen.queues.iter().map(gauge).collect()
+    }
+
+    /// As far as the caller's thread may wait for that: one of a runtime must not, and has it with the next collection.
+    fn bring_up_to_date(self: &Arc<Self>) {
         if !self.is_fresh() {
             let (told, done) = mpsc::channel();
-            let look = Arc::clone(&self);
+            let look = Arc::clone(self);
             self.runtime.spawn(async move {
                 look.refresh().await;
                 // Nobody may wait for it any more.
@@ -95,14 +121,6 @@ impl Look {
                 let _ = done.recv_timeout(PATIENCE);
             }
         }
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let age = seen.at.map(|at| at.elapsed()).unwrap_or_default();
-        let gauge = |depth: &HandlerDepth| HandlerGauge {
-            scope: depth.scope.clone(),
-            depth: depth.depth,
-            oldest: depth.oldest.map(|oldest| oldest + age),
-        };
-        seen.depths.iter().map(gauge).collect()
     }
 
     fn is_fresh(&self) -> bool {
@@ -115,15 +133,17 @@ impl Look {
         if self.is_fresh() {
             return;
         }
-        let depths = match self.store.depths().await {
-            Ok(depths) => depths,
-            Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "what waits is not known now, and not among the metrics");
-                Vec::new()
-            }
-        };
+        let depths = known(self.store.depths().await);
+        let queues = known(self.store.queue_depths(None).await);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        *seen = Seen { at: Some(Instant::now()), depths };
+        *seen = Seen { at: Some(Instant::now()), depths, queues };
     }
+}
+
+fn known<T>(asked: Result<Vec<T>, StoreError>) -> Vec<T> {
+    asked.unwrap_or_else(|error| {
+        let error = &error as &dyn std::error::Error;
+        tracing::warn!(error, "what waits is not known now, and not among the metrics");
+        Vec::new()
+    })
 }

@@ -13,7 +13,7 @@ use super::{NewSecret, NewTarget};
 use crate::event::{Actor, CanvasId, Name, QueuePattern};
 #[cfg(feature = "http")]
 use crate::event::{Secret, target_of_queue};
-use crate::store::{Facet, FacetSettings, NewQueueRow, QueuePut, RegisteredQueue};
+use crate::store::{Facet, FacetSettings, NewQueueRow, QueueDepth, QueuePut, RegisteredQueue};
 #[cfg(feature = "http")]
 use crate::store::{NewTargetRow, PutOutcome};
 use crate::wake::WakeError;
@@ -220,6 +220,12 @@ impl Admin {
             return Err(AdminError::NoQueue(name.clone()));
         }
         Ok(facets)
+    }
+
+    /// How much there is to do in a queue now: for autoscalers. Cheap, however much waits.
+    pub async fn queue_depth(&self, name: &Name) -> Result<QueueDepth, AdminError> {
+        let depth = self.store.queue_depths(Some(name)).await?.pop();
+        depth.ok_or_else(|| AdminError::NoQueue(name.clone()))
     }
 
     /// Says what a canvas gets of a queue; what is not set is as the queue says. What waits goes on at once if it may now.

@@ -128,6 +128,19 @@ pub(crate) struct Facet {
     pub(crate) in_flight_max: Option<u32>,
 }
 
+/// How much there is to do in a queue now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct QueueDepth {
+    /// Copies that are due and free to run, of canvases that are not paused in the queue.
+    #[schema(minimum = 0, maximum = 10_000)]
+    pub(crate) depth: u64,
+    /// Whether there may be more.
+    pub(crate) capped: bool,
+    /// Canvases that have turns now.
+    #[schema(minimum = 0, maximum = 10_000)]
+    pub(crate) canvases: u64,
+}
+
 /// What a canvas is to get of a queue; what is left out is as the queue says.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -256,6 +269,13 @@ impl From<store::Facet> for Facet {
         let store::Facet { canvas, waiting, running, capped, oldest_due, position, settings } = facet;
         let store::FacetSettings { weight, in_flight_max } = settings;
         Self { canvas: canvas.0, waiting, running, capped, oldest_due, position, weight, in_flight_max }
+    }
+}
+
+impl From<store::QueueDepth> for QueueDepth {
+    fn from(depth: store::QueueDepth) -> Self {
+        let store::QueueDepth { queue: _, depth, capped, canvases } = depth;
+        Self { depth, capped, canvases }
     }
 }
 

@@ -119,6 +119,7 @@ fn guarded(api: &Api) -> Guarded {
         .everywhere([Scope::Read], routes!(queues::list))
         .everywhere([Scope::Read], routes!(queues::one))
         .everywhere([Scope::Operate], routes!(queues::delete))
+        .everywhere([Scope::Read], routes!(queues::depth))
         .everywhere([Scope::Read], routes!(queues::facets))
         .everywhere([Scope::Operate], routes!(queues::set_facet))
         .on(Scope::Admin, routes!(handlers::block, handlers::unblock))

@@ -11,7 +11,9 @@ use super::body::{self, FacetPath, Parameters, QueuePath};
 use super::guard::Caller;
 use super::problem::{Details, Problem};
 use super::{Api, paging};
-use crate::api::{DeletedQueue, Facet, FacetSet, List, PutQueue, PutQueueAnswer, Queue, SetFacet, Waiting};
+use crate::api::{
+    DeletedQueue, Facet, FacetSet, List, PutQueue, PutQueueAnswer, Queue, QueueDepth, SetFacet, Waiting,
+};
 use crate::event::CanvasId;
 
 /// Register a queue, or replace what is registered under its name.
@@ -117,6 +119,19 @@ pub(super) async fn facets(
     facets.truncate(limit as usize);
     let next_cursor = facets.last().filter(|_| more).map(|facet| facet.canvas.to_string());
     Ok(Json(List { items: facets.into_iter().map(Facet::from).collect(), next_cursor }))
+}
+
+/// How much there is to do in a queue now: for autoscalers.
+///
+/// Cheap, however much waits: it reads 10,000 copies at most.
+#[utoipa::path(get, path = "/v1/admin/queues/{queue}/depth", operation_id = "queue_depth", tag = "queues",
+    responses((status = 200, description = "The depth now", body = QueueDepth)))]
+pub(super) async fn depth(
+    State(api): State<Api>,
+    _: Caller,
+    QueuePath(name): QueuePath,
+) -> Result<Json<QueueDepth>, Problem> {
+    Ok(Json(api.admin.queue_depth(&name).await?.into()))
 }
 
 /// Say what a canvas gets of a queue. What waits goes on at once if it may now.

@@ -12,7 +12,7 @@ use crate::api::{
     AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted,
     EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List, NewEvent, Object,
     PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue as QueueAnswer,
-    Redriven, RuleKind, SetFacet, Skipped, StopRequest, Stopped, Waiting,
+    QueueDepth, Redriven, RuleKind, SetFacet, Skipped, StopRequest, Stopped, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
@@ -208,6 +208,10 @@ impl Database {
 
     pub(super) async fn delete_queue(&self, name: &Name, waiting: Waiting) -> anyhow::Result<DeletedQueue> {
         Ok(self.silent().delete_queue(name, waiting.into(), &self.actor).await?.into())
+    }
+
+    pub(super) async fn queue_depth(&self, name: &Name) -> anyhow::Result<QueueDepth> {
+        Ok(self.silent().queue_depth(name).await?.into())
     }
 
     pub(super) async fn facets(&self, queue: &Name, page: Page) -> anyhow::Result<List<Facet>> {

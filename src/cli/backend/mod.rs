@@ -10,8 +10,8 @@ mod server;
 use crate::api::{
     AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted,
     EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List, NewEvent, Object,
-    PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue, Redriven, RuleKind,
-    SetFacet, Skipped, StopRequest, Stopped, Waiting,
+    PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven,
+    RuleKind, SetFacet, Skipped, StopRequest, Stopped, Waiting,
 };
 use crate::config::DeliveryArgs;
 use crate::event::{EventId, Name, ObjectKey};
@@ -170,6 +170,10 @@ impl Backend {
 
     pub(super) async fn delete_queue(&self, name: &Name, waiting: Waiting) -> anyhow::Result<DeletedQueue> {
         either!(self.delete_queue(name, waiting))
+    }
+
+    pub(super) async fn queue_depth(&self, name: &Name) -> anyhow::Result<QueueDepth> {
+        either!(self.queue_depth(name))
     }
 
     pub(super) async fn facets(&self, queue: &Name, page: Page) -> anyhow::Result<List<Facet>> {

@@ -10,7 +10,7 @@ use crate::api::{
     AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted,
     EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List, NewEvent, Object,
     PauseCron, PurgeRequest, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue,
-    Redriven, RuleKind, SetFacet, SkipRequest, Skipped, StopRequest, Stopped, TheEvent, Waiting,
+    QueueDepth, Redriven, RuleKind, SetFacet, SkipRequest, Skipped, StopRequest, Stopped, TheEvent, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
@@ -139,6 +139,10 @@ impl Server {
         };
         let request = Request::delete(&["queues", name.as_str()]).everywhere();
         self.client.call(request.query("waiting", Some(waiting))).await
+    }
+
+    pub(super) async fn queue_depth(&self, name: &Name) -> anyhow::Result<QueueDepth> {
+        self.client.call(Request::get(&["queues", name.as_str(), "depth"]).everywhere()).await
     }
 
     pub(super) async fn facets(&self, queue: &Name, page: Page) -> anyhow::Result<List<Facet>> {

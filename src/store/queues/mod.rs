@@ -1,6 +1,7 @@
 //! Registered queues: their registration, the copies that emits make, and the turns that are taken of them.
 
 mod admin;
+mod depth;
 mod placements;
 mod registration;
 mod registry;
@@ -8,6 +9,7 @@ mod turns;
 mod upkeep;
 
 pub use admin::{Facet, FacetSettings, RegisteredQueue};
+pub use depth::QueueDepth;
 pub(super) use placements::Placements;
 pub(crate) use registration::{NewQueueRow, QueuePut};
 pub(crate) use registry::Emission;
