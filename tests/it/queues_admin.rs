@@ -299,7 +299,7 @@ async fn a_dead_copy_names_its_queue_and_its_origin() {
     let mut worker = stage.worker(Handlers::new().on_queue(route, broken));
     let event = Event::new("opened_email", &1).unwrap().module("email_event").unwrap().only_to_queues();
     let origin = stage.queue.emit(event).await.unwrap().id;
-    worker.until_count(1, Outcome::Dead).await;
+    worker.until_count(1, Outcome::Deleted).await;
     worker.stop().await;
     let filter =
         wakeq::DeadFilter { canvas: CanvasId::DEFAULT, scope: None, id: None, since: None, before: None };

@@ -3,6 +3,7 @@
 mod both;
 mod ends;
 mod life;
+mod queues;
 
 use std::process::Command;
 
@@ -117,6 +118,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (11, "targets"),
     (12, "cron"),
     (13, "order"),
+    (14, "queues"),
 ];
 
 fn migrations(status: &str) -> String {
