@@ -227,7 +227,7 @@ async fn every_way_to_emit_leads_into_the_queues() {
     let viewed = wakeq::Event::new("viewed", &1).unwrap().module("page").unwrap();
     let receipt = stage.queue.emit_in(&mut transaction, viewed).await.unwrap();
     transaction.commit().await.unwrap();
-    receipt.committed().await;
+    assert_eq!(receipt.notify().await.copies, 1);
     let batch = json!({"events": [{"name": "report"}, {"name": "other"}]});
     let emitted = service.post("/events:batch", batch).await.json();
     assert_eq!((&emitted["events"][0]["copies"], &emitted["events"][1].get("copies")), (&json!(1), &None));
