@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -14,6 +14,7 @@ use super::counters::{RunReport, Verdict};
 use super::handlers::{Execution, Handler, Registry, canvas_key};
 use super::leases::{Held, Leases};
 use super::process::process;
+use super::room::{Room, RoomKind};
 use super::statements::Statements;
 #[cfg(feature = "http")]
 use super::targets::Targets;
@@ -39,33 +40,6 @@ pub(super) struct Runner {
     pub(super) suspects: Arc<Semaphore>,
     /// Cuts handlers off when the grace of a shutdown is over.
     pub(super) kill: CancellationToken,
-}
-
-/// Room that a run has to hold before it may claim.
-#[derive(Debug, Default)]
-pub(super) struct Room {
-    pub(super) handler: Option<OwnedSemaphorePermit>,
-    pub(super) canvas: Option<OwnedSemaphorePermit>,
-    pub(super) suspect: Option<OwnedSemaphorePermit>,
-}
-
-impl Room {
-    /// Holds what was waited for, too.
-    pub(super) fn hold(&mut self, kind: RoomKind, entered: Option<OwnedSemaphorePermit>) {
-        match kind {
-            RoomKind::Handler => self.handler = entered,
-            RoomKind::Canvas => self.canvas = entered,
-            RoomKind::Suspect => self.suspect = entered,
-        }
-    }
-}
-
-/// Which room was full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RoomKind {
-    Handler,
-    Canvas,
-    Suspect,
 }
 
 /// Why a run ended.
@@ -279,15 +253,15 @@ impl Run<'_> {
         // A suspect may wait long for its turn: it must not keep its handler's room from others meanwhile.
         let suspect = self.facts.losses >= self.runner.suspect_losses;
         if suspect {
-            enter(&mut self.room.suspect, RoomKind::Suspect, &self.runner.suspects)?;
+            self.enter(RoomKind::Suspect, &self.runner.suspects)?;
         }
         if let Some(handler) = self.facts.handler.clone() {
             if let Some(room) = &handler.room {
-                enter(&mut self.room.handler, RoomKind::Handler, room)?;
+                self.enter(RoomKind::Handler, room)?;
             }
             // Last, so that whoever waits for a handler's room takes nothing from the canvas's other handlers.
             if let Some(share) = &handler.share {
-                enter(&mut self.room.canvas, RoomKind::Canvas, share)?;
+                self.enter(RoomKind::Canvas, share)?;
             }
         }
         let id = self.notification.id;
@@ -302,6 +276,10 @@ impl Run<'_> {
             self.take(event, sent);
         }
         Ok(())
+    }
+
+    fn enter(&mut self, kind: RoomKind, room: &Arc<Semaphore>) -> Result<(), Halt> {
+        if self.room.enter(kind, room) { Ok(()) } else { Err(Halt::Room(kind, Arc::clone(room))) }
     }
 
     fn take(&mut self, event: ClaimedEvent, sent: Instant) {
@@ -452,19 +430,6 @@ impl Facts {
         handler.revision?;
         self.address.as_ref().map(canvas_key)
     }
-}
-
-/// Enters a room that the run is not in yet.
-fn enter(
-    place: &mut Option<OwnedSemaphorePermit>,
-    kind: RoomKind,
-    room: &Arc<Semaphore>,
-) -> Result<(), Halt> {
-    if place.is_none() {
-        let entered = Arc::clone(room).try_acquire_owned();
-        *place = Some(entered.map_err(|_| Halt::Room(kind, Arc::clone(room)))?);
-    }
-    Ok(())
 }
 
 fn execution(event: ClaimedEvent, attempt: u32) -> Execution {
