@@ -13,8 +13,7 @@ use tokio::sync::{Mutex, mpsc};
 use wakeq::notify::{Notifier, PubSub, PubSubConfig};
 use wakeq::{
     Admin, EmitError, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, Queue, QueueConfig,
-    QueueWorker, RetryPolicy, Route, RunReport, Store, StoreConfig, StoreError, Timing, Verdict,
-    WorkerConfig,
+    QueueWorker, RetryPolicy, Route, RunReport, Store, StoreConfig, Timing, Verdict, WorkerConfig,
 };
 use wakeq_services::{Guard, Guarded, Launch};
 
@@ -250,7 +249,7 @@ async fn emit_on(queue: &Queue, name: u32, objects: usize, each: usize, work: &W
         emits.spawn(async move {
             // Others emit on the same object: whoever waits too long for it is refused, and nothing was emitted.
             while let Err(error) = queue.emit(event.clone()).await {
-                assert!(matches!(error, EmitError::Store(StoreError::Refused { .. })), "{error}");
+                assert!(matches!(error, EmitError::ObjectBusy(_)), "{error}");
             }
         });
     }

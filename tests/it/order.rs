@@ -12,7 +12,7 @@ use wakeq::testing::TestKit;
 use wakeq::{
     Actor, CanvasId, EmitError, Event, EventError, EventId, Execution, Explanation, HandlerError, Handlers,
     Lane, Link, Notification, ObjectKey, Outcome, Place, Queue, QueueConfig, RetryPolicy, Route, Standing,
-    Store, StoreConfig, StoreError, WorkerConfig,
+    Store, StoreConfig, WorkerConfig,
 };
 
 use crate::support::{PATIENCE, Stage, is_skipped, quick, scope};
@@ -403,7 +403,7 @@ async fn until_free(queue: &Queue, event: Event) -> Link {
     loop {
         match queue.emit(event.clone()).await {
             Ok(emitted) => return emitted.link.unwrap(),
-            Err(EmitError::Store(StoreError::Refused { .. })) => {}
+            Err(EmitError::ObjectBusy(_)) => {}
             Err(error) => panic!("{error}"),
         }
     }

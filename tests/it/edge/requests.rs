@@ -246,6 +246,9 @@ fn body(operation: &str) -> Option<Value> {
         "put_target" | "put_target_of_modifier" => Some(json!({"url": "https://target.example/events"})),
         "put_cron" => Some(json!({"expression": "0 0 1 1 *", "value": 2})),
         "pause_cron" => Some(json!({"reason": "inventory"})),
+        "change_object" => {
+            Some(json!({"main": {"name": "greet"}, "subevents": [{"name": "greet"}], "state": {"a": 1}}))
+        }
         "skip_object" => Some(json!({"name": "greet"})),
         "push" => Some(json!({"message": {"data": ""}})),
         "create_key" => Some(json!({"holder": "somebody", "scopes": ["read"]})),
