@@ -35,6 +35,7 @@ mod http_emit;
 mod http_events;
 mod http_handlers;
 mod http_idempotency;
+mod http_objects;
 mod http_sdk;
 mod idempotency;
 mod idle;

@@ -1,5 +1,6 @@
 //! Requests to emit and what is read from them, good and bad, in tables. Here is what the tables share.
 
+mod changes;
 mod cloud_events;
 mod plain_json;
 
