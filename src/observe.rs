@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::store::{HandlerDepth, Store};
+use crate::event::HandlerScope;
+use crate::store::{HandlerDepth, Store, StoreError};
 use crate::telemetry::{self, HandlerGauge};
 
 /// How long an answer holds, and how long nothing is asked after a failure.
@@ -18,7 +19,8 @@ const HOLDS: Duration = Duration::from_secs(15);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Shows what waits for each handler, and the connections to Postgres, as metrics of the program's global OpenTelemetry
-/// meter provider, until it is dropped: `wakeq.handler.depth`, `wakeq.handler.oldest`, `wakeq.pool.connections`.
+/// meter provider, until it is dropped: `wakeq.handler.depth`, `wakeq.handler.oldest`, `wakeq.handler.halted`,
+/// `wakeq.pool.connections`.
 ///
 /// What events, runs and requests are counted by needs no more than the provider; these have to be asked for. They ask the
 /// database when metrics are collected, at most every 15 s.
@@ -51,6 +53,7 @@ struct Look {
 struct Seen {
     at: Option<Instant>,
     depths: Vec<HandlerDepth>,
+    halted: Vec<(HandlerScope, u64)>,
 }
 
 impl Observer {
@@ -62,9 +65,10 @@ impl Observer {
             seen: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
         });
-        let (of_handlers, of_pool) = (Arc::downgrade(&look), Arc::downgrade(&look));
+        let [of_handlers, of_halted, of_pool] = [&look; 3].map(Arc::downgrade);
         let gauges = telemetry::Gauges::over(
             move || of_handlers.upgrade().map(Look::gauges).unwrap_or_default(),
+            move || of_halted.upgrade().map(Look::halted).unwrap_or_default(),
             move || of_pool.upgrade().and_then(|look| look.store.connections()),
         );
         Self { look, _gauges: gauges }
@@ -80,12 +84,29 @@ impl Observer {
 }
 
 impl Look {
-    /// What is known, after it was brought up to date as far as the caller's thread may wait for that: one of a runtime
-    /// must not, and has it with the next collection.
     fn gauges(self: Arc<Self>) -> Vec<HandlerGauge> {
+        self.bring_up_to_date();
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let age = seen.at.map(|at| at.elapsed()).unwrap_or_default();
+        let gauge = |depth: &HandlerDepth| HandlerGauge {
+            scope: depth.scope.clone(),
+            depth: depth.depth,
+            oldest: depth.oldest.map(|oldest| oldest + age),
+        };
+        seen.depths.iter().map(gauge).collect()
+    }
+
+    fn halted(self: Arc<Self>) -> Vec<(HandlerScope, u64)> {
+        self.bring_up_to_date();
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).halted.clone()
+    }
+
+    /// Asks again, unless that was done just now, as far as the caller's thread may wait for it: one of a runtime must
+    /// not, and has it with the next collection.
+    fn bring_up_to_date(self: &Arc<Self>) {
         if !self.is_fresh() {
             let (told, done) = mpsc::channel();
-            let look = Arc::clone(&self);
+            let look = Arc::clone(self);
             self.runtime.spawn(async move {
                 look.refresh().await;
                 // Nobody may wait for it any more.
@@ -95,14 +116,6 @@ impl Look {
                 let _ = done.recv_timeout(PATIENCE);
             }
         }
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let age = seen.at.map(|at| at.elapsed()).unwrap_or_default();
-        let gauge = |depth: &HandlerDepth| HandlerGauge {
-            scope: depth.scope.clone(),
-            depth: depth.depth,
-            oldest: depth.oldest.map(|oldest| oldest + age),
-        };
-        seen.depths.iter().map(gauge).collect()
     }
 
     fn is_fresh(&self) -> bool {
@@ -115,15 +128,19 @@ impl Look {
         if self.is_fresh() {
             return;
         }
-        let depths = match self.store.depths().await {
-            Ok(depths) => depths,
+        let (depths, halted) = match self.ask().await {
+            Ok(asked) => asked,
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(error, "what waits is not known now, and not among the metrics");
-                Vec::new()
+                Default::default()
             }
         };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        *seen = Seen { at: Some(Instant::now()), depths };
+        *seen = Seen { at: Some(Instant::now()), depths, halted };
+    }
+
+    async fn ask(&self) -> Result<(Vec<HandlerDepth>, Vec<(HandlerScope, u64)>), StoreError> {
+        Ok((self.store.depths().await?, self.store.halted().await?))
     }
 }

@@ -119,7 +119,7 @@ fn of_emit(error: &EmitError) -> Exit {
         | EmitError::IdempotencyMismatch
         | EmitError::IdempotencyKey(_) => Exit::Usage,
         EmitError::ForeignId(_) | EmitError::IdempotencyInProgress => Exit::Conflict,
-        EmitError::Store(error) => of_store(error),
+        EmitError::Store(error) | EmitError::ObjectBusy(error) => of_store(error),
     }
 }
 

@@ -269,19 +269,20 @@ pub(crate) struct HandlerGauge {
 
 /// What is only looked at when somebody asks for it.
 pub(crate) struct Gauges {
-    _kept: (ObservableGauge<u64>, ObservableGauge<f64>, ObservableGauge<u64>),
+    _kept: (ObservableGauge<u64>, ObservableGauge<f64>, ObservableGauge<u64>, ObservableGauge<u64>),
 }
 
 impl Gauges {
-    /// Shows what the functions say, whenever somebody collects: handlers; connections, in use and idle. They must not wait
-    /// for long.
+    /// Shows what the functions say, whenever somebody collects: handlers; how many objects stand still for which; connections,
+    /// in use and idle. They must not wait for long.
     pub(crate) fn over(
         handlers: impl Fn() -> Vec<HandlerGauge> + Clone + Send + Sync + 'static,
+        halted: impl Fn() -> Vec<(HandlerScope, u64)> + Send + Sync + 'static,
         connections: impl Fn() -> Option<(u64, u64)> + Send + Sync + 'static,
     ) -> Self {
         let meter = meter();
         let labels = Arc::new(Labels::default());
-        let (known, depths) = (Arc::clone(&labels), handlers.clone());
+        let (known, depths, of_halted) = (Arc::clone(&labels), handlers.clone(), Arc::clone(&labels));
         let depth = meter
             .u64_observable_gauge("wakeq.handler.depth")
             .with_unit("{event}")
@@ -302,6 +303,20 @@ impl Gauges {
                 }
             })
             .build();
+        let halted = meter
+            .u64_observable_gauge("wakeq.handler.halted")
+            .with_unit("{object}")
+            .with_description("Objects that stand still for a handler because an event of theirs died there")
+            .with_callback(move |observer| {
+                let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+                for (scope, objects) in halted() {
+                    *sums.entry(of_halted.of(&scope).to_string()).or_default() += objects;
+                }
+                for (label, objects) in sums {
+                    observer.observe(objects, &[KeyValue::new("handler", label)]);
+                }
+            })
+            .build();
         let pool = meter
             .u64_observable_gauge("wakeq.pool.connections")
             .with_unit("{connection}")
@@ -313,7 +328,7 @@ impl Gauges {
                 }
             })
             .build();
-        Self { _kept: (depth, oldest, pool) }
+        Self { _kept: (depth, oldest, halted, pool) }
     }
 }
 

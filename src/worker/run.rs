@@ -381,6 +381,7 @@ impl Run<'_> {
         let statements = &self.runner.statements;
         match removal {
             Removal::Completed if self.facts.place.is_some() => {
+                crate::fault::point("link.processed");
                 self.until_lost(|| statements.link_completions.call(claim)).await
             }
             Removal::Completed => self.until_lost(|| statements.completions.call(claim)).await,

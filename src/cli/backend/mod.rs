@@ -8,9 +8,9 @@ mod database;
 mod server;
 
 use crate::api::{
-    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, Depth, Emitted, EventDetail,
-    EventSummary, HaltedLane, Handler, Key, Lifted, List, NewEvent, Object, PauseCron, Purged, PutAnswer,
-    PutCron, PutTarget, Redriven, RuleKind, Skipped, StopRequest, Stopped,
+    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, Depth, Emitted, EmittedBatch,
+    EventDetail, EventSummary, HaltedLane, Handler, Key, Lifted, List, NewChange, NewEvent, Object,
+    PauseCron, Purged, PutAnswer, PutCron, PutTarget, Redriven, RuleKind, Skipped, StopRequest, Stopped,
 };
 use crate::config::DeliveryArgs;
 use crate::event::{EventId, Name, ObjectKey};
@@ -54,6 +54,11 @@ macro_rules! either {
 impl Backend {
     pub(super) async fn emit(&self, event: NewEvent) -> anyhow::Result<Emitted> {
         either!(self.emit(event))
+    }
+
+    /// Emits events on an object, and sets its state, if one is given.
+    pub(super) async fn change(&self, object: &ObjectKey, change: NewChange) -> anyhow::Result<EmittedBatch> {
+        either!(self.change(object, change))
     }
 
     pub(super) async fn events(&self, which: &WhichEvents, page: Page) -> anyhow::Result<List<EventSummary>> {

@@ -174,6 +174,7 @@ impl Targets {
             }
             ("emit", 409) => to(&path).json(&json!({"name": "greet", "id": self.taken})),
             ("emit_batch", 409) => to(&path).json(&json!({"events": [{"name": "greet", "id": self.taken}]})),
+            ("change_object", 409) => to(&path).json(&json!({"main": {"name": "greet", "id": self.taken}})),
             ("cancel_event" | "run_event_now", 409) => to(&path),
             ("put_target" | "put_target_of_modifier", 409) => {
                 fill_with_targets(service).await;
@@ -188,11 +189,13 @@ impl Targets {
                 fill_with_crons(service).await;
                 to(&path.replace(CRON, "one-too-many")).json(&body("put_cron"))
             }
-            ("emit" | "emit_batch", 413) => to(&path).json(&json!({"name": "x".repeat(300_000)})),
-            ("emit" | "emit_batch", 415) => {
+            ("emit" | "emit_batch" | "change_object", 413) => {
+                to(&path).json(&json!({"name": "x".repeat(300_000)}))
+            }
+            ("emit" | "emit_batch" | "change_object", 415) => {
                 to(&path).header("content-type", "application/xml").body("<event/>")
             }
-            ("emit" | "emit_batch", 422) => {
+            ("emit" | "emit_batch" | "change_object", 422) => {
                 let first = good().bearer_auth(&service.key).header("idempotency-key", &operation.id);
                 Answer::of(first).await.json();
                 to(&path).header("idempotency-key", &operation.id).json(&other(&operation.id))
@@ -232,7 +235,11 @@ async fn fill_with_crons(service: &Service) {
 
 /// What an emit sends that is not the same as [`body`].
 fn other(operation: &str) -> Value {
-    if operation == "emit" { json!({"name": "o"}) } else { json!({"events": [{"name": "o"}]}) }
+    match operation {
+        "emit" => json!({"name": "o"}),
+        "change_object" => json!({"main": {"name": "o"}}),
+        _ => json!({"events": [{"name": "o"}]}),
+    }
 }
 
 /// What a good request of an operation sends; none where it takes no body.
@@ -246,6 +253,9 @@ fn body(operation: &str) -> Option<Value> {
         "put_target" | "put_target_of_modifier" => Some(json!({"url": "https://target.example/events"})),
         "put_cron" => Some(json!({"expression": "0 0 1 1 *", "value": 2})),
         "pause_cron" => Some(json!({"reason": "inventory"})),
+        "change_object" => {
+            Some(json!({"main": {"name": "greet"}, "subevents": [{"name": "greet"}], "state": {"a": 1}}))
+        }
         "skip_object" => Some(json!({"name": "greet"})),
         "push" => Some(json!({"message": {"data": ""}})),
         "create_key" => Some(json!({"holder": "somebody", "scopes": ["read"]})),

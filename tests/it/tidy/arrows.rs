@@ -17,7 +17,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("delivery", &["event", "telemetry"]),
     ("store", &["event"]),
     ("notify", &["event"]),
-    ("observe", &["telemetry", "store"]),
+    ("observe", &["event", "telemetry", "store"]),
     ("wake", &["event", "fault", "telemetry", "cron", "store", "notify"]),
     ("explain", &["event", "machine", "store"]),
     ("emit", &["event", "fault", "telemetry", "store", "notify"]),
