@@ -12,10 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::WorkerConfig;
 use super::counters::{Counters, RunReport};
+use super::finished::{Finished, Halt};
 use super::lot::Lot;
 use super::onward::onward;
 use super::room::{Room, RoomKind};
-use super::run::{Finished, Halt, Runner};
+use super::run::Runner;
 use crate::event::{EventId, Notification};
 use crate::machine::{Answer, Outcome, When};
 use crate::notify::{Delivery, Notifier, Subscription};

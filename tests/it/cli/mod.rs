@@ -117,6 +117,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (11, "targets"),
     (12, "cron"),
     (13, "order"),
+    (14, "queues"),
 ];
 
 fn migrations(status: &str) -> String {
