@@ -22,7 +22,7 @@ use super::targets::Targets;
 use crate::event::{
     Cause, Claim, CopyOf, HandlerAddress, Lane, Notification, Place, Schedule, Turn, target_of_queue,
 };
-use crate::machine::{Answer, Claimed, Effect, Input, Outcome, Policy, Removal, State, When};
+use crate::machine::{Answer, Claimed, Effect, Input, Outcome, Policy, Removal, State};
 use crate::store::{ClaimedEvent, Retry, StoreError};
 use crate::telemetry;
 
