@@ -41,8 +41,9 @@ pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
     Actor, CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope, InvalidName,
-    InvalidObjectKey, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link, MalformedNotification, Name,
-    Notification, ObjectKey, Place, RuleKind, Timestamp, Timing, Traceparent,
+    InvalidObjectKey, InvalidPattern, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link,
+    MalformedNotification, Name, Notification, ObjectKey, Place, QueuePattern, RuleKind, Timestamp, Timing,
+    Traceparent,
 };
 #[cfg(feature = "http")]
 pub use event::{

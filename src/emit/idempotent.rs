@@ -94,6 +94,7 @@ impl Queue {
                     id: event.id,
                     duplicate: *inserted == Inserted::Known,
                     link: inserted.link(),
+                    copies: u32::try_from(inserted.copies().len()).unwrap_or(u32::MAX),
                     notified: false,
                 })
                 .collect();

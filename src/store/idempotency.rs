@@ -6,9 +6,10 @@ use sqlx::postgres::PgConnection;
 use super::chains::{NewState, insert_with_state};
 use super::chores::IDEMPOTENCY_KEPT;
 use super::insert::statements;
+use super::queues::Emission;
 use super::session::interval;
 use super::{Inserted, NewEvent, Store, StoreError};
-use crate::event::{CanvasId, Timing};
+use crate::event::CanvasId;
 
 /// A key on its way into the table.
 #[derive(Clone, Debug)]
@@ -49,9 +50,9 @@ impl Store {
         in_memory!(self, insert_once(key, events, chosen, state, answer));
         // Beside the events': the key, the look at an earlier answer, the answer.
         let mut session = self.session().await?.for_statements(3 + statements(events));
-        let timing = self.timing();
+        let emission = self.emission();
         let change = (events, chosen, state);
-        let keyed = session.limit(|connection| once(connection, key, change, timing, answer)).await;
+        let keyed = session.limit(|connection| once(connection, key, change, emission, answer)).await;
         session.answered("insert events under an idempotency key", keyed)
     }
 }
@@ -60,7 +61,7 @@ async fn once(
     connection: &mut PgConnection,
     key: &NewKey,
     (events, chosen, state): (&[NewEvent], &[bool], Option<NewState<'_>>),
-    timing: &Timing,
+    emission: Emission<'_>,
     answer: impl FnOnce(&[Inserted]) -> String + Send,
 ) -> Result<Keyed, sqlx::Error> {
     let mut transaction = connection.begin().await?;
@@ -77,7 +78,7 @@ async fn once(
         }
         Err(error) => return Err(error),
     }
-    let inserted = insert_with_state(&mut transaction, events, chosen, state, timing).await?;
+    let inserted = insert_with_state(&mut transaction, events, chosen, state, emission).await?;
     if inserted.contains(&Inserted::Foreign) {
         transaction.rollback().await?;
         return Ok(Keyed::Foreign(inserted));

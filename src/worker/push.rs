@@ -219,7 +219,7 @@ impl Inner {
             self.show();
             self.counters.count(&finished.report, finished.fault);
             self.tell(finished.report);
-            if let Some(next) = finished.next.filter(|_| self.notifier.wakes()) {
+            for next in finished.next.into_iter().chain(finished.again).filter(|_| self.notifier.wakes()) {
                 onward::publish(self.notifier.as_ref(), next).await;
             }
             room = Room::default();
