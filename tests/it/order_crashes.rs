@@ -170,7 +170,7 @@ async fn beside(theatre: &Theatre, each: usize) -> Lane {
     theatre.queue.emit_all(slow.collect()).await.unwrap();
     theatre.until_at_least("select count(*) from wakeq.halted_lanes", 1).await;
     theatre.until_at_least("select count(*) from runs where object = 'slow'", 1).await;
-    Lane { scope: scope(WORK_OR_HALT), object: "stays".parse().unwrap() }
+    Lane { scope: scope(WORK_OR_HALT), object: "stays".parse().unwrap(), queue: None }
 }
 
 /// While all others came to their end, nothing happened on these two; the one that stood still goes on when it is told to.
