@@ -70,7 +70,7 @@ async fn without_objects(cluster: &Cluster) {
     for entry in migrations() {
         sqlx::raw_sql(AssertSqlSafe(entry)).execute(&mut before.connection).await.unwrap();
     }
-    let mut today = Side::new(cluster, "today", "claim_2").await;
+    let mut today = Side::new(cluster, "today", "claim_3").await;
     Store::migrate(&cluster.url("today"), false).await.unwrap();
     for batch in 0..BATCHES {
         if batch % 2 == 0 {
@@ -127,7 +127,7 @@ impl Side {
         sqlx::raw_sql("create schema if not exists wakeq").execute(&mut connection).await.unwrap();
         let claim = match claim {
             "claim" => "select id, claims from wakeq.claim($1, '{WORKER/bench/_}', '{}', '1 min', 5)",
-            _ => "select id, claims from wakeq.claim_2($1, '{WORKER/bench/_}', '{}', '1 min', 5)",
+            _ => "select id, claims from wakeq.claim_3($1, '{WORKER/bench/_}', '{}', '1 min', 5)",
         };
         Self { connection, claim, took: Default::default() }
     }

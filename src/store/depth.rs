@@ -132,14 +132,9 @@ impl Store {
                      select count(*) filter (where free) as depth, min(delay_until) filter (where free) as oldest from (
                          select e.delay_until,
                                 (e.locked_at is null or e.locked_at < now() - $1::interval)
-                                and (e.object is null or (
-                                    e.seq = (select first.seq from wakeq.events_v2 first
-                                              where first.canvas_id = e.canvas_id and first.object = e.object
-                                                and first.module = e.module and first.name = e.name
-                                              order by first.seq limit 1)
-                                    and (select true from wakeq.halted_lanes l
-                                          where l.canvas_id = e.canvas_id and l.object = e.object
-                                            and l.module = e.module and l.name = e.name) is null)) as free
+                                and (e.object is null
+                                     or e.id = wakeq.first_of_lane(e.canvas_id, e.object, e.queue, e.module, e.name)
+                                        and not wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name)) as free
                            from wakeq.events_v2 e
                           where not h.ruled and e.canvas_id = h.canvas_id and e.module = h.module and e.name = h.name
                             and e.delay_until <= now()

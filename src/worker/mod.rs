@@ -14,6 +14,7 @@ mod onward;
 mod process;
 mod push;
 mod room;
+mod rotation;
 mod run;
 mod signal;
 mod statements;

@@ -172,9 +172,9 @@ impl Targets {
                 let foreign = Self { canvas: FOREIGN, ..self.clone() };
                 foreign.good(service, operation).bearer_auth(&service.key)
             }
-            ("emit", 409) => to(&path).json(&json!({"name": "greet", "id": self.taken})),
-            ("emit_batch", 409) => to(&path).json(&json!({"events": [{"name": "greet", "id": self.taken}]})),
-            ("change_object", 409) => to(&path).json(&json!({"main": {"name": "greet", "id": self.taken}})),
+            ("emit" | "emit_batch" | "change_object", 409 | 413 | 415 | 422) => {
+                self.emitting_for(service, operation, status).await
+            }
             ("cancel_event" | "run_event_now", 409) => to(&path),
             ("put_target" | "put_target_of_modifier", 409) => {
                 fill_with_targets(service).await;
@@ -189,23 +189,29 @@ impl Targets {
                 fill_with_crons(service).await;
                 to(&path.replace(CRON, "one-too-many")).json(&body("put_cron"))
             }
-            ("emit" | "emit_batch" | "change_object", 413) => {
-                to(&path).json(&json!({"name": "x".repeat(300_000)}))
-            }
-            ("emit" | "emit_batch" | "change_object", 415) => {
-                to(&path).header("content-type", "application/xml").body("<event/>")
-            }
-            ("emit" | "emit_batch" | "change_object", 422) => {
-                let first = good().bearer_auth(&service.key).header("idempotency-key", &operation.id);
-                Answer::of(first).await.json();
-                to(&path).header("idempotency-key", &operation.id).json(&other(&operation.id))
-            }
             ("readyz", 503) => {
                 let away = "alter schema wakeq rename to elsewhere";
                 sqlx::raw_sql(away).execute(&service.stage.pool).await.unwrap();
                 good()
             }
             _ => panic!("say in this file how `{}` is made to answer {status}", operation.id),
+        }
+    }
+
+    /// The same for an operation that emits, and a status that no other has.
+    async fn emitting_for(&self, service: &Service, operation: &Operation, status: u16) -> RequestBuilder {
+        let path = self.path(&operation.path, self.running);
+        let request = service.request(operation.method.clone(), &path).bearer_auth(&service.key);
+        let event = |event: Value| emitting(&operation.id, event);
+        match status {
+            409 => request.json(&event(json!({"name": "greet", "id": self.taken}))),
+            413 => request.json(&json!({"name": "x".repeat(300_000)})),
+            415 => request.header("content-type", "application/xml").body("<event/>"),
+            _ => {
+                let first = self.good(service, operation).bearer_auth(&service.key);
+                Answer::of(first.header("idempotency-key", &operation.id)).await.json();
+                request.header("idempotency-key", &operation.id).json(&event(json!({"name": "o"})))
+            }
         }
     }
 }
@@ -233,12 +239,12 @@ async fn fill_with_crons(service: &Service) {
     sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
 }
 
-/// What an emit sends that is not the same as [`body`].
-fn other(operation: &str) -> Value {
+/// What an operation that emits is sent for one event.
+fn emitting(operation: &str, event: Value) -> Value {
     match operation {
-        "emit" => json!({"name": "o"}),
-        "change_object" => json!({"main": {"name": "o"}}),
-        _ => json!({"events": [{"name": "o"}]}),
+        "emit" => event,
+        "change_object" => json!({"main": event}),
+        _ => json!({"events": [event]}),
     }
 }
 
