@@ -2,6 +2,7 @@
 //!
 //! The row is the event. A notification that could not be published is no error: the probe publishes it later.
 
+mod listening;
 mod objects;
 
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use sqlx::postgres::PgConnection;
 use tracing::Instrument;
 
+use crate::broadcast::Broadcasts;
 use crate::event::{CanvasId, Event, EventError, EventId, HandlerScope, Link, Notification};
 use crate::notify::Notifier;
 use crate::store::{Coalescer, Inserted, Keyed, NewEvent, NewKey, Store, StoreError, insert_one};
@@ -56,6 +58,7 @@ pub struct Queue {
     config: QueueConfig,
     inserts: Coalescer<Arc<NewEvent>, Inserted>,
     metrics: SendMetrics,
+    broadcasts: Option<Broadcasts>,
 }
 
 /// An event that was emitted: its row is committed.
@@ -156,7 +159,8 @@ impl Queue {
                 async move { store.insert(&events).await }
             }
         });
-        Self { store, notifier, config, inserts, metrics: SendMetrics::new() }
+        let broadcasts = notifier.broadcasts();
+        Self { store, notifier, config, inserts, metrics: SendMetrics::new(), broadcasts }
     }
 
     /// Emits an event: when this returns, its row is committed.
@@ -346,9 +350,11 @@ impl Queue {
         Ok(Receipt { emitted, notification, queue: self.clone(), event, inserted })
     }
 
-    /// For the test kit: what was emitted, once it is committed.
-    #[cfg_attr(not(feature = "testing"), expect(unused_variables, clippy::unused_self))]
+    /// What was emitted, once it is committed: for listeners, and for the test kit.
     fn remember(&self, event: &NewEvent, inserted: Inserted) {
+        if let Some(broadcasts) = &self.broadcasts {
+            event.broadcast(inserted).into_iter().for_each(|told| broadcasts.send(told));
+        }
         #[cfg(feature = "testing")]
         if matches!(inserted, Inserted::New { .. }) {
             self.store.remember(event);

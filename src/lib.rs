@@ -5,6 +5,7 @@ pub mod access;
 mod admin;
 #[cfg(feature = "http")]
 mod api;
+mod broadcast;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]
@@ -37,12 +38,14 @@ pub use admin::{
 };
 #[cfg(feature = "http")]
 pub use admin::{NewSecret, NewTarget, Registered};
+pub use broadcast::{Broadcasts, Heard, InvalidPattern, ListenError, Listener, Pattern};
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
-    Actor, CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope, InvalidName,
-    InvalidObjectKey, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link, MalformedNotification, Name,
-    Notification, ObjectKey, Place, RuleKind, Timestamp, Timing, Traceparent,
+    Actor, Broadcast, CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope,
+    InvalidName, InvalidObjectKey, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link,
+    MalformedBroadcast, MalformedNotification, Name, Notification, ObjectKey, Place, RuleKind, Timestamp,
+    Timing, Traceparent,
 };
 #[cfg(feature = "http")]
 pub use event::{

@@ -52,6 +52,7 @@ impl NotifierArgs {
     pub(crate) async fn connect_to_work(&self) -> anyhow::Result<Arc<dyn Notifier>> {
         match self.notifier {
             NotifierKind::Pubsub => self.pubsub.connect().await,
+            NotifierKind::Local if self.pubsub.broadcast => Ok(Arc::new(LocalNotifier::broadcasting())),
             NotifierKind::Local => Ok(Arc::new(LocalNotifier::new())),
         }
     }
@@ -70,6 +71,14 @@ pub(crate) struct PubSubArgs {
     /// The subscription that all workers share
     #[arg(long, env = "WAKEQ_SUBSCRIPTION", global = true, default_value = "wakeq")]
     subscription: String,
+    /// Also broadcast every emitted event, for who listens; the same for every process
+    #[arg(long, env = "WAKEQ_BROADCAST", global = true, num_args = 0..=1, default_missing_value = "1", require_equals = true,
+          default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
+          hide_possible_values = true)]
+    broadcast: bool,
+    /// The topic of broadcasts [default: that of notifications with -broadcast after it]
+    #[arg(long, env = "WAKEQ_BROADCAST_TOPIC", global = true, hide_short_help = true)]
+    broadcast_topic: Option<String>,
     /// host:port of an emulator, instead of Google's service
     #[arg(long, env = "PUBSUB_EMULATOR_HOST", global = true)]
     emulator_host: Option<String>,
@@ -87,8 +96,11 @@ impl PubSubArgs {
             }
             (project, _) => project,
         };
+        let named = self.broadcast_topic.clone().filter(|topic| !topic.is_empty());
+        let broadcast_topic = named.unwrap_or_else(|| PubSubConfig::broadcast_topic_of(&self.topic));
         Ok(PubSubConfig {
             topic: self.topic.clone(),
+            broadcast_topic: self.broadcast.then_some(broadcast_topic),
             subscription: self.subscription.clone(),
             emulator_host: self.emulator_host.clone(),
             ..PubSubConfig::new(project)

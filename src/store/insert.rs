@@ -9,7 +9,9 @@ use uuid::Uuid;
 
 use super::session::interval;
 use super::{Store, StoreError, chains};
-use crate::event::{Due, EventId, HandlerAddress, Link, ObjectKey, Timestamp, Timing, Traceparent};
+use crate::event::{
+    Broadcast, Due, EventId, HandlerAddress, Link, ObjectKey, Place, Timestamp, Timing, Traceparent,
+};
 
 /// Most rows in one statement.
 const PAGE: usize = 1000;
@@ -29,6 +31,21 @@ pub(crate) struct NewEvent {
     pub(crate) traceparent: Traceparent,
     /// The object whose chain it becomes a link of.
     pub(crate) object: Option<ObjectKey>,
+}
+
+impl NewEvent {
+    /// What listeners are told of it, once it is committed; nothing, if it was known.
+    pub(crate) fn broadcast(&self, inserted: Inserted) -> Option<Broadcast> {
+        let Inserted::New { link, .. } = inserted else { return None };
+        Some(Broadcast {
+            id: self.id,
+            address: self.address.clone(),
+            value: Some(self.value.clone()),
+            traceparent: self.traceparent.clone(),
+            place: self.object.clone().zip(link).map(|(object, link)| Place { object, link }),
+            due: self.due,
+        })
+    }
 }
 
 /// What became of an event's insert.

@@ -16,11 +16,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cron", &["event"]),
     ("delivery", &["event", "telemetry"]),
     ("store", &["event"]),
-    ("notify", &["event"]),
+    ("broadcast", &["event", "telemetry"]),
+    ("notify", &["event", "broadcast"]),
     ("observe", &["telemetry", "store"]),
     ("wake", &["event", "fault", "telemetry", "cron", "store", "notify"]),
     ("explain", &["event", "machine", "store"]),
-    ("emit", &["event", "fault", "telemetry", "store", "notify"]),
+    ("emit", &["event", "fault", "telemetry", "store", "broadcast", "notify"]),
     ("admin", &["event", "fault", "cron", "machine", "store", "notify", "wake", "explain"]),
     ("worker", &["event", "fault", "telemetry", "store", "notify", "wake", "emit", "machine", "delivery"]),
     ("access", &["event", "store"]),
@@ -31,7 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["event", "access", "api", "delivery", "telemetry", "store", "notify", "emit", "admin", "explain"],
     ),
     ("doctor", &["event", "store", "notify"]),
-    ("testing", &["event", "machine", "store", "notify", "explain", "emit", "admin", "worker"]),
+    ("testing", &["event", "machine", "store", "broadcast", "notify", "explain", "emit", "admin", "worker"]),
     (
         "cli",
         &[
