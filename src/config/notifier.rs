@@ -1,13 +1,18 @@
 //! How workers are woken, from flags and environment.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use super::Missing;
+use crate::broadcast::Broadcasts;
 use crate::notify::{
     DEVELOPMENT_PROJECT, LocalNotifier, NoNotifier, Notifier, NotifyError, PubSub, PubSubConfig,
 };
+
+/// How long the end of a command waits until listeners were told of what it emitted.
+const BROADCASTING: Duration = Duration::from_secs(2);
 
 /// What wakes workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -27,6 +32,9 @@ pub(crate) struct NotifierArgs {
     notifier: NotifierKind,
     #[command(flatten)]
     pubsub: PubSubArgs,
+    /// Of the notifiers that were connected.
+    #[arg(skip)]
+    broadcasts: Arc<Mutex<Vec<Broadcasts>>>,
 }
 
 impl NotifierArgs {
@@ -43,15 +51,29 @@ impl NotifierArgs {
     /// For a process that takes no notifications itself.
     pub(crate) async fn connect(&self) -> anyhow::Result<Arc<dyn Notifier>> {
         match self.notifier {
-            NotifierKind::Pubsub => self.pubsub.connect().await,
+            NotifierKind::Pubsub => self.connect_to_pubsub().await,
             NotifierKind::Local => Ok(Arc::new(NoNotifier)),
+        }
+    }
+
+    async fn connect_to_pubsub(&self) -> anyhow::Result<Arc<dyn Notifier>> {
+        let notifier = self.pubsub.connect().await?;
+        self.broadcasts.lock().unwrap_or_else(PoisonError::into_inner).extend(notifier.broadcasts());
+        Ok(notifier)
+    }
+
+    /// Ends what listens in this process, and lets those who listen elsewhere hear what was emitted in it.
+    pub(crate) async fn close_broadcasts(&self) {
+        let all = std::mem::take(&mut *self.broadcasts.lock().unwrap_or_else(PoisonError::into_inner));
+        for broadcasts in all {
+            broadcasts.close(BROADCASTING).await;
         }
     }
 
     /// For a process that runs handlers.
     pub(crate) async fn connect_to_work(&self) -> anyhow::Result<Arc<dyn Notifier>> {
         match self.notifier {
-            NotifierKind::Pubsub => self.pubsub.connect().await,
+            NotifierKind::Pubsub => self.connect_to_pubsub().await,
             NotifierKind::Local if self.pubsub.broadcast => Ok(Arc::new(LocalNotifier::broadcasting())),
             NotifierKind::Local => Ok(Arc::new(LocalNotifier::new())),
         }

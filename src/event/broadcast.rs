@@ -156,7 +156,8 @@ impl Broadcast {
         Some(Self {
             id: EventId(wire.id),
             address: HandlerAddress { scope, modifier: name(wire.modifier)? },
-            value: wire.value.map(|value| value.get().to_owned()),
+            // A `null` is a value, and reads like none.
+            value: (!wire.value_omitted).then(|| wire.value.map_or("null", RawValue::get).to_owned()),
             traceparent: wire.traceparent.parse().ok()?,
             place,
             due,
