@@ -350,17 +350,6 @@ impl Queue {
         Ok(Receipt { emitted, notification, queue: self.clone(), event, inserted })
     }
 
-    /// What was emitted, once it is committed: for listeners, and for the test kit.
-    fn remember(&self, event: &NewEvent, inserted: Inserted) {
-        if let Some(broadcasts) = &self.broadcasts {
-            event.broadcast(inserted).into_iter().for_each(|told| broadcasts.send(told));
-        }
-        #[cfg(feature = "testing")]
-        if matches!(inserted, Inserted::New { .. }) {
-            self.store.remember(event);
-        }
-    }
-
     fn checked(&self, event: Event) -> Result<NewEvent, EventError> {
         event.check_size(self.config.payload_limit_bytes)?;
         Ok(NewEvent {

@@ -32,8 +32,6 @@ use crate::event::CanvasId;
 
 /// Most listeners with the same credential. Another process has as many of its own.
 const OF_ONE_CALLER: usize = 16;
-/// How often a silent stream says that it lives, and the credential is looked at again.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How long the subscriptions of listeners may take to be deleted at the end of the process.
 const CLOSING: Duration = Duration::from_secs(2);
 /// What every stream begins with: how long to wait before coming again.
@@ -45,14 +43,16 @@ const NO_BUFFER: HeaderName = HeaderName::from_static("x-accel-buffering");
 #[derive(Clone)]
 pub(super) struct Listening {
     most: usize,
+    /// How often a stream says that it lives, and the credential is looked at again.
+    keep_alive: Duration,
     callers: Arc<Mutex<HashMap<String, usize>>>,
     stop: CancellationToken,
     closing: TaskTracker,
 }
 
 impl Listening {
-    pub(super) fn new(most: usize, stop: CancellationToken) -> Self {
-        Self { most, callers: Arc::default(), stop, closing: TaskTracker::new() }
+    pub(super) fn new(most: usize, keep_alive: Duration, stop: CancellationToken) -> Self {
+        Self { most, keep_alive, callers: Arc::default(), stop, closing: TaskTracker::new() }
     }
 
     /// Waits until the subscriptions of those who listened are deleted.
@@ -171,7 +171,8 @@ pub(super) async fn listen(
         Some(canvases) => broadcasts.subscribe_on(canvases, &query.pattern).await?,
         None => broadcasts.subscribe(&query.pattern).await?,
     };
-    let mut ticks = interval_at(tokio::time::Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
+    let keep_alive = api.listening.keep_alive;
+    let mut ticks = interval_at(tokio::time::Instant::now() + keep_alive, keep_alive);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let listener = Some(listener);
     let stream = EventStream { listener, reader, access: api.access.clone(), place, ticks, begun: false };
@@ -273,7 +274,7 @@ mod tests {
 
     #[test]
     fn places_are_bounded_for_each_caller_and_for_all() {
-        let listening = Listening::new(OF_ONE_CALLER + 2, CancellationToken::new());
+        let listening = Listening::new(OF_ONE_CALLER + 2, CLOSING, CancellationToken::new());
         let kind = |name: &str| listening.place(&caller(name)).map(drop).map_err(|problem| problem.kind);
         let mut ada: Vec<_> =
             (0..OF_ONE_CALLER).map(|_| listening.place(&caller("ada")).ok().unwrap()).collect();

@@ -65,6 +65,9 @@ pub struct HttpConfig {
     pub max_requests: usize,
     /// Listeners at a time (`GET /v1/listen`); more are answered 429. Default 64; each may hold 4 MiB.
     pub max_listeners: usize,
+    /// How often a listener is told that its stream lives, and its credential is looked at again. Default 15 s, at most
+    /// 30 s, so that a revocation counts within 60 s.
+    pub listener_keep_alive: Duration,
     /// Largest body. Default 256 KiB, at most 16 MiB.
     pub body_limit_bytes: usize,
     /// How long a connection may take over a request's header. Default 10 s.
@@ -92,6 +95,7 @@ impl Default for HttpConfig {
             max_connections: 4096,
             max_requests: 512,
             max_listeners: 64,
+            listener_keep_alive: Duration::from_secs(15),
             body_limit_bytes: 256 * 1024,
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(620),
@@ -177,7 +181,7 @@ impl HttpServer {
             refusals: Refusals::start(admin.clone()),
             readiness: Arc::default(),
             push: Push::new(config.retention),
-            listening: Listening::new(config.max_listeners, stop.clone()),
+            listening: Listening::new(config.max_listeners, config.listener_keep_alive, stop.clone()),
             admin,
         };
         let failed = |source| HttpError::Address { address: config.address, source };
@@ -313,6 +317,9 @@ impl HttpConfig {
         }
         if self.max_listeners > 10_000 {
             return Err(HttpError::Config("max_listeners must be 10,000 at most"));
+        }
+        if !(Duration::from_millis(100)..=Duration::from_secs(30)).contains(&self.listener_keep_alive) {
+            return Err(HttpError::Config("listener_keep_alive must be 100 ms to 30 s"));
         }
         if !(1024..=16 * 1024 * 1024).contains(&self.body_limit_bytes) {
             return Err(HttpError::Config("the body limit must be 1 KiB to 16 MiB"));

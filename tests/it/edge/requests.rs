@@ -123,6 +123,7 @@ impl Targets {
             .replace("{key}", &self.key)
             .replace("{cron}", CRON)
             .replace("{object}", OBJECT)
+            .replace("/v1/listen", "/v1/listen?pattern=*")
     }
 
     /// A request that succeeds, without a credential.
@@ -151,8 +152,10 @@ impl Targets {
             ("put_target" | "put_target_of_modifier", 201) => {
                 to(&path.replace("/greet", "/another")).json(&body("put_target"))
             }
-            (_, 200..300) => good().bearer_auth(&service.key),
+            // Nothing is broadcast here: `listening` asks services that do.
+            (_, 200..300) | ("listen", 404) => good().bearer_auth(&service.key),
             (_, 400) if body(&operation.id).is_some() => to(&path).json(&json!({"nonsense": 1})),
+            ("listen", 400) => to("/v1/listen?pattern=["),
             (_, 400) if operation.described["parameters"].as_array().is_some_and(|all| !all.is_empty()) => {
                 to(&format!("{path}?nonsense=1"))
             }
@@ -274,7 +277,8 @@ fn body(operation: &str) -> Option<Value> {
         | "unblock_handler"
         | "list_audit"
         | "list_keys"
-        | "revoke_key" => None,
+        | "revoke_key"
+        | "listen" => None,
         other => panic!("say in this file what a good request of the new operation `{other}` sends"),
     }
 }
