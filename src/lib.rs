@@ -82,6 +82,11 @@ struct Testing;
 #[doc = include_str!("../docs/order.md")]
 struct Order;
 
+/// The code in the page about listeners.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/listeners.md")]
+struct Listeners;
+
 /// The code in the page about crons.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/cron.md")]

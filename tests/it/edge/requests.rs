@@ -123,7 +123,6 @@ impl Targets {
             .replace("{key}", &self.key)
             .replace("{cron}", CRON)
             .replace("{object}", OBJECT)
-            .replace("/v1/listen", "/v1/listen?pattern=*")
     }
 
     /// A request that succeeds, without a credential.
@@ -132,6 +131,7 @@ impl Targets {
         let request = service.request(operation.method.clone(), &self.path(&operation.path, event));
         match body(&operation.id) {
             Some(body) => request.json(&body),
+            None if operation.id == "listen" => request.query(&[("pattern", "*")]),
             None => request,
         }
     }
@@ -155,7 +155,6 @@ impl Targets {
             // Nothing is broadcast here: `listening` asks services that do.
             (_, 200..300) | ("listen", 404) => good().bearer_auth(&service.key),
             (_, 400) if body(&operation.id).is_some() => to(&path).json(&json!({"nonsense": 1})),
-            ("listen", 400) => to("/v1/listen?pattern=["),
             (_, 400) if operation.described["parameters"].as_array().is_some_and(|all| !all.is_empty()) => {
                 to(&format!("{path}?nonsense=1"))
             }
