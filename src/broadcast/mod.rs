@@ -18,6 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{Stream, unfold};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -129,14 +130,25 @@ impl Broadcasts {
         if self.closing.is_cancelled() {
             return Err(ListenError::Ending);
         }
-        let (inbox, closing) = (Arc::new(Inbox::new(selection)), self.closing.child_token());
-        let hearing = self.channel.open(Arc::clone(&inbox), closing.clone()).await?;
-        let heard = Arc::clone(&inbox);
+        let (inbox, token) = (Arc::new(Inbox::new(selection)), self.closing.child_token());
+        // Dropped by a caller who does not wait for the end of this, too.
+        let closing = token.clone().drop_guard();
+        let (told, opened) = oneshot::channel();
+        let (channel, heard) = (Arc::clone(&self.channel), Arc::clone(&inbox));
+        // A task of its own: what was only abandoned would leave a subscription behind.
         let task = self.listeners.spawn(async move {
-            let _closed = CloseWhenDropped(heard);
-            hearing.await;
+            let _closed = CloseWhenDropped(Arc::clone(&heard));
+            match channel.open(heard, token).await {
+                Ok(hearing) => {
+                    // Who is gone has closed it.
+                    told.send(Ok(())).ok();
+                    hearing.await;
+                }
+                Err(error) => drop(told.send(Err(error))),
+            }
         });
-        Ok(Listener { inbox, closing: closing.drop_guard(), task })
+        opened.await.map_err(|_| ListenError::Ending)??;
+        Ok(Listener { inbox, closing, task })
     }
 
     /// Waits until what was emitted in this process before is published, or lost. For a process that ends soon after it
@@ -230,6 +242,9 @@ impl Listener {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicI32, Ordering};
+
+    use tokio::sync::Notify;
     use uuid::Uuid;
 
     use super::*;
@@ -269,6 +284,53 @@ mod tests {
         broadcasts.close(CLOSING).await;
         assert_eq!((all.next().await, elsewhere.next().await), (None, None));
         assert!(matches!(broadcasts.subscribe("*").await, Err(ListenError::Ending)));
+    }
+
+    /// Opens when it is told to, and then waits to be closed.
+    #[derive(Default)]
+    struct Reluctant {
+        asked: Notify,
+        leave: Notify,
+        left_behind: AtomicI32,
+    }
+
+    struct Opener(Arc<Reluctant>);
+
+    #[async_trait]
+    impl Channel for Opener {
+        async fn publish(&self, _: &[Broadcast]) -> Published {
+            Published::default()
+        }
+
+        async fn open(
+            &self,
+            _: Arc<Inbox>,
+            closing: CancellationToken,
+        ) -> Result<BoxFuture<'static, ()>, ListenError> {
+            let shared = Arc::clone(&self.0);
+            shared.asked.notify_one();
+            shared.leave.notified().await;
+            shared.left_behind.fetch_add(1, Ordering::Relaxed);
+            Ok(Box::pin(async move {
+                closing.cancelled().await;
+                shared.left_behind.fetch_sub(1, Ordering::Relaxed);
+            }))
+        }
+    }
+
+    #[tokio::test]
+    async fn who_leaves_while_it_is_opened_leaves_nothing_behind() {
+        let shared = Arc::new(Reluctant::default());
+        let broadcasts = Broadcasts::over(Arc::new(Opener(Arc::clone(&shared))));
+        let subscribing = broadcasts.subscribe("*");
+        tokio::select! {
+            _ = subscribing => panic!("it is not open"),
+            () = shared.asked.notified() => {}
+        }
+        shared.leave.notify_one();
+        broadcasts.listeners.close();
+        tokio::time::timeout(CLOSING, broadcasts.listeners.wait()).await.expect("it goes on");
+        assert_eq!(shared.left_behind.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]

@@ -260,7 +260,7 @@ mod tests {
         let (outbox, slow) = outbox(false);
         let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime().block_on(async {
-            outbox.put(broadcast("cut off", "1"));
+            outbox.put(broadcast("cut-off", "1"));
             tokio::task::yield_now().await;
         });
         assert!(slow.published.lock().unwrap().is_empty());
