@@ -57,6 +57,7 @@ pub struct Queue {
     notifier: Arc<dyn Notifier>,
     config: QueueConfig,
     inserts: Coalescer<Arc<NewEvent>, Inserted>,
+    announcements: Coalescer<Arc<[EventId]>, ()>,
     metrics: SendMetrics,
     broadcasts: Option<Broadcasts>,
 }
@@ -70,6 +71,8 @@ pub struct Emitted {
     pub duplicate: bool,
     /// Its link in the chain of its object; none, if it is on no object, or a duplicate.
     pub link: Option<Link>,
+    /// How many registered queues got a copy.
+    pub copies: u32,
     /// Whether a notification went out: not for duplicates and far-off events, which need none now, and not when
     /// Pub/Sub did not take it, which the probe makes up for.
     pub notified: bool,
@@ -160,7 +163,14 @@ impl Queue {
             }
         });
         let broadcasts = notifier.broadcasts();
-        Self { store, notifier, config, inserts, metrics: SendMetrics::new(), broadcasts }
+        let announcements = Coalescer::new(BATCH_MAX, 1, {
+            let store = store.clone();
+            move |copies: Vec<Arc<[EventId]>>| {
+                let store = store.clone();
+                async move { store.announce(&copies.concat()).await.map(|()| vec![(); copies.len()]) }
+            }
+        });
+        Self { store, notifier, config, inserts, announcements, metrics: SendMetrics::new(), broadcasts }
     }
 
     /// Emits an event: when this returns, its row is committed.
@@ -200,9 +210,10 @@ impl Queue {
         };
         let inserted = self.counted(std::slice::from_ref(&event), inserted)?;
         fault::point("emit.committed");
-        let (mut emitted, notification) = outcome(&event, inserted)?;
-        self.remember(&event, inserted);
-        emitted.notified = self.publish(notification.as_slice()).await;
+        let (mut emitted, notifications) = outcome(&event, &inserted)?;
+        self.remember(&event, &inserted);
+        self.announce(inserted.copies()).await;
+        emitted.notified = self.publish(&notifications).await;
         Ok(emitted)
     }
 
@@ -263,6 +274,7 @@ impl Queue {
                     id: event.id,
                     duplicate: *inserted == Inserted::Known,
                     link: inserted.link(),
+                    copies: u32::try_from(inserted.copies().len()).unwrap_or(u32::MAX),
                     notified: false,
                 })
                 .collect();
@@ -304,13 +316,16 @@ impl Queue {
         let outcomes = events
             .iter()
             .zip(&inserted)
-            .map(|(event, inserted)| outcome(event, *inserted))
+            .map(|(event, inserted)| outcome(event, inserted))
             .collect::<Result<Vec<_>, _>>()?;
-        events.iter().zip(&inserted).for_each(|(event, inserted)| self.remember(event, *inserted));
-        let notifications: Vec<_> = outcomes.iter().filter_map(|(_, notification)| *notification).collect();
+        events.iter().zip(&inserted).for_each(|(event, inserted)| self.remember(event, inserted));
+        let notifications: Vec<_> =
+            outcomes.iter().flat_map(|(_, notifications)| notifications).copied().collect();
+        let copies: Vec<EventId> = inserted.iter().flat_map(Inserted::copies).copied().collect();
+        self.announce(&copies).await;
         let notified = self.publish(&notifications).await;
-        let emitted = outcomes.into_iter().map(|(emitted, notification)| Emitted {
-            notified: notified && notification.is_some(),
+        let emitted = outcomes.into_iter().map(|(emitted, notifications)| Emitted {
+            notified: notified && !notifications.is_empty(),
             ..emitted
         });
         Ok(emitted.collect())
@@ -340,14 +355,14 @@ impl Queue {
         let chosen = event.id.is_some();
         let event = Arc::new(self.checked(event)?);
         telemetry::sends(event.id);
-        let inserted = insert_one(connection, &event, chosen, self.store.timing()).await;
+        let inserted = insert_one(connection, &event, chosen, self.store.emission()).await;
         let inserted = inserted.map_err(|error| StoreError::from_sqlx("insert an event", error))?;
         self.receipt(event, inserted)
     }
 
     fn receipt(&self, event: Arc<NewEvent>, inserted: Inserted) -> Result<Receipt, EmitError> {
-        let (emitted, notification) = outcome(&event, inserted)?;
-        Ok(Receipt { emitted, notification, queue: self.clone(), event, inserted })
+        let (emitted, notifications) = outcome(&event, &inserted)?;
+        Ok(Receipt { emitted, notifications, queue: self.clone(), event, inserted })
     }
 
     fn checked(&self, event: Event) -> Result<NewEvent, EventError> {
@@ -359,6 +374,7 @@ impl Queue {
             due: event.due,
             traceparent: telemetry::trace_of_emit(event.traceparent),
             object: event.object,
+            only_queues: event.only_queues,
         })
     }
 
@@ -394,6 +410,17 @@ impl Queue {
         telemetry::failed(&tracing::Span::current(), error.kind(), &error.to_string());
         for (scope, count) in by_handler(events) {
             self.metrics.sent(scope, count, Some(error.kind()));
+        }
+    }
+
+    /// Puts the facets of copies into their rotations before their notifications are published: those may come late.
+    async fn announce(&self, copies: &[EventId]) {
+        if copies.is_empty() || !self.notifier.wakes() {
+            return;
+        }
+        if let Err(error) = self.announcements.call(copies.into()).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "copies were not announced to their queues; their notifications do that");
         }
     }
 
@@ -444,7 +471,7 @@ where
 #[must_use = "call `notify` after the commit, or the event waits for the probe"]
 pub struct Receipt {
     emitted: Emitted,
-    notification: Option<Notification>,
+    notifications: Vec<Notification>,
     queue: Queue,
     event: Arc<NewEvent>,
     inserted: Inserted,
@@ -463,9 +490,10 @@ impl Receipt {
 
     /// Publishes the event's notification. Call it after the commit.
     pub async fn notify(self) -> Emitted {
-        self.queue.remember(&self.event, self.inserted);
+        self.queue.remember(&self.event, &self.inserted);
         self.queue.sent(std::slice::from_ref(&*self.event));
-        let notified = self.queue.publish(self.notification.as_slice()).await;
+        self.queue.announce(self.inserted.copies()).await;
+        let notified = self.queue.publish(&self.notifications).await;
         Emitted { notified, ..self.emitted }
     }
 }
@@ -480,12 +508,18 @@ fn by_handler(events: &[NewEvent]) -> impl Iterator<Item = (&HandlerScope, u64)>
     })
 }
 
-fn outcome(event: &NewEvent, inserted: Inserted) -> Result<(Emitted, Option<Notification>), EmitError> {
-    let emitted = |duplicate| Emitted { id: event.id, duplicate, link: inserted.link(), notified: false };
-    let notification = Notification { id: event.id, canvas: event.address.scope.canvas };
+fn outcome(event: &NewEvent, inserted: &Inserted) -> Result<(Emitted, Vec<Notification>), EmitError> {
+    let copies = u32::try_from(inserted.copies().len()).unwrap_or(u32::MAX);
+    let emitted =
+        |duplicate| Emitted { id: event.id, duplicate, link: inserted.link(), copies, notified: false };
     match inserted {
-        Inserted::New { due_soon, .. } => Ok((emitted(false), due_soon.then_some(notification))),
-        Inserted::Known => Ok((emitted(true), None)),
+        Inserted::New { due_soon: false, .. } => Ok((emitted(false), Vec::new())),
+        Inserted::New { copies, .. } => {
+            let rows = (!event.only_queues).then_some(&event.id).into_iter().chain(copies);
+            let canvas = event.address.scope.canvas;
+            Ok((emitted(false), rows.map(|id| Notification { id: *id, canvas }).collect()))
+        }
+        Inserted::Known => Ok((emitted(true), Vec::new())),
         Inserted::Foreign => Err(EmitError::ForeignId(event.id)),
     }
 }

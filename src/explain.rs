@@ -1,7 +1,7 @@
 //! Why an event is not running, in the words of the state machine.
 
 use crate::event::{
-    CanvasId, EventId, HandlerAddress, HandlerScope, Lane, Link, Place, RuleKind, Timestamp, Turn,
+    CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, Lane, Link, Place, RuleKind, Timestamp, Turn,
 };
 use crate::machine::{Policy, Standing, look};
 use crate::store::{DeadEvent, LoadedEvent, Rule, Store, StoreError};
@@ -57,6 +57,8 @@ pub struct Live {
     pub traceparent: Option<String>,
     /// The object it is about, and its link there.
     pub place: Option<Place>,
+    /// The queue that it is in, and the event that it is a copy of, if it is one.
+    pub copy_of: Option<CopyOf>,
     /// The first event of its object that is left for the same handler, and its link, if that is another one: it has to
     /// end first.
     pub first: Option<(EventId, Link)>,
@@ -73,6 +75,9 @@ impl Live {
             }
             Standing::Halted => {
                 "its object stands still since an event of it died: redrive that one, or skip it"
+            }
+            Standing::FacetHeld => {
+                "its canvas is paused in the queue, or has as many in flight there as it may: runs when that changes"
             }
             Standing::Delayed if self.rule.is_some() => "is due then, but runs only when its handler may",
             Standing::Delayed => "runs when it is due",
@@ -121,7 +126,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<Live, St
     let target = store.target_url(&event.address).await?;
     let first = first(store, &event).await?.filter(|(first, _)| *first != id);
     let (since, until) = match standing {
-        Standing::Behind | Standing::Halted => (event.enqueued_at, None),
+        Standing::Behind | Standing::Halted | Standing::FacetHeld => (event.enqueued_at, None),
         Standing::Delayed => (event.enqueued_at, Some(schedule.delay_until)),
         Standing::Running => {
             let locked_at = schedule.locked_at.unwrap_or(schedule.now);
@@ -150,6 +155,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<Live, St
         last_error: event.last_error,
         traceparent: event.traceparent,
         place: event.place,
+        copy_of: event.copy_of,
         first,
         now: schedule.now,
     })
@@ -159,7 +165,9 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<Live, St
 async fn first(store: &Store, event: &LoadedEvent) -> Result<Option<(EventId, Link)>, StoreError> {
     match (&event.place, event.schedule.turn) {
         (Some(Place { object, .. }), Turn::Behind | Turn::Halted) => {
-            let lane = Lane { scope: event.address.scope.clone(), object: object.clone() };
+            let (scope, object) = (event.address.scope.clone(), object.clone());
+            let queue = event.copy_of.as_ref().map(|copy| copy.queue.clone());
+            let lane = Lane { scope, object, queue };
             store.first(&lane).await
         }
         (Some(_) | None, _) => Ok(None),

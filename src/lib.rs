@@ -38,14 +38,14 @@ pub use admin::{
 };
 #[cfg(feature = "http")]
 pub use admin::{NewSecret, NewTarget, Registered};
-pub use broadcast::{Broadcasts, Heard, InvalidPattern, ListenError, Listener, Pattern};
+pub use broadcast::{Broadcasts, Heard, InvalidTopicPattern, ListenError, Listener, TopicPattern};
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
     Actor, Broadcast, CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope,
-    InvalidName, InvalidObjectKey, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link,
-    MalformedBroadcast, MalformedNotification, Name, Notification, ObjectKey, Place, RuleKind, Timestamp,
-    Timing, Traceparent,
+    InvalidName, InvalidObjectKey, InvalidPattern, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link,
+    MalformedBroadcast, MalformedNotification, Name, Notification, ObjectKey, Place, QueuePattern, RuleKind,
+    Timestamp, Timing, Traceparent,
 };
 #[cfg(feature = "http")]
 pub use event::{

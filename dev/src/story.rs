@@ -37,6 +37,7 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
             }
         },
         Outcome::EarlierLeft => Some("waits for an earlier event of its object".to_owned()),
+        Outcome::FacetHeld => Some("waits: its canvas gets nothing of the queue now".to_owned()),
         Outcome::ObjectHalted => {
             Some("its object stands still: waits for `objects skip`, or a redrive".to_owned())
         }

@@ -48,6 +48,8 @@ pub(crate) enum EventState {
     Behind,
     /// Its object stands still, because an event of it died.
     Halted,
+    /// Its canvas gets nothing of its queue now: it is paused there, or has as many in flight as it may.
+    Held,
     /// Not due yet.
     Delayed,
     /// On a worker now.
@@ -69,6 +71,7 @@ pub(crate) enum WaitingState {
     Ready,
     Behind,
     Halted,
+    Held,
     Delayed,
     Running,
     Paused,
@@ -81,6 +84,7 @@ impl From<WaitingState> for Standing {
             WaitingState::Ready => Self::Ready,
             WaitingState::Behind => Self::Behind,
             WaitingState::Halted => Self::Halted,
+            WaitingState::Held => Self::FacetHeld,
             WaitingState::Delayed => Self::Delayed,
             WaitingState::Running => Self::Running,
             WaitingState::Paused => Self::Held(RuleKind::Pause),
@@ -167,6 +171,7 @@ impl From<Standing> for EventState {
             Standing::Ready => Self::Ready,
             Standing::Behind => Self::Behind,
             Standing::Halted => Self::Halted,
+            Standing::FacetHeld => Self::Held,
             Standing::Delayed => Self::Delayed,
             Standing::Running => Self::Running,
             Standing::Held(RuleKind::Pause) => Self::Paused,
@@ -209,6 +214,7 @@ impl EventDetail {
             EventState::Ready
             | EventState::Behind
             | EventState::Halted
+            | EventState::Held
             | EventState::Delayed
             | EventState::Paused
             | EventState::Blocked => true,

@@ -29,7 +29,7 @@ pub(crate) use inbox::Inbox;
 use local::LocalChannel;
 use outbox::Outbox;
 pub(crate) use outbox::Published;
-pub use pattern::{InvalidPattern, Pattern};
+pub use pattern::{InvalidTopicPattern, TopicPattern};
 use selection::Selection;
 
 /// How long the end of one listener may take: its subscription is deleted.
@@ -55,7 +55,7 @@ pub(crate) trait Channel: Send + Sync + 'static {
 pub enum ListenError {
     /// The pattern is none.
     #[error(transparent)]
-    Pattern(#[from] InvalidPattern),
+    Pattern(#[from] InvalidTopicPattern),
     /// Nothing is broadcast.
     #[error(
         "events are not broadcast here: set WAKEQ_BROADCAST=1 for every process that emits or listens, and run `wakeq \
@@ -102,7 +102,7 @@ impl Broadcasts {
         self.outbox.put(broadcast);
     }
 
-    /// Listens to the events of every canvas whose topic `canvas:module:name` matches a [`Pattern`]: to those that are
+    /// Listens to the events of every canvas whose topic `canvas:module:name` matches a [`TopicPattern`]: to those that are
     /// emitted after this has returned.
     ///
     /// ```

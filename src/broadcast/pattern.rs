@@ -18,19 +18,19 @@ const SEPARATOR: char = ':';
 /// ```
 /// use wakeq::Pattern;
 ///
-/// let pages: Pattern = "*:page:*".parse().unwrap();
+/// let pages: TopicPattern = "*:page:*".parse().unwrap();
 /// assert!(pages.matches("00000000-0000-0000-0000-000000000000:page:view"));
 /// assert!(!pages.matches("00000000-0000-0000-0000-000000000000:email_event:page"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern {
+pub struct TopicPattern {
     text: Box<str>,
     tokens: Vec<Token>,
 }
 
 /// A text that is no pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidPattern {
+pub enum InvalidTopicPattern {
     /// Nothing.
     #[error("a pattern is not empty: *:*:* matches every event")]
     Empty,
@@ -63,7 +63,7 @@ pub(super) enum Token {
     Class { negated: bool, ranges: Vec<(char, char)> },
 }
 
-impl Pattern {
+impl TopicPattern {
     /// As it was written.
     pub fn as_str(&self) -> &str {
         &self.text
@@ -131,16 +131,16 @@ impl Token {
     }
 }
 
-impl FromStr for Pattern {
-    type Err = InvalidPattern;
+impl FromStr for TopicPattern {
+    type Err = InvalidTopicPattern;
 
-    fn from_str(text: &str) -> Result<Self, InvalidPattern> {
+    fn from_str(text: &str) -> Result<Self, InvalidTopicPattern> {
         if text.is_empty() {
-            return Err(InvalidPattern::Empty);
+            return Err(InvalidTopicPattern::Empty);
         }
         // Bytes first: nobody's text is walked through to find out that it is too long.
         if text.len() > 4 * LENGTH_MAX || text.chars().count() > LENGTH_MAX {
-            return Err(InvalidPattern::TooLong);
+            return Err(InvalidTopicPattern::TooLong);
         }
         let characters: Vec<char> = text.chars().collect();
         let (mut tokens, mut at) = (Vec::new(), 0);
@@ -150,7 +150,7 @@ impl FromStr for Pattern {
                 '?' => (Token::One, at + 1),
                 '\\' => match characters.get(at + 1) {
                     Some(escaped) => (Token::Literal(*escaped), at + 2),
-                    None => return Err(InvalidPattern::OpenEscape),
+                    None => return Err(InvalidTopicPattern::OpenEscape),
                 },
                 '[' => class(&characters, at)?,
                 literal => (Token::Literal(*literal), at + 1),
@@ -162,21 +162,21 @@ impl FromStr for Pattern {
         }
         match tokens.iter().filter(|token| **token == Token::Literal(SEPARATOR)).count() {
             0..=2 => Ok(Self { text: text.into(), tokens }),
-            colons => Err(InvalidPattern::Parts(colons)),
+            colons => Err(InvalidTopicPattern::Parts(colons)),
         }
     }
 }
 
 /// The class that begins here, and where it ends. A range that is written the wrong way round counts as the other.
-fn class(characters: &[char], begin: usize) -> Result<(Token, usize), InvalidPattern> {
-    let open = InvalidPattern::OpenClass(begin + 1);
+fn class(characters: &[char], begin: usize) -> Result<(Token, usize), InvalidTopicPattern> {
+    let open = InvalidTopicPattern::OpenClass(begin + 1);
     let negated = characters.get(begin + 1) == Some(&'^');
     let mut at = begin + 1 + usize::from(negated);
     let mut ranges = Vec::new();
     loop {
         match characters.get(at) {
             None => return Err(open),
-            Some(']') if ranges.is_empty() => return Err(InvalidPattern::EmptyClass(begin + 1)),
+            Some(']') if ranges.is_empty() => return Err(InvalidTopicPattern::EmptyClass(begin + 1)),
             Some(']') => return Ok((Token::Class { negated, ranges }, at + 1)),
             Some(_) => {}
         }
@@ -201,7 +201,7 @@ fn member(characters: &[char], at: usize) -> Option<(char, usize)> {
     }
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for TopicPattern {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(&self.text)
     }
@@ -216,7 +216,7 @@ mod tests {
     const PAGE: &str = "00000000-0000-0000-0000-000000000000:page:view";
 
     fn matches(pattern: &str, topic: &str) -> bool {
-        pattern.parse::<Pattern>().unwrap().matches(topic)
+        pattern.parse::<TopicPattern>().unwrap().matches(topic)
     }
 
     // DRV-19
@@ -259,17 +259,17 @@ mod tests {
 
     #[test]
     fn what_is_no_pattern_is_refused_with_its_place() {
-        let refused = |text: &str| text.parse::<Pattern>().unwrap_err();
-        assert_eq!(refused(""), InvalidPattern::Empty);
-        assert_eq!(refused("*:[ab"), InvalidPattern::OpenClass(3));
-        assert_eq!(refused(r"[\]"), InvalidPattern::OpenClass(1));
-        assert_eq!(refused("[a-"), InvalidPattern::OpenClass(1));
-        assert_eq!(refused("a[]"), InvalidPattern::EmptyClass(2));
-        assert_eq!(refused("a[^]b]"), InvalidPattern::EmptyClass(2));
-        assert_eq!(refused(r"a\"), InvalidPattern::OpenEscape);
-        assert_eq!(refused("*:*:*:*"), InvalidPattern::Parts(3));
-        assert_eq!(refused(&"x".repeat(513)), InvalidPattern::TooLong);
-        assert!("é".repeat(512).parse::<Pattern>().is_ok());
+        let refused = |text: &str| text.parse::<TopicPattern>().unwrap_err();
+        assert_eq!(refused(""), InvalidTopicPattern::Empty);
+        assert_eq!(refused("*:[ab"), InvalidTopicPattern::OpenClass(3));
+        assert_eq!(refused(r"[\]"), InvalidTopicPattern::OpenClass(1));
+        assert_eq!(refused("[a-"), InvalidTopicPattern::OpenClass(1));
+        assert_eq!(refused("a[]"), InvalidTopicPattern::EmptyClass(2));
+        assert_eq!(refused("a[^]b]"), InvalidTopicPattern::EmptyClass(2));
+        assert_eq!(refused(r"a\"), InvalidTopicPattern::OpenEscape);
+        assert_eq!(refused("*:*:*:*"), InvalidTopicPattern::Parts(3));
+        assert_eq!(refused(&"x".repeat(513)), InvalidTopicPattern::TooLong);
+        assert!("é".repeat(512).parse::<TopicPattern>().is_ok());
     }
 
     /// The worst there is ends soon: each `*` is only ever gone back to while it is the last.
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn what_a_pattern_begins_with_is_known_by_part() {
         let parts = |pattern: &str| {
-            pattern.parse::<Pattern>().unwrap().parts().map(|(text, whole)| (text, whole)).map(
+            pattern.parse::<TopicPattern>().unwrap().parts().map(|(text, whole)| (text, whole)).map(
                 |(text, whole)| {
                     if whole { text } else { format!("{text}…") }
                 },
@@ -313,7 +313,7 @@ mod tests {
         // DRV-19
         #[test]
         fn it_matches_as_the_definition_does(pattern in r"([ab:*?]|\[\^?[ab]{1,2}\]|\[a-b\]|\\[ab*]){1,8}", text in "[ab:*]{0,7}") {
-            if let Ok(pattern) = pattern.parse::<Pattern>() {
+            if let Ok(pattern) = pattern.parse::<TopicPattern>() {
                 let characters: Vec<char> = text.chars().collect();
                 prop_assert_eq!(pattern.matches(&text), naive(&pattern.tokens, &characters));
             }
@@ -325,7 +325,7 @@ mod tests {
             pattern in r"([abc:*?]|\[\^?[ab]{1,2}\]){1,9}",
             topic in "[ab]{1,3}:[ab]{1,3}:[ab]{1,3}",
         ) {
-            if let Ok(pattern) = pattern.parse::<Pattern>()
+            if let Ok(pattern) = pattern.parse::<TopicPattern>()
                 && pattern.matches(&topic)
             {
                 for ((begin, whole), part) in pattern.parts().iter().zip(topic.split(':')) {
@@ -336,7 +336,7 @@ mod tests {
 
         #[test]
         fn nothing_makes_it_panic(pattern in ".{0,40}", text in ".{0,40}") {
-            if let Ok(pattern) = pattern.parse::<Pattern>() {
+            if let Ok(pattern) = pattern.parse::<TopicPattern>() {
                 pattern.matches(&text);
                 pattern.parts();
             }

@@ -1,7 +1,7 @@
 //! What a listener is to hear: a pattern, and the canvases that it may know of. Also as a filter for the broker, which
 //! spares the network; what counts is the check here.
 
-use super::Pattern;
+use super::TopicPattern;
 use crate::event::{Broadcast, CanvasId};
 
 /// Pub/Sub refuses longer filters.
@@ -11,13 +11,13 @@ const FILTER_MAX_BYTES: usize = 256;
 /// What a listener is to hear.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
-    pattern: Pattern,
+    pattern: TopicPattern,
     /// None: every canvas.
     canvases: Option<Vec<CanvasId>>,
 }
 
 impl Selection {
-    pub(super) fn new(pattern: Pattern, canvases: Option<Vec<CanvasId>>) -> Self {
+    pub(super) fn new(pattern: TopicPattern, canvases: Option<Vec<CanvasId>>) -> Self {
         Self { pattern, canvases }
     }
 

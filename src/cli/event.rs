@@ -110,6 +110,7 @@ pub(super) fn state_word(state: EventState) -> &'static str {
         EventState::Ready => "ready",
         EventState::Behind => "behind",
         EventState::Halted => "halted",
+        EventState::Held => "held",
         EventState::Delayed => "delayed",
         EventState::Running => "running",
         EventState::Paused => "paused",

@@ -9,7 +9,7 @@ use super::backend::{Asked, Client, Hearing};
 use super::failure::Failure;
 use super::show::{self, JsonArg};
 use super::{Context, text};
-use crate::broadcast::{Heard, ListenError, Pattern};
+use crate::broadcast::{Heard, ListenError, TopicPattern};
 use crate::event::Broadcast;
 use crate::worker::shutdown_signal;
 
@@ -17,7 +17,7 @@ use crate::worker::shutdown_signal;
 pub(crate) struct Tail {
     /// Which topics canvas:module:name: `*` stands for any characters, `?` for one, `[abc]` for one of these
     #[arg(default_value = "*")]
-    pattern: Pattern,
+    pattern: TopicPattern,
     /// End after so many events
     #[arg(long, value_name = "EVENTS")]
     count: Option<u64>,

@@ -6,7 +6,7 @@ use crate::store::{Inserted, NewEvent};
 
 impl Queue {
     /// What was emitted, once it is committed: for listeners, and for the test kit.
-    pub(super) fn remember(&self, event: &NewEvent, inserted: Inserted) {
+    pub(super) fn remember(&self, event: &NewEvent, inserted: &Inserted) {
         if let Some(broadcasts) = &self.broadcasts {
             event.broadcast(inserted).into_iter().for_each(|told| broadcasts.send(told));
         }
@@ -16,7 +16,7 @@ impl Queue {
         }
     }
 
-    /// Listens to the events of every canvas whose topic `canvas:module:name` matches a [`Pattern`](crate::Pattern), whoever
+    /// Listens to the events of every canvas whose topic `canvas:module:name` matches a [`TopicPattern`](crate::Pattern), whoever
     /// emits them: to those that are emitted after this has returned. Refused, if the notifier broadcasts nothing.
     ///
     /// ```no_run

@@ -62,7 +62,8 @@ impl Queue {
         let inserting = async {
             let (events, chosen) = self.all_checked(events)?;
             let state = state.map(|state| NewState { canvas, object: &key, state });
-            let inserted = insert_with_state(connection, &events, &chosen, state, self.store.timing()).await;
+            let inserted =
+                insert_with_state(connection, &events, &chosen, state, self.store.emission()).await;
             let inserted =
                 inserted.map_err(|error| StoreError::from_sqlx("insert events on an object", error))?;
             let pairs = events.into_iter().zip(inserted);

@@ -47,6 +47,7 @@ pub struct Event {
     pub(crate) due: Due,
     pub(crate) traceparent: Option<Traceparent>,
     pub(crate) object: Option<ObjectKey>,
+    pub(crate) only_queues: bool,
 }
 
 /// Why an event can't be emitted. Nothing was stored.
@@ -103,6 +104,7 @@ impl Event {
             due: Due::Now,
             traceparent: None,
             object: None,
+            only_queues: false,
         })
     }
 
@@ -121,6 +123,21 @@ impl Event {
     /// The canvas, when it is not the queue's default.
     pub fn canvas(mut self, canvas: CanvasId) -> Self {
         self.canvas = Some(canvas);
+        self
+    }
+
+    /// Only for the registered queues that want it: no handler of its own runs it. If none wants it, nothing is stored.
+    ///
+    /// ```
+    /// use wakeq::Event;
+    ///
+    /// # fn main() -> Result<(), wakeq::EventError> {
+    /// let opened = Event::new("opened_email", &42)?.module("email_event")?.only_to_queues();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn only_to_queues(mut self) -> Self {
+        self.only_queues = true;
         self
     }
 

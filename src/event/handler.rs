@@ -35,6 +35,11 @@ impl Name {
         Self("CRON".into())
     }
 
+    /// The module under which the targets of queues are registered.
+    pub(crate) fn queue() -> Self {
+        Self("QUEUE".into())
+    }
+
     /// The modifier that means "none".
     pub fn no_modifier() -> Self {
         Self("_".into())

@@ -8,6 +8,7 @@ mod draft;
 mod handler;
 mod json;
 mod object;
+mod queue;
 mod schedule;
 #[cfg(feature = "http")]
 mod target;
@@ -20,6 +21,8 @@ pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
 pub use json::JsonError;
 pub(crate) use json::check as check_json;
 pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
+pub use queue::{CopyOf, InvalidPattern, QueuePattern};
+pub(crate) use queue::{QueuePatterns, target_of_queue};
 pub use schedule::{Cause, Claim, InvalidTiming, RuleKind, Schedule, Timing};
 #[cfg(feature = "http")]
 pub use target::{

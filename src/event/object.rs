@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{CanvasId, HandlerScope};
+use super::{CanvasId, HandlerScope, Name};
 
 /// The most characters of an object's key.
 const KEY_MAX: usize = 200;
@@ -87,13 +87,15 @@ impl Place {
 }
 
 /// The events of an object in one queue: they run one after the other, in the order of the chain. A queue is a handler
-/// with all its modifiers.
+/// with all its modifiers, or a registered queue, whatever handlers its events name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane {
-    /// The handler.
+    /// The handler; in a registered queue the one that an event of the lane names.
     pub scope: HandlerScope,
     /// The object.
     pub object: ObjectKey,
+    /// The registered queue, if it is in one.
+    pub queue: Option<Name>,
 }
 
 impl Lane {
@@ -104,7 +106,10 @@ impl Lane {
 
 impl fmt::Display for Lane {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&format!("{} on {}", self.scope, self.object))
+        match &self.queue {
+            Some(queue) => formatter.pad(&format!("queue {queue} on {}", self.object)),
+            None => formatter.pad(&format!("{} on {}", self.scope, self.object)),
+        }
     }
 }
 
@@ -117,13 +122,16 @@ pub enum Turn {
     Behind,
     /// The lane stands still: an event of it died.
     Halted,
+    /// Its canvas gets nothing of its queue now: it is paused there, or has as many in flight as it may.
+    Held,
 }
 
 impl Turn {
-    /// What the statements call it: nothing, `behind` or `halted`.
+    /// What the statements call it: nothing, `behind`, `halted` or `held`.
     pub(crate) fn parse(word: Option<&str>) -> Self {
         match word {
             Some("halted") => Self::Halted,
+            Some("held") => Self::Held,
             Some(_) => Self::Behind,
             None => Self::First,
         }

@@ -27,7 +27,7 @@ use super::connection::Endless;
 use super::guard::authorization;
 use super::problem::{Kind, Problem};
 use crate::access::{Access, Denied, Principal, Scope, canvases};
-use crate::broadcast::{Heard, ListenError, Listener, Pattern};
+use crate::broadcast::{Heard, ListenError, Listener, TopicPattern};
 use crate::event::CanvasId;
 
 /// Most listeners with the same credential. Another process has as many of its own.
@@ -164,7 +164,7 @@ pub(super) async fn listen(
     Parameters(query): Parameters<ListenQuery>,
 ) -> Result<Response, Problem> {
     // What is wrong with it is told whether or not there is anything to hear.
-    query.pattern.parse::<Pattern>().map_err(ListenError::from)?;
+    query.pattern.parse::<TopicPattern>().map_err(ListenError::from)?;
     let broadcasts = api.queue.broadcasts().ok_or(ListenError::Off)?;
     let place = api.listening.place(&reader.caller)?;
     let listener = match &reader.canvases {

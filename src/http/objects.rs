@@ -45,7 +45,7 @@ pub(super) async fn skip(
     body::Json(request): body::Json<SkipRequest>,
 ) -> Result<Json<Skipped>, Problem> {
     let scope = handlers::scope(&caller, request.module.as_deref(), Some(&request.name))?;
-    let lane = Lane { scope: scope.ok_or_else(Problem::not_found)?, object };
+    let lane = Lane { scope: scope.ok_or_else(Problem::not_found)?, object, queue: None };
     let skipped = api.admin.skip(&lane, &caller.actor()).await?;
     Ok(Json(Skipped { skipped }))
 }

@@ -11,6 +11,8 @@ pub enum Standing {
     Behind,
     /// Its object stands still, because an event of it died.
     Halted,
+    /// Its canvas gets nothing of its queue now.
+    FacetHeld,
     /// Not due yet.
     Delayed,
     /// Somebody runs it.
@@ -33,6 +35,7 @@ impl Standing {
         match self {
             Self::Behind => "behind",
             Self::Halted => "halted",
+            Self::FacetHeld => "held",
             Self::Delayed => "delayed",
             Self::Running => "running",
             Self::Held(RuleKind::Pause) => "paused",
@@ -46,6 +49,7 @@ impl Standing {
         let all = [
             Self::Behind,
             Self::Halted,
+            Self::FacetHeld,
             Self::Delayed,
             Self::Running,
             Self::Held(RuleKind::Pause),
@@ -60,6 +64,7 @@ impl Standing {
         match self {
             Self::Behind => Outcome::EarlierLeft,
             Self::Halted => Outcome::ObjectHalted,
+            Self::FacetHeld => Outcome::FacetHeld,
             Self::Delayed => Outcome::DelayNotYet,
             Self::Running => Outcome::IsLocked,
             Self::Held(RuleKind::Pause) => Outcome::RulePaused,
@@ -74,6 +79,7 @@ pub fn look(schedule: Schedule, policy: &Policy) -> Standing {
     match schedule.turn {
         Turn::Behind => return Standing::Behind,
         Turn::Halted => return Standing::Halted,
+        Turn::Held => return Standing::FacetHeld,
         Turn::First => {}
     }
     if delay_check(schedule, policy).0 == Outcome::DelayNotYet {

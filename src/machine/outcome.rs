@@ -17,6 +17,8 @@ pub enum Outcome {
     EarlierLeft,
     /// The event's object stands still in this queue: an event of it died.
     ObjectHalted,
+    /// Its canvas gets nothing of its queue now: it is paused there, or has as many in flight as it may.
+    FacetHeld,
     /// Nobody holds a claim on the event.
     LockNone,
     /// Somebody held a claim and did not renew it in time.
@@ -78,13 +80,14 @@ impl Outcome {
     ///
     /// assert!(Outcome::ALL.iter().any(|outcome| outcome.as_str() == "LockClaimed"));
     /// ```
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::EventMissing,
         Self::EventPresent,
         Self::DelayNone,
         Self::DelayNotYet,
         Self::EarlierLeft,
         Self::ObjectHalted,
+        Self::FacetHeld,
         Self::LockNone,
         Self::LockExpired,
         Self::IsLocked,
@@ -121,6 +124,7 @@ impl Outcome {
             Self::DelayNotYet => "DelayNotYet",
             Self::EarlierLeft => "EarlierLeft",
             Self::ObjectHalted => "ObjectHalted",
+            Self::FacetHeld => "FacetHeld",
             Self::LockNone => "LockNone",
             Self::LockExpired => "LockExpired",
             Self::IsLocked => "IsLocked",

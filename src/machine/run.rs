@@ -311,6 +311,8 @@ pub(super) fn delay_check(schedule: Schedule, policy: &Policy) -> (Outcome, Stat
         // Whoever removes the earlier one wakes it, or whoever lets the object go on.
         Turn::Behind => return (Outcome::EarlierLeft, State::End(Answer::Acknowledge)),
         Turn::Halted => return (Outcome::ObjectHalted, State::End(Answer::Acknowledge)),
+        // Whoever makes room in its facet takes the next of it, or whoever lets its canvas go on.
+        Turn::Held => return (Outcome::FacetHeld, State::End(Answer::Acknowledge)),
     }
     match (schedule.delay_until - schedule.now).to_std() {
         Ok(left) if !left.is_zero() => (Outcome::DelayNotYet, wait(left, policy)),

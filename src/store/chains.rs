@@ -11,9 +11,10 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::insert::{Columns, foreign, insert_pages, pages, statements};
+use super::queues::{Emission, Placements, Registered, STALE_TRIES, too_busy};
 use super::session::interval;
 use super::{Inserted, NewEvent, Store, StoreError};
-use crate::event::{CanvasId, Link, ObjectKey, Timestamp, Timing};
+use crate::event::{CanvasId, EventId, Link, ObjectKey, Timestamp};
 
 /// What a transaction has for objects beside the pages of its events: three for their rows, one for the state.
 pub(super) const STATEMENTS: usize = 4;
@@ -52,9 +53,9 @@ impl Store {
     ) -> Result<Vec<Inserted>, StoreError> {
         in_memory!(self, insert_on(events, chosen, state));
         let mut session = self.session().await?.for_statements(statements(events));
-        let timing = self.timing();
+        let emission = self.emission();
         let answer = session
-            .limit(|connection| insert_in_one_transaction(connection, events, chosen, state, timing))
+            .limit(|connection| insert_in_one_transaction(connection, events, chosen, state, emission))
             .await;
         session.answered("insert events on an object", answer)
     }
@@ -89,10 +90,10 @@ async fn insert_in_one_transaction(
     events: &[NewEvent],
     chosen: &[bool],
     state: Option<NewState<'_>>,
-    timing: &Timing,
+    emission: Emission<'_>,
 ) -> Result<Vec<Inserted>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
-    let inserted = insert_with_state(&mut transaction, events, chosen, state, timing).await?;
+    let inserted = insert_with_state(&mut transaction, events, chosen, state, emission).await?;
     if inserted.contains(&Inserted::Foreign) {
         transaction.rollback().await?;
     } else {
@@ -107,9 +108,9 @@ pub(crate) async fn insert_with_state(
     events: &[NewEvent],
     chosen: &[bool],
     state: Option<NewState<'_>>,
-    timing: &Timing,
+    emission: Emission<'_>,
 ) -> Result<Vec<Inserted>, sqlx::Error> {
-    let inserted = insert_pages(&mut *transaction, events, chosen, timing).await?;
+    let inserted = insert_pages(&mut *transaction, events, chosen, emission).await?;
     let is_new = matches!(inserted.first(), Some(Inserted::New { .. }));
     if let Some(NewState { canvas, object, state }) = state.filter(|_| is_new) {
         sqlx::query!(
@@ -130,7 +131,7 @@ pub(super) async fn insert_linked(
     events: &[NewEvent],
     chosen: &[bool],
     inserted: &mut [Inserted],
-    timing: &Timing,
+    emission: Emission<'_>,
 ) -> Result<(), sqlx::Error> {
     let on_objects: Vec<usize> = (0..events.len()).filter(|at| events[*at].object.is_some()).collect();
     if on_objects.is_empty() {
@@ -140,11 +141,10 @@ pub(super) async fn insert_linked(
     for page in pages(&on_objects, events) {
         let new = remember_chosen(&mut *transaction, events, chosen, page).await?;
         let rows: Vec<&NewEvent> = new.iter().map(|at| &events[*at]).collect();
-        let links = link(&mut *transaction, &rows, timing).await?;
+        let mut linked = link(&mut *transaction, &rows, emission).await?;
         for at in new {
-            if let Some((due_soon, link)) = links.get(&events[at].id.0) {
-                inserted[at] = Inserted::New { due_soon: *due_soon, link: Some(*link) };
-            }
+            // Nobody wants it: it is not in the chain.
+            inserted[at] = linked.remove(&events[at].id).unwrap_or(Inserted::new(false));
         }
         let known: Vec<usize> = page.iter().copied().filter(|at| inserted[*at] == Inserted::Known).collect();
         let foreigns = foreign(&mut *transaction, known.iter().map(|at| &events[*at])).await?;
@@ -234,25 +234,65 @@ async fn remember_chosen(
     Ok(page.iter().copied().filter(is_new).collect())
 }
 
-/// Appends events to the chains of their objects, whose rows are locked; for each, whether it is due soon, and its link.
+/// Appends events to the chains of their objects, whose rows are locked. Left out is what nobody wants.
 async fn link(
     transaction: &mut PgConnection,
     events: &[&NewEvent],
-    timing: &Timing,
-) -> Result<HashMap<Uuid, (bool, Link)>, sqlx::Error> {
-    if events.is_empty() {
-        return Ok(HashMap::new());
+    emission: Emission<'_>,
+) -> Result<HashMap<EventId, Inserted>, sqlx::Error> {
+    let mut registered = emission.registered();
+    for _ in 0..STALE_TRIES {
+        let wanted = |event: &&&NewEvent| !event.only_queues || !registered.queues(&event.address).is_empty();
+        let wanted: Vec<&NewEvent> = events.iter().filter(wanted).copied().collect();
+        if events.is_empty() || wanted.is_empty() && is_present(&mut *transaction, &registered).await? {
+            return Ok(HashMap::new());
+        }
+        let rows = Placements::of(wanted.iter().copied(), &registered);
+        let links = link_wanted(&mut *transaction, &wanted, &rows, &registered, emission).await?;
+        if !links.is_empty() {
+            let answers = (1..).zip(&wanted).filter_map(|(position, event)| {
+                let (due_soon, link) = *links.get(&position)?;
+                let copies = rows.copies(position);
+                Some((event.id, Inserted::New { due_soon, link: Some(link), copies }))
+            });
+            return Ok(answers.collect());
+        }
+        registered = emission.read(&mut *transaction).await?;
     }
+    Err(too_busy())
+}
+
+async fn is_present(transaction: &mut PgConnection, registered: &Registered) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"select exists (select from wakeq.queue_registry where version = $1) as "present!""#,
+        registered.version
+    )
+    .fetch_one(transaction)
+    .await
+}
+
+/// The statement of [`link`]: for each position whether it is due soon, and its link. None: other queues are registered
+/// now.
+async fn link_wanted(
+    transaction: &mut PgConnection,
+    events: &[&NewEvent],
+    rows: &Placements,
+    registered: &Registered,
+    emission: Emission<'_>,
+) -> Result<HashMap<i64, (bool, Link)>, sqlx::Error> {
     let new = Columns::of(events.iter().copied());
     let objects: Vec<String> =
         events.iter().filter_map(|event| Some(event.object.as_ref()?.to_string())).collect();
-    let rows = sqlx::query!(
+    let answers = sqlx::query!(
         r#"with numbered as materialized (
                select new.*, nextval('wakeq.event_seq') as seq
-                 from (select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
-                                            $7::timestamptz[], $8::float8[], $9::text[], $12::text[]) with ordinality
-                           as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent, object,
-                                   position)
+                 from (select new.*, coalesce(moment, now() + delay_s * interval '1 second') as due
+                         from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
+                                     $7::timestamptz[], $8::float8[], $9::text[], $12::text[]) with ordinality
+                              as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent, object,
+                                      position),
+                              wakeq.queue_registry
+                        where version = $13
                         order by position) as new
            ), linked as (
                select n.*, coalesce(lag(n.seq) over (partition by n.canvas_id, n.object order by n.position),
@@ -262,14 +302,18 @@ async fn link(
                update wakeq.objects o set last_seq = latest.seq
                  from (select canvas_id, object, max(seq) as seq from linked group by canvas_id, object) as latest
                 where o.canvas_id = latest.canvas_id and o.object = latest.object
+           ), written as (
+               insert into wakeq.events_v2
+                   (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, object, seq, prev,
+                    queue, origin)
+               select r.id, l.canvas_id, l.module, l.name, l.modifier, l.value, l.due,
+                      wakeq.wake_at(l.due, clock_timestamp(), $10, $11), l.traceparent, l.object, l.seq, l.prev, r.queue,
+                      case when r.queue is not null then l.id end
+                 from unnest($14::bigint[], $15::uuid[], $16::text[]) as r (position, id, queue)
+                 join linked l on l.position = r.position
            )
-           insert into wakeq.events_v2
-               (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, object, seq, prev)
-           select l.id, l.canvas_id, l.module, l.name, l.modifier, l.value, due.at,
-                  wakeq.wake_at(due.at, clock_timestamp(), $10, $11), l.traceparent, l.object, l.seq, l.prev
-             from linked l,
-                  lateral (select coalesce(l.moment, now() + l.delay_s * interval '1 second')) as due (at)
-        returning id, delay_until <= clock_timestamp() + $10 as "due_soon!", seq as "seq!", prev as "prev!""#,
+           select position as "position!", due <= clock_timestamp() + $10 as "due_soon!", seq as "seq!", prev as "prev!"
+             from linked"#,
         &new.ids,
         &new.canvases,
         &new.modules,
@@ -279,12 +323,17 @@ async fn link(
         new.moments.as_slice() as &[Option<Timestamp>],
         &new.delays_s,
         &new.traces,
-        interval(timing.horizon),
-        interval(timing.grace),
+        interval(emission.timing.horizon),
+        interval(emission.timing.grace),
         &objects,
+        registered.version,
+        &rows.positions,
+        &rows.ids,
+        rows.queues.as_slice() as &[Option<String>],
     )
     .fetch_all(transaction)
     .await?;
-    let linked = rows.into_iter().map(|row| (row.id, (row.due_soon, Link { id: row.seq, prev: row.prev })));
+    let linked =
+        answers.into_iter().map(|row| (row.position, (row.due_soon, Link { id: row.seq, prev: row.prev })));
     Ok(linked.collect())
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::load::address;
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::{Cause, Claim, EventId, HandlerAddress, Place, Timestamp, Traceparent};
+use crate::event::{Cause, Claim, CopyOf, EventId, HandlerAddress, Place, Timestamp, Traceparent};
 
 /// Longest delay of a retry: a hundred years, which Postgres can still add to a moment.
 pub(super) const DELAY_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
@@ -41,6 +41,9 @@ pub(crate) struct ClaimedEvent {
     pub(crate) locked_at: Timestamp,
     pub(crate) traceparent: Option<Traceparent>,
     pub(crate) place: Option<Place>,
+    pub(crate) copy_of: Option<CopyOf>,
+    /// It counts for what its canvas may have in flight of its queue.
+    pub(crate) is_limited: bool,
 }
 
 /// An event that is to be tried again.
@@ -69,7 +72,7 @@ impl Store {
                       modifier as "modifier!", value as "value!", retries as "retries!", delay_until as "delay_until!",
                       enqueued_at as "enqueued_at!", locked_at as "locked_at!", claims as "claims!",
                       losses as "losses!", took_over as "took_over!", traceparent, object, seq, prev
-                 from wakeq.claim_2($1, $2, $3, $4, $5)"#,
+                 from wakeq.claim_3($1, $2, $3, $4, $5)"#,
             &keys,
             &limits.handlers,
             &limits.canvas_handlers,
@@ -190,30 +193,28 @@ impl Store {
                   where id = $1 and claims = $2 and locked_at is not null
               returning *
              ), halted as (
-                 insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
-                 select canvas_id, object, module, name, id, seq from gone where object is not null and $5
+                 insert into wakeq.halted_lanes (canvas_id, object, module, name, queue, event_id, seq)
+                 select canvas_id, object, module, name, queue, id, seq from gone where object is not null and $5
                      on conflict do nothing
              ), armed as (
                  update wakeq.events_v2 e
                     set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $6, $7), probes = 0
                   where e.id = any (array(
-                      select (select next.id from wakeq.events_v2 next
-                               where next.canvas_id = gone.canvas_id and next.object = gone.object
-                                 and next.module = gone.module and next.name = gone.name and next.seq > gone.seq
-                               order by next.seq limit 1)
-                        from gone where gone.object is not null))
+                      select wakeq.next_in_lane(canvas_id, object, queue, module, name, seq)
+                        from gone where object is not null))
              )
              insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
-                                            losses, traceparent, last_error, cause, object, seq, prev)
+                                            losses, traceparent, last_error, cause, object, seq, prev, queue, origin)
              select id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
-                    losses, traceparent, coalesce($4, last_error), $3, object, seq, prev
+                    losses, traceparent, coalesce($4, last_error), $3, object, seq, prev, queue, origin
                from gone
                  on conflict (id) do update
                 set canvas_id = excluded.canvas_id, module = excluded.module, name = excluded.name,
                     modifier = excluded.modifier, value = excluded.value, retries = excluded.retries,
                     enqueued_at = excluded.enqueued_at, claims = excluded.claims, losses = excluded.losses,
                     traceparent = excluded.traceparent, last_error = excluded.last_error, cause = excluded.cause,
-                    died_at = excluded.died_at, object = excluded.object, seq = excluded.seq, prev = excluded.prev",
+                    died_at = excluded.died_at, object = excluded.object, seq = excluded.seq, prev = excluded.prev,
+                    queue = excluded.queue, origin = excluded.origin",
             claim.id.0,
             claim.claims,
             cause.as_str(),
@@ -261,6 +262,8 @@ impl ClaimedRow {
             locked_at: self.locked_at,
             traceparent: self.traceparent.and_then(|text| text.parse().ok()),
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
+            copy_of: None,
+            is_limited: false,
         })
     }
 }

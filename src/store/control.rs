@@ -2,7 +2,7 @@
 
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, ObjectKey, Timestamp};
+use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Timestamp};
 
 /// Most events that one statement purges, brings back or forgets.
 pub(crate) const BULK_PAGE: u64 = 1000;
@@ -42,13 +42,13 @@ impl Store {
             r#"with gone as (
                    delete from wakeq.events_v2
                     where id = $1 and canvas_id = $2 and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
-                returning id, canvas_id, module, name, object
+                returning id, canvas_id, module, name, object, queue
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)
                    select canvas_id, $4, 'cancel', module, name, id, 'done', $5, $6 from gone
                )
                select gone.id is not null as "done!", gone.module::text as module, gone.name::text as name,
-                      gone.object::text as object,
+                      gone.object::text as object, gone.queue::text as queue,
                       exists (select from wakeq.events_v2 where id = $1 and canvas_id = $2) as "there!"
                  from (values (1)) as one left join gone on true"#,
             id.0,
@@ -60,7 +60,12 @@ impl Store {
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("cancel an event", row)?;
-        let lane = lane(canvas, row.module.as_deref(), row.name.as_deref(), row.object.as_deref());
+        let lane = lane(
+            canvas,
+            (row.module.as_deref(), row.name.as_deref()),
+            row.object.as_deref(),
+            row.queue.as_deref(),
+        );
         Ok((Commanded::of(row.done, row.there), lane))
     }
 
@@ -136,13 +141,14 @@ impl Store {
                         where canvas_id = $1 and module = $2 and name = $3
                           and (locked_at is null or locked_at < now() - $4::interval)
                         limit $5 for update skip locked))
-                returning id, object
+                returning id, object, queue
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, times, request_id, detail)
                    select $1, $6, 'purge', $2::text, $3::text, 'done', count(*), $7, $8 from gone having count(*) > 0
                )
                select count(*) as "count!",
-                      array(select distinct object::text from gone where object is not null) as "objects!"
+                      array(select distinct object::text || '/' || coalesce(queue, '') from gone
+                             where object is not null) as "lanes!"
                  from gone"#,
             scope.canvas.0,
             scope.module.as_str() as _,
@@ -155,8 +161,11 @@ impl Store {
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("purge events", row)?;
-        let objects = row.objects.iter().filter_map(|object| object.parse::<ObjectKey>().ok());
-        let lanes = objects.map(|object| Lane { scope: scope.clone(), object }).collect();
+        let lanes = row.lanes.iter().filter_map(|lane| {
+            let (object, queue) = lane.split_once('/')?;
+            Some(Lane { scope: scope.clone(), object: object.parse().ok()?, queue: queue.parse().ok() })
+        });
+        let lanes = lanes.collect();
         Ok((row.count.cast_unsigned(), lanes))
     }
 
@@ -188,7 +197,12 @@ impl Store {
 }
 
 /// The lane of an event's columns, if it was on an object.
-fn lane(canvas: CanvasId, module: Option<&str>, name: Option<&str>, object: Option<&str>) -> Option<Lane> {
+fn lane(
+    canvas: CanvasId,
+    (module, name): (Option<&str>, Option<&str>),
+    object: Option<&str>,
+    queue: Option<&str>,
+) -> Option<Lane> {
     let scope = super::load::address(canvas.0, module?, name?, "_").ok()?.scope;
-    Some(Lane { scope, object: object?.parse().ok()? })
+    Some(Lane { scope, object: object?.parse().ok()?, queue: queue.and_then(|queue| queue.parse().ok()) })
 }

@@ -11,7 +11,8 @@ use super::load::address;
 use super::session::interval;
 use super::{Store, StoreError, chains};
 use crate::event::{
-    Actor, CanvasId, EventId, HandlerAddress, HandlerScope, Notification, ObjectKey, Place, Timestamp, Timing,
+    Actor, CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, Notification, ObjectKey, Place,
+    Timestamp, Timing,
 };
 
 /// Statements of a redrive: begin, look, up to three for objects, bring back, commit.
@@ -40,6 +41,8 @@ pub struct DeadEvent {
     pub traceparent: Option<String>,
     /// The object it was about, and its link there: a tombstone in the chain.
     pub place: Option<Place>,
+    /// The queue that it was in, and the event that it was a copy of, if it was one.
+    pub copy_of: Option<CopyOf>,
     /// Whether its lane has stood still since it died.
     pub halts: bool,
 }
@@ -82,7 +85,7 @@ impl Store {
             Row,
             r#"select id, canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
                       cause, retries, losses, last_error, enqueued_at, died_at, traceparent::text as traceparent,
-                      object::text as object, seq, prev,
+                      object::text as object, seq, prev, queue::text as queue, origin,
                       exists (select from wakeq.halted_lanes h where h.event_id = dead_events.id) as "halts!"
                  from wakeq.dead_events
                 where canvas_id = $1
@@ -118,7 +121,7 @@ impl Store {
             Row,
             r#"select id, canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
                       cause, retries, losses, last_error, enqueued_at, died_at, traceparent::text as traceparent,
-                      object::text as object, seq, prev,
+                      object::text as object, seq, prev, queue::text as queue, origin,
                       exists (select from wakeq.halted_lanes h where h.event_id = dead_events.id) as "halts!"
                  from wakeq.dead_events where id = $1 and canvas_id = $2"#,
             id.0,
@@ -285,10 +288,10 @@ async fn bring_back(
                 where o.canvas_id = latest.canvas_id and o.object = latest.object
            ), back as (
                insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, enqueued_at, notify_at, claims,
-                                            traceparent, last_error, object, seq, prev)
+                                            traceparent, last_error, object, seq, prev, queue, origin)
                select page.id, canvas_id, module, name, modifier, value, enqueued_at, wakeq.wake_at(now(), now(), $2, $3),
                       claims, traceparent, last_error, object, coalesce(links.seq, page.seq),
-                      coalesce(links.prev, page.prev)
+                      coalesce(links.prev, page.prev), queue, origin
                  from page left join links on links.id = page.id
                    on conflict (id) do nothing
             returning id, canvas_id, module, name
@@ -335,6 +338,8 @@ struct Row {
     object: Option<String>,
     seq: Option<i64>,
     prev: Option<i64>,
+    queue: Option<String>,
+    origin: Option<Uuid>,
     halts: bool,
 }
 
@@ -351,6 +356,7 @@ impl Row {
             died_at: self.died_at,
             traceparent: self.traceparent,
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
+            copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
             halts: self.halts,
         })
     }

@@ -73,14 +73,9 @@ impl Store {
                    select due.delay_until, due.free, due.number from unruled h, lateral (
                        select e.delay_until,
                               (e.locked_at is null or e.locked_at < now() - $4::interval)
-                              and (e.object is null or (
-                                  e.seq = (select first.seq from wakeq.events_v2 first
-                                            where first.canvas_id = e.canvas_id and first.object = e.object
-                                              and first.module = e.module and first.name = e.name
-                                            order by first.seq limit 1)
-                                  and (select true from wakeq.halted_lanes l
-                                        where l.canvas_id = e.canvas_id and l.object = e.object
-                                          and l.module = e.module and l.name = e.name) is null)) as free,
+                              and (e.object is null
+                                   or e.id = wakeq.first_of_lane(e.canvas_id, e.object, e.queue, e.module, e.name)
+                                      and not wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name)) as free,
                               row_number() over (order by e.delay_until) as number
                          from wakeq.events_v2 e
                         where e.canvas_id = $1 and e.module = h.module and e.name = h.name and e.delay_until <= now()

@@ -5,7 +5,9 @@ use uuid::Uuid;
 use super::load::address;
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::{CanvasId, EventId, HandlerAddress, Name, Place, RuleKind, Schedule, Timestamp, Turn};
+use crate::event::{
+    CanvasId, CopyOf, EventId, HandlerAddress, Name, Place, RuleKind, Schedule, Timestamp, Turn,
+};
 
 /// Where a list stands: the key of the last event that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +30,7 @@ pub(crate) struct Listed {
     pub(crate) retries: i32,
     pub(crate) losses: i32,
     pub(crate) place: Option<Place>,
+    pub(crate) copy_of: Option<CopyOf>,
     /// The how-manyth row this is that was looked at, from 1.
     pub(crate) number: i64,
 }
@@ -61,7 +64,7 @@ impl Store {
                ), looked as (
                    select e.*, row_number() over () as number from (
                        select e.id, e.canvas_id, e.module, e.name, e.modifier, e.delay_until, e.enqueued_at, e.locked_at,
-                              e.retries, e.losses, e.object, e.seq, e.prev
+                              e.retries, e.losses, e.object, e.seq, e.prev, e.queue, e.origin
                          from wakeq.events_v2 e
                         where e.canvas_id = $1
                           and (e.module, e.name, e.delay_until, e.id) > ($4::text, $5::text, coalesce($6::timestamptz, '-infinity'), $7::uuid)
@@ -70,20 +73,19 @@ impl Store {
                )
                select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
                       e.modifier::text as "modifier!", e.delay_until, e.enqueued_at, e.locked_at, e.retries, e.losses,
-                      e.object::text as object, e.seq, e.prev, turn.word as turn,
+                      e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin, turn.word as turn,
                       e.number as "number!", rule.kind as rule, stands.state as "state!", now() as "now!"
                  from looked e,
                       lateral (select max(r.rule_type)::text as kind from wakeq.scheduling_rules r
                                 where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
                                   and (r.until is null or r.until > now())) as rule,
                       lateral (select case
-                           when e.object is null then null
-                           when (select true from wakeq.halted_lanes h where h.canvas_id = e.canvas_id
-                                    and h.object = e.object and h.module = e.module and h.name = e.name) then 'halted'
-                           when e.seq <> (select first.seq from wakeq.events_v2 first
-                                           where first.canvas_id = e.canvas_id and first.object = e.object
-                                             and first.module = e.module and first.name = e.name
-                                           order by first.seq limit 1) then 'behind' end as word) as turn,
+                           when e.object is not null
+                            and wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name) then 'halted'
+                           when e.object is not null
+                            and e.id <> wakeq.first_of_lane(e.canvas_id, e.object, e.queue, e.module, e.name) then 'behind'
+                           when e.queue is not null
+                            and wakeq.facet_holds(e.queue, e.canvas_id, $9::interval) then 'held' end as word) as turn,
                       lateral (select case when turn.word is not null then turn.word
                                            when e.delay_until > now() then 'delayed'
                                            when e.locked_at >= now() - $9::interval then 'running'
@@ -124,6 +126,8 @@ struct Row {
     object: Option<String>,
     seq: Option<i64>,
     prev: Option<i64>,
+    queue: Option<String>,
+    origin: Option<Uuid>,
     turn: Option<String>,
     number: i64,
     rule: Option<String>,
@@ -144,6 +148,7 @@ impl Row {
             retries: self.retries,
             losses: self.losses,
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
+            copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
             number: self.number,
         })
     }

@@ -5,9 +5,10 @@ use sqlx::postgres::PgConnection;
 
 use super::chores::IDEMPOTENCY_KEPT;
 use super::insert::{insert_pages, statements};
+use super::queues::Emission;
 use super::session::interval;
 use super::{Inserted, NewEvent, Store, StoreError};
-use crate::event::{CanvasId, Timing};
+use crate::event::CanvasId;
 
 /// A key on its way into the table.
 #[derive(Clone, Debug)]
@@ -47,8 +48,8 @@ impl Store {
         in_memory!(self, insert_once(key, events, chosen, answer));
         // Beside the events': the key, the look at an earlier answer, the answer.
         let mut session = self.session().await?.for_statements(3 + statements(events));
-        let timing = self.timing();
-        let keyed = session.limit(|connection| once(connection, key, events, chosen, timing, answer)).await;
+        let emission = self.emission();
+        let keyed = session.limit(|connection| once(connection, key, events, chosen, emission, answer)).await;
         session.answered("insert events under an idempotency key", keyed)
     }
 }
@@ -58,7 +59,7 @@ async fn once(
     key: &NewKey,
     events: &[NewEvent],
     chosen: &[bool],
-    timing: &Timing,
+    emission: Emission<'_>,
     answer: impl FnOnce(&[Inserted]) -> String + Send,
 ) -> Result<Keyed, sqlx::Error> {
     let mut transaction = connection.begin().await?;
@@ -75,7 +76,7 @@ async fn once(
         }
         Err(error) => return Err(error),
     }
-    let inserted = insert_pages(&mut transaction, events, chosen, timing).await?;
+    let inserted = insert_pages(&mut transaction, events, chosen, emission).await?;
     if inserted.contains(&Inserted::Foreign) {
         transaction.rollback().await?;
         return Ok(Keyed::Foreign(inserted));

@@ -7,11 +7,10 @@ use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
+use super::queues::{Emission, Placements, Registered, STALE_TRIES, too_busy};
 use super::session::interval;
 use super::{Store, StoreError, chains};
-use crate::event::{
-    Broadcast, Due, EventId, HandlerAddress, Link, ObjectKey, Place, Timestamp, Timing, Traceparent,
-};
+use crate::event::{Broadcast, Due, EventId, HandlerAddress, Link, ObjectKey, Place, Timestamp, Traceparent};
 
 /// Most rows in one statement.
 const PAGE: usize = 1000;
@@ -31,29 +30,37 @@ pub(crate) struct NewEvent {
     pub(crate) traceparent: Traceparent,
     /// The object whose chain it becomes a link of.
     pub(crate) object: Option<ObjectKey>,
+    /// It has no row of its own, only its copies.
+    pub(crate) only_queues: bool,
 }
 
 impl NewEvent {
     /// What listeners are told of it, once it is committed; nothing, if it was known.
-    pub(crate) fn broadcast(&self, inserted: Inserted) -> Option<Broadcast> {
+    pub(crate) fn broadcast(&self, inserted: &Inserted) -> Option<Broadcast> {
         let Inserted::New { link, .. } = inserted else { return None };
         Some(Broadcast {
             id: self.id,
             address: self.address.clone(),
             value: Some(self.value.clone()),
             traceparent: self.traceparent.clone(),
-            place: self.object.clone().zip(link).map(|(object, link)| Place { object, link }),
+            place: self.object.clone().zip(*link).map(|(object, link)| Place { object, link }),
             due: self.due,
         })
     }
 }
 
 /// What became of an event's insert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Inserted {
-    /// The row is there; whether it is due within the horizon, so that a notification has to follow; its link, if it is
-    /// on an object.
-    New { due_soon: bool, link: Option<Link> },
+    /// Its rows are there.
+    New {
+        /// Whether it is due within the horizon, so that notifications have to follow.
+        due_soon: bool,
+        /// Its link, if it is on an object.
+        link: Option<Link>,
+        /// Its copies in queues.
+        copies: Vec<EventId>,
+    },
     /// The chosen id was emitted before, on the same canvas.
     Known,
     /// The chosen id belongs to an event of another canvas.
@@ -61,16 +68,24 @@ pub(crate) enum Inserted {
 }
 
 impl Inserted {
-    /// An event without an object.
+    /// An event without an object and copies.
     pub(super) fn new(due_soon: bool) -> Self {
-        Self::New { due_soon, link: None }
+        Self::New { due_soon, link: None, copies: Vec::new() }
     }
 
     /// The link of a new event that is on an object.
-    pub(crate) fn link(self) -> Option<Link> {
+    pub(crate) fn link(&self) -> Option<Link> {
         match self {
-            Self::New { link, .. } => link,
+            Self::New { link, .. } => *link,
             Self::Known | Self::Foreign => None,
+        }
+    }
+
+    /// The copies of a new event.
+    pub(crate) fn copies(&self) -> &[EventId] {
+        match self {
+            Self::New { copies, .. } => copies,
+            Self::Known | Self::Foreign => &[],
         }
     }
 }
@@ -80,15 +95,15 @@ impl Store {
     pub(crate) async fn insert(&self, events: &[Arc<NewEvent>]) -> Result<Vec<Inserted>, StoreError> {
         in_memory!(self, insert(events.iter().map(AsRef::as_ref)));
         let mut session = self.session().await?;
-        let timing = self.timing();
-        let answer = session.limit(|connection| insert_rows(connection, events, timing)).await;
+        let emission = self.emission();
+        let answer = session.limit(|connection| insert_rows(connection, events, emission)).await;
         session.answered("insert events", answer)
     }
 
     /// Inserts one event in a statement of its own.
     pub(crate) async fn insert_alone(&self, event: &NewEvent) -> Result<Inserted, StoreError> {
         let inserted = self.insert(&[Arc::new(event.clone())]).await?;
-        Ok(inserted.first().copied().unwrap_or(Inserted::new(true)))
+        Ok(inserted.into_iter().next().unwrap_or(Inserted::new(true)))
     }
 
     /// Inserts events in one transaction; `chosen` says which ids are the caller's. Nothing is kept if one is foreign.
@@ -99,9 +114,9 @@ impl Store {
     ) -> Result<Vec<Inserted>, StoreError> {
         in_memory!(self, insert_all(events, chosen));
         let mut session = self.session().await?.for_statements(statements(events));
-        let timing = self.timing();
+        let emission = self.emission();
         let answer =
-            session.limit(|connection| insert_in_one_transaction(connection, events, chosen, timing)).await;
+            session.limit(|connection| insert_in_one_transaction(connection, events, chosen, emission)).await;
         session.answered("insert events in one transaction", answer)
     }
 
@@ -109,8 +124,8 @@ impl Store {
     pub(crate) async fn insert_chosen(&self, event: &NewEvent) -> Result<Inserted, StoreError> {
         in_memory!(self, insert_chosen(event));
         let mut session = self.session().await?;
-        let timing = self.timing();
-        let answer = session.limit(|connection| insert_chosen_row(connection, event, timing)).await;
+        let emission = self.emission();
+        let answer = session.limit(|connection| insert_chosen_row(connection, event, emission)).await;
         session.answered("insert an event by its chosen id", answer)
     }
 }
@@ -120,28 +135,28 @@ pub(crate) async fn insert_one(
     connection: &mut PgConnection,
     event: &Arc<NewEvent>,
     chosen: bool,
-    timing: &Timing,
+    emission: Emission<'_>,
 ) -> Result<Inserted, sqlx::Error> {
     if event.object.is_some() {
         let inserted =
-            insert_pages(connection, std::slice::from_ref(event.as_ref()), &[chosen], timing).await?;
-        return Ok(inserted.first().copied().unwrap_or(Inserted::new(true)));
+            insert_pages(connection, std::slice::from_ref(event.as_ref()), &[chosen], emission).await?;
+        return Ok(inserted.into_iter().next().unwrap_or(Inserted::new(true)));
     }
     if chosen {
-        return insert_chosen_row(connection, event, timing).await;
+        return insert_chosen_row(connection, event, emission).await;
     }
-    let inserted = insert_rows(connection, std::slice::from_ref(event), timing).await?;
-    Ok(inserted.first().copied().unwrap_or(Inserted::new(true)))
+    let inserted = insert_rows(connection, std::slice::from_ref(event), emission).await?;
+    Ok(inserted.into_iter().next().unwrap_or(Inserted::new(true)))
 }
 
 async fn insert_in_one_transaction(
     connection: &mut PgConnection,
     events: &[NewEvent],
     chosen: &[bool],
-    timing: &Timing,
+    emission: Emission<'_>,
 ) -> Result<Vec<Inserted>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
-    let inserted = insert_pages(&mut transaction, events, chosen, timing).await?;
+    let inserted = insert_pages(&mut transaction, events, chosen, emission).await?;
     if inserted.contains(&Inserted::Foreign) {
         transaction.rollback().await?;
     } else {
@@ -155,10 +170,10 @@ pub(super) async fn insert_pages(
     transaction: &mut PgConnection,
     events: &[NewEvent],
     chosen: &[bool],
-    timing: &Timing,
+    emission: Emission<'_>,
 ) -> Result<Vec<Inserted>, sqlx::Error> {
     let mut inserted = vec![Inserted::Known; events.len()];
-    chains::insert_linked(&mut *transaction, events, chosen, &mut inserted, timing).await?;
+    chains::insert_linked(&mut *transaction, events, chosen, &mut inserted, emission).await?;
     let alone = (0..events.len()).filter(|at| events[*at].object.is_none());
     let (mut by_id, together): (Vec<usize>, Vec<usize>) = alone.partition(|at| chosen[*at]);
     // Two calls with the same ids wait for each other in one order only.
@@ -167,10 +182,10 @@ pub(super) async fn insert_pages(
     firsts.dedup_by_key(|at| events[*at].id);
     for page in pages(&firsts, events) {
         let rows: Vec<&NewEvent> = page.iter().map(|at| &events[*at]).collect();
-        let due_soon = insert_chosen_rows(&mut *transaction, &rows, timing).await?;
+        let mut new = insert_chosen_rows(&mut *transaction, &rows, emission).await?;
         for at in page {
-            if let Some(due_soon) = due_soon.get(&events[*at].id.0) {
-                inserted[*at] = Inserted::new(*due_soon);
+            if let Some(answer) = new.remove(&events[*at].id) {
+                inserted[*at] = answer;
             }
         }
     }
@@ -181,13 +196,13 @@ pub(super) async fn insert_pages(
             match foreign {
                 Some(false) => {}
                 Some(true) => inserted[*at] = Inserted::Foreign,
-                None => inserted[*at] = insert_chosen_row(&mut *transaction, &events[*at], timing).await?,
+                None => inserted[*at] = insert_chosen_row(&mut *transaction, &events[*at], emission).await?,
             }
         }
     }
     for page in pages(&together, events) {
         let rows: Vec<_> = page.iter().map(|at| Arc::new(events[*at].clone())).collect();
-        let answers = insert_rows(&mut *transaction, &rows, timing).await?;
+        let answers = insert_rows(&mut *transaction, &rows, emission).await?;
         page.iter().zip(answers).for_each(|(at, answer)| inserted[*at] = answer);
     }
     Ok(inserted)
@@ -221,9 +236,32 @@ pub(super) fn pages<'a>(positions: &'a [usize], events: &[NewEvent]) -> Vec<&'a 
 async fn insert_rows(
     connection: &mut PgConnection,
     events: &[Arc<NewEvent>],
-    timing: &Timing,
+    emission: Emission<'_>,
 ) -> Result<Vec<Inserted>, sqlx::Error> {
     let new = Columns::of(events.iter().map(AsRef::as_ref));
+    let mut registered = emission.registered();
+    for _ in 0..STALE_TRIES {
+        let inserted = if registered.is_empty() && !events.iter().any(|event| event.only_queues) {
+            insert_uncopied(&mut *connection, &new, &registered, emission).await?
+        } else {
+            let rows = Placements::of(events.iter().map(AsRef::as_ref), &registered);
+            insert_copied(&mut *connection, &new, &rows, &registered, emission).await?
+        };
+        match inserted {
+            Some(inserted) => return Ok(inserted),
+            None => registered = emission.read(&mut *connection).await?,
+        }
+    }
+    Err(too_busy())
+}
+
+/// Events while there is no queue. `None`: there is one now.
+async fn insert_uncopied(
+    connection: &mut PgConnection,
+    new: &Columns,
+    registered: &Registered,
+    emission: Emission<'_>,
+) -> Result<Option<Vec<Inserted>>, sqlx::Error> {
     let rows = sqlx::query!(
         r#"insert into wakeq.events_v2
                (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
@@ -233,6 +271,7 @@ async fn insert_rows(
                          $7::timestamptz[], $8::float8[], $9::text[])
                   as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent),
                   lateral (select coalesce(new.moment, now() + new.delay_s * interval '1 second')) as due (at)
+            where (select version from wakeq.queue_registry) = $12
         returning id, delay_until <= clock_timestamp() + $10 as "due_soon!""#,
         &new.ids,
         &new.canvases,
@@ -243,25 +282,82 @@ async fn insert_rows(
         new.moments.as_slice() as &[Option<Timestamp>],
         &new.delays_s,
         &new.traces,
-        interval(timing.horizon),
-        interval(timing.grace),
+        interval(emission.timing.horizon),
+        interval(emission.timing.grace),
+        registered.version,
     )
     .fetch_all(connection)
     .await?;
+    if rows.is_empty() && !new.ids.is_empty() {
+        return Ok(None);
+    }
     let due_soon: HashMap<_, _> = rows.into_iter().map(|row| (row.id, row.due_soon)).collect();
-    Ok(new.ids.iter().map(|id| Inserted::new(due_soon.get(id).copied().unwrap_or(true))).collect())
+    let inserted = new.ids.iter().map(|id| Inserted::new(due_soon.get(id).copied().unwrap_or(true)));
+    Ok(Some(inserted.collect()))
+}
+
+/// Events and their copies. `None`: other queues are registered now.
+async fn insert_copied(
+    connection: &mut PgConnection,
+    new: &Columns,
+    rows: &Placements,
+    registered: &Registered,
+    emission: Emission<'_>,
+) -> Result<Option<Vec<Inserted>>, sqlx::Error> {
+    let answers = sqlx::query!(
+        r#"with registry as (
+               select version from wakeq.queue_registry where version = $12
+           ), new as (
+               select new.*, coalesce(moment, now() + delay_s * interval '1 second') as due
+                 from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
+                             $7::timestamptz[], $8::float8[], $9::text[]) with ordinality
+                      as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent, position),
+                      registry
+           ), written as (
+               insert into wakeq.events_v2
+                   (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, queue, origin)
+               select r.id, new.canvas_id, new.module, new.name, new.modifier, new.value, new.due,
+                      wakeq.wake_at(new.due, clock_timestamp(), $10, $11), new.traceparent, r.queue,
+                      case when r.queue is not null then new.id end
+                 from unnest($13::bigint[], $14::uuid[], $15::text[]) as r (position, id, queue)
+                 join new on new.position = r.position
+           )
+           select position as "position!", due <= clock_timestamp() + $10 as "due_soon!" from new"#,
+        &new.ids,
+        &new.canvases,
+        &new.modules,
+        &new.names,
+        &new.modifiers,
+        &new.values,
+        new.moments.as_slice() as &[Option<Timestamp>],
+        &new.delays_s,
+        &new.traces,
+        interval(emission.timing.horizon),
+        interval(emission.timing.grace),
+        registered.version,
+        &rows.positions,
+        &rows.ids,
+        rows.queues.as_slice() as &[Option<String>],
+    )
+    .fetch_all(connection)
+    .await?;
+    if answers.is_empty() && !new.ids.is_empty() {
+        return Ok(None);
+    }
+    let due_soon = answers.into_iter().map(|row| (row.position, row.due_soon)).collect();
+    Ok(Some(rows.inserted(&due_soon, new.ids.len())))
 }
 
 /// One event whose id the caller chose, unless it is known.
 async fn insert_chosen_row(
     connection: &mut PgConnection,
     event: &NewEvent,
-    timing: &Timing,
+    emission: Emission<'_>,
 ) -> Result<Inserted, sqlx::Error> {
     for _ in 0..CHOSEN_TRIES {
-        let new = insert_chosen_rows(&mut *connection, &[event], timing).await?;
-        if let Some(due_soon) = new.get(&event.id.0) {
-            return Ok(Inserted::new(*due_soon));
+        let mut new = insert_chosen_rows(&mut *connection, &[event], emission).await?;
+        if let Some(inserted) = new.remove(&event.id) {
+            return Ok(inserted);
         }
         match foreign(&mut *connection, [event].into_iter()).await?.first().copied().flatten() {
             Some(true) => return Ok(Inserted::Foreign),
@@ -273,34 +369,66 @@ async fn insert_chosen_row(
     Ok(Inserted::Known)
 }
 
-/// Events whose ids the caller chose, each with another one: those that are new, and whether they are due soon. An id may
-/// outlive its remembrance: its event waits, or its maker did not choose it. Several only in a transaction that is all or
-/// none: a stranger who holds one of the ids makes all of them wait.
+/// Events whose ids the caller chose, each with another one: those that are new. An id may outlive its remembrance: its
+/// event waits, or its maker did not choose it. Several only in a transaction that is all or none: a stranger who holds
+/// one of the ids makes all of them wait.
 async fn insert_chosen_rows(
     connection: &mut PgConnection,
     events: &[&NewEvent],
-    timing: &Timing,
-) -> Result<HashMap<Uuid, bool>, sqlx::Error> {
+    emission: Emission<'_>,
+) -> Result<HashMap<EventId, Inserted>, sqlx::Error> {
     let new = Columns::of(events.iter().copied());
-    let rows = sqlx::query!(
-        r#"with new as (
-               select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
-                                    $7::timestamptz[], $8::float8[], $9::text[])
-                   as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent)
+    let mut registered = emission.registered();
+    for _ in 0..STALE_TRIES {
+        let rows = Placements::of(events.iter().copied(), &registered);
+        match insert_chosen_copied(&mut *connection, &new, &rows, &registered, emission).await? {
+            Some(due_soon) => {
+                let answers = rows.inserted(&due_soon, events.len());
+                let answers = (1..).zip(events.iter().zip(answers));
+                let new = answers.filter(|(position, _)| due_soon.contains_key(position));
+                return Ok(new.map(|(_, (event, inserted))| (event.id, inserted)).collect());
+            }
+            None => registered = emission.read(&mut *connection).await?,
+        }
+    }
+    Err(too_busy())
+}
+
+/// Those events that are new, with their copies: at which positions they are, and whether they are due soon. `None`:
+/// other queues are registered now.
+async fn insert_chosen_copied(
+    connection: &mut PgConnection,
+    new: &Columns,
+    rows: &Placements,
+    registered: &Registered,
+    emission: Emission<'_>,
+) -> Result<Option<HashMap<i64, bool>>, sqlx::Error> {
+    let answers = sqlx::query!(
+        r#"with registry as (
+               select version from wakeq.queue_registry where version = $12
+           ), new as (
+               select new.*, coalesce(moment, now() + delay_s * interval '1 second') as due
+                 from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
+                             $7::timestamptz[], $8::float8[], $9::text[]) with ordinality
+                      as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent, position),
+                      registry
            ), known as (
                insert into wakeq.emitted_ids (id, canvas_id, due_at)
-               select id, canvas_id, greatest(now(), coalesce(moment, now() + delay_s * interval '1 second')) from new
+               select id, canvas_id, greatest(now(), due) from new
                 where not exists (select from wakeq.events_v2 e where e.id = new.id)
                 order by id
                    on conflict do nothing returning id
+           ), written as (
+               insert into wakeq.events_v2
+                   (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, queue, origin)
+               select r.id, new.canvas_id, new.module, new.name, new.modifier, new.value, new.due,
+                      wakeq.wake_at(new.due, clock_timestamp(), $10, $11), new.traceparent, r.queue,
+                      case when r.queue is not null then new.id end
+                 from unnest($13::bigint[], $14::uuid[], $15::text[]) as r (position, id, queue)
+                 join new on new.position = r.position join known on known.id = new.id
            )
-           insert into wakeq.events_v2
-               (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
-           select new.id, new.canvas_id, new.module, new.name, new.modifier, new.value, due.at,
-                  wakeq.wake_at(due.at, clock_timestamp(), $10, $11), new.traceparent
-             from new join known on known.id = new.id,
-                  lateral (select coalesce(new.moment, now() + new.delay_s * interval '1 second')) as due (at)
-        returning id, delay_until <= clock_timestamp() + $10 as "due_soon!""#,
+           select new.position, new.due <= clock_timestamp() + $10 as due_soon
+             from registry left join (new join known on known.id = new.id) on true"#,
         &new.ids,
         &new.canvases,
         &new.modules,
@@ -310,12 +438,19 @@ async fn insert_chosen_rows(
         new.moments.as_slice() as &[Option<Timestamp>],
         &new.delays_s,
         &new.traces,
-        interval(timing.horizon),
-        interval(timing.grace),
+        interval(emission.timing.horizon),
+        interval(emission.timing.grace),
+        registered.version,
+        &rows.positions,
+        &rows.ids,
+        rows.queues.as_slice() as &[Option<String>],
     )
     .fetch_all(connection)
     .await?;
-    Ok(rows.into_iter().map(|row| (row.id, row.due_soon)).collect())
+    if answers.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(answers.into_iter().filter_map(|row| Some((row.position?, row.due_soon?))).collect()))
 }
 
 /// For each of these events whether its id belongs to another canvas; `None`: to nobody any more. An event may complete,

@@ -10,7 +10,7 @@ use super::claims::{fences, happened};
 use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{
-    Actor, CanvasId, Claim, EventId, HandlerScope, Lane, Link, Notification, ObjectKey, Timestamp,
+    Actor, CanvasId, Claim, EventId, HandlerScope, Lane, Link, Name, Notification, ObjectKey, Timestamp,
 };
 
 /// A lane that stands still.
@@ -38,16 +38,12 @@ impl Store {
             "with gone as (
                  delete from wakeq.events_v2
                   where id = any ($1) and claims = ($2::integer[])[array_position($1, id)] and locked_at is not null
-              returning id, canvas_id, object, module, name, seq
+              returning id, canvas_id, object, queue, module, name, seq
              ), armed as (
                  update wakeq.events_v2 e
                     set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $3, $4), probes = 0
                   where e.id = any (array(
-                      select (select next.id from wakeq.events_v2 next
-                               where next.canvas_id = gone.canvas_id and next.object = gone.object
-                                 and next.module = gone.module and next.name = gone.name and next.seq > gone.seq
-                               order by next.seq limit 1)
-                        from gone))
+                      select wakeq.next_in_lane(canvas_id, object, queue, module, name, seq) from gone))
              )
              select id from gone",
             &ids,
@@ -67,23 +63,20 @@ impl Store {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select lane.position as "position!", first.id, first.canvas_id
-                 from unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) with ordinality
-                          as lane (canvas_id, object, module, name, position),
-                      lateral (select e.id, e.canvas_id, e.delay_until, e.locked_at from wakeq.events_v2 e
-                                where e.canvas_id = lane.canvas_id and e.object = lane.object
-                                  and e.module = lane.module and e.name = lane.name
-                                order by e.seq limit 1) as first
+                 from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $7::text[]) with ordinality
+                          as lane (canvas_id, object, module, name, queue, position)
+                 join wakeq.events_v2 first on first.id = wakeq.first_of_lane(
+                          lane.canvas_id, lane.object, lane.queue, lane.module, lane.name)
                 where (first.locked_at is null or first.locked_at < clock_timestamp() - $6::interval)
                   and first.delay_until <= clock_timestamp() + $5::interval
-                  and (select true from wakeq.halted_lanes h
-                        where h.canvas_id = lane.canvas_id and h.object = lane.object
-                          and h.module = lane.module and h.name = lane.name) is null"#,
+                  and not wakeq.lane_halts(lane.canvas_id, lane.object, lane.queue, lane.module, lane.name)"#,
             &columns.canvases,
             &columns.objects,
             &columns.modules,
             &columns.names,
             interval(self.timing().horizon),
-            interval(self.timing().lease)
+            interval(self.timing().lease),
+            columns.queues.as_slice() as &[Option<String>]
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let mut firsts = vec![None; lanes.len()];
@@ -109,12 +102,9 @@ impl Store {
             r#"update wakeq.events_v2 e
                   set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $5, $6), probes = 0
                 where e.id = any (array(
-                          select (select first.id from wakeq.events_v2 first
-                                   where first.canvas_id = lane.canvas_id and first.object = lane.object
-                                     and first.module = lane.module and first.name = lane.name
-                                   order by first.seq limit 1)
-                            from unnest($1::uuid[], $2::text[], $3::text[], $4::text[])
-                                     as lane (canvas_id, object, module, name)))
+                          select wakeq.first_of_lane(lane.canvas_id, lane.object, lane.queue, lane.module, lane.name)
+                            from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $8::text[])
+                                     as lane (canvas_id, object, module, name, queue)))
                   and (e.locked_at is null or e.locked_at < clock_timestamp() - $7::interval)
             returning e.id, e.canvas_id, e.delay_until <= clock_timestamp() + $5 as "due_soon!""#,
             &columns.canvases,
@@ -123,7 +113,8 @@ impl Store {
             &columns.names,
             interval(self.timing().horizon),
             interval(self.timing().grace),
-            interval(self.timing().lease)
+            interval(self.timing().lease),
+            columns.queues.as_slice() as &[Option<String>]
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("wake the first of lanes", rows)?;
@@ -139,12 +130,12 @@ impl Store {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select id, seq as "seq!", prev as "prev!" from wakeq.events_v2
-                where canvas_id = $1 and object = $2 and module = $3 and name = $4
-                order by seq limit 1"#,
+                where id = wakeq.first_of_lane($1, $2, $5, $3, $4)"#,
             lane.canvas().0,
-            lane.object.as_str() as _,
-            lane.scope.module.as_str() as _,
-            lane.scope.name.as_str() as _
+            lane.object.as_str(),
+            lane.scope.module.as_str(),
+            lane.scope.name.as_str(),
+            lane.queue.as_ref().map(Name::as_str)
         );
         let row = session.limit(|connection| query.fetch_optional(connection)).await;
         let row = session.answered("look for the first of a lane", row)?;
@@ -161,7 +152,8 @@ impl Store {
         in_memory!(self, halted_lanes(canvas, object, limit));
         let mut session = self.session().await?;
         let query = sqlx::query!(
-            r#"select object::text as "object!", module::text as "module!", name::text as "name!", event_id, seq, halted_at
+            r#"select object::text as "object!", module::text as "module!", name::text as "name!", queue::text as queue,
+                      event_id, seq, halted_at
                  from wakeq.halted_lanes
                 where canvas_id = $1 and ($2::text is null or object = $2)
                 order by halted_at, object, module, name limit $3"#,
@@ -174,7 +166,11 @@ impl Store {
         let lanes = rows.into_iter().filter_map(|row| {
             let scope = super::load::address(canvas.0, &row.module, &row.name, "_").ok()?.scope;
             Some(HaltedLane {
-                lane: Lane { scope, object: row.object.parse().ok()? },
+                lane: Lane {
+                    scope,
+                    object: row.object.parse().ok()?,
+                    queue: row.queue.and_then(|queue| queue.parse().ok()),
+                },
                 event: EventId(row.event_id),
                 event_seq: row.seq,
                 halted_at: row.halted_at,
@@ -191,7 +187,9 @@ impl Store {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             "with gone as (
-                 delete from wakeq.halted_lanes where canvas_id = $1 and object = $2 and module = $3 and name = $4
+                 delete from wakeq.halted_lanes
+                  where canvas_id = $1 and object = $2
+                    and case when $8::text is null then module = $3 and name = $4 and queue is null else queue = $8 end
               returning event_id
              )
              insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)
@@ -202,7 +200,8 @@ impl Store {
             name.as_str() as _,
             actor.name(),
             actor.request_id(),
-            actor.credential_id()
+            actor.credential_id(),
+            lane.queue.as_ref().map(Name::as_str)
         );
         let logged = session.limit(|connection| query.execute(connection)).await;
         Ok(session.answered("let a lane go on", logged)?.rows_affected() > 0)
@@ -216,16 +215,18 @@ struct Columns {
     objects: Vec<String>,
     modules: Vec<String>,
     names: Vec<String>,
+    queues: Vec<Option<String>>,
 }
 
 impl Columns {
     fn of(lanes: &[Lane]) -> Self {
         let mut columns = Self::default();
-        for Lane { scope, object } in lanes {
+        for Lane { scope, object, queue } in lanes {
             columns.canvases.push(scope.canvas.0);
             columns.objects.push(object.to_string());
             columns.modules.push(scope.module.to_string());
             columns.names.push(scope.name.to_string());
+            columns.queues.push(queue.as_ref().map(Name::to_string));
         }
         columns
     }

@@ -2,9 +2,11 @@
 
 use uuid::Uuid;
 
+use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{
-    CanvasId, EventId, HandlerAddress, HandlerScope, InvalidName, Place, RuleKind, Schedule, Timestamp, Turn,
+    CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, InvalidName, Place, RuleKind, Schedule,
+    Timestamp, Turn,
 };
 
 /// An event as the load found it.
@@ -19,6 +21,7 @@ pub(crate) struct LoadedEvent {
     pub(crate) last_error: Option<String>,
     pub(crate) traceparent: Option<String>,
     pub(crate) place: Option<Place>,
+    pub(crate) copy_of: Option<CopyOf>,
 }
 
 impl Store {
@@ -32,21 +35,19 @@ impl Store {
             r#"select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
                       e.modifier::text as "modifier!", e.retries, e.delay_until, e.enqueued_at, e.locked_at, e.notify_at,
                       e.losses, e.last_error, e.traceparent::text as traceparent,
-                      e.object::text as object, e.seq, e.prev,
+                      e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin,
                       (select max(r.rule_type)::text from wakeq.scheduling_rules r
                         where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
                           and (r.until is null or r.until > now())) as rule,
-                      case when e.object is null then null
-                           when (select true from wakeq.halted_lanes h
-                                  where h.canvas_id = e.canvas_id and h.object = e.object
-                                    and h.module = e.module and h.name = e.name) then 'halted'
-                           when e.seq <> (select first.seq from wakeq.events_v2 first
-                                           where first.canvas_id = e.canvas_id and first.object = e.object
-                                             and first.module = e.module and first.name = e.name
-                                           order by first.seq limit 1) then 'behind' end as turn,
+                      case when e.object is not null
+                            and wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name) then 'halted'
+                           when e.object is not null
+                            and e.id <> wakeq.first_of_lane(e.canvas_id, e.object, e.queue, e.module, e.name) then 'behind'
+                           when e.queue is not null and wakeq.facet_holds(e.queue, e.canvas_id, $2) then 'held' end as turn,
                       now() as "now!"
                  from wakeq.events_v2 e where e.id = any ($1)"#,
-            &keys
+            &keys,
+            interval(self.timing().lease)
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("load events", rows)?;
@@ -89,6 +90,8 @@ struct Row {
     object: Option<String>,
     seq: Option<i64>,
     prev: Option<i64>,
+    queue: Option<String>,
+    origin: Option<Uuid>,
     rule: Option<String>,
     turn: Option<String>,
     now: Timestamp,
@@ -113,6 +116,7 @@ impl Row {
             last_error: self.last_error,
             traceparent: self.traceparent,
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
+            copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
         })
     }
 }

@@ -41,6 +41,7 @@ mod memory;
 mod migrate;
 mod probe;
 mod promises;
+mod queues;
 mod resume;
 mod rules;
 #[cfg(feature = "http")]
@@ -80,6 +81,8 @@ pub(crate) use load::LoadedEvent;
 #[cfg(feature = "cli")]
 pub(crate) use migrate::MigrationDifferences;
 pub use migrate::{MigrationState, MigrationStatus};
+pub use queues::{Facet, FacetSettings, RegisteredQueue};
+pub(crate) use queues::{NewQueueRow, QueuePut, TakenTurn};
 pub use rules::Rule;
 #[cfg(feature = "http")]
 pub(crate) use service_accounts::AccountRow;

@@ -32,7 +32,7 @@ impl Store {
         Ok(keys.iter().map(|key| parked.contains(key)).collect())
     }
 
-    /// Moves the promise of events whose handler this worker does not know, and notes the handler. Another worker may
+    /// Moves the promise of events whose handler this worker does not know, and notes the handler, but for that of a queue. Another worker may
     /// know it, so the promise stays. What is parked stays parked, by the assignment: as a condition it would make
     /// the planner read all promises in their order, and deadlock with batches in the order of the ids.
     pub(crate) async fn defer(&self, ids: &[EventId]) -> Result<(), StoreError> {
@@ -45,10 +45,10 @@ impl Store {
                     set notify_at = case when notify_at is not null then clock_timestamp() + $2 end
                   where id = any ($1) and delay_until <= clock_timestamp()
                     and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
-              returning canvas_id, module, name, modifier
+              returning canvas_id, module, name, modifier, queue
              )
              insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)
-             select distinct canvas_id, module, name, modifier from deferred order by 1, 2, 3, 4
+             select distinct canvas_id, module, name, modifier from deferred where queue is null order by 1, 2, 3, 4
                  on conflict (canvas_id, module, name, modifier) do update set last_seen = now()",
             &keys,
             interval(self.timing().unknown_handler_wait),
@@ -102,7 +102,10 @@ impl Store {
                    from wakeq.http_targets t
                   where e.id = any ($1) and e.delay_until <= clock_timestamp()
                     and (e.locked_at is null or e.locked_at < clock_timestamp() - $2::interval)
-                    and (t.canvas_id, t.module, t.name, t.modifier) = (e.canvas_id, e.module, e.name, e.modifier)
+                    and t.canvas_id = case when e.queue is null then e.canvas_id else 'ffffffff-ffff-ffff-ffff-ffffffffffff' end
+                    and t.module = case when e.queue is null then e.module::text else 'QUEUE' end
+                    and t.name = coalesce(e.queue, e.name)::text
+                    and t.modifier = case when e.queue is null then e.modifier::text else '_' end
               returning e.canvas_id, e.module, e.name, e.modifier
              )
              delete from wakeq.unknown_handlers u using woken w

@@ -12,6 +12,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Post
 #[cfg(feature = "testing")]
 use super::memory::Kit;
 use super::probe::Probe;
+use super::queues::RegistryCache;
 use super::{StoreError, TimingMode};
 use crate::event::Timing;
 
@@ -75,6 +76,7 @@ pub struct Store {
     renewals: PgPool,
     pub(super) config: Arc<StoreConfig>,
     pub(super) probe: Arc<Probe>,
+    pub(super) registry: Arc<RegistryCache>,
     #[cfg(feature = "testing")]
     kit: Option<Arc<Kit>>,
 }
@@ -98,6 +100,7 @@ impl Store {
             renewals,
             config: Arc::new(config),
             probe: Arc::default(),
+            registry: Arc::default(),
             #[cfg(feature = "testing")]
             kit: None,
         };
@@ -120,7 +123,14 @@ impl Store {
         let options = PgConnectOptions::new_without_pgpass();
         let pool = pool_of_one(&config).connect_lazy_with(options.clone());
         let renewals = pool_of_one(&config).connect_lazy_with(options);
-        Self { pool, renewals, config: Arc::new(config), probe: Arc::default(), kit: None }
+        Self {
+            pool,
+            renewals,
+            config: Arc::new(config),
+            probe: Arc::default(),
+            registry: Arc::default(),
+            kit: None,
+        }
     }
 
     #[cfg(feature = "testing")]

@@ -9,10 +9,11 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::insert::insert_pages;
+use super::queues::Emission;
 use super::session::interval;
 use super::{Inserted, NewEvent, Store, StoreError};
 use crate::event::{
-    CanvasId, Due, EventId, HandlerAddress, HandlerScope, Name, Notification, Timestamp, Timing, Traceparent,
+    CanvasId, Due, EventId, HandlerAddress, HandlerScope, Name, Notification, Timestamp, Traceparent,
 };
 
 /// Most crons in one transaction.
@@ -100,8 +101,8 @@ impl Store {
         step: impl FnMut(&CronDue, Timestamp, usize) -> CronStep + Send,
     ) -> Result<Ticked, StoreError> {
         let mut session = self.session().await?.for_statements(STATEMENTS);
-        let (timing, ahead) = (self.timing(), self.cron_ahead());
-        let ticked = session.limit(|connection| tick(connection, only, but, timing, ahead, step)).await;
+        let (emission, ahead) = (self.emission(), self.cron_ahead());
+        let ticked = session.limit(|connection| tick(connection, only, but, emission, ahead, step)).await;
         session.answered("emit ticks", ticked)
     }
 }
@@ -110,7 +111,7 @@ async fn tick(
     connection: &mut PgConnection,
     only: Option<(CanvasId, &Name)>,
     but: &[(CanvasId, Name)],
-    timing: &Timing,
+    emission: Emission<'_>,
     ahead: Duration,
     mut step: impl FnMut(&CronDue, Timestamp, usize) -> CronStep + Send,
 ) -> Result<Ticked, sqlx::Error> {
@@ -167,7 +168,7 @@ async fn tick(
         return Ok(Ticked { more: more && !left.is_empty(), left, ..Ticked::default() });
     }
     let chosen = vec![false; batch.events.len()];
-    let inserted = insert_pages(&mut transaction, &batch.events, &chosen, timing).await?;
+    let inserted = insert_pages(&mut transaction, &batch.events, &chosen, emission).await?;
     batch.moves(&mut transaction).await?;
     transaction.commit().await?;
     let notifications = due_soon(&batch.events, &inserted);
@@ -222,6 +223,7 @@ impl Batch {
                 due: Due::At(tick),
                 traceparent: Traceparent::root(),
                 object: None,
+                only_queues: false,
             });
         }
     }

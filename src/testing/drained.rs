@@ -163,6 +163,7 @@ fn ending(run: &RunReport) -> String {
         Some(Outcome::RetryAllowed) => format!("failed and is tried again{waits}"),
         Some(Outcome::DelayNotYet) => format!("waits: it is due{waits}"),
         Some(Outcome::EarlierLeft) => "waits for an earlier event of its object".into(),
+        Some(Outcome::FacetHeld) => "waits: its canvas gets nothing of the queue now".into(),
         Some(Outcome::ObjectHalted) => "waits: its object stands still".into(),
         Some(Outcome::RulePaused) => "waits: its handler is paused".into(),
         Some(Outcome::RuleBlocked) => "waits: its handler is blocked".into(),

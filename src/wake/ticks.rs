@@ -53,8 +53,8 @@ impl Waker {
     /// Tells listeners of ticks that are committed.
     fn broadcast(&self, events: &[NewEvent]) {
         let Some(broadcasts) = self.notifier.broadcasts() else { return };
-        let emitted = Inserted::New { due_soon: false, link: None };
-        events.iter().filter_map(|event| event.broadcast(emitted)).for_each(|told| broadcasts.send(told));
+        let emitted = Inserted::New { due_soon: false, link: None, copies: Vec::new() };
+        events.iter().filter_map(|event| event.broadcast(&emitted)).for_each(|told| broadcasts.send(told));
     }
 
     /// The same for a cron that was just put or let go on. It stands already, so what goes wrong is only logged: the next

@@ -10,7 +10,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-use crate::event::{CanvasId, EventId, HandlerAddress, InvalidName, Name, Place, Timestamp, Traceparent};
+use crate::event::{
+    CanvasId, CopyOf, EventId, HandlerAddress, InvalidName, Name, Place, Timestamp, Traceparent,
+};
 use crate::machine::{Ran, RetryPolicy};
 
 /// What a handler answers: `Ok` completes the event.
@@ -118,6 +120,8 @@ pub struct Execution {
     pub traceparent: Option<Traceparent>,
     /// The object it is about, and its link in the object's chain.
     pub place: Option<Place>,
+    /// The registered queue that it is in, and the event that it is a copy of, if it is one.
+    pub copy_of: Option<CopyOf>,
 }
 
 impl Execution {
@@ -244,6 +248,7 @@ pub(super) type BoxedHandler = Arc<dyn Fn(Execution) -> BoxFuture<'static, Handl
 #[derive(Clone, Default)]
 pub struct Handlers {
     routes: Vec<(Route, BoxedHandler)>,
+    queues: Vec<(Route, BoxedHandler)>,
 }
 
 impl Handlers {
@@ -263,9 +268,29 @@ impl Handlers {
         self
     }
 
+    /// Adds a handler for a registered queue, whatever events are copied into it. Of a [`Route`] the name is the queue's;
+    /// canvas, module and modifier mean nothing.
+    ///
+    /// ```
+    /// use wakeq::{Handlers, Route};
+    ///
+    /// let handlers = Handlers::new().on_queue(Route::new("email-events").concurrency(8), |event| async move {
+    ///     println!("{} of canvas {}", event.address, event.address.scope.canvas);
+    ///     Ok(())
+    /// });
+    /// ```
+    pub fn on_queue<F, R>(mut self, queue: impl Into<Route>, handler: F) -> Self
+    where
+        F: Fn(Execution) -> R + Send + Sync + 'static,
+        R: Future<Output = HandlerResult> + Send + 'static,
+    {
+        self.queues.push((queue.into(), Arc::new(move |event| Box::pin(handler(event)))));
+        self
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.routes.is_empty()
+        self.routes.is_empty() && self.queues.is_empty()
     }
 
     pub(super) fn registry(self) -> Result<Registry, InvalidRoute> {
@@ -275,19 +300,32 @@ impl Handlers {
                 part.parse::<Name>()?;
             }
             let key = key(route.canvas, &route.module, &route.name, &route.modifier);
-            if route.concurrency == Some(0) {
-                return Err(InvalidRoute::NoConcurrency(key));
-            }
-            let room =
-                route.concurrency.map(|limit| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
-            let Route { retry, timeout, halts, .. } = route;
-            let handler = Handler { run, retry, timeout, room, share: None, halts, revision: None };
-            if handlers.insert(key.clone(), (route.canvas.is_some(), Arc::new(handler))).is_some() {
+            let of_one_canvas = route.canvas.is_some();
+            let handler = handler(&key, route, run)?;
+            if handlers.insert(key.clone(), (of_one_canvas, Arc::new(handler))).is_some() {
                 return Err(InvalidRoute::Twice(key));
             }
         }
-        Ok(Registry { handlers })
+        let mut queues = HashMap::new();
+        for (route, run) in self.queues {
+            let queue: Name = route.name.parse()?;
+            let called = format!("queue {queue}");
+            let handler = handler(&called, route, run)?;
+            if queues.insert(queue, Arc::new(handler)).is_some() {
+                return Err(InvalidRoute::Twice(called));
+            }
+        }
+        Ok(Registry { handlers, queues })
     }
+}
+
+fn handler(called: &str, route: Route, run: BoxedHandler) -> Result<Handler, InvalidRoute> {
+    if route.concurrency == Some(0) {
+        return Err(InvalidRoute::NoConcurrency(called.to_owned()));
+    }
+    let room = route.concurrency.map(|limit| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
+    let Route { retry, timeout, halts, .. } = route;
+    Ok(Handler { run, retry, timeout, room, share: None, halts, revision: None })
 }
 
 /// A registered handler.
@@ -308,6 +346,7 @@ pub(super) struct Handler {
 /// The handlers by their keys.
 pub(super) struct Registry {
     handlers: HashMap<String, (bool, Arc<Handler>)>,
+    queues: HashMap<Name, Arc<Handler>>,
 }
 
 impl Registry {
@@ -318,9 +357,15 @@ impl Registry {
         found.map(|(_, handler)| handler)
     }
 
+    /// The handler of a registered queue.
+    pub(super) fn of_queue(&self, queue: &Name) -> Option<&Arc<Handler>> {
+        self.queues.get(queue)
+    }
+
     /// The longest time-out of a handler that has one.
     pub(super) fn longest_timeout(&self) -> Option<Duration> {
-        self.handlers.values().filter_map(|(_, handler)| handler.timeout).max()
+        let all = self.handlers.values().map(|(_, handler)| handler).chain(self.queues.values());
+        all.filter_map(|handler| handler.timeout).max()
     }
 
     /// Keys of the handlers for every canvas.

@@ -14,7 +14,8 @@ use super::WorkerConfig;
 use super::counters::{Counters, RunReport};
 use super::lot::Lot;
 use super::onward::onward;
-use super::run::{Finished, Halt, Room, RoomKind, Runner};
+use super::room::{Room, RoomKind};
+use super::run::{Finished, Halt, Runner};
 use crate::event::{EventId, Notification};
 use crate::machine::{Answer, Outcome, When};
 use crate::notify::{Delivery, Notifier, Subscription};
@@ -26,7 +27,8 @@ const FAILED_WAIT: Duration = Duration::from_secs(1);
 const CLOSE_WAIT: Duration = Duration::from_millis(1_500);
 /// How long what is left after that may take to be dropped.
 const ABORT_WAIT: Duration = Duration::from_millis(250);
-/// How many events of an object run here in a row before the next one is published instead: others wait for the place.
+/// How many events of an object or a queue run here in a row before the next one is published instead: others wait for
+/// the place.
 const LINKS_MAX: u32 = 50;
 /// How often the subscription is asked whether anything is the matter.
 const TROUBLE_PERIOD: Duration = Duration::from_secs(1);
@@ -38,7 +40,7 @@ pub(super) struct Intake {
     lot: Lot,
     notifier: Arc<dyn Notifier>,
     ready: VecDeque<(Notification, Delivery, Room)>,
-    /// Each with how many events of its object ran here in a row before it.
+    /// Each with how many events of its object, or its queue, ran here in a row before it.
     running: JoinSet<(Delivery, Finished, u32)>,
     entering: JoinSet<(Notification, Room)>,
     counters: Arc<Counters>,
@@ -168,8 +170,13 @@ impl Intake {
                 return;
             }
         };
-        let Finished { halt, room, report, fault, next } = finished;
+        let Finished { halt, room, report, fault, next, again } = finished;
         let notification = report.notification;
+        // What asked is asked again when another event has had its turn; that one has a delivery of its own.
+        let (delivery, asker) = match again {
+            Some(asker) => (onward(&self.notifier, notification), Some((asker, delivery))),
+            None => (delivery, None),
+        };
         self.counters.count(&report, fault);
         let gone = matches!(report.ending(), Some(Outcome::Deleted | Outcome::EventMissing));
         match halt {
@@ -183,8 +190,12 @@ impl Intake {
         if let Some(other) = gone.then(|| self.lot.take(notification.id)).flatten() {
             self.double(other);
         }
+        if let Some((asker, delivery)) = asker {
+            self.go_on(asker, delivery, links + 1);
+        }
         if let Some(next) = next {
-            self.go_on(next, links + 1);
+            let delivery = onward(&self.notifier, next);
+            self.go_on(next, delivery, links + 1);
         }
         if let Some(reports) = &self.reports {
             // A slow reader misses reports; the queue does not wait for it.
@@ -192,9 +203,9 @@ impl Intake {
         }
     }
 
-    /// The next event of an object has its turn: here, where there is room for it; else at whoever is sent its notification.
-    fn go_on(&mut self, next: Notification, links: u32) {
-        let delivery = onward(&self.notifier, next);
+    /// The next event of an object or a queue has its turn: here, where there is room for it; else at whoever is sent its
+    /// notification.
+    fn go_on(&mut self, next: Notification, delivery: Delivery, links: u32) {
         if self.stopping || links >= LINKS_MAX || self.running.len() >= self.capacity {
             delivery.put_back();
         } else if self.lot.waits_openly(next.id) {

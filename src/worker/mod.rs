@@ -12,6 +12,7 @@ mod lot;
 mod onward;
 mod process;
 mod push;
+mod room;
 mod run;
 mod signal;
 mod statements;
@@ -41,7 +42,8 @@ use crate::store::{Retention, Store, StoreError};
 use crate::wake::Waker;
 use handlers::Registry;
 use leases::Leases;
-use run::{Room, Runner};
+use room::Room;
+use run::Runner;
 use statements::Statements;
 #[cfg(feature = "http")]
 use targets::Targets;

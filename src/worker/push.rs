@@ -14,7 +14,8 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use super::counters::{Counters, RunReport};
 use super::leases::Leases;
 use super::onward;
-use super::run::{Halt, Room, Runner};
+use super::room::Room;
+use super::run::{Halt, Runner};
 use super::statements::batched;
 use super::{QueueWorker, WorkerError};
 use crate::event::{EventId, Notification};
@@ -218,7 +219,7 @@ impl Inner {
             self.show();
             self.counters.count(&finished.report, finished.fault);
             self.tell(finished.report);
-            if let Some(next) = finished.next.filter(|_| self.notifier.wakes()) {
+            for next in finished.next.into_iter().chain(finished.again).filter(|_| self.notifier.wakes()) {
                 onward::publish(self.notifier.as_ref(), next).await;
             }
             room = Room::default();

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -14,10 +14,13 @@ use super::counters::{RunReport, Verdict};
 use super::handlers::{Execution, Handler, Registry, canvas_key};
 use super::leases::{Held, Leases};
 use super::process::process;
+use super::room::{Room, RoomKind};
 use super::statements::Statements;
 #[cfg(feature = "http")]
 use super::targets::Targets;
-use crate::event::{Cause, Claim, HandlerAddress, Lane, Notification, Place, Schedule, Turn};
+use crate::event::{
+    Cause, Claim, CopyOf, HandlerAddress, Lane, Notification, Place, Schedule, Turn, target_of_queue,
+};
 use crate::machine::{Answer, Claimed, Effect, Input, Outcome, Policy, Removal, State, When};
 use crate::store::{ClaimedEvent, Retry, StoreError};
 use crate::telemetry;
@@ -41,33 +44,6 @@ pub(super) struct Runner {
     pub(super) kill: CancellationToken,
 }
 
-/// Room that a run has to hold before it may claim.
-#[derive(Debug, Default)]
-pub(super) struct Room {
-    pub(super) handler: Option<OwnedSemaphorePermit>,
-    pub(super) canvas: Option<OwnedSemaphorePermit>,
-    pub(super) suspect: Option<OwnedSemaphorePermit>,
-}
-
-impl Room {
-    /// Holds what was waited for, too.
-    pub(super) fn hold(&mut self, kind: RoomKind, entered: Option<OwnedSemaphorePermit>) {
-        match kind {
-            RoomKind::Handler => self.handler = entered,
-            RoomKind::Canvas => self.canvas = entered,
-            RoomKind::Suspect => self.suspect = entered,
-        }
-    }
-}
-
-/// Which room was full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RoomKind {
-    Handler,
-    Canvas,
-    Suspect,
-}
-
 /// Why a run ended.
 #[derive(Debug)]
 pub(super) enum Halt {
@@ -87,8 +63,11 @@ pub(super) struct Finished {
     pub(super) report: RunReport,
     /// What was the matter with the handler, in a word for metrics.
     pub(super) fault: Option<&'static str>,
-    /// The event of the same object whose turn it is now.
+    /// The event of the same object whose turn it is now, or of the same facet.
     pub(super) next: Option<Notification>,
+    /// The notification that asked for a turn, when another event had it: it has to be run again. The rest is about the
+    /// other one.
+    pub(super) again: Option<Notification>,
 }
 
 impl Runner {
@@ -142,9 +121,11 @@ impl Runner {
                 }
             }
         };
+        let freed = run.next_of_facet().await;
         let Run { facts, room, .. } = run;
+        let ran = facts.turn.unwrap_or(notification);
         let report = RunReport {
-            notification,
+            notification: ran,
             address: facts.address,
             trail,
             attempt: facts.attempt,
@@ -152,7 +133,8 @@ impl Runner {
             took: facts.took,
             verdict: verdict(&halt),
         };
-        Finished { halt, room, report, fault: facts.fault, next: facts.next }
+        let again = (ran != notification).then_some(notification);
+        Finished { halt, room, report, fault: facts.fault, next: facts.next.or(freed), again }
     }
 }
 
@@ -173,6 +155,10 @@ struct Facts {
     losses: u32,
     event: Option<ClaimedEvent>,
     place: Option<Place>,
+    copy_of: Option<CopyOf>,
+    /// The event of the turn that was taken, if it is a copy: not always the one that was notified of.
+    turn: Option<Notification>,
+    is_limited: bool,
     next: Option<Notification>,
     held: Option<Held>,
     attempt: Option<u32>,
@@ -240,15 +226,21 @@ impl Run<'_> {
         self.facts.losses =
             u32::try_from(event.losses).unwrap_or(0) + u32::from(event.schedule.locked_at.is_some());
         self.facts.address = Some(event.address);
+        self.facts.copy_of = event.copy_of;
         Ok(Some(event.schedule))
     }
 
     /// The function for the event, or the target: a function goes first.
     async fn find_handler(&self) -> Result<Option<Arc<Handler>>, StoreError> {
         let Some(address) = &self.facts.address else { return Ok(None) };
-        match self.runner.registry.find(address) {
-            Some(handler) => Ok(Some(Arc::clone(handler))),
-            None => self.runner.find_target(address).await,
+        let function = match &self.facts.copy_of {
+            Some(copy) => self.runner.registry.of_queue(&copy.queue),
+            None => self.runner.registry.find(address),
+        };
+        match (function, &self.facts.copy_of) {
+            (Some(handler), _) => Ok(Some(Arc::clone(handler))),
+            (None, Some(copy)) => self.runner.find_target(&target_of_queue(&copy.queue)).await,
+            (None, None) => self.runner.find_target(address).await,
         }
     }
 
@@ -279,24 +271,25 @@ impl Run<'_> {
         // A suspect may wait long for its turn: it must not keep its handler's room from others meanwhile.
         let suspect = self.facts.losses >= self.runner.suspect_losses;
         if suspect {
-            enter(&mut self.room.suspect, RoomKind::Suspect, &self.runner.suspects)?;
+            self.enter(RoomKind::Suspect, &self.runner.suspects)?;
         }
         if let Some(handler) = self.facts.handler.clone() {
             if let Some(room) = &handler.room {
-                enter(&mut self.room.handler, RoomKind::Handler, room)?;
+                self.enter(RoomKind::Handler, room)?;
             }
             // Last, so that whoever waits for a handler's room takes nothing from the canvas's other handlers.
             if let Some(share) = &handler.share {
-                enter(&mut self.room.canvas, RoomKind::Canvas, share)?;
+                self.enter(RoomKind::Canvas, share)?;
             }
         }
         let id = self.notification.id;
         let sent = Instant::now();
         let key = self.facts.key_of_target();
-        let claimed = if suspect {
-            self.runner.statements.claim_suspect(id, key).await
-        } else {
-            self.runner.statements.claim(id, key).await
+        let statements = &self.runner.statements;
+        let claimed = match &self.facts.copy_of {
+            Some(copy) => statements.take_turn(&copy.queue, id, suspect).await,
+            None if suspect => statements.claim_suspect(id, key).await,
+            None => statements.claim(id, key).await,
         };
         if let Some(event) = claimed.map_err(Halt::Failed)? {
             self.take(event, sent);
@@ -304,10 +297,20 @@ impl Run<'_> {
         Ok(())
     }
 
+    fn enter(&mut self, kind: RoomKind, room: &Arc<Semaphore>) -> Result<(), Halt> {
+        if self.room.enter(kind, room) { Ok(()) } else { Err(Halt::Room(kind, Arc::clone(room))) }
+    }
+
     fn take(&mut self, event: ClaimedEvent, sent: Instant) {
         self.facts.held = Some(self.runner.leases.hold(event.claim, sent));
         self.facts.address = Some(event.address.clone());
         self.facts.place = event.place.clone();
+        if event.copy_of.is_some() {
+            self.facts.copy_of = event.copy_of.clone();
+            let (id, canvas) = (event.claim.id, event.address.scope.canvas);
+            self.facts.turn = Some(Notification { id, canvas });
+            self.facts.is_limited = event.is_limited;
+        }
         self.facts.event = Some(event);
     }
 
@@ -404,12 +407,29 @@ impl Run<'_> {
     async fn next(&self) -> Option<Notification> {
         crate::fault::point("link.removed");
         let (Some(address), Some(place)) = (&self.facts.address, &self.facts.place) else { return None };
-        let lane = Lane { scope: address.scope.clone(), object: place.object.clone() };
+        let queue = self.facts.copy_of.as_ref().map(|copy| copy.queue.clone());
+        let lane = Lane { scope: address.scope.clone(), object: place.object.clone(), queue };
         match self.runner.statements.firsts.call(lane).await {
             Ok(next) => next,
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(error, object = %place.object, "the object's next event waits for the probe");
+                None
+            }
+        }
+    }
+
+    /// The event that has room now in a facet with a limit: nobody else may hold its notification any more.
+    async fn next_of_facet(&self) -> Option<Notification> {
+        let (Some(copy), Some(turn)) = (&self.facts.copy_of, &self.facts.turn) else { return None };
+        if !self.facts.is_limited {
+            return None;
+        }
+        match self.runner.statements.next_of_facet(&copy.queue, turn.canvas).await {
+            Ok(next) => next,
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, queue = %copy.queue, "the next event of the canvas waits for the probe");
                 None
             }
         }
@@ -453,19 +473,6 @@ impl Facts {
     }
 }
 
-/// Enters a room that the run is not in yet.
-fn enter(
-    place: &mut Option<OwnedSemaphorePermit>,
-    kind: RoomKind,
-    room: &Arc<Semaphore>,
-) -> Result<(), Halt> {
-    if place.is_none() {
-        let entered = Arc::clone(room).try_acquire_owned();
-        *place = Some(entered.map_err(|_| Halt::Room(kind, Arc::clone(room)))?);
-    }
-    Ok(())
-}
-
 fn execution(event: ClaimedEvent, attempt: u32) -> Execution {
     Execution {
         id: event.claim.id,
@@ -477,6 +484,7 @@ fn execution(event: ClaimedEvent, attempt: u32) -> Execution {
         claimed_at: event.locked_at,
         traceparent: event.traceparent,
         place: event.place,
+        copy_of: event.copy_of,
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::handlers::Registry;
-use crate::event::{Actor, Cause, Claim, EventId, HandlerAddress, Lane, Notification};
-use crate::store::{ClaimLimits, ClaimedEvent, Coalescer, LoadedEvent, Retry, Store, StoreError};
+use crate::event::{Actor, CanvasId, Cause, Claim, EventId, HandlerAddress, Lane, Name, Notification};
+use crate::store::{ClaimLimits, ClaimedEvent, Coalescer, LoadedEvent, Retry, Store, StoreError, TakenTurn};
 
 /// Most events in one statement: the knee of the measured curve lies at 100 to 500.
 const BATCH_MAX: usize = 250;
@@ -25,6 +25,8 @@ pub(super) struct Statements {
     claims: Coalescer<EventId, Option<ClaimedEvent>>,
     /// Claims events of handlers that stand in no list here, each with the key of its own.
     claims_elsewhere: Coalescer<(EventId, String), Option<ClaimedEvent>>,
+    /// Claims the next events of queues: not those that ask, but as many.
+    turns: Coalescer<TakenTurn, Option<ClaimedEvent>>,
     pub(super) completions: Coalescer<Claim, bool>,
     /// Completions of events that are on objects.
     pub(super) link_completions: Coalescer<Claim, bool>,
@@ -57,6 +59,9 @@ impl Statements {
             claims_elsewhere: batched(store, move |store, asked: Vec<(EventId, String)>| async move {
                 let (ids, keys): (Vec<EventId>, Vec<String>) = asked.into_iter().unzip();
                 store.claim(&ids, &of_one_canvas(keys, trusted)).await
+            }),
+            turns: batched(store, move |store, turns: Vec<TakenTurn>| async move {
+                store.take_turns(&turns, trusted).await
             }),
             completions: batched(store, |store, claims| async move { store.complete(&claims).await }),
             link_completions: batched(
@@ -92,6 +97,29 @@ impl Statements {
             Some(key) => self.claims_elsewhere.call((id, key)).await,
             None => self.claims.call(id).await,
         }
+    }
+
+    /// Claims the next event of a queue. `suspect`: the one that asks, whatever its losses.
+    pub(super) async fn take_turn(
+        &self,
+        queue: &Name,
+        asks: EventId,
+        suspect: bool,
+    ) -> Result<Option<ClaimedEvent>, StoreError> {
+        if suspect {
+            self.store.take_alone(queue, asks, i32::MAX).await
+        } else {
+            self.turns.call(TakenTurn { queue: queue.clone(), asks }).await
+        }
+    }
+
+    /// The copy that has room now because another one of its canvas is over.
+    pub(super) async fn next_of_facet(
+        &self,
+        queue: &Name,
+        canvas: CanvasId,
+    ) -> Result<Option<Notification>, StoreError> {
+        self.store.next_of_facet(queue, canvas).await
     }
 
     /// Claims an event whatever its losses; a worker does so for one at a time.

@@ -42,7 +42,7 @@ async fn row(stage: &Stage, id: EventId) -> Row {
 async fn a_name_and_a_value_are_enough() {
     let (stage, notifier) = Stage::memory().await;
     let emitted = stage.queue.emit(Event::new("greet", &json!({"to": "Ada"})).unwrap()).await.unwrap();
-    assert_eq!(emitted, Emitted { id: emitted.id, duplicate: false, link: None, notified: true });
+    assert_eq!(emitted, Emitted { id: emitted.id, duplicate: false, link: None, copies: 0, notified: true });
     let expected = Row {
         canvas_id: uuid::Uuid::nil(),
         module: "WORKER".into(),
@@ -231,7 +231,7 @@ async fn an_event_shares_the_fate_of_the_callers_transaction() {
     let ids = [told.id(), forgotten.id()];
     transaction.commit().await.unwrap();
     let emitted = told.notify().await;
-    assert_eq!(emitted, Emitted { id: ids[0], duplicate: false, link: None, notified: true });
+    assert_eq!(emitted, Emitted { id: ids[0], duplicate: false, link: None, copies: 0, notified: true });
     assert_eq!(seen.next().await.id, ids[0]);
     drop(forgotten);
     assert_eq!(seen.next().await.id, ids[1], "by the probe");
@@ -254,7 +254,7 @@ async fn a_chosen_id_makes_one_event() {
     let repeated = vec![event(), Event::new("greet", "y").unwrap(), event()];
     let emitted = stage.queue.emit_all(repeated).await.unwrap();
     assert_eq!(emitted.iter().map(|one| one.duplicate).collect::<Vec<_>>(), [false, false, true]);
-    let again = Emitted { id, duplicate: true, link: None, notified: false };
+    let again = Emitted { id, duplicate: true, link: None, copies: 0, notified: false };
     assert_eq!(stage.queue.emit(event()).await.unwrap(), again);
     let mut connection = stage.pool.acquire().await.unwrap();
     let receipt = stage.queue.emit_in(&mut connection, event()).await.unwrap();

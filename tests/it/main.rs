@@ -53,6 +53,7 @@ mod order_crashes;
 mod packages;
 mod processes;
 mod push;
+mod queues;
 mod receiver;
 mod scenarios;
 mod schema;

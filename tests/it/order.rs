@@ -213,7 +213,7 @@ async fn an_object_stands_still_until_somebody_decides() {
     let emitted = stage.queue.emit_all((0..4).map(|value| on("work:1", value)).collect()).await.unwrap();
     worker.until(emitted[0].id, Outcome::HandedOver).await;
     let halted = stage.admin.halted(CanvasId::DEFAULT, None).await.unwrap();
-    let lane = Lane { scope: scope(HANDLER), object: key("work:1") };
+    let lane = Lane { scope: scope(HANDLER), object: key("work:1"), queue: None };
     assert_eq!(
         halted.iter().map(|halted| (&halted.lane, halted.event)).collect::<Vec<_>>(),
         [(&lane, emitted[0].id)]

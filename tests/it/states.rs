@@ -51,6 +51,7 @@ fn ready(name: &str, row: &Row, now: Timestamp) -> Live {
         unknown_since: None,
         target: None,
         last_error: None,
+        copy_of: None,
         place: None,
         first: None,
         now,

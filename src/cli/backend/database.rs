@@ -199,7 +199,7 @@ impl Database {
     }
 
     pub(super) async fn skip(&self, key: &ObjectKey, handler: &HandlerName) -> anyhow::Result<Skipped> {
-        let lane = Lane { scope: handler.scope(self.canvas), object: key.clone() };
+        let lane = Lane { scope: handler.scope(self.canvas), object: key.clone(), queue: None };
         let skipped = self.waking().await?.skip(&lane, &self.actor).await?;
         Ok(Skipped { skipped })
     }

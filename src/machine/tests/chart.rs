@@ -167,6 +167,7 @@ fn every_outcome() -> BTreeSet<Outcome> {
         DelayNotYet,
         EarlierLeft,
         ObjectHalted,
+        FacetHeld,
         LockNone,
         LockExpired,
         IsLocked,

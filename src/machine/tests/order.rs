@@ -57,7 +57,7 @@ fn offsets_ms() -> impl Strategy<Value = i64> {
 
 fn schedules() -> impl Strategy<Value = Schedule> {
     let rules = prop::sample::select(vec![None, Some(RuleKind::Pause), Some(RuleKind::Block)]);
-    let turns = prop::sample::select(vec![Turn::First, Turn::First, Turn::Behind, Turn::Halted]);
+    let turns = prop::sample::select(vec![Turn::First, Turn::First, Turn::Behind, Turn::Halted, Turn::Held]);
     (offsets_ms(), prop::option::of(offsets_ms()), rules, turns)
         .prop_map(|(due_ms, locked_ms, rule, turn)| Schedule { turn, ..schedule(due_ms, locked_ms, rule) })
 }

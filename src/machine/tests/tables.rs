@@ -155,7 +155,11 @@ fn a_completed_event_is_deleted_and_only_then_acknowledged() {
 // ORD-04, ORD-29: whatever else holds of it, an event whose turn has not come is left to those who wake the next one.
 #[test]
 fn an_event_waits_for_its_turn() {
-    for (turn, outcome) in [(Turn::Behind, Outcome::EarlierLeft), (Turn::Halted, Outcome::ObjectHalted)] {
+    for (turn, outcome) in [
+        (Turn::Behind, Outcome::EarlierLeft),
+        (Turn::Halted, Outcome::ObjectHalted),
+        (Turn::Held, Outcome::FacetHeld),
+    ] {
         for due_ms in [-1, 1, 600_001] {
             let row = Schedule { turn, ..schedule(due_ms, None, None) };
             check(State::DelayCheck(row), Input::Decide, outcome, ACKNOWLEDGED);

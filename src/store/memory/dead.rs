@@ -117,6 +117,7 @@ impl Tables {
             died_at: *died_at,
             traceparent: row.traceparent.as_ref().map(ToString::to_string),
             place: row.place.clone(),
+            copy_of: None,
             halts: self.halted.values().any(|halted| halted.event == id),
         }
     }

@@ -18,6 +18,10 @@ impl Tables {
     }
 
     fn insert_row(&mut self, event: &NewEvent) -> Inserted {
+        // No queue is registered here.
+        if event.only_queues {
+            return Inserted::New { due_soon: false, link: None, copies: Vec::new() };
+        }
         let delay_until = self.due(event);
         let link = event.object.as_ref().map(|object| self.next_link(event.address.scope.canvas, object));
         let row = Row {
@@ -37,7 +41,7 @@ impl Tables {
         };
         let due_soon = self.is_due_soon(&row);
         self.events.insert(event.id, row);
-        Inserted::New { due_soon, link }
+        Inserted::New { due_soon, link, copies: Vec::new() }
     }
 
     fn due(&self, event: &NewEvent) -> Timestamp {
@@ -57,7 +61,7 @@ impl Tables {
         let inserted = self.insert(std::iter::once(event))?;
         let chosen = Chosen { canvas, emitted_at: self.now };
         self.chosen.insert(event.id, chosen);
-        Ok(inserted[0])
+        Ok(inserted.into_iter().next().unwrap_or(Inserted::Known))
     }
 
     /// All or none: nothing is kept if an id is foreign.
@@ -72,7 +76,7 @@ impl Tables {
             let one = if *chosen {
                 self.insert_chosen(event)
             } else {
-                self.insert(std::iter::once(event)).map(|inserted| inserted[0])
+                self.insert(std::iter::once(event)).map(|mut inserted| inserted.remove(0))
             };
             match one {
                 Ok(one) => inserted.push(one),

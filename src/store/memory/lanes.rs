@@ -136,5 +136,5 @@ impl Tables {
 /// The lane of a row, if it is on an object.
 pub(super) fn lane_of(row: &Row) -> Option<Lane> {
     let place = row.place.as_ref()?;
-    Some(Lane { scope: row.address.scope.clone(), object: place.object.clone() })
+    Some(Lane { scope: row.address.scope.clone(), object: place.object.clone(), queue: None })
 }

@@ -28,6 +28,7 @@ impl Tables {
             last_error: row.last_error.clone(),
             traceparent: row.traceparent.as_ref().map(ToString::to_string),
             place: row.place.clone(),
+            copy_of: None,
         }
     }
 
@@ -69,6 +70,8 @@ impl Tables {
             locked_at: now,
             traceparent: row.traceparent.clone(),
             place: row.place.clone(),
+            copy_of: None,
+            is_limited: false,
         })
     }
 

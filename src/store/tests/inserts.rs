@@ -7,7 +7,7 @@ use super::{Table, is_skipped, scope};
 use crate::event::{CanvasId, Due, EventId, HandlerAddress, HandlerScope, Timestamp, Traceparent};
 use crate::store::{Coalescer, Inserted, NewEvent, StoreConfig};
 
-const NEW: Inserted = Inserted::New { due_soon: true, link: None };
+const NEW: Inserted = Inserted::New { due_soon: true, link: None, copies: Vec::new() };
 
 fn event(due: Due) -> NewEvent {
     NewEvent {
@@ -17,6 +17,7 @@ fn event(due: Due) -> NewEvent {
         due,
         traceparent: Traceparent::root(),
         object: None,
+        only_queues: false,
     }
 }
 
@@ -41,7 +42,7 @@ async fn promises_are_made_by_one_rule() {
     ];
     let events: Vec<_> = dues.iter().map(|(due, _)| Arc::new(event(*due))).collect();
     let inserted = table.store.insert(&events).await.unwrap();
-    let new = |due_soon: bool| Inserted::New { due_soon, link: None };
+    let new = |due_soon: bool| Inserted::New { due_soon, link: None, copies: Vec::new() };
     let expected: Vec<_> = dues.iter().map(|(_, due_soon)| new(*due_soon)).collect();
     assert_eq!(inserted, expected);
     let chosen = event(seconds(86_400));
@@ -139,7 +140,7 @@ async fn an_open_transaction_with_an_id_blocks_nobody_else() {
     let chosen = event(Due::Now);
     let mut stranger = table.pool.begin().await.unwrap();
     let shared = Arc::new(chosen.clone());
-    let inserted = crate::store::insert_one(&mut stranger, &shared, true, table.store.timing()).await;
+    let inserted = crate::store::insert_one(&mut stranger, &shared, true, table.store.emission()).await;
     assert_eq!(inserted.unwrap(), NEW);
     let error = table.store.insert_chosen(&chosen).await.unwrap_err();
     assert_eq!(error.code().as_deref(), Some("55P03"));
@@ -198,7 +199,7 @@ async fn an_id_twice_in_a_call_is_one_event() {
     let (one, two) = (event(Due::Now), event(Due::After(Duration::from_secs(86_400))));
     let events = [two.clone(), one.clone(), two.clone()];
     let inserted = table.store.insert_all(&events, &[true; 3]).await.unwrap();
-    let later = Inserted::New { due_soon: false, link: None };
+    let later = Inserted::New { due_soon: false, link: None, copies: Vec::new() };
     assert_eq!(inserted, [later, NEW, Inserted::Known]);
     let other = event(Due::Now);
     let events = [other.clone(), of_canvas(&other, 7)];

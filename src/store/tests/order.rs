@@ -21,11 +21,12 @@ fn event(object: &str) -> NewEvent {
         due: Due::Now,
         traceparent: Traceparent::root(),
         object: Some(key(object)),
+        only_queues: false,
     }
 }
 
 fn lane(object: &str) -> Lane {
-    Lane { scope: scope(), object: key(object) }
+    Lane { scope: scope(), object: key(object), queue: None }
 }
 
 /// Emits events on these objects in one transaction; their ids and links.

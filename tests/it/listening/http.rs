@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::{interval, timeout};
 use wakeq::access::{AccessConfig, Scope, Within};
 use wakeq::http::HttpConfig;
-use wakeq::{Actor, CanvasId, Pattern};
+use wakeq::{Actor, CanvasId, TopicPattern};
 
 use super::OTHER;
 use crate::service::{Answer, Service};
@@ -159,7 +159,7 @@ async fn a_key_hears_its_canvas_and_no_other() {
         emit(&service, &foreign, OTHER, "end").await;
         assert_eq!(all.until("end").await, [(own.clone(), "mine".to_owned())], "{pattern}");
         assert_eq!(theirs.until("end").await.len(), 2);
-        if pattern.parse::<Pattern>().unwrap().matches(&format!("{own}:page:end")) {
+        if pattern.parse::<TopicPattern>().unwrap().matches(&format!("{own}:page:end")) {
             assert_eq!(mine.until("end").await, [(own.clone(), "mine".to_owned())], "{pattern}");
         } else {
             mine.is_silent().await;

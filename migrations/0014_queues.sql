@@ -1,0 +1,398 @@
+-- Fan-out: queues that services register. Each matching event is copied into them, and they are worked canvas after
+-- canvas. Expands only. Register queues when no process of a release before this one runs any more: such an emitter
+-- makes no copies, and such a worker takes a copy for an event of its own.
+
+-- What emitters compare what they know with, in the statement that inserts: one row.
+create table wakeq.queue_registry (
+    one     boolean not null default true primary key check (one),
+    -- Grows with each change of a pattern.
+    version bigint not null check (version >= 0)
+);
+insert into wakeq.queue_registry (version) values (0);
+
+create table wakeq.queues (
+    name          wakeq.name not null primary key,
+    -- It gets no copies any more, and goes when the last one is done.
+    draining      boolean not null default false,
+    -- What a canvas gets that has no settings of its own: events a round, and events in flight.
+    weight        integer not null default 1 check (weight between 0 and 1000),
+    in_flight_max integer check (in_flight_max between 1 and 10000),
+    created_at    timestamptz not null default now(),
+    created_by    text not null,
+    updated_at    timestamptz not null default now(),
+    updated_by    text not null
+);
+
+create table wakeq.queue_patterns (
+    queue   wakeq.name not null references wakeq.queues (name) on delete cascade,
+    pattern text not null check (octet_length(pattern) between 1 and 1024),
+    constraint queue_patterns_pkey primary key (queue, pattern)
+);
+
+-- What a canvas gets of a queue, where that differs.
+create table wakeq.facet_settings (
+    queue         wakeq.name not null references wakeq.queues (name) on delete cascade,
+    canvas_id     uuid not null,
+    weight        integer check (weight between 0 and 1000),
+    in_flight_max integer check (in_flight_max between 1 and 10000),
+    constraint facet_settings_pkey primary key (queue, canvas_id)
+);
+
+alter table wakeq.events_v2
+    add column queue wakeq.name,
+    -- The event that it is a copy of.
+    add column origin uuid,
+    add constraint events_v2_copy check ((queue is null) = (origin is null)) not valid;
+alter table wakeq.dead_events
+    add column queue wakeq.name,
+    add column origin uuid;
+
+comment on column wakeq.events_v2.queue is 'The queue that this copy waits in; null for the event itself';
+
+-- A facet of a queue: the copies of one canvas, the one that was due first at the front. Those under a rule are not in it.
+create index events_v2_facet on wakeq.events_v2 (queue, canvas_id, delay_until, id)
+    where queue is not null and notify_at is not null;
+
+-- Lanes: what is left of an object in a queue, and of the events themselves with a handler.
+drop index wakeq.events_v2_lane;
+drop index wakeq.events_v2_successor;
+create unique index events_v2_lane on wakeq.events_v2 (canvas_id, object, module, name, seq)
+    where object is not null and queue is null;
+create unique index events_v2_successor on wakeq.events_v2 (canvas_id, object, prev)
+    where object is not null and queue is null;
+create unique index events_v2_queue_lane on wakeq.events_v2 (canvas_id, object, queue, seq)
+    where object is not null and queue is not null;
+
+alter table wakeq.halted_lanes add column queue wakeq.name;
+alter table wakeq.halted_lanes drop constraint halted_lanes_pkey;
+create unique index halted_lanes_of_handlers on wakeq.halted_lanes (canvas_id, object, module, name) where queue is null;
+create unique index halted_lanes_of_queues on wakeq.halted_lanes (canvas_id, object, queue) where queue is not null;
+
+-- The first event that is left of a lane: of a queue, if one is named, else of a handler.
+create function wakeq.first_of_lane(canvas uuid, object text, queue text, module text, name text)
+returns uuid language sql stable
+return case when queue is null
+    then (select e.id from wakeq.events_v2 e
+           where e.canvas_id = first_of_lane.canvas and e.object = first_of_lane.object and e.module = first_of_lane.module
+             and e.name = first_of_lane.name and e.queue is null
+           order by e.seq limit 1)
+    else (select e.id from wakeq.events_v2 e
+           where e.canvas_id = first_of_lane.canvas and e.object = first_of_lane.object and e.queue = first_of_lane.queue
+           order by e.seq limit 1) end;
+
+-- The first event that is left of a lane after this link.
+create function wakeq.next_in_lane(canvas uuid, object text, queue text, module text, name text, seq bigint)
+returns uuid language sql stable
+return case when queue is null
+    then (select e.id from wakeq.events_v2 e
+           where e.canvas_id = next_in_lane.canvas and e.object = next_in_lane.object and e.module = next_in_lane.module
+             and e.name = next_in_lane.name and e.queue is null and e.seq > next_in_lane.seq
+           order by e.seq limit 1)
+    else (select e.id from wakeq.events_v2 e
+           where e.canvas_id = next_in_lane.canvas and e.object = next_in_lane.object and e.queue = next_in_lane.queue
+             and e.seq > next_in_lane.seq
+           order by e.seq limit 1) end;
+
+-- Whether a lane stands still.
+create function wakeq.lane_halts(canvas uuid, object text, queue text, module text, name text)
+returns boolean language sql stable
+return case when queue is null
+    then exists (select from wakeq.halted_lanes h
+                  where h.canvas_id = lane_halts.canvas and h.object = lane_halts.object and h.module = lane_halts.module
+                    and h.name = lane_halts.name and h.queue is null)
+    else exists (select from wakeq.halted_lanes h
+                  where h.canvas_id = lane_halts.canvas and h.object = lane_halts.object and h.queue = lane_halts.queue) end;
+
+-- The facets of queues that have been in the rotation, and where they are in it. Only who holds the queue's lock writes
+-- them. They carry no truth: whatever may run has a notification or a promise, and that puts its facet back.
+create sequence wakeq.facet_seq as bigint;
+
+create table wakeq.facets (
+    queue     wakeq.name not null,
+    canvas_id uuid not null,
+    -- Where it is in the rotation; null while it is not in it.
+    position  bigint,
+    -- How many events it has had of its present round.
+    used      integer not null default 0,
+    -- Everything up to here has been looked at: taken, or passed over, because it is to be announced when it may run.
+    head_at   timestamptz not null default '-infinity',
+    head_id   uuid not null default '00000000-0000-0000-0000-000000000000',
+    -- What stands before the head, and was announced since.
+    recalled  uuid[] not null default '{}',
+    -- What was taken of it and may still run, if its number is limited.
+    running   uuid[] not null default '{}',
+    constraint facets_pkey primary key (queue, canvas_id)
+) with (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 10000,
+    autovacuum_vacuum_cost_delay = 0
+);
+create index facets_rotation on wakeq.facets (queue, position) where position is not null;
+
+-- Whether a canvas gets nothing of a queue now: it is paused there, or has as many in flight as it may.
+create function wakeq.facet_holds(queue text, canvas uuid, lease interval)
+returns boolean language sql volatile
+return coalesce((
+    select coalesce(s.weight, q.weight) = 0
+        or coalesce(s.in_flight_max, q.in_flight_max) <= (
+               select count(*) from wakeq.facets f
+                 join wakeq.events_v2 e on e.id = any (f.running) and e.locked_at >= clock_timestamp() - facet_holds.lease
+                where f.queue = facet_holds.queue and f.canvas_id = facet_holds.canvas)
+      from wakeq.queues q
+      left join wakeq.facet_settings s on s.queue = q.name and s.canvas_id = facet_holds.canvas
+     where q.name = facet_holds.queue), false);
+
+create type wakeq.head as (at timestamptz, id uuid);
+
+-- Puts the facets of copies into the rotation, and those copies before their heads. The queue's lock is held.
+create function wakeq.enter_rotation(of_queue text, ids uuid[]) returns void language plpgsql volatile as $$
+begin
+    insert into wakeq.facets as f (queue, canvas_id, position)
+    select of_queue, canvas_id, nextval('wakeq.facet_seq')
+      from (select canvas_id from wakeq.events_v2
+             where id = any (ids) and queue = of_queue group by canvas_id order by min(delay_until), min(id::text)) as new
+        on conflict (queue, canvas_id) do update set position = excluded.position where f.position is null;
+    update wakeq.facets f
+       set recalled = case when cardinality(f.recalled) < 1000 then f.recalled || late.ids else '{}' end,
+           head_at = case when cardinality(f.recalled) < 1000 then f.head_at else '-infinity' end
+      from (select e.canvas_id, array_agg(e.id) as ids
+              from wakeq.events_v2 e
+              join wakeq.facets g on g.queue = e.queue and g.canvas_id = e.canvas_id
+             where e.id = any (ids) and e.queue = of_queue
+               and (e.delay_until, e.id) <= (g.head_at, g.head_id) and e.id <> all (g.recalled)
+             group by e.canvas_id) as late
+     where f.queue = of_queue and f.canvas_id = late.canvas_id;
+end
+$$;
+
+-- Puts the facets of copies that were just committed into the rotation, so that they have their turns however late
+-- their own notifications come. Lost with a server that crashes, which is no harm, it waits for no disk.
+create function wakeq.announce(ids uuid[]) returns void language plpgsql volatile as $$
+declare
+    of_queue text;
+begin
+    perform set_config('synchronous_commit', 'off', true);
+    for of_queue in select distinct e.queue::text from wakeq.events_v2 e where e.id = any (ids) and e.queue is not null order by 1 loop
+        perform pg_advisory_xact_lock(78107530, hashtext(of_queue));
+        perform wakeq.enter_rotation(of_queue, ids);
+    end loop;
+end
+$$;
+
+-- The claim, of events that are in no queue.
+create function wakeq.claim_3(
+    ids             uuid[],
+    handlers        text[],
+    canvas_handlers text[],
+    lease           interval,
+    losses_below    integer
+)
+returns table (
+    id          uuid,
+    canvas_id   uuid,
+    module      text,
+    name        text,
+    modifier    text,
+    value       text,
+    retries     integer,
+    delay_until timestamptz,
+    enqueued_at timestamptz,
+    locked_at   timestamptz,
+    claims      integer,
+    losses      integer,
+    took_over   boolean,
+    traceparent text,
+    object      text,
+    seq         bigint,
+    prev        bigint
+)
+language plpgsql volatile as $$
+#variable_conflict use_column
+begin
+    perform pg_advisory_xact_lock_shared(7810752301);
+    return query
+    update wakeq.events_v2 e
+       set locked_at = clock_timestamp(),
+           claims = e.claims + 1,
+           losses = e.losses + (e.locked_at is not null)::integer
+     where e.id = any (ids)
+       and e.queue is null
+       and e.delay_until <= clock_timestamp()
+       and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
+       and e.losses + (e.locked_at is not null)::integer < losses_below
+       and (   e.module || '/' || e.name || '/' || e.modifier = any (handlers)
+            or e.canvas_id || '/' || e.module || '/' || e.name || '/' || e.modifier = any (canvas_handlers))
+       and not exists (
+           select from wakeq.scheduling_rules r
+            where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
+              and (r.until is null or r.until > clock_timestamp()))
+       and (e.object is null or (
+               e.seq = (select first.seq from wakeq.events_v2 first
+                         where first.canvas_id = e.canvas_id and first.object = e.object
+                           and first.module = e.module and first.name = e.name and first.queue is null
+                         order by first.seq limit 1)
+           and (select true from wakeq.halted_lanes h
+                 where h.canvas_id = e.canvas_id and h.object = e.object and h.module = e.module and h.name = e.name
+                   and h.queue is null) is null))
+    returning e.id, e.canvas_id, e.module::text, e.name::text, e.modifier::text, e.value::text, e.retries,
+              e.delay_until, e.enqueued_at, e.locked_at, e.claims, e.losses,
+              e.losses > 0 and exists (
+                  select from wakeq.events_v2 before where before.id = e.id and before.locked_at is not null),
+              e.traceparent::text, e.object::text, e.seq, e.prev;
+end
+$$;
+
+-- Turns: claims the next copies of a queue, one of every facet in the rotation before any has a second one (or as many
+-- as their weights say), the first of each facet. `asked` are the copies whose notifications asked for turns; with
+-- `only_asked` they alone are meant, whatever the rotation says. One at a time takes turns of a queue.
+create function wakeq.take_turns(
+    of_queue     text,
+    asked        uuid[],
+    wanted       integer,
+    only_asked   boolean,
+    lease        interval,
+    losses_below integer
+)
+returns table (
+    id          uuid,
+    canvas_id   uuid,
+    module      text,
+    name        text,
+    modifier    text,
+    value       text,
+    retries     integer,
+    delay_until timestamptz,
+    enqueued_at timestamptz,
+    locked_at   timestamptz,
+    claims      integer,
+    losses      integer,
+    took_over   boolean,
+    traceparent text,
+    object      text,
+    seq         bigint,
+    prev        bigint,
+    origin      uuid,
+    is_limited  boolean
+)
+language plpgsql volatile as $$
+#variable_conflict use_column
+declare
+    still  integer := wanted;
+    chosen uuid[];
+    seen   integer;
+begin
+    perform pg_advisory_xact_lock_shared(7810752301);
+    perform pg_advisory_xact_lock(78107530, hashtext(of_queue));
+    perform wakeq.enter_rotation(of_queue, asked);
+    for pass in 1 .. 20 loop
+        with settled as (
+            select f.queue, f.canvas_id, f.position, f.used, f.head_at, f.head_id, f.recalled,
+                   coalesce(s.weight, q.weight) as weight,
+                   coalesce(s.in_flight_max, q.in_flight_max) as in_flight_max,
+                   case when coalesce(s.in_flight_max, q.in_flight_max) is null then '{}'
+                        else array(select e.id from wakeq.events_v2 e
+                                    where e.id = any (f.running) and e.locked_at >= clock_timestamp() - lease) end as running
+              from (select * from wakeq.facets
+                     where queue = of_queue
+                       and case when only_asked
+                                then canvas_id = any (array(select e.canvas_id from wakeq.events_v2 e where e.id = any (asked)))
+                                else position is not null end
+                     order by position limit least(still, 250)) as f
+              join wakeq.queues q on q.name = f.queue
+              left join wakeq.facet_settings s on s.queue = f.queue and s.canvas_id = f.canvas_id
+        ), shares as (
+            select *, greatest(0, least(
+                       case when weight = 0 then 0
+                            else weight * greatest(1, still / greatest(1, sum(weight) over ()))::bigint - used end,
+                       in_flight_max - cardinality(running)))::integer as share
+              from settled
+        ), slotted as (
+            select *, greatest(0, least(share, still - (sum(share) over (order by position) - share)))::integer as slots from shares
+        ), looked as (
+            select f.canvas_id, f.slots, f.position, c.id, c.delay_until, c.is_recalled,
+                   (c.locked_at is null or c.locked_at < clock_timestamp() - lease)
+                   and c.notify_at is not null and c.delay_until <= clock_timestamp()
+                   and c.losses + (c.locked_at is not null)::integer < losses_below
+                   and not exists (
+                       select from wakeq.scheduling_rules r
+                        where r.canvas_id = c.canvas_id and r.event_space = c.module and r.handler_name = c.name
+                          and (r.until is null or r.until > clock_timestamp()))
+                   and (c.object is null
+                        or c.id = wakeq.first_of_lane(c.canvas_id, c.object, of_queue, c.module, c.name)
+                           and not wakeq.lane_halts(c.canvas_id, c.object, of_queue, c.module, c.name)) as is_free
+              from slotted f cross join lateral (
+                  (select e.*, true as is_recalled from wakeq.events_v2 e
+                    where e.id = any (case when only_asked then asked else f.recalled end) and e.queue = of_queue)
+                  union all
+                  (select e.*, false from wakeq.events_v2 e
+                    where not only_asked and e.queue = of_queue and e.canvas_id = f.canvas_id and e.notify_at is not null
+                      and e.delay_until <= clock_timestamp() and (e.delay_until, e.id) > (f.head_at, f.head_id)
+                    order by e.delay_until, e.id limit f.slots + 100)) as c
+             where f.slots > 0 and c.canvas_id = f.canvas_id
+        ), ranked as (
+            select *, sum(is_free::integer) over facet as number, row_number() over facet as nth,
+                   sum((not is_recalled)::integer) over (partition by canvas_id) as scanned
+              from looked window facet as (partition by canvas_id order by is_recalled desc, delay_until, id)
+        ), done as (
+            -- Looked at: all up to the last one taken, or all of them where there were too few.
+            select *, number < slots or (number = slots and is_free) as is_done, is_free and number <= slots as is_taken
+              from ranked
+        ), moved as (
+            select f.canvas_id, f.weight, f.used, f.position, f.in_flight_max, f.running, f.share, f.slots,
+                   coalesce(d.taken, '{}') as taken, d.kept, d.head,
+                   f.weight = 0 or f.share = 0
+                       or (coalesce(cardinality(d.taken), 0) < f.slots and coalesce(d.scanned, 0) < f.slots + 100) as leaves
+              from slotted f left join lateral (
+                  select array_agg(id order by nth) filter (where is_taken) as taken,
+                         array_agg(id order by nth) filter (where is_recalled and not is_done) as kept,
+                         (array_agg(row(delay_until, id)::wakeq.head order by delay_until desc, id desc)
+                             filter (where not is_recalled and is_done))[1] as head,
+                         max(scanned) as scanned
+                    from done where done.canvas_id = f.canvas_id) as d on true
+             where f.slots > 0 or f.share = 0
+        ), placed as (
+            select *, nextval('wakeq.facet_seq') as behind from (select * from moved order by position) as m
+        ), written as (
+            update wakeq.facets f
+               set position = case when only_asked then f.position
+                                   when p.leaves then null
+                                   when p.used + cardinality(p.taken) >= p.weight then p.behind
+                                   else f.position end,
+                   used = case when only_asked then f.used
+                               when p.leaves then 0 else (p.used + cardinality(p.taken)) % p.weight end,
+                   head_at = coalesce((p.head).at, f.head_at),
+                   head_id = coalesce((p.head).id, f.head_id),
+                   recalled = case when only_asked or p.slots = 0 then f.recalled else coalesce(p.kept, '{}') end,
+                   running = case when p.in_flight_max is null then '{}' else p.running || p.taken end
+              from placed p where f.queue = of_queue and f.canvas_id = p.canvas_id
+        )
+        select array_agg(d.id order by d.nth, d.position), (select count(*) from moved)
+          into chosen, seen from done d where d.is_taken;
+        return query
+        with claimed as (
+            update wakeq.events_v2 e
+               set locked_at = clock_timestamp(),
+                   claims = e.claims + 1,
+                   losses = e.losses + (e.locked_at is not null)::integer
+             where e.id = any (chosen)
+               and e.delay_until <= clock_timestamp()
+               and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
+            returning e.*,
+                      e.losses > 0 and exists (
+                          select from wakeq.events_v2 before where before.id = e.id and before.locked_at is not null) as took_over
+        )
+        select c.id, c.canvas_id, c.module::text, c.name::text, c.modifier::text, c.value::text, c.retries,
+               c.delay_until, c.enqueued_at, c.locked_at, c.claims, c.losses, c.took_over,
+               c.traceparent::text, c.object::text, c.seq, c.prev, c.origin,
+               coalesce(s.in_flight_max, q.in_flight_max) is not null
+          from claimed c
+          join unnest(chosen) with ordinality as o (id, number) on o.id = c.id
+          join wakeq.queues q on q.name = of_queue
+          left join wakeq.facet_settings s on s.queue = of_queue and s.canvas_id = c.canvas_id
+         order by o.number;
+        still := still - coalesce(cardinality(chosen), 0);
+        exit when still <= 0 or seen = 0 or only_asked;
+    end loop;
+end
+$$;

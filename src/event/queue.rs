@@ -1,0 +1,188 @@
+//! Registered queues: which events are copied into them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use regex::{RegexBuilder, RegexSet, RegexSetBuilder};
+use uuid::Uuid;
+
+use super::{CanvasId, EventId, HandlerAddress, HandlerScope, Name};
+
+/// The most bytes of a pattern.
+const PATTERN_MAX: usize = 1024;
+/// The most memory of a compiled pattern, in bytes: `\w{1000}` needs more.
+const COMPILED_MAX: usize = 256 * 1024;
+/// The most memory of all compiled patterns together, and of what is remembered while they are matched, in bytes.
+const SET_MAX: usize = 64 * 1024 * 1024;
+
+/// Which events a queue gets: a regular expression over their topics, found anywhere in them unless it has `^` or `$`.
+///
+/// An event's topic is `canvas:module:name`. The syntax is that of the crate `regex`, which matches in linear time: no
+/// look-around, no back-references. At most 1,024 bytes.
+///
+/// ```
+/// use wakeq::QueuePattern;
+///
+/// let emails: QueuePattern = ".*:email_event:.*".parse().unwrap();
+/// assert_eq!(emails.as_str(), ".*:email_event:.*");
+/// assert!("email_event(".parse::<QueuePattern>().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueuePattern(Box<str>);
+
+/// Why a pattern is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidPattern {
+    /// It is empty, or too long.
+    #[error("a pattern must have 1 to {PATTERN_MAX} bytes; this one has {0}")]
+    Length(usize),
+    /// It holds what Postgres can't store.
+    #[error("a pattern can't hold the character NUL")]
+    Nul,
+    /// It is no regular expression, or one that costs too much.
+    #[error("{0}")]
+    Syntax(String),
+}
+
+impl QueuePattern {
+    /// The pattern as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for QueuePattern {
+    type Err = InvalidPattern;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPattern> {
+        if !(1..=PATTERN_MAX).contains(&text.len()) {
+            return Err(InvalidPattern::Length(text.len()));
+        }
+        if text.contains('\0') {
+            return Err(InvalidPattern::Nul);
+        }
+        let compiled = RegexBuilder::new(text).size_limit(COMPILED_MAX).build();
+        match compiled {
+            Ok(_) => Ok(Self(text.into())),
+            Err(regex::Error::CompiledTooBig(_)) => Err(InvalidPattern::Syntax(
+                "the pattern is too costly: use smaller repetitions, or fewer alternatives".into(),
+            )),
+            Err(error) => Err(InvalidPattern::Syntax(error.to_string())),
+        }
+    }
+}
+
+impl fmt::Display for QueuePattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&self.0)
+    }
+}
+
+/// Which copy of an event it is: each registered queue that wants the event has one of its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CopyOf {
+    /// The queue that it is in.
+    pub queue: Name,
+    /// The event that was emitted.
+    pub origin: EventId,
+}
+
+impl CopyOf {
+    /// The columns of an event, which the schema holds to the same rules; none, if it is no copy.
+    pub(crate) fn of(queue: Option<&str>, origin: Option<Uuid>) -> Option<Self> {
+        Some(Self { queue: queue?.parse().ok()?, origin: EventId(origin?) })
+    }
+}
+
+/// Under which address the HTTP target of a queue is registered: on a canvas that no event belongs to.
+pub(crate) fn target_of_queue(queue: &Name) -> HandlerAddress {
+    let scope = HandlerScope { canvas: CanvasId(Uuid::max()), module: Name::queue(), name: queue.clone() };
+    HandlerAddress { scope, modifier: Name::no_modifier() }
+}
+
+/// The topic by which an event is matched and broadcast, `canvas:module:name`.
+pub(crate) fn topic(address: &HandlerAddress) -> String {
+    let scope = &address.scope;
+    format!("{}:{}:{}", scope.canvas, scope.module, scope.name)
+}
+
+/// All registered patterns, each with its queue, matched at once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct QueuePatterns {
+    set: RegexSet,
+    /// At the positions of their patterns.
+    queues: Vec<Name>,
+}
+
+impl QueuePatterns {
+    pub(crate) fn new(registered: Vec<(Name, String)>) -> Result<Self, regex::Error> {
+        let (queues, patterns): (Vec<Name>, Vec<String>) = registered.into_iter().unzip();
+        let set = RegexSetBuilder::new(&patterns).size_limit(SET_MAX).dfa_size_limit(SET_MAX).build()?;
+        Ok(Self { set, queues })
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    /// The queues that get a copy, each once.
+    pub(crate) fn matching(&self, address: &HandlerAddress) -> Vec<&Name> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let mut queues: Vec<&Name> =
+            self.set.matches(&topic(address)).into_iter().filter_map(|at| self.queues.get(at)).collect();
+        queues.sort_unstable();
+        queues.dedup();
+        queues
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    fn address(module: &str, name: &str) -> HandlerAddress {
+        let (canvas, module, name) = (CanvasId::DEFAULT, module.parse().unwrap(), name.parse().unwrap());
+        HandlerAddress { scope: HandlerScope { canvas, module, name }, modifier: Name::no_modifier() }
+    }
+
+    fn patterns(list: &[(&str, &str)]) -> QueuePatterns {
+        let list = list.iter().map(|(queue, pattern)| (queue.parse().unwrap(), (*pattern).to_owned()));
+        QueuePatterns::new(list.collect()).unwrap()
+    }
+
+    // DRV-14
+    #[test]
+    fn a_topic_names_canvas_module_and_name() {
+        let topic = topic(&address("email_event", "opened_email"));
+        assert_eq!(topic, "00000000-0000-0000-0000-000000000000:email_event:opened_email");
+    }
+
+    #[test]
+    fn an_event_goes_once_into_each_queue_with_a_pattern_for_it() {
+        let patterns = patterns(&[
+            ("emails", ".*:email_event:.*"),
+            ("emails", "opened"),
+            ("openings", ":opened_email$"),
+            ("pages", ":page:"),
+        ]);
+        let queues = |module, name| {
+            patterns.matching(&address(module, name)).into_iter().map(Name::as_str).collect::<Vec<_>>()
+        };
+        assert_eq!(queues("email_event", "opened_email"), ["emails", "openings"]);
+        assert_eq!(queues("page", "viewed"), ["pages"]);
+        assert!(queues("WORKER", "greet").is_empty());
+    }
+
+    #[test]
+    fn what_is_no_pattern_or_costs_too_much_is_refused() {
+        let long = "x".repeat(1025);
+        for text in ["", "(", "[", "a\0b", "(?=a)", r"(a)\1", r"\w{1000}", "((a{100}){100}){100}", &long] {
+            assert!(text.parse::<QueuePattern>().is_err(), "{text:?}");
+        }
+        for text in [".*", "^0:page:", "page|email", r"\bopened\b", &"x".repeat(1024)] {
+            assert!(text.parse::<QueuePattern>().is_ok(), "{text:?}");
+        }
+    }
+}

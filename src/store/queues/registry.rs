@@ -1,0 +1,108 @@
+//! What this process knows of the registered patterns. Every insert says which version of them it was matched with, in
+//! its own statement, and is made anew when that is not the present one.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use sqlx::postgres::PgConnection;
+
+use crate::event::{HandlerAddress, Name, QueuePatterns, Timing};
+use crate::store::Store;
+
+/// How often an insert is made anew because the patterns have changed meanwhile.
+pub(in crate::store) const STALE_TRIES: usize = 10;
+
+/// The patterns of one version.
+#[derive(Debug)]
+pub(in crate::store) struct Registered {
+    /// What inserts compare; -1 before it was read.
+    pub(in crate::store) version: i64,
+    patterns: QueuePatterns,
+}
+
+impl Registered {
+    /// The queues that get a copy of events with this address.
+    pub(in crate::store) fn queues(&self, address: &HandlerAddress) -> Vec<&Name> {
+        self.patterns.matching(address)
+    }
+
+    /// Whether there is no queue.
+    pub(in crate::store) fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+}
+
+/// The patterns as they were read last; shared by all clones of a store.
+#[derive(Debug)]
+pub(in crate::store) struct RegistryCache(RwLock<Arc<Registered>>);
+
+impl Default for RegistryCache {
+    fn default() -> Self {
+        Self(RwLock::new(Arc::new(Registered { version: -1, patterns: QueuePatterns::default() })))
+    }
+}
+
+impl RegistryCache {
+    fn current(&self) -> Arc<Registered> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn keep(&self, read: &Arc<Registered>) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        // An old snapshot of a caller's transaction may have read less than is known.
+        if read.version > known.version {
+            *known = Arc::clone(read);
+        }
+    }
+}
+
+/// How events are written: with which durations, and into which queues.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Emission<'a> {
+    pub(in crate::store) timing: &'a Timing,
+    cache: &'a RegistryCache,
+}
+
+impl Store {
+    /// How this store writes events.
+    pub(crate) fn emission(&self) -> Emission<'_> {
+        Emission { timing: self.timing(), cache: &self.registry }
+    }
+}
+
+impl Emission<'_> {
+    /// The patterns as far as they are known.
+    pub(in crate::store) fn registered(&self) -> Arc<Registered> {
+        self.cache.current()
+    }
+
+    /// Reads the patterns as this connection sees them: those that a statement in its transaction is compared with.
+    pub(in crate::store) async fn read(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<Arc<Registered>, sqlx::Error> {
+        let rows = sqlx::query!(
+            r#"select r.version, p.queue::text as queue, p.pattern as "pattern?"
+                 from wakeq.queue_registry r
+                 left join (select p.queue, p.pattern from wakeq.queue_patterns p
+                              join wakeq.queues q on q.name = p.queue where not q.draining) as p on true
+                order by p.queue, p.pattern"#
+        )
+        .fetch_all(connection)
+        .await?;
+        let Some(version) = rows.first().map(|row| row.version) else {
+            return Err(sqlx::Error::Protocol("wakeq.queue_registry has lost its row: insert one".into()));
+        };
+        let pairs = rows.into_iter().filter_map(|row| Some((row.queue?.parse().ok()?, row.pattern?)));
+        let patterns = QueuePatterns::new(pairs.collect()).map_err(|error| {
+            sqlx::Error::Protocol(format!("the patterns of the registered queues can't be compiled: {error}"))
+        })?;
+        let read = Arc::new(Registered { version, patterns });
+        self.cache.keep(&read);
+        Ok(read)
+    }
+}
+
+/// What an insert says that met other patterns each time.
+pub(in crate::store) fn too_busy() -> sqlx::Error {
+    sqlx::Error::Protocol("the registered queues change all the time: emit again".into())
+}

@@ -1,0 +1,205 @@
+//! Queues, from the emit to the handler: turns that are fair to every canvas, whoever takes them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::{Semaphore, mpsc};
+use uuid::Uuid;
+use wakeq::notify::Notifier;
+use wakeq::{
+    CanvasId, Event, EventId, Execution, Explanation, HandlerError, Handlers, Outcome, RetryPolicy, Route,
+    Standing,
+};
+
+use crate::support::{PATIENCE, Stage, quick};
+
+const QUEUE: &str = "emails";
+
+fn canvas(number: u128) -> CanvasId {
+    CanvasId(Uuid::from_u128(number))
+}
+
+fn email(of: CanvasId, value: u64) -> Event {
+    Event::new("opened", &value).unwrap().module("email_event").unwrap().canvas(of).only_to_queues()
+}
+
+/// Registers the queue by plain SQL, as the statement of a registration does.
+async fn register(stage: &Stage, weight: i32, in_flight_max: Option<i32>) {
+    let pool = &stage.pool;
+    sqlx::query("insert into wakeq.queues (name, weight, in_flight_max, created_by, updated_by) values ($1, $2, $3, 'test', 'test')")
+        .bind(QUEUE)
+        .bind(weight)
+        .bind(in_flight_max)
+        .execute(pool)
+        .await
+        .unwrap();
+    sqlx::query("insert into wakeq.queue_patterns (queue, pattern) values ($1, '.*:email_event:.*')")
+        .bind(QUEUE)
+        .execute(pool)
+        .await
+        .unwrap();
+    sqlx::query("update wakeq.queue_registry set version = version + 1").execute(pool).await.unwrap();
+}
+
+/// What was run: canvas and value, in the order in which it was.
+#[derive(Clone, Debug, Default)]
+struct Log(Arc<Mutex<Vec<(u128, u64)>>>);
+
+impl Log {
+    fn handler(&self) -> Handlers {
+        let log = self.clone();
+        Handlers::new().on_queue(QUEUE, move |event: Execution| {
+            let log = log.clone();
+            async move {
+                log.0.lock().unwrap().push((event.address.scope.canvas.0.as_u128(), event.value()?));
+                Ok(())
+            }
+        })
+    }
+
+    fn ran(&self) -> Vec<(u128, u64)> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+async fn until_empty(stage: &Stage) {
+    let waiting = async {
+        while stage.rows().await > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("all of them run");
+}
+
+/// DRV-21: what services register is copied, and their workers run it, each copy once; an event without a handler of its
+/// own leaves nothing else.
+#[tokio::test]
+async fn workers_run_what_is_copied_into_their_queue() {
+    let (stage, notifier) = Stage::memory_with(quick()).await;
+    register(&stage, 1, None).await;
+    let log = Log::default();
+    let workers: Vec<_> = (0..3).map(|_| stage.worker(log.handler())).collect();
+    let events = (0..200).map(|value| email(canvas(u128::from(value % 7)), value)).collect();
+    let emitted = stage.queue.emit_all(events).await.unwrap();
+    assert!(emitted.iter().all(|emitted| emitted.copies == 1 && emitted.notified));
+    // Once more, the last first.
+    let mut again = notifier.published();
+    again.reverse();
+    notifier.publish(&again).await.unwrap();
+    until_empty(&stage).await;
+    let mut ran: Vec<u64> = log.ran().into_iter().map(|(_, value)| value).collect();
+    ran.sort_unstable();
+    assert_eq!(ran, (0..200).collect::<Vec<_>>());
+    for worker in workers {
+        worker.stop().await;
+    }
+}
+
+/// DRV-23: what waits of a busy canvas is passed by what others emit later, though its notifications come first.
+#[tokio::test]
+async fn a_busy_canvas_delays_the_others_by_a_round() {
+    let (stage, _) = Stage::memory().await;
+    register(&stage, 1, None).await;
+    let busy = (0..500).map(|value| email(canvas(1), value)).collect();
+    stage.queue.emit_all(busy).await.unwrap();
+    for number in 2..=20 {
+        let quiet = (0..5).map(|value| email(canvas(number), value)).collect();
+        stage.queue.emit_all(quiet).await.unwrap();
+    }
+    let log = Log::default();
+    let worker = stage
+        .worker_with(log.handler(), wakeq::WorkerConfig { capacity: 4, ..wakeq::WorkerConfig::default() });
+    until_empty(&stage).await;
+    let ran = log.ran();
+    assert_eq!(ran.len(), 500 + 19 * 5);
+    let last_quiet = ran.iter().rposition(|(canvas, _)| *canvas != 1).unwrap();
+    assert!(last_quiet < 5 * 20 + 4, "the last event of a quiet canvas was number {last_quiet}");
+    for number in 1..=20 {
+        let values: Vec<u64> =
+            ran.iter().filter(|(canvas, _)| *canvas == number).map(|(_, value)| *value).collect();
+        assert!(values.len() >= 5);
+    }
+    worker.stop().await;
+}
+
+/// A retry comes back by itself, and keeps nobody waiting meanwhile.
+#[tokio::test]
+async fn a_copy_that_fails_is_tried_again_in_its_queue() {
+    let (stage, _) = Stage::memory().await;
+    register(&stage, 1, None).await;
+    let attempts = Arc::new(Mutex::new(BTreeMap::<u64, u32>::new()));
+    let counted = Arc::clone(&attempts);
+    let retry = RetryPolicy { retries: 2, delay: std::time::Duration::ZERO, ..RetryPolicy::default() };
+    let handlers = Handlers::new().on_queue(Route::new(QUEUE).retry(retry), move |event: Execution| {
+        let attempts = Arc::clone(&counted);
+        async move {
+            let value: u64 = event.value()?;
+            *attempts.lock().unwrap().entry(value).or_default() += 1;
+            match (value, event.attempt) {
+                (7, _) | (8, 1) => Err(HandlerError::operational("not now")),
+                _ => Ok(()),
+            }
+        }
+    });
+    let worker = stage.worker(handlers);
+    stage.queue.emit_all((0..20).map(|value| email(canvas(1), value)).collect()).await.unwrap();
+    until_empty(&stage).await;
+    let attempts = attempts.lock().unwrap().clone();
+    let more: BTreeMap<_, _> = attempts.iter().filter(|(_, count)| **count > 1).collect();
+    assert_eq!(more, BTreeMap::from([(&7, &3), (&8, &2)]));
+    assert_eq!(attempts.len(), 20);
+    let dead: Vec<(Option<String>, String)> =
+        sqlx::query_as("select queue::text, cause::text from wakeq.dead_events")
+            .fetch_all(&stage.pool)
+            .await
+            .unwrap();
+    assert_eq!(dead, [(Some(QUEUE.to_owned()), "retries".to_owned())]);
+    worker.stop().await;
+}
+
+/// No more run at a time than may, and every end of a run lets the next one start.
+#[tokio::test]
+async fn a_facet_with_a_limit_goes_on_by_itself() {
+    let (stage, _) = Stage::memory().await;
+    register(&stage, 1, Some(2)).await;
+    let (gate, (started, mut starts)) = (Arc::new(Semaphore::new(0)), mpsc::channel(100));
+    let open = Arc::clone(&gate);
+    let handlers = Handlers::new().on_queue(QUEUE, move |event: Execution| {
+        let (gate, started) = (Arc::clone(&open), started.clone());
+        async move {
+            started.send(event.value::<u64>()?).await?;
+            gate.acquire().await?.forget();
+            Ok(())
+        }
+    });
+    let worker = stage.worker(handlers);
+    let emitted = stage.queue.emit_all((0..10).map(|value| email(canvas(1), value)).collect()).await.unwrap();
+    assert_eq!(emitted.len(), 10);
+    let firsts = BTreeSet::from([starts.recv().await.unwrap(), starts.recv().await.unwrap()]);
+    assert_eq!(firsts, BTreeSet::from([0, 1]));
+    for next in 2..10 {
+        assert!(starts.try_recv().is_err(), "a third one runs");
+        gate.add_permits(1);
+        assert_eq!(starts.recv().await, Some(next));
+    }
+    gate.add_permits(2);
+    until_empty(&stage).await;
+    worker.stop().await;
+}
+
+/// A copy for which no worker here has a handler waits, and says what for.
+#[tokio::test]
+async fn a_worker_without_the_queues_handler_leaves_its_copies_alone() {
+    let (stage, _) = Stage::memory().await;
+    register(&stage, 1, None).await;
+    let mut worker = stage.worker(Handlers::new().on("other", |_: Execution| async { Ok(()) }));
+    stage.queue.emit(email(canvas(1), 1)).await.unwrap();
+    let copy: Uuid =
+        sqlx::query_scalar("select id from wakeq.events_v2").fetch_one(&stage.pool).await.unwrap();
+    worker.until(EventId(copy), Outcome::Deferred).await;
+    let Explanation::Live(live) = stage.admin.explain(canvas(1), EventId(copy)).await.unwrap() else {
+        panic!("it is there")
+    };
+    assert_eq!((live.standing, live.copy_of.unwrap().queue.as_str()), (Standing::Ready, QUEUE));
+    worker.stop().await;
+}
