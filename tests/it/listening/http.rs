@@ -222,6 +222,25 @@ async fn places_are_bounded_and_nobody_holds_up_the_end() {
     second.ended().await;
 }
 
+/// The time-outs of requests and of rests are not for listeners.
+#[tokio::test]
+async fn a_stream_outlasts_the_time_outs_of_requests() {
+    let short = Duration::from_millis(100);
+    let config = HttpConfig {
+        header_timeout: short,
+        idle_timeout: short,
+        request_timeout: short,
+        listener_keep_alive: 2 * short,
+        ..HttpConfig::default()
+    };
+    let service = Service::broadcasting(config).await;
+    let mut stream = Stream::open(&service, &service.key, "*").await;
+    stream.is_silent().await;
+    emit(&service, &service.key, CanvasId::DEFAULT, "end").await;
+    assert_eq!(stream.until("end").await, []);
+    service.stop().await;
+}
+
 #[tokio::test]
 async fn a_stream_ends_with_its_credential() {
     let access = AccessConfig { cache: Duration::ZERO, ..AccessConfig::default() };
