@@ -42,6 +42,7 @@ mod idempotency;
 mod idle;
 mod leases;
 mod lifting;
+mod listening;
 mod local;
 mod many;
 mod notify;
