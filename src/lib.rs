@@ -33,8 +33,9 @@ mod wake;
 mod worker;
 
 pub use admin::{
-    Admin, AdminError, BULK_MAX, Bulk, CRONS_MAX, Cron, CronPause, CronTick, Cursor, EventFilter,
-    EventSummary, HandlerStats, LIST_MAX, NewCron, Page, PutCron, Resumed, Stop, Stopped,
+    Admin, AdminError, BULK_MAX, Bulk, CRONS_MAX, Cron, CronPause, CronTick, Cursor, DeletedQueue,
+    EventFilter, EventSummary, HandlerStats, LIST_MAX, NewCron, NewQueue, Page, PutCron, PutQueue, Resumed,
+    SetFacet, Stop, Stopped, Waiting,
 };
 #[cfg(feature = "http")]
 pub use admin::{NewSecret, NewTarget, Registered};
@@ -42,7 +43,7 @@ pub use broadcast::{Broadcasts, Heard, InvalidTopicPattern, ListenError, Listene
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
-    Actor, Broadcast, CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope,
+    Actor, Broadcast, CanvasId, Claim, CopyOf, Due, Event, EventError, EventId, HandlerAddress, HandlerScope,
     InvalidName, InvalidObjectKey, InvalidPattern, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link,
     MalformedBroadcast, MalformedNotification, Name, Notification, ObjectKey, Place, QueuePattern, RuleKind,
     Timestamp, Timing, Traceparent,
@@ -58,8 +59,9 @@ pub use observe::Observer;
 #[cfg(feature = "http")]
 pub use store::RegisteredTarget;
 pub use store::{
-    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, HaltedLane, HandlerCounts, MigrationState,
-    MigrationStatus, Object, Refusal, Retention, Rule, Store, StoreConfig, StoreError, TimingMode,
+    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, Facet, FacetSettings, HaltedLane, HandlerCounts,
+    MigrationState, MigrationStatus, Object, QueueDepth, Refusal, RegisteredQueue, Retention, Rule, Store,
+    StoreConfig, StoreError, TimingMode,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{

@@ -10,8 +10,8 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::event::HandlerScope;
-use crate::store::{HandlerDepth, Store, StoreError};
-use crate::telemetry::{self, HandlerGauge};
+use crate::store::{HandlerDepth, QueueDepth, Store, StoreError};
+use crate::telemetry::{self, HandlerGauge, QueueGauge};
 
 /// How long an answer holds, and how long nothing is asked after a failure.
 const HOLDS: Duration = Duration::from_secs(15);
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Shows what waits for each handler, and the connections to Postgres, as metrics of the program's global OpenTelemetry
 /// meter provider, until it is dropped: `wakeq.handler.depth`, `wakeq.handler.oldest`, `wakeq.handler.halted`,
-/// `wakeq.pool.connections`.
+/// `wakeq.queue.depth`, `wakeq.queue.canvases`, `wakeq.pool.connections`.
 ///
 /// What events, runs and requests are counted by needs no more than the provider; these have to be asked for. They ask the
 /// database when metrics are collected, at most every 15 s.
@@ -54,6 +54,7 @@ struct Seen {
     at: Option<Instant>,
     depths: Vec<HandlerDepth>,
     halted: Vec<(HandlerScope, u64)>,
+    queues: Vec<QueueDepth>,
 }
 
 impl Observer {
@@ -65,10 +66,11 @@ impl Observer {
             seen: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
         });
-        let [of_handlers, of_halted, of_pool] = [&look; 3].map(Arc::downgrade);
+        let [of_handlers, of_halted, of_queues, of_pool] = [&look; 4].map(Arc::downgrade);
         let gauges = telemetry::Gauges::over(
             move || of_handlers.upgrade().map(Look::gauges).unwrap_or_default(),
             move || of_halted.upgrade().map(Look::halted).unwrap_or_default(),
+            move || of_queues.upgrade().map(Look::queues).unwrap_or_default(),
             move || of_pool.upgrade().and_then(|look| look.store.connections()),
         );
         Self { look, _gauges: gauges }
@@ -101,6 +103,17 @@ impl Look {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).halted.clone()
     }
 
+    fn queues(self: Arc<Self>) -> Vec<QueueGauge> {
+        self.bring_up_to_date();
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let gauge = |depth: &QueueDepth| QueueGauge {
+            queue: depth.queue.clone(),
+            depth: depth.depth,
+            canvases: depth.canvases,
+        };
+        seen.queues.iter().map(gauge).collect()
+    }
+
     /// Asks again, unless that was done just now, as far as the caller's thread may wait for it: one of a runtime must
     /// not, and has it with the next collection.
     fn bring_up_to_date(self: &Arc<Self>) {
@@ -128,19 +141,18 @@ impl Look {
         if self.is_fresh() {
             return;
         }
-        let (depths, halted) = match self.ask().await {
-            Ok(asked) => asked,
-            Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "what waits is not known now, and not among the metrics");
-                Default::default()
-            }
-        };
+        let depths = known(self.store.depths().await);
+        let halted = known(self.store.halted().await);
+        let queues = known(self.store.queue_depths(None).await);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        *seen = Seen { at: Some(Instant::now()), depths, halted };
+        *seen = Seen { at: Some(Instant::now()), depths, halted, queues };
     }
+}
 
-    async fn ask(&self) -> Result<(Vec<HandlerDepth>, Vec<(HandlerScope, u64)>), StoreError> {
-        Ok((self.store.depths().await?, self.store.halted().await?))
-    }
+fn known<T>(asked: Result<Vec<T>, StoreError>) -> Vec<T> {
+    asked.unwrap_or_else(|error| {
+        let error = &error as &dyn std::error::Error;
+        tracing::warn!(error, "what waits is not known now, and not among the metrics");
+        Vec::new()
+    })
 }

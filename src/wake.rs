@@ -2,6 +2,7 @@
 //!
 //! The store moves a promise before anything is published, so a process that dies in between loses nothing.
 
+mod queues;
 mod ticks;
 
 use std::sync::Arc;
@@ -154,6 +155,11 @@ impl Waker {
                     Ok(ticks) => pass.ticks = ticks,
                     Err(error) => trouble = Err(error),
                 }
+            }
+            if minute.queues
+                && let Err(error) = self.store.end_drained().await
+            {
+                trouble = Err(error.into());
             }
             published?;
             jobs.extend(minute.jobs);

@@ -136,6 +136,7 @@ impl Access {
     pub async fn create_key(&self, new: &NewKey, by: &Actor) -> Result<CreatedKey, AccessError> {
         let lifetime = new.lifetime.unwrap_or(DEFAULT_LIFETIME);
         check_holder(&new.holder)?;
+        check_reach(new.reach)?;
         check_scopes(new.scopes)?;
         check_actor(by)?;
         if !(LIFETIME_MIN..=LIFETIME_MAX).contains(&lifetime) {
@@ -201,6 +202,7 @@ impl Access {
         by: &Actor,
     ) -> Result<bool, AccessError> {
         let email = account_email(email)?;
+        check_reach(reach)?;
         check_scopes(scopes)?;
         check_actor(by)?;
         let new = self.inner.store.allow_account(&email, reach.to_row(), &scopes.to_row(), by).await?;
@@ -222,6 +224,15 @@ impl Access {
     pub async fn accounts(&self, within: Within) -> Result<Vec<Account>, AccessError> {
         let rows = self.inner.store.accounts(within.rows(), i64::from(LIST_MAX)).await?;
         Ok(rows.into_iter().map(account_of_row).collect())
+    }
+}
+
+fn check_reach(reach: Reach) -> Result<(), AccessError> {
+    match reach {
+        Reach::Canvas(canvas) if canvas.is_reserved() => {
+            Err(AccessError::Invalid("no canvas has the largest uuid: take another one"))
+        }
+        Reach::Canvas(_) | Reach::EveryCanvas => Ok(()),
     }
 }
 

@@ -94,6 +94,15 @@ pub enum Denied {
     /// canvases there are.
     #[error("there is no such thing")]
     NotFound,
+    /// It is about every canvas, and this was granted on single ones at most.
+    #[error(
+        "this is about the events of all canvases: it needs a key or an account that reaches every canvas, with the scope \
+         `{needed}`; `wakeq keys create --all-canvases` makes such a key"
+    )]
+    NotEverywhere {
+        /// The missing scope.
+        needed: Scope,
+    },
     /// Something is granted on this canvas, but not this.
     #[error("this needs the scope `{needed}`, which was not granted")]
     Forbidden {
@@ -148,6 +157,29 @@ pub(crate) fn canvases(principal: &Principal, needed: Scope) -> Result<Option<Ve
     }
     canvases.sort_unstable();
     if canvases.is_empty() { Err(Denied::Forbidden { needed }) } else { Ok(Some(canvases)) }
+}
+
+/// Whether somebody may do a kind of thing that is about every canvas: only what was granted on every canvas counts,
+/// however many single ones there are.
+///
+/// ```
+/// use wakeq::CanvasId;
+/// use wakeq::access::{Denied, Grant, Principal, Reach, Scope, authorize_everywhere};
+///
+/// let scopes = [Scope::Operate].into_iter().collect();
+/// let ada = Principal::trusted("cli:ada", vec![Grant { reach: Reach::Canvas(CanvasId::DEFAULT), scopes }]);
+/// assert_eq!(
+///     authorize_everywhere(&ada, Scope::Operate),
+///     Err(Denied::NotEverywhere { needed: Scope::Operate })
+/// );
+/// ```
+pub fn authorize_everywhere(principal: &Principal, needed: Scope) -> Result<(), Denied> {
+    let mut everywhere = principal.grants.iter().filter(|grant| grant.reach == Reach::EveryCanvas);
+    if everywhere.any(|grant| grant.scopes.contains(needed)) {
+        Ok(())
+    } else {
+        Err(Denied::NotEverywhere { needed })
+    }
 }
 
 #[cfg(test)]

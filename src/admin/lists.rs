@@ -2,7 +2,7 @@
 
 use super::cursor::{Cursor, DeadPosition};
 use super::{Admin, AdminError, LIST_MAX};
-use crate::event::{CanvasId, EventId, HandlerAddress, Name, Place, Timestamp};
+use crate::event::{CanvasId, CopyOf, EventId, HandlerAddress, Name, Place, Timestamp};
 use crate::machine::{Policy, Standing, look};
 use crate::store::{AuditEntry, DeadEvent, DeadFilter, Listed, Position};
 
@@ -44,6 +44,8 @@ pub struct EventSummary {
     pub delay_until: Timestamp,
     /// The object it is about, and its link there.
     pub place: Option<Place>,
+    /// The registered queue that it is in, and the event that it is a copy of, if it is one.
+    pub copy_of: Option<CopyOf>,
     /// Retries so far.
     pub retries: i32,
     /// Owners it has outlived.
@@ -152,5 +154,6 @@ fn summary(event: Listed, policy: &Policy) -> EventSummary {
         retries: event.retries,
         losses: event.losses,
         place: event.place,
+        copy_of: event.copy_of,
     }
 }

@@ -7,6 +7,7 @@ mod dead;
 mod events;
 mod lists;
 mod objects;
+mod queues;
 mod rules;
 mod stats;
 #[cfg(feature = "http")]
@@ -15,6 +16,7 @@ mod targets;
 pub use crons::{CRONS_MAX, Cron, CronPause, CronTick, NewCron, PutCron};
 pub use cursor::Cursor;
 pub use lists::{EventFilter, EventSummary, Page};
+pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, Waiting};
 pub use rules::{Resumed, Stop, Stopped};
 pub use stats::HandlerStats;
 #[cfg(feature = "http")]
@@ -87,6 +89,19 @@ pub enum AdminError {
     /// The canvas has as many targets as it may.
     #[error("the canvas has 1,000 targets: delete one first")]
     TooManyTargets,
+    /// There is no such queue.
+    #[error("no queue {0} is registered: `wakeq queues list` shows those that are")]
+    NoQueue(Name),
+    /// There are as many queues as there may be.
+    #[error(
+        "100 queues are registered, and there may not be more: unregister one first, or give one more patterns"
+    )]
+    TooManyQueues,
+    /// Emitters could not hold the patterns.
+    #[error(
+        "the patterns of all queues together are too costly: use smaller repetitions, or fewer alternatives"
+    )]
+    TooCostlyPatterns,
     /// The operating system gave no random numbers.
     #[error("the system gave no random numbers: no secret was made")]
     NoRandomness,

@@ -87,7 +87,12 @@ impl Admin {
         actor: &Actor,
     ) -> Result<Registered, AdminError> {
         checked(actor)?;
-        self.check(address, new)?;
+        if address.scope.canvas.is_reserved() {
+            return Err(AdminError::Invalid(
+                "no canvas has this id: the target of a queue is put with the queue",
+            ));
+        }
+        self.check_target(address, new)?;
         let (secret, replaces_secret, is_made) = match &new.secret {
             NewSecret::Keep => (made()?, false, true),
             NewSecret::Given(secret) => (secret.clone(), true, false),
@@ -142,7 +147,7 @@ impl Admin {
         }
     }
 
-    fn check(&self, address: &HandlerAddress, new: &NewTarget) -> Result<(), AdminError> {
+    pub(super) fn check_target(&self, address: &HandlerAddress, new: &NewTarget) -> Result<(), AdminError> {
         if RESERVED.contains(&address.modifier.as_str()) {
             return Err(AdminError::Invalid(
                 "`pause`, `block`, `purge` and `handlers` can't be modifiers of a target: the API's paths have them",
@@ -159,7 +164,7 @@ impl Admin {
     }
 }
 
-fn made() -> Result<Secret, AdminError> {
+pub(super) fn made() -> Result<Secret, AdminError> {
     Secret::generate().map_err(|_| AdminError::NoRandomness)
 }
 

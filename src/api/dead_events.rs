@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::Place;
+use super::{Copied, Place};
 use crate::admin::Bulk;
 use crate::store;
 
@@ -38,6 +38,9 @@ pub(crate) struct DeadEvent {
     /// The object it was about, and its link there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<Place>,
+    /// The registered queue that it was in, and the event that it was a copy of, if it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) copy_of: Option<Copied>,
     /// Whether its object stands still for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) halts: bool,
@@ -100,6 +103,7 @@ impl From<store::DeadEvent> for DeadEvent {
             enqueued_at: dead.enqueued_at,
             died_at: dead.died_at,
             place: dead.place.map(Place::from),
+            copy_of: dead.copy_of.map(Copied::from),
             halts: dead.halts,
         }
     }

@@ -47,6 +47,9 @@ pub(crate) struct NewEvent {
         example = "work:1"
     )]
     pub(crate) object: Option<String>,
+    /// No handler of its own gets it: only the registered queues that want it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) only_queues: bool,
 }
 
 /// Events to be emitted together: all or none.
@@ -110,6 +113,14 @@ pub(crate) struct Emitted {
     /// Its link in the chain of its object; none if it is on no object, or a duplicate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) link: Option<Link>,
+    /// How many registered queues got a copy; left out, if none did.
+    #[serde(default, skip_serializing_if = "is_none")]
+    #[schema(minimum = 0)]
+    pub(crate) copies: u32,
+}
+
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Events that were emitted, in the order of the request.
@@ -128,7 +139,12 @@ pub(crate) enum EmitAnswer {
 
 impl From<emit::Emitted> for Emitted {
     fn from(emitted: emit::Emitted) -> Self {
-        Self { id: emitted.id.0, duplicate: emitted.duplicate, link: emitted.link.map(Link::from) }
+        Self {
+            id: emitted.id.0,
+            duplicate: emitted.duplicate,
+            link: emitted.link.map(Link::from),
+            copies: emitted.copies,
+        }
     }
 }
 

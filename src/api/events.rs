@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{Link, Place, Rule};
+use super::{Copied, Link, Place, Rule};
 use crate::event::{EventId, RuleKind};
 use crate::explain::{Explanation, Live};
 use crate::machine::Standing;
@@ -36,6 +36,9 @@ pub(crate) struct EventSummary {
     /// The object it is about, and its link there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<Place>,
+    /// The registered queue that it is in, and the event that it is a copy of, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) copy_of: Option<Copied>,
 }
 
 /// What an event waits for, or what became of it.
@@ -142,6 +145,9 @@ pub(crate) struct EventDetail {
     /// The object it is about, and its link there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<Place>,
+    /// The registered queue that it is in, and the event that it is a copy of, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) copy_of: Option<Copied>,
     /// The first event of its object that is left for the same handler, if it waits for that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first: Option<Uuid>,
@@ -193,6 +199,7 @@ impl From<admin::EventSummary> for EventSummary {
             retries: event.retries,
             losses: event.losses,
             place: event.place.map(Place::from),
+            copy_of: event.copy_of.map(Copied::from),
         }
     }
 }
@@ -243,6 +250,7 @@ impl EventDetail {
             target: live.target,
             traceparent: live.traceparent,
             place: live.place.map(Place::from),
+            copy_of: live.copy_of.map(Copied::from),
             first: live.first.map(|(id, _)| id.0),
             first_link: live.first.map(|(_, link)| link.into()),
             ..Self::of_gone(live.id, live.enqueued_at)
@@ -268,6 +276,7 @@ impl EventDetail {
             last_error: dead.last_error,
             traceparent: dead.traceparent,
             place: dead.place.map(Place::from),
+            copy_of: dead.copy_of.map(Copied::from),
             ..Self::of_gone(dead.id, dead.enqueued_at)
         }
     }
@@ -295,6 +304,7 @@ impl EventDetail {
             target: None,
             traceparent: None,
             place: None,
+            copy_of: None,
             first: None,
             first_link: None,
             value: None,

@@ -10,6 +10,7 @@ mod events;
 mod handlers;
 mod list;
 mod objects;
+mod queues;
 mod rules;
 mod targets;
 
@@ -21,5 +22,8 @@ pub(crate) use events::{EventDetail, EventState, EventSummary, TheEvent, Waiting
 pub(crate) use handlers::{Depth, Handler, PurgeRequest, Purged};
 pub(crate) use list::List;
 pub(crate) use objects::{HaltedLane, Link, Object, Place, SkipRequest, Skipped};
+pub(crate) use queues::{
+    Copied, DeletedQueue, Facet, FacetSet, PutQueue, PutQueueAnswer, Queue, QueueDepth, SetFacet, Waiting,
+};
 pub(crate) use rules::{Lifted, Rule, RuleKind, StopRequest, Stopped};
 pub(crate) use targets::{InvalidTarget, OnDeath, Policy, PutAnswer, PutTarget, SecretText, Target};

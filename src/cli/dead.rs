@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use super::Context;
 use super::arguments::{self, HandlerName, ListArgs};
 use super::backend::Backend;
+use super::events::in_queue;
 use super::failure::Failure;
 use super::show::{self, JsonArg, moment};
 use super::table::Table;
@@ -133,7 +134,7 @@ fn row(event: &DeadEvent) -> [String; 5] {
     [
         moment(event.died_at),
         event.id.to_string(),
-        format!("{module}/{name}/{modifier}"),
+        format!("{module}/{name}/{modifier}{}", in_queue(event.copy_of.as_ref())),
         event.cause.clone(),
         error.lines().next().unwrap_or_default().to_owned(),
     ]

@@ -40,6 +40,9 @@ pub(crate) struct Emit {
     /// Another event on the object, right after this one and in the same transaction; may be given again
     #[arg(long, value_name = "HANDLER[=VALUE]", value_parser = subevent, requires = "on")]
     and: Vec<Subevent>,
+    /// For the registered queues that want it only: no handler of its own gets it
+    #[arg(long)]
+    only_to_queues: bool,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -104,6 +107,7 @@ impl Emit {
             delay_until: self.at,
             delay_s: self.after.map(|delay| delay.as_secs_f64()),
             object: self.on.as_ref().map(ObjectKey::to_string),
+            only_queues: self.only_to_queues,
         };
         let backend = context.backend().await?;
         match self.on {
@@ -121,5 +125,9 @@ impl Emit {
 fn print(emitted: &Emitted) -> anyhow::Result<()> {
     let note = if emitted.duplicate { "  (emitted before: nothing added)" } else { "" };
     let link = emitted.link.map(|link| format!("  (link {} after {})", link.id, link.prev));
-    show::line(format_args!("{}{note}{}", emitted.id, link.unwrap_or_default()))
+    let copies = match emitted.copies {
+        0 => String::new(),
+        copies => format!("  (copied into {})", show::count(copies.into(), "queue")),
+    };
+    show::line(format_args!("{}{note}{}{copies}", emitted.id, link.unwrap_or_default()))
 }

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::show::{JsonArg, field, moment, rule};
 use super::{Context, arguments, value};
-use crate::api::{EventDetail, EventState, Place};
+use crate::api::{Copied, EventDetail, EventState, Place};
 use crate::event::EventId;
 
 #[derive(Args)]
@@ -56,6 +56,9 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
     if let Some(place) = &event.place {
         let Place { object, id, prev } = place;
         field("object", format_args!("{object}, link {id} after {prev}"))?;
+    }
+    if let Some(Copied { queue, origin }) = &event.copy_of {
+        field("copy", format_args!("in queue {queue}, of {origin}"))?;
     }
     field("emitted", moment(event.enqueued_at))?;
     field("state", state(event))?;

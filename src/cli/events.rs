@@ -9,7 +9,7 @@ use super::emit::Emit;
 use super::event::{Explain, Show, state_word};
 use super::show::{self, JsonArg, moment};
 use super::table::Table;
-use crate::api::{EventSummary, TheEvent};
+use crate::api::{Copied, EventSummary, TheEvent};
 use crate::event::EventId;
 use crate::machine::Standing;
 
@@ -108,8 +108,13 @@ fn row(event: &EventSummary) -> [String; 6] {
         moment(event.delay_until),
         event.retries.to_string(),
         event.losses.to_string(),
-        format!("{module}/{name}/{modifier}"),
+        format!("{module}/{name}/{modifier}{}", in_queue(event.copy_of.as_ref())),
     ]
+}
+
+/// Beside the handler of a copy, the queue whose handler runs it.
+pub(super) fn in_queue(copy: Option<&Copied>) -> String {
+    copy.map(|copy| format!(" in {}", copy.queue)).unwrap_or_default()
 }
 
 impl Cancel {

@@ -101,10 +101,15 @@ fn of_admin(error: &AdminError) -> Exit {
     match error {
         AdminError::AdminOnly { .. } => Exit::Refused,
         AdminError::Invalid(_) | AdminError::Cursor => Exit::Usage,
-        AdminError::NotFound(_) | AdminError::NoCron(_) | AdminError::NoTarget(_) => Exit::NotFound,
+        AdminError::NotFound(_)
+        | AdminError::NoCron(_)
+        | AdminError::NoTarget(_)
+        | AdminError::NoQueue(_) => Exit::NotFound,
         AdminError::NotWaiting(_)
         | AdminError::TooManyTargets
         | AdminError::TooManyCrons
+        | AdminError::TooManyQueues
+        | AdminError::TooCostlyPatterns
         | AdminError::UnreadableCron(_) => Exit::Conflict,
         AdminError::NoRandomness => Exit::Failed,
         AdminError::Store(error) => of_store(error),

@@ -24,6 +24,7 @@ mod logging;
 mod migrate;
 mod objects;
 mod process;
+mod queues;
 mod settings;
 mod show;
 mod stats;
@@ -169,7 +170,7 @@ Where: commands work on the database (DATABASE_URL), or ask a server (WAKEQ_SERV
 WAKEQ_KEY). `migrate`, `topics`, `settings`, `accounts`, `wake`, `doctor`, `work` and `all` need the database or \
 Pub/Sub themselves.
 
-Exit codes: 0 done, 1 failed, 2 the arguments make no sense, 3 there is no such event, target, cron or key, 4 refused for want of \
+Exit codes: 0 done, 1 failed, 2 the arguments make no sense, 3 there is no such event, target, cron, queue or key, 4 refused for want of \
 rights, 5 in conflict with what is there (the event runs now, two live keys), 6 the database or the server is away.";
 
 /// A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.
@@ -230,6 +231,8 @@ enum Command {
     Handlers(handlers::Handlers),
     /// Make, list, pause and delete crons
     Cron(cron::Crons),
+    /// Register queues, and say what each canvas gets of them
+    Queues(queues::Queues),
     /// List dead events, bring them back, or delete them
     Dead(dead::Dead),
     /// Show objects, and let those go on that stand still
@@ -326,6 +329,7 @@ impl Cli {
             Command::Events(command) => command.run(&context).await,
             Command::Handlers(command) => command.run(&context).await,
             Command::Cron(command) => command.run(&context).await,
+            Command::Queues(command) => command.run(&context).await,
             Command::Dead(command) => command.run(&context).await,
             Command::Objects(command) => command.run(&context).await,
             Command::Keys(command) => command.run(&context).await,

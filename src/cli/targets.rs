@@ -43,7 +43,7 @@ pub(crate) struct Put {
 
 /// What is not given is as by default, also where a target is replaced.
 #[derive(Args)]
-struct PolicyArgs {
+pub(super) struct PolicyArgs {
     /// How many times an event is tried again after the first failure [default: 2]
     #[arg(long)]
     retries: Option<u32>,
@@ -92,7 +92,8 @@ impl Put {
 }
 
 impl PolicyArgs {
-    fn over_default(&self) -> Policy {
+    /// What is given, over the default.
+    pub(super) fn over_default(&self) -> Policy {
         let default = Policy::default();
         let seconds =
             |given: Option<Duration>, default: f64| given.map_or(default, |given| given.as_secs_f64());
@@ -171,7 +172,7 @@ fn count_retries(retries: u32) -> String {
     }
 }
 
-fn read_secret(file: &Path) -> anyhow::Result<SecretText> {
+pub(super) fn read_secret(file: &Path) -> anyhow::Result<SecretText> {
     let mut secret = String::new();
     let read =
         std::fs::File::open(file).and_then(|file| file.take(SECRET_MAX_BYTES).read_to_string(&mut secret));

@@ -80,7 +80,12 @@ pub(crate) struct CanvasArgs {
 }
 
 fn canvas(text: &str) -> Result<CanvasId, &'static str> {
-    text.parse().map_err(|_| "a canvas is a uuid, such as 6ba7b810-9dad-41d1-80b4-00c04fd430c8")
+    let canvas: Result<CanvasId, _> = text.parse();
+    match canvas {
+        Ok(canvas) if canvas.is_reserved() => Err("no canvas has the largest uuid: take another one"),
+        Ok(canvas) => Ok(canvas),
+        Err(_) => Err("a canvas is a uuid, such as 6ba7b810-9dad-41d1-80b4-00c04fd430c8"),
+    }
 }
 
 /// A setting that is missing.

@@ -60,6 +60,7 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 ///     enqueued_at: "2026-01-31T08:00:00Z".parse()?,
 ///     traceparent: &Traceparent::root(),
 ///     place: None,
+///     copy_of: None,
 /// };
 /// assert_eq!(deliverer.deliver(&target, delivery).await, Delivered::Completed);
 /// # Ok(())

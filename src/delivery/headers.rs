@@ -7,7 +7,7 @@ use hyper::header::{
 };
 
 use super::{Delivery, sign};
-use crate::event::{Place, Secrets};
+use crate::event::{CopyOf, Place, Secrets};
 
 const AGENT: &str = concat!("wakeq/", env!("CARGO_PKG_VERSION"));
 
@@ -48,6 +48,11 @@ pub(super) fn headers(
             headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value)?);
         }
     }
+    if let Some(CopyOf { queue, origin }) = delivery.copy_of {
+        for (name, value) in [("ce-queue", queue.as_str()), ("ce-origin", &origin.to_string())] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value)?);
+        }
+    }
     if let Some(token) = token {
         let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
         value.set_sensitive(true);
@@ -64,10 +69,14 @@ mod tests {
     const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
     fn written(token: Option<&str>) -> Result<Vec<String>, InvalidHeaderValue> {
-        written_of(None, token)
+        written_of(None, None, token)
     }
 
-    fn written_of(place: Option<&Place>, token: Option<&str>) -> Result<Vec<String>, InvalidHeaderValue> {
+    fn written_of(
+        place: Option<&Place>,
+        copy_of: Option<&CopyOf>,
+        token: Option<&str>,
+    ) -> Result<Vec<String>, InvalidHeaderValue> {
         let scope = HandlerScope::worker(CanvasId::DEFAULT, "send-email").unwrap();
         let delivery = Delivery {
             event: EventId(ID.parse().unwrap()),
@@ -77,6 +86,7 @@ mod tests {
             enqueued_at: "2026-01-31T08:00:00.123456Z".parse().unwrap(),
             traceparent: &"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().unwrap(),
             place,
+            copy_of,
         };
         let current = Secret::from_bytes(vec![7; 24]).unwrap();
         let headers = headers(&delivery, &Secrets { current, previous: None }, 1_769_846_400, token)?;
@@ -109,8 +119,21 @@ mod tests {
     #[test]
     fn an_event_on_an_object_says_which_link_it_is() {
         let place = Place { object: "work:1".parse().unwrap(), link: Link { id: 17, prev: 12 } };
-        let headers = written_of(Some(&place), None).unwrap();
+        let headers = written_of(Some(&place), None, None).unwrap();
         for expected in ["ce-object: work:1", "ce-link: 17", "ce-prev: 12"] {
+            assert!(headers.contains(&expected.to_owned()), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_says_of_which_queue_and_event_it_is_one() {
+        let copy = CopyOf { queue: "email_events".parse().unwrap(), origin: EventId(uuid::Uuid::nil()) };
+        let headers = written_of(None, Some(&copy), None).unwrap();
+        for expected in [
+            "ce-queue: email_events",
+            "ce-origin: 00000000-0000-0000-0000-000000000000",
+            "ce-type: WORKER/send-email/eu",
+        ] {
             assert!(headers.contains(&expected.to_owned()), "{headers:?}");
         }
     }

@@ -28,7 +28,7 @@ pub use id_token::{GoogleIdTokens, IdTokens, NoIdToken};
 pub use resolve::{Resolve, SystemResolver};
 pub use rules::RefusedTarget;
 
-use crate::event::{EventId, HandlerAddress, Place, Timestamp, Traceparent};
+use crate::event::{CopyOf, EventId, HandlerAddress, Place, Timestamp, Traceparent};
 
 /// What a deployment lets its requests go to. The default is for the public internet: `https` and public addresses.
 ///
@@ -98,6 +98,8 @@ pub struct Delivery<'a> {
     pub traceparent: &'a Traceparent,
     /// The object it is about, and its link there.
     pub place: Option<&'a Place>,
+    /// The registered queue that it is in, and the event that it is a copy of, if it is one.
+    pub copy_of: Option<&'a CopyOf>,
 }
 
 /// How an attempt ended.

@@ -56,6 +56,13 @@ pub struct CanvasId(pub Uuid);
 impl CanvasId {
     /// The canvas of deployments that have only one.
     pub const DEFAULT: Self = Self(Uuid::nil());
+    /// Where the HTTP targets of queues are registered: no tenant has it, and nobody may name it from outside.
+    pub(crate) const OF_QUEUES: Self = Self(Uuid::max());
+
+    /// Whether tenants may have it.
+    pub(crate) fn is_reserved(self) -> bool {
+        self == Self::OF_QUEUES
+    }
 }
 
 impl Default for CanvasId {

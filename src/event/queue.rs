@@ -96,7 +96,7 @@ impl CopyOf {
 
 /// Under which address the HTTP target of a queue is registered: on a canvas that no event belongs to.
 pub(crate) fn target_of_queue(queue: &Name) -> HandlerAddress {
-    let scope = HandlerScope { canvas: CanvasId(Uuid::max()), module: Name::queue(), name: queue.clone() };
+    let scope = HandlerScope { canvas: CanvasId::OF_QUEUES, module: Name::queue(), name: queue.clone() };
     HandlerAddress { scope, modifier: Name::no_modifier() }
 }
 

@@ -264,10 +264,37 @@ impl FromRequestParts<Api> for KeyPath {
     }
 }
 
-/// The canvas that a path names, if it is one.
+/// The canvas that a path names, if it is one that a tenant may have.
 pub(super) async fn canvas(parts: &mut Parts, api: &Api) -> Option<CanvasId> {
     let parameters = parameters(parts, api).await.ok()?;
-    hyphenated(part(&parameters, "canvas").ok()?)?.parse().ok()
+    let canvas: Option<CanvasId> = hyphenated(part(&parameters, "canvas").ok()?)?.parse().ok();
+    canvas.filter(|canvas| !canvas.is_reserved())
+}
+
+/// The queue that a path names by `{queue}`.
+pub(super) struct QueuePath(pub(super) Name);
+
+impl FromRequestParts<Api> for QueuePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let parameters = parameters(parts, api).await?;
+        Ok(Self(part(&parameters, "queue")?.parse()?))
+    }
+}
+
+/// The canvas that the path of a facet names.
+pub(super) struct FacetPath(pub(super) CanvasId);
+
+impl FromRequestParts<Api> for FacetPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        canvas(parts, api)
+            .await
+            .map(Self)
+            .ok_or_else(|| Problem::bad_request("a canvas is a uuid, and none has the largest one"))
+    }
 }
 
 async fn parameters(parts: &mut Parts, api: &Api) -> Result<RawPathParams, Problem> {

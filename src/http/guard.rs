@@ -20,14 +20,17 @@ use super::body::{AddressPath, HandlerPath};
 use super::problem::Problem;
 use super::refusals::Refused;
 use super::{Api, body};
-use crate::access::{Denied, Principal, Reach, Scope, Scopes, Unauthenticated, authorize};
+use crate::access::{
+    Denied, Principal, Reach, Scope, Scopes, Unauthenticated, authorize, authorize_everywhere,
+};
 use crate::event::{Actor, CanvasId, HandlerAddress, HandlerScope};
 
 /// The name of the credential in the OpenAPI document.
 pub(super) const CREDENTIAL: &str = "bearer";
 
 /// Operations whose body may be left out: every field of it may.
-const BODY_OPTIONAL: [&str; 4] = ["pause_handler", "block_handler", "purge_handler", "pause_cron"];
+const BODY_OPTIONAL: [&str; 5] =
+    ["pause_handler", "block_handler", "purge_handler", "pause_cron", "set_facet"];
 
 /// How a part of a handler's address looks.
 const NAME: &str = "^[A-Za-z0-9_.-]{1,128}$";
@@ -35,6 +38,14 @@ const NAME: &str = "^[A-Za-z0-9_.-]{1,128}$";
 const OBJECT: &str = "^[A-Za-z0-9_.:@=+~-]{1,200}$";
 
 const UUID: SchemaFormat = SchemaFormat::KnownFormat(KnownFormat::Uuid);
+
+/// What a route is about, and so where its scopes are asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum About {
+    /// The canvas that its path names first.
+    Canvas,
+    EveryCanvas,
+}
 
 /// Routes that only those may call who hold their scopes on the canvas that the path names.
 pub(super) struct Guarded {
@@ -49,22 +60,36 @@ impl Guarded {
 
     /// Adds a route for holders of a scope.
     pub(super) fn on(self, scope: Scope, routes: UtoipaMethodRouter<Api>) -> Self {
-        self.on_all([scope].into_iter().collect(), routes)
+        self.on_all(About::Canvas, [scope].into_iter().collect(), routes)
     }
 
     /// Adds a route for those who hold both scopes, since it does what each of them allows.
     pub(super) fn on_both(self, scopes: [Scope; 2], routes: UtoipaMethodRouter<Api>) -> Self {
-        self.on_all(scopes.into_iter().collect(), routes)
+        self.on_all(About::Canvas, scopes.into_iter().collect(), routes)
     }
 
-    fn on_all(mut self, scopes: Scopes, (schemas, mut paths, methods): UtoipaMethodRouter<Api>) -> Self {
+    /// Adds a route that is about every canvas, for those who hold the scopes on every canvas.
+    pub(super) fn everywhere<const N: usize>(
+        self,
+        scopes: [Scope; N],
+        routes: UtoipaMethodRouter<Api>,
+    ) -> Self {
+        self.on_all(About::EveryCanvas, scopes.into_iter().collect(), routes)
+    }
+
+    fn on_all(
+        mut self,
+        about: About,
+        scopes: Scopes,
+        (schemas, mut paths, methods): UtoipaMethodRouter<Api>,
+    ) -> Self {
         for (path, item) in &mut paths.paths {
             item.parameters = Some(path_parameters(path));
             let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
-            let varies = path.matches('{').count() > 1;
-            operations.into_iter().flatten().for_each(|operation| describe(operation, scopes, varies));
+            let varies = path.matches('{').count() > usize::from(about == About::Canvas);
+            operations.into_iter().flatten().for_each(|operation| describe(operation, about, scopes, varies));
         }
-        let rule = Rule { api: self.api.clone(), scopes, actions: actions(&paths) };
+        let rule = Rule { api: self.api.clone(), about, scopes, actions: actions(&paths) };
         let routes: UtoipaMethodRouter<Api> = (schemas, paths, methods);
         let layer = from_fn_with_state(rule, admit);
         self.router = self.router.routes(routes.map(|methods| methods.route_layer(layer)));
@@ -90,6 +115,7 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
             "modifier" => {
                 ("What distinguishes handlers of one name, `_` where there is one", text.pattern(Some(NAME)))
             }
+            "queue" => ("The queue's name", text.pattern(Some(NAME))),
             "cron" => ("The cron's name", text.pattern(Some(NAME))),
             "object" => ("What events are ordered by", text.pattern(Some(OBJECT))),
             "key" => ("The key's public part", text.pattern(Some("^[0-9a-f]{12}$"))),
@@ -103,11 +129,15 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
 }
 
 /// What every guarded operation answers beside its own. `varies`: whether its path names more than a canvas.
-fn describe(operation: &mut Operation, scopes: Scopes, varies: bool) {
+fn describe(operation: &mut Operation, about: About, scopes: Scopes, varies: bool) {
     let takes_nothing = operation.parameters.is_none() && operation.request_body.is_none() && !varies;
     let names: Vec<_> = scopes.iter().map(|scope| format!("`{scope}`")).collect();
     let noun = if names.len() == 1 { "scope" } else { "scopes" };
-    let words = format!("Needs the {noun} {} on the canvas.", names.join(" and "));
+    let place = match about {
+        About::Canvas => "the canvas",
+        About::EveryCanvas => "every canvas: no key or account of single canvases will do",
+    };
+    let words = format!("Needs the {noun} {} on {place}.", names.join(" and "));
     let description = operation.description.take().map_or(words.clone(), |text| format!("{text}\n\n{words}"));
     operation.description = Some(description);
     operation.security = Some(vec![SecurityRequirement::new(CREDENTIAL, scopes.iter().map(Scope::as_str))]);
@@ -140,7 +170,7 @@ fn describe(operation: &mut Operation, scopes: Scopes, varies: bool) {
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     principal: Principal,
-    /// The canvas of the path, on which the caller holds the route's scopes.
+    /// The canvas of the path, on which the caller holds the route's scopes; the default one, if it is about every canvas.
     pub(super) canvas: CanvasId,
     request: RequestId,
 }
@@ -194,6 +224,7 @@ impl FromRequestParts<Api> for Caller {
 #[derive(Clone)]
 struct Rule {
     api: Api,
+    about: About,
     /// All of them are needed.
     scopes: Scopes,
     /// What each method is called in the document, and so in the record.
@@ -229,7 +260,11 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
 impl Rule {
     async fn caller(&self, parts: &mut Parts) -> Result<Caller, Problem> {
         let principal = self.api.access.authenticate(authorization(&parts.headers)).await;
-        let canvas = body::canvas(parts, &self.api).await;
+        // What is about every canvas stands in the record of the first one.
+        let canvas = match self.about {
+            About::Canvas => body::canvas(parts, &self.api).await,
+            About::EveryCanvas => Some(CanvasId::DEFAULT),
+        };
         let principal = match principal {
             Ok(principal) => principal,
             Err(error) => {
@@ -241,12 +276,18 @@ impl Rule {
         };
         let canvas = canvas.ok_or_else(Problem::not_found)?;
         let request = parts.extensions.get::<RequestId>().cloned().ok_or_else(Problem::not_found)?;
-        let missing = self.scopes.iter().find_map(|scope| authorize(&principal, canvas, scope).err());
+        let missing = self.scopes.iter().find_map(|scope| match self.about {
+            About::Canvas => authorize(&principal, canvas, scope).err(),
+            About::EveryCanvas => authorize_everywhere(&principal, scope).err(),
+        });
         if let Some(denied) = missing {
             match denied {
                 // Names of one canvas are not told on another.
                 Denied::NotFound => {
                     self.note(parts, canvas, None, "the credential of another canvas".to_owned()).await;
+                }
+                Denied::NotEverywhere { .. } => {
+                    self.note(parts, canvas, None, "no credential of every canvas".to_owned()).await;
                 }
                 Denied::Forbidden { .. } => {
                     self.note(parts, canvas, Some(&principal), denied.to_string()).await

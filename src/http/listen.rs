@@ -120,7 +120,7 @@ impl FromRequestParts<Api> for Reader {
         let canvases = canvases(&caller, Scope::Read).map_err(|denied| match denied {
             // There is no canvas in the path whose existence could be told.
             Denied::NotFound => Denied::Forbidden { needed: Scope::Read },
-            denied @ Denied::Forbidden { .. } => denied,
+            denied @ (Denied::Forbidden { .. } | Denied::NotEverywhere { .. }) => denied,
         })?;
         Ok(Self { caller, authorization, canvases })
     }

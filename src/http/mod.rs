@@ -20,6 +20,7 @@ mod openapi;
 mod paging;
 mod problem;
 mod push;
+mod queues;
 mod refusals;
 mod server;
 mod targets;
@@ -118,6 +119,14 @@ fn guarded(api: &Api) -> Guarded {
         .on(Scope::Operate, routes!(dead_events::redrive_one))
         .on(Scope::Operate, routes!(dead_events::redrive))
         .on(Scope::Operate, routes!(dead_events::delete))
+        // A queue gets what is emitted on every canvas.
+        .everywhere([Scope::Operate, Scope::Read], routes!(queues::put))
+        .everywhere([Scope::Read], routes!(queues::list))
+        .everywhere([Scope::Read], routes!(queues::one))
+        .everywhere([Scope::Operate], routes!(queues::delete))
+        .everywhere([Scope::Read], routes!(queues::depth))
+        .everywhere([Scope::Read], routes!(queues::facets))
+        .everywhere([Scope::Operate], routes!(queues::set_facet))
         .on(Scope::Admin, routes!(handlers::block, handlers::unblock))
         .on(Scope::Admin, routes!(admin::audit))
         .on(Scope::Admin, routes!(admin::keys, admin::create_key))

@@ -248,7 +248,10 @@ impl From<AdminError> for Problem {
         match error {
             AdminError::AdminOnly { .. } => Self::new(Kind::Forbidden, error.to_string()),
             AdminError::Invalid(words) => Self::bad_request(words),
-            AdminError::NotFound(_) | AdminError::NoCron(_) | AdminError::NoTarget(_) => Self::not_found(),
+            AdminError::NotFound(_)
+            | AdminError::NoCron(_)
+            | AdminError::NoTarget(_)
+            | AdminError::NoQueue(_) => Self::not_found(),
             AdminError::TooManyCrons | AdminError::UnreadableCron(_) => {
                 Self::new(Kind::Conflict, error.to_string())
             }
@@ -256,7 +259,9 @@ impl From<AdminError> for Problem {
             AdminError::NotWaiting(_) => {
                 Self::new(Kind::NotWaiting, "the event runs now: look again when it has ended")
             }
-            AdminError::TooManyTargets => Self::new(Kind::Conflict, error.to_string()),
+            AdminError::TooManyTargets | AdminError::TooManyQueues | AdminError::TooCostlyPatterns => {
+                Self::new(Kind::Conflict, error.to_string())
+            }
             AdminError::NoRandomness => Self::internal(&error),
             AdminError::Store(error) => error.into(),
             AdminError::Wake(ref waking) => match waking.of_store() {
@@ -307,7 +312,9 @@ impl From<Denied> for Problem {
     fn from(denied: Denied) -> Self {
         match denied {
             Denied::NotFound => Self::not_found(),
-            Denied::Forbidden { .. } => Self::new(Kind::Forbidden, denied.to_string()),
+            Denied::Forbidden { .. } | Denied::NotEverywhere { .. } => {
+                Self::new(Kind::Forbidden, denied.to_string())
+            }
         }
     }
 }

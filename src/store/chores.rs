@@ -22,6 +22,8 @@ pub(crate) struct Minute {
     pub(crate) jobs: Vec<i64>,
     /// Whether crons tick, now or within [`Store::cron_ahead`]; also where another process was first.
     pub(crate) crons: bool,
+    /// Whether queues are to be tidied: one is being drained, or there was ever one, in every tenth pass.
+    pub(crate) queues: bool,
     /// Whether the statement should run again at once.
     pub(crate) more: bool,
     /// Whether it was due, and no other process was first.
@@ -109,6 +111,10 @@ impl Store {
                       array(select id from wakeq.resume_jobs where exists (select from gate) order by id limit 1000)
                           || array(select id from job) as "jobs!",
                       not $1 and exists (select from wakeq.cron_records where next_at <= now() + $10::interval) as "crons!",
+                      not $1 and exists (select from gate)
+                          and (exists (select from wakeq.queues where draining)
+                               or (select passes % 10 = 0 from gate)
+                                  and exists (select from wakeq.queue_registry where version > 0)) as "queues!",
                       (select count(*) from moved where publish and due) as "recovered!", exists (select from gate) as "open!",
                       (select count(*) from overdue) >= 1000 as "full!",
                       exists (select from expired) as "lifted!",
@@ -131,7 +137,8 @@ impl Store {
         }
         let notifications = notifications(row.ids, row.canvases);
         let (more, recovered) = (row.full || row.lifted, usize::try_from(row.recovered).unwrap_or(0));
-        Ok(Minute { notifications, recovered, jobs: row.jobs, crons: row.crons, more, open: row.open })
+        let (jobs, crons, queues, open) = (row.jobs, row.crons, row.queues, row.open);
+        Ok(Minute { notifications, recovered, jobs, crons, queues, more, open })
     }
 
     /// Makes the next pass of the minute's statement due now, if it would be due within this time anyway.

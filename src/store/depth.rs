@@ -37,7 +37,8 @@ pub struct Depth {
 }
 
 impl Store {
-    /// Counts what is due and free to run, of a canvas or of one handler. Handlers are found by skipping through the
+    /// Counts what is due and free to run, of a canvas or of one handler, to whose events copies in queues don't belong,
+    /// although they name it. Handlers are found by skipping through the
     /// index from one to the next; the events of one under a rule, and those that are not due, are not read. Running ones
     /// are read and left out, so that those of one handler do not hide what another has; the last that may be read of a
     /// handler is found in any case, and says that there may be more.
@@ -73,6 +74,7 @@ impl Store {
                    select due.delay_until, due.free, due.number from unruled h, lateral (
                        select e.delay_until,
                               (e.locked_at is null or e.locked_at < now() - $4::interval)
+                              and ($2 is null or e.queue is null)
                               and (e.object is null
                                    or e.id = wakeq.first_of_lane(e.canvas_id, e.object, e.queue, e.module, e.name)
                                       and not wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name)) as free,
@@ -103,7 +105,7 @@ impl Store {
     /// What is due and free to run of every handler, of all canvases: its address, how many, and for how long the oldest
     /// has been due. Read as [`Store::depth`] reads, of 1,000 handlers at most, and of each as many due events as its share
     /// of 20,000 is, at least 100 and at most 10,000: so many are counted, and one whose number is that has more. A
-    /// handler whose events are not due, or under a rule, has none.
+    /// handler whose events are not due, or under a rule, has none; copies in queues are none of its events.
     #[cfg(feature = "telemetry")]
     pub(crate) async fn depths(&self) -> Result<Vec<HandlerDepth>, StoreError> {
         let mut session = self.session().await?;
@@ -131,7 +133,7 @@ impl Store {
                  from unruled h, lateral (
                      select count(*) filter (where free) as depth, min(delay_until) filter (where free) as oldest from (
                          select e.delay_until,
-                                (e.locked_at is null or e.locked_at < now() - $1::interval)
+                                e.queue is null and (e.locked_at is null or e.locked_at < now() - $1::interval)
                                 and (e.object is null
                                      or e.id = wakeq.first_of_lane(e.canvas_id, e.object, e.queue, e.module, e.name)
                                         and not wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name)) as free

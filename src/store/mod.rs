@@ -82,7 +82,7 @@ pub(crate) use load::LoadedEvent;
 #[cfg(feature = "cli")]
 pub(crate) use migrate::MigrationDifferences;
 pub use migrate::{MigrationState, MigrationStatus};
-pub use queues::{Facet, FacetSettings, RegisteredQueue};
+pub use queues::{Facet, FacetSettings, QueueDepth, RegisteredQueue};
 pub(crate) use queues::{NewQueueRow, QueuePut, TakenTurn};
 pub use rules::Rule;
 #[cfg(feature = "http")]

@@ -17,7 +17,7 @@ use super::Processed;
 #[cfg(feature = "http")]
 use super::Requested;
 use super::labels::Labels;
-use crate::event::{Cause, HandlerScope};
+use crate::event::{Cause, HandlerScope, Name};
 
 /// Upper ends of the histograms' buckets, in seconds: those that the conventions advise, and for handlers what lies above.
 #[cfg(feature = "http")]
@@ -291,17 +291,27 @@ pub(crate) struct HandlerGauge {
     pub(crate) oldest: Option<Duration>,
 }
 
+/// A registered queue as the gauges have it. There are few, so their names are labels as they are.
+#[derive(Clone, Debug)]
+pub(crate) struct QueueGauge {
+    pub(crate) queue: Name,
+    pub(crate) depth: u64,
+    pub(crate) canvases: u64,
+}
+
 /// What is only looked at when somebody asks for it.
 pub(crate) struct Gauges {
     _kept: (ObservableGauge<u64>, ObservableGauge<f64>, ObservableGauge<u64>, ObservableGauge<u64>),
+    _of_queues: [ObservableGauge<u64>; 2],
 }
 
 impl Gauges {
-    /// Shows what the functions say, whenever somebody collects: handlers; how many objects stand still for which; connections,
-    /// in use and idle. They must not wait for long.
+    /// Shows what the functions say, whenever somebody collects: handlers; how many objects stand still for which; queues;
+    /// connections, in use and idle. They must not wait for long.
     pub(crate) fn over(
         handlers: impl Fn() -> Vec<HandlerGauge> + Clone + Send + Sync + 'static,
         halted: impl Fn() -> Vec<(HandlerScope, u64)> + Send + Sync + 'static,
+        queues: impl Fn() -> Vec<QueueGauge> + Clone + Send + Sync + 'static,
         connections: impl Fn() -> Option<(u64, u64)> + Send + Sync + 'static,
     ) -> Self {
         let meter = meter();
@@ -352,8 +362,33 @@ impl Gauges {
                 }
             })
             .build();
-        Self { _kept: (depth, oldest, halted, pool) }
+        Self { _kept: (depth, oldest, halted, pool), _of_queues: gauges_of_queues(&meter, queues) }
     }
+}
+
+fn gauges_of_queues(
+    meter: &Meter,
+    queues: impl Fn() -> Vec<QueueGauge> + Clone + Send + Sync + 'static,
+) -> [ObservableGauge<u64>; 2] {
+    let label = |gauge: &QueueGauge| [KeyValue::new("queue", gauge.queue.to_string())];
+    let depths = queues.clone();
+    let depth = meter
+        .u64_observable_gauge("wakeq.queue.depth")
+        .with_unit("{event}")
+        .with_description("Copies that are due and free to run, of each registered queue; 10,000 at most")
+        .with_callback(move |observer| {
+            depths().iter().for_each(|gauge| observer.observe(gauge.depth, &label(gauge)));
+        })
+        .build();
+    let canvases = meter
+        .u64_observable_gauge("wakeq.queue.canvases")
+        .with_unit("{canvas}")
+        .with_description("Canvases that have turns in each registered queue; 10,000 at most")
+        .with_callback(move |observer| {
+            queues().iter().for_each(|gauge| observer.observe(gauge.canvases, &label(gauge)));
+        })
+        .build();
+    [depth, canvases]
 }
 
 /// Nothing due is worth saying of who had something once; else events of a far day would take the names away.

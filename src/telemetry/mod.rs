@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::event::{EventId, HandlerAddress, HandlerScope, Traceparent};
 
 #[cfg(feature = "telemetry")]
-pub(crate) use metrics::{Gauges, HandlerGauge};
+pub(crate) use metrics::{Gauges, HandlerGauge, QueueGauge};
 #[cfg(not(feature = "telemetry"))]
 pub(crate) use silent::*;
 #[cfg(all(feature = "telemetry", feature = "http"))]
@@ -45,6 +45,8 @@ macro_rules! run_span {
             handler = tracing::field::Empty,
             attempt = tracing::field::Empty,
             trace_id = tracing::field::Empty,
+            queue = tracing::field::Empty,
+            origin = tracing::field::Empty,
             object = tracing::field::Empty,
             link = tracing::field::Empty,
         )

@@ -299,6 +299,10 @@ impl Run<'_> {
         let span = tracing::Span::current();
         span.record("handler", tracing::field::display(&event.address));
         span.record("attempt", attempt);
+        if let Some(CopyOf { queue, origin }) = &event.copy_of {
+            span.record("queue", tracing::field::display(queue));
+            span.record("origin", tracing::field::display(origin));
+        }
         if let Some(Place { object, link }) = &event.place {
             span.record("object", tracing::field::display(object));
             span.record("link", link.id);

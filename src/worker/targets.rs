@@ -71,6 +71,7 @@ async fn deliver(deliverer: &Deliverer, found: &FoundTarget, event: Execution) -
         enqueued_at: event.enqueued_at,
         traceparent: &traceparent,
         place: event.place.as_ref(),
+        copy_of: event.copy_of.as_ref(),
     };
     match deliverer.deliver(&found.target, delivery).await {
         Delivered::Completed => Ok(()),

@@ -107,6 +107,7 @@ pub(in crate::cli) struct Client {
 pub(super) struct Request {
     method: Method,
     admin: bool,
+    everywhere: bool,
     path: Vec<String>,
     query: Vec<(&'static str, String)>,
     body: Option<Vec<u8>>,
@@ -152,7 +153,15 @@ struct Problem {
 impl Request {
     fn new(method: Method, path: &[&str]) -> Self {
         let path = path.iter().map(|&part| part.to_owned()).collect();
-        Self { method, admin: false, path, query: Vec::new(), body: None, idempotency_key: None }
+        Self {
+            method,
+            admin: false,
+            everywhere: false,
+            path,
+            query: Vec::new(),
+            body: None,
+            idempotency_key: None,
+        }
     }
 
     pub(super) fn get(path: &[&str]) -> Self {
@@ -174,6 +183,12 @@ impl Request {
     /// Among the routes for admins.
     pub(super) fn admin(mut self) -> Self {
         self.admin = true;
+        self
+    }
+
+    /// Among those routes for admins that are about every canvas.
+    pub(super) fn everywhere(mut self) -> Self {
+        (self.admin, self.everywhere) = (true, true);
         self
     }
 
@@ -228,6 +243,11 @@ impl Client {
         Ok(Self { http, base, canvas, key })
     }
 
+    /// The canvas that requests are about.
+    pub(super) fn canvas(&self) -> CanvasId {
+        self.canvas
+    }
+
     /// Sends a request and reads its answer.
     pub(super) async fn call<T: DeserializeOwned>(&self, request: Request) -> anyhow::Result<T> {
         let body = self.send(request).await?;
@@ -250,7 +270,9 @@ impl Client {
         let canvas = self.canvas.to_string();
         let mut path = vec!["v1"];
         path.extend(request.admin.then_some("admin"));
-        path.extend(["canvases", &canvas]);
+        if !request.everywhere {
+            path.extend(["canvases", &canvas]);
+        }
         path.extend(request.path.iter().map(String::as_str));
         let mut url = self.url(&path);
         if !request.query.is_empty() {

@@ -7,11 +7,12 @@ use serde_json::value::RawValue;
 
 use super::{Canvases, WhichEvents};
 use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Scope, Within};
-use crate::admin::{Admin, AdminError, Cursor, EventFilter};
+use crate::admin::{Admin, AdminError, Cursor, EventFilter, NewTarget};
 use crate::api::{
-    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, Depth, Emitted, EmittedBatch,
-    EventDetail, EventSummary, HaltedLane, Handler, Key, Lifted, List, NewChange, NewEvent, Object,
-    PauseCron, Purged, PutAnswer, PutCron, PutTarget, Redriven, RuleKind, Skipped, StopRequest, Stopped,
+    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted,
+    EmittedBatch, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List,
+    NewChange, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget,
+    Queue as QueueAnswer, QueueDepth, Redriven, RuleKind, SetFacet, Skipped, StopRequest, Stopped, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
@@ -116,11 +117,7 @@ impl Database {
         delivery: &DeliveryArgs,
     ) -> anyhow::Result<PutAnswer> {
         let new = new.read()?;
-        let deliverer = Deliverer::new(delivery.config()?)?;
-        deliverer.check(&new.url)?;
-        if let Some(audience) = &new.audience {
-            deliverer.check_audience(&new.url, audience)?;
-        }
+        check(&new, delivery)?;
         let address = target.address(self.canvas);
         Ok(self.waking().await?.put_target(&address, &new, &self.actor).await?.into())
     }
@@ -193,6 +190,52 @@ impl Database {
 
     pub(super) async fn delete_cron(&self, name: &Name) -> anyhow::Result<()> {
         Ok(self.silent().delete_cron(self.canvas, name, &self.actor).await?)
+    }
+
+    /// Asks this command's configuration what may be called, too.
+    pub(super) async fn put_queue(
+        &self,
+        name: &Name,
+        new: PutQueue,
+        delivery: &DeliveryArgs,
+    ) -> anyhow::Result<PutQueueAnswer> {
+        let new = new.read()?;
+        if let Some(target) = &new.target {
+            check(target, delivery)?;
+        }
+        Ok(self.waking().await?.put_queue(name, &new, &self.actor).await?.into())
+    }
+
+    pub(super) async fn queues(&self) -> anyhow::Result<List<QueueAnswer>> {
+        let queues = self.silent().queues().await?;
+        Ok(List::whole(queues.into_iter().map(QueueAnswer::from).collect()))
+    }
+
+    pub(super) async fn queue(&self, name: &Name) -> anyhow::Result<QueueAnswer> {
+        let (queue, settings) = self.silent().queue(name).await?;
+        Ok(QueueAnswer::with(queue, settings))
+    }
+
+    pub(super) async fn delete_queue(&self, name: &Name, waiting: Waiting) -> anyhow::Result<DeletedQueue> {
+        Ok(self.silent().delete_queue(name, waiting.into(), &self.actor).await?.into())
+    }
+
+    pub(super) async fn queue_depth(&self, name: &Name) -> anyhow::Result<QueueDepth> {
+        Ok(self.silent().queue_depth(name).await?.into())
+    }
+
+    pub(super) async fn facets(&self, queue: &Name, page: Page) -> anyhow::Result<List<Facet>> {
+        let after: Option<CanvasId> = page.cursor.as_deref().map(str::parse).transpose()?;
+        let mut facets = self.silent().facets(queue, after, page.limit + 1).await?;
+        let more = facets.len() > page.limit as usize;
+        facets.truncate(page.limit as usize);
+        let next_cursor = facets.last().filter(|_| more).map(|facet| facet.canvas.to_string());
+        Ok(List { items: facets.into_iter().map(Facet::from).collect(), next_cursor })
+    }
+
+    pub(super) async fn set_facet(&self, queue: &Name, settings: SetFacet) -> anyhow::Result<FacetSet> {
+        let set = self.waking().await?.set_facet(queue, self.canvas, settings.into(), &self.actor).await?;
+        Ok(FacetSet::of(self.canvas, set))
     }
 
     pub(super) async fn halted(&self) -> anyhow::Result<List<HaltedLane>> {
@@ -280,6 +323,16 @@ impl Database {
     }
 }
 
+/// Asks the configuration of this command whether a target may be called.
+fn check(new: &NewTarget, delivery: &DeliveryArgs) -> anyhow::Result<()> {
+    let deliverer = Deliverer::new(delivery.config()?)?;
+    deliverer.check(&new.url)?;
+    if let Some(audience) = &new.audience {
+        deliverer.check_audience(&new.url, audience)?;
+    }
+    Ok(())
+}
+
 fn cursor(page: &Page) -> anyhow::Result<Option<Cursor>> {
     Ok(page.cursor.as_deref().map(str::parse).transpose()?)
 }
@@ -296,6 +349,9 @@ fn event(new: NewEvent) -> anyhow::Result<Event> {
     }
     if let Some(object) = &new.object {
         event = event.on(object)?;
+    }
+    if new.only_queues {
+        event = event.only_to_queues();
     }
     if let Some(seconds) = new.delay_s {
         event = event.after(Duration::try_from_secs_f64(seconds).map_err(|_| EventError::TooLate)?)?;

@@ -9,9 +9,10 @@ mod hearing;
 mod server;
 
 use crate::api::{
-    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, Depth, Emitted, EmittedBatch,
-    EventDetail, EventSummary, HaltedLane, Handler, Key, Lifted, List, NewChange, NewEvent, Object,
-    PauseCron, Purged, PutAnswer, PutCron, PutTarget, Redriven, RuleKind, Skipped, StopRequest, Stopped,
+    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted,
+    EmittedBatch, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List,
+    NewChange, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget,
+    Queue, QueueDepth, Redriven, RuleKind, SetFacet, Skipped, StopRequest, Stopped, Waiting,
 };
 use crate::config::DeliveryArgs;
 use crate::event::{EventId, Name, ObjectKey};
@@ -151,6 +152,44 @@ impl Backend {
 
     pub(super) async fn delete_cron(&self, name: &Name) -> anyhow::Result<()> {
         either!(self.delete_cron(name))
+    }
+
+    /// Registers a queue. `delivery`: what its target may be, where it is not a server that knows.
+    pub(super) async fn put_queue(
+        &self,
+        name: &Name,
+        new: PutQueue,
+        delivery: &DeliveryArgs,
+    ) -> anyhow::Result<PutQueueAnswer> {
+        match self {
+            Self::Database(database) => database.put_queue(name, new, delivery).await,
+            Self::Server(server) => server.put_queue(name, new).await,
+        }
+    }
+
+    pub(super) async fn queues(&self) -> anyhow::Result<List<Queue>> {
+        either!(self.queues())
+    }
+
+    pub(super) async fn queue(&self, name: &Name) -> anyhow::Result<Queue> {
+        either!(self.queue(name))
+    }
+
+    pub(super) async fn delete_queue(&self, name: &Name, waiting: Waiting) -> anyhow::Result<DeletedQueue> {
+        either!(self.delete_queue(name, waiting))
+    }
+
+    pub(super) async fn queue_depth(&self, name: &Name) -> anyhow::Result<QueueDepth> {
+        either!(self.queue_depth(name))
+    }
+
+    pub(super) async fn facets(&self, queue: &Name, page: Page) -> anyhow::Result<List<Facet>> {
+        either!(self.facets(queue, page))
+    }
+
+    /// Says what the canvas of the command gets of a queue.
+    pub(super) async fn set_facet(&self, queue: &Name, settings: SetFacet) -> anyhow::Result<FacetSet> {
+        either!(self.set_facet(queue, settings))
     }
 
     /// Where objects stand still.

@@ -7,10 +7,11 @@ use uuid::Uuid;
 use super::client::{Client, Request};
 use super::{Canvases, WhichEvents};
 use crate::api::{
-    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, Depth, Emitted, EmittedBatch,
-    EventDetail, EventSummary, HaltedLane, Handler, Key, Lifted, List, NewChange, NewEvent, Object,
-    PauseCron, PurgeRequest, Purged, PutAnswer, PutCron, PutTarget, Redriven, RuleKind, SkipRequest, Skipped,
-    StopRequest, Stopped, TheEvent,
+    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted,
+    EmittedBatch, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List,
+    NewChange, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron, PutQueue,
+    PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven, RuleKind, SetFacet, SkipRequest, Skipped,
+    StopRequest, Stopped, TheEvent, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
@@ -124,6 +125,41 @@ impl Server {
 
     pub(super) async fn delete_cron(&self, name: &Name) -> anyhow::Result<()> {
         self.client.send(Request::delete(&["cron", name.as_str()])).await.map(drop)
+    }
+
+    pub(super) async fn put_queue(&self, name: &Name, new: PutQueue) -> anyhow::Result<PutQueueAnswer> {
+        self.client.call(Request::put(&["queues", name.as_str()]).everywhere().body(&new)?).await
+    }
+
+    pub(super) async fn queues(&self) -> anyhow::Result<List<Queue>> {
+        self.client.call(Request::get(&["queues"]).everywhere()).await
+    }
+
+    pub(super) async fn queue(&self, name: &Name) -> anyhow::Result<Queue> {
+        self.client.call(Request::get(&["queues", name.as_str()]).everywhere()).await
+    }
+
+    pub(super) async fn delete_queue(&self, name: &Name, waiting: Waiting) -> anyhow::Result<DeletedQueue> {
+        let waiting = match waiting {
+            Waiting::Drain => "drain",
+            Waiting::Drop => "drop",
+        };
+        let request = Request::delete(&["queues", name.as_str()]).everywhere();
+        self.client.call(request.query("waiting", Some(waiting))).await
+    }
+
+    pub(super) async fn queue_depth(&self, name: &Name) -> anyhow::Result<QueueDepth> {
+        self.client.call(Request::get(&["queues", name.as_str(), "depth"]).everywhere()).await
+    }
+
+    pub(super) async fn facets(&self, queue: &Name, page: Page) -> anyhow::Result<List<Facet>> {
+        self.client.call(Request::get(&["queues", queue.as_str(), "facets"]).everywhere().page(page)).await
+    }
+
+    pub(super) async fn set_facet(&self, queue: &Name, settings: SetFacet) -> anyhow::Result<FacetSet> {
+        let canvas = self.client.canvas().to_string();
+        let request = Request::put(&["queues", queue.as_str(), "facets", &canvas]).everywhere();
+        self.client.call(request.body(&settings)?).await
     }
 
     pub(super) async fn halted(&self) -> anyhow::Result<List<HaltedLane>> {

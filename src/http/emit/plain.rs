@@ -76,7 +76,7 @@ pub(super) fn change(text: &str, object: &ObjectKey, draft: &Draft<'_>) -> Resul
 
 fn event(text: &RawValue, draft: &Draft<'_>) -> Result<Event, Fault> {
     let (mut name, mut module, mut modifier, mut value) = (None, None, None, "null");
-    let (mut id, mut delay_until, mut delay_s, mut object) = (None, None, None, None);
+    let (mut id, mut delay_until, mut delay_s, mut object, mut only_queues) = (None, None, None, None, None);
     for (field, raw) in json::fields(text, "the event")? {
         let known = match field.as_str() {
             "value" => {
@@ -90,6 +90,7 @@ fn event(text: &RawValue, draft: &Draft<'_>) -> Result<Event, Fault> {
             "delay_until" => &mut delay_until,
             "delay_s" => &mut delay_s,
             "object" => &mut object,
+            "only_queues" => &mut only_queues,
             _ => return Err(Fault::UnknownField(named(&field))),
         };
         *known = (!json::is_null(raw)).then_some(raw);
@@ -107,6 +108,11 @@ fn event(text: &RawValue, draft: &Draft<'_>) -> Result<Event, Fault> {
     }
     if let Some(object) = object {
         event = event.on(&json::string(object, "`object`")?)?;
+    }
+    match only_queues.map(RawValue::get) {
+        Some("true") => event = event.only_to_queues(),
+        Some("false") | None => {}
+        Some(_) => return Err(Fault::shape("`only_queues`", "true or false")),
     }
     match (delay_until, delay_s) {
         (Some(_), Some(_)) => Err(Fault::Both("`delay_until`", "`delay_s`")),

@@ -1,16 +1,17 @@
 //! Queues as operators see them: registered, listed, weighed and taken back, with what waits in their facets.
 
-use sqlx::{Connection, PgConnection};
-use uuid::Uuid;
-
-use crate::event::{Actor, CanvasId, Name, QueuePattern, Timestamp};
+#[cfg(feature = "http")]
+use super::registration::QUEUES_MAX;
+use crate::event::{Actor, CanvasId, Name, Timestamp};
+#[cfg(feature = "http")]
+use crate::store::RegisteredTarget;
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// Most queues.
-pub(crate) const QUEUES_MAX: i64 = 100;
 /// Most copies that are counted of a facet.
 const COUNT_MAX: i64 = 10_000;
+/// Most settings that are listed of a queue.
+const SETTINGS_MAX: i64 = 1000;
 /// Most copies that one statement drops.
 const DROP_PAGE: i64 = 1000;
 
@@ -25,6 +26,9 @@ pub struct RegisteredQueue {
     pub draining: bool,
     /// What a canvas gets of it that has no settings of its own.
     pub facets: FacetSettings,
+    /// Where its events are sent, if that is over HTTP.
+    #[cfg(feature = "http")]
+    pub target: Option<RegisteredTarget>,
     /// Since when it is registered.
     pub created_at: Timestamp,
     /// Who registered it.
@@ -63,34 +67,7 @@ pub struct Facet {
     pub settings: FacetSettings,
 }
 
-/// A queue to be.
-#[derive(Debug)]
-pub(crate) struct NewQueueRow<'a> {
-    pub(crate) name: &'a Name,
-    pub(crate) patterns: &'a [QueuePattern],
-    pub(crate) facets: FacetSettings,
-    pub(crate) actor: &'a Actor,
-}
-
-/// What registering did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum QueuePut {
-    /// There was none of this name.
-    New,
-    /// It replaced what was registered, or was the same.
-    Replaced,
-    /// There are [`QUEUES_MAX`] others.
-    TooMany,
-}
-
 impl Store {
-    /// Registers a queue, or replaces what is registered. From its commit on each matching emit makes a copy.
-    pub(crate) async fn put_queue(&self, new: &NewQueueRow<'_>) -> Result<QueuePut, StoreError> {
-        let mut session = self.session().await?.for_statements(5);
-        let put = session.limit(|connection| put(connection, new)).await;
-        session.answered("register a queue", put)
-    }
-
     /// The queues by name, or the one of this name.
     pub(crate) async fn queues(&self, name: Option<&Name>) -> Result<Vec<RegisteredQueue>, StoreError> {
         let mut session = self.session().await?;
@@ -102,8 +79,12 @@ impl Store {
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("list queues", rows)?;
+        #[cfg(feature = "http")]
+        let targets = self.targets_of_queues(name).await?;
         let queues = rows.into_iter().filter_map(|row| {
             Some(RegisteredQueue {
+                #[cfg(feature = "http")]
+                target: targets.iter().find(|target| target.address.scope.name.as_str() == row.name).cloned(),
                 name: row.name.parse().ok()?,
                 patterns: row.patterns,
                 draining: row.draining,
@@ -160,27 +141,8 @@ impl Store {
         Ok(session.answered("drop copies", gone)?.rows_affected() >= DROP_PAGE.cast_unsigned())
     }
 
-    /// Deletes the queues that were drained, and facets that nothing waits in; how many queues.
-    pub(crate) async fn end_drained(&self) -> Result<u64, StoreError> {
-        let mut session = self.session().await?;
-        let query = sqlx::query_scalar!(
-            r#"with ended as (
-                   delete from wakeq.queues q
-                    where draining and not exists (select from wakeq.events_v2 e where e.queue = q.name)
-                returning name
-               ), left_over as (
-                   delete from wakeq.facets f
-                    where f.position is null
-                      and not exists (select from wakeq.events_v2 e where e.queue = f.queue and e.canvas_id = f.canvas_id)
-               )
-               select count(*) as "count!" from ended"#
-        );
-        let ended = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("end drained queues", ended).map(i64::cast_unsigned)
-    }
-
     /// Says what a canvas gets of a queue; nothing set: what the queue says. Whether there is such a queue. Its copies are
-    /// woken after that, by [`Store::wake_facet`].
+    /// woken after that, by [`Store::wake_facets`].
     pub(crate) async fn set_facet(
         &self,
         queue: &Name,
@@ -215,25 +177,28 @@ impl Store {
         session.answered("set what a canvas gets of a queue", put)
     }
 
-    /// Makes the promises of waiting copies overdue, of a canvas or all: the next pass wakes them. For who let them go on.
-    pub(crate) async fn wake_facets(
+    /// What canvases get of a queue where that differs, by canvas; of one, or of the first 1,000.
+    pub(crate) async fn facet_settings(
         &self,
         queue: &Name,
-        canvas: Option<CanvasId>,
-    ) -> Result<u64, StoreError> {
+        only: Option<CanvasId>,
+    ) -> Result<Vec<(CanvasId, FacetSettings)>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
-            "update wakeq.events_v2 set notify_at = clock_timestamp(), probes = 0
-              where id = any (array(
-                  select id from wakeq.events_v2
-                   where queue = $1 and ($2::uuid is null or canvas_id = $2) and notify_at > clock_timestamp()
-                     and delay_until <= clock_timestamp() order by canvas_id, delay_until limit $3))",
+            "select canvas_id, weight, in_flight_max from wakeq.facet_settings
+              where queue = $1 and ($2::uuid is null or canvas_id = $2)
+                and (weight is not null or in_flight_max is not null)
+              order by canvas_id limit $3",
             queue.as_str() as _,
-            canvas.map(|canvas| canvas.0),
-            COUNT_MAX
+            only.map(|canvas| canvas.0),
+            SETTINGS_MAX
         );
-        let woken = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("wake a queue", woken)?.rows_affected())
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("list what canvases get of a queue", rows)?;
+        Ok(rows
+            .into_iter()
+            .map(|row| (CanvasId(row.canvas_id), settings(row.weight, row.in_flight_max)))
+            .collect())
     }
 
     /// The facets of a queue: the canvases with waiting or running copies, those next in the rotation first; at most
@@ -293,7 +258,7 @@ impl Store {
     }
 }
 
-fn settings(weight: Option<i32>, in_flight_max: Option<i32>) -> FacetSettings {
+pub(super) fn settings(weight: Option<i32>, in_flight_max: Option<i32>) -> FacetSettings {
     FacetSettings {
         weight: weight.map(i32::cast_unsigned),
         in_flight_max: in_flight_max.map(i32::cast_unsigned),
@@ -301,54 +266,16 @@ fn settings(weight: Option<i32>, in_flight_max: Option<i32>) -> FacetSettings {
 }
 
 /// As Postgres has it, which refuses what is too large.
-fn integer(number: Option<u32>) -> Option<i32> {
+pub(super) fn integer(number: Option<u32>) -> Option<i32> {
     number.map(|number| i32::try_from(number).unwrap_or(i32::MAX))
 }
 
-async fn put(connection: &mut PgConnection, new: &NewQueueRow<'_>) -> Result<QueuePut, sqlx::Error> {
-    let mut transaction = connection.begin().await?;
-    let patterns: Vec<String> = new.patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect();
-    // Registrations one after the other; the version grows in any case, and emitters read the patterns once more.
-    sqlx::query!("update wakeq.queue_registry set version = version + 1").execute(&mut *transaction).await?;
-    let put = sqlx::query!(
-        r#"insert into wakeq.queues as q (name, weight, in_flight_max, created_by, updated_by)
-           select $1::text, coalesce($2, 1), $3, $4, $4
-            where (select count(*) from wakeq.queues where name <> $1::text) < $5
-               on conflict (name) do update
-              set draining = false, weight = excluded.weight, in_flight_max = excluded.in_flight_max,
-                  updated_by = excluded.updated_by, updated_at = now()
-        returning xmax = 0 as "new!""#,
-        new.name.as_str(),
-        integer(new.facets.weight),
-        integer(new.facets.in_flight_max),
-        new.actor.name(),
-        QUEUES_MAX
-    )
-    .fetch_optional(&mut *transaction)
-    .await?;
-    let Some(put) = put else {
-        transaction.rollback().await?;
-        return Ok(QueuePut::TooMany);
-    };
-    sqlx::query!(
-        "with gone as (delete from wakeq.queue_patterns where queue = $1 and pattern <> all ($2))
-         insert into wakeq.queue_patterns (queue, pattern) select $1, * from unnest($2::text[]) on conflict do nothing",
-        new.name.as_str() as _,
-        &patterns
-    )
-    .execute(&mut *transaction)
-    .await?;
-    sqlx::query!(
-        "insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
-         values ($1, $2, 'put-queue', 'done', $3, concat_ws('; ', $4::text, 'queue ' || $5::text))",
-        Uuid::nil(),
-        new.actor.name(),
-        new.actor.request_id(),
-        new.actor.credential_id(),
-        new.name.as_str()
-    )
-    .execute(&mut *transaction)
-    .await?;
-    transaction.commit().await?;
-    Ok(if put.new { QueuePut::New } else { QueuePut::Replaced })
+#[cfg(feature = "http")]
+impl Store {
+    /// The targets of queues, or of the queue with this name.
+    async fn targets_of_queues(&self, name: Option<&Name>) -> Result<Vec<RegisteredTarget>, StoreError> {
+        let module = Name::queue();
+        let handler = name.map(|name| (&module, name));
+        self.targets(CanvasId::OF_QUEUES, handler, None, QUEUES_MAX).await
+    }
 }

@@ -1,13 +1,17 @@
 //! Registered queues: their registration, the copies that emits make, and the turns that are taken of them.
 
 mod admin;
+mod depth;
 mod placements;
+mod registration;
 mod registry;
 mod turns;
+mod upkeep;
 
 pub use admin::{Facet, FacetSettings, RegisteredQueue};
-pub(crate) use admin::{NewQueueRow, QueuePut};
+pub use depth::QueueDepth;
 pub(super) use placements::Placements;
+pub(crate) use registration::{NewQueueRow, QueuePut};
 pub(crate) use registry::Emission;
 pub(super) use registry::{Registered, RegistryCache, STALE_TRIES, too_busy};
 pub(crate) use turns::TakenTurn;

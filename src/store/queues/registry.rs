@@ -80,26 +80,34 @@ impl Emission<'_> {
         &self,
         connection: &mut PgConnection,
     ) -> Result<Arc<Registered>, sqlx::Error> {
-        let rows = sqlx::query!(
-            r#"select r.version, p.queue::text as queue, p.pattern as "pattern?"
-                 from wakeq.queue_registry r
-                 left join (select p.queue, p.pattern from wakeq.queue_patterns p
-                              join wakeq.queues q on q.name = p.queue where not q.draining) as p on true
-                order by p.queue, p.pattern"#
-        )
-        .fetch_all(connection)
-        .await?;
-        let Some(version) = rows.first().map(|row| row.version) else {
-            return Err(sqlx::Error::Protocol("wakeq.queue_registry has lost its row: insert one".into()));
-        };
-        let pairs = rows.into_iter().filter_map(|row| Some((row.queue?.parse().ok()?, row.pattern?)));
-        let patterns = QueuePatterns::new(pairs.collect()).map_err(|error| {
+        let (version, patterns) = patterns_of(connection).await?;
+        let patterns = patterns.map_err(|error| {
             sqlx::Error::Protocol(format!("the patterns of the registered queues can't be compiled: {error}"))
         })?;
         let read = Arc::new(Registered { version, patterns });
         self.cache.keep(&read);
         Ok(read)
     }
+}
+
+/// The version that this connection sees, and its patterns compiled together.
+pub(super) async fn patterns_of(
+    connection: &mut PgConnection,
+) -> Result<(i64, Result<QueuePatterns, regex::Error>), sqlx::Error> {
+    let rows = sqlx::query!(
+        r#"select r.version, p.queue::text as queue, p.pattern as "pattern?"
+             from wakeq.queue_registry r
+             left join (select p.queue, p.pattern from wakeq.queue_patterns p
+                          join wakeq.queues q on q.name = p.queue where not q.draining) as p on true
+            order by p.queue, p.pattern"#
+    )
+    .fetch_all(connection)
+    .await?;
+    let Some(version) = rows.first().map(|row| row.version) else {
+        return Err(sqlx::Error::Protocol("wakeq.queue_registry has lost its row: insert one".into()));
+    };
+    let pairs = rows.into_iter().filter_map(|row| Some((row.queue?.parse().ok()?, row.pattern?)));
+    Ok((version, QueuePatterns::new(pairs.collect())))
 }
 
 /// What an insert says that met other patterns each time.

@@ -15,6 +15,8 @@ pub(crate) use lookup::FoundTarget;
 #[cfg(feature = "http")]
 pub use registered::RegisteredTarget;
 #[cfg(feature = "http")]
+pub(in crate::store) use registered::put_within;
+#[cfg(feature = "http")]
 pub(crate) use registered::{NewTargetRow, PutOutcome};
 
 impl Store {

@@ -170,6 +170,14 @@ impl Store {
     }
 }
 
+/// The same within a transaction of the caller's.
+pub(in crate::store) async fn put_within(
+    connection: &mut PgConnection,
+    new: &NewTargetRow<'_>,
+) -> Result<Option<PutOutcome>, sqlx::Error> {
+    Ok(put(connection, new).await?.map(|row| row.into_outcome(new)))
+}
+
 type Put = Result<Option<PutRow>, sqlx::Error>;
 
 /// Registers a target once nobody defers events of its handler.

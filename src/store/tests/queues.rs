@@ -226,7 +226,10 @@ async fn weights_are_events_a_round_and_none_is_a_pause() {
     let paused = table.store.load(&copies[59..]).await.unwrap().pop().flatten().unwrap();
     assert_eq!(paused.schedule.turn, Turn::Held);
     weigh(3, 1).await;
-    assert_eq!(table.store.wake_facets(&queue(EMAILS), Some(canvas(3))).await.unwrap(), 20);
+    assert_eq!(
+        table.store.wake_facets(&queue(EMAILS), Some(canvas(3)), None).await.unwrap().notifications.len(),
+        20
+    );
     let asks = TakenTurn { queue: queue(EMAILS), asks: copies[59] };
     let turns = table.store.take_turns(&vec![asks; 30], 2).await.unwrap();
     assert_eq!(turns.into_iter().flatten().count(), 20, "its own notification brings the facet back");

@@ -1,0 +1,418 @@
+//! Queues that services register: which events are copied into them, who works them, and what each canvas gets of them.
+//!
+//! They see the events of all canvases: who may do any of this is asked before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+#[cfg(feature = "http")]
+use super::targets::made;
+use super::{Admin, AdminError, LIST_MAX, checked};
+#[cfg(feature = "http")]
+use super::{NewSecret, NewTarget};
+use crate::event::{Actor, CanvasId, Name, QueuePattern};
+#[cfg(feature = "http")]
+use crate::event::{Secret, target_of_queue};
+use crate::store::{Facet, FacetSettings, NewQueueRow, QueueDepth, QueuePut, RegisteredQueue};
+#[cfg(feature = "http")]
+use crate::store::{NewTargetRow, PutOutcome};
+use crate::wake::WakeError;
+
+/// Most patterns of a queue.
+const PATTERNS_MAX: usize = 20;
+/// Most events of a canvas in each round, and most of them in flight.
+const WEIGHT_MAX: u32 = 1000;
+const IN_FLIGHT_MAX: u32 = 10_000;
+
+/// A queue to be registered.
+#[derive(Clone, Debug, Default)]
+pub struct NewQueue {
+    /// Which events are copied into it: those with a topic that any of these is found in. 1 to 20.
+    pub patterns: Vec<QueuePattern>,
+    /// What a canvas gets of it that has no settings of its own.
+    pub facets: FacetSettings,
+    /// Where its events are sent. Without one, functions work it: [`Handlers::on_queue`](crate::Handlers::on_queue).
+    #[cfg(feature = "http")]
+    pub target: Option<NewTarget>,
+}
+
+/// What registering a queue did.
+#[derive(Clone, Debug)]
+pub struct PutQueue {
+    /// Whether there was none of this name.
+    pub new: bool,
+    /// Whether anything is other than before.
+    pub changed: bool,
+    /// The queue as it stands now.
+    pub queue: RegisteredQueue,
+    /// The secret of its target that was made: shown this once.
+    #[cfg(feature = "http")]
+    pub secret: Option<Secret>,
+    /// Copies that may go on now, and whose notifications were published until this call returned.
+    pub woken: usize,
+    /// Whether waking goes on after the call.
+    pub waking: bool,
+}
+
+/// What becomes of the copies that wait in a queue which is unregistered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Waiting {
+    /// They are worked as before, and the queue goes with the last one.
+    #[default]
+    Drain,
+    /// They are deleted, except those that run.
+    Drop,
+}
+
+/// What unregistering a queue did: it gets no copies any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeletedQueue {
+    /// Whether the queue is gone. If not, it goes with its last copy, within a minute.
+    pub gone: bool,
+}
+
+/// What a canvas gets of a queue now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetFacet {
+    /// As it was set; what is not set is as the queue says.
+    pub settings: FacetSettings,
+    /// Copies that may go on now, and whose notifications were published until this call returned.
+    pub woken: usize,
+    /// Whether waking goes on after the call.
+    pub waking: bool,
+}
+
+impl Admin {
+    /// Registers a queue, or replaces what is registered under its name. From then on every emit whose event has a topic
+    /// that a pattern is found in puts a copy into it, in the emit's own transaction. The same once more changes nothing.
+    ///
+    /// It sees the events of all canvases. Settings of single canvases stay.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::{Actor, NewQueue};
+    ///
+    /// let emails = NewQueue { patterns: vec![".*:email_event:.*".parse()?], ..NewQueue::default() };
+    /// admin.put_queue(&"email_events".parse()?, &emails, &Actor::user("ada")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn put_queue(
+        &self,
+        name: &Name,
+        new: &NewQueue,
+        actor: &Actor,
+    ) -> Result<PutQueue, AdminError> {
+        checked(actor)?;
+        let new = self.checked_queue(name, new)?;
+        let before = self.queue_row(name).await?;
+        if let Some(before) = before.as_ref().filter(|before| is_same(before, &new)) {
+            return Ok(PutQueue {
+                new: false,
+                changed: false,
+                queue: before.clone(),
+                #[cfg(feature = "http")]
+                secret: None,
+                woken: 0,
+                waking: false,
+            });
+        }
+        let row = NewQueueRow { name, patterns: &new.patterns, facets: new.facets, actor };
+        #[cfg(feature = "http")]
+        let (put, secret) = self.put_row(&row, new.target.as_ref()).await?;
+        #[cfg(not(feature = "http"))]
+        let put = self.store.put_queue(&row).await?;
+        let is_new = match put {
+            QueuePut::New => true,
+            QueuePut::Replaced => false,
+            QueuePut::TooMany => return Err(AdminError::TooManyQueues),
+            QueuePut::TooCostly => return Err(AdminError::TooCostlyPatterns),
+        };
+        let queue = self.queue_row(name).await?.ok_or_else(|| AdminError::NoQueue(name.clone()))?;
+        let (woken, waking) = match &before {
+            Some(before) if goes_on(before, &queue) => self.wake_queue(name, None).await?,
+            Some(_) | None => (0, false),
+        };
+        Ok(PutQueue {
+            new: is_new,
+            changed: true,
+            queue,
+            #[cfg(feature = "http")]
+            secret,
+            woken,
+            waking,
+        })
+    }
+
+    #[cfg(feature = "http")]
+    async fn put_row(
+        &self,
+        row: &NewQueueRow<'_>,
+        target: Option<&NewTarget>,
+    ) -> Result<(QueuePut, Option<Secret>), AdminError> {
+        let Some(new) = target else { return Ok((self.store.put_queue(row).await?, None)) };
+        let (secret, replaces_secret, is_made) = match &new.secret {
+            NewSecret::Keep => (made()?, false, true),
+            NewSecret::Given(secret) => (secret.clone(), true, false),
+            NewSecret::Rotate => (made()?, true, true),
+        };
+        let (address, actor) = (&target_of_queue(row.name), row.actor);
+        let (url, policy, audience) = (&new.url, &new.policy, new.audience.as_deref());
+        let target = NewTargetRow { address, url, policy, audience, secret: &secret, replaces_secret, actor };
+        let (put, outcome) = self.store.put_queue_with_target(row, &target).await?;
+        let taken = outcome.is_some_and(|outcome: PutOutcome| outcome.secret_taken);
+        Ok((put, (taken && is_made).then_some(secret)))
+    }
+
+    /// The registered queues by name, those included that are being drained.
+    pub async fn queues(&self) -> Result<Vec<RegisteredQueue>, AdminError> {
+        Ok(self.store.queues(None).await?)
+    }
+
+    /// The queue of this name, and what canvases get of it where that differs: the first 1,000 of them.
+    pub async fn queue(
+        &self,
+        name: &Name,
+    ) -> Result<(RegisteredQueue, Vec<(CanvasId, FacetSettings)>), AdminError> {
+        let queue = self.queue_row(name).await?.ok_or_else(|| AdminError::NoQueue(name.clone()))?;
+        Ok((queue, self.store.facet_settings(name, None).await?))
+    }
+
+    async fn queue_row(&self, name: &Name) -> Result<Option<RegisteredQueue>, AdminError> {
+        Ok(self.store.queues(Some(name)).await?.pop())
+    }
+
+    /// Takes a queue's registration back: it gets no copies any more. What waits is drained, or dropped; what runs ends as
+    /// it would. Called again, it may drop what was to be drained.
+    pub async fn delete_queue(
+        &self,
+        name: &Name,
+        waiting: Waiting,
+        actor: &Actor,
+    ) -> Result<DeletedQueue, AdminError> {
+        checked(actor)?;
+        if !self.store.drain_queue(name, actor).await? {
+            return Err(AdminError::NoQueue(name.clone()));
+        }
+        match waiting {
+            Waiting::Drain => {
+                self.store.end_drained().await?;
+            }
+            Waiting::Drop => {
+                let (waker, name) = (self.waker.clone(), name.clone());
+                self.in_background(async move { waker.drop_queue(&name).await }).await?;
+            }
+        }
+        Ok(DeletedQueue { gone: self.queue_row(name).await?.is_none() })
+    }
+
+    /// The canvases with copies in a queue, by their ids, after one of them; at most `limit`, and at most 1,001: one more
+    /// than a page has tells whether another one follows.
+    pub async fn facets(
+        &self,
+        name: &Name,
+        after: Option<CanvasId>,
+        limit: u32,
+    ) -> Result<Vec<Facet>, AdminError> {
+        let limit = i64::from(limit.min(LIST_MAX + 1));
+        let facets = self.store.facets(name, None, after, limit).await?;
+        if facets.is_empty() && self.queue_row(name).await?.is_none() {
+            return Err(AdminError::NoQueue(name.clone()));
+        }
+        Ok(facets)
+    }
+
+    /// How much there is to do in a queue now: for autoscalers. Cheap, however much waits.
+    pub async fn queue_depth(&self, name: &Name) -> Result<QueueDepth, AdminError> {
+        let depth = self.store.queue_depths(Some(name)).await?.pop();
+        depth.ok_or_else(|| AdminError::NoQueue(name.clone()))
+    }
+
+    /// Says what a canvas gets of a queue; what is not set is as the queue says. What waits goes on at once if it may now.
+    pub async fn set_facet(
+        &self,
+        name: &Name,
+        canvas: CanvasId,
+        settings: FacetSettings,
+        actor: &Actor,
+    ) -> Result<SetFacet, AdminError> {
+        checked(actor)?;
+        check_facets(settings)?;
+        if canvas.is_reserved() {
+            return Err(AdminError::Invalid("no canvas has this id"));
+        }
+        let (queue, own) =
+            (self.queue_row(name).await?, self.store.facet_settings(name, Some(canvas)).await?);
+        let queue = queue.ok_or_else(|| AdminError::NoQueue(name.clone()))?;
+        let before = over(own.first().map(|(_, own)| *own).unwrap_or_default(), queue.facets);
+        if !self.store.set_facet(name, canvas, settings, actor).await? {
+            return Err(AdminError::NoQueue(name.clone()));
+        }
+        let (woken, waking) = if lets_on(before, over(settings, queue.facets)) {
+            self.wake_queue(name, Some(canvas)).await?
+        } else {
+            (0, false)
+        };
+        Ok(SetFacet { settings, woken, waking })
+    }
+
+    /// Wakes what waits in a queue; how many were woken until the patience was over, and whether it goes on.
+    async fn wake_queue(&self, name: &Name, canvas: Option<CanvasId>) -> Result<(usize, bool), AdminError> {
+        let woken = Arc::new(AtomicUsize::new(0));
+        let (waker, count, name) = (self.waker.clone(), Arc::clone(&woken), name.clone());
+        let waking = self.in_background(async move { waker.wake_queue(&name, canvas, &count).await }).await?;
+        Ok((woken.load(Ordering::Relaxed), waking))
+    }
+
+    /// Does something that goes on when the caller hangs up or loses patience; whether it goes on.
+    async fn in_background(
+        &self,
+        work: impl Future<Output = Result<(), WakeError>> + Send + 'static,
+    ) -> Result<bool, AdminError> {
+        let (ended, end) = tokio::sync::oneshot::channel();
+        tokio::spawn(async move {
+            if let Err(Err(error)) = ended.send(work.await) {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "a change of a queue was made, and what follows from it stopped");
+            }
+        });
+        let waited = match self.patience {
+            Some(patience) => tokio::time::timeout(patience, end).await,
+            None => Ok(end.await),
+        };
+        match waited {
+            Ok(Ok(done)) => done.map(|()| false).map_err(AdminError::Wake),
+            // A task that panicked has said so; promises bring back what it left.
+            Ok(Err(_)) | Err(_) => Ok(true),
+        }
+    }
+
+    fn checked_queue(&self, name: &Name, new: &NewQueue) -> Result<NewQueue, AdminError> {
+        if !(1..=PATTERNS_MAX).contains(&new.patterns.len()) {
+            return Err(AdminError::Invalid("a queue has 1 to 20 patterns"));
+        }
+        check_facets(new.facets)?;
+        #[cfg(feature = "http")]
+        if let Some(target) = &new.target {
+            self.check_target(&target_of_queue(name), target)?;
+        }
+        #[cfg(not(feature = "http"))]
+        let _: &Name = name;
+        let mut new = new.clone();
+        new.patterns.sort_unstable();
+        new.patterns.dedup();
+        new.facets.weight.get_or_insert(1);
+        Ok(new)
+    }
+}
+
+fn check_facets(settings: FacetSettings) -> Result<(), AdminError> {
+    if settings.weight.is_some_and(|weight| weight > WEIGHT_MAX) {
+        return Err(AdminError::Invalid("a weight is 0 to 1,000 events in each round; 0 pauses"));
+    }
+    if settings.in_flight_max.is_some_and(|cap| !(1..=IN_FLIGHT_MAX).contains(&cap)) {
+        return Err(AdminError::Invalid(
+            "so many events in flight are 1 to 10,000; leave it out for no limit, and pause with the weight 0",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether registering this would change nothing.
+fn is_same(before: &RegisteredQueue, new: &NewQueue) -> bool {
+    let patterns = before.patterns.iter().map(String::as_str);
+    let settings = !before.draining && before.facets == new.facets;
+    settings && is_same_set(patterns, &new.patterns) && is_same_target(before, new)
+}
+
+fn is_same_set<'a>(before: impl Iterator<Item = &'a str>, new: &[QueuePattern]) -> bool {
+    // Postgres sorts by its own collation.
+    let mut before: Vec<&str> = before.collect();
+    before.sort_unstable();
+    before.into_iter().eq(new.iter().map(QueuePattern::as_str))
+}
+
+#[cfg(feature = "http")]
+fn is_same_target(before: &RegisteredQueue, new: &NewQueue) -> bool {
+    match (&before.target, &new.target) {
+        (None, None) => true,
+        (Some(before), Some(new)) => {
+            let keeps = matches!(new.secret, NewSecret::Keep);
+            keeps
+                && before.url == new.url.as_str()
+                && before.policy == new.policy
+                && before.audience == new.audience
+        }
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
+#[cfg(not(feature = "http"))]
+fn is_same_target(_: &RegisteredQueue, _: &NewQueue) -> bool {
+    // Whether it has one is not known here: registering removes it.
+    false
+}
+
+/// Whether what waits may go on since a queue was replaced.
+fn goes_on(before: &RegisteredQueue, now: &RegisteredQueue) -> bool {
+    #[cfg(feature = "http")]
+    let got_a_target = now.target.is_some() && before.target != now.target;
+    #[cfg(not(feature = "http"))]
+    let got_a_target = false;
+    got_a_target || lets_on(before.facets, now.facets)
+}
+
+/// Whether a canvas that could not go on may do so under other settings. What only gets more in a round has its turns
+/// anyway.
+fn lets_on(before: FacetSettings, now: FacetSettings) -> bool {
+    let unpaused = before.weight == Some(0) && now.weight != Some(0);
+    let raised = match (before.in_flight_max, now.in_flight_max) {
+        (Some(before), Some(now)) => now > before,
+        (Some(_), None) => true,
+        (None, _) => false,
+    };
+    unpaused || (raised && now.weight != Some(0))
+}
+
+/// A canvas's own settings over those of the queue.
+fn over(own: FacetSettings, queue: FacetSettings) -> FacetSettings {
+    FacetSettings {
+        weight: own.weight.or(queue.weight),
+        in_flight_max: own.in_flight_max.or(queue.in_flight_max),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(weight: u32, in_flight_max: Option<u32>) -> FacetSettings {
+        FacetSettings { weight: Some(weight), in_flight_max }
+    }
+
+    #[test]
+    fn what_lets_a_canvas_go_on_wakes_it() {
+        for (before, now, lets) in [
+            (settings(0, None), settings(1, None), true),
+            (settings(1, None), settings(9, None), false),
+            (settings(1, None), settings(0, None), false),
+            (settings(1, Some(1)), settings(1, Some(2)), true),
+            (settings(1, Some(1)), settings(1, None), true),
+            (settings(1, Some(2)), settings(1, Some(1)), false),
+            (settings(1, None), settings(1, Some(5)), false),
+            (settings(1, Some(1)), settings(0, Some(2)), false),
+        ] {
+            assert_eq!(lets_on(before, now), lets, "{before:?} {now:?}");
+        }
+    }
+
+    #[test]
+    fn settings_have_limits() {
+        for good in [settings(0, Some(1)), settings(1000, Some(10_000)), FacetSettings::default()] {
+            assert!(check_facets(good).is_ok(), "{good:?}");
+        }
+        for bad in [settings(1001, None), settings(1, Some(0)), settings(1, Some(10_001))] {
+            assert!(check_facets(bad).is_err(), "{bad:?}");
+        }
+    }
+}

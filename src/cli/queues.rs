@@ -1,0 +1,310 @@
+//! `wakeq queues`: queues that services register, and what each canvas gets of them. They are about every canvas.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::Context;
+use super::arguments::ListArgs;
+use super::failure::Failure;
+use super::show::{self, JsonArg, field, moment};
+use super::table::Table;
+use super::targets::{self, PolicyArgs, read_secret};
+use super::text;
+use crate::api::{self, Facet, FacetSet, PutQueue, PutQueueAnswer, PutTarget, Queue, SecretText, SetFacet};
+use crate::config::DeliveryArgs;
+use crate::event::Name;
+
+#[derive(Args)]
+pub(crate) struct Queues {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Register a queue, or replace what is registered: from now on it gets a copy of every event that matches
+    Put(Box<Put>),
+    /// List the queues
+    List(ListOf),
+    /// Show a queue, and what canvases get of it where that differs
+    Show(One),
+    /// Unregister a queue: it gets no copies any more
+    Delete(Delete),
+    /// List the canvases with copies in a queue
+    Facets(Facets),
+    /// Say what the canvas of --canvas gets of a queue
+    SetFacet(Set),
+}
+
+#[derive(Args)]
+struct Put {
+    /// The queue's name
+    name: Name,
+    /// Regular expressions over canvas:module:name, such as '.*:email_event:.*': an event is copied if one is found in it
+    #[arg(required = true, value_name = "PATTERN")]
+    patterns: Vec<String>,
+    /// How many events of a canvas come in each round; 0 pauses
+    #[arg(long, default_value_t = 1)]
+    weight: u32,
+    /// How many events of a canvas may run at a time on all workers
+    #[arg(long)]
+    in_flight_max: Option<u32>,
+    /// Send its events here: https, or http where the deployment allows it. Without it functions of workers work the queue
+    #[arg(long)]
+    url: Option<String>,
+    #[command(flatten)]
+    policy: PolicyArgs,
+    /// Send an OIDC token of Google's along that is made for this audience, the service at the URL
+    #[arg(long, requires = "url")]
+    audience: Option<String>,
+    /// Sign with the secret in this file (whsec_…) instead of one that is made
+    #[arg(long, value_name = "FILE", conflicts_with = "rotate_secret", requires = "url")]
+    secret_file: Option<PathBuf>,
+    /// Make a new secret; the former one signs as well for 24 hours more
+    #[arg(long, requires = "url")]
+    rotate_secret: bool,
+    #[command(flatten)]
+    delivery: DeliveryArgs,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct ListOf {
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct One {
+    /// The queue's name
+    name: Name,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Waiting {
+    /// Work it as before: the queue goes with the last copy
+    Drain,
+    /// Delete it, except what runs
+    Drop,
+}
+
+#[derive(Args)]
+struct Delete {
+    /// The queue's name
+    name: Name,
+    /// What becomes of the copies that wait
+    #[arg(long, value_enum, default_value_t = Waiting::Drain)]
+    waiting: Waiting,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct Facets {
+    /// The queue's name
+    name: Name,
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct Set {
+    /// The queue's name
+    name: Name,
+    /// How many events of the canvas come in each round; 0 pauses it [default: as the queue says]
+    #[arg(long)]
+    weight: Option<u32>,
+    /// How many events of the canvas may run at a time on all workers [default: as the queue says]
+    #[arg(long)]
+    in_flight_max: Option<u32>,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+impl Queues {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        match self.verb {
+            Verb::Put(command) => command.run(context).await,
+            Verb::List(command) => command.run(context).await,
+            Verb::Show(command) => command.run(context).await,
+            Verb::Delete(command) => command.run(context).await,
+            Verb::Facets(command) => command.run(context).await,
+            Verb::SetFacet(command) => command.run(context).await,
+        }
+    }
+}
+
+impl Put {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let secret = self.secret_file.as_deref().map(read_secret).transpose()?;
+        let policy = self.policy.over_default();
+        let target = match self.url {
+            Some(url) => {
+                let (audience, rotate_secret) = (self.audience, self.rotate_secret);
+                Some(PutTarget { url, policy, audience, secret, rotate_secret })
+            }
+            None if policy == api::Policy::default() => None,
+            None => {
+                let words = "how events are called and tried again is said of a target: give --url, too";
+                return Err(Failure::Usage(words.to_owned()).into());
+            }
+        };
+        let (patterns, weight, in_flight_max) = (self.patterns, self.weight, self.in_flight_max);
+        let new = PutQueue { patterns, weight, in_flight_max, target };
+        let answer = context.backend().await?.put_queue(&self.name, new, &self.delivery).await?;
+        self.json.print(&answer, print_put)?;
+        if answer.secret.is_some() {
+            show::note(
+                "The secret is not shown again. Whoever gets the requests verifies their signatures with it.",
+            );
+        }
+        Ok(())
+    }
+}
+
+fn print_put(answer: &PutQueueAnswer) -> anyhow::Result<()> {
+    let what = match (answer.new, answer.changed) {
+        (true, _) => "is registered",
+        (false, true) => "is registered, in place of what was",
+        (false, false) => "was registered so already",
+    };
+    show::line(format_args!("queue {} {what}", answer.queue.name))?;
+    print_woken(answer.woken, answer.waking)?;
+    match &answer.secret {
+        Some(SecretText(secret)) => field("secret", secret),
+        None => Ok(()),
+    }
+}
+
+fn print_woken(woken: usize, waking: bool) -> anyhow::Result<()> {
+    if woken == 0 && !waking {
+        return Ok(());
+    }
+    let so_far = if waking { " so far" } else { "" };
+    show::line(format_args!("{} woken{so_far}", show::count(woken as u64, "waiting event")))
+}
+
+impl ListOf {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let list = context.backend().await?.queues().await?;
+        self.json.print_list(&list, |queues| {
+            let mut table = Table::new(["QUEUE", ">WEIGHT", ">IN FLIGHT", "WORKED BY", "PATTERNS"]);
+            queues.iter().for_each(|queue| table.row(row(queue)));
+            table.print("no queues")
+        })
+    }
+}
+
+fn row(queue: &Queue) -> [String; 5] {
+    let draining = if queue.draining { " (draining)" } else { "" };
+    [
+        format!("{}{draining}", queue.name),
+        queue.weight.to_string(),
+        limit(queue.in_flight_max),
+        queue.target.as_ref().map_or_else(|| "functions".to_owned(), |target| text::clean(&target.url)),
+        text::clean(&queue.patterns.join("  ")),
+    ]
+}
+
+fn limit(limit: Option<u32>) -> String {
+    limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string())
+}
+
+impl One {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let queue = context.backend().await?.queue(&self.name).await?;
+        self.json.print(&queue, |queue| {
+            field("queue", &queue.name)?;
+            for pattern in &queue.patterns {
+                field("pattern", text::clean(pattern))?;
+            }
+            let in_flight = queue.in_flight_max.map(|most| format!("; {most} in flight")).unwrap_or_default();
+            field(
+                "canvases",
+                format_args!("{} in each round{in_flight}", show::count(queue.weight.into(), "event")),
+            )?;
+            if queue.draining {
+                field("draining", "it gets no copies any more, and goes with the last one")?;
+            }
+            match &queue.target {
+                Some(target) => targets::print(target)?,
+                None => field("target", "none: functions of workers work it")?,
+            }
+            field("registered", format_args!("{} by {}", moment(queue.created_at), queue.created_by))?;
+            field("changed", format_args!("{} by {}", moment(queue.updated_at), queue.updated_by))?;
+            for own in queue.settings.iter().flatten() {
+                field("canvas", format_args!("{}: {}", own.canvas, settings(own.weight, own.in_flight_max)))?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn settings(weight: Option<u32>, in_flight_max: Option<u32>) -> String {
+    let weight = match weight {
+        Some(0) => "paused".to_owned(),
+        Some(weight) => format!("{} in each round", show::count(weight.into(), "event")),
+        None => "as often as the queue says".to_owned(),
+    };
+    let most = in_flight_max.map(|most| format!(", {most} in flight")).unwrap_or_default();
+    format!("{weight}{most}")
+}
+
+impl Delete {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let waiting = match self.waiting {
+            Waiting::Drain => api::Waiting::Drain,
+            Waiting::Drop => api::Waiting::Drop,
+        };
+        let deleted = context.backend().await?.delete_queue(&self.name, waiting).await?;
+        self.json.print(&deleted, |deleted| {
+            let what =
+                if deleted.gone { "is gone" } else { "gets no copies any more, and goes with the last one" };
+            show::line(format_args!("queue {} {what}", self.name))
+        })
+    }
+}
+
+impl Facets {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let (backend, name) = (context.backend().await?, self.name);
+        let list = self.list.gather(async |page| backend.facets(&name, page).await).await?;
+        self.json.print_list(&list, |facets| {
+            let mut table =
+                Table::new(["CANVAS", ">WAITING", ">RUNNING", ">TURN", "DUE SINCE", ">WEIGHT", ">IN FLIGHT"]);
+            facets.iter().for_each(|facet| table.row(facet_row(facet)));
+            table.print("nothing waits in it")
+        })
+    }
+}
+
+fn facet_row(facet: &Facet) -> [String; 7] {
+    let more = if facet.capped { "+" } else { "" };
+    [
+        facet.canvas.to_string(),
+        format!("{}{more}", facet.waiting),
+        facet.running.to_string(),
+        facet.position.map_or_else(|| "-".to_owned(), |position| position.to_string()),
+        facet.oldest_due.map_or_else(|| "-".to_owned(), moment),
+        limit(facet.weight),
+        limit(facet.in_flight_max),
+    ]
+}
+
+impl Set {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let new = SetFacet { weight: self.weight, in_flight_max: self.in_flight_max };
+        let set = context.backend().await?.set_facet(&self.name, new).await?;
+        self.json.print(&set, |FacetSet { settings: own, woken, waking }| {
+            let words = settings(own.weight, own.in_flight_max);
+            show::line(format_args!("canvas {} in queue {}: {words}", own.canvas, self.name))?;
+            print_woken(*woken, *waking)
+        })
+    }
+}

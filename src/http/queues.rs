@@ -1,0 +1,149 @@
+//! Queues that services register: put, listed, shown, deleted, and what canvases get of them. All of it is about the events
+//! of every canvas.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::body::{self, FacetPath, Parameters, QueuePath};
+use super::guard::Caller;
+use super::problem::{Details, Problem};
+use super::{Api, paging};
+use crate::api::{
+    DeletedQueue, Facet, FacetSet, List, PutQueue, PutQueueAnswer, Queue, QueueDepth, SetFacet, Waiting,
+};
+use crate::event::CanvasId;
+
+/// Register a queue, or replace what is registered under its name.
+///
+/// From then on every emit on any canvas whose event has a topic, `canvas:module:name`, that a pattern is found in puts a
+/// copy into it, in the emit's own transaction. Without a target, functions of workers work it, and a target that was there
+/// is removed. The same again changes nothing. A secret that is made is shown in this answer and never again.
+#[utoipa::path(put, path = "/v1/admin/queues/{queue}", operation_id = "put_queue", tag = "queues",
+    request_body = PutQueue, responses(
+    (status = 200, description = "There was one of this name, and it is so now", body = PutQueueAnswer),
+    (status = 201, description = "It is new", body = PutQueueAnswer),
+    (status = 409, description = "There are 100 queues, or all patterns together are too costly", body = Details,
+        content_type = "application/problem+json")))]
+pub(super) async fn put(
+    State(api): State<Api>,
+    caller: Caller,
+    QueuePath(name): QueuePath,
+    body::Json(queue): body::Json<PutQueue>,
+) -> Result<(StatusCode, Json<PutQueueAnswer>), Problem> {
+    let new = queue.read().map_err(|error| Problem::bad_request(error.to_string()))?;
+    if let Some(target) = &new.target {
+        let allowed = api.deliverer.check(&target.url).and_then(|()| match &target.audience {
+            Some(audience) => api.deliverer.check_audience(&target.url, audience),
+            None => Ok(()),
+        });
+        allowed.map_err(|refused| Problem::bad_request(refused.to_string()))?;
+    }
+    let put = api.admin.put_queue(&name, &new, &caller.actor()).await?;
+    let status = if put.new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(put.into())))
+}
+
+/// List the registered queues by name; there are 100 at most.
+#[utoipa::path(get, path = "/v1/admin/queues", operation_id = "list_queues", tag = "queues",
+    responses((status = 200, description = "All of them", body = List<Queue>)))]
+pub(super) async fn list(State(api): State<Api>, _: Caller) -> Result<Json<List<Queue>>, Problem> {
+    let queues = api.admin.queues().await?;
+    Ok(Json(List::whole(queues.into_iter().map(Queue::from).collect())))
+}
+
+/// Show a queue, and what canvases get of it where that differs.
+#[utoipa::path(get, path = "/v1/admin/queues/{queue}", operation_id = "show_queue", tag = "queues",
+    responses((status = 200, description = "The queue", body = Queue)))]
+pub(super) async fn one(
+    State(api): State<Api>,
+    _: Caller,
+    QueuePath(name): QueuePath,
+) -> Result<Json<Queue>, Problem> {
+    let (queue, settings) = api.admin.queue(&name).await?;
+    Ok(Json(Queue::with(queue, settings)))
+}
+
+/// What becomes of what waits.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DeleteQuery {
+    /// `drain`: it is worked as before, and the queue goes with the last copy. `drop`: it is deleted, except what runs.
+    #[serde(default)]
+    #[param(inline)]
+    waiting: Waiting,
+}
+
+/// Unregister a queue: it gets no copies any more, and goes with the last one that waits.
+#[utoipa::path(delete, path = "/v1/admin/queues/{queue}", operation_id = "delete_queue", tag = "queues",
+    params(DeleteQuery), responses((status = 200, description = "It gets no copies any more", body = DeletedQueue)))]
+pub(super) async fn delete(
+    State(api): State<Api>,
+    caller: Caller,
+    QueuePath(name): QueuePath,
+    Parameters(query): Parameters<DeleteQuery>,
+) -> Result<Json<DeletedQueue>, Problem> {
+    Ok(Json(api.admin.delete_queue(&name, query.waiting.into(), &caller.actor()).await?.into()))
+}
+
+/// Which page of the facets.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FacetsQuery {
+    /// Most items of the page. Default 100.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    #[param(max_length = 36)]
+    cursor: Option<String>,
+}
+
+/// List the canvases with copies in a queue, by their ids.
+#[utoipa::path(get, path = "/v1/admin/queues/{queue}/facets", operation_id = "list_facets", tag = "queues",
+    params(FacetsQuery), responses((status = 200, description = "A page of facets", body = List<Facet>)))]
+pub(super) async fn facets(
+    State(api): State<Api>,
+    _: Caller,
+    QueuePath(name): QueuePath,
+    Parameters(query): Parameters<FacetsQuery>,
+) -> Result<Json<List<Facet>>, Problem> {
+    let limit = paging::limit(query.limit)?;
+    let after = query.cursor.as_deref().map(str::parse::<CanvasId>).transpose();
+    let after = after.map_err(|_| Problem::bad_request("`cursor` is not one of this list"))?;
+    let mut facets = api.admin.facets(&name, after, limit + 1).await?;
+    let more = facets.len() > limit as usize;
+    facets.truncate(limit as usize);
+    let next_cursor = facets.last().filter(|_| more).map(|facet| facet.canvas.to_string());
+    Ok(Json(List { items: facets.into_iter().map(Facet::from).collect(), next_cursor }))
+}
+
+/// How much there is to do in a queue now: for autoscalers.
+///
+/// Cheap, however much waits: it reads 10,000 copies at most.
+#[utoipa::path(get, path = "/v1/admin/queues/{queue}/depth", operation_id = "queue_depth", tag = "queues",
+    responses((status = 200, description = "The depth now", body = QueueDepth)))]
+pub(super) async fn depth(
+    State(api): State<Api>,
+    _: Caller,
+    QueuePath(name): QueuePath,
+) -> Result<Json<QueueDepth>, Problem> {
+    Ok(Json(api.admin.queue_depth(&name).await?.into()))
+}
+
+/// Say what a canvas gets of a queue. What waits goes on at once if it may now.
+#[utoipa::path(put, path = "/v1/admin/queues/{queue}/facets/{canvas}", operation_id = "set_facet", tag = "queues",
+    request_body = SetFacet, responses((status = 200, description = "It is so now", body = FacetSet)))]
+pub(super) async fn set_facet(
+    State(api): State<Api>,
+    caller: Caller,
+    QueuePath(name): QueuePath,
+    FacetPath(canvas): FacetPath,
+    body::Json(settings): body::Json<SetFacet>,
+) -> Result<Json<FacetSet>, Problem> {
+    let set = api.admin.set_facet(&name, canvas, settings.into(), &caller.actor()).await?;
+    Ok(Json(FacetSet::of(canvas, set)))
+}

@@ -1,0 +1,67 @@
+//! How much there is to do in queues, at a cost that does not grow with what waits.
+
+use crate::event::Name;
+use crate::store::session::interval;
+use crate::store::{Store, StoreError};
+
+/// Most copies that are read of one queue, and how many of all of them, unless queues are many.
+const LOOK_MAX: i64 = 10_000;
+const LOOKS_MAX: i64 = 20_000;
+
+/// What is due and free to run in a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueDepth {
+    /// The queue.
+    pub queue: Name,
+    /// Copies that are due, on no worker, under no rule, and of a canvas that is not paused there. A canvas that has as many
+    /// in flight as it may is not left out.
+    pub depth: u64,
+    /// Whether there may be more: a look reads 10,000 copies at most, and fewer where it is about many queues.
+    pub capped: bool,
+    /// Canvases that have turns now; at most 10,000 are counted.
+    pub canvases: u64,
+}
+
+impl Store {
+    /// What is to be done in the registered queues, or in the one of this name. Of each as many copies are read as its share
+    /// of 20,000 is, at most 10,000.
+    pub(crate) async fn queue_depths(&self, only: Option<&Name>) -> Result<Vec<QueueDepth>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"with asked as materialized (
+                   select name, weight from wakeq.queues where $1::text is null or name = $1
+               ), share as materialized (
+                   select least($3 / greatest(count(*), 1), $4) as rows from asked
+               )
+               select a.name::text as "name!", counted.depth as "depth!", counted.seen >= (select rows from share) as "capped!",
+                      (select count(*) from (select from wakeq.facets f
+                         where f.queue = a.name and f.position is not null limit $4) as turning) as "canvases!"
+                 from asked a
+                cross join lateral (
+                      select count(*) as seen,
+                             count(*) filter (
+                                 where due and (locked_at is null or locked_at < now() - $2::interval)
+                                   and coalesce(s.weight, a.weight) > 0) as depth
+                        from (select e.canvas_id, e.locked_at, e.delay_until <= now() as due from wakeq.events_v2 e
+                               where e.queue = a.name and e.notify_at is not null
+                               order by e.canvas_id, e.delay_until limit (select rows from share)) as looked
+                        left join wakeq.facet_settings s on s.queue = a.name and s.canvas_id = looked.canvas_id) as counted
+                order by a.name"#,
+            only.map(Name::as_str),
+            interval(self.timing().lease),
+            LOOKS_MAX,
+            LOOK_MAX
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("count what queues have to do", rows)?;
+        let depths = rows.into_iter().filter_map(|row| {
+            Some(QueueDepth {
+                queue: row.name.parse().ok()?,
+                depth: row.depth.cast_unsigned(),
+                capped: row.capped,
+                canvases: row.canvases.cast_unsigned(),
+            })
+        });
+        Ok(depths.collect())
+    }
+}

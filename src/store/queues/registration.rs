@@ -1,0 +1,148 @@
+//! The registration of a queue: its row, its patterns and its target, in one transaction.
+
+use sqlx::{Connection, PgConnection, Postgres, Transaction};
+
+use super::admin::{FacetSettings, integer};
+use super::registry::patterns_of;
+use crate::event::{Actor, CanvasId, Name, QueuePattern};
+#[cfg(feature = "http")]
+use crate::store::targets::{NewTargetRow, PutOutcome, put_within};
+use crate::store::{Store, StoreError};
+
+/// Most queues.
+pub(super) const QUEUES_MAX: i64 = 100;
+
+/// A queue to be.
+#[derive(Debug)]
+pub(crate) struct NewQueueRow<'a> {
+    pub(crate) name: &'a Name,
+    pub(crate) patterns: &'a [QueuePattern],
+    pub(crate) facets: FacetSettings,
+    pub(crate) actor: &'a Actor,
+}
+
+/// What registering did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueuePut {
+    /// There was none of this name.
+    New,
+    /// It replaced what was registered, or was the same.
+    Replaced,
+    /// There are [`QUEUES_MAX`] others.
+    TooMany,
+    /// All patterns together need more memory than emitters have for them.
+    TooCostly,
+}
+
+impl QueuePut {
+    fn is_done(self) -> bool {
+        match self {
+            Self::New | Self::Replaced => true,
+            Self::TooMany | Self::TooCostly => false,
+        }
+    }
+}
+
+impl Store {
+    /// Registers a queue that functions work, or replaces what is registered. From its commit on each matching emit makes
+    /// a copy.
+    pub(crate) async fn put_queue(&self, new: &NewQueueRow<'_>) -> Result<QueuePut, StoreError> {
+        let mut session = self.session().await?.for_statements(7);
+        let put = session
+            .limit(async |connection| {
+                let mut transaction = connection.begin().await?;
+                let put = put(&mut transaction, new).await?;
+                if put.is_done() {
+                    delete_target(&mut transaction, new.name).await?;
+                }
+                end(transaction, put.is_done()).await?;
+                Ok(put)
+            })
+            .await;
+        session.answered("register a queue", put)
+    }
+
+    /// The same for a queue with an HTTP target, which is at [`target_of_queue`](crate::event::target_of_queue).
+    #[cfg(feature = "http")]
+    pub(crate) async fn put_queue_with_target(
+        &self,
+        new: &NewQueueRow<'_>,
+        target: &NewTargetRow<'_>,
+    ) -> Result<(QueuePut, Option<PutOutcome>), StoreError> {
+        let mut session = self.session().await?.for_statements(9);
+        let put = session
+            .limit(async |connection| {
+                let mut transaction = connection.begin().await?;
+                let put = put(&mut transaction, new).await?;
+                let outcome = if put.is_done() { put_within(&mut transaction, target).await? } else { None };
+                end(transaction, put.is_done()).await?;
+                Ok((put, outcome))
+            })
+            .await;
+        session.answered("register a queue with a target", put)
+    }
+}
+
+async fn end(transaction: Transaction<'_, Postgres>, commits: bool) -> Result<(), sqlx::Error> {
+    if commits { transaction.commit().await } else { transaction.rollback().await }
+}
+
+async fn put(connection: &mut PgConnection, new: &NewQueueRow<'_>) -> Result<QueuePut, sqlx::Error> {
+    let patterns: Vec<String> = new.patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect();
+    // Registrations one after the other; the version grows in any case, and emitters read the patterns once more.
+    sqlx::query!("update wakeq.queue_registry set version = version + 1").execute(&mut *connection).await?;
+    let put = sqlx::query!(
+        r#"insert into wakeq.queues as q (name, weight, in_flight_max, created_by, updated_by)
+           select $1::text, coalesce($2, 1), $3, $4, $4
+            where (select count(*) from wakeq.queues where name <> $1::text) < $5
+               on conflict (name) do update
+              set draining = false, weight = excluded.weight, in_flight_max = excluded.in_flight_max,
+                  updated_by = excluded.updated_by, updated_at = now()
+        returning xmax = 0 as "new!""#,
+        new.name.as_str(),
+        integer(new.facets.weight),
+        integer(new.facets.in_flight_max),
+        new.actor.name(),
+        QUEUES_MAX
+    )
+    .fetch_optional(&mut *connection)
+    .await?;
+    let Some(put) = put else { return Ok(QueuePut::TooMany) };
+    sqlx::query!(
+        "with gone as (delete from wakeq.queue_patterns where queue = $1 and pattern <> all ($2))
+         insert into wakeq.queue_patterns (queue, pattern) select $1, * from unnest($2::text[]) on conflict do nothing",
+        new.name.as_str() as _,
+        &patterns
+    )
+    .execute(&mut *connection)
+    .await?;
+    // Emits would fail with what can't be compiled together.
+    if patterns_of(connection).await?.1.is_err() {
+        return Ok(QueuePut::TooCostly);
+    }
+    sqlx::query!(
+        "insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
+         values ($1, $2, 'put-queue', 'done', $3, concat_ws('; ', $4::text, 'queue ' || $5::text))",
+        CanvasId::DEFAULT.0,
+        new.actor.name(),
+        new.actor.request_id(),
+        new.actor.credential_id(),
+        new.name.as_str()
+    )
+    .execute(&mut *connection)
+    .await?;
+    Ok(if put.new { QueuePut::New } else { QueuePut::Replaced })
+}
+
+async fn delete_target(connection: &mut PgConnection, queue: &Name) -> Result<(), sqlx::Error> {
+    let (canvas, module) = (CanvasId::OF_QUEUES.0, Name::queue());
+    sqlx::query!(
+        "delete from wakeq.http_targets where canvas_id = $1 and module = $2 and name = $3",
+        canvas,
+        module.as_str() as _,
+        queue.as_str() as _
+    )
+    .execute(connection)
+    .await
+    .map(drop)
+}

@@ -1,0 +1,213 @@
+//! Queues over HTTP: registered, weighed, taken back; and nothing of it for who has single canvases only.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use uuid::Uuid;
+use wakeq::CanvasId;
+use wakeq::access::{Access, NewKey, Reach, Scope};
+use wakeq::http::HttpConfig;
+
+use crate::receiver::{Receiver, to_loopback};
+use crate::service::{Service, make_key};
+
+const NONE: Value = Value::Null;
+const QUEUE: &str = "/admin/queues/email_events";
+
+/// A key of every canvas.
+async fn root(service: &Service, scopes: &[Scope]) -> String {
+    make_key(&service.access, "root", Reach::EveryCanvas, scopes).await
+}
+
+fn emails() -> Value {
+    json!({"patterns": [".*:email_event:.*"]})
+}
+
+#[tokio::test]
+async fn a_queue_is_registered_worked_and_taken_back() {
+    let service = Service::start().await;
+    let root = root(&service, &[Scope::Read, Scope::Operate]).await;
+    let ask = async |method: Method, path: &str, body: Value| service.ask(&root, method, path, body).await;
+    let put = ask(Method::PUT, QUEUE, emails()).await;
+    assert_eq!(put.status.as_u16(), 201);
+    let put = put.json();
+    assert_eq!(
+        (&put["new"], &put["changed"], &put["queue"]["weight"], &put["queue"]["target"]),
+        (&json!(true), &json!(true), &json!(1), &NONE),
+        "{put}"
+    );
+    assert_eq!(put["queue"]["created_by"], "key:root");
+    let again = ask(Method::PUT, QUEUE, emails()).await;
+    assert_eq!((again.status.as_u16(), &again.json()["changed"]), (200, &json!(false)));
+
+    let event = json!({"module": "email_event", "name": "opened_email", "value": 1, "only_queues": true});
+    let emitted = service.post("/events", event.clone()).await.json();
+    assert_eq!(emitted["copies"], 1, "{emitted}");
+    let listed = service.get("/events").await.json();
+    let copy = &listed["items"][0];
+    assert_eq!(copy["copy_of"], json!({"queue": "email_events", "origin": emitted["id"]}), "{listed}");
+    let shown = service.get(&format!("/events/{}", copy["id"].as_str().unwrap())).await.json();
+    assert_eq!(shown["copy_of"], copy["copy_of"]);
+    let plain = service.post("/events", json!({"name": "greet"})).await.json();
+    assert_eq!(plain.get("copies"), None, "{plain}");
+
+    let set =
+        ask(Method::PUT, &format!("{QUEUE}/facets/{}", CanvasId::DEFAULT), json!({"weight": 0})).await.json();
+    let settings = json!({"canvas": CanvasId::DEFAULT, "weight": 0, "in_flight_max": null});
+    assert_eq!(set, json!({"settings": settings, "woken": 0, "waking": false}));
+    let facets = ask(Method::GET, &format!("{QUEUE}/facets?limit=1"), NONE).await.json();
+    let facet = &facets["items"][0];
+    assert_eq!((&facet["waiting"], &facet["weight"], &facets["next_cursor"]), (&json!(1), &json!(0), &NONE));
+    let shown = ask(Method::GET, QUEUE, NONE).await.json();
+    assert_eq!(shown["settings"], json!([settings]));
+    let list = ask(Method::GET, "/admin/queues", NONE).await.json();
+    assert_eq!((&list["items"][0]["name"], &list["next_cursor"]), (&json!("email_events"), &NONE));
+
+    assert_eq!(ask(Method::DELETE, QUEUE, NONE).await.json(), json!({"gone": false}));
+    let dropped = ask(Method::DELETE, &format!("{QUEUE}?waiting=drop"), NONE).await.json();
+    assert_eq!(dropped, json!({"gone": true}));
+    assert_eq!(ask(Method::GET, QUEUE, NONE).await.problem(), (404, "not-found".into()));
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused() {
+    let service = Service::start().await;
+    let root = root(&service, &[Scope::Read, Scope::Operate]).await;
+    for (path, body, words) in [
+        (QUEUE, json!({"patterns": []}), "1 to 20 patterns"),
+        (QUEUE, json!({"patterns": ["a", "("]}), "pattern 2 is not valid"),
+        (QUEUE, json!({"patterns": ["x".repeat(1025)]}), "1 to 1024 bytes"),
+        (QUEUE, json!({"patterns": vec!["x"; 5000]}), "1 to 20 patterns"),
+        (QUEUE, json!({"patterns": ["a"], "weight": 1001}), "0 to 1,000"),
+        (QUEUE, json!({"patterns": ["a"], "pattern": "b"}), "a field is unknown"),
+        (QUEUE, json!({"patterns": ["a"], "target": {"url": "ftp://a.example"}}), "https://"),
+        (QUEUE, json!({"patterns": ["a"], "target": {"url": "http://127.0.0.1:9/"}}), "http"),
+        (QUEUE, json!({"patterns": ["a"], "target": {"url": "https://169.254.169.254/"}}), ""),
+        ("/admin/queues/a%20b", emails(), "no valid name"),
+        (&format!("{QUEUE}/facets/{}", Uuid::max()), json!({"weight": 1}), "none has the largest one"),
+        (&format!("{QUEUE}/facets/x"), json!({"weight": 1}), "a canvas is a uuid"),
+    ] {
+        let answer = service.ask(&root, Method::PUT, path, body.clone()).await;
+        assert_eq!(answer.problem(), (400, "bad-request".into()), "{path} {body}");
+        assert!(answer.text.contains(words), "{path} {body}: {}", answer.text);
+    }
+    let list = service.ask(&root, Method::GET, "/admin/queues", NONE).await.json();
+    assert_eq!(list["items"], json!([]));
+    for path in [format!("{QUEUE}/facets?cursor=x"), format!("{QUEUE}/facets?limit=0")] {
+        let answer = service.ask(&root, Method::GET, &path, NONE).await;
+        assert_eq!(answer.problem(), (400, "bad-request".into()), "{path}");
+    }
+    let answer = service.ask(&root, Method::DELETE, &format!("{QUEUE}?waiting=burn"), NONE).await;
+    assert_eq!(answer.problem(), (400, "bad-request".into()));
+    let bad = service.post("/events", json!({"name": "greet", "only_queues": 1})).await;
+    assert_eq!(bad.problem(), (400, "bad-request".into()));
+    service.stop().await;
+}
+
+/// A queue sees what everybody emits: a key with every scope on any number of single canvases gets nothing of it.
+#[tokio::test]
+async fn a_key_of_one_canvas_sees_and_sets_nothing() {
+    let service = Service::start().await;
+    let everything = root(&service, &Scope::ALL).await;
+    service.ask(&everything, Method::PUT, QUEUE, emails()).await.json();
+    let facet = format!("{QUEUE}/facets/{}", CanvasId::DEFAULT);
+    let facets = format!("{QUEUE}/facets");
+    let requests = [
+        (Method::PUT, QUEUE, json!({"patterns": ["."], "target": {"url": "https://spy.example/"}})),
+        (Method::GET, QUEUE, NONE),
+        (Method::GET, "/admin/queues", NONE),
+        (Method::GET, &facets, NONE),
+        (Method::PUT, &facet, json!({"weight": 0})),
+        (Method::DELETE, QUEUE, NONE),
+    ];
+    let elsewhere = service.key("them", CanvasId(Uuid::from_u128(7)), &Scope::ALL).await;
+    for key in [&service.key, &elsewhere] {
+        for (method, path, body) in &requests {
+            let answer = service.ask(key, method.clone(), path, body.clone()).await;
+            assert_eq!(answer.problem(), (403, "forbidden".into()), "{method} {path}");
+            assert!(answer.text.contains("reaches every canvas"), "{}", answer.text);
+        }
+    }
+    // Scopes on every canvas don't add up with those of another canvas, nor is one of two enough.
+    let access: &Access = &service.access;
+    let operate = make_key(access, "operator", Reach::EveryCanvas, &[Scope::Operate, Scope::Emit]).await;
+    let read = make_key(access, "reader", Reach::EveryCanvas, &[Scope::Read, Scope::Admin]).await;
+    for (key, forbidden) in
+        [(&operate, [true, true, true, true, false, false]), (&read, [true, false, false, false, true, true])]
+    {
+        for ((method, path, body), is_forbidden) in
+            requests.iter().zip(forbidden).filter(|(_, forbidden)| *forbidden)
+        {
+            let answer = service.ask(key, method.clone(), path, body.clone()).await;
+            assert_eq!(answer.status.as_u16() == 403, is_forbidden, "{method} {path}: {}", answer.text);
+        }
+    }
+    let shown = service.ask(&read, Method::GET, QUEUE, NONE).await.json();
+    assert_eq!(
+        (&shown["draining"], &shown["target"], &shown["settings"]),
+        (&json!(false), &NONE, &json!([]))
+    );
+    assert_eq!(service.request(Method::GET, "/v1/admin/queues").send().await.unwrap().status().as_u16(), 401);
+    service.stop().await;
+}
+
+/// The targets of queues are kept under an address that no tenant has: nobody gets there, whatever the key.
+#[tokio::test]
+async fn the_canvas_of_the_queues_targets_is_nobodys() {
+    let service = Service::start().await;
+    let root = root(&service, &Scope::ALL).await;
+    let most = Uuid::max();
+    for (method, path, body) in [
+        (
+            Method::PUT,
+            format!("/canvases/{most}/handlers/QUEUE/email_events"),
+            json!({"url": "https://a.example"}),
+        ),
+        (Method::GET, format!("/canvases/{most}/handlers/QUEUE/email_events/_"), NONE),
+        (Method::DELETE, format!("/canvases/{most}/handlers/QUEUE/email_events"), NONE),
+        (Method::GET, format!("/canvases/{most}/handlers"), NONE),
+        (
+            Method::POST,
+            format!("/canvases/{most}/events"),
+            json!({"name": "email_events", "module": "QUEUE"}),
+        ),
+        (Method::PUT, format!("/canvases/{most}/cron/spy"), json!({"expression": "* * * * *"})),
+        (Method::POST, format!("/admin/canvases/{most}/keys"), json!({"holder": "spy", "scopes": ["read"]})),
+        (Method::GET, format!("/admin/canvases/{most}/audit"), NONE),
+    ] {
+        let answer = service.ask(&root, method.clone(), &path, body).await;
+        assert_eq!(answer.problem(), (404, "not-found".into()), "{method} {path}");
+    }
+    let scopes = Scope::ALL.into_iter().collect();
+    let new = NewKey { holder: "spy".into(), reach: Reach::Canvas(CanvasId(most)), scopes, lifetime: None };
+    assert!(service.access.create_key(&new, &wakeq::Actor::admin("tests")).await.is_err());
+    service.stop().await;
+}
+
+/// A target of a queue is shown without its secret, which is told once.
+#[tokio::test]
+async fn a_queue_has_a_target() {
+    let service = Service::with(HttpConfig { delivery: to_loopback(), ..HttpConfig::default() }).await;
+    let receiver = Receiver::start().await;
+    let root = root(&service, &[Scope::Read, Scope::Operate]).await;
+    let with_target =
+        json!({"patterns": ["email"], "target": {"url": receiver.url, "policy": {"retries": 7}}});
+    let put = service.ask(&root, Method::PUT, QUEUE, with_target.clone()).await.json();
+    let secret = put["secret"].as_str().unwrap().to_owned();
+    assert!(secret.starts_with("whsec_"));
+    assert_eq!(put["queue"]["target"]["policy"]["retries"], 7, "{put}");
+    let again = service.ask(&root, Method::PUT, QUEUE, with_target.clone()).await.json();
+    assert_eq!((&again["changed"], &again["secret"]), (&json!(false), &NONE));
+    let mut rotated = with_target;
+    rotated["target"]["rotate_secret"] = json!(true);
+    let rotated = service.ask(&root, Method::PUT, QUEUE, rotated).await.json();
+    assert_ne!(rotated["secret"].as_str().unwrap(), secret);
+    assert!(rotated["queue"]["target"]["previous_secret_until"].is_string());
+    for path in [QUEUE, "/admin/queues"] {
+        let shown = service.ask(&root, Method::GET, path, NONE).await;
+        assert!(shown.text.contains(&receiver.url) && !shown.text.contains("whsec_"), "{}", shown.text);
+    }
+    let gone = service.ask(&root, Method::DELETE, QUEUE, NONE).await.json();
+    assert_eq!(gone, json!({"gone": true}), "nothing waited");
+    service.stop().await;
+}

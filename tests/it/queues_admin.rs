@@ -1,0 +1,328 @@
+//! Queues as services register them: replaced, weighed, drained and dropped, with what follows for what waits.
+
+use uuid::Uuid;
+use wakeq::delivery::Deliverer;
+use wakeq::testing::MemoryNotifier;
+use wakeq::{
+    Actor, AdminError, CanvasId, Event, Execution, FacetSettings, HandlerAddress, HandlerError, Handlers,
+    Name, NewQueue, NewSecret, NewTarget, Outcome, QueueWorker, RetryPolicy, Route, TargetPolicy, Waiting,
+    WorkerConfig,
+};
+
+use crate::receiver::{Receiver, to_loopback};
+use crate::support::{Running, Stage, quick};
+
+fn name() -> Name {
+    "email_events".parse().unwrap()
+}
+
+fn ada() -> Actor {
+    Actor::user("ada")
+}
+
+fn canvas(number: u128) -> CanvasId {
+    CanvasId(Uuid::from_u128(number))
+}
+
+fn of(patterns: &[&str]) -> NewQueue {
+    let patterns = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
+    NewQueue { patterns, ..NewQueue::default() }
+}
+
+fn emails() -> NewQueue {
+    of(&[".*:email_event:.*"])
+}
+
+fn weighing(weight: u32, in_flight_max: Option<u32>) -> FacetSettings {
+    FacetSettings { weight: Some(weight), in_flight_max }
+}
+
+fn to(receiver: &Receiver) -> NewTarget {
+    let url = receiver.url.parse().unwrap();
+    NewTarget { url, policy: TargetPolicy::default(), audience: None, secret: NewSecret::Keep }
+}
+
+/// Emits e-mail events that no handler of their own gets.
+async fn emit(stage: &Stage, on: CanvasId, count: usize) {
+    let event = |index: usize| {
+        let event = Event::new("opened_email", &index).unwrap().module("email_event").unwrap();
+        event.canvas(on).only_to_queues()
+    };
+    let emitted = stage.queue.emit_all((0..count).map(event).collect()).await.unwrap();
+    assert!(emitted.iter().all(|emitted| emitted.copies == 1), "{emitted:?}");
+}
+
+fn working() -> Handlers {
+    Handlers::new().on_queue(name().as_str(), |_| async { Ok(()) })
+}
+
+/// What was published, and is taken away, so that nobody is woken by it any more.
+fn taken(notifier: &MemoryNotifier) -> usize {
+    let pending = notifier.pending();
+    notifier.forget_everything();
+    pending
+}
+
+async fn number(stage: &Stage, query: &'static str) -> i64 {
+    sqlx::query_scalar(query).fetch_one(&stage.pool).await.unwrap()
+}
+
+const VERSION: &str = "select version from wakeq.queue_registry";
+const RECORDED: &str = "select count(*) from wakeq.audit_log";
+
+/// DRV-20, DRV-22: the same pair once more changes nothing, not even the record; another list takes its place.
+#[tokio::test]
+async fn registering_the_same_again_changes_nothing() {
+    let (stage, _) = Stage::memory().await;
+    let put = stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
+    assert!(put.new && put.changed && put.queue.target.is_none());
+    let before = (number(&stage, VERSION).await, number(&stage, RECORDED).await);
+    let doubled = of(&[".*:email_event:.*", ".*:email_event:.*"]);
+    let again = stage.admin.put_queue(&name(), &doubled, &Actor::user("bob")).await.unwrap();
+    assert_eq!((again.new, again.changed, &again.queue), (false, false, &put.queue));
+    assert_eq!((number(&stage, VERSION).await, number(&stage, RECORDED).await), before);
+
+    let other = NewQueue { facets: weighing(3, Some(7)), ..of(&[":page:", "^0"]) };
+    let replaced = stage.admin.put_queue(&name(), &other, &Actor::user("bob")).await.unwrap();
+    assert_eq!((replaced.new, replaced.changed, replaced.woken), (false, true, 0));
+    assert_eq!(replaced.queue.facets, weighing(3, Some(7)));
+    assert_eq!((replaced.queue.created_by.as_str(), replaced.queue.updated_by.as_str()), ("ada", "bob"));
+    let listed = stage.admin.queues().await.unwrap();
+    assert_eq!(listed, [replaced.queue]);
+    assert_eq!(listed[0].patterns.len(), 2);
+}
+
+#[tokio::test]
+async fn what_no_queue_can_have_is_refused_in_words() {
+    let (stage, _) = Stage::memory().await;
+    let many: Vec<String> = (0..21).map(|number| format!("p{number}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    for (queue, words) in [
+        (of(&[]), "1 to 20 patterns"),
+        (of(&many), "1 to 20 patterns"),
+        (NewQueue { facets: weighing(1001, None), ..emails() }, "0 to 1,000"),
+        (NewQueue { facets: weighing(1, Some(0)), ..emails() }, "1 to 10,000"),
+        (NewQueue { facets: weighing(1, Some(10_001)), ..emails() }, "1 to 10,000"),
+    ] {
+        let refused = stage.admin.put_queue(&name(), &queue, &ada()).await.unwrap_err();
+        assert!(refused.to_string().contains(words), "{refused}");
+    }
+    let absent = || async { stage.admin.delete_queue(&name(), Waiting::Drain, &ada()).await };
+    assert!(matches!(absent().await, Err(AdminError::NoQueue(_))));
+    assert!(matches!(stage.admin.queue(&name()).await, Err(AdminError::NoQueue(_))));
+    assert!(matches!(stage.admin.facets(&name(), None, 10).await, Err(AdminError::NoQueue(_))));
+    let settings = FacetSettings::default();
+    let set = stage.admin.set_facet(&name(), canvas(1), settings, &ada()).await;
+    assert!(matches!(set, Err(AdminError::NoQueue(_))));
+    for number in 0..100 {
+        let name = format!("q{number}").parse().unwrap();
+        stage.admin.put_queue(&name, &of(&["x"]), &ada()).await.unwrap();
+    }
+    let refused = stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap_err();
+    assert!(matches!(refused, AdminError::TooManyQueues), "{refused}");
+    assert_eq!(stage.admin.queues().await.unwrap().len(), 100);
+}
+
+/// Every emitter compiles all patterns together: what they can't hold is refused before it stops them.
+#[tokio::test]
+async fn patterns_that_emitters_could_not_hold_are_refused() {
+    let (stage, _) = Stage::memory().await;
+    let mut registered = 0;
+    let refused = loop {
+        let costly: Vec<String> =
+            (0..20).map(|number| format!(r"(\pL{{3}}x){{8}}{registered}y{number}")).collect();
+        let costly: Vec<&str> = costly.iter().map(String::as_str).collect();
+        let name = format!("q{registered}").parse().unwrap();
+        match stage.admin.put_queue(&name, &of(&costly), &ada()).await {
+            Ok(_) => registered += 1,
+            Err(error) => break error,
+        }
+        assert!(registered < 100, "as many queues as there may be, and all of them were taken");
+    };
+    assert!(matches!(refused, AdminError::TooCostlyPatterns), "{refused}");
+    assert_eq!(stage.admin.queues().await.unwrap().len(), registered);
+    let emitted = stage.queue.emit(Event::new("greet", &1).unwrap()).await.unwrap();
+    assert_eq!(emitted.copies, 0, "emits go on");
+}
+
+/// DRV-04, DRV-08: the listing equals the canvases with copies, page by page; weights and caps are shown beside it.
+#[tokio::test]
+async fn facets_are_the_canvases_with_copies() {
+    let (stage, _) = Stage::memory().await;
+    stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
+    assert_eq!(stage.admin.facets(&name(), None, 10).await.unwrap(), []);
+    for (number, count) in [(1, 3), (2, 1), (3, 2)] {
+        emit(&stage, canvas(number), count).await;
+    }
+    stage.admin.set_facet(&name(), canvas(2), weighing(0, Some(4)), &ada()).await.unwrap();
+    stage.admin.set_facet(&name(), canvas(9), weighing(5, None), &ada()).await.unwrap();
+    let page = stage.admin.facets(&name(), None, 2).await.unwrap();
+    let rest = stage.admin.facets(&name(), Some(page[1].canvas), 2).await.unwrap();
+    let facets: Vec<_> = page.iter().chain(&rest).map(|facet| (facet.canvas, facet.waiting)).collect();
+    assert_eq!(facets, [(canvas(1), 3), (canvas(2), 1), (canvas(3), 2)]);
+    assert_eq!(page[1].settings, weighing(0, Some(4)));
+    let (_, settings) = stage.admin.queue(&name()).await.unwrap();
+    assert_eq!(settings, [(canvas(2), weighing(0, Some(4))), (canvas(9), weighing(5, None))]);
+    stage.admin.set_facet(&name(), canvas(9), FacetSettings::default(), &ada()).await.unwrap();
+    assert_eq!(stage.admin.queue(&name()).await.unwrap().1.len(), 1, "as the queue says again");
+    let reserved = CanvasId(Uuid::max());
+    let refused = stage.admin.set_facet(&name(), reserved, weighing(1, None), &ada()).await;
+    assert!(matches!(refused, Err(AdminError::Invalid(_))));
+}
+
+/// A canvas that is paused in a queue goes on as soon as it is let.
+#[tokio::test]
+async fn what_waits_goes_on_when_its_canvas_may() {
+    let (stage, notifier) = Stage::memory().await;
+    stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
+    stage.admin.set_facet(&name(), canvas(1), weighing(0, None), &ada()).await.unwrap();
+    emit(&stage, canvas(1), 2500).await;
+    assert_eq!(taken(&notifier), 2500);
+    let mut worker = stage.worker(working());
+    emit(&stage, canvas(2), 1).await;
+    worker.until_count(1, Outcome::Deleted).await;
+    assert_eq!(stage.rows().await, 2500);
+    let set = stage.admin.set_facet(&name(), canvas(1), weighing(2, None), &ada()).await.unwrap();
+    assert_eq!((set.woken, set.waking), (2500, false));
+    worker.until_count(2500, Outcome::Deleted).await;
+    assert_eq!(stage.rows().await, 0);
+    let higher = stage.admin.set_facet(&name(), canvas(1), weighing(9, None), &ada()).await.unwrap();
+    assert_eq!(higher.woken, 0, "nothing waited for that");
+    worker.stop().await;
+}
+
+/// The same for a whole queue: paused, then worked by functions, then sent to a target, then worked by functions again.
+#[tokio::test]
+async fn replacing_a_queue_lets_it_go_on() {
+    let (stage, notifier) = Stage::memory_with(quick()).await;
+    let mut receiver = Receiver::start().await;
+    let paused = NewQueue { facets: weighing(0, None), ..emails() };
+    stage.admin.put_queue(&name(), &paused, &ada()).await.unwrap();
+    emit(&stage, canvas(1), 2).await;
+    assert_eq!(taken(&notifier), 2);
+    let put = stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
+    assert_eq!((put.woken, put.waking), (2, false));
+
+    let worker = QueueWorker::new(
+        stage.store.clone(),
+        stage.notifier.clone(),
+        Handlers::new(),
+        WorkerConfig::default(),
+    );
+    let mut worker = Running::of(worker.unwrap().deliver_with(Deliverer::new(to_loopback()).unwrap()));
+    worker.until_count(2, Outcome::Deferred).await;
+    let with_target = NewQueue { target: Some(to(&receiver)), ..emails() };
+    let put = stage.admin.put_queue(&name(), &with_target, &ada()).await.unwrap();
+    assert!(put.secret.is_some() && put.woken == 2, "{put:?}");
+    let secret = put.secret.unwrap().reveal();
+    for _ in 0..2 {
+        let arrived = receiver.next().await;
+        assert_eq!(arrived.header("ce-queue"), name().as_str());
+        let origin: Uuid = arrived.header("ce-origin").parse().unwrap();
+        assert_ne!(arrived.header("ce-id").parse::<Uuid>().unwrap(), origin, "a copy has an id of its own");
+        assert_eq!(arrived.header("ce-source"), format!("/canvases/{}", canvas(1)));
+        assert_eq!(arrived.header("ce-type"), "email_event/opened_email/_");
+        assert_eq!(arrived.signed_by(&secret).0, 1);
+        arrived.answer("204 No Content", &[]);
+    }
+    worker.until_count(2, Outcome::Deleted).await;
+    let again = stage.admin.put_queue(&name(), &with_target, &ada()).await.unwrap();
+    assert!(!again.changed && again.secret.is_none());
+    let put = stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
+    assert!(put.changed && put.queue.target.is_none());
+    assert_eq!(number(&stage, "select count(*) from wakeq.http_targets").await, 0);
+    worker.stop().await;
+}
+
+/// Unregistering: what waits is worked, or deleted; the minute's pass removes what is left of the queue.
+#[tokio::test]
+async fn a_queue_goes_with_its_last_copy() {
+    let (stage, _) = Stage::memory().await;
+    let receiver = Receiver::start().await;
+    let with_target = NewQueue { target: Some(to(&receiver)), ..emails() };
+    stage.admin.put_queue(&name(), &with_target, &ada()).await.unwrap();
+    emit(&stage, canvas(1), 3).await;
+    let deleted = stage.admin.delete_queue(&name(), Waiting::Drain, &ada()).await.unwrap();
+    assert!(!deleted.gone);
+    assert!(stage.admin.queue(&name()).await.unwrap().0.draining);
+    let late = Event::new("opened_email", &0).unwrap().module("email_event").unwrap().only_to_queues();
+    assert_eq!(stage.queue.emit(late).await.unwrap().copies, 0);
+    let mut worker = stage.worker(working());
+    worker.until_count(3, Outcome::Deleted).await;
+    stage.admin.wake(false).await.unwrap();
+    assert_eq!(stage.admin.queues().await.unwrap(), []);
+    assert_eq!(number(&stage, "select count(*) from wakeq.http_targets").await, 0);
+    assert_eq!(number(&stage, "select count(*) from wakeq.facets").await, 0);
+    worker.stop().await;
+
+    stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
+    emit(&stage, canvas(1), 2100).await;
+    assert!(!stage.admin.delete_queue(&name(), Waiting::Drain, &ada()).await.unwrap().gone);
+    assert!(stage.admin.delete_queue(&name(), Waiting::Drop, &ada()).await.unwrap().gone);
+    assert_eq!(stage.rows().await, 0);
+    let refused = stage.admin.delete_queue(&name(), Waiting::Drop, &ada()).await;
+    assert!(matches!(refused, Err(AdminError::NoQueue(_))));
+    let actions = "select string_agg(action, ' ' order by id) from wakeq.audit_log where canvas_id = $1";
+    let actions: String = sqlx::query_scalar(actions).bind(Uuid::nil()).fetch_one(&stage.pool).await.unwrap();
+    assert_eq!(actions, "put-queue delete-queue put-queue delete-queue delete-queue");
+}
+
+/// A copy of an emit that began before the queue was taken back, and committed after its end.
+#[tokio::test]
+async fn a_copy_that_comes_late_brings_its_queue_back_to_be_drained() {
+    let (stage, _) = Stage::memory().await;
+    stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
+    emit(&stage, canvas(1), 1).await;
+    sqlx::query("delete from wakeq.queues").execute(&stage.pool).await.unwrap();
+    sqlx::query("update wakeq.chores set passes = 19, next_at = now() where name = 'minute'")
+        .execute(&stage.pool)
+        .await
+        .unwrap();
+    stage.admin.wake(false).await.unwrap();
+    let back = stage.admin.queue(&name()).await.unwrap().0;
+    assert!(back.draining && back.patterns.is_empty());
+    let mut worker = stage.worker(working());
+    stage.admin.wake(true).await.unwrap();
+    worker.until_count(1, Outcome::Deleted).await;
+    stage.admin.wake(false).await.unwrap();
+    assert_eq!(stage.admin.queues().await.unwrap(), []);
+    worker.stop().await;
+}
+
+/// Dead copies say whose they are, and are brought back into their queue.
+#[tokio::test]
+async fn a_dead_copy_names_its_queue_and_its_origin() {
+    let (stage, _) = Stage::memory().await;
+    stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
+    let route = Route::new(name().as_str()).retry(RetryPolicy { retries: 0, ..RetryPolicy::default() });
+    let broken = |_: Execution| async { Err(HandlerError::operational("no room")) };
+    let mut worker = stage.worker(Handlers::new().on_queue(route, broken));
+    let event = Event::new("opened_email", &1).unwrap().module("email_event").unwrap().only_to_queues();
+    let origin = stage.queue.emit(event).await.unwrap().id;
+    worker.until_count(1, Outcome::Dead).await;
+    worker.stop().await;
+    let filter =
+        wakeq::DeadFilter { canvas: CanvasId::DEFAULT, scope: None, id: None, since: None, before: None };
+    let dead = stage.admin.dead(&filter, None, 10).await.unwrap().items.pop().unwrap();
+    let copy = dead.copy_of.clone().unwrap();
+    assert_eq!((copy.queue, copy.origin), (name(), origin));
+    stage.admin.redrive_one(CanvasId::DEFAULT, dead.id, &ada()).await.unwrap();
+    let listed =
+        stage.admin.events(CanvasId::DEFAULT, &wakeq::EventFilter::default(), None, 10).await.unwrap();
+    assert_eq!(listed.items[0].copy_of, dead.copy_of);
+    let mut worker = stage.worker(working());
+    worker.until(dead.id, Outcome::Deleted).await;
+    worker.stop().await;
+}
+
+/// The target of a queue is put with the queue, and nowhere else.
+#[tokio::test]
+async fn nobody_registers_a_target_where_those_of_queues_are() {
+    let (stage, _) = Stage::memory().await;
+    let receiver = Receiver::start().await;
+    let scope =
+        wakeq::HandlerScope { canvas: CanvasId(Uuid::max()), module: "QUEUE".parse().unwrap(), name: name() };
+    let address = HandlerAddress { scope, modifier: Name::no_modifier() };
+    let refused = stage.admin.put_target(&address, &to(&receiver), &ada()).await.unwrap_err();
+    assert!(refused.to_string().contains("no canvas has this id"), "{refused}");
+}
