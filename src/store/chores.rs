@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::{CanvasId, EventId, Notification};
+use crate::event::{CanvasId, EventId, Notification, Timestamp};
 
 /// How many promises one statement makes due: the `limit` in [`Store::make_all_due`].
 pub(crate) const DUE_PAGE: u64 = 1000;
@@ -28,6 +28,34 @@ pub(crate) struct Minute {
     pub(crate) more: bool,
     /// Whether it was due, and no other process was first.
     pub(crate) open: bool,
+}
+
+struct MinuteRow {
+    ids: Vec<Uuid>,
+    canvases: Vec<Uuid>,
+    jobs: Vec<i64>,
+    crons: bool,
+    queues: bool,
+    recovered: i64,
+    open: bool,
+    full: bool,
+    lifted: bool,
+    reached: Option<Timestamp>,
+    now: Timestamp,
+}
+
+impl MinuteRow {
+    fn into_minute(self) -> Minute {
+        Minute {
+            notifications: notifications(self.ids, self.canvases),
+            recovered: usize::try_from(self.recovered).unwrap_or(0),
+            jobs: self.jobs,
+            crons: self.crons,
+            queues: self.queues,
+            more: self.full || self.lifted,
+            open: self.open,
+        }
+    }
 }
 
 /// How long things are kept that only their age removes.
@@ -70,7 +98,8 @@ impl Store {
         in_memory!(self, minute(again));
         let (timing, known) = (self.timing(), self.probe.known());
         let mut session = self.session().await?;
-        let query = sqlx::query!(
+        let query = sqlx::query_as!(
+            MinuteRow,
             r#"with gate as (
                    update wakeq.chores
                       set next_at = now() + $2, passes = passes + (not $1)::integer,
@@ -135,10 +164,7 @@ impl Store {
         if row.open {
             self.probe.learn(again, row.reached.filter(|_| row.full), row.now - 2 * timing.probe_period);
         }
-        let notifications = notifications(row.ids, row.canvases);
-        let (more, recovered) = (row.full || row.lifted, usize::try_from(row.recovered).unwrap_or(0));
-        let (jobs, crons, queues, open) = (row.jobs, row.crons, row.queues, row.open);
-        Ok(Minute { notifications, recovered, jobs, crons, queues, more, open })
+        Ok(row.into_minute())
     }
 
     /// Makes the next pass of the minute's statement due now, if it would be due within this time anyway.
