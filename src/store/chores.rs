@@ -135,18 +135,15 @@ impl Store {
                 returning e.id, e.canvas_id, not overdue.runs and e.delay_until <= now() + $4 as publish,
                           e.delay_until <= now() as due
                )
-               select array(select id from moved where publish order by id) as "ids!",
-                      array(select canvas_id from moved where publish order by id) as "canvases!",
+               select array(select id from moved where publish order by id) as "ids!", array(select canvas_id from moved where publish order by id) as "canvases!",
                       array(select id from wakeq.resume_jobs where exists (select from gate) order by id limit 1000)
                           || array(select id from job) as "jobs!",
                       not $1 and exists (select from wakeq.cron_records where next_at <= now() + $10::interval) as "crons!",
                       not $1 and exists (select from gate)
                           and (exists (select from wakeq.queues where draining)
-                               or (select passes % 10 = 0 from gate)
-                                  and exists (select from wakeq.queue_registry where version > 0)) as "queues!",
+                               or (select passes % 10 = 0 from gate) and exists (select from wakeq.queue_registry where version > 0)) as "queues!",
                       (select count(*) from moved where publish and due) as "recovered!", exists (select from gate) as "open!",
-                      (select count(*) from overdue) >= 1000 as "full!",
-                      exists (select from expired) as "lifted!",
+                      (select count(*) from overdue) >= 1000 as "full!", exists (select from expired) as "lifted!",
                       (select max(notify_at) from overdue) as reached, now() as "now!""#,
             again,
             interval(timing.probe_period),
