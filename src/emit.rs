@@ -2,6 +2,8 @@
 //!
 //! The row is the event. A notification that could not be published is no error: the probe publishes it later.
 
+mod idempotent;
+mod listening;
 mod objects;
 
 use std::sync::Arc;
@@ -10,11 +12,14 @@ use std::time::Duration;
 use sqlx::postgres::PgConnection;
 use tracing::Instrument;
 
+use crate::broadcast::Broadcasts;
 use crate::event::{CanvasId, Event, EventError, EventId, HandlerScope, Link, Notification};
 use crate::notify::Notifier;
-use crate::store::{Coalescer, Inserted, Keyed, NewEvent, NewKey, Store, StoreError, insert_one};
+use crate::store::{Coalescer, Inserted, NewEvent, Store, StoreError, insert_one};
 use crate::telemetry::{SendMetrics, Sending};
 use crate::{fault, telemetry};
+
+pub use idempotent::{IdempotencyKey, Idempotent};
 
 /// Most events that one call may emit.
 const EVENTS_MAX: usize = 10_000;
@@ -57,6 +62,7 @@ pub struct Queue {
     inserts: Coalescer<Arc<NewEvent>, Inserted>,
     announcements: Coalescer<Arc<[EventId]>, ()>,
     metrics: SendMetrics,
+    broadcasts: Option<Broadcasts>,
 }
 
 /// An event that was emitted: its row is committed.
@@ -75,48 +81,6 @@ pub struct Emitted {
     pub notified: bool,
 }
 
-/// Under which key a request is answered once. Two holders may choose the same key.
-#[derive(Clone, Debug)]
-pub struct IdempotencyKey(NewKey);
-
-impl IdempotencyKey {
-    /// A key of 1 to 255 visible ASCII characters, chosen by a holder whose name has 1 to 200 characters, and the
-    /// fingerprint of the request, 1 to 64 bytes: a hash of all that makes it another request.
-    pub fn new(canvas: CanvasId, holder: &str, key: &str, fingerprint: &[u8]) -> Result<Self, EmitError> {
-        let invalid = |words| Err(EmitError::IdempotencyKey(words));
-        if !(1..=255).contains(&key.len()) || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return invalid("an idempotency key must have 1 to 255 visible ASCII characters, without spaces");
-        }
-        if !(1..=200).contains(&holder.chars().count()) || holder.contains('\0') {
-            return invalid(
-                "the holder of an idempotency key must have 1 to 200 characters, none of them NUL",
-            );
-        }
-        if !(1..=64).contains(&fingerprint.len()) {
-            return invalid("the fingerprint of a request must have 1 to 64 bytes");
-        }
-        let (holder, key, fingerprint) = (holder.to_owned(), key.to_owned(), fingerprint.to_vec());
-        Ok(Self(NewKey { canvas, holder, key, fingerprint }))
-    }
-}
-
-/// What an emit under an idempotency key did.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Idempotent {
-    /// The events were emitted, and the answer is kept.
-    First {
-        /// In the order of the call.
-        emitted: Vec<Emitted>,
-        /// As it is kept.
-        answer: String,
-    },
-    /// They had been emitted before: nothing was added.
-    Replayed {
-        /// The answer that was kept.
-        answer: String,
-    },
-}
-
 /// Why nothing was emitted.
 #[derive(Debug, thiserror::Error)]
 pub enum EmitError {
@@ -127,6 +91,12 @@ pub enum EmitError {
     /// same: emit again with an id of your choice to be sure of one event.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Others emit on the same object all the time, or a transaction that is open holds it: nothing was emitted.
+    #[error(
+        "others hold an object that this emits on: nothing was emitted. Emit again; emit many events on an object in one \
+         call, and keep your own transactions that emit on objects short"
+    )]
+    ObjectBusy(#[source] StoreError),
     /// The chosen id belongs to an event of another canvas.
     #[error("the id {0} belongs to another canvas: choose another one")]
     ForeignId(EventId),
@@ -159,6 +129,7 @@ impl Queue {
                 async move { store.insert(&events).await }
             }
         });
+        let broadcasts = notifier.broadcasts();
         let announcements = Coalescer::new(BATCH_MAX, 1, {
             let store = store.clone();
             move |copies: Vec<Arc<[EventId]>>| {
@@ -166,7 +137,7 @@ impl Queue {
                 async move { store.announce(&copies.concat()).await.map(|()| vec![(); copies.len()]) }
             }
         });
-        Self { store, notifier, config, inserts, announcements, metrics: SendMetrics::new() }
+        Self { store, notifier, config, inserts, announcements, metrics: SendMetrics::new(), broadcasts }
     }
 
     /// Emits an event: when this returns, its row is committed.
@@ -222,75 +193,8 @@ impl Queue {
     async fn emit_together(&self, events: Vec<Event>) -> Result<Vec<Emitted>, EmitError> {
         let (events, chosen) = self.all_checked(events)?;
         let inserted = patiently(&events, || self.store.insert_all(&events, &chosen)).await;
-        let inserted = self.counted(&events, inserted)?;
+        let inserted = self.counted(&events, inserted).map_err(|error| refused(&events, error))?;
         self.inserted(&events, inserted).await
-    }
-
-    /// Emits up to 10,000 events in one transaction, and keeps the answer to them in it for 24 hours: the same key with
-    /// the same fingerprint is answered so again, and adds nothing. Nothing is left of a call that did not come to its
-    /// end, so it can be repeated until it is answered.
-    ///
-    /// `answer` makes the text to be kept from what was emitted; it runs inside the transaction, so it should do nothing
-    /// else. `notified` is not known then, and false.
-    ///
-    /// ```no_run
-    /// # async fn example(queue: wakeq::Queue) -> Result<(), Box<dyn std::error::Error>> {
-    /// use wakeq::{CanvasId, Event, Idempotent, IdempotencyKey};
-    ///
-    /// let key = IdempotencyKey::new(CanvasId::DEFAULT, "billing", "order-17", b"a hash of the request")?;
-    /// let events = vec![Event::new("send-email", &"ada@example.com")?];
-    /// match queue.emit_idempotent(&key, events, |emitted| emitted[0].id.to_string()).await? {
-    ///     Idempotent::First { answer, .. } | Idempotent::Replayed { answer } => println!("event {answer}"),
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn emit_idempotent(
-        &self,
-        key: &IdempotencyKey,
-        events: Vec<Event>,
-        answer: impl FnOnce(&[Emitted]) -> String + Send,
-    ) -> Result<Idempotent, EmitError> {
-        let span = self.sending(&events, events.len() != 1);
-        self.emit_once(key, events, answer).instrument(span).await
-    }
-
-    async fn emit_once(
-        &self,
-        key: &IdempotencyKey,
-        events: Vec<Event>,
-        answer: impl FnOnce(&[Emitted]) -> String + Send,
-    ) -> Result<Idempotent, EmitError> {
-        let (events, chosen) = self.all_checked(events)?;
-        let mut answered = String::new();
-        let answer = |inserted: &[Inserted]| {
-            let pairs = events.iter().zip(inserted);
-            let emitted: Vec<Emitted> = pairs
-                .map(|(event, inserted)| Emitted {
-                    id: event.id,
-                    duplicate: *inserted == Inserted::Known,
-                    link: inserted.link(),
-                    copies: u32::try_from(inserted.copies().len()).unwrap_or(u32::MAX),
-                    notified: false,
-                })
-                .collect();
-            answered = answer(&emitted);
-            answered.clone()
-        };
-        let keyed = self.store.insert_once(&key.0, &events, &chosen, answer).await;
-        if let Err(error) = &keyed {
-            self.not_sent(&events, error);
-        }
-        match keyed? {
-            Keyed::First(inserted) | Keyed::Foreign(inserted) => {
-                self.sent(&events);
-                let emitted = self.inserted(&events, inserted).await?;
-                Ok(Idempotent::First { emitted, answer: answered })
-            }
-            Keyed::Replayed(answer) => Ok(Idempotent::Replayed { answer }),
-            Keyed::Mismatch => Err(EmitError::IdempotencyMismatch),
-            Keyed::InProgress => Err(EmitError::IdempotencyInProgress),
-        }
     }
 
     fn all_checked(&self, events: Vec<Event>) -> Result<(Vec<NewEvent>, Vec<bool>), EmitError> {
@@ -352,22 +256,14 @@ impl Queue {
         let event = Arc::new(self.checked(event)?);
         telemetry::sends(event.id);
         let inserted = insert_one(connection, &event, chosen, self.store.emission()).await;
-        let inserted = inserted.map_err(|error| StoreError::from_sqlx("insert an event", error))?;
+        let inserted = inserted.map_err(|error| StoreError::from_sqlx("insert an event", error));
+        let inserted = inserted.map_err(|error| refused(std::slice::from_ref(&*event), error))?;
         self.receipt(event, inserted)
     }
 
     fn receipt(&self, event: Arc<NewEvent>, inserted: Inserted) -> Result<Receipt, EmitError> {
         let (emitted, notifications) = outcome(&event, &inserted)?;
         Ok(Receipt { emitted, notifications, queue: self.clone(), event, inserted })
-    }
-
-    /// For the test kit: what was emitted, once it is committed.
-    #[cfg_attr(not(feature = "testing"), expect(unused_variables, clippy::unused_self))]
-    fn remember(&self, event: &NewEvent, inserted: &Inserted) {
-        #[cfg(feature = "testing")]
-        if matches!(inserted, Inserted::New { .. }) {
-            self.store.remember(event);
-        }
     }
 
     fn checked(&self, event: Event) -> Result<NewEvent, EventError> {
@@ -462,14 +358,22 @@ async fn patiently<F>(events: &[NewEvent], insert: impl Fn() -> F) -> Result<Vec
 where
     F: Future<Output = Result<Vec<Inserted>, StoreError>>,
 {
-    let on_objects = events.iter().any(|event| event.object.is_some());
     let mut tries = 1;
     loop {
         match insert().await {
-            Err(error) if on_objects && error.is_contention() && tries < TRIES => tries += 1,
+            Err(error) if meets_others(events, &error) && tries < TRIES => tries += 1,
             inserted => return inserted,
         }
     }
+}
+
+/// Whether somebody else who emits on an object of these events was in the way.
+fn meets_others(events: &[NewEvent], error: &StoreError) -> bool {
+    error.is_contention() && events.iter().any(|event| event.object.is_some())
+}
+
+fn refused(events: &[NewEvent], error: StoreError) -> EmitError {
+    if meets_others(events, &error) { EmitError::ObjectBusy(error) } else { EmitError::Store(error) }
 }
 
 /// Proof of an event inserted in a transaction that the caller still has to commit.

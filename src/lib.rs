@@ -5,6 +5,7 @@ pub mod access;
 mod admin;
 #[cfg(feature = "http")]
 mod api;
+mod broadcast;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]
@@ -38,13 +39,14 @@ pub use admin::{
 };
 #[cfg(feature = "http")]
 pub use admin::{NewSecret, NewTarget, Registered};
+pub use broadcast::{Broadcasts, Heard, InvalidTopicPattern, ListenError, Listener, TopicPattern};
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
-    Actor, CanvasId, Claim, CopyOf, Due, Event, EventError, EventId, HandlerAddress, HandlerScope,
+    Actor, Broadcast, CanvasId, Claim, CopyOf, Due, Event, EventError, EventId, HandlerAddress, HandlerScope,
     InvalidName, InvalidObjectKey, InvalidPattern, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link,
-    MalformedNotification, Name, Notification, ObjectKey, Place, QueuePattern, RuleKind, Timestamp, Timing,
-    Traceparent,
+    MalformedBroadcast, MalformedNotification, Name, Notification, ObjectKey, Place, QueuePattern, RuleKind,
+    Timestamp, Timing, Traceparent,
 };
 #[cfg(feature = "http")]
 pub use event::{
@@ -86,6 +88,11 @@ struct Order;
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../docs/queues.md")]
 struct Queues;
+
+/// The code in the page about listeners.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/listeners.md")]
+struct Listeners;
 
 /// The code in the page about crons.
 #[cfg(doctest)]

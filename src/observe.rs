@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use crate::event::HandlerScope;
 use crate::store::{HandlerDepth, QueueDepth, Store, StoreError};
 use crate::telemetry::{self, HandlerGauge, QueueGauge};
 
@@ -18,8 +19,8 @@ const HOLDS: Duration = Duration::from_secs(15);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Shows what waits for each handler, and the connections to Postgres, as metrics of the program's global OpenTelemetry
-/// meter provider, until it is dropped: `wakeq.handler.depth`, `wakeq.handler.oldest`, `wakeq.queue.depth`,
-/// `wakeq.queue.canvases`, `wakeq.pool.connections`.
+/// meter provider, until it is dropped: `wakeq.handler.depth`, `wakeq.handler.oldest`, `wakeq.handler.halted`,
+/// `wakeq.queue.depth`, `wakeq.queue.canvases`, `wakeq.pool.connections`.
 ///
 /// What events, runs and requests are counted by needs no more than the provider; these have to be asked for. They ask the
 /// database when metrics are collected, at most every 15 s.
@@ -52,6 +53,7 @@ struct Look {
 struct Seen {
     at: Option<Instant>,
     depths: Vec<HandlerDepth>,
+    halted: Vec<(HandlerScope, u64)>,
     queues: Vec<QueueDepth>,
 }
 
@@ -64,10 +66,10 @@ impl Observer {
             seen: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
         });
-        let (of_handlers, of_queues, of_pool) =
-            (Arc::downgrade(&look), Arc::downgrade(&look), Arc::downgrade(&look));
+        let [of_handlers, of_halted, of_queues, of_pool] = [&look; 4].map(Arc::downgrade);
         let gauges = telemetry::Gauges::over(
             move || of_handlers.upgrade().map(Look::gauges).unwrap_or_default(),
+            move || of_halted.upgrade().map(Look::halted).unwrap_or_default(),
             move || of_queues.upgrade().map(Look::queues).unwrap_or_default(),
             move || of_pool.upgrade().and_then(|look| look.store.connections()),
         );
@@ -96,6 +98,11 @@ impl Look {
         seen.depths.iter().map(gauge).collect()
     }
 
+    fn halted(self: Arc<Self>) -> Vec<(HandlerScope, u64)> {
+        self.bring_up_to_date();
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).halted.clone()
+    }
+
     fn queues(self: Arc<Self>) -> Vec<QueueGauge> {
         self.bring_up_to_date();
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,7 +114,8 @@ impl Look {
         seen.queues.iter().map(gauge).collect()
     }
 
-    /// As far as the caller's thread may wait for that: one of a runtime must not, and has it with the next collection.
+    /// Asks again, unless that was done just now, as far as the caller's thread may wait for it: one of a runtime must
+    /// not, and has it with the next collection.
     fn bring_up_to_date(self: &Arc<Self>) {
         if !self.is_fresh() {
             let (told, done) = mpsc::channel();
@@ -134,9 +142,10 @@ impl Look {
             return;
         }
         let depths = known(self.store.depths().await);
+        let halted = known(self.store.halted().await);
         let queues = known(self.store.queue_depths(None).await);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        *seen = Seen { at: Some(Instant::now()), depths, queues };
+        *seen = Seen { at: Some(Instant::now()), depths, halted, queues };
     }
 }
 

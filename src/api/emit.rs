@@ -10,7 +10,7 @@ use super::Link;
 use crate::emit;
 
 /// An event to be emitted.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewEvent {
     /// The handler's module, `WORKER` if it is left out.
@@ -58,6 +58,22 @@ pub(crate) struct NewEvent {
 pub(crate) struct NewEvents {
     #[schema(min_items = 1, max_items = 1000)]
     pub(crate) events: Vec<NewEvent>,
+}
+
+/// A change of an object: events on it, next to each other in its chain, and its state.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewChange {
+    /// The event that the change is. Its `object` is that of the path, or left out.
+    pub(crate) main: NewEvent,
+    /// What comes with it, in this order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false, max_items = 999)]
+    pub(crate) subevents: Vec<NewEvent>,
+    /// What the object is from now on, any JSON but null, kept to the letter; left out, or null, it stays what it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Value, example = json!({"title": "Emma"}))]
+    pub(crate) state: Option<Box<RawValue>>,
 }
 
 /// A CloudEvent 1.0 in JSON format. Its type names the handler: `name`, `MODULE/name` or `MODULE/name/modifier`. Any further

@@ -17,7 +17,7 @@ mod targets;
 pub(crate) use admin::{Account, AuditEntry, CreateKey, CreatedKey, Key};
 pub(crate) use crons::{Cron, CronTick, InvalidCron, PauseCron, PutCron};
 pub(crate) use dead_events::{BulkRequest, DeadEvent, Deleted, Redriven};
-pub(crate) use emit::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewEvent, NewEvents};
+pub(crate) use emit::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewChange, NewEvent, NewEvents};
 pub(crate) use events::{EventDetail, EventState, EventSummary, TheEvent, WaitingState};
 pub(crate) use handlers::{Depth, Handler, PurgeRequest, Purged};
 pub(crate) use list::List;

@@ -9,7 +9,7 @@ use super::Context;
 use super::arguments::{self, Target};
 use super::failure::Failure;
 use super::show::{self, JsonArg};
-use crate::api::NewEvent;
+use crate::api::{Emitted, NewChange, NewEvent};
 use crate::event::{Event, EventId, Name, ObjectKey, Timestamp};
 
 #[derive(Args)]
@@ -34,6 +34,12 @@ pub(crate) struct Emit {
     /// The object it is about: it runs after every earlier event on it for the same handler
     #[arg(long, value_name = "OBJECT")]
     on: Option<ObjectKey>,
+    /// What the object is from now on, as JSON, in the same transaction
+    #[arg(long, value_parser = json, requires = "on")]
+    state: Option<String>,
+    /// Another event on the object, right after this one and in the same transaction; may be given again
+    #[arg(long, value_name = "HANDLER[=VALUE]", value_parser = subevent, requires = "on")]
+    and: Vec<Subevent>,
     /// For the registered queues that want it only: no handler of its own gets it
     #[arg(long)]
     only_to_queues: bool,
@@ -53,6 +59,37 @@ pub(super) fn json(text: &str) -> Result<String, String> {
     }
 }
 
+/// An event that comes with another one.
+#[derive(Clone)]
+struct Subevent {
+    target: Target,
+    /// As JSON.
+    value: String,
+}
+
+fn subevent(text: &str) -> Result<Subevent, String> {
+    let (target, value) = text.split_once('=').unwrap_or((text, "null"));
+    let target = target.parse().map_err(|error| format!("{error}"))?;
+    Ok(Subevent { target, value: json(value)? })
+}
+
+impl Subevent {
+    fn event(self) -> anyhow::Result<NewEvent> {
+        let Target { handler, modifier } = self.target;
+        Ok(NewEvent {
+            module: Some(handler.module.to_string()),
+            name: handler.name.to_string(),
+            modifier: modifier.map(|modifier| modifier.to_string()),
+            value: Some(raw(&self.value)?),
+            ..NewEvent::default()
+        })
+    }
+}
+
+fn raw(json: &str) -> anyhow::Result<Box<RawValue>> {
+    Ok(RawValue::from_string(json.trim().to_owned())?)
+}
+
 impl Emit {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let Target { handler, modifier } = self.handler;
@@ -65,22 +102,32 @@ impl Emit {
             module: Some(handler.module.to_string()),
             name: handler.name.to_string(),
             modifier: modifier.or(self.modifier).map(|modifier| modifier.to_string()),
-            value: Some(RawValue::from_string(self.value.trim().to_owned())?),
+            value: Some(raw(&self.value)?),
             id: self.id.map(|id| id.0),
             delay_until: self.at,
             delay_s: self.after.map(|delay| delay.as_secs_f64()),
-            object: self.on.map(|object| object.to_string()),
+            object: self.on.as_ref().map(ObjectKey::to_string),
             only_queues: self.only_to_queues,
         };
-        let emitted = context.backend().await?.emit(event).await?;
-        self.json.print(&emitted, |emitted| {
-            let note = if emitted.duplicate { "  (emitted before: nothing added)" } else { "" };
-            let link = emitted.link.map(|link| format!("  (link {} after {})", link.id, link.prev));
-            let copies = match emitted.copies {
-                0 => String::new(),
-                copies => format!("  (copied into {})", show::count(copies.into(), "queue")),
-            };
-            show::line(format_args!("{}{note}{}{copies}", emitted.id, link.unwrap_or_default()))
-        })
+        let backend = context.backend().await?;
+        match self.on {
+            Some(object) if self.state.is_some() || !self.and.is_empty() => {
+                let subevents = self.and.into_iter().map(Subevent::event).collect::<anyhow::Result<_>>()?;
+                let state = self.state.as_deref().map(raw).transpose()?;
+                let emitted = backend.change(&object, NewChange { main: event, subevents, state }).await?;
+                self.json.print(&emitted, |emitted| emitted.events.iter().try_for_each(print))
+            }
+            Some(_) | None => self.json.print(&backend.emit(event).await?, print),
+        }
     }
+}
+
+fn print(emitted: &Emitted) -> anyhow::Result<()> {
+    let note = if emitted.duplicate { "  (emitted before: nothing added)" } else { "" };
+    let link = emitted.link.map(|link| format!("  (link {} after {})", link.id, link.prev));
+    let copies = match emitted.copies {
+        0 => String::new(),
+        copies => format!("  (copied into {})", show::count(copies.into(), "queue")),
+    };
+    show::line(format_args!("{}{note}{}{copies}", emitted.id, link.unwrap_or_default()))
 }

@@ -122,6 +122,9 @@ fn print(handler: &Handler) -> anyhow::Result<()> {
     if let Some(due) = handler.oldest_due {
         field("oldest", format_args!("due since {}", moment(due)))?;
     }
+    if let Some(objects) = stats::halted(handler) {
+        field("halted", objects)?;
+    }
     handler.rules.iter().try_for_each(|standing| field("rule", show::rule(standing)))?;
     if let Some(since) = handler.unknown_since {
         field("unknown", stats::unknown(since))?;

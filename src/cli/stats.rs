@@ -86,7 +86,19 @@ fn print(handlers: &[Handler]) -> anyhow::Result<()> {
 fn rules(handler: &Handler) -> String {
     let standing = handler.rules.iter().map(show::rule);
     let targets = handler.targets.iter().map(target);
-    standing.chain(handler.unknown_since.map(unknown)).chain(targets).collect::<Vec<_>>().join("; ")
+    let halted = halted(handler).map(|objects| format!("halted: {objects}"));
+    standing
+        .chain(halted)
+        .chain(handler.unknown_since.map(unknown))
+        .chain(targets)
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+/// How many objects stand still for the handler, if any do.
+pub(super) fn halted(handler: &Handler) -> Option<String> {
+    let objects = u64::try_from(handler.halted).ok().filter(|objects| *objects > 0)?;
+    Some(show::count(objects, "object"))
 }
 
 /// In words, where events are sent.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sqlx::postgres::PgConnection;
 use tracing::Instrument;
 
-use super::{EmitError, Emitted, Queue, Receipt, patiently};
+use super::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, Receipt, patiently, refused};
 use crate::event::{CanvasId, Event, EventError, ObjectKey, check_json};
 use crate::store::{NewState, Object, StoreError, insert_with_state};
 
@@ -41,10 +41,26 @@ impl Queue {
             let (events, chosen) = self.all_checked(events)?;
             let state = state.map(|state| NewState { canvas, object: &key, state });
             let inserted = patiently(&events, || self.store.insert_on(&events, &chosen, state)).await;
-            let inserted = self.counted(&events, inserted)?;
+            let inserted = self.counted(&events, inserted).map_err(|error| refused(&events, error))?;
             self.inserted(&events, inserted).await
         };
         emitting.instrument(span).await
+    }
+
+    /// The same, answered once: see [`Queue::emit_idempotent`], which is as this one, for events on no object or several.
+    pub async fn emit_on_idempotent(
+        &self,
+        key: &IdempotencyKey,
+        object: &str,
+        main: Event,
+        subevents: Vec<Event>,
+        state: Option<&str>,
+        answer: impl FnOnce(&[Emitted]) -> String + Send,
+    ) -> Result<Idempotent, EmitError> {
+        let Change { canvas, key: object, events } = self.change(object, main, subevents, state)?;
+        let span = self.sending(&events, true);
+        let state = state.map(|state| NewState { canvas, object: &object, state });
+        self.emit_once(key, events, state, answer).instrument(span).await
     }
 
     /// The same inside the caller's own transaction; several objects in one transaction in the order of their keys, lest
@@ -65,7 +81,8 @@ impl Queue {
             let inserted =
                 insert_with_state(connection, &events, &chosen, state, self.store.emission()).await;
             let inserted =
-                inserted.map_err(|error| StoreError::from_sqlx("insert events on an object", error))?;
+                inserted.map_err(|error| StoreError::from_sqlx("insert events on an object", error));
+            let inserted = inserted.map_err(|error| refused(&events, error))?;
             let pairs = events.into_iter().zip(inserted);
             pairs.map(|(event, inserted)| self.receipt(Arc::new(event), inserted)).collect()
         };

@@ -14,6 +14,7 @@ mod guard;
 mod handlers;
 mod health;
 mod limits;
+mod listen;
 mod objects;
 mod openapi;
 mod paging;
@@ -40,6 +41,7 @@ use crate::telemetry::HttpMetrics;
 use guard::Guarded;
 use health::Readiness;
 use limits::Limits;
+use listen::Listening;
 use push::Push;
 use refusals::Refusals;
 
@@ -58,6 +60,7 @@ pub(crate) struct Api {
     refusals: Refusals,
     readiness: Arc<Readiness>,
     push: Push,
+    listening: Listening,
 }
 
 /// The API with its layers. The outermost is the last.
@@ -71,13 +74,14 @@ fn router(api: &Api) -> Router {
         .with_state(api.clone())
 }
 
-/// The first four ask for their callers themselves: they are about no canvas.
+/// The first five ask for their callers themselves: they are about no canvas, or about several.
 fn routes(api: &Api) -> OpenApiRouter<Api> {
     OpenApiRouter::with_openapi(openapi::base())
         .routes(routes!(health::alive))
         .routes(routes!(health::ready))
         .routes(routes!(push::push))
         .routes(routes!(push::wake))
+        .routes(routes!(listen::listen))
         .merge(guarded(api).into_router())
 }
 
@@ -110,6 +114,7 @@ fn guarded(api: &Api) -> Guarded {
         .on(Scope::Read, routes!(objects::halted))
         .on(Scope::Read, routes!(objects::one))
         .on(Scope::Operate, routes!(objects::skip))
+        .on(Scope::Emit, routes!(emit::change))
         .on(Scope::Read, routes!(dead_events::list))
         .on(Scope::Operate, routes!(dead_events::redrive_one))
         .on(Scope::Operate, routes!(dead_events::redrive))

@@ -277,6 +277,10 @@ impl From<EmitError> for Problem {
         match error {
             EmitError::Event(error) => error.into(),
             EmitError::Store(error) => error.into(),
+            EmitError::ObjectBusy(_) => {
+                let words = "others emit on this object all the time, or a transaction holds it: try again";
+                Self::new(Kind::Unavailable, words)
+            }
             EmitError::ForeignId(_) => {
                 Self::new(Kind::IdTaken, "the id belongs to another event: choose another one")
             }

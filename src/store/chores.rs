@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::{CanvasId, EventId, Notification};
+use crate::event::{CanvasId, EventId, Notification, Timestamp};
 
 /// How many promises one statement makes due: the `limit` in [`Store::make_all_due`].
 pub(crate) const DUE_PAGE: u64 = 1000;
@@ -28,6 +28,34 @@ pub(crate) struct Minute {
     pub(crate) more: bool,
     /// Whether it was due, and no other process was first.
     pub(crate) open: bool,
+}
+
+struct MinuteRow {
+    ids: Vec<Uuid>,
+    canvases: Vec<Uuid>,
+    jobs: Vec<i64>,
+    crons: bool,
+    queues: bool,
+    recovered: i64,
+    open: bool,
+    full: bool,
+    lifted: bool,
+    reached: Option<Timestamp>,
+    now: Timestamp,
+}
+
+impl MinuteRow {
+    fn into_minute(self) -> Minute {
+        Minute {
+            notifications: notifications(self.ids, self.canvases),
+            recovered: usize::try_from(self.recovered).unwrap_or(0),
+            jobs: self.jobs,
+            crons: self.crons,
+            queues: self.queues,
+            more: self.full || self.lifted,
+            open: self.open,
+        }
+    }
 }
 
 /// How long things are kept that only their age removes.
@@ -70,7 +98,8 @@ impl Store {
         in_memory!(self, minute(again));
         let (timing, known) = (self.timing(), self.probe.known());
         let mut session = self.session().await?;
-        let query = sqlx::query!(
+        let query = sqlx::query_as!(
+            MinuteRow,
             r#"with gate as (
                    update wakeq.chores
                       set next_at = now() + $2, passes = passes + (not $1)::integer,
@@ -106,18 +135,15 @@ impl Store {
                 returning e.id, e.canvas_id, not overdue.runs and e.delay_until <= now() + $4 as publish,
                           e.delay_until <= now() as due
                )
-               select array(select id from moved where publish order by id) as "ids!",
-                      array(select canvas_id from moved where publish order by id) as "canvases!",
+               select array(select id from moved where publish order by id) as "ids!", array(select canvas_id from moved where publish order by id) as "canvases!",
                       array(select id from wakeq.resume_jobs where exists (select from gate) order by id limit 1000)
                           || array(select id from job) as "jobs!",
                       not $1 and exists (select from wakeq.cron_records where next_at <= now() + $10::interval) as "crons!",
                       not $1 and exists (select from gate)
                           and (exists (select from wakeq.queues where draining)
-                               or (select passes % 10 = 0 from gate)
-                                  and exists (select from wakeq.queue_registry where version > 0)) as "queues!",
+                               or (select passes % 10 = 0 from gate) and exists (select from wakeq.queue_registry where version > 0)) as "queues!",
                       (select count(*) from moved where publish and due) as "recovered!", exists (select from gate) as "open!",
-                      (select count(*) from overdue) >= 1000 as "full!",
-                      exists (select from expired) as "lifted!",
+                      (select count(*) from overdue) >= 1000 as "full!", exists (select from expired) as "lifted!",
                       (select max(notify_at) from overdue) as reached, now() as "now!""#,
             again,
             interval(timing.probe_period),
@@ -135,10 +161,7 @@ impl Store {
         if row.open {
             self.probe.learn(again, row.reached.filter(|_| row.full), row.now - 2 * timing.probe_period);
         }
-        let notifications = notifications(row.ids, row.canvases);
-        let (more, recovered) = (row.full || row.lifted, usize::try_from(row.recovered).unwrap_or(0));
-        let (jobs, crons, queues, open) = (row.jobs, row.crons, row.queues, row.open);
-        Ok(Minute { notifications, recovered, jobs, crons, queues, more, open })
+        Ok(row.into_minute())
     }
 
     /// Makes the next pass of the minute's statement due now, if it would be due within this time anyway.

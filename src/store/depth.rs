@@ -132,7 +132,11 @@ impl Store {
                       extract(epoch from now() - min(found.oldest))::float8 as oldest_s
                  from unruled h, lateral (
                      select count(*) filter (where free) as depth, min(delay_until) filter (where free) as oldest from (
-                         select e.delay_until, e.queue is null and (e.locked_at is null or e.locked_at < now() - $1::interval) as free
+                         select e.delay_until,
+                                e.queue is null and (e.locked_at is null or e.locked_at < now() - $1::interval)
+                                and (e.object is null
+                                     or e.id = wakeq.first_of_lane(e.canvas_id, e.object, e.queue, e.module, e.name)
+                                        and not wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name)) as free
                            from wakeq.events_v2 e
                           where not h.ruled and e.canvas_id = h.canvas_id and e.module = h.module and e.name = h.name
                             and e.delay_until <= now()
@@ -154,6 +158,25 @@ impl Store {
         Ok(depths.collect())
     }
 
+    /// How many objects stand still for every handler for which one does, of all canvases; 10,000 of them are counted.
+    #[cfg(feature = "telemetry")]
+    pub(crate) async fn halted(&self) -> Result<Vec<(HandlerScope, u64)>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select module::text as "module!", name::text as "name!", count(*) as "halted!"
+                 from (select module, name from wakeq.halted_lanes limit $1) as halted
+                group by module, name order by 3 desc, 1, 2"#,
+            LOOK_MAX
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("count the objects that stand still", rows)?;
+        let halted = rows.into_iter().filter_map(|row| {
+            let scope = super::load::address(CanvasId::DEFAULT.0, &row.module, &row.name, "_").ok()?.scope;
+            Some((scope, row.halted.cast_unsigned()))
+        });
+        Ok(halted.collect())
+    }
+
     /// Connections of the pool: in use, and idle; none once it is closed.
     #[cfg(feature = "telemetry")]
     pub(crate) fn connections(&self) -> Option<(u64, u64)> {
@@ -169,7 +192,7 @@ impl Store {
 pub(crate) struct HandlerDepth {
     /// Its module and name; the canvas says nothing.
     pub(crate) scope: HandlerScope,
-    /// Events that are due, on no worker, and under no rule.
+    /// Events that are due, on no worker, under no rule, and whose turn it is.
     pub(crate) depth: u64,
     /// For how long the oldest of them has been due.
     pub(crate) oldest: Option<Duration>,

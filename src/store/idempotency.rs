@@ -3,8 +3,9 @@
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
+use super::chains::{NewState, insert_with_state};
 use super::chores::IDEMPOTENCY_KEPT;
-use super::insert::{insert_pages, statements};
+use super::insert::statements;
 use super::queues::Emission;
 use super::session::interval;
 use super::{Inserted, NewEvent, Store, StoreError};
@@ -43,13 +44,15 @@ impl Store {
         key: &NewKey,
         events: &[NewEvent],
         chosen: &[bool],
+        state: Option<NewState<'_>>,
         answer: impl FnOnce(&[Inserted]) -> String + Send,
     ) -> Result<Keyed, StoreError> {
-        in_memory!(self, insert_once(key, events, chosen, answer));
+        in_memory!(self, insert_once(key, events, chosen, state, answer));
         // Beside the events': the key, the look at an earlier answer, the answer.
         let mut session = self.session().await?.for_statements(3 + statements(events));
         let emission = self.emission();
-        let keyed = session.limit(|connection| once(connection, key, events, chosen, emission, answer)).await;
+        let change = (events, chosen, state);
+        let keyed = session.limit(|connection| once(connection, key, change, emission, answer)).await;
         session.answered("insert events under an idempotency key", keyed)
     }
 }
@@ -57,8 +60,7 @@ impl Store {
 async fn once(
     connection: &mut PgConnection,
     key: &NewKey,
-    events: &[NewEvent],
-    chosen: &[bool],
+    (events, chosen, state): (&[NewEvent], &[bool], Option<NewState<'_>>),
     emission: Emission<'_>,
     answer: impl FnOnce(&[Inserted]) -> String + Send,
 ) -> Result<Keyed, sqlx::Error> {
@@ -76,7 +78,7 @@ async fn once(
         }
         Err(error) => return Err(error),
     }
-    let inserted = insert_pages(&mut transaction, events, chosen, emission).await?;
+    let inserted = insert_with_state(&mut transaction, events, chosen, state, emission).await?;
     if inserted.contains(&Inserted::Foreign) {
         transaction.rollback().await?;
         return Ok(Keyed::Foreign(inserted));

@@ -225,6 +225,30 @@ impl WakeMetrics {
     }
 }
 
+/// What listeners are told of, and what they miss.
+pub(crate) struct BroadcastMetrics {
+    broadcasts: Counter<u64>,
+}
+
+impl BroadcastMetrics {
+    pub(crate) fn new() -> Self {
+        let broadcasts = meter()
+            .u64_counter("wakeq.broadcasts")
+            .with_unit("{event}")
+            .with_description("Events that were broadcast, and those that listeners miss")
+            .build();
+        Self { broadcasts }
+    }
+
+    /// `sent`; `failed`, since the broker did not take them; or `dropped`, since too many waited.
+    pub(crate) fn broadcast(&self, outcome: &'static str, count: usize) {
+        if count > 0 {
+            let count = u64::try_from(count).unwrap_or(u64::MAX);
+            self.broadcasts.add(count, &[KeyValue::new("outcome", outcome)]);
+        }
+    }
+}
+
 /// How long requests take.
 #[cfg(feature = "http")]
 #[derive(Clone)]
@@ -277,21 +301,22 @@ pub(crate) struct QueueGauge {
 
 /// What is only looked at when somebody asks for it.
 pub(crate) struct Gauges {
-    _kept: (ObservableGauge<u64>, ObservableGauge<f64>, ObservableGauge<u64>),
+    _kept: (ObservableGauge<u64>, ObservableGauge<f64>, ObservableGauge<u64>, ObservableGauge<u64>),
     _of_queues: [ObservableGauge<u64>; 2],
 }
 
 impl Gauges {
-    /// Shows what the functions say, whenever somebody collects: handlers; queues; connections, in use and idle. They must not wait
-    /// for long.
+    /// Shows what the functions say, whenever somebody collects: handlers; how many objects stand still for which; queues;
+    /// connections, in use and idle. They must not wait for long.
     pub(crate) fn over(
         handlers: impl Fn() -> Vec<HandlerGauge> + Clone + Send + Sync + 'static,
+        halted: impl Fn() -> Vec<(HandlerScope, u64)> + Send + Sync + 'static,
         queues: impl Fn() -> Vec<QueueGauge> + Clone + Send + Sync + 'static,
         connections: impl Fn() -> Option<(u64, u64)> + Send + Sync + 'static,
     ) -> Self {
         let meter = meter();
         let labels = Arc::new(Labels::default());
-        let (known, depths) = (Arc::clone(&labels), handlers.clone());
+        let (known, depths, of_halted) = (Arc::clone(&labels), handlers.clone(), Arc::clone(&labels));
         let depth = meter
             .u64_observable_gauge("wakeq.handler.depth")
             .with_unit("{event}")
@@ -312,6 +337,20 @@ impl Gauges {
                 }
             })
             .build();
+        let halted = meter
+            .u64_observable_gauge("wakeq.handler.halted")
+            .with_unit("{object}")
+            .with_description("Objects that stand still for a handler because an event of theirs died there")
+            .with_callback(move |observer| {
+                let mut sums: BTreeMap<String, u64> = BTreeMap::new();
+                for (scope, objects) in halted() {
+                    *sums.entry(of_halted.of(&scope).to_string()).or_default() += objects;
+                }
+                for (label, objects) in sums {
+                    observer.observe(objects, &[KeyValue::new("handler", label)]);
+                }
+            })
+            .build();
         let pool = meter
             .u64_observable_gauge("wakeq.pool.connections")
             .with_unit("{connection}")
@@ -323,7 +362,7 @@ impl Gauges {
                 }
             })
             .build();
-        Self { _kept: (depth, oldest, pool), _of_queues: gauges_of_queues(&meter, queues) }
+        Self { _kept: (depth, oldest, halted, pool), _of_queues: gauges_of_queues(&meter, queues) }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The worker's loop: takes a notification when a handler has room, answers it when its run has ended, keeps what
-//! waits for its time.
+//! The worker's loop: holds the notifications that it may, starts one when there is room, canvas by canvas in turns, answers
+//! it when its run has ended, keeps what waits for its time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,11 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::WorkerConfig;
 use super::counters::{Counters, RunReport};
+use super::finished::{Finished, Halt};
 use super::lot::Lot;
 use super::onward::onward;
 use super::room::{Room, RoomKind};
-use super::run::{Finished, Halt, Runner};
-use crate::event::{EventId, Notification};
+use super::rotation::Rotation;
+use super::run::Runner;
+use crate::event::{CanvasId, EventId, Notification};
 use crate::machine::{Answer, Outcome, When};
 use crate::notify::{Delivery, Notifier, Subscription};
 use crate::telemetry::WorkerGauges;
@@ -36,9 +38,14 @@ const TROUBLE_PERIOD: Duration = Duration::from_secs(1);
 pub(super) struct Intake {
     runner: Arc<Runner>,
     capacity: usize,
+    /// Most that waits for a start. The subscription holds as many unanswered ones at most, here and elsewhere.
+    held_max: usize,
     shutdown_grace: Duration,
     lot: Lot,
     notifier: Arc<dyn Notifier>,
+    /// What waits for a start.
+    waiting: Rotation<CanvasId, (Notification, Delivery)>,
+    /// What holds room that others wait for, and so goes first.
     ready: VecDeque<(Notification, Delivery, Room)>,
     /// Each with how many events of its object, or its queue, ran here in a row before it.
     running: JoinSet<(Delivery, Finished, u32)>,
@@ -62,9 +69,11 @@ impl Intake {
         Self {
             runner,
             capacity: config.capacity,
+            held_max: config.capacity + config.lot_max,
             shutdown_grace: config.shutdown_grace,
             lot: Lot::new(config.lot_max),
             notifier,
+            waiting: Rotation::new(),
             ready: VecDeque::new(),
             running: JoinSet::new(),
             entering: JoinSet::new(),
@@ -86,7 +95,9 @@ impl Intake {
         let mut looks = tokio::time::interval(TROUBLE_PERIOD);
         looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            let free = self.running.len() < self.capacity;
+            let starts =
+                self.running.len() < self.capacity && !(self.ready.is_empty() && self.waiting.is_empty());
+            let holds_more = self.waiting.len() < self.held_max;
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -95,8 +106,8 @@ impl Intake {
                 Some(ended) = self.running.join_next() => self.ended(ended),
                 Some(entered) = self.entering.join_next() => self.entered(entered),
                 (id, delivery) = self.lot.due() => self.due(id, delivery),
-                () = std::future::ready(()), if free && !self.ready.is_empty() => self.start_ready(),
-                delivery = subscription.next(), if free && self.ready.is_empty() => match delivery {
+                () = std::future::ready(()), if starts => self.start_next(),
+                delivery = subscription.next(), if holds_more => match delivery {
                     Some(delivery) => self.receive(delivery),
                     None => break,
                 },
@@ -110,7 +121,7 @@ impl Intake {
 
     fn tell(&self, trouble: Option<String>) {
         self.gauges.receives(trouble.is_none());
-        self.gauges.show(self.running.len(), self.lot.len() + self.ready.len());
+        self.gauges.show(self.running.len(), self.lot.len() + self.ready.len() + self.waiting.len());
         self.trouble.send_if_modified(|known| {
             let changed = *known != trouble;
             *known = trouble;
@@ -119,12 +130,8 @@ impl Intake {
     }
 
     fn receive(&mut self, delivery: Delivery) {
-        let Some((notification, delivery)) = read(delivery, &self.counters) else { return };
-        // One that waits for its time is looked at all the same: it may have become due (`run_now`).
-        if self.lot.waits_openly(notification.id) {
-            self.double(delivery);
-        } else {
-            self.start(notification, delivery, Room::default(), 0);
+        if let Some((notification, delivery)) = read(delivery, &self.counters) {
+            self.waiting.push(notification.canvas, (notification, delivery));
         }
     }
 
@@ -138,16 +145,23 @@ impl Intake {
         self.running.spawn(async move { (delivery, runner.run(notification, room).await, links) });
     }
 
-    fn start_ready(&mut self) {
+    fn start_next(&mut self) {
         if let Some((notification, delivery, room)) = self.ready.pop_front() {
-            self.start(notification, delivery, room, 0);
+            return self.start(notification, delivery, room, 0);
+        }
+        let Some((notification, delivery)) = self.waiting.pop() else { return };
+        // One that waits for its time is looked at all the same: it may have become due (`run_now`).
+        if self.lot.waits_openly(notification.id) {
+            self.double(delivery);
+        } else {
+            self.start(notification, delivery, Room::default(), 0);
         }
     }
 
     fn due(&mut self, id: EventId, delivery: Delivery) {
         if let Ok(notification) = delivery.notification {
             debug_assert_eq!(notification.id, id);
-            self.ready.push_back((notification, delivery, Room::default()));
+            self.waiting.push(notification.canvas, (notification, delivery));
         }
     }
 
@@ -264,6 +278,7 @@ impl Intake {
         self.entering.shutdown().await;
         self.lot.clear();
         self.ready.clear();
+        self.waiting.clear();
         let closing = tokio::spawn(subscription.close(self.shutdown_grace + CLOSE_WAIT));
         self.drain(deadline).await;
         if !self.running.is_empty() {

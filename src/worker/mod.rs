@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod agreement;
 mod counters;
+mod finished;
 mod handlers;
 mod intake;
 mod leases;
@@ -13,6 +14,7 @@ mod onward;
 mod process;
 mod push;
 mod room;
+mod rotation;
 mod run;
 mod signal;
 mod statements;

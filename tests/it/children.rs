@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sqlx::PgPool;
+use sqlx::{Connection, PgConnection, PgPool};
 use tokio::sync::{Mutex, mpsc};
 use wakeq::notify::{Notifier, PubSub, PubSubConfig};
 use wakeq::{
-    Admin, EmitError, Event, Execution, HandlerError, HandlerResult, Handlers, Queue, QueueConfig,
-    QueueWorker, RetryPolicy, Route, RunReport, Store, StoreConfig, StoreError, Timing, Verdict,
-    WorkerConfig,
+    Admin, EmitError, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, Queue, QueueConfig,
+    QueueWorker, RetryPolicy, Route, RunReport, Store, StoreConfig, Timing, Verdict, WorkerConfig,
 };
 use wakeq_services::{Guard, Guarded, Launch};
 
@@ -49,8 +48,13 @@ pub(crate) enum Role {
     Worker { capacity: usize, shutdown_grace_ms: u64 },
     /// Emits this many events with the same value, one by one, 20 at a time.
     Emitter { count: usize, work: Work },
-    /// Emits this many events on each of so many objects, in turns.
-    EmitterOn { objects: usize, each: usize, work: Work },
+    /// Emits this many events on each of so many objects, in turns, with ids that are those of this name: started again,
+    /// it adds what is missing.
+    EmitterOn { name: u32, objects: usize, each: usize, work: Work },
+    /// Emits events on `work:1`, and sets its state, in a transaction that it never ends.
+    EmitterWithin,
+    /// Emits this many events of each of so many canvases, in turns, only for the queue [`QUEUE`].
+    EmitterToQueue { canvases: usize, each: usize, work: Work },
     /// Lifts the pause of [`WORK`].
     Unpause,
 }
@@ -59,6 +63,10 @@ pub(crate) enum Role {
 pub(crate) const WORK: &str = "work";
 /// As [`WORK`], but never tried again.
 pub(crate) const WORK_ONCE: &str = "work-once";
+/// As [`WORK_ONCE`], and what dies halts its object.
+pub(crate) const WORK_OR_HALT: &str = "work-or-halt";
+/// The registered queue whose handler is as [`WORK`]; it gets what is emitted for `queued`.
+pub(crate) const QUEUE: &str = "work-queue";
 /// The handler that records its run and takes the process with it.
 pub(crate) const PILL: &str = "pill";
 
@@ -206,9 +214,16 @@ async fn perform(place: Place, role: Role) {
             emit(&Place::queue(&store, &notifier), count, &work).await;
             say(&format!("emitted {count}"));
         }
-        Role::EmitterOn { objects, each, work } => {
-            emit_on(&Place::queue(&store, &notifier), objects, each, &work).await;
+        Role::EmitterOn { name, objects, each, work } => {
+            emit_on(&Place::queue(&store, &notifier), name, objects, each, &work).await;
             say(&format!("emitted {}", objects * each));
+        }
+        Role::EmitterWithin => {
+            emit_within(&Place::queue(&store, &notifier), &place.database_url).await;
+        }
+        Role::EmitterToQueue { canvases, each, work } => {
+            emit_to_queue(&Place::queue(&store, &notifier), canvases, each, &work).await;
+            say(&format!("emitted {}", canvases * each));
         }
         Role::Unpause => {
             let resumed =
@@ -230,22 +245,47 @@ async fn emit(queue: &Queue, count: usize, work: &Work) {
     emits.join_all().await;
 }
 
-async fn emit_on(queue: &Queue, objects: usize, each: usize, work: &Work) {
+async fn emit_to_queue(queue: &Queue, canvases: usize, each: usize, work: &Work) {
+    let mut emits = tokio::task::JoinSet::new();
+    for at in 0..canvases * each {
+        while emits.len() >= 20 {
+            emits.join_next().await.transpose().unwrap();
+        }
+        let canvas = wakeq::CanvasId(uuid::Uuid::from_u128((at % canvases + 1) as u128));
+        let event = Event::new("queued", work).unwrap().canvas(canvas).only_to_queues();
+        let queue = queue.clone();
+        emits.spawn(async move { queue.emit(event).await.map(drop).unwrap() });
+    }
+    emits.join_all().await;
+}
+
+async fn emit_on(queue: &Queue, name: u32, objects: usize, each: usize, work: &Work) {
     let mut emits = tokio::task::JoinSet::new();
     for at in 0..objects * each {
         while emits.len() >= 6 {
             emits.join_next().await.transpose().unwrap();
         }
-        let event = Event::new(WORK, work).unwrap().on(&format!("work:{}", at % objects)).unwrap();
+        let id = EventId(uuid::Uuid::from_u64_pair(u64::from(name), at as u64));
+        let event = Event::new(WORK, work).unwrap().on(&format!("work:{}", at % objects)).unwrap().id(id);
         let queue = queue.clone();
         emits.spawn(async move {
             // Others emit on the same object: whoever waits too long for it is refused, and nothing was emitted.
             while let Err(error) = queue.emit(event.clone()).await {
-                assert!(matches!(error, EmitError::Store(StoreError::Refused { .. })), "{error}");
+                assert!(matches!(error, EmitError::ObjectBusy(_)), "{error}");
             }
         });
     }
     emits.join_all().await;
+}
+
+async fn emit_within(queue: &Queue, url: &str) {
+    let mut connection = PgConnection::connect(url).await.unwrap();
+    let mut transaction = connection.begin().await.unwrap();
+    let event = || Event::new(WORK, &Work::default()).unwrap();
+    let emitting = queue.emit_on_in(&mut transaction, "work:1", event(), vec![event()], Some("7"));
+    let links: Vec<_> = emitting.await.unwrap().iter().filter_map(wakeq::Receipt::link).collect();
+    say(&format!("linked {}", links[0].prev));
+    std::future::pending::<()>().await;
 }
 
 async fn work(store: Store, notifier: Arc<dyn Notifier>, place: &Place, config: WorkerConfig) {
@@ -293,6 +333,8 @@ async fn handlers(place: &Place) -> Handlers {
     Handlers::new()
         .on(Route::new(WORK).retry(soon), handler(pool.clone()))
         .on(Route::new(WORK_ONCE).retry(never), handler(pool.clone()))
+        .on(Route::new(WORK_OR_HALT).retry(never).halt_on_death(), handler(pool.clone()))
+        .on_queue(Route::new(QUEUE).retry(soon), handler(pool.clone()))
         .on(PILL, move |event: Execution| {
             let pool = pool.clone();
             async move {

@@ -1,6 +1,7 @@
 //! Order, from the emit to the handler: chains, lanes, hand-overs, and what stands still.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,10 +11,12 @@ use wakeq::notify::Notifier;
 use wakeq::testing::TestKit;
 use wakeq::{
     Actor, CanvasId, EmitError, Event, EventError, EventId, Execution, Explanation, HandlerError, Handlers,
-    Lane, Link, Notification, ObjectKey, Outcome, Place, RetryPolicy, Route, Standing, WorkerConfig,
+    Lane, Link, Notification, ObjectKey, Outcome, Place, Queue, QueueConfig, RetryPolicy, Route, Standing,
+    Store, StoreConfig, WorkerConfig,
 };
 
-use crate::support::{PATIENCE, Stage, quick, scope};
+use crate::support::{PATIENCE, Stage, is_skipped, quick, scope};
+use crate::theatre::{figure, size};
 
 const HANDLER: &str = "index";
 
@@ -322,6 +325,88 @@ async fn two_consumers_see_the_same_order() {
     let backwards = links.iter().rev().copied().collect();
     let doubled = links.iter().skip(3).chain(&links).copied().collect();
     assert_eq!((consumed(backwards), consumed(doubled)), (links.clone(), links));
+}
+
+/// ORD-07, ORD-08, ORD-10: 32 emitters, each with a connection of its own: no fork, no `prev` that is not smaller, and no id
+/// that is committed after a larger one of its object.
+#[tokio::test]
+async fn ids_grow_in_the_order_of_the_commits() {
+    let (stage, notifier) = Stage::memory().await;
+    if is_skipped("several sessions at a time") {
+        return;
+    }
+    let (count, emitters, objects) = (size(2_000, 20_000), 32, 20);
+    let ends: Arc<Vec<AtomicI64>> = Arc::new((0..objects).map(|_| AtomicI64::new(0)).collect());
+    let started = tokio::time::Instant::now();
+    let mut emitting = tokio::task::JoinSet::new();
+    for emitter in 0..emitters {
+        let config = StoreConfig { max_connections: 1, ..StoreConfig::default() };
+        let store = Store::connect(stage.database.url(), config).await.unwrap();
+        let queue = Queue::new(store, notifier.clone(), QueueConfig::default());
+        let ends = Arc::clone(&ends);
+        emitting.spawn(async move {
+            for at in 0..count / emitters {
+                let object = (emitter * 7 + at * 3) % objects;
+                let known = ends[object].load(Ordering::SeqCst);
+                let event = on(&format!("work:{object}"), at as i64);
+                let link = until_free(&queue, event).await;
+                assert!(known <= link.prev && link.prev < link.id, "{link:?} after {known} was committed");
+                ends[object].fetch_max(link.id, Ordering::SeqCst);
+            }
+        });
+    }
+    // Ids of which each was the largest that could be seen of its object at a moment, and how many there were with it.
+    let looked = "select object::text, max(seq), count(*) from wakeq.events_v2 group by object";
+    let mut seen: BTreeSet<(String, i64, i64)> = BTreeSet::new();
+    let mut looks = 0;
+    while !emitting.is_empty() {
+        let rows: Vec<(String, i64, i64)> = sqlx::query_as(looked).fetch_all(&stage.pool).await.unwrap();
+        seen.extend(rows);
+        looks += 1;
+        while let Some(ended) = emitting.try_join_next() {
+            ended.unwrap();
+        }
+    }
+    let took = started.elapsed();
+    let (mut objects_seen, (mut largest, mut with)) = (Vec::new(), (Vec::new(), Vec::new()));
+    for (object, id, count) in &seen {
+        objects_seen.push(object.clone());
+        largest.push(*id);
+        with.push(*count);
+    }
+    // How many there are now with it and below it: more, if one was committed after it.
+    let inverted: i64 = sqlx::query_scalar(
+        "with chains as (select object, seq, row_number() over (partition by object order by seq) as nth from wakeq.events_v2)
+         select count(*) from unnest($1::text[], $2::bigint[], $3::bigint[]) as seen (object, largest, with_it)
+             left join chains on chains.object = seen.object and chains.seq = seen.largest
+          where chains.nth is distinct from seen.with_it",
+    )
+    .bind(&objects_seen)
+    .bind(&largest)
+    .bind(&with)
+    .fetch_one(&stage.pool)
+    .await
+    .unwrap();
+    assert_eq!(inverted, 0, "ids were committed after larger ones");
+    let whole = "select count(*) from (
+        select prev, lag(seq, 1, 0::bigint) over (partition by object order by seq) as before from wakeq.events_v2) as e
+          where prev = before";
+    let whole: i64 = sqlx::query_scalar(whole).fetch_one(&stage.pool).await.unwrap();
+    let emitted = count / emitters * emitters;
+    assert_eq!(whole, emitted as i64, "links of {objects} chains without gap or fork");
+    figure("events by 32 emitters", format!("{emitted} on {objects} objects, in {took:.1?}"));
+    figure("ends of chains that were seen on the way", format!("{} in {looks} looks", seen.len()));
+}
+
+/// The link of an event that is emitted as soon as others who emit on its object let it.
+async fn until_free(queue: &Queue, event: Event) -> Link {
+    loop {
+        match queue.emit(event.clone()).await {
+            Ok(emitted) => return emitted.link.unwrap(),
+            Err(EmitError::ObjectBusy(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
 /// The kit's tables in memory do the same as Postgres.

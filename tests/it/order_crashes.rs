@@ -1,60 +1,301 @@
 //! Order, while emitters and workers are processes, and die.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use wakeq::{CanvasId, Event, Notification};
+use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
+use wakeq::machine::{Consumption, consume};
+use wakeq::{Actor, CanvasId, Event, EventId, Lane, Link, Notification};
 
-use crate::children::{Durations, Role, WORK, Work};
+use crate::children::{Durations, Process, Role, WORK, WORK_OR_HALT, Work};
+use crate::support::{PATIENCE, scope};
 use crate::theatre::{Theatre, figure, list, size};
 
-const ENDED: &str = "select count(distinct event) from runs where ended_at is not null";
+const ENDED: &str =
+    "select count(distinct event) from runs where object like 'work:%' and ended_at is not null";
 /// Events that started before the one before them on the object had ended, or that are no links of one chain.
 const OUT_OF_ORDER: &str = "with events as (
-        select object, link, prev, min(claimed_at) as started_at, max(ended_at) as ended_at from runs group by object, link, prev
+        select object, link, prev, min(claimed_at) as started_at, max(ended_at) as ended_at
+          from runs where object like 'work:%' group by object, link, prev
     ), pairs as (
         select started_at, prev, lag(ended_at) over (partition by object order by link) as ended_before,
                lag(link, 1, 0::bigint) over (partition by object order by link) as link_before
           from events)
     select count(*) from pairs where ended_before > started_at or prev <> link_before";
+/// Events whose runs were not all told the same link.
+const CHANGED: &str = "select count(*) from (
+    select from runs group by event having count(distinct (object, link, prev)) > 1) as changed";
 
-/// ORD-01, ORD-17, ORD-20, ORD-21, ORD-29, ORD-34: four emitters and four workers, of which some are killed at random
-/// moments, and every notification twice: each object's events run in the order of its chain, none is left out, and only
-/// what was in flight at a kill runs twice.
+/// What the document about ordering says of its workers' lists, as it has to be true here of every snapshot of the tables:
+/// in words, and how many rows contradict it.
+const INVARIANTS: [(&str, &str); 6] = [
+    // ORD-13, ORD-30: enough of its wake-ups are on the way.
+    (
+        "whatever is left of an object has a promise",
+        "select count(*) from wakeq.events_v2 where notify_at is null",
+    ),
+    // ORD-12, ORD-31: to own an object is to have claimed the event that is first.
+    (
+        "only the first of an object is claimed",
+        "select count(*) from wakeq.events_v2 e
+          where locked_at is not null
+            and exists (select from wakeq.events_v2 b where b.object = e.object and b.seq < e.seq)",
+    ),
+    // ORD-14, ORD-32: who does not own the object runs nothing.
+    (
+        "what runs is claimed",
+        "select count(*) from runs r join wakeq.events_v2 e on e.id = r.event
+          where r.ended_at is null and e.locked_at is null",
+    ),
+    // ORD-15, ORD-20: one worker at a time has one event of an object in hand.
+    (
+        "one event of an object runs at a time",
+        "select count(*) from (
+            select from runs r where ended_at is null
+                and not exists (select from runs l where l.event = r.event and l.ended_at is not null)
+              group by object having count(distinct event) > 1) as beside",
+    ),
+    // ORD-33: what is in process is not queued as well.
+    (
+        "no event is run by two processes that live",
+        "select count(*) from (
+            select from runs where ended_at is null and pid not in (select pid from killed)
+              group by event having count(*) > 1) as twice",
+    ),
+    // ORD-11, ORD-16, ORD-23, ORD-24: ids, rows and the end of the chain change in one step.
+    (
+        "what is left is the end of the chain, without a gap",
+        "select count(*) from (
+            select prev, lag(seq) over (partition by object order by seq) as before, o.last_seq,
+                   max(seq) over (partition by object) as latest
+              from wakeq.events_v2 join wakeq.objects o using (canvas_id, object)) as chains
+          where prev <> before or latest <> last_seq",
+    ),
+];
+
+/// ORD-01, ORD-02, ORD-05, ORD-11 to ORD-17, ORD-20, ORD-21, ORD-23, ORD-24, ORD-27 to ORD-34: four emitters and four workers,
+/// of which some are killed at random moments, and every notification twice: each object's events run in the order of its
+/// chain, none is left out, only what was in flight at a kill runs twice, and whatever two consumers are sent of it, they
+/// consume the same. At every moment the invariants hold. An object that stands still and one that takes long delay no other.
 #[tokio::test]
 async fn order_outlives_the_processes() {
     let theatre = Theatre::new("order", Durations::crowd()).await;
+    sqlx::query("create table killed (pid integer)").execute(&theatre.pool).await.unwrap();
     let (objects, each, kills) = (size(10, 50), size(5, 50), size(2, 8));
     let count = 4 * objects * each;
     let mut workers = Vec::new();
     for _ in 0..4 {
         workers.push(theatre.worker(8).await);
     }
-    let role = Role::EmitterOn { objects, each, work: Work::lasting(5) };
-    let emitters: Vec<_> = (0..4).map(|_| theatre.start(&role, None)).collect();
+    let stop = CancellationToken::new();
+    let samples = tokio::spawn(sample(theatre.pool.clone(), stop.clone()));
+    let stays = beside(&theatre, each).await;
+    let (emitters_killed, ()) = tokio::join!(
+        emit_and_kill(&theatre, objects, each, kills),
+        kill_workers(&theatre, &mut workers, count, kills)
+    );
+    let left = "select (count(*) = 0)::integer::bigint from wakeq.events_v2 where object like 'work:%'";
+    let since = tokio::time::Instant::now();
+    theatre.until_at_least(left, 1).await;
+    let took = since.elapsed();
+    assert_eq!(theatre.count(ENDED).await, count as i64);
+    assert_eq!((theatre.count(OUT_OF_ORDER).await, theatre.count(CHANGED).await), (0, 0));
+    let whole = "select count(*) from wakeq.objects o where object like 'work:%' and
+                  last_seq = (select max(link) from runs r where r.object = o.object)";
+    assert_eq!(theatre.count(whole).await, objects as i64);
+    goes_on(&theatre, stays, each).await;
+    stop.cancel();
+    let samples = samples.await.unwrap();
+    assert!(samples > 0);
+    let consumed = consumers(&theatre.pool).await;
+    assert_eq!(consumed.values().map(Vec::len).sum::<usize>(), count);
+    figure("events on objects", format!("{count} on {objects}"));
+    figure("workers killed", kills);
+    figure("emitters killed amid their emits", emitters_killed);
+    figure("all complete after the last emit", format!("{took:.1?}"));
+    figure("times that all invariants were looked at", samples);
+    list(&theatre.extra_runs().await);
+}
+
+/// Looks at the invariants until told to stop; how often.
+async fn sample(pool: PgPool, stop: CancellationToken) -> usize {
+    let mut ticks = tokio::time::interval(Duration::from_millis(50));
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut samples = 0;
+    while !stop.is_cancelled() {
+        ticks.tick().await;
+        for (words, query) in INVARIANTS {
+            let against: i64 = sqlx::query_scalar(query).fetch_one(&pool).await.unwrap();
+            assert_eq!(against, 0, "{words}");
+        }
+        samples += 1;
+    }
+    samples
+}
+
+/// Each invariant is contradicted by what it is about.
+#[tokio::test]
+async fn a_broken_invariant_is_seen() {
+    let theatre = Theatre::new("broken", Durations::quick()).await;
+    sqlx::query("create table killed (pid integer)").execute(&theatre.pool).await.unwrap();
+    let on = || Event::new(WORK, &Work::default()).unwrap().on("work:1").unwrap();
+    theatre.queue.emit_all(vec![on(), on()]).await.unwrap();
+    let broken = [
+        "update wakeq.events_v2 set notify_at = null where prev = 0",
+        "update wakeq.events_v2 set locked_at = now(), claims = 1 where prev > 0",
+        "insert into runs (event, pid, object) select id, 1, object from wakeq.events_v2 where prev = 0",
+        "insert into runs (event, pid, object) select id, 1, object from wakeq.events_v2",
+        "insert into runs (event, pid, object) select id, pid, object from wakeq.events_v2, generate_series(1, 2) as pid
+          where prev = 0",
+        "update wakeq.objects set last_seq = last_seq + 1",
+    ];
+    for ((words, query), breaks) in INVARIANTS.into_iter().zip(broken) {
+        let mut transaction = theatre.pool.begin().await.unwrap();
+        let before: i64 = sqlx::query_scalar(query).fetch_one(&mut *transaction).await.unwrap();
+        sqlx::query(breaks).execute(&mut *transaction).await.unwrap();
+        let after: i64 = sqlx::query_scalar(query).fetch_one(&mut *transaction).await.unwrap();
+        assert!(before == 0 && after > 0, "{words}: {before}, {after}");
+    }
+}
+
+/// An object that will stand still, and one whose first event takes longer than the test; the lane of the first.
+async fn beside(theatre: &Theatre, each: usize) -> Lane {
+    let on = |name, object: &str, work: Work| Event::new(name, &work).unwrap().on(object).unwrap();
+    let fails = Work { first_fails: true, ..Work::lasting(1) };
+    let stays =
+        (0..=each).map(|at| on(WORK_OR_HALT, "stays", if at == 0 { fails } else { Work::lasting(1) }));
+    theatre.queue.emit_all(stays.collect()).await.unwrap();
+    let slow = (0..=each).map(|_| on(WORK, "slow", Work::lasting(600_000)));
+    theatre.queue.emit_all(slow.collect()).await.unwrap();
+    theatre.until_at_least("select count(*) from wakeq.halted_lanes", 1).await;
+    theatre.until_at_least("select count(*) from runs where object = 'slow'", 1).await;
+    Lane { scope: scope(WORK_OR_HALT), object: "stays".parse().unwrap(), queue: None }
+}
+
+/// While all others came to their end, nothing happened on these two; the one that stood still goes on when it is told to.
+async fn goes_on(theatre: &Theatre, stays: Lane, each: usize) {
+    let ran = |object| match object {
+        "stays" => "select count(distinct event) from runs where object = 'stays'",
+        _ => "select count(distinct event) from runs where object = 'slow'",
+    };
+    assert_eq!((theatre.count(ran("stays")).await, theatre.count(ran("slow")).await), (1, 1));
+    assert!(theatre.admin.skip(&stays, &Actor::admin("ops")).await.unwrap());
+    theatre.until_at_least(ran("stays"), 1 + each as i64).await;
+    assert_eq!(theatre.count(ran("slow")).await, 1);
+}
+
+/// Four emitters, of which one after the other is killed and started again; how many were killed before they ended.
+async fn emit_and_kill(theatre: &Theatre, objects: usize, each: usize, kills: usize) -> usize {
+    let role = |name| Role::EmitterOn { name, objects, each, work: Work::lasting(5) };
+    let mut emitters: Vec<(u32, Process)> =
+        (0..4).map(|name| (name, theatre.start(&role(name), None))).collect();
+    let mut killed = 0;
+    for kill in 1..=kills {
+        let wanted = 4 * objects * each * kill / (2 * kills);
+        theatre.until_at_least("select count(*) from wakeq.emitted_ids", wanted as i64).await;
+        let (name, victim) = emitters.remove(0);
+        killed += usize::from(victim.child.is_running());
+        victim.child.kill_9().await.unwrap();
+        emitters.push((name, theatre.start(&role(name), None)));
+    }
+    for (_, emitter) in &emitters {
+        emitter.says("emitted").await;
+    }
+    killed
+}
+
+async fn kill_workers(theatre: &Theatre, workers: &mut Vec<Process>, count: usize, kills: usize) {
     for kill in 1..=kills {
         theatre.until_at_least(ENDED, (count * kill / (kills + 2)) as i64).await;
         let victim = workers.remove(kill % workers.len());
         theatre.kill_9(&victim).await;
+        let dead = sqlx::query("insert into killed values ($1)").bind(victim.pid());
+        dead.execute(&theatre.pool).await.unwrap();
         let live =
             sqlx::query_scalar("select id from wakeq.events_v2 limit 1000").fetch_all(&theatre.pool).await;
-        let notification = |id| Notification { id: wakeq::EventId(id), canvas: CanvasId::DEFAULT };
+        let notification = |id| Notification { id: EventId(id), canvas: CanvasId::DEFAULT };
         let again: Vec<Notification> = live.unwrap().into_iter().map(notification).collect();
         theatre.notifier.publish(&again).await.unwrap();
         workers.push(theatre.worker(8).await);
     }
-    for emitter in &emitters {
-        emitter.says("emitted").await;
-    }
-    let took = theatre.until_empty().await;
-    assert_eq!(theatre.completed().await, count as i64);
+}
+
+/// What two consumers consume of all that was run, each sent twice and in another order: the same.
+async fn consumers(pool: &PgPool) -> BTreeMap<String, Vec<i64>> {
+    let logs = [1, 2].map(|consumer| async move {
+        let sent: Vec<(String, i64, i64)> = sqlx::query_as(
+            "select object, link, prev from runs, generate_series(1, 2) as time
+              where object like 'work:%' order by md5(event::text || time || $1)",
+        )
+        .bind(consumer.to_string())
+        .fetch_all(pool)
+        .await
+        .unwrap();
+        let (mut sent, mut consumed) = (VecDeque::from(sent), BTreeMap::<String, Vec<i64>>::new());
+        while let Some((object, id, prev)) = sent.pop_front() {
+            let log = consumed.entry(object.clone()).or_default();
+            match consume(log.last().copied().unwrap_or(0), Link { id, prev }) {
+                Consumption::Consume => log.push(id),
+                Consumption::Delay => sent.push_back((object, id, prev)),
+                Consumption::Done => {}
+            }
+        }
+        consumed
+    });
+    let [one, other] = logs;
+    let (one, other) = tokio::join!(one, other);
+    assert_eq!(one, other);
+    one
+}
+
+/// ORD-09, ORD-16, ORD-24, ORD-34: an emitter dies before its transaction ends: nothing of it stands, and nobody is blocked.
+#[tokio::test]
+async fn an_emitter_dies_within_its_transaction() {
+    let theatre = Theatre::new("within", Durations::quick()).await;
+    let on = || Event::new(WORK, &Work::default()).unwrap().on("work:1").unwrap();
+    let before = theatre.queue.emit(on()).await.unwrap().link.unwrap();
+    let victim = theatre.start(&Role::EmitterWithin, None);
+    victim.says(&format!("linked {}", before.id)).await;
+    let refused = theatre.queue.emit(on()).await;
+    assert!(refused.is_err(), "its transaction holds the object: {refused:?}");
+    theatre.kill_9(&victim).await;
+    let freed = async {
+        loop {
+            if let Ok(emitted) = theatre.queue.emit(on()).await {
+                return emitted.link.unwrap();
+            }
+        }
+    };
+    let after = tokio::time::timeout(PATIENCE, freed).await.expect("the object is free");
+    assert_eq!(after.prev, before.id);
+    let object = theatre.queue.object(CanvasId::DEFAULT, "work:1").await.unwrap().unwrap();
+    assert_eq!((object.last_id, object.state), (after.id, None));
+    assert_eq!(theatre.count("select count(*) from wakeq.events_v2").await, 2);
+}
+
+/// ORD-23, ORD-25, ORD-27, ORD-28: a worker dies after its handler has come to its end, and before that is recorded: the
+/// event runs again, with the link that it had, and before any that waits behind it.
+#[tokio::test]
+async fn a_worker_dies_before_it_records_the_end() {
+    let theatre = Theatre::new("processed", Durations::quick()).await;
+    let on = || Event::new(WORK, &Work::lasting(1)).unwrap().on("work:1").unwrap();
+    let emitted = theatre.queue.emit_all(vec![on(), on()]).await.unwrap();
+    let links: Vec<Link> = emitted.iter().filter_map(|emitted| emitted.link).collect();
+    let role = Role::Worker { capacity: 8, shutdown_grace_ms: 1_000 };
+    let victim = theatre.start(&role, Some("link.processed"));
+    theatre.until_at_least(ENDED, 1).await;
+    victim.child.ended().await;
+    theatre.died(victim.pid()).await;
+    let _heir = theatre.worker(8).await;
+    theatre.until_empty().await;
+    let ran: Vec<(i64, i64)> = sqlx::query_as("select link, prev from runs order by started_at")
+        .fetch_all(&theatre.pool)
+        .await
+        .unwrap();
+    let wanted = [links[0], links[0], links[1]].map(|link| (link.id, link.prev));
+    assert_eq!(ran, wanted);
     assert_eq!(theatre.count(OUT_OF_ORDER).await, 0);
-    let whole = "select count(*) from wakeq.objects o
-                  where last_seq = (select max(link) from runs r where r.object = o.object)";
-    assert_eq!(theatre.count(whole).await, objects as i64);
-    figure("events on objects", format!("{count} on {objects}"));
-    figure("kills", kills);
-    figure("all complete after the last emit", format!("{took:.1?}"));
-    list(&theatre.extra_runs().await);
 }
 
 /// ORD-17, ORD-22: a worker dies between the removal of an event and the hand-over. The next one has waited for so long that

@@ -10,9 +10,9 @@ use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Scope, Within};
 use crate::admin::{Admin, AdminError, Cursor, EventFilter, NewTarget};
 use crate::api::{
     AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted,
-    EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List, NewEvent, Object,
-    PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue as QueueAnswer,
-    QueueDepth, Redriven, RuleKind, SetFacet, Skipped, StopRequest, Stopped, Waiting,
+    EmittedBatch, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List,
+    NewChange, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget,
+    Queue as QueueAnswer, QueueDepth, Redriven, RuleKind, SetFacet, Skipped, StopRequest, Stopped, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
@@ -51,6 +51,16 @@ impl Database {
         let event = event(new)?.canvas(self.canvas);
         let queue = Queue::new(self.store.clone(), self.notifier.connect().await?, QueueConfig::default());
         Ok(queue.emit(event).await?.into())
+    }
+
+    pub(super) async fn change(&self, object: &ObjectKey, change: NewChange) -> anyhow::Result<EmittedBatch> {
+        let NewChange { main, subevents, state } = change;
+        let on_canvas = |new| Ok(event(new)?.canvas(self.canvas));
+        let subevents = subevents.into_iter().map(on_canvas).collect::<anyhow::Result<Vec<_>>>()?;
+        let (main, state) = (on_canvas(main)?, state.as_deref().map(RawValue::get));
+        let queue = Queue::new(self.store.clone(), self.notifier.connect().await?, QueueConfig::default());
+        let emitted = queue.emit_on(object.as_str(), main, subevents, state).await?;
+        Ok(EmittedBatch { events: emitted.into_iter().map(Emitted::from).collect() })
     }
 
     pub(super) async fn events(&self, which: &WhichEvents, page: Page) -> anyhow::Result<List<EventSummary>> {

@@ -5,13 +5,14 @@
 
 mod client;
 mod database;
+mod hearing;
 mod server;
 
 use crate::api::{
     AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted,
-    EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List, NewEvent, Object,
-    PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven,
-    RuleKind, SetFacet, Skipped, StopRequest, Stopped, Waiting,
+    EmittedBatch, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List,
+    NewChange, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget,
+    Queue, QueueDepth, Redriven, RuleKind, SetFacet, Skipped, StopRequest, Stopped, Waiting,
 };
 use crate::config::DeliveryArgs;
 use crate::event::{EventId, Name, ObjectKey};
@@ -21,6 +22,7 @@ use super::arguments::{HandlerName, Page, Target};
 
 pub(super) use client::{Asked, Client, ServerArgs};
 pub(super) use database::Database;
+pub(super) use hearing::Hearing;
 pub(super) use server::Server;
 
 /// The database, or a server in front of it.
@@ -55,6 +57,11 @@ macro_rules! either {
 impl Backend {
     pub(super) async fn emit(&self, event: NewEvent) -> anyhow::Result<Emitted> {
         either!(self.emit(event))
+    }
+
+    /// Emits events on an object, and sets its state, if one is given.
+    pub(super) async fn change(&self, object: &ObjectKey, change: NewChange) -> anyhow::Result<EmittedBatch> {
+        either!(self.change(object, change))
     }
 
     pub(super) async fn events(&self, which: &WhichEvents, page: Page) -> anyhow::Result<List<EventSummary>> {

@@ -8,9 +8,10 @@ use super::client::{Client, Request};
 use super::{Canvases, WhichEvents};
 use crate::api::{
     AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted,
-    EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List, NewEvent, Object,
-    PauseCron, PurgeRequest, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue,
-    QueueDepth, Redriven, RuleKind, SetFacet, SkipRequest, Skipped, StopRequest, Stopped, TheEvent, Waiting,
+    EmittedBatch, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List,
+    NewChange, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron, PutQueue,
+    PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven, RuleKind, SetFacet, SkipRequest, Skipped,
+    StopRequest, Stopped, TheEvent, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
@@ -26,6 +27,12 @@ impl Server {
     pub(super) async fn emit(&self, new: NewEvent) -> anyhow::Result<Emitted> {
         let request = Request::post(&["events"]).body(&new)?.repeatable(&Uuid::new_v4().to_string())?;
         self.client.call(request).await
+    }
+
+    /// Repeatable as [`Self::emit`].
+    pub(super) async fn change(&self, object: &ObjectKey, change: NewChange) -> anyhow::Result<EmittedBatch> {
+        let request = Request::post(&["objects", object.as_str(), "events"]).body(&change)?;
+        self.client.call(request.repeatable(&Uuid::new_v4().to_string())?).await
     }
 
     pub(super) async fn events(&self, which: &WhichEvents, page: Page) -> anyhow::Result<List<EventSummary>> {

@@ -6,7 +6,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::Response;
 
-use super::request::Emission;
+use super::request::{Change, Emission};
 use super::{Received, accepted};
 use crate::api::EmitAnswer;
 use crate::emit::{self, IdempotencyKey, Idempotent};
@@ -39,15 +39,22 @@ pub(super) async fn emit(
     emission: Emission,
 ) -> Result<Response, Problem> {
     let key = IdempotencyKey::new(caller.canvas, &caller.holder(), key, &fingerprint(received))?;
-    let (events, single) = match emission {
-        Emission::One(event) => (vec![*event], true),
-        Emission::Batch(events) => (events, false),
-    };
-    let answer = |emitted: &[emit::Emitted]| match emitted {
-        [emitted] if single => EmitAnswer::One((*emitted).into()).text(),
+    let queue = &api.queue;
+    let one = |emitted: &[emit::Emitted]| match emitted {
+        [emitted] => EmitAnswer::One((*emitted).into()).text(),
         emitted => EmitAnswer::batch(emitted).text(),
     };
-    let (answer, replayed) = match api.queue.emit_idempotent(&key, events, answer).await? {
+    let batch = |emitted: &[emit::Emitted]| EmitAnswer::batch(emitted).text();
+    let answered = match emission {
+        Emission::One(event) => queue.emit_idempotent(&key, vec![*event], one).await?,
+        Emission::Batch(events) => queue.emit_idempotent(&key, events, batch).await?,
+        Emission::On(change) => {
+            let Change { object, main, subevents, state } = *change;
+            let state = state.as_deref();
+            queue.emit_on_idempotent(&key, object.as_str(), main, subevents, state, batch).await?
+        }
+    };
+    let (answer, replayed) = match answered {
         Idempotent::First { emitted: _, answer } => (answer, false),
         Idempotent::Replayed { answer } => (answer, true),
     };

@@ -19,17 +19,16 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use utoipa::IntoParams;
-use uuid::Uuid;
 
 use super::Api;
-use super::body::{Parameters, Whole};
+use super::body::{ObjectPath, Parameters, Whole};
 use super::guard::Caller;
 use super::problem::{Details, Kind, Problem};
-use crate::api::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewEvent, NewEvents};
+use crate::api::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewChange, NewEvent, NewEvents};
 use crate::event::{CanvasId, EventError};
 use cloudevents::Keep;
 use refusal::{Fault, Refusal};
-use request::{Emission, Headers, Incoming};
+use request::{Change, Emission, Headers, Incoming};
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -110,14 +109,61 @@ pub(super) async fn batch(
     emit(&api, &caller, &Received { batch: true, keep: query.value, uri, headers, body }).await
 }
 
+/// Changes an object
+///
+/// A main event and its subevents on the object, next to each other in its chain, and its new state, if there is one: all or
+/// none. Whoever emits on the object at the same time comes before all of them or after them. A repeat of a main event whose
+/// `id` was chosen leaves the state as it is.
+#[utoipa::path(post, path = "/v1/canvases/{canvas}/objects/{object}/events", operation_id = "change_object", tag = "objects",
+    params(
+        ("idempotency-key" = Option<String>, Header, description = "Repeats of the request under this key get the first answer, for 24 hours"),
+    ),
+    request_body = NewChange,
+    responses(
+        (status = 202, description = "It is committed, all of it", body = EmittedBatch),
+        (status = 409, description = "`id-taken`, `idempotency-in-progress`", body = Details<'static>, content_type = "application/problem+json"),
+        (status = 413, description = "The body, a value or the state is too large", body = Details<'static>, content_type = "application/problem+json"),
+        (status = 415, description = "The content type is not read here", body = Details<'static>, content_type = "application/problem+json"),
+        (status = 422, description = "The `idempotency-key` was used for another request", body = Details<'static>, content_type = "application/problem+json"),
+    ))]
+pub(super) async fn change(
+    State(api): State<Api>,
+    caller: Caller,
+    ObjectPath(object): ObjectPath,
+    uri: Uri,
+    headers: HeaderMap,
+    Whole(body): Whole,
+) -> Result<Response, Problem> {
+    if uri.query().is_some_and(|query| !query.is_empty()) {
+        return Err(Problem::bad_request("this takes no query: everything it can be told is in the body"));
+    }
+    let received = Received { batch: true, keep: Keep::default(), uri, headers, body };
+    let emission = request::read_change(&object, &received.incoming(&api, &caller, &received.borrowed()))?;
+    send(&api, &caller, &received, emission).await
+}
+
 async fn emit(api: &Api, caller: &Caller, received: &Received) -> Result<Response, Problem> {
-    let emission = received.emission(api.namespace, caller.canvas)?;
+    let emission = request::read(&received.incoming(api, caller, &received.borrowed()))?;
+    send(api, caller, received, emission).await
+}
+
+async fn send(
+    api: &Api,
+    caller: &Caller,
+    received: &Received,
+    emission: Emission,
+) -> Result<Response, Problem> {
     if let Some(key) = idempotency::key(&received.headers)? {
         return idempotency::emit(api, caller, &key, received, emission).await;
     }
     let answer = match emission {
         Emission::One(event) => EmitAnswer::One(api.queue.emit(*event).await?.into()),
         Emission::Batch(events) => EmitAnswer::batch(&api.queue.emit_all(events).await?),
+        Emission::On(change) => {
+            let Change { object, main, subevents, state } = *change;
+            let emitting = api.queue.emit_on(object.as_str(), main, subevents, state.as_deref());
+            EmitAnswer::batch(&emitting.await?)
+        }
     };
     Ok(accepted(caller.canvas, &answer))
 }
@@ -134,18 +180,24 @@ fn accepted(canvas: CanvasId, answer: &EmitAnswer) -> Response {
 }
 
 impl Received {
-    fn emission(&self, namespace: Uuid, canvas: CanvasId) -> Result<Emission, Refusal> {
-        let headers: Vec<_> =
-            self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
-        let (batch, keep) = (self.batch, self.keep);
-        request::read(&Incoming {
-            namespace,
-            canvas,
-            batch,
-            keep,
-            headers: Headers(&headers),
+    fn borrowed(&self) -> Vec<(&str, &[u8])> {
+        self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
+    }
+
+    fn incoming<'a>(
+        &'a self,
+        api: &Api,
+        caller: &Caller,
+        headers: &'a [(&'a str, &'a [u8])],
+    ) -> Incoming<'a> {
+        Incoming {
+            namespace: api.namespace,
+            canvas: caller.canvas,
+            batch: self.batch,
+            keep: self.keep,
+            headers: Headers(headers),
             body: &self.body,
-        })
+        }
     }
 }
 

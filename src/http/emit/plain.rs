@@ -1,4 +1,4 @@
-//! Plain JSON: one event, or a batch of them.
+//! Plain JSON: one event, a batch of them, or a change of an object.
 //!
 //! The value is kept to the letter; every other field is checked here or by the event itself.
 
@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 
 use super::json;
 use super::refusal::{Fault, Refusal, named};
-use super::request::{Draft, EVENTS_MAX};
-use crate::event::{Event, EventError, EventId, Timestamp};
+use super::request::{Change, Draft, EVENTS_MAX};
+use crate::event::{Event, EventError, EventId, ObjectKey, Timestamp};
 
 /// One event: `{"name": …}` and what else it has.
 pub(super) fn one(text: &str, draft: &Draft<'_>) -> Result<Event, Refusal> {
@@ -34,6 +34,44 @@ pub(super) fn batch(text: &str, draft: &Draft<'_>) -> Result<Vec<Event>, Refusal
     }
     let numbered = events.into_iter().enumerate();
     numbered.map(|(at, one)| event(one, draft).map_err(|fault| Refusal::from(fault).of_event(at))).collect()
+}
+
+/// `{"main": {…}, "subevents": […], "state": …}`, on this object.
+pub(super) fn change(text: &str, object: &ObjectKey, draft: &Draft<'_>) -> Result<Change, Refusal> {
+    let (mut main, mut subevents, mut state) = (None, None, None);
+    for (field, raw) in json::fields(json::value(text)?, "the body")? {
+        let known = match field.as_str() {
+            "main" => &mut main,
+            "subevents" => &mut subevents,
+            "state" => &mut state,
+            _ => {
+                let what = format!("{} in a change", named(&field));
+                return Err(Fault::shape(what, "left out: the fields are main, subevents and state").into());
+            }
+        };
+        *known = (!json::is_null(raw)).then_some(raw);
+    }
+    let main = main.ok_or(Fault::Missing("`main`"))?;
+    let subevents = subevents.map(|raw| json::elements(raw, "`subevents`")).transpose()?.unwrap_or_default();
+    if subevents.len() >= EVENTS_MAX {
+        return Err(Fault::Count { count: 1 + subevents.len(), least: 1, most: EVENTS_MAX }.into());
+    }
+    let on_it = |raw| {
+        let event = event(raw, draft)?;
+        match &event.object {
+            Some(other) if other != object => Err(Fault::shape("`object`", "that of the path, or left out")),
+            Some(_) | None => Ok(event),
+        }
+    };
+    let numbered = subevents.into_iter().enumerate();
+    let subevents =
+        numbered.map(|(at, raw)| on_it(raw).map_err(|fault| Refusal::from(fault).of_change(Some(at))));
+    Ok(Change {
+        object: object.clone(),
+        main: on_it(main).map_err(|fault| Refusal::from(fault).of_change(None))?,
+        subevents: subevents.collect::<Result<_, _>>()?,
+        state: state.map(|state| state.get().to_owned()),
+    })
 }
 
 fn event(text: &RawValue, draft: &Draft<'_>) -> Result<Event, Fault> {

@@ -15,11 +15,13 @@ pub(crate) struct Refusal {
     pub(crate) fault: Fault,
 }
 
-/// Which event of a batch is meant.
+/// Which event of a batch, or of a change, is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Request,
     Event(usize),
+    Main,
+    Subevent(usize),
 }
 
 impl fmt::Display for Place {
@@ -27,6 +29,8 @@ impl fmt::Display for Place {
         match self {
             Self::Request => Ok(()),
             Self::Event(index) => write!(formatter, "events[{index}]: "),
+            Self::Main => formatter.write_str("main: "),
+            Self::Subevent(index) => write!(formatter, "subevents[{index}]: "),
         }
     }
 }
@@ -96,6 +100,12 @@ impl Refusal {
     /// The same about one event of a batch.
     pub(super) fn of_event(mut self, index: usize) -> Self {
         self.place = Place::Event(index);
+        self
+    }
+
+    /// The same about the main event of a change, or one of its subevents.
+    pub(super) fn of_change(mut self, subevent: Option<usize>) -> Self {
+        self.place = subevent.map_or(Place::Main, Place::Subevent);
         self
     }
 }

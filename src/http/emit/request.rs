@@ -8,7 +8,7 @@ use super::refusal::{Fault, Refusal};
 use super::{json, plain};
 use uuid::Uuid;
 
-use crate::event::{CanvasId, Event, Traceparent};
+use crate::event::{CanvasId, Event, ObjectKey, Traceparent};
 
 /// Most events in one request.
 pub(super) const EVENTS_MAX: usize = 1000;
@@ -44,6 +44,18 @@ pub(super) enum Emission {
     One(Box<Event>),
     /// Any number of events, answered as a list.
     Batch(Vec<Event>),
+    /// A change of an object, answered as a list.
+    On(Box<Change>),
+}
+
+/// Events on an object, and its state.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) object: ObjectKey,
+    pub(super) main: Event,
+    pub(super) subevents: Vec<Event>,
+    /// As JSON.
+    pub(super) state: Option<String>,
 }
 
 /// What all events of a request share.
@@ -98,6 +110,18 @@ pub(super) fn read(incoming: &Incoming<'_>) -> Result<Emission, Refusal> {
         )
         .into()),
     }
+}
+
+/// Reads a request to change an object: plain JSON.
+pub(super) fn read_change(object: &ObjectKey, incoming: &Incoming<'_>) -> Result<Emission, Refusal> {
+    let Incoming { namespace, canvas, headers, body, .. } = *incoming;
+    let draft = Draft { namespace, canvas, traceparent: headers.traceparent() };
+    let media = headers.one("content-type")?.map(MediaType::parse).transpose()?;
+    match &media {
+        Some(media) if media.is("application", "json") => media.check_charset()?,
+        Some(_) | None => return Err(Fault::MediaType("send `content-type: application/json`").into()),
+    }
+    Ok(Emission::On(Box::new(plain::change(json::text(body)?, object, &draft)?)))
 }
 
 impl<'a> Headers<'a> {

@@ -2,7 +2,7 @@
 
 use super::{Chosen, EVENTS_MAX, Key, Row, Tables};
 use crate::event::{Due, Place, Timestamp};
-use crate::store::{Inserted, Keyed, NewEvent, NewKey, StoreError, chores};
+use crate::store::{Inserted, Keyed, NewEvent, NewKey, NewState, StoreError, chores};
 
 impl Tables {
     pub(in crate::store) fn insert<'a>(
@@ -103,6 +103,7 @@ impl Tables {
         key: &NewKey,
         events: &[NewEvent],
         chosen: &[bool],
+        state: Option<NewState<'_>>,
         answer: impl FnOnce(&[Inserted]) -> String,
     ) -> Result<Keyed, StoreError> {
         let place = (key.canvas, key.holder.clone(), key.key.clone());
@@ -112,7 +113,7 @@ impl Tables {
             let same = known.fingerprint == key.fingerprint;
             return Ok(if same { Keyed::Replayed(known.answer.clone()) } else { Keyed::Mismatch });
         }
-        let inserted = self.insert_all(events, chosen)?;
+        let inserted = self.insert_on(events, chosen, state)?;
         if inserted.contains(&Inserted::Foreign) {
             return Ok(Keyed::Foreign(inserted));
         }

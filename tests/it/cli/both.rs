@@ -94,6 +94,16 @@ async fn happens(service: &Service, what: &str) {
             let sql = "update wakeq.events_v2 set locked_at = now(), claims = claims + 1";
             sqlx::query(sql).execute(pool).await.unwrap();
         }
+        "! the first event on work:1 dies, and halts it" => {
+            let sql = "with gone as (delete from wakeq.events_v2 where object = 'work:1' and prev = 0 returning *), dead as (
+                           insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at,
+                                                          claims, losses, last_error, cause, object, seq, prev)
+                           select id, canvas_id, module, name, modifier, value, 0, enqueued_at, 1, 0, 'no', 'retries',
+                                  object, seq, prev from gone)
+                       insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
+                       select canvas_id, object, module, name, id, seq from gone";
+            sqlx::query(sql).execute(pool).await.unwrap();
+        }
         other => panic!("nobody knows how that happens: {other}"),
     }
 }

@@ -145,6 +145,7 @@ impl Targets {
         let request = service.request(operation.method.clone(), &self.path(&operation.path, event));
         match body(&operation.id) {
             Some(body) => request.json(&body),
+            None if operation.id == "listen" => request.query(&[("pattern", "*")]),
             None => request,
         }
     }
@@ -167,7 +168,8 @@ impl Targets {
             ("put_target" | "put_target_of_modifier", 201) => {
                 to(&path.replace("/greet", "/another")).json(&body("put_target"))
             }
-            (_, 200..300) => good().bearer_auth(key),
+            // Nothing is broadcast here: `listening` asks services that do.
+            (_, 200..300) | ("listen", 404) => good().bearer_auth(key),
             (_, 400) if body(&operation.id).is_some() => to(&path).json(&json!({"nonsense": 1})),
             (_, 400) if operation.described["parameters"].as_array().is_some_and(|all| !all.is_empty()) => {
                 to(&format!("{path}?nonsense=1"))
@@ -188,8 +190,9 @@ impl Targets {
                 let foreign = Self { canvas: FOREIGN, queue: "unknown", ..self.clone() };
                 foreign.good(service, operation).bearer_auth(key)
             }
-            ("emit", 409) => to(&path).json(&json!({"name": "greet", "id": self.taken})),
-            ("emit_batch", 409) => to(&path).json(&json!({"events": [{"name": "greet", "id": self.taken}]})),
+            ("emit" | "emit_batch" | "change_object", 409 | 413 | 415 | 422) => {
+                self.emitting_for(service, operation, status).await
+            }
             ("cancel_event" | "run_event_now", 409) => to(&path),
             ("put_target" | "put_target_of_modifier", 409) => {
                 fill_with_targets(service).await;
@@ -208,21 +211,29 @@ impl Targets {
                 fill_with_crons(service).await;
                 to(&path.replace(CRON, "one-too-many")).json(&body("put_cron"))
             }
-            ("emit" | "emit_batch", 413) => to(&path).json(&json!({"name": "x".repeat(300_000)})),
-            ("emit" | "emit_batch", 415) => {
-                to(&path).header("content-type", "application/xml").body("<event/>")
-            }
-            ("emit" | "emit_batch", 422) => {
-                let first = good().bearer_auth(&service.key).header("idempotency-key", &operation.id);
-                Answer::of(first).await.json();
-                to(&path).header("idempotency-key", &operation.id).json(&other(&operation.id))
-            }
             ("readyz", 503) => {
                 let away = "alter schema wakeq rename to elsewhere";
                 sqlx::raw_sql(away).execute(&service.stage.pool).await.unwrap();
                 good()
             }
             _ => panic!("say in this file how `{}` is made to answer {status}", operation.id),
+        }
+    }
+
+    /// The same for an operation that emits, and a status that no other has.
+    async fn emitting_for(&self, service: &Service, operation: &Operation, status: u16) -> RequestBuilder {
+        let path = self.path(&operation.path, self.running);
+        let request = service.request(operation.method.clone(), &path).bearer_auth(&service.key);
+        let event = |event: Value| emitting(&operation.id, event);
+        match status {
+            409 => request.json(&event(json!({"name": "greet", "id": self.taken}))),
+            413 => request.json(&json!({"name": "x".repeat(300_000)})),
+            415 => request.header("content-type", "application/xml").body("<event/>"),
+            _ => {
+                let first = self.good(service, operation).bearer_auth(&service.key);
+                Answer::of(first.header("idempotency-key", &operation.id)).await.json();
+                request.header("idempotency-key", &operation.id).json(&event(json!({"name": "o"})))
+            }
         }
     }
 }
@@ -256,9 +267,13 @@ async fn fill_with_crons(service: &Service) {
     sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
 }
 
-/// What an emit sends that is not the same as [`body`].
-fn other(operation: &str) -> Value {
-    if operation == "emit" { json!({"name": "o"}) } else { json!({"events": [{"name": "o"}]}) }
+/// What an operation that emits is sent for one event.
+fn emitting(operation: &str, event: Value) -> Value {
+    match operation {
+        "emit" => event,
+        "change_object" => json!({"main": event}),
+        _ => json!({"events": [event]}),
+    }
 }
 
 /// What a good request of an operation sends; none where it takes no body.
@@ -274,6 +289,9 @@ fn body(operation: &str) -> Option<Value> {
         "put_queue" => Some(json!({"patterns": ["page"]})),
         "set_facet" => Some(json!({"weight": 2})),
         "pause_cron" => Some(json!({"reason": "inventory"})),
+        "change_object" => {
+            Some(json!({"main": {"name": "greet"}, "subevents": [{"name": "greet"}], "state": {"a": 1}}))
+        }
         "skip_object" => Some(json!({"name": "greet"})),
         "push" => Some(json!({"message": {"data": ""}})),
         "create_key" => Some(json!({"holder": "somebody", "scopes": ["read"]})),
@@ -307,7 +325,8 @@ fn body(operation: &str) -> Option<Value> {
         | "unblock_handler"
         | "list_audit"
         | "list_keys"
-        | "revoke_key" => None,
+        | "revoke_key"
+        | "listen" => None,
         other => panic!("say in this file what a good request of the new operation `{other}` sends"),
     }
 }

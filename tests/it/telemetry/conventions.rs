@@ -39,12 +39,14 @@ const KNOWN: [(&str, &str, &[&str], &[&str]); 3] = [
 ];
 
 /// Our own metrics: unit and attributes.
-const OWN: [(&str, &str, &[&str]); 9] = [
+const OWN: [(&str, &str, &[&str]); 10] = [
+    ("wakeq.broadcasts", "{event}", &["outcome"]),
     ("wakeq.run.outcomes", "{outcome}", &["outcome"]),
     ("wakeq.handler.retries", "{event}", &["handler"]),
     ("wakeq.probe.recovered", "{event}", &[]),
     ("wakeq.handler.depth", "{event}", &["handler"]),
     ("wakeq.handler.oldest", "s", &["handler"]),
+    ("wakeq.handler.halted", "{object}", &["handler"]),
     ("wakeq.pool.connections", "{connection}", &["state"]),
     ("wakeq.notifier.up", "", &[]),
     ("wakeq.worker.running", "{event}", &[]),

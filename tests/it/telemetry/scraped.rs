@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use wakeq::Timing;
 
@@ -58,9 +58,11 @@ fn names_in_deploy() -> BTreeSet<String> {
 /// canvas, an event or a URL.
 #[tokio::test]
 async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
-    let mut whole = Whole::start(&ANY_PORT, json!({"retries": 1, "delay_s": 0.01})).await;
+    let mut whole = Whole::start(&ANY_PORT, json!({"retries": 1, "delay_s": 0.01, "on_death": "halt"})).await;
     let url = address(&whole.process).unwrap();
-    let mut ids = vec![whole.client.emit("greet", None).await];
+    let on_an_object = json!({"name": "greet", "object": "work:1"});
+    let answer = whole.client.ask(Method::POST, "/events", None, on_an_object).await;
+    let mut ids = vec![answer["id"].as_str().unwrap().to_owned()];
     for _ in 0..2 {
         whole.receiver.next().await.answer("500 Internal Server Error", &[]);
     }
@@ -76,7 +78,9 @@ async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
             let ended: f64 = processed.map(|(_, value)| value).sum();
             let dead = "wakeq_events_dead_total{cause=\"retries\",handler=\"WORKER/greet\"}";
             let waits = "wakeq_handler_depth{handler=\"WORKER/nobody\"}";
-            if ended == 3.0 && series.contains_key(dead) && series.get(waits) == Some(&1.0) {
+            let halted = "wakeq_handler_halted{handler=\"WORKER/greet\"}";
+            let gauged = series.get(waits) == Some(&1.0) && series.get(halted) == Some(&1.0);
+            if ended == 3.0 && series.contains_key(dead) && gauged {
                 return series;
             }
         }

@@ -44,7 +44,7 @@ fn an_id_stands_for_canvas_source_and_id() {
         };
         match read(&incoming).unwrap() {
             Emission::One(event) => event.id.unwrap(),
-            Emission::Batch(_) => panic!("a batch"),
+            Emission::Batch(_) | Emission::On(_) => panic!("not one event"),
         }
     };
     let ids: Vec<EventId> = vec![

@@ -1,5 +1,6 @@
 //! Requests to emit and what is read from them, good and bad, in tables. Here is what the tables share.
 
+mod changes;
 mod cloud_events;
 mod plain_json;
 
@@ -34,6 +35,7 @@ fn one_kept(keep: Keep, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Res
     match send(false, keep, headers, body.as_ref())? {
         Emission::One(event) => Ok(*event),
         Emission::Batch(events) => panic!("a batch of {}", events.len()),
+        Emission::On(change) => panic!("a change: {change:?}"),
     }
 }
 
@@ -41,6 +43,7 @@ fn many(headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Result<Vec<Event>, 
     match send(true, Keep::Data, headers, body.as_ref())? {
         Emission::Batch(events) => Ok(events),
         Emission::One(event) => panic!("one event: {event:?}"),
+        Emission::On(change) => panic!("a change: {change:?}"),
     }
 }
 

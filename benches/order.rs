@@ -1,0 +1,310 @@
+//! What order costs: `cargo bench --bench order`.
+//!
+//! First the events without an object: the statements that emit, claim and delete them, on the tables of before there was
+//! order and on those of today, batch by batch in turns. Then events on one hot object, on many, and on none, through the
+//! queue and a worker, in interleaved rounds; the median round is printed.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a benchmark prints, and ends at the first error"
+)]
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::future::join_all;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+use wakeq::notify::Notifier;
+use wakeq::testing::MemoryNotifier;
+use wakeq::{
+    Event, Execution, Handlers, Outcome, Queue, QueueConfig, QueueWorker, Store, StoreConfig, WorkerConfig,
+};
+use wakeq_services::{Cluster, ClusterOptions};
+
+const ROUNDS: usize = 5;
+const CALLERS: usize = 32;
+const EMITTED: usize = 3_200;
+const BATCH: usize = 250;
+const BATCHES: usize = 400;
+/// The last migration before that of order.
+const BEFORE: u32 = 12;
+
+/// As `src/store/insert.rs` has it.
+const INSERT: &str = "insert into wakeq.events_v2
+        (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
+    select new.id, new.canvas_id, new.module, new.name, new.modifier, new.value, due.at,
+           wakeq.wake_at(due.at, clock_timestamp(), '10 min', '30 s'), new.traceparent
+      from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
+                  $7::timestamptz[], $8::float8[], $9::text[])
+           as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent),
+           lateral (select coalesce(new.moment, now() + new.delay_s * interval '1 second')) as due (at)
+ returning id, delay_until <= clock_timestamp() + interval '10 min'";
+const DELETE: &str = "delete from wakeq.events_v2
+  where id = any ($1) and claims = ($2::integer[])[array_position($1, id)] and locked_at is not null returning id";
+
+#[tokio::main]
+async fn main() {
+    // `cargo test --benches` only wants to know that it starts.
+    if std::env::args().any(|argument| argument == "--test") {
+        return;
+    }
+    let cluster = Cluster::start(ClusterOptions::default()).await.unwrap();
+    without_objects(&cluster).await;
+    on_objects(&cluster).await;
+    cluster.stop().await.unwrap();
+}
+
+/// One set of tables, by one connection, and how it claims.
+struct Side {
+    connection: PgConnection,
+    claim: &'static str,
+    /// Milliseconds of each batch: insert, claim, delete.
+    took: [Vec<f64>; 3],
+}
+
+/// Compares what an event without an object costs on the tables of before, and on those of today.
+async fn without_objects(cluster: &Cluster) {
+    let mut before = Side::new(cluster, "before", "claim").await;
+    for entry in migrations() {
+        sqlx::raw_sql(AssertSqlSafe(entry)).execute(&mut before.connection).await.unwrap();
+    }
+    let mut today = Side::new(cluster, "today", "claim_3").await;
+    Store::migrate(&cluster.url("today"), false).await.unwrap();
+    for batch in 0..BATCHES {
+        if batch % 2 == 0 {
+            before.batch().await;
+            today.batch().await;
+        } else {
+            today.batch().await;
+            before.batch().await;
+        }
+        if batch == BATCHES / 10 {
+            // Caches are warm.
+            [&mut before, &mut today].into_iter().flat_map(|side| &mut side.took).for_each(Vec::clear);
+        }
+    }
+    println!(
+        "events without an object, before there was order and today, median of {BATCHES} batches of {BATCH}"
+    );
+    for (at, what) in ["emit", "claim", "delete"].into_iter().enumerate() {
+        let (before, today) = (median(before.took[at].clone()), median(today.took[at].clone()));
+        println!("{what:<8} {before:>7.3} ms   {today:>7.3} ms   {:>+5.1} %", (today / before - 1.0) * 100.0);
+    }
+    let whole = |side: &Side| {
+        let sums = (0..side.took[0].len()).map(|at| side.took.iter().map(|took| took[at]).sum());
+        median(sums.collect())
+    };
+    let (before, today) = (whole(&before), whole(&today));
+    println!("together {before:>7.3} ms   {today:>7.3} ms   {:>+5.1} %\n", (today / before - 1.0) * 100.0);
+}
+
+/// The migrations of before there was order.
+fn migrations() -> Vec<String> {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");
+    let mut files: Vec<_> =
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let number = |path: &std::path::Path| {
+        path.file_name()?.to_str()?.split_once('_')?.0.parse::<u32>().ok().filter(|number| *number <= BEFORE)
+    };
+    files.retain(|path| number(path).is_some());
+    files.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
+}
+
+impl Side {
+    async fn new(cluster: &Cluster, database: &str, claim: &str) -> Self {
+        let mut connection = PgConnection::connect(&cluster.url("postgres")).await.unwrap();
+        let create = format!("create database {database}");
+        sqlx::raw_sql(AssertSqlSafe(create)).execute(&mut connection).await.unwrap();
+        let mut connection = PgConnection::connect(&cluster.url(database)).await.unwrap();
+        // As each session of the store.
+        for setting in ["enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin"] {
+            let off = format!("set {setting} = off");
+            sqlx::raw_sql(AssertSqlSafe(off)).execute(&mut connection).await.unwrap();
+        }
+        sqlx::raw_sql("create schema if not exists wakeq").execute(&mut connection).await.unwrap();
+        let claim = match claim {
+            "claim" => "select id, claims from wakeq.claim($1, '{WORKER/bench/_}', '{}', '1 min', 5)",
+            _ => "select id, claims from wakeq.claim_3($1, '{WORKER/bench/_}', '{}', '1 min', 5)",
+        };
+        Self { connection, claim, took: Default::default() }
+    }
+
+    async fn batch(&mut self) {
+        let ids: Vec<Uuid> = (0..BATCH).map(|_| Uuid::now_v7()).collect();
+        let text = |text: &str| vec![text.to_owned(); BATCH];
+        let trace = text("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+        let started = Instant::now();
+        sqlx::query(INSERT)
+            .bind(&ids)
+            .bind(vec![Uuid::nil(); BATCH])
+            .bind(text("WORKER"))
+            .bind(text("bench"))
+            .bind(text("_"))
+            .bind(text("{}"))
+            .bind(vec![None::<chrono::DateTime<chrono::Utc>>; BATCH])
+            .bind(vec![0.0_f64; BATCH])
+            .bind(trace)
+            .fetch_all(&mut self.connection)
+            .await
+            .unwrap();
+        self.took[0].push(ms(started));
+        let started = Instant::now();
+        let claim = sqlx::query_as(self.claim).bind(&ids);
+        let claimed: Vec<(Uuid, i32)> = claim.fetch_all(&mut self.connection).await.unwrap();
+        self.took[1].push(ms(started));
+        assert_eq!(claimed.len(), BATCH);
+        let (ids, claims): (Vec<_>, Vec<_>) = claimed.into_iter().unzip();
+        let started = Instant::now();
+        let delete = sqlx::query(DELETE).bind(ids).bind(claims);
+        assert_eq!(delete.fetch_all(&mut self.connection).await.unwrap().len(), BATCH);
+        self.took[2].push(ms(started));
+    }
+}
+
+fn ms(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1000.0
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// What the events of a round are on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum On {
+    Nothing,
+    Many,
+    One,
+}
+
+/// Events a second, and milliseconds of statement execution per 1,000 events: emitted one by one, emitted in hundreds, run.
+type Figures = [(f64, f64); 3];
+
+struct Bench {
+    store: Store,
+    queue: Queue,
+    notifier: Arc<MemoryNotifier>,
+    pool: PgPool,
+}
+
+async fn on_objects(cluster: &Cluster) {
+    let url = cluster.url("postgres");
+    Store::migrate(&url, false).await.unwrap();
+    let pool = PgPool::connect(&url).await.unwrap();
+    sqlx::query("create extension if not exists pg_stat_statements").execute(&pool).await.unwrap();
+    let store = Store::connect(&url, StoreConfig::default()).await.unwrap();
+    let notifier = Arc::new(MemoryNotifier::new());
+    let queue = Queue::new(store.clone(), notifier.clone(), QueueConfig::default());
+    let bench = Bench { store, queue, notifier, pool };
+    let kinds = [On::Nothing, On::Many, On::One];
+    let mut rounds: Vec<[Figures; 3]> = Vec::new();
+    for round in 1..=ROUNDS {
+        let mut figures = [[(0.0, 0.0); 3]; 3];
+        for (at, on) in kinds.into_iter().enumerate() {
+            figures[at] = bench.round(on).await;
+        }
+        println!("round {round}: {figures:.1?}");
+        rounds.push(figures);
+    }
+    println!("\nmedians of {ROUNDS} rounds of {EMITTED} events: events a second, ms in Postgres per 1,000");
+    println!("{:<30} {:>20} {:>20} {:>20}", "", "on no object", "on 1,000 objects", "on one object");
+    for (at, what) in
+        ["emitted singly, 32 callers", "emitted in hundreds, 1 caller", "run by a worker of 1,000"]
+            .into_iter()
+            .enumerate()
+    {
+        let cell = |kind: usize| {
+            let rate = median(rounds.iter().map(|round| round[kind][at].0).collect());
+            let exec_ms = median(rounds.iter().map(|round| round[kind][at].1).collect());
+            format!("{rate:.0}/s {exec_ms:.0} ms")
+        };
+        println!("{what:<30} {:>20} {:>20} {:>20}", cell(0), cell(1), cell(2));
+    }
+}
+
+impl Bench {
+    async fn round(&self, on: On) -> Figures {
+        let single = self.measured(self.emit_singly(on)).await;
+        self.clear().await;
+        let hundreds = self.measured(self.emit_in_hundreds(on)).await;
+        let run = self.measured(self.drain()).await;
+        self.clear().await;
+        [single, hundreds, run]
+    }
+
+    async fn clear(&self) {
+        self.notifier.forget_everything();
+        sqlx::query("truncate wakeq.events_v2, wakeq.objects").execute(&self.pool).await.unwrap();
+        sqlx::query("checkpoint").execute(&self.pool).await.unwrap();
+    }
+
+    async fn measured(&self, work: impl Future<Output = f64>) -> (f64, f64) {
+        sqlx::query("select pg_stat_statements_reset()").execute(&self.pool).await.unwrap();
+        let took_s = work.await;
+        let sql = "select sum(total_exec_time) from pg_stat_statements where query ilike '%wakeq.%' or query ilike 'commit'";
+        let exec_ms: f64 = sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap();
+        (EMITTED as f64 / took_s, exec_ms * 1000.0 / EMITTED as f64)
+    }
+
+    async fn emit_singly(&self, on: On) -> f64 {
+        let started = Instant::now();
+        join_all((0..CALLERS).map(|caller| async move {
+            for at in 0..EMITTED / CALLERS {
+                let event = event(on, caller * (EMITTED / CALLERS) + at);
+                // Whoever waits too long for the object is refused, and nothing was emitted.
+                while self.queue.emit(event.clone()).await.is_err() {}
+            }
+        }))
+        .await;
+        started.elapsed().as_secs_f64()
+    }
+
+    async fn emit_in_hundreds(&self, on: On) -> f64 {
+        let started = Instant::now();
+        for page in 0..EMITTED / 100 {
+            let events = (0..100).map(|at| event(on, page * 100 + at)).collect();
+            self.queue.emit_all(events).await.unwrap();
+        }
+        started.elapsed().as_secs_f64()
+    }
+
+    async fn drain(&self) -> f64 {
+        let (done, mut ended) = mpsc::channel(EMITTED);
+        let handlers = Handlers::new().on("bench", move |_event: Execution| {
+            let done = done.clone();
+            async move {
+                done.send(()).await?;
+                Ok(())
+            }
+        });
+        let config = WorkerConfig { capacity: 1000, ..WorkerConfig::default() };
+        let notifier: Arc<dyn Notifier> = self.notifier.clone();
+        let worker = QueueWorker::new(self.store.clone(), notifier, handlers, config).unwrap();
+        let (stop, counters) = (worker.stop_token(), worker.counters());
+        let started = Instant::now();
+        let running = tokio::spawn(worker.run());
+        for _ in 0..EMITTED {
+            ended.recv().await.unwrap();
+        }
+        while counters.outcome(Outcome::Deleted) < EMITTED as u64 {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        let took_s = started.elapsed().as_secs_f64();
+        stop.cancel();
+        running.await.unwrap().unwrap();
+        took_s
+    }
+}
+
+fn event(on: On, at: usize) -> Event {
+    let event = Event::new("bench", &()).unwrap();
+    match on {
+        On::Nothing => event,
+        On::Many => event.on(&format!("work:{}", at % 1000)).unwrap(),
+        On::One => event.on("work:1").unwrap(),
+    }
+}

@@ -1,0 +1,119 @@
+//! Emits that are answered once: events and the answer to them, in one transaction, under a key.
+
+use tracing::Instrument;
+
+use super::{EmitError, Emitted, Queue, refused};
+use crate::event::{CanvasId, Event};
+use crate::store::{Inserted, Keyed, NewKey, NewState};
+
+/// Under which key a request is answered once. Two holders may choose the same key.
+#[derive(Clone, Debug)]
+pub struct IdempotencyKey(NewKey);
+
+impl IdempotencyKey {
+    /// A key of 1 to 255 visible ASCII characters, chosen by a holder whose name has 1 to 200 characters, and the
+    /// fingerprint of the request, 1 to 64 bytes: a hash of all that makes it another request.
+    pub fn new(canvas: CanvasId, holder: &str, key: &str, fingerprint: &[u8]) -> Result<Self, EmitError> {
+        let invalid = |words| Err(EmitError::IdempotencyKey(words));
+        if !(1..=255).contains(&key.len()) || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return invalid("an idempotency key must have 1 to 255 visible ASCII characters, without spaces");
+        }
+        if !(1..=200).contains(&holder.chars().count()) || holder.contains('\0') {
+            return invalid(
+                "the holder of an idempotency key must have 1 to 200 characters, none of them NUL",
+            );
+        }
+        if !(1..=64).contains(&fingerprint.len()) {
+            return invalid("the fingerprint of a request must have 1 to 64 bytes");
+        }
+        let (holder, key, fingerprint) = (holder.to_owned(), key.to_owned(), fingerprint.to_vec());
+        Ok(Self(NewKey { canvas, holder, key, fingerprint }))
+    }
+}
+
+/// What an emit under an idempotency key did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Idempotent {
+    /// The events were emitted, and the answer is kept.
+    First {
+        /// In the order of the call.
+        emitted: Vec<Emitted>,
+        /// As it is kept.
+        answer: String,
+    },
+    /// They had been emitted before: nothing was added.
+    Replayed {
+        /// The answer that was kept.
+        answer: String,
+    },
+}
+
+impl Queue {
+    /// Emits up to 10,000 events in one transaction, and keeps the answer to them in it for 24 hours: the same key with
+    /// the same fingerprint is answered so again, and adds nothing. Nothing is left of a call that did not come to its
+    /// end, so it can be repeated until it is answered.
+    ///
+    /// `answer` makes the text to be kept from what was emitted; it runs inside the transaction, so it should do nothing
+    /// else. `notified` is not known then, and false.
+    ///
+    /// ```no_run
+    /// # async fn example(queue: wakeq::Queue) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::{CanvasId, Event, Idempotent, IdempotencyKey};
+    ///
+    /// let key = IdempotencyKey::new(CanvasId::DEFAULT, "billing", "order-17", b"a hash of the request")?;
+    /// let events = vec![Event::new("send-email", &"ada@example.com")?];
+    /// match queue.emit_idempotent(&key, events, |emitted| emitted[0].id.to_string()).await? {
+    ///     Idempotent::First { answer, .. } | Idempotent::Replayed { answer } => println!("event {answer}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn emit_idempotent(
+        &self,
+        key: &IdempotencyKey,
+        events: Vec<Event>,
+        answer: impl FnOnce(&[Emitted]) -> String + Send,
+    ) -> Result<Idempotent, EmitError> {
+        let span = self.sending(&events, events.len() != 1);
+        self.emit_once(key, events, None, answer).instrument(span).await
+    }
+
+    pub(super) async fn emit_once(
+        &self,
+        key: &IdempotencyKey,
+        events: Vec<Event>,
+        state: Option<NewState<'_>>,
+        answer: impl FnOnce(&[Emitted]) -> String + Send,
+    ) -> Result<Idempotent, EmitError> {
+        let (events, chosen) = self.all_checked(events)?;
+        let mut answered = String::new();
+        let answer = |inserted: &[Inserted]| {
+            let pairs = events.iter().zip(inserted);
+            let emitted: Vec<Emitted> = pairs
+                .map(|(event, inserted)| Emitted {
+                    id: event.id,
+                    duplicate: *inserted == Inserted::Known,
+                    link: inserted.link(),
+                    copies: u32::try_from(inserted.copies().len()).unwrap_or(u32::MAX),
+                    notified: false,
+                })
+                .collect();
+            answered = answer(&emitted);
+            answered.clone()
+        };
+        let keyed = self.store.insert_once(&key.0, &events, &chosen, state, answer).await;
+        if let Err(error) = &keyed {
+            self.not_sent(&events, error);
+        }
+        match keyed.map_err(|error| refused(&events, error))? {
+            Keyed::First(inserted) | Keyed::Foreign(inserted) => {
+                self.sent(&events);
+                let emitted = self.inserted(&events, inserted).await?;
+                Ok(Idempotent::First { emitted, answer: answered })
+            }
+            Keyed::Replayed(answer) => Ok(Idempotent::Replayed { answer }),
+            Keyed::Mismatch => Err(EmitError::IdempotencyMismatch),
+            Keyed::InProgress => Err(EmitError::IdempotencyInProgress),
+        }
+    }
+}

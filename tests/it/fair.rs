@@ -1,0 +1,100 @@
+//! Fair intake: among what a worker holds, canvases take turns.
+
+use std::collections::BTreeSet;
+
+use wakeq::testing::MemoryNotifier;
+use wakeq::{CanvasId, Event, EventId, Handlers, WorkerConfig};
+
+use crate::door::Door;
+use crate::support::{PATIENCE, Stage};
+
+const NOISE: usize = 5_000;
+
+fn canvas(number: u128) -> CanvasId {
+    CanvasId(uuid::Uuid::from_u128(number))
+}
+
+async fn emit(stage: &Stage, number: u128, count: usize) -> Vec<EventId> {
+    let events = (0..count).map(|at| Event::new("greet", &at).unwrap().canvas(canvas(number)));
+    let emitted = stage.queue.emit_all(events.collect()).await.unwrap();
+    emitted.into_iter().map(|emitted| emitted.id).collect()
+}
+
+/// Returns once the worker holds all that was published.
+async fn all_held(notifier: &MemoryNotifier) {
+    let held = async {
+        while notifier.pending() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, held).await.expect("the worker takes all of it");
+}
+
+/// One canvas has flooded the worker; what others emit after that starts within a round of canvases, and what is
+/// left is given back at once by a shutdown.
+#[tokio::test]
+async fn a_flood_of_one_canvas_delays_no_other_by_more_than_a_round() {
+    let (stage, notifier) = Stage::memory().await;
+    let (handler, mut door) = Door::new();
+    emit(&stage, 1, NOISE).await;
+    let config = WorkerConfig { capacity: 4, lot_max: 6_000, ..WorkerConfig::default() };
+    let worker = stage.worker_with(Handlers::new().on("greet", handler), config);
+    door.arrived.take(4).await;
+    all_held(&notifier).await;
+
+    let single = emit(&stage, 2, 1).await[0];
+    all_held(&notifier).await;
+    let mut next = Vec::new();
+    for _ in 0..2 {
+        door.open(1);
+        next.push(door.arrived.next().await.id);
+    }
+    assert!(next.contains(&single), "two canvases wait: any two starts are one of each");
+
+    let mut quiet = BTreeSet::new();
+    for number in 3..23 {
+        quiet.extend(emit(&stage, number, 2).await);
+    }
+    all_held(&notifier).await;
+    for round in 0..2 {
+        let mut canvases = BTreeSet::new();
+        for _ in 0..21 {
+            door.open(1);
+            let started = door.arrived.next().await;
+            quiet.remove(&started.id);
+            canvases.insert(started.address.scope.canvas);
+        }
+        assert_eq!(canvases.len(), 21, "round {round}: each of the canvases once");
+    }
+    assert!(quiet.is_empty());
+    assert_eq!(door.most(), 4);
+
+    let ended = 2 + 2 * 21;
+    door.open(4);
+    worker.stop().await;
+    assert_eq!(notifier.unanswered(), 0);
+    let left = NOISE + 1 + 40 - ended - 4;
+    assert_eq!((notifier.pending(), stage.rows().await), (left, left as i64), "the rest is given back");
+}
+
+/// A worker holds no more than it is told to, whatever waits.
+#[tokio::test]
+async fn what_is_held_is_bounded() {
+    let (stage, notifier) = Stage::memory().await;
+    let (handler, mut door) = Door::new();
+    emit(&stage, 1, 50).await;
+    emit(&stage, 2, 1).await;
+    let config = WorkerConfig { capacity: 2, lot_max: 10, ..WorkerConfig::default() };
+    let worker = stage.worker_with(Handlers::new().on("greet", handler), config);
+    for left in (0..51).rev() {
+        let started = door.arrived.next().await;
+        assert!(notifier.unanswered() <= 12, "{} are held", notifier.unanswered());
+        if started.address.scope.canvas == canvas(2) {
+            assert!(left < 51 - 38, "nobody knew of it before it was within what is held");
+        }
+        door.open(1);
+    }
+    notifier.drained().await;
+    assert_eq!(door.most(), 2);
+    worker.stop().await;
+}

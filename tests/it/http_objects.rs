@@ -1,0 +1,111 @@
+//! Objects over HTTP: changed as a whole, shown, let go on.
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use sqlx::{Connection, PgConnection};
+use wakeq::CanvasId;
+use wakeq::access::Scope;
+
+use crate::service::{Answer, Service};
+use crate::support::is_skipped;
+
+fn change(state: &Value) -> Value {
+    json!({"main": {"name": "index", "value": 1}, "subevents": [{"name": "index"}, {"name": "mail"}], "state": state})
+}
+
+/// ORD-18, ORD-19: main event, subevents and state are one; the object shows them.
+#[tokio::test]
+async fn a_change_is_committed_as_a_whole() {
+    let service = Service::start().await;
+    let path = "/objects/work:1/events";
+    let first = service.post(path, change(&json!({"title": "Emma"}))).await;
+    assert_eq!(first.status, StatusCode::ACCEPTED);
+    let first = first.json();
+    let link = |at: usize| {
+        (first["events"][at]["link"]["id"].as_i64(), first["events"][at]["link"]["prev"].as_i64())
+    };
+    assert_eq!((link(0).1, link(1).1, link(2).1), (Some(0), link(0).0, link(1).0));
+    assert_eq!(service.notifier.published().len(), 3);
+    let object = service.get("/objects/work:1").await.json();
+    assert_eq!((object["last_id"].as_i64(), &object["state"]), (link(2).0, &json!({"title": "Emma"})));
+    // A part of the object is on the object, and without a state that stays what it was.
+    let part =
+        service.post("/objects/work:1%2Fpost:7/events", json!({"main": {"name": "index"}})).await.json();
+    assert_eq!(part["events"][0]["link"]["prev"].as_i64(), link(2).0);
+    let object = service.get("/objects/work:1").await.json();
+    assert_eq!(object["state"], json!({"title": "Emma"}));
+    // One id is another canvas's: nothing of the change stands.
+    let taken = uuid::Uuid::from_u128(1);
+    let other = CanvasId(uuid::Uuid::from_u128(7));
+    let remember = sqlx::query("insert into wakeq.emitted_ids (id, canvas_id) values ($1, $2)");
+    remember.bind(taken).bind(other.0).execute(&service.stage.pool).await.unwrap();
+    let mut refused = change(&json!(2));
+    refused["subevents"][1]["id"] = json!(taken);
+    assert_eq!(service.post(path, refused).await.problem(), (409, "id-taken".into()));
+    assert_eq!(service.get("/objects/work:1").await.json(), object);
+    assert_eq!(service.stop().await.rows().await, 4);
+}
+
+#[tokio::test]
+async fn a_repeated_change_gets_its_first_answer() {
+    let service = Service::start().await;
+    let send = |body: Value| {
+        let request =
+            service.on_canvas(Method::POST, "/objects/work:1/events").header("idempotency-key", "k");
+        Answer::of(request.json(&body))
+    };
+    let first = send(change(&json!(1))).await;
+    let between = service.post("/objects/work:1/events", change(&json!(2))).await.json();
+    let again = send(change(&json!(1))).await;
+    assert_eq!((first.text.clone(), again.text.clone()), (again.text.clone(), first.text));
+    assert_eq!(again.headers["idempotency-replayed"], "true");
+    assert_eq!(send(change(&json!(3))).await.problem(), (422, "idempotency-mismatch".into()));
+    let object = service.get("/objects/work:1").await.json();
+    assert_eq!((&object["state"], &object["last_id"]), (&json!(2), &between["events"][2]["link"]["id"]));
+    assert_eq!(service.stop().await.rows().await, 6);
+}
+
+#[tokio::test]
+async fn what_is_no_change_is_refused() {
+    let service = Service::start().await;
+    let path = "/objects/work:1/events";
+    let large = "x".repeat(300 * 1024);
+    for (body, problem) in [
+        (json!({}), (400, "bad-request")),
+        (json!({"main": {"name": "a b"}}), (400, "bad-request")),
+        (json!({"main": {"name": "index"}, "state": "\u{0}"}), (400, "bad-request")),
+        (json!({"main": {"name": "index"}, "state": large}), (413, "too-large")),
+    ] {
+        assert_eq!(service.post(path, body).await.problem(), (problem.0, problem.1.to_owned()));
+    }
+    let refused = service.post("/objects/a%20b/events", change(&json!(1))).await;
+    assert_eq!(refused.problem(), (400, "bad-request".into()));
+    let reader = service.key("reader", CanvasId::DEFAULT, &[Scope::Read]).await;
+    let path = format!("/canvases/{}{path}", CanvasId::DEFAULT);
+    let refused = service.ask(&reader, Method::POST, &path, change(&json!(1))).await;
+    assert_eq!(refused.problem(), (403, "forbidden".into()));
+    assert_eq!(service.stop().await.rows().await, 0);
+}
+
+/// Somebody's transaction holds the object: the caller is told, and told to try again.
+#[tokio::test]
+async fn a_busy_object_is_told() {
+    let service = Service::start().await;
+    if is_skipped("another session while a transaction is open") {
+        return;
+    }
+    service.post("/objects/work:1/events", change(&json!(1))).await.json();
+    let mut holder = PgConnection::connect(service.stage.database.url()).await.unwrap();
+    sqlx::raw_sql("begin; select from wakeq.objects for update").execute(&mut holder).await.unwrap();
+    let change = change(&json!(2));
+    for (path, body) in
+        [("/objects/work:1/events", change), ("/events", json!({"name": "index", "object": "work:1"}))]
+    {
+        let busy = service.post(path, body).await;
+        assert_eq!(busy.problem(), (503, "unavailable".into()));
+        assert!(busy.text.contains("others emit on this object"), "{}", busy.text);
+        assert_eq!(busy.headers["retry-after"], "1");
+    }
+    holder.close().await.unwrap();
+    assert_eq!(service.stop().await.rows().await, 3);
+}
