@@ -310,13 +310,13 @@ async fn copies_of_events_on_an_object_run_in_its_order() {
         object: object.map(|object| object.parse().unwrap()),
         ..event(canvas(1), "email_event", name)
     };
-    let events = [
+    let emitted = [
         on(Some("mail:1"), "sent"),
         on(Some("mail:1"), "opened"),
         on(None, "sent"),
         on(Some("mail:2"), "sent"),
     ];
-    let inserted = table.store.insert_all(&events, &[false; 4]).await.unwrap();
+    let inserted = table.store.insert_all(&emitted, &[false; 4]).await.unwrap();
     let copies: Vec<EventId> = inserted.iter().flat_map(Inserted::copies).copied().collect();
     assert_eq!(copies.len(), 4);
     table.store.announce(&copies).await.unwrap();
