@@ -275,7 +275,7 @@ returns table (
     origin      uuid,
     is_limited  boolean
 )
-language plpgsql volatile as $$
+language plpgsql volatile set enable_hashjoin = on as $$
 #variable_conflict use_column
 declare
     still  integer := wanted;
@@ -328,7 +328,7 @@ begin
                   (select e.*, false from wakeq.events_v2 e
                     where not only_asked and e.queue = of_queue and e.canvas_id = f.canvas_id and e.notify_at is not null
                       and e.delay_until <= clock_timestamp() and (e.delay_until, e.id) > (f.head_at, f.head_id)
-                    order by e.delay_until, e.id limit f.slots + 100)) as c
+                    order by e.delay_until, e.id limit f.slots + least(100, 2 * pass * pass))) as c
              where f.slots > 0 and c.canvas_id = f.canvas_id
         ), ranked as (
             select *, sum(is_free::integer) over facet as number, row_number() over facet as nth,
@@ -342,14 +342,14 @@ begin
             select f.canvas_id, f.weight, f.used, f.position, f.in_flight_max, f.running, f.share, f.slots,
                    coalesce(d.taken, '{}') as taken, d.kept, d.head,
                    f.weight = 0 or f.share = 0
-                       or (coalesce(cardinality(d.taken), 0) < f.slots and coalesce(d.scanned, 0) < f.slots + 100) as leaves
-              from slotted f left join lateral (
-                  select array_agg(id order by nth) filter (where is_taken) as taken,
+                       or (coalesce(cardinality(d.taken), 0) < f.slots and coalesce(d.scanned, 0) < f.slots + least(100, 2 * pass * pass)) as leaves
+              from slotted f left join (
+                  select canvas_id, array_agg(id order by nth) filter (where is_taken) as taken,
                          array_agg(id order by nth) filter (where is_recalled and not is_done) as kept,
                          (array_agg(row(delay_until, id)::wakeq.head order by delay_until desc, id desc)
                              filter (where not is_recalled and is_done))[1] as head,
                          max(scanned) as scanned
-                    from done where done.canvas_id = f.canvas_id) as d on true
+                    from done group by canvas_id) as d on d.canvas_id = f.canvas_id
              where f.slots > 0 or f.share = 0
         ), placed as (
             select *, nextval('wakeq.facet_seq') as behind from (select * from moved order by position) as m

@@ -84,6 +84,11 @@ struct Testing;
 #[doc = include_str!("../docs/order.md")]
 struct Order;
 
+/// The code in the page about queues.
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../docs/queues.md")]
+struct Queues;
+
 /// The code in the page about listeners.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/listeners.md")]

@@ -32,6 +32,9 @@ pub(super) const CREDENTIAL: &str = "bearer";
 const BODY_OPTIONAL: [&str; 5] =
     ["pause_handler", "block_handler", "purge_handler", "pause_cron", "set_facet"];
 
+/// Operations about no canvas that make what they name, or name nothing.
+const ALWAYS_THERE: [&str; 2] = ["put_queue", "list_queues"];
+
 /// How a part of a handler's address looks.
 const NAME: &str = "^[A-Za-z0-9_.-]{1,128}$";
 /// How an object looks.
@@ -156,7 +159,8 @@ fn describe(operation: &mut Operation, about: About, scopes: Scopes, varies: boo
             "What may happen to any request: `too-many-requests`, `timeout`, `unavailable`, `internal`",
         ),
     ] {
-        if status == "400" && takes_nothing {
+        let is_there = operation.operation_id.as_ref().is_some_and(|id| ALWAYS_THERE.contains(&id.as_str()));
+        if status == "400" && takes_nothing || status == "404" && is_there {
             continue;
         }
         let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();

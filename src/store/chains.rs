@@ -289,9 +289,10 @@ async fn link_wanted(
                select new.*, nextval('wakeq.event_seq') as seq
                  from (select new.*, coalesce(moment, now() + delay_s * interval '1 second') as due
                          from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
-                                     $7::timestamptz[], $8::float8[], $9::text[], $12::text[]) with ordinality
+                                     $7::timestamptz[], $8::float8[], $9::text[], $12::text[], $14::text[],
+                                     $15::text[]) with ordinality
                               as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent, object,
-                                      position),
+                                      ids, queues, position),
                               wakeq.queue_registry
                         where version = $13
                         order by position) as new
@@ -310,8 +311,7 @@ async fn link_wanted(
                select r.id, l.canvas_id, l.module, l.name, l.modifier, l.value, l.due,
                       wakeq.wake_at(l.due, clock_timestamp(), $10, $11), l.traceparent, l.object, l.seq, l.prev, r.queue,
                       case when r.queue is not null then l.id end
-                 from unnest($14::bigint[], $15::uuid[], $16::text[]) as r (position, id, queue)
-                 join linked l on l.position = r.position
+                 from linked l, unnest(l.ids::uuid[], l.queues::text[]) as r (id, queue)
            )
            select position as "position!", due <= clock_timestamp() + $10 as "due_soon!", seq as "seq!", prev as "prev!"
              from linked"#,
@@ -328,9 +328,8 @@ async fn link_wanted(
         interval(emission.timing.grace),
         &objects,
         registered.version,
-        &rows.positions,
         &rows.ids,
-        rows.queues.as_slice() as &[Option<String>],
+        &rows.queues,
     )
     .fetch_all(transaction)
     .await?;

@@ -47,10 +47,11 @@ pub(super) async fn insert_chosen_rows(
         let rows = Placements::of(events.iter().copied(), &registered);
         match insert_chosen_copied(&mut *connection, &new, &rows, &registered, emission).await? {
             Some(due_soon) => {
-                let answers = rows.inserted(&due_soon, events.len());
-                let answers = (1..).zip(events.iter().zip(answers));
-                let new = answers.filter(|(position, _)| due_soon.contains_key(position));
-                return Ok(new.map(|(_, (event, inserted))| (event.id, inserted)).collect());
+                let answers = (1..).zip(events).filter_map(|(position, event)| {
+                    let due_soon = *due_soon.get(&position)?;
+                    Some((event.id, rows.inserted(position, due_soon)))
+                });
+                return Ok(answers.collect());
             }
             None => registered = emission.read(&mut *connection).await?,
         }
@@ -73,8 +74,9 @@ async fn insert_chosen_copied(
            ), new as (
                select new.*, coalesce(moment, now() + delay_s * interval '1 second') as due
                  from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
-                             $7::timestamptz[], $8::float8[], $9::text[]) with ordinality
-                      as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent, position),
+                             $7::timestamptz[], $8::float8[], $9::text[], $13::text[], $14::text[]) with ordinality
+                      as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent, ids, queues,
+                              position),
                       registry
            ), known as (
                insert into wakeq.emitted_ids (id, canvas_id, due_at)
@@ -88,8 +90,8 @@ async fn insert_chosen_copied(
                select r.id, new.canvas_id, new.module, new.name, new.modifier, new.value, new.due,
                       wakeq.wake_at(new.due, clock_timestamp(), $10, $11), new.traceparent, r.queue,
                       case when r.queue is not null then new.id end
-                 from unnest($13::bigint[], $14::uuid[], $15::text[]) as r (position, id, queue)
-                 join new on new.position = r.position join known on known.id = new.id
+                 from new join known on known.id = new.id,
+                      unnest(new.ids::uuid[], new.queues::text[]) as r (id, queue)
            )
            select new.position, new.due <= clock_timestamp() + $10 as due_soon
              from registry left join (new join known on known.id = new.id) on true"#,
@@ -105,9 +107,8 @@ async fn insert_chosen_copied(
         interval(emission.timing.horizon),
         interval(emission.timing.grace),
         registered.version,
-        &rows.positions,
         &rows.ids,
-        rows.queues.as_slice() as &[Option<String>],
+        &rows.queues,
     )
     .fetch_all(connection)
     .await?;

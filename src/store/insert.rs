@@ -293,8 +293,9 @@ async fn insert_copied(
            ), new as (
                select new.*, coalesce(moment, now() + delay_s * interval '1 second') as due
                  from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
-                             $7::timestamptz[], $8::float8[], $9::text[]) with ordinality
-                      as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent, position),
+                             $7::timestamptz[], $8::float8[], $9::text[], $13::text[], $14::text[]) with ordinality
+                      as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent, ids, queues,
+                              position),
                       registry
            ), written as (
                insert into wakeq.events_v2
@@ -302,8 +303,7 @@ async fn insert_copied(
                select r.id, new.canvas_id, new.module, new.name, new.modifier, new.value, new.due,
                       wakeq.wake_at(new.due, clock_timestamp(), $10, $11), new.traceparent, r.queue,
                       case when r.queue is not null then new.id end
-                 from unnest($13::bigint[], $14::uuid[], $15::text[]) as r (position, id, queue)
-                 join new on new.position = r.position
+                 from new, unnest(new.ids::uuid[], new.queues::text[]) as r (id, queue)
            )
            select position as "position!", due <= clock_timestamp() + $10 as "due_soon!" from new"#,
         &new.ids,
@@ -318,17 +318,21 @@ async fn insert_copied(
         interval(emission.timing.horizon),
         interval(emission.timing.grace),
         registered.version,
-        &rows.positions,
         &rows.ids,
-        rows.queues.as_slice() as &[Option<String>],
+        &rows.queues,
     )
     .fetch_all(connection)
     .await?;
     if answers.is_empty() && !new.ids.is_empty() {
         return Ok(None);
     }
-    let due_soon = answers.into_iter().map(|row| (row.position, row.due_soon)).collect();
-    Ok(Some(rows.inserted(&due_soon, new.ids.len())))
+    let mut inserted = vec![Inserted::Known; new.ids.len()];
+    for row in answers {
+        if let Some(at) = usize::try_from(row.position - 1).ok().and_then(|at| inserted.get_mut(at)) {
+            *at = rows.inserted(row.position, row.due_soon);
+        }
+    }
+    Ok(Some(inserted))
 }
 
 /// Events as columns, for `unnest`.

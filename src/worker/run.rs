@@ -333,6 +333,10 @@ impl Run<'_> {
     /// Pauses the handler of this run, which said that it is gone; whether that was answered.
     async fn pause(&self) -> bool {
         let (Some(address), Some(handler)) = (&self.facts.address, &self.facts.handler) else { return false };
+        // A queue is not paused by a rule, and those handlers that its copies name are not gone.
+        if self.facts.copy_of.is_some() {
+            return false;
+        }
         let reason: String =
             self.facts.error.as_deref().unwrap_or("it is gone").chars().take(REASON_MAX).collect();
         match self.runner.statements.pause_gone(address, handler.revision, &reason).await {

@@ -211,3 +211,51 @@ async fn a_queue_has_a_target() {
     assert_eq!(gone, json!({"gone": true}), "nothing waited");
     service.stop().await;
 }
+
+/// DRV-01, DRV-06: whatever emits, it is copied: the library, the API, a cron.
+#[tokio::test]
+async fn every_way_to_emit_leads_into_the_queues() {
+    let service = Service::start().await;
+    let root = root(&service, &[Scope::Read, Scope::Operate]).await;
+    service
+        .ask(&root, Method::PUT, QUEUE, json!({"patterns": [":(WORKER|CRON|page):(report|viewed)$"]}))
+        .await
+        .json();
+    let stage = &service.stage;
+    assert_eq!(stage.queue.emit(wakeq::Event::new("report", &1).unwrap()).await.unwrap().copies, 1);
+    let mut transaction = stage.pool.begin().await.unwrap();
+    let viewed = wakeq::Event::new("viewed", &1).unwrap().module("page").unwrap();
+    let receipt = stage.queue.emit_in(&mut transaction, viewed).await.unwrap();
+    transaction.commit().await.unwrap();
+    assert_eq!(receipt.notify().await.copies, 1);
+    let batch = json!({"events": [{"name": "report"}, {"name": "other"}]});
+    let emitted = service.post("/events:batch", batch).await.json();
+    assert_eq!((&emitted["events"][0]["copies"], &emitted["events"][1].get("copies")), (&json!(1), &None));
+    let cloud = r#"{"specversion":"1.0","id":"1","source":"/shop","type":"page/viewed","data":1}"#;
+    let cloud = service
+        .on_canvas(Method::POST, "/events")
+        .header("content-type", "application/cloudevents+json")
+        .body(cloud);
+    assert_eq!(crate::service::Answer::of(cloud).await.json()["copies"], 1);
+    let put = service.put("/cron/report", json!({"expression": "* * * * * *"})).await;
+    assert_eq!(put.status.as_u16(), 201);
+    let pairs: Vec<(String, i64, i64)> = sqlx::query_as(
+        "select e.module || ':' || e.name, count(*) filter (where e.queue is null),
+                count(*) filter (where e.queue = 'email_events'
+                                   and exists (select from wakeq.events_v2 o where o.id = e.origin))
+           from wakeq.events_v2 e group by 1 order by 1",
+    )
+    .fetch_all(&service.stage.pool)
+    .await
+    .unwrap();
+    let ticks = pairs.first().unwrap().1;
+    assert!(ticks > 10, "a tick each second is emitted ahead: {pairs:?}");
+    let expected = [
+        ("CRON:report", ticks, ticks),
+        ("WORKER:other", 1, 0),
+        ("WORKER:report", 2, 2),
+        ("page:viewed", 2, 2),
+    ];
+    assert_eq!(pairs, expected.map(|(name, events, copies)| (name.to_owned(), events, copies)));
+    service.stop().await;
+}

@@ -53,6 +53,8 @@ impl Store {
                ), targets as (
                    delete from wakeq.http_targets t using ended
                     where t.canvas_id = $1 and t.module = $2 and t.name = ended.name
+               ), facets as (
+                   delete from wakeq.facets f using ended where f.queue = ended.name
                ), halted as (
                    delete from wakeq.halted_lanes h using ended where h.queue = ended.name
                ), left_over as (

@@ -3,6 +3,7 @@
 mod both;
 mod ends;
 mod life;
+mod queues;
 
 use std::process::Command;
 

@@ -72,6 +72,7 @@ async fn deliver_event(
         enqueued_at: "2026-01-31T08:00:00Z".parse().unwrap(),
         traceparent: &traceparent,
         place: None,
+        copy_of: None,
     };
     deliverer.deliver(target, delivery).await
 }

@@ -6,15 +6,17 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use sqlx::Row;
 use uuid::Uuid;
-use wakeq::access::Scope;
-use wakeq::{Actor, CanvasId, CronSchedule, EventId, NewCron};
+use wakeq::access::{Reach, Scope};
+use wakeq::{Actor, CanvasId, CronSchedule, EventId, NewCron, NewQueue};
 
-use crate::service::{Answer, Service};
+use crate::service::{Answer, Service, make_key};
 
 pub(super) const FOREIGN: CanvasId = CanvasId(Uuid::from_u128(0xf0e1));
 
 /// The cron that the requests are about.
 const CRON: &str = "nightly";
+/// The queue.
+const QUEUE: &str = "email_events";
 /// The object.
 const OBJECT: &str = "work:1";
 
@@ -30,6 +32,8 @@ pub(super) struct Operation {
     pub(super) scopes: Vec<Scope>,
     /// Whether it is for those who push. No service of these tests takes pushes: `push` has the tests of one that does.
     pub(super) pushed: bool,
+    /// Whether it is about every canvas, and needs the scopes there.
+    pub(super) everywhere: bool,
     pub(super) described: Value,
 }
 
@@ -48,6 +52,7 @@ pub(super) async fn operations(service: &Service) -> Vec<Operation> {
                 id: id.to_owned(),
                 method,
                 path: path.clone(),
+                everywhere: path.starts_with("/v1/admin/queues"),
                 statuses: statuses.filter_map(|status| status.parse().ok()).collect(),
                 scopes,
                 pushed: described["security"][0]["push"].is_array(),
@@ -70,6 +75,9 @@ pub(super) struct Targets {
     key: String,
     /// An id that is another canvas's.
     taken: Uuid,
+    queue: &'static str,
+    /// A key with every scope on every canvas.
+    everywhere: String,
 }
 
 impl Targets {
@@ -89,7 +97,8 @@ impl Targets {
                                             losses, last_error, cause)
              select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, 'no', 'retries' from gone";
         sqlx::query(kill).bind(dead.0).execute(pool).await.unwrap();
-        let make_room = "delete from wakeq.cron_records; delete from wakeq.http_targets";
+        let make_room =
+            "delete from wakeq.cron_records; delete from wakeq.http_targets; delete from wakeq.queues";
         sqlx::raw_sql(make_room).execute(pool).await.unwrap();
         let target = "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor,
                           delay_max_ms, timeout_ms, secret, created_by, updated_by)
@@ -110,7 +119,11 @@ impl Targets {
         let cron = NewCron::new(CRON, schedule, &1).unwrap();
         let put = service.stage.admin.put_cron(CanvasId::DEFAULT, &cron, &Actor::user("tests")).await;
         assert_eq!(put.unwrap().cron.ticks, 0, "not at the turn of the year");
-        Self { canvas: CanvasId::DEFAULT, waiting, running, dead, key, taken }
+        let emails = NewQueue { patterns: vec![":email_event:".parse().unwrap()], ..NewQueue::default() };
+        service.stage.admin.put_queue(&QUEUE.parse().unwrap(), &emails, &Actor::user("tests")).await.unwrap();
+        let holder = Uuid::new_v4().to_string();
+        let everywhere = make_key(&service.access, &holder, Reach::EveryCanvas, &Scope::ALL).await;
+        Self { canvas: CanvasId::DEFAULT, waiting, running, dead, key, taken, queue: QUEUE, everywhere }
     }
 
     fn path(&self, template: &str, event: EventId) -> String {
@@ -122,6 +135,7 @@ impl Targets {
             .replace("{id}", &event.0.to_string())
             .replace("{key}", &self.key)
             .replace("{cron}", CRON)
+            .replace("{queue}", self.queue)
             .replace("{object}", OBJECT)
     }
 
@@ -144,22 +158,24 @@ impl Targets {
         status: u16,
     ) -> RequestBuilder {
         let path = self.path(&operation.path, self.running);
-        let to = |path: &str| service.request(operation.method.clone(), path).bearer_auth(&service.key);
+        let key = if operation.everywhere { &self.everywhere } else { &service.key };
+        let to = |path: &str| service.request(operation.method.clone(), path).bearer_auth(key);
         let good = || self.good(service, operation);
         match (operation.id.as_str(), status) {
             (_, 200..300) if operation.scopes.is_empty() => good(),
+            ("put_queue", 201) => to(&path.replace(QUEUE, "another")).json(&body("put_queue")),
             ("put_cron", 201) => to(&path.replace(CRON, "another")).json(&body("put_cron")),
             ("put_target" | "put_target_of_modifier", 201) => {
                 to(&path.replace("/greet", "/another")).json(&body("put_target"))
             }
             // Nothing is broadcast here: `listening` asks services that do.
-            (_, 200..300) | ("listen", 404) => good().bearer_auth(&service.key),
+            (_, 200..300) | ("listen", 404) => good().bearer_auth(key),
             (_, 400) if body(&operation.id).is_some() => to(&path).json(&json!({"nonsense": 1})),
             (_, 400) if operation.described["parameters"].as_array().is_some_and(|all| !all.is_empty()) => {
                 to(&format!("{path}?nonsense=1"))
             }
             (_, 400) => {
-                let broken = ["{name}", "{id}", "{key}", "{cron}", "{object}"]
+                let broken = ["{name}", "{id}", "{key}", "{cron}", "{object}", "{queue}"]
                     .iter()
                     .fold(operation.path.clone(), |path, part| path.replace(part, "%20"));
                 to(&self.path(&broken, self.waiting))
@@ -171,8 +187,8 @@ impl Targets {
                 good().bearer_auth(service.key(&operation.id, CanvasId::DEFAULT, &others).await)
             }
             (_, 404) => {
-                let foreign = Self { canvas: FOREIGN, ..self.clone() };
-                foreign.good(service, operation).bearer_auth(&service.key)
+                let foreign = Self { canvas: FOREIGN, queue: "unknown", ..self.clone() };
+                foreign.good(service, operation).bearer_auth(key)
             }
             ("emit" | "emit_batch" | "change_object", 409 | 413 | 415 | 422) => {
                 self.emitting_for(service, operation, status).await
@@ -186,6 +202,10 @@ impl Targets {
             ("unpause_cron", 409) => {
                 pause_an_unreadable_cron(service).await;
                 to(&path)
+            }
+            ("put_queue", 409) => {
+                fill_with_queues(service).await;
+                to(&path.replace(QUEUE, "one-too-many")).json(&body("put_queue"))
             }
             ("put_cron", 409) => {
                 fill_with_crons(service).await;
@@ -233,6 +253,12 @@ async fn pause_an_unreadable_cron(service: &Service) {
     sqlx::raw_sql(unreadable).execute(&service.stage.pool).await.unwrap();
 }
 
+async fn fill_with_queues(service: &Service) {
+    let fill = "insert into wakeq.queues (name, created_by, updated_by)
+                select 'full-' || number, 'tests', 'tests' from generate_series(1, 100) as number";
+    sqlx::raw_sql(fill).execute(&service.stage.pool).await.unwrap();
+}
+
 async fn fill_with_crons(service: &Service) {
     let fill = "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, created_by,
                                                 created_at, changed_at)
@@ -260,6 +286,8 @@ fn body(operation: &str) -> Option<Value> {
         "redrive_dead_events" | "delete_dead_events" => Some(json!({"all": true})),
         "put_target" | "put_target_of_modifier" => Some(json!({"url": "https://target.example/events"})),
         "put_cron" => Some(json!({"expression": "0 0 1 1 *", "value": 2})),
+        "put_queue" => Some(json!({"patterns": ["page"]})),
+        "set_facet" => Some(json!({"weight": 2})),
         "pause_cron" => Some(json!({"reason": "inventory"})),
         "change_object" => {
             Some(json!({"main": {"name": "greet"}, "subevents": [{"name": "greet"}], "state": {"a": 1}}))
@@ -284,6 +312,11 @@ fn body(operation: &str) -> Option<Value> {
         | "list_dead_events"
         | "list_halted_objects"
         | "show_object"
+        | "list_queues"
+        | "show_queue"
+        | "delete_queue"
+        | "queue_depth"
+        | "list_facets"
         | "list_crons"
         | "show_cron"
         | "unpause_cron"

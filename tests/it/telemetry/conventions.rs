@@ -39,7 +39,7 @@ const KNOWN: [(&str, &str, &[&str], &[&str]); 3] = [
 ];
 
 /// Our own metrics: unit and attributes.
-const OWN: [(&str, &str, &[&str]); 11] = [
+const OWN: [(&str, &str, &[&str]); 13] = [
     ("wakeq.broadcasts", "{event}", &["outcome"]),
     ("wakeq.run.outcomes", "{outcome}", &["outcome"]),
     ("wakeq.handler.retries", "{event}", &["handler"]),
@@ -47,6 +47,8 @@ const OWN: [(&str, &str, &[&str]); 11] = [
     ("wakeq.handler.depth", "{event}", &["handler"]),
     ("wakeq.handler.oldest", "s", &["handler"]),
     ("wakeq.handler.halted", "{object}", &["handler"]),
+    ("wakeq.queue.depth", "{event}", &["queue"]),
+    ("wakeq.queue.canvases", "{canvas}", &["queue"]),
     ("wakeq.pool.connections", "{connection}", &["state"]),
     ("wakeq.notifier.up", "", &[]),
     ("wakeq.worker.running", "{event}", &[]),
