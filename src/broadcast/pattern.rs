@@ -16,7 +16,7 @@ const SEPARATOR: char = ':';
 /// character after it. The whole topic has to match, in upper and lower case.
 ///
 /// ```
-/// use wakeq::Pattern;
+/// use wakeq::TopicPattern;
 ///
 /// let pages: TopicPattern = "*:page:*".parse().unwrap();
 /// assert!(pages.matches("00000000-0000-0000-0000-000000000000:page:view"));

@@ -11,7 +11,7 @@ use super::chosen::{foreign, insert_chosen_row, insert_chosen_rows};
 use super::queues::{Emission, Placements, Registered, STALE_TRIES, too_busy};
 use super::session::interval;
 use super::{Store, StoreError, chains};
-use crate::event::{Broadcast, Due, EventId, HandlerAddress, Link, ObjectKey, Place, Timestamp, Traceparent};
+use crate::event::{Due, EventId, HandlerAddress, Link, ObjectKey, Timestamp, Traceparent};
 
 /// Most rows in one statement.
 const PAGE: usize = 1000;
@@ -30,21 +30,6 @@ pub(crate) struct NewEvent {
     pub(crate) object: Option<ObjectKey>,
     /// It has no row of its own, only its copies.
     pub(crate) only_queues: bool,
-}
-
-impl NewEvent {
-    /// What listeners are told of it, once it is committed; nothing, if it was known.
-    pub(crate) fn broadcast(&self, inserted: &Inserted) -> Option<Broadcast> {
-        let Inserted::New { link, .. } = inserted else { return None };
-        Some(Broadcast {
-            id: self.id,
-            address: self.address.clone(),
-            value: Some(self.value.clone()),
-            traceparent: self.traceparent.clone(),
-            place: self.object.clone().zip(*link).map(|(object, link)| Place { object, link }),
-            due: self.due,
-        })
-    }
 }
 
 /// What became of an event's insert.

@@ -52,6 +52,7 @@ mod settings;
 #[cfg(feature = "testing")]
 mod shift;
 mod targets;
+mod telling;
 #[cfg(test)]
 pub(crate) mod tests;
 mod ticks;

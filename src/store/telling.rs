@@ -1,0 +1,19 @@
+//! What listeners are told of a new event.
+
+use super::{Inserted, NewEvent};
+use crate::event::{Broadcast, Place};
+
+impl NewEvent {
+    /// What listeners are told of it, once it is committed; nothing, if it was known.
+    pub(crate) fn broadcast(&self, inserted: &Inserted) -> Option<Broadcast> {
+        let Inserted::New { link, .. } = inserted else { return None };
+        Some(Broadcast {
+            id: self.id,
+            address: self.address.clone(),
+            value: Some(self.value.clone()),
+            traceparent: self.traceparent.clone(),
+            place: self.object.clone().zip(*link).map(|(object, link)| Place { object, link }),
+            due: self.due,
+        })
+    }
+}
