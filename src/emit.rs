@@ -3,6 +3,7 @@
 //! The row is the event. A notification that could not be published is no error: the probe publishes it later.
 
 mod idempotent;
+mod listening;
 mod objects;
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use sqlx::postgres::PgConnection;
 use tracing::Instrument;
 
+use crate::broadcast::Broadcasts;
 use crate::event::{CanvasId, Event, EventError, EventId, HandlerScope, Link, Notification};
 use crate::notify::Notifier;
 use crate::store::{Coalescer, Inserted, NewEvent, Store, StoreError, insert_one};
@@ -60,6 +62,7 @@ pub struct Queue {
     inserts: Coalescer<Arc<NewEvent>, Inserted>,
     announcements: Coalescer<Arc<[EventId]>, ()>,
     metrics: SendMetrics,
+    broadcasts: Option<Broadcasts>,
 }
 
 /// An event that was emitted: its row is committed.
@@ -126,6 +129,7 @@ impl Queue {
                 async move { store.insert(&events).await }
             }
         });
+        let broadcasts = notifier.broadcasts();
         let announcements = Coalescer::new(BATCH_MAX, 1, {
             let store = store.clone();
             move |copies: Vec<Arc<[EventId]>>| {
@@ -133,7 +137,7 @@ impl Queue {
                 async move { store.announce(&copies.concat()).await.map(|()| vec![(); copies.len()]) }
             }
         });
-        Self { store, notifier, config, inserts, announcements, metrics: SendMetrics::new() }
+        Self { store, notifier, config, inserts, announcements, metrics: SendMetrics::new(), broadcasts }
     }
 
     /// Emits an event: when this returns, its row is committed.
@@ -260,15 +264,6 @@ impl Queue {
     fn receipt(&self, event: Arc<NewEvent>, inserted: Inserted) -> Result<Receipt, EmitError> {
         let (emitted, notifications) = outcome(&event, &inserted)?;
         Ok(Receipt { emitted, notifications, queue: self.clone(), event, inserted })
-    }
-
-    /// For the test kit: what was emitted, once it is committed.
-    #[cfg_attr(not(feature = "testing"), expect(unused_variables, clippy::unused_self))]
-    fn remember(&self, event: &NewEvent, inserted: &Inserted) {
-        #[cfg(feature = "testing")]
-        if matches!(inserted, Inserted::New { .. }) {
-            self.store.remember(event);
-        }
     }
 
     fn checked(&self, event: Event) -> Result<NewEvent, EventError> {

@@ -5,6 +5,7 @@ pub mod access;
 mod admin;
 #[cfg(feature = "http")]
 mod api;
+mod broadcast;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]
@@ -37,13 +38,14 @@ pub use admin::{
 };
 #[cfg(feature = "http")]
 pub use admin::{NewSecret, NewTarget, Registered};
+pub use broadcast::{Broadcasts, Heard, InvalidTopicPattern, ListenError, Listener, TopicPattern};
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
-    Actor, CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope, InvalidName,
-    InvalidObjectKey, InvalidPattern, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link,
-    MalformedNotification, Name, Notification, ObjectKey, Place, QueuePattern, RuleKind, Timestamp, Timing,
-    Traceparent,
+    Actor, Broadcast, CanvasId, Claim, Due, Event, EventError, EventId, HandlerAddress, HandlerScope,
+    InvalidName, InvalidObjectKey, InvalidPattern, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link,
+    MalformedBroadcast, MalformedNotification, Name, Notification, ObjectKey, Place, QueuePattern, RuleKind,
+    Timestamp, Timing, Traceparent,
 };
 #[cfg(feature = "http")]
 pub use event::{
@@ -79,6 +81,11 @@ struct Testing;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/order.md")]
 struct Order;
+
+/// The code in the page about listeners.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/listeners.md")]
+struct Listeners;
 
 /// The code in the page about crons.
 #[cfg(doctest)]

@@ -144,10 +144,12 @@ async fn work(
     let host = services.emulator.service.host();
     kept.announce(&url)?;
     let migrations = Store::migrate(&url, false).await?;
+    let defaults = PubSubConfig::new(DEVELOPMENT_PROJECT);
     let pubsub = PubSubConfig {
+        broadcast_topic: Some(PubSubConfig::broadcast_topic_of(&defaults.topic)),
         emulator_host: Some(host.clone()),
         create_missing: true,
-        ..PubSubConfig::new(DEVELOPMENT_PROJECT)
+        ..defaults
     };
     create_topics(&pubsub).await?;
     let joins = kept.other().is_some_and(|other| other.database_url == url);

@@ -69,6 +69,7 @@ pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, 
     line("or on the command line:");
     line(&format!("  export DATABASE_URL={url}"));
     line(&format!("  export PUBSUB_EMULATOR_HOST={host}"));
+    line("  export WAKEQ_BROADCAST=1    # who emits tells those who listen");
     if postgres.service.may_forget() {
         line("  export WAKEQ_ALLOW_UNSAFE_DURABILITY=1    # it does not wait for the disk");
     }
@@ -77,6 +78,7 @@ pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, 
     line("  cargo wakeq unpause greet");
     line("  cargo wakeq emit greet '\"you\"'");
     line("  cargo wakeq explain EVENT");
+    line("  cargo wakeq tail '*:WORKER:*'");
     line("");
 }
 

@@ -23,6 +23,7 @@ pub use key::{ApiKey, InvalidKeyId, KeyId, NoRandomness};
 pub use keyring::{
     Account, CreatedKey, DEFAULT_LIFETIME, Key, KeyState, LIFETIME_MAX, NAME_MAX, NewKey, Within,
 };
+pub(crate) use principal::canvases;
 pub use principal::{Denied, Grant, Principal, Reach, authorize};
 pub use push::PushCallers;
 pub use scope::{InvalidScope, Scope, Scopes};

@@ -133,6 +133,23 @@ pub fn authorize(principal: &Principal, canvas: CanvasId, needed: Scope) -> Resu
     }
 }
 
+/// The canvases on which somebody may do a kind of thing, for what is about several at a time; none: on all. By the same
+/// rule as [`authorize`].
+pub(crate) fn canvases(principal: &Principal, needed: Scope) -> Result<Option<Vec<CanvasId>>, Denied> {
+    if principal.grants.iter().all(|grant| grant.scopes.is_empty()) {
+        return Err(Denied::NotFound);
+    }
+    let mut canvases = Vec::new();
+    for grant in principal.grants.iter().filter(|grant| grant.scopes.contains(needed)) {
+        match grant.reach {
+            Reach::EveryCanvas => return Ok(None),
+            Reach::Canvas(canvas) => canvases.push(canvas),
+        }
+    }
+    canvases.sort_unstable();
+    if canvases.is_empty() { Err(Denied::Forbidden { needed }) } else { Ok(Some(canvases)) }
+}
+
 #[cfg(test)]
 mod tests {
     use uuid::Uuid;
@@ -199,6 +216,32 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn canvases_are_those_on_which_the_scope_is_granted() {
+        for here in sets() {
+            for (reach, there) in [(Reach::Canvas(OTHER), Scope::Read), (Reach::EveryCanvas, Scope::Emit)] {
+                let grants = vec![
+                    Grant { reach: Reach::Canvas(OWN), scopes: here },
+                    Grant { reach, scopes: [there].into_iter().collect() },
+                ];
+                let principal = Principal::trusted("test", grants);
+                for needed in Scope::ALL {
+                    let canvases = canvases(&principal, needed);
+                    for canvas in [OWN, OTHER, CanvasId(Uuid::from_u128(3))] {
+                        let covered = match &canvases {
+                            Ok(Some(canvases)) => canvases.contains(&canvas),
+                            Ok(None) => true,
+                            Err(_) => false,
+                        };
+                        assert_eq!(covered, authorize(&principal, canvas, needed).is_ok(), "{principal:?}");
+                    }
+                }
+            }
+        }
+        let nobody = Principal::trusted("nobody", Vec::new());
+        assert_eq!(canvases(&nobody, Scope::Read), Err(Denied::NotFound));
     }
 
     #[test]

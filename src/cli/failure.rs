@@ -3,6 +3,7 @@
 use crate::access::{AccessError, InvalidKeyId, InvalidScope};
 use crate::admin::AdminError;
 use crate::api::{InvalidCron, InvalidTarget};
+use crate::broadcast::ListenError;
 use crate::delivery::{InvalidAllowedAudience, InvalidIpRange, RefusedTarget};
 use crate::emit::EmitError;
 use crate::event::{EventError, InvalidName};
@@ -59,6 +60,7 @@ impl Exit {
             .or_else(|| cause.downcast_ref().map(of_emit))
             .or_else(|| cause.downcast_ref().map(of_store))
             .or_else(|| cause.downcast_ref().map(|_: &NotifyError| Self::Unavailable))
+            .or_else(|| cause.downcast_ref().map(of_listening))
             .or_else(|| is_of_the_arguments(cause).then_some(Self::Usage))
     }
 }
@@ -84,6 +86,14 @@ fn of_failure(failure: &Failure) -> Exit {
         Failure::Conflict(_) => Exit::Conflict,
         Failure::Unavailable(_) => Exit::Unavailable,
         Failure::Failed(_) => Exit::Failed,
+    }
+}
+
+fn of_listening(error: &ListenError) -> Exit {
+    match error {
+        ListenError::Pattern(_) => Exit::Usage,
+        ListenError::Off => Exit::NotFound,
+        ListenError::Ending | ListenError::Broker { .. } => Exit::Unavailable,
     }
 }
 

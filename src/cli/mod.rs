@@ -28,6 +28,7 @@ mod settings;
 mod show;
 mod stats;
 mod table;
+mod tail;
 mod targets;
 mod telemetry;
 mod text;
@@ -241,6 +242,8 @@ enum Command {
     Audit(audit::Audit),
     /// Count what is due and free to run
     Depth(depth::DepthOf),
+    /// Print events as they are emitted, until Ctrl-C
+    Tail(tail::Tail),
     /// Print a script that completes commands in a shell
     Completions(completions::Completions),
     /// Short for `handlers list`
@@ -296,7 +299,9 @@ impl Cli {
         logging::start(self.logging, self.command.stays(), traces);
         let telemetry = started?;
         let scraping = telemetry.serve(&self.context.observed).await?;
+        let notifier = self.context.notifier.clone();
         let ended = self.run(handlers).await;
+        notifier.close_broadcasts().await;
         drop(scraping);
         telemetry.end().await;
         ended
@@ -327,6 +332,7 @@ impl Cli {
             Command::Accounts(command) => command.run(&context).await,
             Command::Audit(command) => command.run(&context).await,
             Command::Depth(command) => command.run(&context).await,
+            Command::Tail(command) => command.run(&context).await,
             Command::Completions(command) => command.run(),
             Command::Stats(command) => command.run(&context).await,
             Command::Emit(command) => command.run(&context).await,

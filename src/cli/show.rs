@@ -25,6 +25,11 @@ pub(super) struct JsonArg {
 }
 
 impl JsonArg {
+    /// Whether it is.
+    pub(super) fn is_asked(self) -> bool {
+        self.json
+    }
+
     /// Prints an answer: as JSON, or as `people` says it.
     pub(super) fn print<T: Serialize>(
         self,

@@ -63,13 +63,18 @@ impl Topics {
 fn show_report(report: &TopicsReport) -> anyhow::Result<()> {
     show::line(format_args!("{:13} {}", state(report.topic_state), report.topic))?;
     show::line(format_args!("{:13} {}", state(report.subscription_state), report.subscription))?;
+    if let Some((topic, found)) = &report.broadcast_topic {
+        show::line(format_args!("{:13} {topic}", state(*found)))?;
+    }
     if let Some(endpoint) = &report.push_endpoint {
         show::line(format_args!("pushes to     {endpoint}"))?;
     }
     for difference in &report.differences {
         show::line(format_args!("differs       {difference}"))?;
     }
-    let missing = [report.topic_state, report.subscription_state].contains(&TopicState::Missing);
+    let broadcasts = report.broadcast_topic.as_ref().map(|(_, state)| *state);
+    let states = [report.topic_state, report.subscription_state].into_iter().chain(broadcasts);
+    let missing = states.into_iter().any(|state| state == TopicState::Missing);
     anyhow::ensure!(!missing, "something is missing: run `wakeq topics create`");
     anyhow::ensure!(report.differences.is_empty(), "the subscription is not set up as the queue needs it");
     Ok(())

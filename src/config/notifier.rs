@@ -1,13 +1,18 @@
 //! How workers are woken, from flags and environment.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use super::Missing;
+use crate::broadcast::Broadcasts;
 use crate::notify::{
     DEVELOPMENT_PROJECT, LocalNotifier, NoNotifier, Notifier, NotifyError, PubSub, PubSubConfig,
 };
+
+/// How long the end of a command waits until listeners were told of what it emitted.
+const BROADCASTING: Duration = Duration::from_secs(2);
 
 /// What wakes workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -27,6 +32,9 @@ pub(crate) struct NotifierArgs {
     notifier: NotifierKind,
     #[command(flatten)]
     pubsub: PubSubArgs,
+    /// Of the notifiers that were connected.
+    #[arg(skip)]
+    broadcasts: Arc<Mutex<Vec<Broadcasts>>>,
 }
 
 impl NotifierArgs {
@@ -43,15 +51,30 @@ impl NotifierArgs {
     /// For a process that takes no notifications itself.
     pub(crate) async fn connect(&self) -> anyhow::Result<Arc<dyn Notifier>> {
         match self.notifier {
-            NotifierKind::Pubsub => self.pubsub.connect().await,
+            NotifierKind::Pubsub => self.connect_to_pubsub().await,
             NotifierKind::Local => Ok(Arc::new(NoNotifier)),
+        }
+    }
+
+    async fn connect_to_pubsub(&self) -> anyhow::Result<Arc<dyn Notifier>> {
+        let notifier = self.pubsub.connect().await?;
+        self.broadcasts.lock().unwrap_or_else(PoisonError::into_inner).extend(notifier.broadcasts());
+        Ok(notifier)
+    }
+
+    /// Ends what listens in this process, and lets those who listen elsewhere hear what was emitted in it.
+    pub(crate) async fn close_broadcasts(&self) {
+        let all = std::mem::take(&mut *self.broadcasts.lock().unwrap_or_else(PoisonError::into_inner));
+        for broadcasts in all {
+            broadcasts.close(BROADCASTING).await;
         }
     }
 
     /// For a process that runs handlers.
     pub(crate) async fn connect_to_work(&self) -> anyhow::Result<Arc<dyn Notifier>> {
         match self.notifier {
-            NotifierKind::Pubsub => self.pubsub.connect().await,
+            NotifierKind::Pubsub => self.connect_to_pubsub().await,
+            NotifierKind::Local if self.pubsub.broadcast => Ok(Arc::new(LocalNotifier::broadcasting())),
             NotifierKind::Local => Ok(Arc::new(LocalNotifier::new())),
         }
     }
@@ -70,6 +93,14 @@ pub(crate) struct PubSubArgs {
     /// The subscription that all workers share
     #[arg(long, env = "WAKEQ_SUBSCRIPTION", global = true, default_value = "wakeq")]
     subscription: String,
+    /// Also broadcast every emitted event, for who listens; the same for every process
+    #[arg(long, env = "WAKEQ_BROADCAST", global = true, num_args = 0..=1, default_missing_value = "1", require_equals = true,
+          default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
+          hide_possible_values = true)]
+    broadcast: bool,
+    /// The topic of broadcasts [default: that of notifications with -broadcast after it]
+    #[arg(long, env = "WAKEQ_BROADCAST_TOPIC", global = true, hide_short_help = true)]
+    broadcast_topic: Option<String>,
     /// host:port of an emulator, instead of Google's service
     #[arg(long, env = "PUBSUB_EMULATOR_HOST", global = true)]
     emulator_host: Option<String>,
@@ -87,8 +118,11 @@ impl PubSubArgs {
             }
             (project, _) => project,
         };
+        let named = self.broadcast_topic.clone().filter(|topic| !topic.is_empty());
+        let broadcast_topic = named.unwrap_or_else(|| PubSubConfig::broadcast_topic_of(&self.topic));
         Ok(PubSubConfig {
             topic: self.topic.clone(),
+            broadcast_topic: self.broadcast.then_some(broadcast_topic),
             subscription: self.subscription.clone(),
             emulator_host: self.emulator_host.clone(),
             ..PubSubConfig::new(project)

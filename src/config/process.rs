@@ -125,6 +125,9 @@ pub(crate) struct ServeArgs {
     /// Requests at a time
     #[arg(long, env = "WAKEQ_MAX_REQUESTS", default_value_t = HttpConfig::default().max_requests)]
     max_requests: usize,
+    /// Listeners at a time
+    #[arg(long, env = "WAKEQ_MAX_LISTENERS", default_value_t = HttpConfig::default().max_listeners)]
+    max_listeners: usize,
 }
 
 /// Cloud Run ends a process ten seconds after it asked it to stop; two of them are for releasing claims.
@@ -209,6 +212,7 @@ impl ServeArgs {
             access: AccessConfig { audiences, jwks_url, ..AccessConfig::default() },
             max_connections: self.max_connections,
             max_requests: self.max_requests,
+            max_listeners: self.max_listeners,
             ..HttpConfig::default()
         }
     }

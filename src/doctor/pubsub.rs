@@ -20,6 +20,9 @@ pub(crate) fn topics(report: &TopicsReport) -> Vec<Finding> {
         found("topic", &report.topic, report.topic_state),
         found("subscription", &report.subscription, report.subscription_state),
     ];
+    if let Some((topic, state)) = &report.broadcast_topic {
+        findings.push(found("topic of broadcasts", topic, *state));
+    }
     if let Some(endpoint) = &report.push_endpoint {
         findings.push(Finding::ok("delivery", format!("pushed to {endpoint}")));
     }
@@ -91,6 +94,7 @@ mod tests {
             subscription_state: TopicState::AlreadyThere,
             push_endpoint: None,
             differences: Vec::new(),
+            broadcast_topic: None,
         };
         assert!(topics(&report).iter().all(|finding| finding.level == Level::Ok));
         let (setting, found, wanted) = ("retention", "600 s".into(), "604800 s".into());
@@ -98,6 +102,12 @@ mod tests {
         report.topic_state = TopicState::Missing;
         let levels: Vec<Level> = topics(&report).iter().map(|finding| finding.level).collect();
         assert_eq!(levels, [Level::Fail, Level::Ok, Level::Fail]);
+        report.broadcast_topic = Some(("projects/p/topics/t-broadcast".into(), TopicState::Missing));
+        let said: Vec<String> = topics(&report).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said[2],
+            "FAIL  topic of broadcasts: projects/p/topics/t-broadcast does not exist -> run `wakeq topics create`"
+        );
     }
 
     #[test]

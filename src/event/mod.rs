@@ -3,6 +3,7 @@
 //! Everything here is plain data that was checked when it was made. No I/O, no SQL, no clock.
 
 mod actor;
+mod broadcast;
 mod draft;
 mod handler;
 mod json;
@@ -14,6 +15,7 @@ mod target;
 mod trace;
 
 pub use actor::Actor;
+pub use broadcast::{Broadcast, MalformedBroadcast};
 pub use draft::{Due, Event, EventError};
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
 pub use json::JsonError;

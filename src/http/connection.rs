@@ -63,7 +63,7 @@ impl Pace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Header,
-    /// Between its header and its answer a request has time-outs of its own.
+    /// Between its header and its answer a request has time-outs of its own; an endless answer has none.
     Request,
     Rest,
 }
@@ -114,6 +114,10 @@ impl Turns {
     }
 }
 
+/// Marks an answer that is written for as long as the caller listens, and after which the connection ends: no rest follows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Endless;
+
 /// The API, which tells when it begins and ends.
 pub(super) struct Telling {
     pub(super) router: Router,
@@ -131,7 +135,11 @@ impl Service<Request<Incoming>> for Telling {
         let answering = TowerToHyperService::new(self.router.clone()).call(request);
         Box::pin(async move {
             let answer = answering.await;
-            turns.enter(Phase::Rest);
+            let is_endless =
+                answer.as_ref().is_ok_and(|answer| answer.extensions().get::<Endless>().is_some());
+            if !is_endless {
+                turns.enter(Phase::Rest);
+            }
             answer
         })
     }

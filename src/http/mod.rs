@@ -14,6 +14,7 @@ mod guard;
 mod handlers;
 mod health;
 mod limits;
+mod listen;
 mod objects;
 mod openapi;
 mod paging;
@@ -39,6 +40,7 @@ use crate::telemetry::HttpMetrics;
 use guard::Guarded;
 use health::Readiness;
 use limits::Limits;
+use listen::Listening;
 use push::Push;
 use refusals::Refusals;
 
@@ -57,6 +59,7 @@ pub(crate) struct Api {
     refusals: Refusals,
     readiness: Arc<Readiness>,
     push: Push,
+    listening: Listening,
 }
 
 /// The API with its layers. The outermost is the last.
@@ -70,13 +73,14 @@ fn router(api: &Api) -> Router {
         .with_state(api.clone())
 }
 
-/// The first four ask for their callers themselves: they are about no canvas.
+/// The first five ask for their callers themselves: they are about no canvas, or about several.
 fn routes(api: &Api) -> OpenApiRouter<Api> {
     OpenApiRouter::with_openapi(openapi::base())
         .routes(routes!(health::alive))
         .routes(routes!(health::ready))
         .routes(routes!(push::push))
         .routes(routes!(push::wake))
+        .routes(routes!(listen::listen))
         .merge(guarded(api).into_router())
 }
 

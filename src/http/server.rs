@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::connection::{Pace, Paced, Telling, Turns};
 use super::limits::Limits;
+use super::listen::Listening;
 use super::push::Push;
 use super::refusals::Refusals;
 use super::{Api, answer, router};
@@ -33,6 +34,8 @@ const HEADER_BYTES: usize = 32 * 1024;
 const HEADER_FIELDS: usize = 64;
 /// How long the answer to a lifted rule waits for the waking of events; the rest follows.
 const WAKING: Duration = Duration::from_secs(2);
+/// How long the end waits until listeners elsewhere were told of what was emitted here.
+const BROADCASTING: Duration = Duration::from_secs(1);
 /// Bytes of all bodies together that have not arrived whole.
 const UNFINISHED_BYTES: usize = 64 * 1024 * 1024;
 /// How long the end of a connection is waited for, and how many bytes are read meanwhile. Hanging up on bytes that nobody
@@ -60,6 +63,11 @@ pub struct HttpConfig {
     pub max_connections: usize,
     /// Requests at a time; more are answered 429. Default 512.
     pub max_requests: usize,
+    /// Listeners at a time (`GET /v1/listen`); more are answered 429. Default 64; each may hold 4 MiB.
+    pub max_listeners: usize,
+    /// How often a listener is told that its stream lives, and its credential is looked at again. Default 15 s, at most
+    /// 30 s, so that a revocation counts within 60 s.
+    pub listener_keep_alive: Duration,
     /// Largest body. Default 256 KiB, at most 16 MiB.
     pub body_limit_bytes: usize,
     /// How long a connection may take over a request's header. Default 10 s.
@@ -86,6 +94,8 @@ impl Default for HttpConfig {
             retention: None,
             max_connections: 4096,
             max_requests: 512,
+            max_listeners: 64,
+            listener_keep_alive: Duration::from_secs(15),
             body_limit_bytes: 256 * 1024,
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(620),
@@ -161,6 +171,7 @@ impl HttpServer {
         let queue_config =
             QueueConfig { payload_limit_bytes: config.body_limit_bytes, ..QueueConfig::default() };
         let admin = Admin::new(store.clone(), Arc::clone(&notifier)).patience(WAKING);
+        let stop = CancellationToken::new();
         let api = Api {
             namespace: store.namespace().await?,
             queue: Queue::new(store.clone(), notifier, queue_config),
@@ -170,12 +181,13 @@ impl HttpServer {
             refusals: Refusals::start(admin.clone()),
             readiness: Arc::default(),
             push: Push::new(config.retention),
+            listening: Listening::new(config.max_listeners, config.listener_keep_alive, stop.clone()),
             admin,
         };
         let failed = |source| HttpError::Address { address: config.address, source };
         let listener = TcpListener::bind(config.address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, api, config, stop: CancellationToken::new() })
+        Ok(Self { listener, address, api, config, stop })
     }
 
     /// Takes what Pub/Sub pushes, from the callers of [`AccessConfig::push`]: `run` is given each message, and the push
@@ -242,6 +254,10 @@ impl HttpServer {
             cut.cancel();
             connections.wait().await;
         }
+        self.api.listening.finish().await;
+        if let Some(broadcasts) = self.api.queue.broadcasts() {
+            broadcasts.flush(BROADCASTING).await;
+        }
         self.api.refusals.finish().await;
     }
 
@@ -298,6 +314,12 @@ impl HttpConfig {
         ];
         if !(1..=100_000).contains(&self.max_connections) || !(1..=100_000).contains(&self.max_requests) {
             return Err(HttpError::Config("max_connections and max_requests must be 1 to 100,000"));
+        }
+        if self.max_listeners > 10_000 {
+            return Err(HttpError::Config("max_listeners must be 10,000 at most"));
+        }
+        if !(Duration::from_millis(100)..=Duration::from_secs(30)).contains(&self.listener_keep_alive) {
+            return Err(HttpError::Config("listener_keep_alive must be 100 ms to 30 s"));
         }
         if !(1024..=16 * 1024 * 1024).contains(&self.body_limit_bytes) {
             return Err(HttpError::Config("the body limit must be 1 KiB to 16 MiB"));

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 
 use super::mailbox::{Content, Mailbox};
 use super::{Notifier, NotifyError, Subscription};
+use crate::broadcast::Broadcasts;
 use crate::event::Notification;
 
 /// Most notifications that wait. They take about 30 MB; the events beyond them are woken by their promises.
@@ -44,6 +45,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct LocalNotifier {
     mailbox: Mailbox,
+    broadcasts: Option<Broadcasts>,
 }
 
 impl Default for LocalNotifier {
@@ -55,7 +57,19 @@ impl Default for LocalNotifier {
 impl LocalNotifier {
     /// An empty one.
     pub fn new() -> Self {
-        Self { mailbox: Mailbox::new(RETRY_DELAY) }
+        Self { mailbox: Mailbox::new(RETRY_DELAY), broadcasts: None }
+    }
+
+    /// An empty one that also broadcasts what is emitted, to the listeners of this process.
+    ///
+    /// ```
+    /// use wakeq::notify::{LocalNotifier, Notifier};
+    ///
+    /// assert!(LocalNotifier::broadcasting().broadcasts().is_some());
+    /// assert!(LocalNotifier::new().broadcasts().is_none());
+    /// ```
+    pub fn broadcasting() -> Self {
+        Self { broadcasts: Some(Broadcasts::local()), ..Self::new() }
     }
 
     /// How many notifications wait to be delivered, now or later.
@@ -83,6 +97,10 @@ impl Notifier for LocalNotifier {
             }
             Ok(())
         })
+    }
+
+    fn broadcasts(&self) -> Option<Broadcasts> {
+        self.broadcasts.clone()
     }
 
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::broadcast::{Broadcasts, ListenError};
 use crate::event::{MalformedNotification, Notification};
 
 pub use local::{LocalNotifier, NoNotifier};
@@ -42,6 +43,11 @@ pub trait Notifier: Send + Sync + 'static {
     /// rows are left to the processes where it can.
     fn wakes(&self) -> bool {
         true
+    }
+
+    /// Where emitted events are broadcast to, for whoever listens. Default none: nothing is broadcast.
+    fn broadcasts(&self) -> Option<Broadcasts> {
+        None
     }
 
     /// Opens a stream of deliveries that holds at most `max_outstanding` unanswered ones.
@@ -120,5 +126,11 @@ impl NotifyError {
     /// An error without a cause of its own.
     pub fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), source: None }
+    }
+}
+
+impl From<NotifyError> for ListenError {
+    fn from(NotifyError { what, source }: NotifyError) -> Self {
+        Self::Broker { what, source }
     }
 }

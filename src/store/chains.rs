@@ -10,7 +10,8 @@ use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::insert::{Columns, foreign, insert_pages, pages, statements};
+use super::chosen::foreign;
+use super::insert::{Columns, insert_pages, pages, statements};
 use super::queues::{Emission, Placements, Registered, STALE_TRIES, too_busy};
 use super::session::interval;
 use super::{Inserted, NewEvent, Store, StoreError};

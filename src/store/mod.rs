@@ -21,6 +21,7 @@ mod chains;
 #[cfg(feature = "cli")]
 pub(crate) mod checkup;
 mod chores;
+mod chosen;
 mod claims;
 mod coalescer;
 mod control;

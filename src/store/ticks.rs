@@ -56,8 +56,8 @@ pub(crate) enum CronStep {
 pub(crate) struct Ticked {
     /// Of the events that are due soon, to be published.
     pub(crate) notifications: Vec<Notification>,
-    /// How many events were emitted.
-    pub(crate) events: usize,
+    /// The events that were emitted.
+    pub(crate) events: Vec<NewEvent>,
     /// Crons that were left as they are.
     pub(crate) left: Vec<(CanvasId, Name)>,
     /// Whether there may be more.
@@ -172,7 +172,7 @@ async fn tick(
     batch.moves(&mut transaction).await?;
     transaction.commit().await?;
     let notifications = due_soon(&batch.events, &inserted);
-    Ok(Ticked { notifications, events: batch.events.len(), left, more })
+    Ok(Ticked { notifications, events: batch.events, left, more })
 }
 
 /// Of the events that are due within the horizon.

@@ -225,6 +225,30 @@ impl WakeMetrics {
     }
 }
 
+/// What listeners are told of, and what they miss.
+pub(crate) struct BroadcastMetrics {
+    broadcasts: Counter<u64>,
+}
+
+impl BroadcastMetrics {
+    pub(crate) fn new() -> Self {
+        let broadcasts = meter()
+            .u64_counter("wakeq.broadcasts")
+            .with_unit("{event}")
+            .with_description("Events that were broadcast, and those that listeners miss")
+            .build();
+        Self { broadcasts }
+    }
+
+    /// `sent`; `failed`, since the broker did not take them; or `dropped`, since too many waited.
+    pub(crate) fn broadcast(&self, outcome: &'static str, count: usize) {
+        if count > 0 {
+            let count = u64::try_from(count).unwrap_or(u64::MAX);
+            self.broadcasts.add(count, &[KeyValue::new("outcome", outcome)]);
+        }
+    }
+}
+
 /// How long requests take.
 #[cfg(feature = "http")]
 #[derive(Clone)]

@@ -27,7 +27,7 @@ pub(crate) use {
 };
 #[cfg(feature = "telemetry")]
 pub(crate) use {
-    metrics::{RunMetrics, SendMetrics, WakeMetrics, WorkerGauges},
+    metrics::{BroadcastMetrics, RunMetrics, SendMetrics, WakeMetrics, WorkerGauges},
     spans::{failed, process_span, send_span, sends, span_trace},
 };
 

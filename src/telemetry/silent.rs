@@ -101,3 +101,13 @@ mod http {
         pub(crate) fn answered(&self, _: &Requested<'_>, _: u16, _: Duration) {}
     }
 }
+
+pub(crate) struct BroadcastMetrics;
+
+impl BroadcastMetrics {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    pub(crate) fn broadcast(&self, _: &'static str, _: usize) {}
+}

@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::broadcast::Broadcasts;
 use crate::event::{CanvasId, EventId, Notification};
 use crate::notify::{Content, Mailbox, Messages, Notifier, NotifyError, Subscription};
 
@@ -43,6 +44,7 @@ const REMEMBERED_MAX: usize = 100_000;
 pub struct MemoryNotifier {
     mailbox: Mailbox,
     mishaps: Arc<Mutex<Mishaps>>,
+    broadcasts: Option<Broadcasts>,
 }
 
 /// How likely each published message meets a mishap, from 0 to 1.
@@ -90,7 +92,12 @@ impl MemoryNotifier {
     /// One that mistreats messages, in a way that depends only on the seed and the order of publishing.
     pub fn hostile(seed: u64, faults: Faults) -> Self {
         let mishaps = Mishaps { published: VecDeque::new(), faults, random: SplitMix(seed) };
-        Self { mailbox: Mailbox::new(RETRY_DELAY), mishaps: Arc::new(Mutex::new(mishaps)) }
+        Self { mailbox: Mailbox::new(RETRY_DELAY), mishaps: Arc::new(Mutex::new(mishaps)), broadcasts: None }
+    }
+
+    /// Broadcasts what is emitted, too, to the listeners of this process.
+    pub fn broadcasting(self) -> Self {
+        Self { broadcasts: Some(Broadcasts::local()), ..self }
     }
 
     /// Sets for how long a message that was put back stays away. Default 10 ms.
@@ -185,6 +192,10 @@ impl Notifier for MemoryNotifier {
             }
             Ok(())
         })
+    }
+
+    fn broadcasts(&self) -> Option<Broadcasts> {
+        self.broadcasts.clone()
     }
 
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {

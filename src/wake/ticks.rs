@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{PAGE_PERIOD, WakeError, Waker};
 use crate::cron::{CronSchedule, InvalidSchedule, MAKE_UP_MAX, Missed, Moment, plan};
 use crate::event::{CanvasId, Name, Timestamp};
-use crate::store::{CronDue, CronStep};
+use crate::store::{CronDue, CronStep, Inserted, NewEvent};
 
 /// A tick that is found no later than this is late and not missed, whatever the period of the passes.
 const LATE_LEAST: Duration = Duration::from_secs(60);
@@ -34,7 +34,8 @@ impl Waker {
                 ticked => ticked?,
             };
             crate::fault::point("cron.ticked");
-            events += ticked.events;
+            events += ticked.events.len();
+            self.broadcast(&ticked.events);
             left.extend(ticked.left);
             self.publish(&ticked.notifications).await?;
             if !ticked.more || self.is_over() {
@@ -47,6 +48,13 @@ impl Waker {
             tracing::error!(error, %canvas, %cron, crons = left.len(), "this release can't read the schedule: its ticks wait");
         }
         Ok(events)
+    }
+
+    /// Tells listeners of ticks that are committed.
+    fn broadcast(&self, events: &[NewEvent]) {
+        let Some(broadcasts) = self.notifier.broadcasts() else { return };
+        let emitted = Inserted::New { due_soon: false, link: None, copies: Vec::new() };
+        events.iter().filter_map(|event| event.broadcast(&emitted)).for_each(|told| broadcasts.send(told));
     }
 
     /// The same for a cron that was just put or let go on. It stands already, so what goes wrong is only logged: the next

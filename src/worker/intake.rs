@@ -12,11 +12,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::WorkerConfig;
 use super::counters::{Counters, RunReport};
+use super::finished::{Finished, Halt};
 use super::lot::Lot;
 use super::onward::onward;
 use super::room::{Room, RoomKind};
 use super::rotation::Rotation;
-use super::run::{Finished, Halt, Runner};
+use super::run::Runner;
 use crate::event::{CanvasId, EventId, Notification};
 use crate::machine::{Answer, Outcome, When};
 use crate::notify::{Delivery, Notifier, Subscription};

@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod agreement;
 mod counters;
+mod finished;
 mod handlers;
 mod intake;
 mod leases;

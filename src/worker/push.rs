@@ -12,10 +12,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::counters::{Counters, RunReport};
+use super::finished::Halt;
 use super::leases::Leases;
 use super::onward;
 use super::room::Room;
-use super::run::{Halt, Runner};
+use super::run::Runner;
 use super::statements::batched;
 use super::{QueueWorker, WorkerError};
 use crate::event::{EventId, Notification};

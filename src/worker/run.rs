@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::counters::{RunReport, Verdict};
+use super::counters::RunReport;
+use super::finished::{Finished, Halt};
 use super::handlers::{Execution, Handler, Registry, canvas_key};
 use super::leases::{Held, Leases};
 use super::process::process;
@@ -21,7 +22,7 @@ use super::targets::Targets;
 use crate::event::{
     Cause, Claim, CopyOf, HandlerAddress, Lane, Notification, Place, Schedule, Turn, target_of_queue,
 };
-use crate::machine::{Answer, Claimed, Effect, Input, Outcome, Policy, Removal, State, When};
+use crate::machine::{Answer, Claimed, Effect, Input, Outcome, Policy, Removal, State};
 use crate::store::{ClaimedEvent, Retry, StoreError};
 use crate::telemetry;
 
@@ -44,32 +45,6 @@ pub(super) struct Runner {
     pub(super) kill: CancellationToken,
 }
 
-/// Why a run ended.
-#[derive(Debug)]
-pub(super) enum Halt {
-    Wait(When),
-    Answer(Answer),
-    /// It needs room that others hold.
-    Room(RoomKind, Arc<Semaphore>),
-    /// Postgres did not answer.
-    Failed(StoreError),
-}
-
-/// What came of a run.
-pub(super) struct Finished {
-    pub(super) halt: Halt,
-    /// What it held and may need again.
-    pub(super) room: Room,
-    pub(super) report: RunReport,
-    /// What was the matter with the handler, in a word for metrics.
-    pub(super) fault: Option<&'static str>,
-    /// The event of the same object whose turn it is now, or of the same facet.
-    pub(super) next: Option<Notification>,
-    /// The notification that asked for a turn, when another event had it: it has to be run again. The rest is about the
-    /// other one.
-    pub(super) again: Option<Notification>,
-}
-
 impl Runner {
     /// Runs one notification to its end.
     pub(super) async fn run(&self, notification: Notification, mut room: Room) -> Finished {
@@ -80,7 +55,7 @@ impl Runner {
             let met_a_change =
                 matches!(finished.report.trail.last(), Some(Outcome::LockClaimFailed | Outcome::RuleLifted));
             if round == ROUNDS_MAX || !met_a_change {
-                span.in_scope(|| log(&finished.report));
+                span.in_scope(|| finished.log());
                 return finished;
             }
             round += 1;
@@ -131,7 +106,7 @@ impl Runner {
             attempt: facts.attempt,
             error: facts.error,
             took: facts.took,
-            verdict: verdict(&halt),
+            verdict: halt.verdict(),
         };
         let again = (ran != notification).then_some(notification);
         Finished { halt, room, report, fault: facts.fault, next: facts.next.or(freed), again }
@@ -486,26 +461,5 @@ fn execution(event: ClaimedEvent, attempt: u32) -> Execution {
         traceparent: event.traceparent,
         place: event.place,
         copy_of: event.copy_of,
-    }
-}
-
-fn verdict(halt: &Halt) -> Verdict {
-    match halt {
-        Halt::Answer(Answer::Acknowledge) => Verdict::Acknowledged,
-        Halt::Answer(Answer::PutBack) | Halt::Wait(When::Soon) => Verdict::PutBack,
-        Halt::Wait(When::In(wait)) => Verdict::Waits(*wait),
-        Halt::Room(..) => Verdict::WaitsForRoom,
-        Halt::Failed(error) => Verdict::Failed(error.to_string()),
-    }
-}
-
-fn log(report: &RunReport) {
-    let trail = report.trail.iter().map(|outcome| outcome.as_str()).collect::<Vec<_>>().join(" ");
-    match (&report.verdict, &report.error) {
-        (Verdict::Failed(error), _) => {
-            tracing::warn!(trail, error, "run cut short; its notification runs again")
-        }
-        (_, Some(error)) => tracing::warn!(trail, error, took = ?report.took, "handler failed"),
-        (_, None) => tracing::debug!(trail, took = ?report.took, "run ended"),
     }
 }

@@ -53,6 +53,8 @@ pub(crate) enum Role {
     EmitterOn { name: u32, objects: usize, each: usize, work: Work },
     /// Emits events on `work:1`, and sets its state, in a transaction that it never ends.
     EmitterWithin,
+    /// Emits this many events of each of so many canvases, in turns, only for the queue [`QUEUE`].
+    EmitterToQueue { canvases: usize, each: usize, work: Work },
     /// Lifts the pause of [`WORK`].
     Unpause,
 }
@@ -63,6 +65,8 @@ pub(crate) const WORK: &str = "work";
 pub(crate) const WORK_ONCE: &str = "work-once";
 /// As [`WORK_ONCE`], and what dies halts its object.
 pub(crate) const WORK_OR_HALT: &str = "work-or-halt";
+/// The registered queue whose handler is as [`WORK`]; it gets what is emitted for `queued`.
+pub(crate) const QUEUE: &str = "work-queue";
 /// The handler that records its run and takes the process with it.
 pub(crate) const PILL: &str = "pill";
 
@@ -217,6 +221,10 @@ async fn perform(place: Place, role: Role) {
         Role::EmitterWithin => {
             emit_within(&Place::queue(&store, &notifier), &place.database_url).await;
         }
+        Role::EmitterToQueue { canvases, each, work } => {
+            emit_to_queue(&Place::queue(&store, &notifier), canvases, each, &work).await;
+            say(&format!("emitted {}", canvases * each));
+        }
         Role::Unpause => {
             let resumed =
                 Admin::new(store, notifier).unpause(&scope(WORK), &wakeq::Actor::user("test")).await.unwrap();
@@ -233,6 +241,20 @@ async fn emit(queue: &Queue, count: usize, work: &Work) {
         }
         let (queue, event) = (queue.clone(), Event::new(WORK, work).unwrap());
         emits.spawn(async move { queue.emit(event).await.unwrap() });
+    }
+    emits.join_all().await;
+}
+
+async fn emit_to_queue(queue: &Queue, canvases: usize, each: usize, work: &Work) {
+    let mut emits = tokio::task::JoinSet::new();
+    for at in 0..canvases * each {
+        while emits.len() >= 20 {
+            emits.join_next().await.transpose().unwrap();
+        }
+        let canvas = wakeq::CanvasId(uuid::Uuid::from_u128((at % canvases + 1) as u128));
+        let event = Event::new("queued", work).unwrap().canvas(canvas).only_to_queues();
+        let queue = queue.clone();
+        emits.spawn(async move { queue.emit(event).await.map(drop).unwrap() });
     }
     emits.join_all().await;
 }
@@ -312,6 +334,7 @@ async fn handlers(place: &Place) -> Handlers {
         .on(Route::new(WORK).retry(soon), handler(pool.clone()))
         .on(Route::new(WORK_ONCE).retry(never), handler(pool.clone()))
         .on(Route::new(WORK_OR_HALT).retry(never).halt_on_death(), handler(pool.clone()))
+        .on_queue(Route::new(QUEUE).retry(soon), handler(pool.clone()))
         .on(PILL, move |event: Execution| {
             let pool = pool.clone();
             async move {

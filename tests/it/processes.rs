@@ -39,6 +39,17 @@ impl Process {
         Self::start(launch, url, pubsub, more)
     }
 
+    /// The same with several arguments.
+    pub(crate) fn stock_with(
+        arguments: &[&str],
+        url: &str,
+        pubsub: Option<&PubSubConfig>,
+        more: &[(&str, &str)],
+    ) -> Self {
+        let launch = Launch::new(env!("CARGO_BIN_EXE_wakeq")).arguments(arguments);
+        Self::start(launch, url, pubsub, more)
+    }
+
     /// A program with handlers of its own.
     pub(crate) fn own(
         command: &str,

@@ -40,6 +40,8 @@ async fn events_have_the_agreed_columns() {
             "object object_key",
             "seq int8",
             "prev int8",
+            "queue name",
+            "origin uuid",
         ]
     );
 }
@@ -140,7 +142,7 @@ async fn domains_show_as_text() {
     .fetch_all(&stage.pool)
     .await
     .unwrap();
-    let of_events = ["module", "name", "modifier", "value", "traceparent", "object"];
+    let of_events = ["module", "name", "modifier", "value", "traceparent", "object", "queue"];
     assert_eq!(texts, [&of_events[..], &["handler_name", "event_space"]].concat());
 }
 

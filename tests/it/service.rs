@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use wakeq::access::{Access, AccessConfig, NewKey, Reach, Scope};
 use wakeq::http::{HttpConfig, HttpServer};
 use wakeq::testing::MemoryNotifier;
-use wakeq::{Actor, CanvasId, Store, StoreConfig};
+use wakeq::{Actor, CanvasId, Store, StoreConfig, Timing};
 
 use crate::support::{PATIENCE, Stage, fit};
 
@@ -47,7 +47,17 @@ impl Service {
 
     /// With a store of its own, as a process of its own has it.
     pub(crate) async fn over(store: StoreConfig, config: HttpConfig) -> Self {
-        let (stage, notifier) = Stage::memory().await;
+        Self::told_by(MemoryNotifier::new(), store, config).await
+    }
+
+    /// One that broadcasts what is emitted.
+    pub(crate) async fn broadcasting(config: HttpConfig) -> Self {
+        Self::told_by(MemoryNotifier::new().broadcasting(), StoreConfig::default(), config).await
+    }
+
+    async fn told_by(notifier: MemoryNotifier, store: StoreConfig, config: HttpConfig) -> Self {
+        let notifier = Arc::new(notifier);
+        let stage = Stage::with(notifier.clone(), Timing::default()).await;
         let store = Store::connect(stage.database.url(), fit(store)).await.unwrap();
         let config = HttpConfig { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), ..config };
         let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();

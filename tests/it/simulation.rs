@@ -455,7 +455,10 @@ fn without_lost_claims_every_event_runs_to_completion_once() {
 fn nothing_is_lost_when_processes_die_stall_and_hear_no_answer() {
     let tally = check_worlds(Faults::OfProcesses, 6_000);
     assert!(tally.lost_claims > 1_000 && tally.poison > 100, "too quiet: {tally:?}");
-    assert_eq!(tally.outcomes, BTreeSet::from(Outcome::ALL), "an edge was never taken");
+    // No queue is registered in these worlds.
+    let all: BTreeSet<Outcome> =
+        Outcome::ALL.into_iter().filter(|edge| *edge != Outcome::FacetHeld).collect();
+    assert_eq!(tally.outcomes, all, "an edge was never taken");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use crate::{cargo, succeed};
 
 /// Each by its short name, what it shows, and where it is.
-const TESTS: [(&str, &str, &str); 14] = [
+const TESTS: [(&str, &str, &str); 15] = [
     (
         "unpause",
         "20,000 events are paused and unpaused, the admin is killed half-way",
@@ -48,6 +48,11 @@ const TESTS: [(&str, &str, &str); 14] = [
         "order-emit",
         "20,000 events on 20 objects by 32 emitters",
         "order::ids_grow_in_the_order_of_the_commits",
+    ),
+    (
+        "queue",
+        "100,000 copies for 50 canvases in a queue, an emitter and workers killed, many notifications twice",
+        "queues_crashes::copies_outlive_the_processes",
     ),
     ("pauses", "200 pauses under load", "many::no_event_is_claimed_after_a_pause_has_returned"),
     (

@@ -28,6 +28,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 const ANSWER_MAX_BYTES: usize = 32 * 1024 * 1024;
 /// Largest key: an ID token has about 1 KiB.
 const KEY_MAX_BYTES: u64 = 8 * 1024;
+/// How long a listener may listen.
+const LISTEN_WITHIN: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How often a request that may be repeated is sent again when its answer was lost.
 const LOSSES: u32 = 1;
 /// How often a request under an idempotency key is sent again when it is answered that it can't be done yet.
@@ -289,7 +291,26 @@ impl Client {
         if let Some(body) = &request.body {
             sent = sent.header(CONTENT_TYPE, "application/json").body(body.clone());
         }
-        let mut response = sent.send().await.map_err(|error| self.lost(error))?;
+        let response = sent.send().await.map_err(|error| self.lost(error))?;
+        self.read(response).await
+    }
+
+    /// Opens the stream of emitted events on all canvases of the key.
+    pub(super) async fn listen(&self, pattern: &str) -> Result<reqwest::Response, Failure> {
+        let mut url = self.url(&["v1", "listen"]);
+        url.query_pairs_mut().append_pair("pattern", pattern);
+        let sent = self.http.get(url).header("x-request-id", Uuid::now_v7().to_string());
+        let sent = sent.header(AUTHORIZATION, self.key.clone()).timeout(LISTEN_WITHIN);
+        let opened = tokio::time::timeout(ANSWER_WITHIN, sent.send()).await;
+        let late = |_| Failure::Unavailable(format!("{} gave no answer in time", self.base));
+        let response = opened.map_err(late)?.map_err(|error| self.lost(error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(self.failure(&self.read(response).await?))
+    }
+
+    async fn read(&self, mut response: reqwest::Response) -> Result<Answer, Failure> {
         let (status, headers) = (response.status(), response.headers().clone());
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.lost(error))? {

@@ -5,6 +5,7 @@
 
 mod client;
 mod database;
+mod hearing;
 mod server;
 
 use crate::api::{
@@ -20,6 +21,7 @@ use super::arguments::{HandlerName, Page, Target};
 
 pub(super) use client::{Asked, Client, ServerArgs};
 pub(super) use database::Database;
+pub(super) use hearing::Hearing;
 pub(super) use server::Server;
 
 /// The database, or a server in front of it.

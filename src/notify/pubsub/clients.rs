@@ -22,12 +22,13 @@ const MESSAGES_PER_REQUEST: u32 = 1_000;
 /// How long a message waits for company before its request is sent.
 const BATCHING_DELAY: Duration = Duration::from_millis(1);
 
-pub(super) async fn publisher(config: &PubSubConfig) -> Result<Publisher, NotifyError> {
+/// A publisher to one of the topics.
+pub(super) async fn publisher(config: &PubSubConfig, topic: String) -> Result<Publisher, NotifyError> {
     let back_off = ExponentialBackoffBuilder::new()
         .with_initial_delay(Duration::from_millis(50))
         .with_maximum_delay(Duration::from_secs(1))
         .clamp();
-    let mut builder = Publisher::builder(config.topic_path())
+    let mut builder = Publisher::builder(topic)
         .set_message_count_threshold(MESSAGES_PER_REQUEST)
         .set_delay_threshold(BATCHING_DELAY)
         .with_retry_policy(RetryableErrors.with_time_limit(config.publish_timeout))

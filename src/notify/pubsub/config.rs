@@ -27,6 +27,9 @@ pub struct PubSubConfig {
     pub topic: String,
     /// The id of the subscription all workers share, without its project. Default `wakeq`.
     pub subscription: String,
+    /// The id of the topic on which every emitted event is also broadcast, for whoever listens, such as `wakeq-broadcast`.
+    /// Default none: nothing is broadcast.
+    pub broadcast_topic: Option<String>,
     /// `host:port` of an emulator, which is spoken to in plain text and without credentials. Default none: Google's
     /// service with the application default credentials.
     pub emulator_host: Option<String>,
@@ -76,6 +79,7 @@ impl PubSubConfig {
             project: project.into(),
             topic: "wakeq".to_owned(),
             subscription: "wakeq".to_owned(),
+            broadcast_topic: None,
             emulator_host: None,
             push: None,
             create_missing: false,
@@ -88,7 +92,8 @@ impl PubSubConfig {
     }
 
     /// As the environment says: `GOOGLE_CLOUD_PROJECT`, which an emulator can do without, `PUBSUB_EMULATOR_HOST`,
-    /// `WAKEQ_TOPIC` and `WAKEQ_SUBSCRIPTION`. What is not set has its default.
+    /// `WAKEQ_TOPIC` and `WAKEQ_SUBSCRIPTION`, `WAKEQ_BROADCAST` and `WAKEQ_BROADCAST_TOPIC`. What is not set has its
+    /// default.
     ///
     /// ```no_run
     /// # async fn connect() -> Result<wakeq::notify::PubSub, wakeq::notify::NotifyError> {
@@ -113,12 +118,30 @@ impl PubSubConfig {
             }
         };
         let defaults = Self::new(project);
+        let topic = set("WAKEQ_TOPIC").unwrap_or_else(|| defaults.topic.clone());
+        let broadcasts = match set("WAKEQ_BROADCAST").as_deref() {
+            Some("1" | "true" | "yes" | "on") => true,
+            None | Some("0" | "false" | "no" | "off") => false,
+            Some(_) => return Err(NotifyError::new("WAKEQ_BROADCAST is 1, to broadcast events, or 0")),
+        };
+        let broadcast_topic =
+            set("WAKEQ_BROADCAST_TOPIC").unwrap_or_else(|| Self::broadcast_topic_of(&topic));
         Ok(Self {
-            topic: set("WAKEQ_TOPIC").unwrap_or_else(|| defaults.topic.clone()),
+            topic,
+            broadcast_topic: broadcasts.then_some(broadcast_topic),
             subscription: set("WAKEQ_SUBSCRIPTION").unwrap_or_else(|| defaults.subscription.clone()),
             emulator_host,
             ..defaults
         })
+    }
+
+    /// The usual id of the topic of broadcasts: that of the topic, with `-broadcast` after it.
+    ///
+    /// ```
+    /// assert_eq!(wakeq::notify::PubSubConfig::broadcast_topic_of("wakeq"), "wakeq-broadcast");
+    /// ```
+    pub fn broadcast_topic_of(topic: &str) -> String {
+        format!("{topic}-broadcast")
     }
 
     /// Refuses what Pub/Sub would refuse later, in words that say what to change.
@@ -126,6 +149,14 @@ impl PubSubConfig {
         check_project(&self.project)?;
         check_id("topic", &self.topic)?;
         check_id("subscription", &self.subscription)?;
+        if let Some(topic) = &self.broadcast_topic {
+            check_id("topic", topic)?;
+            if *topic == self.topic {
+                return Err(NotifyError::new(format!(
+                    "the topic {topic} is that of notifications: broadcasts need another (WAKEQ_BROADCAST_TOPIC)"
+                )));
+            }
+        }
         if let Some(host) = &self.emulator_host
             && (host.contains("://") || host.contains('/') || host.rsplit_once(':').is_none())
         {
@@ -147,6 +178,10 @@ impl PubSubConfig {
 
     pub(super) fn topic_path(&self) -> String {
         format!("projects/{}/topics/{}", self.project, self.topic)
+    }
+
+    pub(super) fn broadcast_path(&self) -> Option<String> {
+        self.broadcast_topic.as_ref().map(|topic| format!("projects/{}/topics/{topic}", self.project))
     }
 
     pub(super) fn subscription_path(&self) -> String {
@@ -202,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_environment_is_read_as_google_s_tools_read_it() {
-        let read = |variables: &'static [(&str, &str)]| {
+        let read = |variables: &[(&str, &str)]| {
             PubSubConfig::from_variables(|name| {
                 variables.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned())
             })
@@ -215,7 +250,18 @@ mod tests {
         let real = read(&[("GOOGLE_CLOUD_PROJECT", "shop"), ("WAKEQ_TOPIC", "orders")]).unwrap();
         assert_eq!(real.topic_path(), "projects/shop/topics/orders");
         assert_eq!(real.subscription_path(), "projects/shop/subscriptions/wakeq");
-        assert_eq!(real.emulator_host, None);
+        assert_eq!((real.emulator_host.as_deref(), real.broadcast_path()), (None, None));
+        let broadcasts = |variables: &[(&str, &str)]| read(variables).unwrap().broadcast_path();
+        let (project, on) = (("GOOGLE_CLOUD_PROJECT", "shop"), ("WAKEQ_BROADCAST", "1"));
+        assert_eq!(broadcasts(&[project, on]).as_deref(), Some("projects/shop/topics/wakeq-broadcast"));
+        let named = broadcasts(&[project, on, ("WAKEQ_BROADCAST_TOPIC", "heard")]);
+        assert_eq!(named.as_deref(), Some("projects/shop/topics/heard"));
+        assert_eq!(
+            broadcasts(&[project, ("WAKEQ_BROADCAST_TOPIC", "heard")]),
+            None,
+            "a name alone is not on"
+        );
+        assert!(read(&[project, ("WAKEQ_BROADCAST", "maybe")]).is_err());
     }
 
     #[test]
@@ -233,5 +279,7 @@ mod tests {
         refused(|config| config.emulator_host = Some("http://localhost:8085".into()), "host:port");
         refused(|config| config.lease_extension = Duration::from_secs(5), "10 s to 600 s");
         refused(|config| config.publish_timeout = Duration::ZERO, "longer than zero");
+        refused(|config| config.broadcast_topic = Some("wakeq".into()), "another");
+        refused(|config| config.broadcast_topic = Some("a/b".into()), "topic id");
     }
 }

@@ -3,6 +3,7 @@
 //! Publishes in batches and receives by streaming pull. Everything the broker may lose is replaced by the rows'
 //! promises, so nothing here may ever be the only place that knows something.
 
+mod broadcasts;
 mod clients;
 mod config;
 mod failure;
@@ -24,7 +25,9 @@ pub(crate) use rights::{MissingPermission, PubSubRights, missing_permissions};
 pub use topics::{SettingDifference, TopicState, TopicsReport, create_topics, describe_topics};
 
 use super::{Notifier, NotifyError, Subscription};
+use crate::broadcast::Broadcasts;
 use crate::event::Notification;
+use broadcasts::BroadcastTopic;
 use clients::Admins;
 use publisher::TopicPublisher;
 use tokio::sync::RwLock;
@@ -49,6 +52,7 @@ pub struct PubSub {
     config: Arc<PubSubConfig>,
     broker: Arc<BrokerAccess>,
     publisher: Arc<TopicPublisher>,
+    broadcasts: Option<Broadcasts>,
 }
 
 impl PubSub {
@@ -59,7 +63,14 @@ impl PubSub {
         let broker =
             Arc::new(BrokerAccess { admins: clients::admins(&config).await?, creating: RwLock::new(()) });
         let publisher = Arc::new(TopicPublisher::new(Arc::clone(&config), Arc::clone(&broker)).await?);
-        Ok(Self { config, broker, publisher })
+        let broadcasts = match config.broadcast_path() {
+            Some(topic) => {
+                let channel = BroadcastTopic::new(topic, Arc::clone(&config), broker.admins.clone()).await?;
+                Some(Broadcasts::over(Arc::new(channel)))
+            }
+            None => None,
+        };
+        Ok(Self { config, broker, publisher, broadcasts })
     }
 
     /// What it was made with.
@@ -77,6 +88,10 @@ impl Notifier for PubSub {
 
     async fn check(&self) -> Result<(), NotifyError> {
         check_topic(&self.broker.admins, &self.config).await
+    }
+
+    fn broadcasts(&self) -> Option<Broadcasts> {
+        self.broadcasts.clone()
     }
 
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {

@@ -23,7 +23,7 @@ use crate::notify::NotifyError;
 const WINDOW: usize = 10_000;
 
 /// How much longer than the client's own limit an answer is awaited.
-const MARGIN: Duration = Duration::from_millis(500);
+pub(super) const MARGIN: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(super) struct TopicPublisher {
@@ -38,7 +38,7 @@ impl TopicPublisher {
         config: Arc<PubSubConfig>,
         broker: Arc<BrokerAccess>,
     ) -> Result<Self, NotifyError> {
-        let publisher = RwLock::new(clients::publisher(&config).await?);
+        let publisher = RwLock::new(clients::publisher(&config, config.topic_path()).await?);
         Ok(Self { config, broker, publisher })
     }
 
@@ -87,29 +87,34 @@ impl TopicPublisher {
     async fn give_up(&self, failure: PublishFailure) -> NotifyError {
         let kind = failure.kind();
         if kind == FailureKind::Unreachable
-            && let Ok(fresh) = clients::publisher(&self.config).await
+            && let Ok(fresh) = clients::publisher(&self.config, self.config.topic_path()).await
         {
             *self.publisher.write().await = fresh;
         }
-        let what = format!("could not publish: {}", kind.words(&self.config.topic_path(), &self.config));
-        match failure {
-            PublishFailure::NoAnswer => NotifyError::new(what),
-            PublishFailure::Refused(error) => NotifyError { what, source: Some(Box::new(error)) },
-        }
+        failure.error(&self.config.topic_path(), &self.config)
     }
 }
 
-enum PublishFailure {
+pub(super) enum PublishFailure {
     NoAnswer,
     Refused(PublishError),
 }
 
 impl PublishFailure {
-    fn is_missing(&self) -> bool {
+    /// What went wrong with this topic, and what to do.
+    pub(super) fn error(self, topic: &str, config: &PubSubConfig) -> NotifyError {
+        let what = format!("could not publish: {}", self.kind().words(topic, config));
+        match self {
+            Self::NoAnswer => NotifyError::new(what),
+            Self::Refused(error) => NotifyError { what, source: Some(Box::new(error)) },
+        }
+    }
+
+    pub(super) fn is_missing(&self) -> bool {
         self.kind() == FailureKind::Missing
     }
 
-    fn kind(&self) -> FailureKind {
+    pub(super) fn kind(&self) -> FailureKind {
         match self {
             Self::NoAnswer => FailureKind::Unreachable,
             Self::Refused(error) => cause_of(error)

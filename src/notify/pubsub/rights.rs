@@ -45,14 +45,15 @@ pub(crate) async fn missing_permissions(config: &PubSubConfig) -> Result<PubSubR
     let needed =
         |permission, role, resource, is_vital| MissingPermission { permission, role, resource, is_vital };
     let (topic, subscription) = (config.topic_path(), config.subscription_path());
+    let publish = |topic| needed("pubsub.topics.publish", "roles/pubsub.publisher", topic, true);
     let needed = [
-        needed("pubsub.topics.publish", "roles/pubsub.publisher", topic, true),
+        publish(topic),
         needed("pubsub.subscriptions.consume", "roles/pubsub.subscriber", subscription.clone(), true),
         needed("pubsub.subscriptions.get", "roles/pubsub.viewer", subscription, false),
     ];
     let client = clients::rights().await?;
     let mut missing = Vec::new();
-    for needed in needed {
+    for needed in needed.into_iter().chain(config.broadcast_path().map(publish)) {
         let request = client
             .test_iam_permissions()
             .set_resource(needed.resource.clone())

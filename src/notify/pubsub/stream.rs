@@ -215,21 +215,21 @@ impl Intake {
 }
 
 /// The pauses between attempts: each twice as long as the one before, up to a limit.
-struct BackOff {
+pub(super) struct BackOff {
     next: Duration,
     longest: Duration,
 }
 
 impl BackOff {
-    fn new(longest: Duration) -> Self {
+    pub(super) fn new(longest: Duration) -> Self {
         Self { next: FIRST_BACK_OFF.min(longest), longest }
     }
 
-    fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         *self = Self::new(self.longest);
     }
 
-    fn next(&mut self) -> Duration {
+    pub(super) fn next(&mut self) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(self.longest);
         pause

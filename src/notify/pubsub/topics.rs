@@ -16,7 +16,7 @@ use super::settings::{differences, push_endpoint, wanted_subscription};
 use crate::notify::NotifyError;
 
 /// How long one request of this module may take.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What [`create_topics`] or [`describe_topics`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct TopicsReport {
     pub push_endpoint: Option<String>,
     /// Settings of the existing subscription that are not as the queue wants them.
     pub differences: Vec<SettingDifference>,
+    /// The full name of the topic of broadcasts, and what became of it; none, if nothing is broadcast.
+    pub broadcast_topic: Option<(String, TopicState)>,
 }
 
 /// Whether a topic or subscription exists, and since when.
@@ -94,12 +96,10 @@ pub async fn describe_topics(config: &PubSubConfig) -> Result<TopicsReport, Noti
     config.check()?;
     let admins = clients::admins(config).await?;
     let topic = config.topic_path();
-    let topic_request =
-        admins.topics.get_topic().set_topic(topic.clone()).with_attempt_timeout(REQUEST_TIMEOUT);
-    let topic_state = match topic_request.send().await {
-        Ok(_) => TopicState::AlreadyThere,
-        Err(error) if FailureKind::of(&error) == FailureKind::Missing => TopicState::Missing,
-        Err(error) => return Err(failed(&topic, config, error)),
+    let topic_state = find_topic(&admins, config, &topic).await?;
+    let broadcast_topic = match config.broadcast_path() {
+        Some(topic) => Some((topic.clone(), find_topic(&admins, config, &topic).await?)),
+        None => None,
     };
     let subscription = config.subscription_path();
     let (subscription_state, push_endpoint, differences) = match find_subscription(&admins, config).await {
@@ -111,7 +111,15 @@ pub async fn describe_topics(config: &PubSubConfig) -> Result<TopicsReport, Noti
         }
         Err(error) => return Err(failed(&subscription, config, error)),
     };
-    Ok(TopicsReport { topic, topic_state, subscription, subscription_state, push_endpoint, differences })
+    Ok(TopicsReport {
+        topic,
+        topic_state,
+        subscription,
+        subscription_state,
+        push_endpoint,
+        differences,
+        broadcast_topic,
+    })
 }
 
 /// Whether the topic is there. Who may publish need not be allowed to look: that is no fault.
@@ -128,9 +136,11 @@ pub(super) async fn check_topic(admins: &Admins, config: &PubSubConfig) -> Resul
 /// As [`create_topics`], with clients that exist already.
 pub(super) async fn create_with(admins: &Admins, config: &PubSubConfig) -> Result<TopicsReport, NotifyError> {
     let topic = config.topic_path();
-    let topic_request =
-        admins.topics.create_topic().set_name(topic.clone()).with_attempt_timeout(REQUEST_TIMEOUT);
-    let topic_state = made(topic_request.send().await, &topic, config)?;
+    let topic_state = create_topic(admins, config, &topic).await?;
+    let broadcast_topic = match config.broadcast_path() {
+        Some(topic) => Some((topic.clone(), create_topic(admins, config, &topic).await?)),
+        None => None,
+    };
     let subscription = config.subscription_path();
     let wanted = wanted_subscription(config)?;
     let request =
@@ -146,7 +156,34 @@ pub(super) async fn create_with(admins: &Admins, config: &PubSubConfig) -> Resul
             (push_endpoint(&found).map(str::to_owned), differences(&found, config))
         }
     };
-    Ok(TopicsReport { topic, topic_state, subscription, subscription_state, push_endpoint, differences })
+    Ok(TopicsReport {
+        topic,
+        topic_state,
+        subscription,
+        subscription_state,
+        push_endpoint,
+        differences,
+        broadcast_topic,
+    })
+}
+
+async fn find_topic(admins: &Admins, config: &PubSubConfig, topic: &str) -> Result<TopicState, NotifyError> {
+    let request = admins.topics.get_topic().set_topic(topic).with_attempt_timeout(REQUEST_TIMEOUT);
+    match request.send().await {
+        Ok(_) => Ok(TopicState::AlreadyThere),
+        Err(error) if FailureKind::of(&error) == FailureKind::Missing => Ok(TopicState::Missing),
+        Err(error) => Err(failed(topic, config, error)),
+    }
+}
+
+/// Creates a topic, or finds it there.
+pub(super) async fn create_topic(
+    admins: &Admins,
+    config: &PubSubConfig,
+    topic: &str,
+) -> Result<TopicState, NotifyError> {
+    let request = admins.topics.create_topic().set_name(topic).with_attempt_timeout(REQUEST_TIMEOUT);
+    made(request.send().await, topic, config)
 }
 
 /// The subscription as it is now.

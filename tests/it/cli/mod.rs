@@ -26,7 +26,7 @@ pub(crate) struct Printed {
 }
 
 impl Terminal {
-    fn without_variables() -> Self {
+    pub(crate) fn without_variables() -> Self {
         Self { variables: Vec::new() }
     }
 
@@ -34,7 +34,7 @@ impl Terminal {
         Self::without_variables().set("DATABASE_URL", database.url()).set(durability().0, durability().1)
     }
 
-    fn with_pubsub(self, config: &PubSubConfig) -> Self {
+    pub(crate) fn with_pubsub(self, config: &PubSubConfig) -> Self {
         self.set("PUBSUB_EMULATOR_HOST", config.emulator_host.as_deref().unwrap())
             .set("GOOGLE_CLOUD_PROJECT", &config.project)
             .set("WAKEQ_TOPIC", &config.topic)
@@ -117,6 +117,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (11, "targets"),
     (12, "cron"),
     (13, "order"),
+    (14, "queues"),
 ];
 
 fn migrations(status: &str) -> String {

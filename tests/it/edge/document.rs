@@ -67,6 +67,8 @@ async fn every_documented_status_is_answered() {
     let mut pairs: Vec<_> = all
         .iter()
         .flat_map(|operation| operation.statuses.iter().map(move |status| (operation, *status)))
+        // An answer without an end, of services that broadcast: `listening` has the tests of it.
+        .filter(|(operation, status)| operation.id != "listen" || *status >= 400)
         .collect();
     // Failures first: they change nothing. What closes the database comes last.
     pairs.sort_by_key(|(_, status)| (*status == 503, asked(status)));

@@ -184,8 +184,15 @@ async fn no_wrong_credential_does_anything() {
         .await
         .unwrap();
     let worthless = holder.worthless().await;
-    let guarded: Vec<_> =
+    let mut guarded: Vec<_> =
         operations(service).await.into_iter().filter(|operation| !operation.scopes.is_empty()).collect();
+    // It is about every canvas that the credential may read: `listening` has the tests of those that may too little.
+    let listen = guarded.iter().position(|operation| operation.id == "listen").unwrap();
+    let listen = guarded.remove(listen);
+    for wrong in &worthless {
+        let answer = Answer::of(wrong.add_to(targets.good(service, &listen))).await;
+        assert_eq!(answer.problem(), (wrong.status, slug(wrong.status).to_owned()), "listen: {}", wrong.kind);
+    }
     let mut too_little = BTreeMap::new();
     for operation in &guarded {
         if !too_little.contains_key(&operation.scopes) {

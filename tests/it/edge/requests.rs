@@ -131,6 +131,7 @@ impl Targets {
         let request = service.request(operation.method.clone(), &self.path(&operation.path, event));
         match body(&operation.id) {
             Some(body) => request.json(&body),
+            None if operation.id == "listen" => request.query(&[("pattern", "*")]),
             None => request,
         }
     }
@@ -151,7 +152,8 @@ impl Targets {
             ("put_target" | "put_target_of_modifier", 201) => {
                 to(&path.replace("/greet", "/another")).json(&body("put_target"))
             }
-            (_, 200..300) => good().bearer_auth(&service.key),
+            // Nothing is broadcast here: `listening` asks services that do.
+            (_, 200..300) | ("listen", 404) => good().bearer_auth(&service.key),
             (_, 400) if body(&operation.id).is_some() => to(&path).json(&json!({"nonsense": 1})),
             (_, 400) if operation.described["parameters"].as_array().is_some_and(|all| !all.is_empty()) => {
                 to(&format!("{path}?nonsense=1"))
@@ -290,7 +292,8 @@ fn body(operation: &str) -> Option<Value> {
         | "unblock_handler"
         | "list_audit"
         | "list_keys"
-        | "revoke_key" => None,
+        | "revoke_key"
+        | "listen" => None,
         other => panic!("say in this file what a good request of the new operation `{other}` sends"),
     }
 }

@@ -40,6 +40,7 @@ const KNOWN: [(&str, &str, &[&str], &[&str]); 3] = [
 
 /// Our own metrics: unit and attributes.
 const OWN: [(&str, &str, &[&str]); 10] = [
+    ("wakeq.broadcasts", "{event}", &["outcome"]),
     ("wakeq.run.outcomes", "{outcome}", &["outcome"]),
     ("wakeq.handler.retries", "{event}", &["handler"]),
     ("wakeq.probe.recovered", "{event}", &[]),

@@ -5,6 +5,9 @@ locals {
 
   # A text that stands in the tokens and in the service's configuration, and has to be the same in both.
   api_audience = "${var.project}/wakeq"
+
+  # Every process that emits or listens has it.
+  broadcast = var.broadcast ? { WAKEQ_BROADCAST = "1" } : {}
 }
 
 resource "google_project_service" "this" {
@@ -48,6 +51,8 @@ module "queue" {
   project     = var.project
   publishers  = merge({ api = module.accounts.api, worker = module.accounts.worker }, var.publishers)
   subscribers = { worker = module.accounts.worker }
+  broadcast   = var.broadcast
+  listeners   = { api = module.accounts.api }
 }
 
 # With Kubernetes, deploy/kubernetes has what the two modules below have.
@@ -65,6 +70,7 @@ module "service" {
   database   = module.database
   network    = module.network.network
   subnetwork = module.network.subnetwork
+  env        = local.broadcast
 }
 
 module "workers" {
@@ -80,6 +86,7 @@ module "workers" {
   database     = module.database
   network      = module.network.network
   subnetwork   = module.network.subnetwork
+  env          = local.broadcast
 }
 
 module "jobs" {
@@ -94,4 +101,5 @@ module "jobs" {
   database        = module.database
   network         = module.network.network
   subnetwork      = module.network.subnetwork
+  env             = local.broadcast
 }

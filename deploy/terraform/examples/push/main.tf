@@ -8,6 +8,9 @@ locals {
   # Texts that stand in the tokens and in the service's configuration, and have to be the same in both.
   api_audience  = "${var.project}/${local.name}"
   push_audience = "${var.project}/${local.name}/push"
+
+  # Every process that emits or listens has it.
+  broadcast = var.broadcast ? { WAKEQ_BROADCAST = "1" } : {}
 }
 
 resource "google_project_service" "this" {
@@ -52,6 +55,7 @@ module "service" {
   database   = module.database
   network    = module.network.network
   subnetwork = module.network.subnetwork
+  env        = local.broadcast
 
   push = {
     account           = module.accounts.invoker
@@ -66,6 +70,8 @@ module "queue" {
   name       = local.name
   publishers = merge({ api = module.accounts.api }, var.publishers)
   viewers    = { api = module.accounts.api }
+  broadcast  = var.broadcast
+  listeners  = { api = module.accounts.api }
 
   push = {
     endpoint          = "${module.service.url}/v1/push"
@@ -87,5 +93,5 @@ module "jobs" {
   database        = module.database
   network         = module.network.network
   subnetwork      = module.network.subnetwork
-  env             = { WAKEQ_HORIZON = "0s" }
+  env             = merge({ WAKEQ_HORIZON = "0s" }, local.broadcast)
 }

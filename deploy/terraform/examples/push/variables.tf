@@ -30,3 +30,9 @@ variable "publishers" {
   type        = map(string)
   default     = {}
 }
+
+variable "broadcast" {
+  description = "Whether every emitted event is also broadcast, for who listens."
+  type        = bool
+  default     = false
+}

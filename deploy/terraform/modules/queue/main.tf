@@ -82,3 +82,64 @@ resource "google_pubsub_subscription_iam_member" "viewer" {
   role         = "roles/pubsub.viewer"
   member       = "serviceAccount:${each.value}"
 }
+
+# Broadcasts: a topic on which every emitted event is published again, for whoever listens. Nothing depends on it.
+
+resource "google_pubsub_topic" "broadcast" {
+  # checkov:skip=CKV_GCP_83:what is broadcast is kept for ten minutes at most, and encrypted with Google's keys like the database
+  count = var.broadcast ? 1 : 0
+
+  project = var.project
+  name    = "${var.name}-broadcast"
+
+  dynamic "message_storage_policy" {
+    for_each = length(var.regions) == 0 ? [] : [var.regions]
+    content {
+      allowed_persistence_regions = message_storage_policy.value
+    }
+  }
+}
+
+resource "google_pubsub_topic_iam_member" "broadcaster" {
+  for_each = var.broadcast ? var.publishers : {}
+
+  project = var.project
+  topic   = google_pubsub_topic.broadcast[0].name
+  role    = "roles/pubsub.publisher"
+  member  = "serviceAccount:${each.value}"
+}
+
+# Each listener creates a subscription of its own, and deletes it at its end. Pub/Sub grants that in a project only, so it
+# is as few permissions as it can be; still, these accounts can read and delete every subscription of the project.
+resource "google_project_iam_custom_role" "listener" {
+  count = var.broadcast ? 1 : 0
+
+  project     = var.project
+  role_id     = "${replace(var.name, "-", "_")}_listener"
+  title       = "${var.name} listener"
+  description = "Creates, reads and deletes subscriptions of its own."
+  permissions = [
+    "pubsub.subscriptions.consume",
+    "pubsub.subscriptions.create",
+    "pubsub.subscriptions.delete",
+    "pubsub.subscriptions.get",
+  ]
+}
+
+resource "google_project_iam_member" "listener" {
+  for_each = var.broadcast ? var.listeners : {}
+
+  project = var.project
+  role    = google_project_iam_custom_role.listener[0].id
+  member  = "serviceAccount:${each.value}"
+}
+
+# On the topic it is the right to attach a subscription.
+resource "google_pubsub_topic_iam_member" "listener" {
+  for_each = var.broadcast ? var.listeners : {}
+
+  project = var.project
+  topic   = google_pubsub_topic.broadcast[0].name
+  role    = "roles/pubsub.subscriber"
+  member  = "serviceAccount:${each.value}"
+}

@@ -12,3 +12,13 @@ output "subscription" {
     google_pubsub_subscription_iam_member.viewer,
   ]
 }
+
+output "broadcast_topic" {
+  description = "Name of the topic of broadcasts, once who publishes and listens may; none without broadcasts."
+  value       = one(google_pubsub_topic.broadcast[*].name)
+  depends_on = [
+    google_pubsub_topic_iam_member.broadcaster,
+    google_pubsub_topic_iam_member.listener,
+    google_project_iam_member.listener,
+  ]
+}

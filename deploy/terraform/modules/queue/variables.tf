@@ -32,6 +32,18 @@ variable "viewers" {
   default     = {}
 }
 
+variable "broadcast" {
+  description = "Whether every emitted event is also broadcast, for who listens. The processes need WAKEQ_BROADCAST=1, too."
+  type        = bool
+  default     = false
+}
+
+variable "listeners" {
+  description = "Addresses of the service accounts that listen to broadcasts, by names of your choice: those that serve the API, and of programs that subscribe."
+  type        = map(string)
+  default     = {}
+}
+
 variable "push" {
   description = "Push mode: the address that is called (…/v1/push), the account and the audience of its token, and the longest handler."
   type = object({

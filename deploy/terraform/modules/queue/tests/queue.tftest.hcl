@@ -38,6 +38,36 @@ run "pull" {
     condition     = { for key, member in google_pubsub_topic_iam_member.publisher : key => member.role } == { api = "roles/pubsub.publisher" }
     error_message = "only who publishes may publish"
   }
+  assert {
+    condition     = length(google_pubsub_topic.broadcast) + length(google_project_iam_custom_role.listener) + length(google_pubsub_topic_iam_member.broadcaster) == 0
+    error_message = "nothing is broadcast unless it is asked for"
+  }
+}
+
+run "broadcasts" {
+  command = plan
+
+  variables {
+    broadcast = true
+    listeners = { api = "api@my-project.iam.gserviceaccount.com" }
+  }
+
+  assert {
+    condition     = google_pubsub_topic.broadcast[0].name == "wakeq-broadcast"
+    error_message = "the name that WAKEQ_BROADCAST_TOPIC has by default"
+  }
+  assert {
+    condition     = { for key, member in google_pubsub_topic_iam_member.broadcaster : key => member.role } == { api = "roles/pubsub.publisher" }
+    error_message = "who emits also broadcasts"
+  }
+  assert {
+    condition     = !contains(google_project_iam_custom_role.listener[0].permissions, "pubsub.topics.publish") && length(google_project_iam_custom_role.listener[0].permissions) == 4
+    error_message = "a listener does nothing but listen"
+  }
+  assert {
+    condition     = { for key, member in google_pubsub_topic_iam_member.listener : key => member.role } == { api = "roles/pubsub.subscriber" }
+    error_message = "a listener attaches its subscriptions"
+  }
 }
 
 run "push" {

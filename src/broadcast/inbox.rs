@@ -1,0 +1,192 @@
+//! What a listener has not read yet: a little, for the newest crowds the oldest out, and the reader is told how many.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::selection::Selection;
+use crate::event::Broadcast;
+
+/// Most events that wait for a reader.
+const WAITING_MAX: usize = 1_000;
+/// Most bytes of them, or one that is larger.
+const WAITING_BYTES: usize = 4 * 1024 * 1024;
+
+/// What a listener hears.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Heard {
+    /// An event was emitted.
+    Event(Box<Broadcast>),
+    /// Events were missed here: so many, because the reader was too slow; or nobody knows how many, because the listener's
+    /// subscription had been deleted, and was made anew.
+    Missed(Option<u64>),
+}
+
+/// What waits for one listener.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    selection: Selection,
+    waiting: Mutex<Waiting>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    broadcasts: VecDeque<Broadcast>,
+    bytes: usize,
+    /// What was crowded out before those that wait.
+    missed: u64,
+    /// Whether the subscription was lost meanwhile.
+    lost: bool,
+    closed: bool,
+    trouble: Option<String>,
+}
+
+impl Inbox {
+    pub(super) fn new(selection: Selection) -> Self {
+        Self { selection, waiting: Mutex::default(), changed: Notify::new() }
+    }
+
+    #[cfg(feature = "pubsub")]
+    pub(crate) fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
+    /// Takes it in, if it is for this listener.
+    pub(crate) fn offer(&self, broadcast: &Broadcast) {
+        if !self.selection.hears(broadcast) {
+            return;
+        }
+        let mut waiting = self.waiting();
+        if waiting.closed {
+            return;
+        }
+        let size = broadcast.size_bytes();
+        while waiting.broadcasts.len() >= WAITING_MAX
+            || (waiting.bytes + size > WAITING_BYTES && !waiting.broadcasts.is_empty())
+        {
+            let Some(oldest) = waiting.broadcasts.pop_front() else { break };
+            waiting.bytes -= oldest.size_bytes();
+            waiting.missed += 1;
+        }
+        waiting.bytes += size;
+        waiting.broadcasts.push_back(broadcast.clone());
+        drop(waiting);
+        self.changed.notify_one();
+    }
+
+    /// Says that some were missed, and nobody knows how many.
+    #[cfg(feature = "pubsub")]
+    pub(crate) fn lost(&self) {
+        self.waiting().lost = true;
+        self.changed.notify_one();
+    }
+
+    /// Why nothing is heard now; none, if all is well.
+    #[cfg(feature = "pubsub")]
+    pub(crate) fn in_trouble(&self, words: Option<String>) {
+        self.waiting().trouble = words;
+    }
+
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.waiting().trouble.clone()
+    }
+
+    /// Nothing comes any more.
+    pub(super) fn close(&self) {
+        self.waiting().closed = true;
+        self.changed.notify_one();
+    }
+
+    /// The next; `None` once it is closed and empty. For one reader. Cancel safe.
+    pub(super) async fn next(&self) -> Option<Heard> {
+        loop {
+            let changed = self.changed.notified();
+            if let Some(next) = self.waiting().take() {
+                return next;
+            }
+            changed.await;
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    /// The next, or that there will be none; `None` if there is nothing yet.
+    fn take(&mut self) -> Option<Option<Heard>> {
+        if std::mem::take(&mut self.lost) {
+            return Some(Some(Heard::Missed(None)));
+        }
+        if self.missed > 0 {
+            return Some(Some(Heard::Missed(Some(std::mem::take(&mut self.missed)))));
+        }
+        match self.broadcasts.pop_front() {
+            Some(broadcast) => {
+                self.bytes -= broadcast.size_bytes();
+                Some(Some(Heard::Event(Box::new(broadcast))))
+            }
+            None if self.closed => Some(None),
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broadcast::tests::broadcast;
+
+    fn inbox() -> Inbox {
+        Inbox::new(Selection::new("*".parse().unwrap(), None))
+    }
+
+    async fn names(inbox: &Inbox) -> Vec<String> {
+        inbox.close();
+        let mut names = Vec::new();
+        while let Some(heard) = inbox.next().await {
+            names.push(match heard {
+                Heard::Event(broadcast) => broadcast.address.scope.name.to_string(),
+                Heard::Missed(count) => format!("{count:?} missed"),
+            });
+        }
+        names
+    }
+
+    #[tokio::test]
+    async fn the_newest_crowd_the_oldest_out_and_the_reader_is_told() {
+        let inbox = inbox();
+        for number in 0..WAITING_MAX + 7 {
+            inbox.offer(&broadcast(&format!("n{number}"), "1"));
+        }
+        let names = names(&inbox).await;
+        assert_eq!((names.len(), names[0].as_str(), names[1].as_str()), (1001, "Some(7) missed", "n7"));
+        assert_eq!(names[1000], "n1006");
+    }
+
+    #[tokio::test]
+    async fn large_values_are_few() {
+        let inbox = inbox();
+        let large = format!("\"{}\"", "x".repeat(WAITING_BYTES / 3));
+        for number in 0..5 {
+            inbox.offer(&broadcast(&format!("n{number}"), &large));
+        }
+        assert_eq!(names(&inbox).await, ["Some(3) missed", "n3", "n4"]);
+        let inbox = self::inbox();
+        inbox.offer(&broadcast("small", "1"));
+        inbox.offer(&broadcast("huge", &format!("\"{}\"", "x".repeat(2 * WAITING_BYTES))));
+        assert_eq!(names(&inbox).await, ["Some(1) missed", "huge"]);
+    }
+
+    #[tokio::test]
+    async fn what_is_closed_takes_nothing_in_and_gives_out_the_rest() {
+        let inbox = inbox();
+        inbox.offer(&broadcast("before", "1"));
+        inbox.close();
+        inbox.offer(&broadcast("after", "1"));
+        assert_eq!(names(&inbox).await, ["before"]);
+    }
+}

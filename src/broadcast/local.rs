@@ -1,0 +1,41 @@
+//! Broadcasts inside a process: each goes straight to every listener here, and to none elsewhere.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use super::inbox::Inbox;
+use super::outbox::Published;
+use super::{Channel, ListenError};
+use crate::event::Broadcast;
+
+/// The listeners of this process.
+#[derive(Debug, Default)]
+pub(super) struct LocalChannel {
+    inboxes: Arc<Mutex<Vec<Arc<Inbox>>>>,
+}
+
+#[async_trait]
+impl Channel for LocalChannel {
+    async fn publish(&self, broadcasts: &[Broadcast]) -> Published {
+        let inboxes = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        inboxes.iter().for_each(|inbox| broadcasts.iter().for_each(|broadcast| inbox.offer(broadcast)));
+        Published::default()
+    }
+
+    async fn open(
+        &self,
+        inbox: Arc<Inbox>,
+        closing: CancellationToken,
+    ) -> Result<BoxFuture<'static, ()>, ListenError> {
+        let inboxes = Arc::clone(&self.inboxes);
+        inboxes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&inbox));
+        Ok(Box::pin(async move {
+            closing.cancelled().await;
+            let mut inboxes = inboxes.lock().unwrap_or_else(PoisonError::into_inner);
+            inboxes.retain(|other| !Arc::ptr_eq(other, &inbox));
+        }))
+    }
+}

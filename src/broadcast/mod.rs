@@ -1,0 +1,348 @@
+//! Broadcasts of emitted events, for whoever listens: the topic that every event is also published on after its commit,
+//! and subscriptions to it by pattern.
+//!
+//! Nothing depends on a broadcast: one may be lost, and what must not be lost is a handler. An emit never waits for one
+//! and never fails for one.
+
+mod inbox;
+mod local;
+mod outbox;
+mod pattern;
+mod selection;
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{Stream, unfold};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use crate::event::{Broadcast, CanvasId};
+pub use inbox::Heard;
+pub(crate) use inbox::Inbox;
+use local::LocalChannel;
+use outbox::Outbox;
+pub(crate) use outbox::Published;
+pub use pattern::{InvalidTopicPattern, TopicPattern};
+use selection::Selection;
+
+/// How long the end of one listener may take: its subscription is deleted.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// What carries broadcasts.
+#[async_trait]
+pub(crate) trait Channel: Send + Sync + 'static {
+    /// Publishes once, and says what was lost.
+    async fn publish(&self, broadcasts: &[Broadcast]) -> Published;
+
+    /// From now on hears what the inbox is for. The answer has to be run, which fills the inbox until it is told to close,
+    /// and then leaves nothing behind.
+    async fn open(
+        &self,
+        inbox: Arc<Inbox>,
+        closing: CancellationToken,
+    ) -> Result<BoxFuture<'static, ()>, ListenError>;
+}
+
+/// Why nothing can be listened to.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The pattern is none.
+    #[error(transparent)]
+    Pattern(#[from] InvalidTopicPattern),
+    /// Nothing is broadcast.
+    #[error(
+        "events are not broadcast here: set WAKEQ_BROADCAST=1 for every process that emits or listens, and run `wakeq \
+         topics create`"
+    )]
+    Off,
+    /// This process had been told to end.
+    #[error("this process ends")]
+    Ending,
+    /// The broker.
+    #[error("{what}")]
+    Broker {
+        /// What failed, and what to do about it.
+        what: String,
+        /// The cause, as the client library tells it.
+        #[source]
+        source: Option<Box<dyn Error + Send + Sync>>,
+    },
+}
+
+/// Broadcasts of emitted events, where [`Notifier::broadcasts`](crate::notify::Notifier::broadcasts) has them. Clones
+/// share what waits to be published.
+#[derive(Clone)]
+pub struct Broadcasts {
+    channel: Arc<dyn Channel>,
+    outbox: Arc<Outbox>,
+    listeners: TaskTracker,
+    closing: CancellationToken,
+}
+
+impl Broadcasts {
+    pub(crate) fn over(channel: Arc<dyn Channel>) -> Self {
+        let outbox = Arc::new(Outbox::new(Arc::clone(&channel)));
+        Self { channel, outbox, listeners: TaskTracker::new(), closing: CancellationToken::new() }
+    }
+
+    /// To the listeners of this process alone.
+    pub(crate) fn local() -> Self {
+        Self::over(Arc::new(LocalChannel::default()))
+    }
+
+    /// Has an event broadcast. It never waits; if too much waits already, listeners miss it.
+    pub(crate) fn send(&self, broadcast: Broadcast) {
+        self.outbox.put(broadcast);
+    }
+
+    /// Listens to the events of every canvas whose topic `canvas:module:name` matches a [`TopicPattern`]: to those that are
+    /// emitted after this has returned.
+    ///
+    /// ```
+    /// use wakeq::notify::{LocalNotifier, Notifier};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), wakeq::ListenError> {
+    /// let notifier = LocalNotifier::broadcasting();
+    /// let broadcasts = notifier.broadcasts().expect("it broadcasts");
+    /// let pages = broadcasts.subscribe("*:page:*").await?;
+    /// pages.close().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn subscribe(&self, pattern: &str) -> Result<Listener, ListenError> {
+        self.listen(Selection::new(pattern.parse()?, None)).await
+    }
+
+    /// The same for the events of these canvases only; of none, if there are none.
+    pub async fn subscribe_on(&self, canvases: &[CanvasId], pattern: &str) -> Result<Listener, ListenError> {
+        self.listen(Selection::new(pattern.parse()?, Some(canvases.to_vec()))).await
+    }
+
+    async fn listen(&self, selection: Selection) -> Result<Listener, ListenError> {
+        if self.closing.is_cancelled() {
+            return Err(ListenError::Ending);
+        }
+        let (inbox, token) = (Arc::new(Inbox::new(selection)), self.closing.child_token());
+        // Dropped by a caller who does not wait for the end of this, too.
+        let closing = token.clone().drop_guard();
+        let (told, opened) = oneshot::channel();
+        let (channel, heard) = (Arc::clone(&self.channel), Arc::clone(&inbox));
+        // A task of its own: what was only abandoned would leave a subscription behind.
+        let task = self.listeners.spawn(async move {
+            let _closed = CloseWhenDropped(Arc::clone(&heard));
+            match channel.open(heard, token).await {
+                Ok(hearing) => {
+                    // Who is gone has closed it.
+                    told.send(Ok(())).ok();
+                    hearing.await;
+                }
+                Err(error) => drop(told.send(Err(error))),
+            }
+        });
+        opened.await.map_err(|_| ListenError::Ending)??;
+        Ok(Listener { inbox, closing, task })
+    }
+
+    /// Waits until what was emitted in this process before is published, or lost. For a process that ends soon after it
+    /// has emitted.
+    pub async fn flush(&self, within: Duration) {
+        self.outbox.flush(within).await;
+    }
+
+    /// Ends every listener of this process, with its subscription, and waits until what was emitted is published.
+    pub async fn close(&self, within: Duration) {
+        self.closing.cancel();
+        self.listeners.close();
+        let ended = async {
+            self.outbox.flush(within).await;
+            self.listeners.wait().await;
+        };
+        if tokio::time::timeout(within, ended).await.is_err() {
+            let left = self.listeners.len();
+            tracing::warn!(left, "subscriptions of listeners are left to expire");
+        }
+    }
+}
+
+impl fmt::Debug for Broadcasts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Broadcasts").finish_non_exhaustive()
+    }
+}
+
+/// Tells the reader that nothing comes any more, also when the runtime ends.
+struct CloseWhenDropped(Arc<Inbox>);
+
+impl Drop for CloseWhenDropped {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Hears emitted events, through a subscription of its own. Whoever reads too slowly misses the oldest, and is told how
+/// many: it holds 1,000 events, or 4 MiB of them.
+///
+/// Dropped without [`Listener::close`], it ends its subscription with nobody waiting for that; what is left by a process
+/// that died expires after a day.
+///
+/// ```no_run
+/// # async fn example(queue: wakeq::Queue) -> Result<(), wakeq::ListenError> {
+/// use wakeq::Heard;
+///
+/// let mut pages = queue.subscribe("*:page:*").await?;
+/// while let Some(heard) = pages.next().await {
+///     match heard {
+///         Heard::Event(page) => println!("{} {}", page.topic(), page.value.unwrap_or_default()),
+///         Heard::Missed(count) => println!("missed {count:?}"),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Listener {
+    inbox: Arc<Inbox>,
+    closing: DropGuard,
+    task: JoinHandle<()>,
+}
+
+impl Listener {
+    /// What is heard next; `None` once the process ends. Cancel safe.
+    pub async fn next(&mut self) -> Option<Heard> {
+        self.inbox.next().await
+    }
+
+    /// As a stream.
+    pub fn into_stream(self) -> impl Stream<Item = Heard> + Send {
+        unfold(self, async |mut listener| listener.next().await.map(|heard| (heard, listener)))
+    }
+
+    /// Why nothing is heard now, in words that say what to do; `None` while all is well.
+    pub fn trouble(&self) -> Option<String> {
+        self.inbox.trouble()
+    }
+
+    /// Stops listening, and waits until the subscription is deleted.
+    pub async fn close(self) {
+        let Self { inbox: _, closing, task } = self;
+        drop(closing);
+        if tokio::time::timeout(CLOSING, task).await.is_err() {
+            tracing::warn!("the subscription of a listener is left to expire");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI32, Ordering};
+
+    use tokio::sync::Notify;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::event::{Due, EventId, HandlerAddress, HandlerScope, Name, Traceparent};
+
+    pub(super) fn broadcast(name: &str, value: &str) -> Broadcast {
+        let scope = HandlerScope::worker(CanvasId(Uuid::from_u128(7)), name).unwrap();
+        Broadcast {
+            id: EventId::new(),
+            address: HandlerAddress { scope, modifier: Name::no_modifier() },
+            value: Some(value.to_owned()),
+            traceparent: Traceparent::root(),
+            place: None,
+            due: Due::Now,
+        }
+    }
+
+    fn name(heard: Option<Heard>) -> String {
+        match heard {
+            Some(Heard::Event(broadcast)) => broadcast.address.scope.name.to_string(),
+            other => panic!("{other:?} is no event"),
+        }
+    }
+
+    #[tokio::test]
+    async fn each_listener_of_a_process_hears_what_it_asked_for() {
+        let broadcasts = Broadcasts::local();
+        let mut all = broadcasts.subscribe("*").await.unwrap();
+        let mut views = broadcasts.subscribe("*:WORKER:v*").await.unwrap();
+        let mut elsewhere = broadcasts.subscribe_on(&[CanvasId::DEFAULT], "*").await.unwrap();
+        for sent in ["click", "view"] {
+            broadcasts.send(broadcast(sent, "1"));
+        }
+        assert_eq!((name(all.next().await), name(all.next().await)), ("click".into(), "view".into()));
+        assert_eq!(name(views.next().await), "view");
+        views.close().await;
+        broadcasts.close(CLOSING).await;
+        assert_eq!((all.next().await, elsewhere.next().await), (None, None));
+        assert!(matches!(broadcasts.subscribe("*").await, Err(ListenError::Ending)));
+    }
+
+    /// Opens when it is told to, and then waits to be closed.
+    #[derive(Default)]
+    struct Reluctant {
+        asked: Notify,
+        leave: Notify,
+        left_behind: AtomicI32,
+    }
+
+    struct Opener(Arc<Reluctant>);
+
+    #[async_trait]
+    impl Channel for Opener {
+        async fn publish(&self, _: &[Broadcast]) -> Published {
+            Published::default()
+        }
+
+        async fn open(
+            &self,
+            _: Arc<Inbox>,
+            closing: CancellationToken,
+        ) -> Result<BoxFuture<'static, ()>, ListenError> {
+            let shared = Arc::clone(&self.0);
+            shared.asked.notify_one();
+            shared.leave.notified().await;
+            shared.left_behind.fetch_add(1, Ordering::Relaxed);
+            Ok(Box::pin(async move {
+                closing.cancelled().await;
+                shared.left_behind.fetch_sub(1, Ordering::Relaxed);
+            }))
+        }
+    }
+
+    #[tokio::test]
+    async fn who_leaves_while_it_is_opened_leaves_nothing_behind() {
+        let shared = Arc::new(Reluctant::default());
+        let broadcasts = Broadcasts::over(Arc::new(Opener(Arc::clone(&shared))));
+        let subscribing = broadcasts.subscribe("*");
+        tokio::select! {
+            _ = subscribing => panic!("it is not open"),
+            () = shared.asked.notified() => {}
+        }
+        shared.leave.notify_one();
+        broadcasts.listeners.close();
+        tokio::time::timeout(CLOSING, broadcasts.listeners.wait()).await.expect("it goes on");
+        assert_eq!(shared.left_behind.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn nobody_is_kept_who_does_not_listen_any_more() {
+        let channel = Arc::new(LocalChannel::default());
+        let broadcasts = Broadcasts::over(channel.clone());
+        drop(broadcasts.subscribe("*").await.unwrap());
+        broadcasts.subscribe("*").await.unwrap().close().await;
+        broadcasts.close(CLOSING).await;
+        assert_eq!(broadcasts.listeners.len(), 0);
+        assert!(format!("{channel:?}").contains("[]"), "{channel:?}");
+        let bad = Broadcasts::local().subscribe("[").await.unwrap_err();
+        assert!(bad.to_string().contains("not closed"), "{bad}");
+    }
+}

@@ -1,0 +1,345 @@
+//! Globs over the topics of events, as Redis' psubscribe has them: `*`, `?`, `[abc]`, `[^a-z]` and `\`.
+//!
+//! A matcher of its own, since the globs of file names mean other things: there a `*` stops at separators, braces are
+//! alternatives, and what a pattern begins with, for a filter, is told by none.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Longest pattern, in characters. The longest topic has 294.
+const LENGTH_MAX: usize = 512;
+/// What parts a topic into its parts.
+const SEPARATOR: char = ':';
+
+/// A glob over topics `canvas:module:name`, with at most 512 characters: `*` stands for any number of characters, also
+/// none, `?` for one, `[abc]`, `[a-z]` and `[^abc]` for one of these, or of all others; `\` takes its meaning from the
+/// character after it. The whole topic has to match, in upper and lower case.
+///
+/// ```
+/// use wakeq::Pattern;
+///
+/// let pages: TopicPattern = "*:page:*".parse().unwrap();
+/// assert!(pages.matches("00000000-0000-0000-0000-000000000000:page:view"));
+/// assert!(!pages.matches("00000000-0000-0000-0000-000000000000:email_event:page"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicPattern {
+    text: Box<str>,
+    tokens: Vec<Token>,
+}
+
+/// A text that is no pattern.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidTopicPattern {
+    /// Nothing.
+    #[error("a pattern is not empty: *:*:* matches every event")]
+    Empty,
+    /// Too much.
+    #[error("a pattern has at most {LENGTH_MAX} characters")]
+    TooLong,
+    /// A class without an end.
+    #[error("the [ at character {0} is not closed: write \\[ for the bracket itself")]
+    OpenClass(usize),
+    /// A class without a member.
+    #[error("the [] at character {0} has nothing in it, so it matches nothing")]
+    EmptyClass(usize),
+    /// Nothing after the last `\`.
+    #[error("the pattern ends with \\: write \\\\ for the backslash itself")]
+    OpenEscape,
+    /// More parts than a topic has.
+    #[error("a topic is canvas:module:name, so a pattern with {0} colons matches none")]
+    Parts(usize),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    /// This character.
+    Literal(char),
+    /// One character, whichever.
+    One,
+    /// Any number of characters.
+    Many,
+    /// One character that is in one of the ranges, or, negated, in none.
+    Class { negated: bool, ranges: Vec<(char, char)> },
+}
+
+impl TopicPattern {
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the whole topic matches.
+    pub fn matches(&self, topic: &str) -> bool {
+        let (tokens, text) = (&self.tokens, topic.chars().collect::<Vec<_>>());
+        let (mut token, mut at) = (0, 0);
+        // Where to go on if what follows the last `*` does not match: it takes one character more.
+        let mut again: Option<(usize, usize)> = None;
+        while at < text.len() {
+            match tokens.get(token) {
+                Some(Token::Many) => {
+                    again = Some((token, at));
+                    token += 1;
+                    continue;
+                }
+                Some(one) if one.takes(text[at]) => {
+                    (token, at) = (token + 1, at + 1);
+                    continue;
+                }
+                Some(_) | None => {}
+            }
+            let Some((many, taken)) = again else { return false };
+            again = Some((many, taken + 1));
+            (token, at) = (many + 1, taken + 1);
+        }
+        tokens[token..].iter().all(|left| *left == Token::Many)
+    }
+
+    /// What it says of canvas, module and name: characters that the part begins with, and whether these are all of it.
+    #[cfg(any(feature = "pubsub", test))]
+    pub(super) fn parts(&self) -> [(String, bool); 3] {
+        let is_colon = |token: &Token| *token == Token::Literal(SEPARATOR);
+        let mut parts: [(String, bool); 3] = Default::default();
+        // With both colons written out, nothing else can be one.
+        let has_all = self.tokens.iter().filter(|token| is_colon(token)).count() == parts.len() - 1;
+        for (part, tokens) in parts.iter_mut().zip(self.tokens.split(is_colon)) {
+            let literal = |token: &Token| if let Token::Literal(c) = token { Some(*c) } else { None };
+            part.0 = tokens.iter().map_while(literal).collect();
+            part.1 = part.0.chars().count() == tokens.len();
+            if !part.1 && !has_all {
+                break;
+            }
+        }
+        if !has_all {
+            // The last part that is written may be the beginning of several.
+            let last = self.tokens.split(is_colon).count() - 1;
+            parts[last].1 = false;
+        }
+        parts
+    }
+}
+
+impl Token {
+    fn takes(&self, character: char) -> bool {
+        match self {
+            Self::Literal(literal) => *literal == character,
+            Self::One | Self::Many => true,
+            Self::Class { negated, ranges } => {
+                ranges.iter().any(|(first, last)| (*first..=*last).contains(&character)) != *negated
+            }
+        }
+    }
+}
+
+impl FromStr for TopicPattern {
+    type Err = InvalidTopicPattern;
+
+    fn from_str(text: &str) -> Result<Self, InvalidTopicPattern> {
+        if text.is_empty() {
+            return Err(InvalidTopicPattern::Empty);
+        }
+        // Bytes first: nobody's text is walked through to find out that it is too long.
+        if text.len() > 4 * LENGTH_MAX || text.chars().count() > LENGTH_MAX {
+            return Err(InvalidTopicPattern::TooLong);
+        }
+        let characters: Vec<char> = text.chars().collect();
+        let (mut tokens, mut at) = (Vec::new(), 0);
+        while let Some(character) = characters.get(at) {
+            let (token, next) = match character {
+                '*' => (Token::Many, at + 1),
+                '?' => (Token::One, at + 1),
+                '\\' => match characters.get(at + 1) {
+                    Some(escaped) => (Token::Literal(*escaped), at + 2),
+                    None => return Err(InvalidTopicPattern::OpenEscape),
+                },
+                '[' => class(&characters, at)?,
+                literal => (Token::Literal(*literal), at + 1),
+            };
+            if token != Token::Many || tokens.last() != Some(&Token::Many) {
+                tokens.push(token);
+            }
+            at = next;
+        }
+        match tokens.iter().filter(|token| **token == Token::Literal(SEPARATOR)).count() {
+            0..=2 => Ok(Self { text: text.into(), tokens }),
+            colons => Err(InvalidTopicPattern::Parts(colons)),
+        }
+    }
+}
+
+/// The class that begins here, and where it ends. A range that is written the wrong way round counts as the other.
+fn class(characters: &[char], begin: usize) -> Result<(Token, usize), InvalidTopicPattern> {
+    let open = InvalidTopicPattern::OpenClass(begin + 1);
+    let negated = characters.get(begin + 1) == Some(&'^');
+    let mut at = begin + 1 + usize::from(negated);
+    let mut ranges = Vec::new();
+    loop {
+        match characters.get(at) {
+            None => return Err(open),
+            Some(']') if ranges.is_empty() => return Err(InvalidTopicPattern::EmptyClass(begin + 1)),
+            Some(']') => return Ok((Token::Class { negated, ranges }, at + 1)),
+            Some(_) => {}
+        }
+        let (first, next) = member(characters, at).ok_or_else(|| open.clone())?;
+        at = next;
+        let is_range = characters.get(at) == Some(&'-') && characters.get(at + 1).is_some_and(|c| *c != ']');
+        if is_range {
+            let (last, next) = member(characters, at + 1).ok_or_else(|| open.clone())?;
+            ranges.push((first.min(last), first.max(last)));
+            at = next;
+        } else {
+            ranges.push((first, first));
+        }
+    }
+}
+
+/// A character in a class, and where the next one is.
+fn member(characters: &[char], at: usize) -> Option<(char, usize)> {
+    match characters.get(at)? {
+        '\\' => Some((*characters.get(at + 1)?, at + 2)),
+        character => Some((*character, at + 1)),
+    }
+}
+
+impl fmt::Display for TopicPattern {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PAGE: &str = "00000000-0000-0000-0000-000000000000:page:view";
+
+    fn matches(pattern: &str, topic: &str) -> bool {
+        pattern.parse::<TopicPattern>().unwrap().matches(topic)
+    }
+
+    // DRV-19
+    #[test]
+    fn globs_mean_what_psubscribe_means_by_them() {
+        for pattern in [
+            "*:page:*",
+            "*",
+            "**",
+            "*:*:*",
+            PAGE,
+            "0*:p?ge:v*w",
+            "*:[op]age:*",
+            "*:[a-p][^b]ge:*",
+            "*:[p-a]age:*",
+            r"*:\page:*",
+            r"*:[\p]age:v[h-j]ew",
+            "*page*",
+            "*:page:view*",
+            "*?:page:view",
+        ] {
+            assert!(matches(pattern, PAGE), "{pattern}");
+        }
+        for pattern in [
+            "page",
+            "*:page",
+            "*:page:",
+            "*:Page:*",
+            "*:?:*",
+            "*:[^p]age:*",
+            "*:page:view?",
+            "*:page:vie",
+            r"\*",
+        ] {
+            assert!(!matches(pattern, PAGE), "{pattern}");
+        }
+        assert!(matches(r"a\*[\]-]\[", "a*][") && matches(r"a\*[\]-]\[", "a*-["));
+        assert!(matches("[a-]", "-") && matches("h[^e]llo", "hallo") && !matches("h[^e]llo", "hello"));
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_refused_with_its_place() {
+        let refused = |text: &str| text.parse::<TopicPattern>().unwrap_err();
+        assert_eq!(refused(""), InvalidTopicPattern::Empty);
+        assert_eq!(refused("*:[ab"), InvalidTopicPattern::OpenClass(3));
+        assert_eq!(refused(r"[\]"), InvalidTopicPattern::OpenClass(1));
+        assert_eq!(refused("[a-"), InvalidTopicPattern::OpenClass(1));
+        assert_eq!(refused("a[]"), InvalidTopicPattern::EmptyClass(2));
+        assert_eq!(refused("a[^]b]"), InvalidTopicPattern::EmptyClass(2));
+        assert_eq!(refused(r"a\"), InvalidTopicPattern::OpenEscape);
+        assert_eq!(refused("*:*:*:*"), InvalidTopicPattern::Parts(3));
+        assert_eq!(refused(&"x".repeat(513)), InvalidTopicPattern::TooLong);
+        assert!("é".repeat(512).parse::<TopicPattern>().is_ok());
+    }
+
+    /// The worst there is ends soon: each `*` is only ever gone back to while it is the last.
+    #[test]
+    fn a_hostile_pattern_is_no_work() {
+        let pattern = format!("{}b", "*a".repeat(255));
+        assert!(!matches(&pattern, &"a".repeat(294)));
+    }
+
+    #[test]
+    fn what_a_pattern_begins_with_is_known_by_part() {
+        let parts = |pattern: &str| {
+            pattern.parse::<TopicPattern>().unwrap().parts().map(|(text, whole)| (text, whole)).map(
+                |(text, whole)| {
+                    if whole { text } else { format!("{text}…") }
+                },
+            )
+        };
+        assert_eq!(parts("*:page:*"), ["…", "page", "…"]);
+        assert_eq!(parts("c-1:page:vi*"), ["c-1", "page", "vi…"]);
+        assert_eq!(parts("*:p?ge:v[i]ew"), ["…", "p…", "v…"]);
+        assert_eq!(parts("c-1:page*"), ["c-1", "page…", "…"]);
+        assert_eq!(parts("c-*:page"), ["c-…", "…", "…"], "the star may be two parts");
+        assert_eq!(parts("c-1*"), ["c-1…", "…", "…"]);
+        assert_eq!(parts("c-1"), ["c-1…", "…", "…"], "it matches no topic");
+        assert_eq!(parts("*"), ["…", "…", "…"]);
+    }
+
+    /// Redis' definition, word for word, and slow.
+    fn naive(tokens: &[Token], text: &[char]) -> bool {
+        match (tokens.split_first(), text.split_first()) {
+            (None, None) => true,
+            (None, Some(_)) => false,
+            (Some((Token::Many, rest)), _) => (0..=text.len()).any(|taken| naive(rest, &text[taken..])),
+            (Some(_), None) => false,
+            (Some((one, rest)), Some((first, left))) => one.takes(*first) && naive(rest, left),
+        }
+    }
+
+    proptest! {
+        // DRV-19
+        #[test]
+        fn it_matches_as_the_definition_does(pattern in r"([ab:*?]|\[\^?[ab]{1,2}\]|\[a-b\]|\\[ab*]){1,8}", text in "[ab:*]{0,7}") {
+            if let Ok(pattern) = pattern.parse::<TopicPattern>() {
+                let characters: Vec<char> = text.chars().collect();
+                prop_assert_eq!(pattern.matches(&text), naive(&pattern.tokens, &characters));
+            }
+        }
+
+        /// A filter made of the parts must never hide what the pattern matches.
+        #[test]
+        fn the_parts_are_true_of_every_topic_that_matches(
+            pattern in r"([abc:*?]|\[\^?[ab]{1,2}\]){1,9}",
+            topic in "[ab]{1,3}:[ab]{1,3}:[ab]{1,3}",
+        ) {
+            if let Ok(pattern) = pattern.parse::<TopicPattern>()
+                && pattern.matches(&topic)
+            {
+                for ((begin, whole), part) in pattern.parts().iter().zip(topic.split(':')) {
+                    prop_assert!(if *whole { part == begin } else { part.starts_with(begin.as_str()) }, "{} {:?}", pattern, pattern.parts());
+                }
+            }
+        }
+
+        #[test]
+        fn nothing_makes_it_panic(pattern in ".{0,40}", text in ".{0,40}") {
+            if let Ok(pattern) = pattern.parse::<TopicPattern>() {
+                pattern.matches(&text);
+                pattern.parts();
+            }
+        }
+    }
+}

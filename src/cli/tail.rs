@@ -1,0 +1,91 @@
+//! `wakeq tail`: events as they are emitted, heard from Pub/Sub or from a server, until Ctrl-C.
+//!
+//! It changes nothing, and needs no database.
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::backend::{Asked, Client, Hearing};
+use super::failure::Failure;
+use super::show::{self, JsonArg};
+use super::{Context, text};
+use crate::broadcast::{Heard, ListenError, TopicPattern};
+use crate::event::Broadcast;
+use crate::worker::shutdown_signal;
+
+#[derive(Args)]
+pub(crate) struct Tail {
+    /// Which topics canvas:module:name: `*` stands for any characters, `?` for one, `[abc]` for one of these
+    #[arg(default_value = "*")]
+    pattern: TopicPattern,
+    /// End after so many events
+    #[arg(long, value_name = "EVENTS")]
+    count: Option<u64>,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+impl Tail {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let signal = shutdown_signal().context("listen for SIGTERM")?;
+        let mut hearing = self.open(context).await?;
+        show::note(format_args!("listening to {}; Ctrl-C ends it", text::clean(self.pattern.as_str())));
+        let ended = tokio::select! {
+            ended = self.follow(&mut hearing) => ended,
+            () = signal => Ok(()),
+        };
+        hearing.close().await;
+        ended
+    }
+
+    async fn open(&self, context: &Context) -> anyhow::Result<Hearing> {
+        match context.server.asked() {
+            Asked::Flag(url) | Asked::Environment(url) => {
+                let client = Client::new(&url, &context.server, context.canvas.canvas)?;
+                Ok(Hearing::server(client, self.pattern.as_str()).await?)
+            }
+            Asked::Nobody => {
+                if context.notifier.is_local() {
+                    let words = "with --notifier local (WAKEQ_NOTIFIER) only the process that emits can listen: ask its \
+                                 server (WAKEQ_SERVER)";
+                    return Err(Failure::Usage(words.to_owned()).into());
+                }
+                let broadcasts = context.notifier.connect().await?.broadcasts().ok_or(ListenError::Off)?;
+                Ok(Hearing::broker(broadcasts.subscribe(self.pattern.as_str()).await?))
+            }
+        }
+    }
+
+    async fn follow(&self, hearing: &mut Hearing) -> anyhow::Result<()> {
+        let mut left = self.count.unwrap_or(u64::MAX);
+        while left > 0 {
+            match hearing.next().await? {
+                Some(Heard::Event(event)) => {
+                    self.print(&event)?;
+                    left -= 1;
+                }
+                Some(Heard::Missed(Some(count))) => {
+                    let events = show::count(count, "event");
+                    show::note(format_args!("wakeq: missed {events}, which came faster than they were read"));
+                }
+                Some(Heard::Missed(None)) => {
+                    show::note("wakeq: some events were missed, and nobody knows how many");
+                }
+                None => anyhow::bail!("nothing more can be heard"),
+            }
+        }
+        Ok(())
+    }
+
+    fn print(&self, event: &Broadcast) -> anyhow::Result<()> {
+        if self.json.is_asked() {
+            return show::line(text::clean_json(&event.body()));
+        }
+        let modifier = match event.address.modifier.as_str() {
+            "_" => String::new(),
+            modifier => format!("/{modifier}"),
+        };
+        let value = event.value.as_deref().map_or("(too large)".to_owned(), text::clean);
+        show::line(format_args!("{}  {}{modifier}  {value}", event.id, event.topic()))
+    }
+}

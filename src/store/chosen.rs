@@ -1,0 +1,139 @@
+//! Emit with ids that callers chose: rows into `events_v2`, and the ids into `emitted_ids`, so that none is emitted twice.
+
+use std::collections::HashMap;
+
+use sqlx::postgres::PgConnection;
+
+use super::insert::{Columns, Inserted, NewEvent};
+use super::queues::{Emission, Placements, Registered, STALE_TRIES, too_busy};
+use super::session::interval;
+use crate::event::{EventId, Timestamp};
+
+/// How often a chosen id is inserted that was known a moment ago and is forgotten now.
+const CHOSEN_TRIES: usize = 2;
+
+/// One event whose id the caller chose, unless it is known.
+pub(super) async fn insert_chosen_row(
+    connection: &mut PgConnection,
+    event: &NewEvent,
+    emission: Emission<'_>,
+) -> Result<Inserted, sqlx::Error> {
+    for _ in 0..CHOSEN_TRIES {
+        let mut new = insert_chosen_rows(&mut *connection, &[event], emission).await?;
+        if let Some(inserted) = new.remove(&event.id) {
+            return Ok(inserted);
+        }
+        match foreign(&mut *connection, [event].into_iter()).await?.first().copied().flatten() {
+            Some(true) => return Ok(Inserted::Foreign),
+            Some(false) => return Ok(Inserted::Known),
+            None => {}
+        }
+    }
+    // It was known each time that it was to be inserted.
+    Ok(Inserted::Known)
+}
+
+/// Events whose ids the caller chose, each with another one: those that are new. An id may outlive its remembrance: its
+/// event waits, or its maker did not choose it. Several only in a transaction that is all or none: a stranger who holds
+/// one of the ids makes all of them wait.
+pub(super) async fn insert_chosen_rows(
+    connection: &mut PgConnection,
+    events: &[&NewEvent],
+    emission: Emission<'_>,
+) -> Result<HashMap<EventId, Inserted>, sqlx::Error> {
+    let new = Columns::of(events.iter().copied());
+    let mut registered = emission.registered();
+    for _ in 0..STALE_TRIES {
+        let rows = Placements::of(events.iter().copied(), &registered);
+        match insert_chosen_copied(&mut *connection, &new, &rows, &registered, emission).await? {
+            Some(due_soon) => {
+                let answers = rows.inserted(&due_soon, events.len());
+                let answers = (1..).zip(events.iter().zip(answers));
+                let new = answers.filter(|(position, _)| due_soon.contains_key(position));
+                return Ok(new.map(|(_, (event, inserted))| (event.id, inserted)).collect());
+            }
+            None => registered = emission.read(&mut *connection).await?,
+        }
+    }
+    Err(too_busy())
+}
+
+/// Those events that are new, with their copies: at which positions they are, and whether they are due soon. `None`:
+/// other queues are registered now.
+async fn insert_chosen_copied(
+    connection: &mut PgConnection,
+    new: &Columns,
+    rows: &Placements,
+    registered: &Registered,
+    emission: Emission<'_>,
+) -> Result<Option<HashMap<i64, bool>>, sqlx::Error> {
+    let answers = sqlx::query!(
+        r#"with registry as (
+               select version from wakeq.queue_registry where version = $12
+           ), new as (
+               select new.*, coalesce(moment, now() + delay_s * interval '1 second') as due
+                 from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
+                             $7::timestamptz[], $8::float8[], $9::text[]) with ordinality
+                      as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent, position),
+                      registry
+           ), known as (
+               insert into wakeq.emitted_ids (id, canvas_id, due_at)
+               select id, canvas_id, greatest(now(), due) from new
+                where not exists (select from wakeq.events_v2 e where e.id = new.id)
+                order by id
+                   on conflict do nothing returning id
+           ), written as (
+               insert into wakeq.events_v2
+                   (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, queue, origin)
+               select r.id, new.canvas_id, new.module, new.name, new.modifier, new.value, new.due,
+                      wakeq.wake_at(new.due, clock_timestamp(), $10, $11), new.traceparent, r.queue,
+                      case when r.queue is not null then new.id end
+                 from unnest($13::bigint[], $14::uuid[], $15::text[]) as r (position, id, queue)
+                 join new on new.position = r.position join known on known.id = new.id
+           )
+           select new.position, new.due <= clock_timestamp() + $10 as due_soon
+             from registry left join (new join known on known.id = new.id) on true"#,
+        &new.ids,
+        &new.canvases,
+        &new.modules,
+        &new.names,
+        &new.modifiers,
+        &new.values,
+        new.moments.as_slice() as &[Option<Timestamp>],
+        &new.delays_s,
+        &new.traces,
+        interval(emission.timing.horizon),
+        interval(emission.timing.grace),
+        registered.version,
+        &rows.positions,
+        &rows.ids,
+        rows.queues.as_slice() as &[Option<String>],
+    )
+    .fetch_all(connection)
+    .await?;
+    if answers.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(answers.into_iter().filter_map(|row| Some((row.position?, row.due_soon?))).collect()))
+}
+
+/// For each of these events whether its id belongs to another canvas; `None`: to nobody any more. An event may complete,
+/// and its id be forgotten, after the insert has found it known.
+pub(super) async fn foreign(
+    connection: &mut PgConnection,
+    events: impl Iterator<Item = &NewEvent>,
+) -> Result<Vec<Option<bool>>, sqlx::Error> {
+    let (ids, canvases): (Vec<_>, Vec<_>) =
+        events.map(|event| (event.id.0, event.address.scope.canvas.0)).unzip();
+    sqlx::query_scalar!(
+        "select new.canvas_id <> coalesce(
+                      (select e.canvas_id from wakeq.events_v2 e where e.id = new.id),
+                      (select k.canvas_id from wakeq.emitted_ids k where k.id = new.id)) as foreign
+             from unnest($1::uuid[], $2::uuid[]) with ordinality as new (id, canvas_id, position)
+            order by new.position",
+        &ids,
+        &canvases
+    )
+    .fetch_all(connection)
+    .await
+}
