@@ -39,7 +39,7 @@ const KNOWN: [(&str, &str, &[&str], &[&str]); 3] = [
 ];
 
 /// Our own metrics: unit and attributes.
-const OWN: [(&str, &str, &[&str]); 10] = [
+const OWN: [(&str, &str, &[&str]); 11] = [
     ("wakeq.broadcasts", "{event}", &["outcome"]),
     ("wakeq.run.outcomes", "{outcome}", &["outcome"]),
     ("wakeq.handler.retries", "{event}", &["handler"]),
