@@ -234,8 +234,10 @@ async fn shown_object(kit: &TestKit, object: &str) -> String {
     let found = kit.queue().object(CanvasId::DEFAULT, object).await.unwrap();
     let found = found.map(|found| (found.last_id, found.state));
     let halted = kit.admin().halted(CanvasId::DEFAULT, Some(&object.parse().unwrap())).await.unwrap();
-    let halted: Vec<_> =
-        halted.into_iter().map(|halted| (halted.lane, halted.event, halted.event_seq)).collect();
+    let halted: Vec<_> = halted
+        .into_iter()
+        .map(|halted| ("HaltedLane", halted.lane, halted.event, halted.event_seq))
+        .collect();
     format!("{found:?} {halted:?}")
 }
 
@@ -301,7 +303,20 @@ async fn take(kit: &mut TestKit, step: &Step) -> String {
         }
         Step::Explain(number) => explained(kit, number).await,
         Step::Purge(name) => format!("{:?}", admin.purge(&scope(name), &ada, false).await.unwrap()),
-        Step::Redrive => format!("{:?}", admin.redrive(&DeadFilter::default(), &ada, false).await.unwrap()),
+        Step::Redrive => {
+            // What died at this very moment is not meant, and in memory none passes by itself.
+            kit.advance(Duration::from_millis(1)).await.unwrap();
+            // Which of those that died together was the first is nobody's business, but on objects it decides their links.
+            let mut alone = Vec::new();
+            for number in 0..100 {
+                let dead = kit.explain(id(number)).await.unwrap();
+                if matches!(dead, Explanation::Dead(dead) if dead.place.is_some()) {
+                    alone.push(admin.redrive_one(CanvasId::DEFAULT, id(number), &ada).await.is_ok());
+                }
+            }
+            let rest = admin.redrive(&DeadFilter::default(), &ada, false).await.unwrap();
+            format!("{alone:?} {rest:?}")
+        }
         Step::Learn => {
             kit.handlers(handlers(&kit.queue(), true)).unwrap();
             String::new()
@@ -312,6 +327,7 @@ async fn take(kit: &mut TestKit, step: &Step) -> String {
 /// KIT-03: whatever is done, memory and Postgres show the same.
 #[tokio::test]
 async fn memory_and_postgres_agree_on_every_step() {
+    let (mut halted, mut skipped) = (0, 0);
     for seed in 1..=12 {
         let (stage, _) = Stage::memory_with(timing()).await;
         let mut real = TestKit::on(connect(stage.database.url(), timing()).await);
@@ -323,6 +339,8 @@ async fn memory_and_postgres_agree_on_every_step() {
         for (at, step) in steps.iter().enumerate() {
             let (expected, found) = (take(&mut real, step).await, take(&mut memory, step).await);
             assert_eq!(found, expected, "seed {seed}, step {at}: {step:#?} after {:#?}", &steps[..at]);
+            halted += usize::from(matches!(step, Step::Object(_)) && found.contains("HaltedLane"));
+            skipped += usize::from(matches!(step, Step::Skip { .. }) && found == "true");
         }
         for number in (0..100).chain(1_000_000..1_000_100) {
             let (expected, found) = (explained(&real, number).await, explained(&memory, number).await);
@@ -333,4 +351,5 @@ async fn memory_and_postgres_agree_on_every_step() {
             assert_eq!(found, expected, "seed {seed}: {object}");
         }
     }
+    assert!(halted > 0 && skipped > 0, "objects stood still {halted} times, and went on {skipped} times");
 }
