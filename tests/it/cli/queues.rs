@@ -40,13 +40,13 @@ const SESSION: &[(&str, &str)] = &[
     ),
     (
         "queues show email_events",
-        "queue       email_events\n\
-         pattern     .*:email_event:.*\n\
-         canvases    1 event in each round; 9 in flight\n\
-         target      none: functions of workers work it\n\
-         registered  <time> by cli:ada\n\
-         changed     <time> by cli:ada\n\
-         canvas      <id>: 3 events in each round\n",
+        "queue     email_events\n\
+         pattern   .*:email_event:.*\n\
+         canvases  1 event in each round; 9 in flight\n\
+         target    none: functions of workers work it\n\
+         made      <time> by cli:ada\n\
+         changed   <time> by cli:ada\n\
+         canvas    <id>: 3 events in each round\n",
     ),
     (
         "queues delete email_events",
