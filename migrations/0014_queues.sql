@@ -49,9 +49,8 @@ alter table wakeq.dead_events
 
 comment on column wakeq.events_v2.queue is 'The queue that this copy waits in; null for the event itself';
 
--- A facet of a queue: the copies of one canvas, the one that was due first at the front. Those under a rule are not in it.
-create index events_v2_facet on wakeq.events_v2 (queue, canvas_id, delay_until, id)
-    where queue is not null and notify_at is not null;
+-- A facet of a queue: the copies of one canvas, the one that was due first at the front.
+create index events_v2_facet on wakeq.events_v2 (queue, canvas_id, delay_until, id) where queue is not null;
 
 -- Lanes: what is left of an object in a queue, and of the events themselves with a handler.
 drop index wakeq.events_v2_lane;
@@ -128,6 +127,7 @@ create table wakeq.facets (
     autovacuum_vacuum_threshold = 10000,
     autovacuum_vacuum_cost_delay = 0
 );
+create index facets_limited on wakeq.facets (queue, canvas_id) where running <> '{}';
 create index facets_rotation on wakeq.facets (queue, position) where position is not null;
 
 -- Whether a canvas gets nothing of a queue now: it is paused there, or has as many in flight as it may.
@@ -143,40 +143,94 @@ return coalesce((
       left join wakeq.facet_settings s on s.queue = q.name and s.canvas_id = facet_holds.canvas
      where q.name = facet_holds.queue), false);
 
+-- Copies that may run now in a facet with a limit, as many as there is room for, and at most eight: any of the first ones, so
+-- that who asks at the same moment gets others.
+create function wakeq.room_in_facet(of_queue text, of_canvas uuid, lease interval)
+returns setof uuid language sql volatile as $$
+    select c.id
+      from wakeq.facets f
+     cross join lateral (
+           (select e.* from wakeq.events_v2 e where e.id = any (f.recalled) and e.queue = f.queue)
+           union all
+           (select e.* from wakeq.events_v2 e
+             where e.queue = f.queue and e.canvas_id = f.canvas_id and e.delay_until <= now()
+               and (e.delay_until, e.id) > (f.head_at, f.head_id)
+             order by e.delay_until, e.id limit 100)) as c
+     where f.queue = of_queue and f.canvas_id = of_canvas
+       and (c.locked_at is null or c.locked_at < clock_timestamp() - lease) and c.notify_at is not null
+       and not exists (
+           select from wakeq.scheduling_rules r
+            where r.canvas_id = c.canvas_id and r.event_space = c.module and r.handler_name = c.name
+              and (r.until is null or r.until > clock_timestamp()))
+       and (c.object is null
+            or c.id = wakeq.first_of_lane(c.canvas_id, c.object, of_queue, c.module, c.name)
+               and not wakeq.lane_halts(c.canvas_id, c.object, of_queue, c.module, c.name))
+     order by random()
+     limit least(8, greatest(0, (
+           select coalesce(s.in_flight_max, q.in_flight_max)
+             from wakeq.queues q
+             left join wakeq.facet_settings s on s.queue = q.name and s.canvas_id = of_canvas
+            where q.name = of_queue) - (
+           select count(*) from wakeq.facets g
+             join wakeq.events_v2 e on e.id = any (g.running) and e.locked_at >= clock_timestamp() - lease
+            where g.queue = of_queue and g.canvas_id = of_canvas)))
+$$;
+
 create type wakeq.head as (at timestamptz, id uuid);
 
--- Puts the facets of copies into the rotation, and those copies before their heads. The queue's lock is held.
+-- Puts the facets of copies into the rotation, and recalls those copies that stand before their heads. The queue's lock is
+-- held. What is asked for is looked up one by one: no plan may read a table for it.
 create function wakeq.enter_rotation(of_queue text, ids uuid[]) returns void language plpgsql volatile as $$
 begin
     insert into wakeq.facets as f (queue, canvas_id, position)
     select of_queue, canvas_id, nextval('wakeq.facet_seq')
-      from (select canvas_id from wakeq.events_v2
-             where id = any (ids) and queue = of_queue group by canvas_id order by min(delay_until), min(id::text)) as new
+      from (select e.canvas_id
+              from unnest(ids) as asked (id)
+             cross join lateral (
+                   select x.canvas_id, x.delay_until from wakeq.events_v2 x
+                    where x.id = asked.id and x.queue = of_queue offset 0) as e
+             group by e.canvas_id order by min(e.delay_until), min(asked.id::text)) as new
         on conflict (queue, canvas_id) do update set position = excluded.position where f.position is null;
+    with asked as materialized (
+        select distinct e.id, e.canvas_id, e.delay_until
+          from unnest(ids) as asked (id)
+         cross join lateral (
+               select x.id, x.canvas_id, x.delay_until from wakeq.events_v2 x
+                where x.id = asked.id and x.queue = of_queue offset 0) as e
+    ), late as materialized (
+        select e.canvas_id, array_agg(e.id) as ids
+          from asked e
+         cross join lateral (
+               select g.head_at, g.head_id, g.recalled from wakeq.facets g
+                where g.queue = of_queue and g.canvas_id = e.canvas_id offset 0) as g
+         where (e.delay_until, e.id) <= (g.head_at, g.head_id) and e.id <> all (g.recalled)
+         group by e.canvas_id
+    )
     update wakeq.facets f
        set recalled = case when cardinality(f.recalled) < 1000 then f.recalled || late.ids else '{}' end,
            head_at = case when cardinality(f.recalled) < 1000 then f.head_at else '-infinity' end
-      from (select e.canvas_id, array_agg(e.id) as ids
-              from wakeq.events_v2 e
-              join wakeq.facets g on g.queue = e.queue and g.canvas_id = e.canvas_id
-             where e.id = any (ids) and e.queue = of_queue
-               and (e.delay_until, e.id) <= (g.head_at, g.head_id) and e.id <> all (g.recalled)
-             group by e.canvas_id) as late
-     where f.queue = of_queue and f.canvas_id = late.canvas_id;
+      from late where f.queue = of_queue and f.canvas_id = late.canvas_id;
+end
+$$;
+
+-- Takes the lock of a queue, which ends with the transaction. Others hold it for a statement of theirs.
+create function wakeq.lock_queue(of_queue text) returns void language plpgsql volatile as $$
+declare
+    patience text := current_setting('lock_timeout');
+begin
+    perform set_config('lock_timeout', '3s', true);
+    perform pg_advisory_xact_lock(78107530, hashtext(of_queue));
+    perform set_config('lock_timeout', patience, true);
 end
 $$;
 
 -- Puts the facets of copies that were just committed into the rotation, so that they have their turns however late
 -- their own notifications come. Lost with a server that crashes, which is no harm, it waits for no disk.
-create function wakeq.announce(ids uuid[]) returns void language plpgsql volatile as $$
-declare
-    of_queue text;
+create function wakeq.announce(of_queue text, ids uuid[]) returns void language plpgsql volatile as $$
 begin
     perform set_config('synchronous_commit', 'off', true);
-    for of_queue in select distinct e.queue::text from wakeq.events_v2 e where e.id = any (ids) and e.queue is not null order by 1 loop
-        perform pg_advisory_xact_lock(78107530, hashtext(of_queue));
-        perform wakeq.enter_rotation(of_queue, ids);
-    end loop;
+    perform wakeq.lock_queue(of_queue);
+    perform wakeq.enter_rotation(of_queue, ids);
 end
 $$;
 
@@ -279,45 +333,53 @@ language plpgsql volatile set enable_hashjoin = on as $$
 #variable_conflict use_column
 declare
     still  integer := wanted;
+    taken  uuid[] := '{}';
     chosen uuid[];
     seen   integer;
+    -- In a variable, because only then an index can be read up to it.
+    moment timestamptz;
 begin
+    perform wakeq.lock_queue(of_queue);
+    -- After the queue's: who pauses waits for as few as can be.
     perform pg_advisory_xact_lock_shared(7810752301);
-    perform pg_advisory_xact_lock(78107530, hashtext(of_queue));
     perform wakeq.enter_rotation(of_queue, asked);
     for pass in 1 .. 20 loop
+        moment := clock_timestamp();
         with settled as (
             select f.queue, f.canvas_id, f.position, f.used, f.head_at, f.head_id, f.recalled,
-                   coalesce(s.weight, q.weight) as weight,
+                   coalesce(s.weight, q.weight, 1) as weight,
                    coalesce(s.in_flight_max, q.in_flight_max) as in_flight_max,
                    case when coalesce(s.in_flight_max, q.in_flight_max) is null then '{}'
                         else array(select e.id from wakeq.events_v2 e
-                                    where e.id = any (f.running) and e.locked_at >= clock_timestamp() - lease) end as running
+                                    where e.id = any (f.running) and (e.locked_at >= moment - lease or e.id = any (taken)))
+                        end as running
               from (select * from wakeq.facets
                      where queue = of_queue
                        and case when only_asked
                                 then canvas_id = any (array(select e.canvas_id from wakeq.events_v2 e where e.id = any (asked)))
                                 else position is not null end
-                     order by position limit least(still, 250)) as f
-              join wakeq.queues q on q.name = f.queue
+                     order by position limit least(still + 20, 250)) as f
+              left join wakeq.queues q on q.name = f.queue
               left join wakeq.facet_settings s on s.queue = f.queue and s.canvas_id = f.canvas_id
         ), shares as (
             select *, greatest(0, least(
                        case when weight = 0 then 0
-                            else weight * greatest(1, still / greatest(1, sum(weight) over ()))::bigint - used end,
+                            when only_asked then 1
+                            else weight * greatest(1, still / greatest(1, sum(weight) over ()))::bigint
+                                 - least(used, weight - 1) end,
                        in_flight_max - cardinality(running)))::integer as share
               from settled
         ), slotted as (
             select *, greatest(0, least(share, still - (sum(share) over (order by position) - share)))::integer as slots from shares
         ), looked as (
             select f.canvas_id, f.slots, f.position, c.id, c.delay_until, c.is_recalled,
-                   (c.locked_at is null or c.locked_at < clock_timestamp() - lease)
-                   and c.notify_at is not null and c.delay_until <= clock_timestamp()
+                   (c.locked_at is null or c.locked_at < moment - lease) and c.id <> all (taken)
+                   and c.notify_at is not null and c.delay_until <= moment
                    and c.losses + (c.locked_at is not null)::integer < losses_below
                    and not exists (
                        select from wakeq.scheduling_rules r
                         where r.canvas_id = c.canvas_id and r.event_space = c.module and r.handler_name = c.name
-                          and (r.until is null or r.until > clock_timestamp()))
+                          and (r.until is null or r.until > moment))
                    and (c.object is null
                         or c.id = wakeq.first_of_lane(c.canvas_id, c.object, of_queue, c.module, c.name)
                            and not wakeq.lane_halts(c.canvas_id, c.object, of_queue, c.module, c.name)) as is_free
@@ -326,8 +388,8 @@ begin
                     where e.id = any (case when only_asked then asked else f.recalled end) and e.queue = of_queue)
                   union all
                   (select e.*, false from wakeq.events_v2 e
-                    where not only_asked and e.queue = of_queue and e.canvas_id = f.canvas_id and e.notify_at is not null
-                      and e.delay_until <= clock_timestamp() and (e.delay_until, e.id) > (f.head_at, f.head_id)
+                    where not only_asked and e.queue = of_queue and e.canvas_id = f.canvas_id
+                      and e.delay_until <= moment and (e.delay_until, e.id) > (f.head_at, f.head_id)
                     order by e.delay_until, e.id limit f.slots + least(100, 2 * pass * pass))) as c
              where f.slots > 0 and c.canvas_id = f.canvas_id
         ), ranked as (
@@ -341,8 +403,8 @@ begin
         ), moved as (
             select f.canvas_id, f.weight, f.used, f.position, f.in_flight_max, f.running, f.share, f.slots,
                    coalesce(d.taken, '{}') as taken, d.kept, d.head,
-                   f.weight = 0 or f.share = 0
-                       or (coalesce(cardinality(d.taken), 0) < f.slots and coalesce(d.scanned, 0) < f.slots + least(100, 2 * pass * pass)) as leaves
+                   f.weight = 0 or cardinality(f.running) >= f.in_flight_max
+                       or (coalesce(cardinality(d.taken), 0) < f.slots and coalesce(d.scanned, 0) < f.slots + least(100, 2 * pass * pass)) is true as leaves
               from slotted f left join (
                   select canvas_id, array_agg(id order by nth) filter (where is_taken) as taken,
                          array_agg(id order by nth) filter (where is_recalled and not is_done) as kept,
@@ -357,10 +419,12 @@ begin
             update wakeq.facets f
                set position = case when only_asked then f.position
                                    when p.leaves then null
-                                   when p.used + cardinality(p.taken) >= p.weight then p.behind
+                                   when least(p.used, p.weight - 1) + cardinality(p.taken) >= p.weight
+                                        or cardinality(p.taken) < p.slots then p.behind
                                    else f.position end,
                    used = case when only_asked then f.used
-                               when p.leaves then 0 else (p.used + cardinality(p.taken)) % p.weight end,
+                               when p.leaves or cardinality(p.taken) < p.slots then 0
+                               else (least(p.used, p.weight - 1) + cardinality(p.taken)) % p.weight end,
                    head_at = coalesce((p.head).at, f.head_at),
                    head_id = coalesce((p.head).id, f.head_id),
                    recalled = case when only_asked or p.slots = 0 then f.recalled else coalesce(p.kept, '{}') end,
@@ -369,30 +433,31 @@ begin
         )
         select array_agg(d.id order by d.nth, d.position), (select count(*) from moved)
           into chosen, seen from done d where d.is_taken;
-        return query
-        with claimed as (
-            update wakeq.events_v2 e
-               set locked_at = clock_timestamp(),
-                   claims = e.claims + 1,
-                   losses = e.losses + (e.locked_at is not null)::integer
-             where e.id = any (chosen)
-               and e.delay_until <= clock_timestamp()
-               and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
-            returning e.*,
-                      e.losses > 0 and exists (
-                          select from wakeq.events_v2 before where before.id = e.id and before.locked_at is not null) as took_over
-        )
-        select c.id, c.canvas_id, c.module::text, c.name::text, c.modifier::text, c.value::text, c.retries,
-               c.delay_until, c.enqueued_at, c.locked_at, c.claims, c.losses, c.took_over,
-               c.traceparent::text, c.object::text, c.seq, c.prev, c.origin,
-               coalesce(s.in_flight_max, q.in_flight_max) is not null
-          from claimed c
-          join unnest(chosen) with ordinality as o (id, number) on o.id = c.id
-          join wakeq.queues q on q.name = of_queue
-          left join wakeq.facet_settings s on s.queue = of_queue and s.canvas_id = c.canvas_id
-         order by o.number;
+        taken := taken || coalesce(chosen, '{}');
         still := still - coalesce(cardinality(chosen), 0);
         exit when still <= 0 or seen = 0 or only_asked;
     end loop;
+    return query
+    with claimed as (
+        update wakeq.events_v2 e
+           set locked_at = clock_timestamp(),
+               claims = e.claims + 1,
+               losses = e.losses + (e.locked_at is not null)::integer
+         where e.id = any (taken)
+           and e.delay_until <= clock_timestamp()
+           and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
+        returning e.*,
+                  e.losses > 0 and exists (
+                      select from wakeq.events_v2 before where before.id = e.id and before.locked_at is not null) as took_over
+    )
+    select c.id, c.canvas_id, c.module::text, c.name::text, c.modifier::text, c.value::text, c.retries,
+           c.delay_until, c.enqueued_at, c.locked_at, c.claims, c.losses, c.took_over,
+           c.traceparent::text, c.object::text, c.seq, c.prev, c.origin,
+           coalesce(s.in_flight_max, q.in_flight_max) is not null
+      from claimed c
+      join unnest(taken) with ordinality as o (id, number) on o.id = c.id
+      left join wakeq.queues q on q.name = of_queue
+      left join wakeq.facet_settings s on s.queue = of_queue and s.canvas_id = c.canvas_id
+     order by o.number;
 end
 $$;

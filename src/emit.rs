@@ -179,8 +179,7 @@ impl Queue {
         fault::point("emit.committed");
         let (mut emitted, notifications) = outcome(&event, &inserted)?;
         self.remember(&event, &inserted);
-        self.announce(inserted.copies()).await;
-        emitted.notified = self.publish(&notifications).await;
+        emitted.notified = self.wake(inserted.due_copies(), &notifications).await;
         Ok(emitted)
     }
 
@@ -221,9 +220,8 @@ impl Queue {
         events.iter().zip(&inserted).for_each(|(event, inserted)| self.remember(event, inserted));
         let notifications: Vec<_> =
             outcomes.iter().flat_map(|(_, notifications)| notifications).copied().collect();
-        let copies: Vec<EventId> = inserted.iter().flat_map(Inserted::copies).copied().collect();
-        self.announce(&copies).await;
-        let notified = self.publish(&notifications).await;
+        let copies: Vec<EventId> = inserted.iter().flat_map(Inserted::due_copies).copied().collect();
+        let notified = self.wake(&copies, &notifications).await;
         let emitted = outcomes.into_iter().map(|(emitted, notifications)| Emitted {
             notified: notified && !notifications.is_empty(),
             ..emitted
@@ -314,14 +312,27 @@ impl Queue {
         }
     }
 
-    /// Puts the facets of copies into their rotations before their notifications are published: those may come late.
+    /// What follows a commit: copies are announced to their queues, notifications published; whether those were.
+    async fn wake(&self, copies: &[EventId], notifications: &[Notification]) -> bool {
+        tokio::join!(self.announce(copies), self.publish(notifications)).1
+    }
+
+    /// Puts the facets of copies into their rotations: their notifications do that, too, but may come late.
     async fn announce(&self, copies: &[EventId]) {
         if copies.is_empty() || !self.notifier.wakes() {
             return;
         }
-        if let Err(error) = self.announcements.call(copies.into()).await {
-            let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "copies were not announced to their queues; their notifications do that");
+        let announcing = self.announcements.call(copies.into());
+        match tokio::time::timeout(self.config.publish_timeout, announcing).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(
+                    error,
+                    "copies were not announced to their queues; their notifications do that"
+                );
+            }
+            Err(_) => tracing::warn!("copies are announced to their queues later than their notifications"),
         }
     }
 
@@ -401,8 +412,7 @@ impl Receipt {
     pub async fn notify(self) -> Emitted {
         self.queue.remember(&self.event, &self.inserted);
         self.queue.sent(std::slice::from_ref(&*self.event));
-        self.queue.announce(self.inserted.copies()).await;
-        let notified = self.queue.publish(&self.notifications).await;
+        let notified = self.queue.wake(self.inserted.due_copies(), &self.notifications).await;
         Emitted { notified, ..self.emitted }
     }
 }

@@ -157,9 +157,9 @@ impl Waker {
                 }
             }
             if minute.queues
-                && let Err(error) = self.store.end_drained().await
+                && let Err(error) = self.tidy_queues().await
             {
-                trouble = Err(error.into());
+                trouble = Err(error);
             }
             published?;
             jobs.extend(minute.jobs);

@@ -22,7 +22,8 @@ pub(crate) struct Minute {
     pub(crate) jobs: Vec<i64>,
     /// Whether crons tick, now or within [`Store::cron_ahead`]; also where another process was first.
     pub(crate) crons: bool,
-    /// Whether queues are to be tidied: one is being drained, or there was ever one, in every tenth pass.
+    /// Whether queues are to be looked after: one is being drained, a facet has a limit, or there was ever one, in every
+    /// tenth pass.
     pub(crate) queues: bool,
     /// Whether the statement should run again at once.
     pub(crate) more: bool,
@@ -140,7 +141,7 @@ impl Store {
                           || array(select id from job) as "jobs!",
                       not $1 and exists (select from wakeq.cron_records where next_at <= now() + $10::interval) as "crons!",
                       not $1 and exists (select from gate)
-                          and (exists (select from wakeq.queues where draining)
+                          and (exists (select from wakeq.queues where draining) or exists (select from wakeq.facets where running <> '{}')
                                or (select passes % 10 = 0 from gate) and exists (select from wakeq.queue_registry where version > 0)) as "queues!",
                       (select count(*) from moved where publish and due) as "recovered!", exists (select from gate) as "open!",
                       (select count(*) from overdue) >= 1000 as "full!", exists (select from expired) as "lifted!",

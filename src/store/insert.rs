@@ -79,6 +79,14 @@ impl Inserted {
         }
     }
 
+    /// The copies of a new event that is due within the horizon.
+    pub(crate) fn due_copies(&self) -> &[EventId] {
+        match self {
+            Self::New { due_soon: true, copies, .. } => copies,
+            Self::New { due_soon: false, .. } | Self::Known | Self::Foreign => &[],
+        }
+    }
+
     /// The copies of a new event.
     pub(crate) fn copies(&self) -> &[EventId] {
         match self {

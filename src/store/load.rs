@@ -43,7 +43,9 @@ impl Store {
                             and wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name) then 'halted'
                            when e.object is not null
                             and e.id <> wakeq.first_of_lane(e.canvas_id, e.object, e.queue, e.module, e.name) then 'behind'
-                           when e.queue is not null and wakeq.facet_holds(e.queue, e.canvas_id, $2) then 'held' end as turn,
+                           when e.queue is not null and e.delay_until <= now()
+                            and not coalesce(e.locked_at >= now() - $2::interval, false)
+                            and wakeq.facet_holds(e.queue, e.canvas_id, $2) then 'held' end as turn,
                       now() as "now!"
                  from wakeq.events_v2 e where e.id = any ($1)"#,
             &keys,

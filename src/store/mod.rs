@@ -83,7 +83,7 @@ pub(crate) use load::LoadedEvent;
 pub(crate) use migrate::MigrationDifferences;
 pub use migrate::{MigrationState, MigrationStatus};
 pub use queues::{Facet, FacetSettings, QueueDepth, RegisteredQueue};
-pub(crate) use queues::{NewQueueRow, QueuePut, TakenTurn};
+pub(crate) use queues::{NewQueueRow, QueuePut, Taken, TakenTurn};
 pub use rules::Rule;
 #[cfg(feature = "http")]
 pub(crate) use service_accounts::AccountRow;

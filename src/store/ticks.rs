@@ -56,6 +56,8 @@ pub(crate) enum CronStep {
 pub(crate) struct Ticked {
     /// Of the events that are due soon, to be published.
     pub(crate) notifications: Vec<Notification>,
+    /// Copies of them in queues.
+    pub(crate) copies: Vec<EventId>,
     /// The events that were emitted.
     pub(crate) events: Vec<NewEvent>,
     /// Crons that were left as they are.
@@ -172,16 +174,21 @@ async fn tick(
     batch.moves(&mut transaction).await?;
     transaction.commit().await?;
     let notifications = due_soon(&batch.events, &inserted);
-    Ok(Ticked { notifications, events: batch.events, left, more })
+    let copies = inserted.iter().flat_map(Inserted::due_copies).copied().collect();
+    Ok(Ticked { notifications, copies, events: batch.events, left, more })
 }
 
-/// Of the events that are due within the horizon.
+/// Of the events that are due within the horizon, and of their copies.
 fn due_soon(events: &[NewEvent], inserted: &[Inserted]) -> Vec<Notification> {
     let due_soon = events.iter().zip(inserted).filter(|(_, inserted)| match inserted {
         Inserted::New { due_soon, .. } => *due_soon,
         Inserted::Known | Inserted::Foreign => false,
     });
-    due_soon.map(|(event, _)| Notification { id: event.id, canvas: event.address.scope.canvas }).collect()
+    let ids = due_soon.flat_map(|(event, inserted)| {
+        let canvas = event.address.scope.canvas;
+        std::iter::once(&event.id).chain(inserted.copies()).map(move |id| Notification { id: *id, canvas })
+    });
+    ids.collect()
 }
 
 impl Batch {

@@ -31,6 +31,13 @@ impl Waker {
         }
     }
 
+    /// Ends queues that are drained, and wakes what has room in facets with a limit: whoever made that room may have died.
+    pub(super) async fn tidy_queues(&self) -> Result<(), WakeError> {
+        self.store.end_drained().await?;
+        let room = self.store.room_in_facets().await?;
+        Ok(self.publish(&room).await?)
+    }
+
     /// Deletes the copies of a queue that is being drained, page by page, and then the queue; counts nothing, since who
     /// is in the middle of it may be deleting beside another.
     pub(crate) async fn drop_queue(&self, queue: &Name) -> Result<(), WakeError> {

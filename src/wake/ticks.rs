@@ -37,6 +37,13 @@ impl Waker {
             events += ticked.events.len();
             self.broadcast(&ticked.events);
             left.extend(ticked.left);
+            if let Err(error) = self.store.announce(&ticked.copies).await {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(
+                    error,
+                    "copies were not announced to their queues; their notifications do that"
+                );
+            }
             self.publish(&ticked.notifications).await?;
             if !ticked.more || self.is_over() {
                 break;

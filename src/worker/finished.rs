@@ -29,8 +29,8 @@ pub(super) struct Finished {
     pub(super) report: RunReport,
     /// What was the matter with the handler, in a word for metrics.
     pub(super) fault: Option<&'static str>,
-    /// The event of the same object whose turn it is now, or of the same facet.
-    pub(super) next: Option<Notification>,
+    /// The event of the same object whose turn it is now, and those of the same facet that have room.
+    pub(super) next: Vec<Notification>,
     /// The notification that asked for a turn, when another event had it: it has to be run again. The rest is about the
     /// other one.
     pub(super) again: Option<Notification>,

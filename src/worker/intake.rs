@@ -207,7 +207,7 @@ impl Intake {
         if let Some((asker, delivery)) = asker {
             self.go_on(asker, delivery, links + 1);
         }
-        if let Some(next) = next {
+        for next in next {
             let delivery = onward(&self.notifier, next);
             self.go_on(next, delivery, links + 1);
         }

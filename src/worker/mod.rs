@@ -361,8 +361,8 @@ impl Driver {
     pub(crate) async fn run(&self, notification: Notification) -> RunReport {
         let finished = self.runner.run(notification, Room::default()).await;
         self.counters.count(&finished.report, finished.fault);
-        if let Some(next) = finished.next.filter(|_| self.notifier.wakes()) {
-            onward::publish(self.notifier.as_ref(), next).await;
+        for next in finished.next.iter().chain(&finished.again).filter(|_| self.notifier.wakes()) {
+            onward::publish(self.notifier.as_ref(), *next).await;
         }
         finished.report
     }

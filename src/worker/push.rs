@@ -219,11 +219,23 @@ impl Inner {
             drop(place);
             self.show();
             self.counters.count(&finished.report, finished.fault);
+            let ran = finished.report.notification.id;
             self.tell(finished.report);
-            for next in finished.next.into_iter().chain(finished.again).filter(|_| self.notifier.wakes()) {
-                onward::publish(self.notifier.as_ref(), next).await;
+            for next in finished.next.iter().chain(&finished.again).filter(|_| self.notifier.wakes()) {
+                onward::publish(self.notifier.as_ref(), *next).await;
             }
             room = Room::default();
+            if finished.again.is_some() {
+                // Another event had this one's turn, and this one's notification was published once more.
+                return match finished.halt {
+                    Halt::Answer(Answer::Acknowledge) => Ok(()),
+                    Halt::Wait(When::In(wait)) => self.leave(ran, wait).await,
+                    Halt::Answer(Answer::PutBack)
+                    | Halt::Wait(When::Soon)
+                    | Halt::Failed(_)
+                    | Halt::Room(..) => self.leave(ran, SOON).await,
+                };
+            }
             match finished.halt {
                 Halt::Answer(Answer::Acknowledge) => return Ok(()),
                 Halt::Failed(error) => return Err(error.into()),

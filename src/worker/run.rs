@@ -96,7 +96,7 @@ impl Runner {
                 }
             }
         };
-        let freed = run.next_of_facet().await;
+        let freed = run.room_in_facet().await;
         let Run { facts, room, .. } = run;
         let ran = facts.turn.unwrap_or(notification);
         let report = RunReport {
@@ -109,7 +109,14 @@ impl Runner {
             verdict: halt.verdict(),
         };
         let again = (ran != notification).then_some(notification);
-        Finished { halt, room, report, fault: facts.fault, next: facts.next.or(freed), again }
+        Finished {
+            halt,
+            room,
+            report,
+            fault: facts.fault,
+            next: facts.next.into_iter().chain(freed).collect(),
+            again,
+        }
     }
 }
 
@@ -403,18 +410,18 @@ impl Run<'_> {
         }
     }
 
-    /// The event that has room now in a facet with a limit: nobody else may hold its notification any more.
-    async fn next_of_facet(&self) -> Option<Notification> {
-        let (Some(copy), Some(turn)) = (&self.facts.copy_of, &self.facts.turn) else { return None };
+    /// The events that have room now in a facet with a limit: nobody else may hold their notifications any more.
+    async fn room_in_facet(&self) -> Vec<Notification> {
+        let (Some(copy), Some(turn)) = (&self.facts.copy_of, &self.facts.turn) else { return Vec::new() };
         if !self.facts.is_limited {
-            return None;
+            return Vec::new();
         }
-        match self.runner.statements.next_of_facet(&copy.queue, turn.canvas).await {
+        match self.runner.statements.room_in_facet(&copy.queue, turn.canvas).await {
             Ok(next) => next,
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, queue = %copy.queue, "the next event of the canvas waits for the probe");
-                None
+                tracing::warn!(error, queue = %copy.queue, "the next event of the canvas waits for the minute's pass");
+                Vec::new()
             }
         }
     }

@@ -7,7 +7,9 @@ use uuid::Uuid;
 
 use super::handlers::Registry;
 use crate::event::{Actor, CanvasId, Cause, Claim, EventId, HandlerAddress, Lane, Name, Notification};
-use crate::store::{ClaimLimits, ClaimedEvent, Coalescer, LoadedEvent, Retry, Store, StoreError, TakenTurn};
+use crate::store::{
+    ClaimLimits, ClaimedEvent, Coalescer, LoadedEvent, Retry, Store, StoreError, Taken, TakenTurn,
+};
 
 /// Most events in one statement: the knee of the measured curve lies at 100 to 500.
 const BATCH_MAX: usize = 250;
@@ -26,7 +28,7 @@ pub(super) struct Statements {
     /// Claims events of handlers that stand in no list here, each with the key of its own.
     claims_elsewhere: Coalescer<(EventId, String), Option<ClaimedEvent>>,
     /// Claims the next events of queues: not those that ask, but as many.
-    turns: Coalescer<TakenTurn, Option<ClaimedEvent>>,
+    turns: Coalescer<TakenTurn, Taken>,
     pub(super) completions: Coalescer<Claim, bool>,
     /// Completions of events that are on objects.
     pub(super) link_completions: Coalescer<Claim, bool>,
@@ -60,8 +62,12 @@ impl Statements {
                 let (ids, keys): (Vec<EventId>, Vec<String>) = asked.into_iter().unzip();
                 store.claim(&ids, &of_one_canvas(keys, trusted)).await
             }),
-            turns: batched(store, move |store, turns: Vec<TakenTurn>| async move {
-                store.take_turns(&turns, trusted).await
+            turns: Coalescer::new(BATCH_MAX, 1, {
+                let store = store.clone();
+                move |turns: Vec<TakenTurn>| {
+                    let store = store.clone();
+                    async move { Ok(store.take_turns(&turns, trusted).await) }
+                }
             }),
             completions: batched(store, |store, claims| async move { store.complete(&claims).await }),
             link_completions: batched(
@@ -109,17 +115,17 @@ impl Statements {
         if suspect {
             self.store.take_alone(queue, asks, i32::MAX).await
         } else {
-            self.turns.call(TakenTurn { queue: queue.clone(), asks }).await
+            self.turns.call(TakenTurn { queue: queue.clone(), asks }).await?
         }
     }
 
-    /// The copy that has room now because another one of its canvas is over.
-    pub(super) async fn next_of_facet(
+    /// The copies that have room now because another one of their canvas is over.
+    pub(super) async fn room_in_facet(
         &self,
         queue: &Name,
         canvas: CanvasId,
-    ) -> Result<Option<Notification>, StoreError> {
-        self.store.next_of_facet(queue, canvas).await
+    ) -> Result<Vec<Notification>, StoreError> {
+        self.store.room_in_facet(queue, canvas).await
     }
 
     /// Claims an event whatever its losses; a worker does so for one at a time.

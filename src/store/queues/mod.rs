@@ -14,4 +14,4 @@ pub(super) use placements::Placements;
 pub(crate) use registration::{NewQueueRow, QueuePut};
 pub(crate) use registry::Emission;
 pub(super) use registry::{Registered, RegistryCache, STALE_TRIES, too_busy};
-pub(crate) use turns::TakenTurn;
+pub(crate) use turns::{Taken, TakenTurn};

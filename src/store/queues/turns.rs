@@ -10,12 +10,20 @@ use crate::store::load::address;
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
+/// Most copies that are announced at a time.
+const ANNOUNCED: usize = 500;
+/// Most facets that one look for room visits.
+const LIMITED: i64 = 1000;
+
 /// A notification that asks for a turn of the queue that its event is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TakenTurn {
     pub(crate) queue: Name,
     pub(crate) asks: EventId,
 }
+
+/// What became of a turn.
+pub(crate) type Taken = Result<Option<ClaimedEvent>, StoreError>;
 
 struct Row {
     id: Uuid,
@@ -42,22 +50,30 @@ struct Row {
 impl Store {
     /// Takes as many turns as there are askers: for each the event that it claims, which need not be its own; `None`: the
     /// rotation gave no more. Only events with fewer losses than `losses_below`.
-    pub(crate) async fn take_turns(
-        &self,
-        turns: &[TakenTurn],
-        losses_below: i32,
-    ) -> Result<Vec<Option<ClaimedEvent>>, StoreError> {
+    ///
+    /// Each queue is answered for itself: what was claimed of one is not lost when another one can't be reached.
+    pub(crate) async fn take_turns(&self, turns: &[TakenTurn], losses_below: i32) -> Vec<Taken> {
         let mut asked: HashMap<&Name, Vec<EventId>> = HashMap::new();
         for turn in turns {
             asked.entry(&turn.queue).or_default().push(turn.asks);
         }
-        let mut taken: HashMap<&Name, Vec<ClaimedEvent>> = HashMap::new();
+        let mut taken: HashMap<&Name, Result<Vec<ClaimedEvent>, StoreError>> = HashMap::new();
         for (queue, asks) in asked {
-            let mut events = self.take(queue, &asks, false, losses_below).await?;
-            events.reverse();
-            taken.insert(queue, events);
+            let events = self.take(queue, &asks, false, losses_below).await;
+            taken.insert(
+                queue,
+                events.map(|mut events| {
+                    events.reverse();
+                    events
+                }),
+            );
         }
-        Ok(turns.iter().map(|turn| taken.get_mut(&turn.queue).and_then(Vec::pop)).collect())
+        let mut next = |queue: &Name| match taken.get_mut(queue) {
+            Some(Ok(events)) => Ok(events.pop()),
+            Some(Err(error)) => Err(error.clone()),
+            None => Ok(None),
+        };
+        turns.iter().map(|turn| next(&turn.queue)).collect()
     }
 
     /// Claims this copy whatever the rotation says, if its canvas may have one more in flight.
@@ -100,35 +116,64 @@ impl Store {
         Ok(rows.into_iter().filter_map(|row| row.into_event(queue)).collect())
     }
 
-    /// Puts the facets of copies that were just committed into the rotation.
+    /// Puts the facets of copies that were just committed into the rotation: of one queue after the other, and of so many at
+    /// a time that nobody waits for long.
     pub(crate) async fn announce(&self, copies: &[EventId]) -> Result<(), StoreError> {
-        let ids: Vec<Uuid> = copies.iter().map(|id| id.0).collect();
-        let mut session = self.session().await?;
-        let query = sqlx::query!(r#"select true as "done!" from wakeq.announce($1)"#, &ids);
-        let announced = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("announce copies", announced).map(drop)
+        for page in copies.chunks(ANNOUNCED) {
+            let ids: Vec<Uuid> = page.iter().map(|id| id.0).collect();
+            let mut session = self.session().await?;
+            let query = sqlx::query!(
+                r#"select queue::text as "queue!", array_agg(id) as "ids!" from wakeq.events_v2
+                    where id = any ($1) and queue is not null group by queue"#,
+                &ids
+            );
+            let queues = session.limit(|connection| query.fetch_all(connection)).await;
+            for row in session.answered("look for the queues of copies", queues)? {
+                let mut session = self.session().await?;
+                let query = sqlx::query!(
+                    r#"select true as "done!" from wakeq.announce($1, $2)"#,
+                    row.queue,
+                    &row.ids
+                );
+                let announced = session.limit(|connection| query.fetch_all(connection)).await;
+                session.answered("announce copies", announced)?;
+            }
+        }
+        Ok(())
     }
 
-    /// The copy of a canvas that stands next in a queue: for whoever made room for it there.
-    pub(crate) async fn next_of_facet(
+    /// Copies of a canvas that may run now, if it may have more in flight of the queue: for whoever made room there.
+    pub(crate) async fn room_in_facet(
         &self,
         queue: &Name,
         canvas: CanvasId,
-    ) -> Result<Option<Notification>, StoreError> {
+    ) -> Result<Vec<Notification>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
-            r#"select coalesce(f.recalled[1], (
-                      select e.id from wakeq.events_v2 e
-                       where e.queue = f.queue and e.canvas_id = f.canvas_id and e.notify_at is not null
-                         and e.delay_until <= now() and (e.delay_until, e.id) > (f.head_at, f.head_id)
-                       order by e.delay_until, e.id limit 1)) as id
-                 from wakeq.facets f where f.queue = $1 and f.canvas_id = $2"#,
-            queue.as_str() as _,
-            canvas.0
+            r#"select id as "id!" from wakeq.room_in_facet($1, $2, $3) as id"#,
+            queue.as_str(),
+            canvas.0,
+            interval(self.timing().lease)
         );
-        let id = session.limit(|connection| query.fetch_optional(connection)).await;
-        let id = session.answered("look for the next of a facet", id)?.flatten();
-        Ok(id.map(|id| Notification { id: EventId(id), canvas }))
+        let ids = session.limit(|connection| query.fetch_all(connection)).await;
+        let ids = session.answered("look for room in a facet", ids)?;
+        Ok(ids.into_iter().map(|id| Notification { id: EventId(id), canvas }).collect())
+    }
+
+    /// The same of all facets with a limit: for the minute's pass, should somebody have died who made room.
+    pub(crate) async fn room_in_facets(&self) -> Result<Vec<Notification>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select f.canvas_id, room.id as "id!"
+                 from (select queue, canvas_id from wakeq.facets where running <> '{}' limit $2) as f
+                cross join lateral wakeq.room_in_facet(f.queue, f.canvas_id, $1) as room (id)"#,
+            interval(self.timing().lease),
+            LIMITED
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("look for room in facets", rows)?;
+        let rooms = rows.into_iter();
+        Ok(rooms.map(|row| Notification { id: EventId(row.id), canvas: CanvasId(row.canvas_id) }).collect())
     }
 }
 

@@ -12,7 +12,9 @@ use crate::event::{
     Traceparent, Turn,
 };
 use crate::store::claims::ClaimedEvent;
-use crate::store::{FacetSettings, Inserted, NewEvent, NewQueueRow, QueuePut, Store, StoreConfig, TakenTurn};
+use crate::store::{
+    FacetSettings, Inserted, NewEvent, NewQueueRow, QueuePut, Store, StoreConfig, Taken, TakenTurn,
+};
 
 const EMAILS: &str = "emails";
 
@@ -77,7 +79,12 @@ async fn take(store: &Store, count: usize) -> Vec<ClaimedEvent> {
 
 async fn take_of(store: &Store, name: &str, count: usize) -> Vec<ClaimedEvent> {
     let turn = TakenTurn { queue: queue(name), asks: EventId::new() };
-    store.take_turns(&vec![turn; count], 2).await.unwrap().into_iter().flatten().collect()
+    events(store.take_turns(&vec![turn; count], 2).await)
+}
+
+/// What turns gave.
+fn events(taken: Vec<Taken>) -> Vec<ClaimedEvent> {
+    taken.into_iter().filter_map(Result::unwrap).collect()
 }
 
 fn canvases(taken: &[ClaimedEvent]) -> Vec<u128> {
@@ -231,8 +238,8 @@ async fn weights_are_events_a_round_and_none_is_a_pause() {
         20
     );
     let asks = TakenTurn { queue: queue(EMAILS), asks: copies[59] };
-    let turns = table.store.take_turns(&vec![asks; 30], 2).await.unwrap();
-    assert_eq!(turns.into_iter().flatten().count(), 20, "its own notification brings the facet back");
+    let turns = events(table.store.take_turns(&vec![asks; 30], 2).await);
+    assert_eq!(turns.len(), 20, "its own notification brings the facet back");
 }
 
 #[tokio::test]
@@ -249,20 +256,18 @@ async fn no_more_of_a_facet_are_in_flight_than_may() {
     let first = taken.remove(0);
     assert!(first.is_limited);
     complete(&table.store, vec![first]).await;
-    let next = table.store.next_of_facet(&queue(EMAILS), canvas(1)).await.unwrap().unwrap();
-    assert_eq!(next.id, copies[3]);
+    let room = table.store.room_in_facet(&queue(EMAILS), canvas(1)).await.unwrap();
+    let [next] = room[..] else { panic!("one more may run: {room:?}") };
+    assert!(copies[3..].contains(&next.id));
     let asks = TakenTurn { queue: queue(EMAILS), asks: next.id };
-    let turns = table.store.take_turns(&vec![asks; 5], 2).await.unwrap();
-    let turns: Vec<_> = turns.into_iter().flatten().map(|event| event.claim.id).collect();
+    let turns = events(table.store.take_turns(&vec![asks; 5], 2).await);
+    let turns: Vec<_> = turns.into_iter().map(|event| event.claim.id).collect();
     assert_eq!(turns, [copies[3]]);
     // An owner that is lost does not count.
     table.end_leases().await;
     let asks = TakenTurn { queue: queue(EMAILS), asks: copies[1] };
-    let turns = table.store.take_turns(&vec![asks; 5], 9).await.unwrap();
-    assert_eq!(
-        turns.into_iter().flatten().filter(|event| event.address.scope.canvas == canvas(1)).count(),
-        3
-    );
+    let turns = events(table.store.take_turns(&vec![asks; 5], 9).await);
+    assert_eq!(turns.into_iter().filter(|event| event.address.scope.canvas == canvas(1)).count(), 3);
 }
 
 /// What was passed over comes back by its own notification, before what came after it.
@@ -279,8 +284,8 @@ async fn what_a_facet_passed_over_is_recalled() {
     let job = table.store.lift_rule(RuleKind::Pause, &scope, &tester()).await.unwrap().job.unwrap();
     assert_eq!(table.store.resume_page(job).await.unwrap().notifications.len(), 3);
     let asks = TakenTurn { queue: queue(EMAILS), asks: held[1] };
-    let turns = table.store.take_turns(&[asks], 2).await.unwrap();
-    assert_eq!(ids(turns.into_iter().flatten().collect()), [held[1]]);
+    let turns = events(table.store.take_turns(&[asks], 2).await);
+    assert_eq!(ids(turns), [held[1]]);
     table.store.announce(&held).await.unwrap();
     assert_eq!(ids(take(&table.store, 9).await), [held[0], held[2], free[1], free[2]]);
 }
@@ -329,7 +334,7 @@ async fn copies_of_events_on_an_object_run_in_its_order() {
     let next = table.store.firsts(&[lane]).await.unwrap()[0].unwrap();
     assert_eq!(next.id, copies[1]);
     let turn = TakenTurn { queue: queue(EMAILS), asks: next.id };
-    assert_eq!(table.store.take_turns(&[turn], 2).await.unwrap()[0].as_ref().unwrap().claim.id, copies[1]);
+    assert_eq!(events(table.store.take_turns(&[turn], 2).await)[0].claim.id, copies[1]);
 }
 
 /// DRV-12, in small: emitters, takers and takers that drop what they took; every copy is completed once.
