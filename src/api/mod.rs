@@ -23,7 +23,8 @@ pub(crate) use handlers::{Depth, Handler, PurgeRequest, Purged};
 pub(crate) use list::List;
 pub(crate) use objects::{HaltedLane, Link, Object, Place, SkipRequest, Skipped};
 pub(crate) use queues::{
-    Copied, DeletedQueue, Facet, FacetSet, PutQueue, PutQueueAnswer, Queue, QueueDepth, SetFacet, Waiting,
+    Copied, DeletedQueue, Facet, FacetSet, InvalidQueue, PutQueue, PutQueueAnswer, Queue, QueueDepth,
+    SetFacet, Waiting,
 };
 pub(crate) use rules::{Lifted, Rule, RuleKind, StopRequest, Stopped};
 pub(crate) use targets::{InvalidTarget, OnDeath, Policy, PutAnswer, PutTarget, SecretText, Target};

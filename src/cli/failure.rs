@@ -2,7 +2,7 @@
 
 use crate::access::{AccessError, InvalidKeyId, InvalidScope};
 use crate::admin::AdminError;
-use crate::api::{InvalidCron, InvalidTarget};
+use crate::api::{InvalidCron, InvalidQueue, InvalidTarget};
 use crate::broadcast::ListenError;
 use crate::delivery::{InvalidAllowedAudience, InvalidIpRange, RefusedTarget};
 use crate::emit::EmitError;
@@ -72,6 +72,7 @@ fn is_of_the_arguments(cause: &(dyn std::error::Error + 'static)) -> bool {
         || cause.is::<InvalidKeyId>()
         || cause.is::<InvalidScope>()
         || cause.is::<InvalidTarget>()
+        || cause.is::<InvalidQueue>()
         || cause.is::<RefusedTarget>()
         || cause.is::<InvalidIpRange>()
         || cause.is::<InvalidAllowedAudience>()

@@ -236,7 +236,7 @@ impl One {
                 Some(target) => targets::print(target)?,
                 None => field("target", "none: functions of workers work it")?,
             }
-            field("registered", format_args!("{} by {}", moment(queue.created_at), queue.created_by))?;
+            field("made", format_args!("{} by {}", moment(queue.created_at), queue.created_by))?;
             field("changed", format_args!("{} by {}", moment(queue.updated_at), queue.updated_by))?;
             for own in queue.settings.iter().flatten() {
                 field("canvas", format_args!("{}: {}", own.canvas, settings(own.weight, own.in_flight_max)))?;
