@@ -241,6 +241,22 @@ async fn shown_object(kit: &TestKit, object: &str) -> String {
     format!("{found:?} {halted:?}")
 }
 
+async fn redrive(kit: &mut TestKit) -> String {
+    let (ada, admin) = (Actor::admin("ada"), kit.admin());
+    // What died at this very moment is not meant, and in memory none passes by itself.
+    kit.advance(Duration::from_millis(1)).await.unwrap();
+    // Which of those that died together was the first is nobody's business, but on objects it decides their links.
+    let mut alone = Vec::new();
+    for number in 0..100 {
+        let dead = kit.explain(id(number)).await.unwrap();
+        if matches!(dead, Explanation::Dead(dead) if dead.place.is_some()) {
+            alone.push(admin.redrive_one(CanvasId::DEFAULT, id(number), &ada).await.is_ok());
+        }
+    }
+    let rest = admin.redrive(&DeadFilter::default(), &ada, false).await.unwrap();
+    format!("{alone:?} {rest:?}")
+}
+
 /// Takes a step; what can be seen of it.
 async fn take(kit: &mut TestKit, step: &Step) -> String {
     let ada = Actor::admin("ada");
@@ -303,20 +319,7 @@ async fn take(kit: &mut TestKit, step: &Step) -> String {
         }
         Step::Explain(number) => explained(kit, number).await,
         Step::Purge(name) => format!("{:?}", admin.purge(&scope(name), &ada, false).await.unwrap()),
-        Step::Redrive => {
-            // What died at this very moment is not meant, and in memory none passes by itself.
-            kit.advance(Duration::from_millis(1)).await.unwrap();
-            // Which of those that died together was the first is nobody's business, but on objects it decides their links.
-            let mut alone = Vec::new();
-            for number in 0..100 {
-                let dead = kit.explain(id(number)).await.unwrap();
-                if matches!(dead, Explanation::Dead(dead) if dead.place.is_some()) {
-                    alone.push(admin.redrive_one(CanvasId::DEFAULT, id(number), &ada).await.is_ok());
-                }
-            }
-            let rest = admin.redrive(&DeadFilter::default(), &ada, false).await.unwrap();
-            format!("{alone:?} {rest:?}")
-        }
+        Step::Redrive => redrive(kit).await,
         Step::Learn => {
             kit.handlers(handlers(&kit.queue(), true)).unwrap();
             String::new()
