@@ -103,7 +103,8 @@ return case when queue is null
                   where h.canvas_id = lane_halts.canvas and h.object = lane_halts.object and h.queue = lane_halts.queue) end;
 
 -- The facets of queues that have been in the rotation, and where they are in it. Only who holds the queue's lock writes
--- them. They carry no truth: whatever may run has a notification or a promise, and that puts its facet back.
+-- them, and who deletes one that is in no rotation and has no copies. Whatever may run has a notification or a promise, which puts
+-- its facet back; only what runs of a facet with a limit is counted here.
 create sequence wakeq.facet_seq as bigint;
 
 create table wakeq.facets (
@@ -218,7 +219,7 @@ create function wakeq.lock_queue(of_queue text) returns void language plpgsql vo
 declare
     patience text := current_setting('lock_timeout');
 begin
-    perform set_config('lock_timeout', '3s', true);
+    perform set_config('lock_timeout', '1s', true);
     perform pg_advisory_xact_lock(78107530, hashtext(of_queue));
     perform set_config('lock_timeout', patience, true);
 end
@@ -385,7 +386,7 @@ begin
                            and not wakeq.lane_halts(c.canvas_id, c.object, of_queue, c.module, c.name)) as is_free
               from slotted f cross join lateral (
                   (select e.*, true as is_recalled from wakeq.events_v2 e
-                    where e.id = any (case when only_asked then asked else f.recalled end) and e.queue = of_queue)
+                    where e.id = any (case when only_asked then asked else f.recalled[1:f.slots + 20] end) and e.queue = of_queue)
                   union all
                   (select e.*, false from wakeq.events_v2 e
                     where not only_asked and e.queue = of_queue and e.canvas_id = f.canvas_id
@@ -403,8 +404,9 @@ begin
         ), moved as (
             select f.canvas_id, f.weight, f.used, f.position, f.in_flight_max, f.running, f.share, f.slots,
                    coalesce(d.taken, '{}') as taken, d.kept, d.head,
+                   f.recalled[f.slots + 21:] as unread,
                    f.weight = 0 or cardinality(f.running) >= f.in_flight_max
-                       or (coalesce(cardinality(d.taken), 0) < f.slots and coalesce(d.scanned, 0) < f.slots + least(100, 2 * pass * pass)) is true as leaves
+                       or (cardinality(f.recalled) <= f.slots + 20 and coalesce(cardinality(d.taken), 0) < f.slots and coalesce(d.scanned, 0) < f.slots + least(100, 2 * pass * pass)) is true as leaves
               from slotted f left join (
                   select canvas_id, array_agg(id order by nth) filter (where is_taken) as taken,
                          array_agg(id order by nth) filter (where is_recalled and not is_done) as kept,
@@ -427,7 +429,7 @@ begin
                                else (least(p.used, p.weight - 1) + cardinality(p.taken)) % p.weight end,
                    head_at = coalesce((p.head).at, f.head_at),
                    head_id = coalesce((p.head).id, f.head_id),
-                   recalled = case when only_asked or p.slots = 0 then f.recalled else coalesce(p.kept, '{}') end,
+                   recalled = case when only_asked or p.slots = 0 then f.recalled else coalesce(p.kept, '{}') || p.unread end,
                    running = case when p.in_flight_max is null then '{}' else p.running || p.taken end
               from placed p where f.queue = of_queue and f.canvas_id = p.canvas_id
         )

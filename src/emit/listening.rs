@@ -16,7 +16,7 @@ impl Queue {
         }
     }
 
-    /// Listens to the events of every canvas whose topic `canvas:module:name` matches a [`TopicPattern`](crate::Pattern), whoever
+    /// Listens to the events of every canvas whose topic `canvas:module:name` matches a [`TopicPattern`](crate::TopicPattern), whoever
     /// emits them: to those that are emitted after this has returned. Refused, if the notifier broadcasts nothing.
     ///
     /// ```no_run

@@ -105,14 +105,14 @@ impl Store {
         Ok(Commanded::of(row.done, row.there))
     }
 
-    /// How many events of a handler nobody runs, up to `limit`: what [`Store::purge_page`] would delete.
+    /// How many events of a handler nobody runs, without their copies in queues, up to `limit`: what [`Store::purge_page`] would delete.
     pub(crate) async fn purgeable(&self, scope: &HandlerScope, limit: u64) -> Result<u64, StoreError> {
         in_memory!(self, purgeable(scope, limit));
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select count(*) as "count!" from (
                    select from wakeq.events_v2
-                    where canvas_id = $1 and module = $2 and name = $3
+                    where canvas_id = $1 and module = $2 and name = $3 and queue is null
                       and (locked_at is null or locked_at < now() - $4::interval)
                     limit $5) as free"#,
             scope.canvas.0,
@@ -138,7 +138,7 @@ impl Store {
             r#"with gone as (
                    delete from wakeq.events_v2 where id = any (array(
                        select id from wakeq.events_v2
-                        where canvas_id = $1 and module = $2 and name = $3
+                        where canvas_id = $1 and module = $2 and name = $3 and queue is null
                           and (locked_at is null or locked_at < now() - $4::interval)
                         limit $5 for update skip locked))
                 returning id, object, queue

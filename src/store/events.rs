@@ -84,7 +84,8 @@ impl Store {
                             and wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name) then 'halted'
                            when e.object is not null
                             and e.id <> wakeq.first_of_lane(e.canvas_id, e.object, e.queue, e.module, e.name) then 'behind'
-                           when e.queue is not null
+                           when e.queue is not null and e.delay_until <= now()
+                            and not coalesce(e.locked_at >= now() - $9::interval, false)
                             and wakeq.facet_holds(e.queue, e.canvas_id, $9::interval) then 'held' end as word) as turn,
                       lateral (select case when turn.word is not null then turn.word
                                            when e.delay_until > now() then 'delayed'

@@ -179,32 +179,37 @@ impl Store {
         Ok(lanes.collect())
     }
 
-    /// Lets a lane go on, without the event that died; whether it stood still. Who asks wakes its first event after that,
-    /// by [`Store::arm_firsts`].
-    pub(crate) async fn skip_lane(&self, lane: &Lane, actor: &Actor) -> Result<bool, StoreError> {
+    /// Lets an object go on without the events of a handler that died on it; the lanes that stood still: the handler's, and
+    /// those of registered queues in which a copy for it died. Who asks wakes their first events after that, by
+    /// [`Store::arm_firsts`].
+    pub(crate) async fn skip_lane(&self, lane: &Lane, actor: &Actor) -> Result<Vec<Lane>, StoreError> {
         in_memory!(self, skip_lane(lane));
         let HandlerScope { canvas, module, name } = &lane.scope;
         let mut session = self.session().await?;
         let query = sqlx::query!(
             "with gone as (
                  delete from wakeq.halted_lanes
-                  where canvas_id = $1 and object = $2
-                    and case when $8::text is null then module = $3 and name = $4 and queue is null else queue = $8 end
-              returning event_id
-             )
+                  where canvas_id = $1 and object = $2 and module = $3 and name = $4
+              returning event_id, queue
+             ), logged as (
              insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)
-             select $1, $5, 'skip', $3, $4, event_id, 'done', $6, $7 from gone",
+             select $1, $5, 'skip', $3, $4, event_id, 'done', $6, $7 from gone
+             )
+             select queue::text as queue from gone",
             canvas.0,
             lane.object.as_str() as _,
             module.as_str() as _,
             name.as_str() as _,
             actor.name(),
             actor.request_id(),
-            actor.credential_id(),
-            lane.queue.as_ref().map(Name::as_str)
+            actor.credential_id()
         );
-        let logged = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("let a lane go on", logged)?.rows_affected() > 0)
+        let queues = session.limit(|connection| query.fetch_all(connection)).await;
+        let queues = session.answered("let an object go on", queues)?;
+        let lanes = queues
+            .into_iter()
+            .map(|row| Lane { queue: row.queue.and_then(|queue| queue.parse().ok()), ..lane.clone() });
+        Ok(lanes.collect())
     }
 }
 

@@ -128,8 +128,8 @@ impl Tables {
         Ok(halted)
     }
 
-    pub(in crate::store) fn skip_lane(&mut self, lane: &Lane) -> Result<bool, StoreError> {
-        Ok(self.halted.remove(lane).is_some())
+    pub(in crate::store) fn skip_lane(&mut self, lane: &Lane) -> Result<Vec<Lane>, StoreError> {
+        Ok(self.halted.remove(lane).map(|halted| halted.lane).into_iter().collect())
     }
 }
 

@@ -23,8 +23,8 @@ pub struct QueueDepth {
 }
 
 impl Store {
-    /// What is to be done in the registered queues, or in the one of this name. Of each as many copies are read as its share
-    /// of 20,000 is, at most 10,000.
+    /// What is to be done in the registered queues, or in the one of this name. Of each as many due copies are counted as its
+    /// share of 20,000 is, at most 10,000; those of canvases that are paused there, and those that are not due, are not read.
     pub(crate) async fn queue_depths(&self, only: Option<&Name>) -> Result<Vec<QueueDepth>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -38,14 +38,26 @@ impl Store {
                          where f.queue = a.name and f.position is not null limit $4) as turning) as "canvases!"
                  from asked a
                 cross join lateral (
-                      select count(*) as seen,
-                             count(*) filter (
-                                 where due and (locked_at is null or locked_at < now() - $2::interval)
-                                   and coalesce(s.weight, a.weight) > 0) as depth
-                        from (select e.canvas_id, e.locked_at, e.delay_until <= now() as due from wakeq.events_v2 e
-                               where e.queue = a.name and e.notify_at is not null
-                               order by e.canvas_id, e.delay_until limit (select rows from share)) as looked
-                        left join wakeq.facet_settings s on s.queue = a.name and s.canvas_id = looked.canvas_id) as counted
+                      select count(*) as seen, count(*) filter (where free) as depth from (
+                          with recursive canvases as (
+                              (select e.canvas_id, 1 as number from wakeq.events_v2 e
+                                where e.queue = a.name order by e.canvas_id limit 1)
+                               union all
+                              select (select e.canvas_id from wakeq.events_v2 e
+                                       where e.queue = a.name and e.canvas_id > c.canvas_id order by e.canvas_id limit 1),
+                                     c.number + 1
+                                from canvases c where c.canvas_id is not null and c.number < $4
+                          )
+                          select due.free
+                            from canvases c
+                            left join wakeq.facet_settings s on s.queue = a.name and s.canvas_id = c.canvas_id
+                           cross join lateral (
+                                 select e.locked_at is null or e.locked_at < now() - $2::interval as free
+                                   from wakeq.events_v2 e
+                                  where e.queue = a.name and e.canvas_id = c.canvas_id and e.delay_until <= now()
+                                    and e.notify_at is not null and coalesce(s.weight, a.weight) > 0
+                                  order by e.delay_until limit (select rows from share)) as due
+                           limit (select rows from share)) as looked) as counted
                 order by a.name"#,
             only.map(Name::as_str),
             interval(self.timing().lease),

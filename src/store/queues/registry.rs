@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use sqlx::postgres::PgConnection;
 
-use crate::event::{HandlerAddress, Name, QueuePatterns, Timing};
+use crate::event::{HandlerAddress, Name, QueuePattern, QueuePatterns, Timing};
 use crate::store::Store;
 
 /// How often an insert is made anew because the patterns have changed meanwhile.
@@ -107,7 +107,15 @@ pub(super) async fn patterns_of(
         return Err(sqlx::Error::Protocol("wakeq.queue_registry has lost its row: insert one".into()));
     };
     let pairs = rows.into_iter().filter_map(|row| Some((row.queue?.parse().ok()?, row.pattern?)));
-    Ok((version, QueuePatterns::new(pairs.collect())))
+    // One that this release can't read would fail every emit.
+    let readable = |(queue, pattern): &(Name, String)| {
+        let parsed = pattern.parse::<QueuePattern>();
+        if let Err(error) = &parsed {
+            tracing::error!(%queue, pattern, error = error as &dyn std::error::Error, "this release can't read a queue's pattern: it makes no copies for it");
+        }
+        parsed.is_ok()
+    };
+    Ok((version, QueuePatterns::new(pairs.filter(readable).collect())))
 }
 
 /// What an insert says that met other patterns each time.

@@ -119,6 +119,8 @@ impl Store {
     /// Puts the facets of copies that were just committed into the rotation: of one queue after the other, and of so many at
     /// a time that nobody waits for long.
     pub(crate) async fn announce(&self, copies: &[EventId]) -> Result<(), StoreError> {
+        // One that is held up is not to spoil the others.
+        let mut trouble = Ok(());
         for page in copies.chunks(ANNOUNCED) {
             let ids: Vec<Uuid> = page.iter().map(|id| id.0).collect();
             let mut session = self.session().await?;
@@ -136,10 +138,10 @@ impl Store {
                     &row.ids
                 );
                 let announced = session.limit(|connection| query.fetch_all(connection)).await;
-                session.answered("announce copies", announced)?;
+                trouble = trouble.and(session.answered("announce copies", announced).map(drop));
             }
         }
-        Ok(())
+        trouble
     }
 
     /// Copies of a canvas that may run now, if it may have more in flight of the queue: for whoever made room there.

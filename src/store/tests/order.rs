@@ -291,8 +291,8 @@ async fn a_death_is_passed_over_or_halts_its_lane() {
     assert_eq!((counts[0].halted, counts[0].dead), (1, 2));
     let depth = table.store.depth(CanvasId::DEFAULT, None).await.unwrap();
     assert_eq!(depth.depth, 1, "the first of the lane that goes on");
-    assert!(table.store.skip_lane(&lane("stands"), &tester()).await.unwrap());
-    assert!(!table.store.skip_lane(&lane("stands"), &tester()).await.unwrap());
+    assert_eq!(table.store.skip_lane(&lane("stands"), &tester()).await.unwrap(), [lane("stands")]);
+    assert_eq!(table.store.skip_lane(&lane("stands"), &tester()).await.unwrap(), []);
     assert_eq!(table.store.arm_firsts(&[lane("stands")]).await.unwrap().len(), 1);
     assert_eq!(table.number("select count(*) from wakeq.audit_log where action = 'skip'").await, 1);
 }
