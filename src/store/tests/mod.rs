@@ -12,6 +12,7 @@ mod queues;
 #[cfg(feature = "http")]
 mod registering;
 mod resuming;
+mod turns;
 
 use std::io::Write;
 use std::time::Duration;

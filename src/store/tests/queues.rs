@@ -16,13 +16,13 @@ use crate::store::{
     FacetSettings, Inserted, NewEvent, NewQueueRow, QueuePut, Store, StoreConfig, Taken, TakenTurn,
 };
 
-const EMAILS: &str = "emails";
+pub(super) const EMAILS: &str = "emails";
 
-fn canvas(number: u128) -> CanvasId {
+pub(super) fn canvas(number: u128) -> CanvasId {
     CanvasId(Uuid::from_u128(number))
 }
 
-fn event(canvas: CanvasId, module: &str, name: &str) -> NewEvent {
+pub(super) fn event(canvas: CanvasId, module: &str, name: &str) -> NewEvent {
     let (module, name) = (module.parse().unwrap(), name.parse().unwrap());
     NewEvent {
         id: EventId::new(),
@@ -38,29 +38,34 @@ fn event(canvas: CanvasId, module: &str, name: &str) -> NewEvent {
     }
 }
 
-fn email(canvas: CanvasId) -> NewEvent {
+pub(super) fn email(canvas: CanvasId) -> NewEvent {
     event(canvas, "email_event", "opened")
 }
 
-fn queue(name: &str) -> Name {
+pub(super) fn queue(name: &str) -> Name {
     name.parse().unwrap()
 }
 
-async fn register(store: &Store, name: &str, patterns: &[&str], facets: FacetSettings) -> QueuePut {
+pub(super) async fn register(
+    store: &Store,
+    name: &str,
+    patterns: &[&str],
+    facets: FacetSettings,
+) -> QueuePut {
     let patterns: Vec<QueuePattern> = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
     let row = NewQueueRow { name: &queue(name), patterns: &patterns, facets, actor: &tester() };
     store.put_queue(&row).await.unwrap()
 }
 
 /// A table with a queue for e-mail events, as the document has it.
-async fn emails(facets: FacetSettings) -> Table {
+pub(super) async fn emails(facets: FacetSettings) -> Table {
     let table = Table::new().await;
     assert_eq!(register(&table.store, EMAILS, &[".*:email_event:.*"], facets).await, QueuePut::New);
     table
 }
 
 /// Emits events, and announces their copies; the copies.
-async fn emit(store: &Store, events: Vec<NewEvent>) -> Vec<EventId> {
+pub(super) async fn emit(store: &Store, events: Vec<NewEvent>) -> Vec<EventId> {
     let events: Vec<Arc<NewEvent>> = events.into_iter().map(Arc::new).collect();
     let inserted = store.insert(&events).await.unwrap();
     let copies: Vec<EventId> = inserted.iter().flat_map(Inserted::copies).copied().collect();
@@ -68,12 +73,12 @@ async fn emit(store: &Store, events: Vec<NewEvent>) -> Vec<EventId> {
     copies
 }
 
-async fn emit_emails(store: &Store, of: CanvasId, count: usize) -> Vec<EventId> {
+pub(super) async fn emit_emails(store: &Store, of: CanvasId, count: usize) -> Vec<EventId> {
     emit(store, (0..count).map(|_| email(of)).collect()).await
 }
 
 /// Takes turns, asked for by an event that is gone long ago.
-async fn take(store: &Store, count: usize) -> Vec<ClaimedEvent> {
+pub(super) async fn take(store: &Store, count: usize) -> Vec<ClaimedEvent> {
     take_of(store, EMAILS, count).await
 }
 
@@ -83,11 +88,11 @@ async fn take_of(store: &Store, name: &str, count: usize) -> Vec<ClaimedEvent> {
 }
 
 /// What turns gave.
-fn events(taken: Vec<Taken>) -> Vec<ClaimedEvent> {
+pub(super) fn events(taken: Vec<Taken>) -> Vec<ClaimedEvent> {
     taken.into_iter().filter_map(Result::unwrap).collect()
 }
 
-fn canvases(taken: &[ClaimedEvent]) -> Vec<u128> {
+pub(super) fn canvases(taken: &[ClaimedEvent]) -> Vec<u128> {
     taken.iter().map(|event| event.address.scope.canvas.0.as_u128()).collect()
 }
 
@@ -453,96 +458,4 @@ async fn registering_again_replaces() {
         puts.push(register(&table.store, name, &["x"], FacetSettings::default()).await);
     }
     assert_eq!(puts.iter().filter(|put| **put == QueuePut::TooMany).count(), 1);
-}
-
-/// Copies that wait for others of their object are many, and stand before all others of their canvas: nobody else waits for
-/// them to be looked through.
-#[tokio::test]
-async fn a_hot_object_keeps_no_other_canvas_waiting() {
-    let table = emails(FacetSettings::default()).await;
-    let hot = |_| NewEvent { object: Some("mail:1".parse().unwrap()), ..email(canvas(1)) };
-    let linked: Vec<NewEvent> = (0..900).map(hot).collect();
-    let inserted = table.store.insert_all(&linked, &[false; 900]).await.unwrap();
-    let copies: Vec<EventId> = inserted.iter().flat_map(Inserted::copies).copied().collect();
-    table.store.announce(&copies).await.unwrap();
-    emit_emails(&table.store, canvas(2), 1).await;
-    emit_emails(&table.store, canvas(1), 1).await;
-    assert_eq!(canvases(&take(&table.store, 1).await), [1], "the first of the object");
-    assert_eq!(canvases(&take(&table.store, 1).await), [2]);
-    let mut calls = 0;
-    while canvases(&take(&table.store, 1).await) != [1] {
-        calls += 1;
-        assert!(calls < 3, "the event without an object is not found");
-    }
-}
-
-/// One that runs is not held by itself: its notification, when it comes again, has to wait for the lease.
-#[tokio::test]
-async fn a_copy_that_runs_is_locked_and_not_held() {
-    let table = emails(FacetSettings { weight: None, in_flight_max: Some(1) }).await;
-    let copies = emit_emails(&table.store, canvas(1), 2).await;
-    let later = NewEvent { due: Due::After(Duration::from_secs(300)), ..email(canvas(1)) };
-    let delayed = emit(&table.store, vec![later]).await;
-    assert_eq!(take(&table.store, 1).await.len(), 1);
-    let loaded = table.store.load(&[copies[0], copies[1], delayed[0]]).await.unwrap();
-    let turns: Vec<Turn> = loaded.into_iter().map(|event| event.unwrap().schedule.turn).collect();
-    assert_eq!(turns, [Turn::First, Turn::Held, Turn::First]);
-}
-
-/// A copy whose queue is gone was emitted by a transaction that was still open then, or is redriven: it runs all the same.
-#[tokio::test]
-async fn a_copy_outlives_its_queue() {
-    let table = emails(FacetSettings::default()).await;
-    let copies = emit_emails(&table.store, canvas(1), 1).await;
-    table.run("delete from wakeq.queues").await;
-    let turn = TakenTurn { queue: queue(EMAILS), asks: copies[0] };
-    assert_eq!(events(table.store.take_turns(&[turn], 2).await).len(), 1);
-}
-
-/// Two queues in one batch: each is answered for itself.
-#[tokio::test]
-async fn a_queue_that_is_held_up_spoils_no_other() {
-    let table = emails(FacetSettings::default()).await;
-    if is_skipped("two sessions at a time") {
-        return;
-    }
-    register(&table.store, "all", &["."], FacetSettings::default()).await;
-    emit_emails(&table.store, canvas(1), 1).await;
-    let mut holder = table.pool.begin().await.unwrap();
-    sqlx::query("select wakeq.lock_queue('all')").execute(&mut *holder).await.unwrap();
-    let turn = |name| TakenTurn { queue: queue(name), asks: EventId::new() };
-    let taken = table.store.take_turns(&[turn("all"), turn(EMAILS)], 2).await;
-    assert!(taken[0].as_ref().is_err_and(crate::store::StoreError::is_contention), "{taken:?}");
-    assert!(taken[1].as_ref().is_ok_and(Option::is_some), "{taken:?}");
-}
-
-/// Among thousands of facets, and behind thousands of copies that are not due, a turn and an announcement read what they
-/// are about.
-#[tokio::test]
-async fn a_turn_costs_what_it_takes() {
-    let table = emails(FacetSettings::default()).await;
-    let delayed = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, queue, origin, delay_until)
-         select gen_random_uuid(), ('00000000-0000-0000-0000-' || lpad(to_hex(n % 2000 + 2), 12, '0'))::uuid, 'email_event', 'opened',
-                '_', '1', 'emails', gen_random_uuid(), now() + interval '1 h'
-           from generate_series(1, 20000) n";
-    table.run(delayed).await;
-    table.run("insert into wakeq.facets (queue, canvas_id, position)
-               select 'emails', canvas_id, nextval('wakeq.facet_seq') from wakeq.events_v2 group by canvas_id").await;
-    table.run("vacuum analyze wakeq.events_v2").await;
-    table.run("analyze wakeq.facets").await;
-    let copies = emit_emails(&table.store, canvas(1), 3).await;
-    let pages = async |sql: &'static str| {
-        let lines: Vec<String> = sqlx::query_scalar(sql)
-            .bind(copies.iter().map(|id| id.0).collect::<Vec<_>>())
-            .fetch_all(&table.pool)
-            .await
-            .unwrap();
-        let buffers = lines.iter().find(|line| line.contains("Buffers")).unwrap();
-        buffers.split([' ', '=']).filter_map(|word| word.parse::<u64>().ok()).sum::<u64>()
-    };
-    let announced = pages("explain (analyze, buffers, timing off) select wakeq.announce('emails', $1)").await;
-    assert!(announced < 200, "{announced} pages for an announcement");
-    let taken = pages("explain (analyze, buffers, timing off) select * from wakeq.take_turns('emails', $1, 1, true, '1 min', 2)").await;
-    assert!(taken < 600, "{taken} pages for a turn");
-    println!("pages among 2,000 facets and 20,000 copies: {announced} to announce three, {taken} for a turn");
 }

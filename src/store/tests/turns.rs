@@ -1,0 +1,109 @@
+//! Turns where much waits: what may not run keeps nobody else waiting, and is not read again and again.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::is_skipped;
+use super::queues::{
+    EMAILS, canvas, canvases, email, emails, emit, emit_emails, events, queue, register, take,
+};
+use crate::event::{Due, EventId, Turn};
+use crate::store::{FacetSettings, Inserted, NewEvent, TakenTurn};
+
+/// Copies that wait for others of their object are many, and stand before all others of their canvas: nobody else waits for
+/// them to be looked through.
+#[tokio::test]
+async fn a_hot_object_keeps_no_other_canvas_waiting() {
+    let table = emails(FacetSettings::default()).await;
+    let hot = |_| NewEvent { object: Some("mail:1".parse().unwrap()), ..email(canvas(1)) };
+    let linked: Vec<NewEvent> = (0..900).map(hot).collect();
+    let inserted = table.store.insert_all(&linked, &[false; 900]).await.unwrap();
+    let copies: Vec<EventId> = inserted.iter().flat_map(Inserted::copies).copied().collect();
+    table.store.announce(&copies).await.unwrap();
+    emit_emails(&table.store, canvas(2), 1).await;
+    emit_emails(&table.store, canvas(1), 1).await;
+    assert_eq!(canvases(&take(&table.store, 1).await), [1], "the first of the object");
+    assert_eq!(canvases(&take(&table.store, 1).await), [2]);
+    let mut calls = 0;
+    while canvases(&take(&table.store, 1).await) != [1] {
+        calls += 1;
+        assert!(calls < 3, "the event without an object is not found");
+    }
+}
+
+/// One that runs is not held by itself: its notification, when it comes again, has to wait for the lease.
+#[tokio::test]
+async fn a_copy_that_runs_is_locked_and_not_held() {
+    let table = emails(FacetSettings { weight: None, in_flight_max: Some(1) }).await;
+    let copies = emit_emails(&table.store, canvas(1), 2).await;
+    let later = NewEvent { due: Due::After(Duration::from_secs(300)), ..email(canvas(1)) };
+    let delayed = emit(&table.store, vec![later]).await;
+    assert_eq!(take(&table.store, 1).await.len(), 1);
+    let loaded = table.store.load(&[copies[0], copies[1], delayed[0]]).await.unwrap();
+    let turns: Vec<Turn> = loaded.into_iter().map(|event| event.unwrap().schedule.turn).collect();
+    assert_eq!(turns, [Turn::First, Turn::Held, Turn::First]);
+}
+
+/// A copy whose queue is gone was emitted by a transaction that was still open then, or is redriven: it runs all the same.
+#[tokio::test]
+async fn a_copy_outlives_its_queue() {
+    let table = emails(FacetSettings::default()).await;
+    let copies = emit_emails(&table.store, canvas(1), 1).await;
+    table.run("delete from wakeq.queues").await;
+    let turn = TakenTurn { queue: queue(EMAILS), asks: copies[0] };
+    assert_eq!(events(table.store.take_turns(&[turn], 2).await).len(), 1);
+}
+
+/// Two queues in one batch: each is answered for itself.
+#[tokio::test]
+async fn a_queue_that_is_held_up_spoils_no_other() {
+    let table = emails(FacetSettings::default()).await;
+    if is_skipped("two sessions at a time") {
+        return;
+    }
+    register(&table.store, "all", &["."], FacetSettings::default()).await;
+    emit_emails(&table.store, canvas(1), 1).await;
+    let mut holder = table.pool.begin().await.unwrap();
+    sqlx::query("select wakeq.lock_queue('all')").execute(&mut *holder).await.unwrap();
+    let turn = |name| TakenTurn { queue: queue(name), asks: EventId::new() };
+    let taken = table.store.take_turns(&[turn("all"), turn(EMAILS)], 2).await;
+    assert!(taken[0].as_ref().is_err_and(crate::store::StoreError::is_contention), "{taken:?}");
+    assert!(taken[1].as_ref().is_ok_and(Option::is_some), "{taken:?}");
+}
+
+/// Among thousands of facets, and behind thousands of copies that are not due, a turn and an announcement read what they
+/// are about.
+#[tokio::test]
+async fn a_turn_costs_what_it_takes() {
+    let table = emails(FacetSettings::default()).await;
+    let delayed = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, queue, origin, delay_until)
+         select gen_random_uuid(), ('00000000-0000-0000-0000-' || lpad(to_hex(n % 2000 + 2), 12, '0'))::uuid, 'email_event', 'opened',
+                '_', '1', 'emails', gen_random_uuid(), now() + interval '1 h'
+           from generate_series(1, 20000) n";
+    table.run(delayed).await;
+    table.run("insert into wakeq.facets (queue, canvas_id, position)
+               select 'emails', canvas_id, nextval('wakeq.facet_seq') from wakeq.events_v2 group by canvas_id").await;
+    table.run("vacuum analyze wakeq.events_v2").await;
+    table.run("analyze wakeq.facets").await;
+    let copies = emit_emails(&table.store, canvas(1), 3).await;
+    let ids: Vec<Uuid> = copies.iter().map(|id| id.0).collect();
+    let mut connection = table.pool.acquire().await.unwrap();
+    let mut pages = async |sql: &'static str| {
+        // The first time a session reads the catalog, too.
+        let mut hits = [0, 0];
+        for hit in &mut hits {
+            let lines: Vec<String> =
+                sqlx::query_scalar(sql).bind(&ids).fetch_all(&mut *connection).await.unwrap();
+            let buffers = lines.iter().find(|line| line.contains("shared hit=")).unwrap();
+            let number = buffers.split("hit=").nth(1).and_then(|rest| rest.split(' ').next());
+            *hit = number.unwrap().parse::<u64>().unwrap();
+        }
+        hits[1]
+    };
+    let announced = pages("explain (analyze, buffers, timing off) select wakeq.announce('emails', $1)").await;
+    assert!(announced < 200, "{announced} pages for an announcement");
+    let taken = pages("explain (analyze, buffers, timing off) select * from wakeq.take_turns('emails', $1, 1, true, '1 min', 2)").await;
+    assert!(taken < 600, "{taken} pages for a turn");
+    println!("pages among 2,000 facets and 20,000 copies: {announced} to announce three, {taken} for a turn");
+}
