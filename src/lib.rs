@@ -10,6 +10,7 @@ mod broadcast;
 pub mod cli;
 #[cfg(feature = "cli")]
 mod config;
+mod consumer;
 mod cron;
 #[cfg(feature = "http")]
 pub mod delivery;
@@ -40,13 +41,18 @@ pub use admin::{
 #[cfg(feature = "http")]
 pub use admin::{NewSecret, NewTarget, Registered};
 pub use broadcast::{Broadcasts, Heard, InvalidTopicPattern, ListenError, Listener, TopicPattern};
+pub use consumer::{
+    ConsumerError, EventProcessor, EventProvider, EventSubscriber, Health, OpenedPosition, PositionKey,
+    PositionStore, SubscriberId,
+};
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
-    Actor, Broadcast, CanvasId, Claim, CopyOf, Due, Event, EventError, EventId, HandlerAddress, HandlerScope,
-    InvalidName, InvalidObjectKey, InvalidPattern, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link,
-    MalformedBroadcast, MalformedNotification, Name, Notification, ObjectKey, Place, QueuePattern, RuleKind,
-    Timestamp, Timing, Traceparent,
+    Actor, Broadcast, CanvasId, Category, Claim, CopyOf, Due, Event, EventError, EventId, EventSource,
+    HandlerAddress, HandlerScope, InvalidLogName, InvalidName, InvalidObjectKey, InvalidPattern,
+    InvalidSource, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link, LogEvent, LogPage,
+    MalformedBroadcast, MalformedNotification, Name, Notification, ObjectKey, Partition, Place, QueuePattern,
+    RuleKind, SourceList, StreamId, StreamName, Timestamp, Timing, Traceparent,
 };
 #[cfg(feature = "http")]
 pub use event::{

@@ -7,6 +7,7 @@ mod broadcast;
 mod draft;
 mod handler;
 mod json;
+mod log;
 mod object;
 mod queue;
 mod schedule;
@@ -20,6 +21,10 @@ pub use draft::{Due, Event, EventError};
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
 pub use json::JsonError;
 pub(crate) use json::check as check_json;
+pub use log::{
+    Category, EventSource, InvalidLogName, InvalidSource, LogEvent, LogPage, Partition, SourceList, StreamId,
+    StreamName,
+};
 pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
 pub use queue::{CopyOf, InvalidPattern, QueuePattern};
 pub(crate) use queue::{QueuePatterns, target_of_queue};

@@ -1,0 +1,64 @@
+//! What a broker asks of whoever works on sources.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::event::{EventSource, Name};
+
+/// One instance of a group's consumer, in one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubscriberId(pub Uuid);
+
+impl SubscriberId {
+    /// A new one.
+    pub fn new() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl Default for SubscriberId {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Display for SubscriberId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+/// Whether a subscriber can work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// It works, or would.
+    Healthy,
+    /// It can't, and says why. Its sources are given to others.
+    Unhealthy(String),
+}
+
+/// Whoever works on the sources it is given: a consumer, or a processor of entities. It is told what it has; it never asks.
+#[async_trait]
+pub trait EventSubscriber: Send + Sync + 'static {
+    /// The name of its group: what kind of work it does.
+    fn name(&self) -> &Name;
+
+    /// Which instance it is.
+    fn id(&self) -> SubscriberId;
+
+    /// All sources of its group, of which it may be given any, or none.
+    fn requests(&self) -> Vec<EventSource>;
+
+    /// Begins with a source, under an epoch that fences what it commits; returns at once. Accepting again what it works on, under
+    /// a higher epoch, changes nothing: it was not elsewhere meanwhile.
+    fn accept(&self, source: EventSource, epoch: i64);
+
+    /// Ends with a source. When this has returned, no event of it is being handled here, and none will be.
+    async fn withdraw(&self, source: &EventSource);
+
+    /// Whether it can work, now and whenever that changes.
+    fn health(&self) -> watch::Receiver<Health>;
+}
