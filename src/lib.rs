@@ -40,7 +40,9 @@ pub use admin::{
 };
 #[cfg(feature = "http")]
 pub use admin::{NewSecret, NewTarget, Registered};
-pub use broadcast::{Broadcasts, Heard, InvalidTopicPattern, ListenError, Listener, TopicPattern};
+pub use broadcast::{
+    Broadcasts, Heard, InvalidTopicPattern, ListenError, Listener, Signal, Signals, TopicPattern,
+};
 pub use consumer::{
     ConsumerError, EventProcessor, EventProvider, EventSubscriber, Health, OpenedPosition, PositionKey,
     PositionStore, SubscriberId,

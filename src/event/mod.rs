@@ -63,6 +63,8 @@ impl CanvasId {
     pub const DEFAULT: Self = Self(Uuid::nil());
     /// Where the HTTP targets of queues are registered: no tenant has it, and nobody may name it from outside.
     pub(crate) const OF_QUEUES: Self = Self(Uuid::max());
+    /// What signals between processes are broadcast on.
+    pub(crate) const OF_SIGNALS: Self = Self::OF_QUEUES;
 
     /// Whether tenants may have it.
     pub(crate) fn is_reserved(self) -> bool {
