@@ -252,7 +252,8 @@ async fn a_queues_target_that_is_gone_has_failed() {
     receiver.next().await.answer("410 Gone", &[]);
     worker.until_count(1, Outcome::Deleted).await;
     assert_eq!(number(&stage, "select count(*) from wakeq.scheduling_rules").await, 0);
-    let reason = "select count(*) from wakeq.dead_events where last_error like '%410 Gone%' and queue is not null";
+    let reason =
+        "select count(*) from wakeq.dead_events where last_error like '%410 Gone%' and queue is not null";
     assert_eq!(number(&stage, reason).await, 1);
     worker.stop().await;
 }
