@@ -232,7 +232,8 @@ impl From<EventError> for Problem {
             | EventError::Object(_)
             | EventError::Value(_)
             | EventError::Trace(_)
-            | EventError::TooLate => Self::bad_request(error.to_string()),
+            | EventError::TooLate
+            | EventError::ReservedCanvas => Self::bad_request(error.to_string()),
         }
     }
 }

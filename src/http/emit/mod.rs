@@ -211,7 +211,8 @@ impl From<Refusal> for Problem {
                 | EventError::Object(_)
                 | EventError::Value(_)
                 | EventError::Trace(_)
-                | EventError::TooLate,
+                | EventError::TooLate
+                | EventError::ReservedCanvas,
             )
             | Fault::Syntax(_)
             | Fault::Shape { .. }
