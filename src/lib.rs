@@ -22,6 +22,7 @@ mod explain;
 mod fault;
 #[cfg(feature = "http")]
 pub mod http;
+mod log;
 pub mod machine;
 pub mod notify;
 #[cfg(feature = "telemetry")]
@@ -40,7 +41,9 @@ pub use admin::{
 };
 #[cfg(feature = "http")]
 pub use admin::{NewSecret, NewTarget, Registered};
-pub use broadcast::{Broadcasts, Heard, InvalidTopicPattern, ListenError, Listener, TopicPattern};
+pub use broadcast::{
+    Broadcasts, Heard, InvalidTopicPattern, ListenError, Listener, Signal, Signals, TopicPattern,
+};
 pub use consumer::{
     Consumer, ConsumerConfig, ConsumerError, DeadLetter, ErrorStrategy, EventProcessor, EventProvider,
     EventSubscriber, GiveUp, Health, InvalidConsumer, MemoryLog, MemoryPositions, PositionKey, PositionStore,
@@ -49,17 +52,19 @@ pub use consumer::{
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
-    Actor, Broadcast, CanvasId, Category, Claim, CopyOf, Due, Event, EventError, EventId, EventSource,
-    HandlerAddress, HandlerScope, InvalidLogName, InvalidName, InvalidObjectKey, InvalidPattern,
-    InvalidSource, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link, LogEvent, LogPage,
-    MalformedBroadcast, MalformedNotification, Name, Notification, ObjectKey, Partition, Place, QueuePattern,
-    RuleKind, SourceList, StreamId, StreamName, Timestamp, Timing, Traceparent,
+    Actor, AppendCondition, Appended, Broadcast, CanvasId, Category, Claim, CopyOf, Due, Event, EventError,
+    EventId, EventSource, HandlerAddress, HandlerScope, InvalidCondition, InvalidLogName, InvalidName,
+    InvalidObjectKey, InvalidPattern, InvalidSource, InvalidTiming, InvalidTraceparent, JsonError, Lane,
+    Link, LogEvent, LogEventError, LogPage, MalformedBroadcast, MalformedNotification, Name, NewLogEvent,
+    Notification, ObjectKey, Partition, Place, QueuePattern, RuleKind, SourceList, StreamAppend, StreamId,
+    StreamName, Timestamp, Timing, Traceparent,
 };
 #[cfg(feature = "http")]
 pub use event::{
     InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,
 };
 pub use explain::{Explanation, Live};
+pub use log::{APPEND_MAX, Log, LogError, LogReceipt, READ_MAX};
 pub use machine::{Outcome, RetryPolicy, Standing};
 #[cfg(feature = "telemetry")]
 pub use observe::Observer;
@@ -67,8 +72,8 @@ pub use observe::Observer;
 pub use store::RegisteredTarget;
 pub use store::{
     AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, Facet, FacetSettings, HaltedLane, HandlerCounts,
-    MigrationState, MigrationStatus, Object, QueueDepth, Refusal, RegisteredQueue, Retention, Rule, Store,
-    StoreConfig, StoreError, TimingMode,
+    LogAppender, LogEnd, LogHorizon, MigrationState, MigrationStatus, Object, QueueDepth, Refusal,
+    RegisteredQueue, Retention, Rule, Store, StoreConfig, StoreError, TimingMode,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{
@@ -90,6 +95,11 @@ struct Testing;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/order.md")]
 struct Order;
+
+/// The code in the page about the log.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/log.md")]
+struct TheLog;
 
 /// The code in the page about queues.
 #[cfg(all(doctest, feature = "cli"))]

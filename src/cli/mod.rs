@@ -20,6 +20,7 @@ mod failure;
 mod handlers;
 mod health;
 mod keys;
+mod log;
 mod logging;
 mod migrate;
 mod objects;
@@ -237,6 +238,8 @@ enum Command {
     Dead(dead::Dead),
     /// Show objects, and let those go on that stand still
     Objects(objects::Objects),
+    /// Append to the log, and read it
+    Log(log::Log),
     /// Make, list and revoke keys for the API
     Keys(keys::Keys),
     /// Let Google service accounts use the API
@@ -332,6 +335,7 @@ impl Cli {
             Command::Queues(command) => command.run(&context).await,
             Command::Dead(command) => command.run(&context).await,
             Command::Objects(command) => command.run(&context).await,
+            Command::Log(command) => command.run(&context).await,
             Command::Keys(command) => command.run(&context).await,
             Command::Accounts(command) => command.run(&context).await,
             Command::Audit(command) => command.run(&context).await,

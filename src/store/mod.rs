@@ -37,6 +37,7 @@ mod idempotency;
 mod insert;
 mod lanes;
 mod load;
+mod log;
 #[cfg(feature = "testing")]
 mod memory;
 mod migrate;
@@ -81,6 +82,8 @@ pub(crate) use idempotency::{Keyed, NewKey};
 pub(crate) use insert::{Inserted, NewEvent, insert_one};
 pub use lanes::HaltedLane;
 pub(crate) use load::LoadedEvent;
+pub use log::{LogAppender, LogEnd, LogHorizon};
+pub(crate) use log::{LogBatch, Refused, append_batch, lacks_partition};
 #[cfg(feature = "cli")]
 pub(crate) use migrate::MigrationDifferences;
 pub use migrate::{MigrationState, MigrationStatus};

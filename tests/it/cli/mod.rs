@@ -119,6 +119,8 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (12, "cron"),
     (13, "order"),
     (14, "queues"),
+    (15, "positions"),
+    (16, "log"),
 ];
 
 fn migrations(status: &str) -> String {
