@@ -45,16 +45,16 @@ pub use broadcast::{
 };
 pub use consumer::{
     ConsumerError, EventProcessor, EventProvider, EventSubscriber, Health, OpenedPosition, PositionKey,
-    PositionStore, SubscriberId,
+    PositionStore,
 };
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
-    Actor, Broadcast, CanvasId, Category, Claim, CopyOf, Due, Event, EventError, EventId, EventSource,
-    HandlerAddress, HandlerScope, InvalidLogName, InvalidName, InvalidObjectKey, InvalidPattern,
+    Actor, Broadcast, CanvasId, Category, Claim, CopyOf, Due, Event, EventError, EventId,
+    EventSequencePartitioner, EventSource, GroupNode, HandlerAddress, HandlerScope, InvalidLogName, InvalidName, InvalidObjectKey, InvalidPattern,
     InvalidSource, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link, LogEvent, LogPage,
-    MalformedBroadcast, MalformedNotification, Name, Notification, ObjectKey, Partition, Place, QueuePattern,
-    RuleKind, SourceList, StreamId, StreamName, Timestamp, Timing, Traceparent,
+    MalformedBroadcast, MalformedNotification, Name, NodeId, Notification, ObjectKey, Partition, Place, QueuePattern,
+    RuleKind, SourceList, StreamId, StreamName, SubscriberId, SubscriberState, Subscription, Timestamp, Timing, Traceparent,
 };
 #[cfg(feature = "http")]
 pub use event::{

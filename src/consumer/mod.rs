@@ -12,4 +12,4 @@ mod subscriber;
 pub use error::ConsumerError;
 pub use positions::{OpenedPosition, PositionKey, PositionStore};
 pub use provider::{EventProcessor, EventProvider};
-pub use subscriber::{EventSubscriber, Health, SubscriberId};
+pub use subscriber::{EventSubscriber, Health};

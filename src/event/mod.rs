@@ -5,6 +5,7 @@
 mod actor;
 mod broadcast;
 mod draft;
+mod group;
 mod handler;
 mod json;
 mod log;
@@ -18,11 +19,12 @@ mod trace;
 pub use actor::Actor;
 pub use broadcast::{Broadcast, MalformedBroadcast};
 pub use draft::{Due, Event, EventError};
+pub use group::{GroupNode, NodeId, SubscriberId, SubscriberState, Subscription};
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
 pub use json::JsonError;
 pub(crate) use json::check as check_json;
 pub use log::{
-    Category, EventSource, InvalidLogName, InvalidSource, LogEvent, LogPage, Partition, SourceList, StreamId,
+    Category, EventSequencePartitioner, EventSource, InvalidLogName, InvalidSource, LogEvent, LogPage, Partition, SourceList, StreamId,
     StreamName,
 };
 pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};

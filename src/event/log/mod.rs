@@ -2,8 +2,11 @@
 //!
 //! Plain data that was checked when it was made; no I/O.
 
+mod overlap;
+mod partitioner;
 mod source;
 mod stream;
 
+pub use partitioner::EventSequencePartitioner;
 pub use source::{EventSource, InvalidSource, Partition, SourceList};
 pub use stream::{Category, InvalidLogName, LogEvent, LogPage, StreamId, StreamName};
