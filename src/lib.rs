@@ -44,8 +44,8 @@ pub use broadcast::{
     Broadcasts, Heard, InvalidTopicPattern, ListenError, Listener, Signal, Signals, TopicPattern,
 };
 pub use consumer::{
-    ConsumerError, EventProcessor, EventProvider, EventSubscriber, Health, OpenedPosition, PositionKey,
-    PositionStore,
+    Consumer, ConsumerConfig, ConsumerError, DeadLetter, ErrorStrategy, EventProcessor, EventProvider,
+    EventSubscriber, GiveUp, Health, InvalidConsumer, MemoryLog, MemoryPositions, PositionKey, PositionStore,
 };
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
