@@ -6,6 +6,7 @@ mod admin;
 #[cfg(feature = "http")]
 mod api;
 mod broadcast;
+mod broker;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]
@@ -43,6 +44,11 @@ pub use admin::{NewSecret, NewTarget, Registered};
 pub use broadcast::{
     Broadcasts, Heard, InvalidTopicPattern, ListenError, Listener, Signal, Signals, TopicPattern,
 };
+pub use broker::{
+    BrokerBacking, BrokerConfig, BrokerError, EventBroker, EventSubscriberStateStore,
+    EventSubscriptionSourceMappingStore, EventSubscriptionStateStore, LeaderElector, Led, LockElector, LockManager,
+    MemoryGroups, NodeHeartbeat,
+};
 pub use consumer::{
     Consumer, ConsumerConfig, ConsumerError, DeadLetter, ErrorStrategy, EventProcessor, EventProvider,
     EventSubscriber, GiveUp, Health, InvalidConsumer, MemoryLog, MemoryPositions, PositionKey, PositionStore,
@@ -51,9 +57,9 @@ pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
     Actor, Broadcast, CanvasId, Category, Claim, CopyOf, Due, Event, EventError, EventId,
-    EventSequencePartitioner, EventSource, GroupNode, HandlerAddress, HandlerScope, InvalidLogName, InvalidName, InvalidObjectKey, InvalidPattern,
+    EventSequencePartitioner, EventSource, GroupNode, Lead, HandlerAddress, HandlerScope, InvalidLogName, InvalidName, InvalidObjectKey, InvalidPattern,
     InvalidSource, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link, LogEvent, LogPage,
-    MalformedBroadcast, MalformedNotification, Name, NodeId, Notification, ObjectKey, Partition, Place, QueuePattern,
+    MalformedBroadcast, MalformedNotification, Name, NewSubscription, NodeId, Notification, ObjectKey, Partition, Place, QueuePattern,
     RuleKind, SourceList, StreamId, StreamName, SubscriberId, SubscriberState, Subscription, Timestamp, Timing, Traceparent,
 };
 #[cfg(feature = "http")]
@@ -67,7 +73,7 @@ pub use observe::Observer;
 #[cfg(feature = "http")]
 pub use store::RegisteredTarget;
 pub use store::{
-    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, Facet, FacetSettings, HaltedLane, HandlerCounts,
+    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, Facet, FacetSettings, GroupPosition, HaltedLane, HandlerCounts,
     MigrationState, MigrationStatus, Object, QueueDepth, Refusal, RegisteredQueue, Retention, Rule, Store,
     StoreConfig, StoreError, TimingMode,
 };

@@ -92,3 +92,31 @@ pub struct Subscription {
     /// The term of the coordinator who wrote it.
     pub term: i64,
 }
+
+/// What a subscriber is to have from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewSubscription {
+    /// The name of its group.
+    pub group: Name,
+    /// Whose it is.
+    pub subscriber: SubscriberId,
+    /// Where the subscriber runs.
+    pub node: NodeId,
+    /// What it works on.
+    pub sources: Vec<EventSource>,
+    /// What it has to end with.
+    pub releasing: Vec<EventSource>,
+    /// The epoch of what it had when this was decided; 0 if it had nothing.
+    pub seen_epoch: i64,
+}
+
+/// A lock that somebody holds: the right to coordinate, for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lead {
+    /// The lock's name.
+    pub name: Name,
+    /// Whoever holds it.
+    pub owner: Uuid,
+    /// Grows each time the lock is taken: what is written under a former one is refused.
+    pub term: i64,
+}

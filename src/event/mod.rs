@@ -19,7 +19,7 @@ mod trace;
 pub use actor::Actor;
 pub use broadcast::{Broadcast, MalformedBroadcast};
 pub use draft::{Due, Event, EventError};
-pub use group::{GroupNode, NodeId, SubscriberId, SubscriberState, Subscription};
+pub use group::{GroupNode, Lead, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription};
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
 pub use json::JsonError;
 pub(crate) use json::check as check_json;

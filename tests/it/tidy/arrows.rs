@@ -25,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("admin", &["event", "fault", "cron", "machine", "store", "notify", "wake", "explain"]),
     ("worker", &["event", "fault", "telemetry", "store", "notify", "wake", "emit", "machine", "delivery"]),
     ("consumer", &["event", "fault", "telemetry", "store"]),
+    ("broker", &["event", "fault", "telemetry", "machine", "store", "broadcast", "consumer"]),
     ("access", &["event", "store"]),
     ("config", &["event", "access", "broadcast", "delivery", "http", "store", "notify", "worker"]),
     ("api", &["event", "machine", "cron", "store", "admin", "explain", "emit", "access"]),
