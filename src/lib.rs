@@ -23,6 +23,7 @@ mod explain;
 mod fault;
 #[cfg(feature = "http")]
 pub mod http;
+mod log;
 pub mod machine;
 pub mod notify;
 #[cfg(feature = "telemetry")]
@@ -46,8 +47,8 @@ pub use broadcast::{
 };
 pub use broker::{
     BrokerBacking, BrokerConfig, BrokerError, EventBroker, EventSubscriberStateStore,
-    EventSubscriptionSourceMappingStore, EventSubscriptionStateStore, LeaderElector, Led, LockElector, LockManager,
-    MemoryGroups, NodeHeartbeat,
+    EventSubscriptionSourceMappingStore, EventSubscriptionStateStore, LeaderElector, Led, LockElector,
+    LockManager, MemoryGroups, NodeHeartbeat,
 };
 pub use consumer::{
     Consumer, ConsumerConfig, ConsumerError, DeadLetter, ErrorStrategy, EventProcessor, EventProvider,
@@ -56,26 +57,29 @@ pub use consumer::{
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
-    Actor, Broadcast, CanvasId, Category, Claim, CopyOf, Due, Event, EventError, EventId,
-    EventSequencePartitioner, EventSource, GroupNode, Lead, HandlerAddress, HandlerScope, InvalidLogName, InvalidName, InvalidObjectKey, InvalidPattern,
-    InvalidSource, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link, LogEvent, LogPage,
-    MalformedBroadcast, MalformedNotification, Name, NewSubscription, NodeId, Notification, ObjectKey, Partition, Place, QueuePattern,
-    RuleKind, SourceList, StreamId, StreamName, SubscriberId, SubscriberState, Subscription, Timestamp, Timing, Traceparent,
+    Actor, AppendCondition, Appended, Broadcast, CanvasId, Category, Claim, CopyOf, Due, Event, EventError,
+    EventId, EventSequencePartitioner, EventSource, GroupNode, HandlerAddress, HandlerScope,
+    InvalidCondition, InvalidLogName, InvalidName, InvalidObjectKey, InvalidPattern, InvalidSource,
+    InvalidTiming, InvalidTraceparent, JsonError, Lane, Lead, Link, LogEvent, LogEventError, LogPage,
+    MalformedBroadcast, MalformedNotification, Name, NewLogEvent, NewSubscription, NodeId, Notification,
+    ObjectKey, Partition, Place, QueuePattern, RuleKind, SourceList, StreamAppend, StreamId, StreamName,
+    SubscriberId, SubscriberState, Subscription, Timestamp, Timing, Traceparent,
 };
 #[cfg(feature = "http")]
 pub use event::{
     InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,
 };
 pub use explain::{Explanation, Live};
+pub use log::{APPEND_MAX, Log, LogError, LogReceipt, READ_MAX};
 pub use machine::{Outcome, RetryPolicy, Standing};
 #[cfg(feature = "telemetry")]
 pub use observe::Observer;
 #[cfg(feature = "http")]
 pub use store::RegisteredTarget;
 pub use store::{
-    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, Facet, FacetSettings, GroupPosition, HaltedLane, HandlerCounts,
-    MigrationState, MigrationStatus, Object, QueueDepth, Refusal, RegisteredQueue, Retention, Rule, Store,
-    StoreConfig, StoreError, TimingMode,
+    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, Facet, FacetSettings, GroupPosition, HaltedLane,
+    HandlerCounts, LogAppender, LogEnd, LogHorizon, MigrationState, MigrationStatus, Object, QueueDepth,
+    Refusal, RegisteredQueue, Retention, Rule, Store, StoreConfig, StoreError, TimingMode,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{

@@ -242,7 +242,6 @@ async fn hear(shared: Weak<Shared>, broadcasts: Broadcasts) {
         let Ok(pattern) = "*:SIGNAL:*".parse() else { return };
         match broadcasts.listen(Selection::new(pattern, Some(vec![CanvasId::OF_SIGNALS]))).await {
             Ok(mut listener) => {
-                wait = RETRY;
                 // What was said before it listened was missed.
                 let Some(watching) = shared.upgrade() else { return };
                 watching.state().raise_all();

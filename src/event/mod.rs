@@ -24,8 +24,9 @@ pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
 pub use json::JsonError;
 pub(crate) use json::check as check_json;
 pub use log::{
-    Category, EventSequencePartitioner, EventSource, InvalidLogName, InvalidSource, LogEvent, LogPage, Partition, SourceList, StreamId,
-    StreamName,
+    AppendCondition, Appended, Category, EventSequencePartitioner, EventSource, InvalidCondition,
+    InvalidLogName, InvalidSource, LogEvent, LogEventError, LogPage, NewLogEvent, Partition, SourceList,
+    StreamAppend, StreamId, StreamName,
 };
 pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
 pub use queue::{CopyOf, InvalidPattern, QueuePattern};

@@ -38,6 +38,7 @@ mod idempotency;
 mod insert;
 mod lanes;
 mod load;
+mod log;
 #[cfg(feature = "testing")]
 mod memory;
 mod migrate;
@@ -83,6 +84,8 @@ pub(crate) use idempotency::{Keyed, NewKey};
 pub(crate) use insert::{Inserted, NewEvent, insert_one};
 pub use lanes::HaltedLane;
 pub(crate) use load::LoadedEvent;
+pub use log::{LogAppender, LogEnd, LogHorizon};
+pub(crate) use log::{LogBatch, Refused, append_batch, lacks_partition};
 #[cfg(feature = "cli")]
 pub(crate) use migrate::MigrationDifferences;
 pub use migrate::{MigrationState, MigrationStatus};

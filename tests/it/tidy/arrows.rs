@@ -24,7 +24,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("emit", &["event", "fault", "telemetry", "store", "broadcast", "notify"]),
     ("admin", &["event", "fault", "cron", "machine", "store", "notify", "wake", "explain"]),
     ("worker", &["event", "fault", "telemetry", "store", "notify", "wake", "emit", "machine", "delivery"]),
-    ("consumer", &["event", "fault", "telemetry", "store"]),
+    ("log", &["event", "store", "broadcast", "notify"]),
+    ("consumer", &["event", "fault", "telemetry", "store", "log"]),
     ("broker", &["event", "fault", "telemetry", "machine", "store", "broadcast", "consumer"]),
     ("access", &["event", "store"]),
     ("config", &["event", "access", "broadcast", "delivery", "http", "store", "notify", "worker"]),
@@ -76,7 +77,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// Outside crates that stay in a few modules, by how their names begin.
 const CONFINED: &[(&str, &[&str])] = &[
-    ("sqlx", &["store", "emit"]),
+    ("sqlx", &["store", "emit", "log"]),
     ("google_cloud_", &["notify", "config", "delivery"]),
     ("axum", &["http"]),
     ("hyper", &["http", "delivery", "cli"]),
