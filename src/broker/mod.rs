@@ -171,6 +171,11 @@ impl EventBroker {
         Ok(())
     }
 
+    /// How many writes of this process as the coordinator were refused, because somebody else led by then.
+    pub fn refused_allocations(&self) -> u64 {
+        self.node.coordinator.refused()
+    }
+
     /// Cancelled, it ends the broker.
     pub fn stop_token(&self) -> CancellationToken {
         self.stop.clone()
