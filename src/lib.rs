@@ -37,8 +37,8 @@ mod worker;
 
 pub use admin::{
     Admin, AdminError, BULK_MAX, Bulk, CRONS_MAX, Cron, CronPause, CronTick, Cursor, DeletedQueue,
-    EventFilter, EventSummary, HandlerStats, LIST_MAX, NewCron, NewQueue, Page, PutCron, PutQueue, Resumed,
-    SetFacet, Stop, Stopped, Waiting,
+    EventFilter, EventSummary, Group, GroupNodes, GroupSource, HandlerStats, LIST_MAX, NewCron, NewQueue,
+    Page, PutCron, PutQueue, ResetGroup, ResetTo, Resumed, SetFacet, Stop, Stopped, Waiting,
 };
 #[cfg(feature = "http")]
 pub use admin::{NewSecret, NewTarget, Registered};

@@ -31,7 +31,8 @@ pub(crate) const CATEGORY: &str = "companies";
 
 /// Says `node ID`, then `deposed WRITES` whenever that grows, until SIGTERM.
 pub(crate) async fn perform(place: &Place, store: Store, notifier: Arc<dyn Notifier>, work: GroupWork) {
-    let pool = sqlx::postgres::PgPoolOptions::new().max_connections(4).connect(&place.database_url).await.unwrap();
+    let pool =
+        sqlx::postgres::PgPoolOptions::new().max_connections(4).connect(&place.database_url).await.unwrap();
     let log = Log::new(store.clone(), &*notifier);
     let config = BrokerConfig {
         heartbeat: Duration::from_millis(work.heartbeat_ms),
@@ -43,7 +44,11 @@ pub(crate) async fn perform(place: &Place, store: Store, notifier: Arc<dyn Notif
     for number in 0..work.groups {
         let group = format!("group-{number}");
         let positions = Recording { store: store.clone(), pool: pool.clone() };
-        let processor = Recorder { pool: pool.clone(), group: group.clone(), lasts: Duration::from_millis(work.handle_ms) };
+        let processor = Recorder {
+            pool: pool.clone(),
+            group: group.clone(),
+            lasts: Duration::from_millis(work.handle_ms),
+        };
         let config = ConsumerConfig {
             poll_interval: Duration::from_secs(1),
             commit_every: 5,
@@ -54,7 +59,8 @@ pub(crate) async fn perform(place: &Place, store: Store, notifier: Arc<dyn Notif
         let category = EventSource::category(CATEGORY).unwrap();
         let (log, positions) = (Arc::new(log.clone()), Arc::new(positions));
         let consumer =
-            Consumer::new(group.parse().unwrap(), category, log, positions, Arc::new(processor), config).unwrap();
+            Consumer::new(group.parse().unwrap(), category, log, positions, Arc::new(processor), config)
+                .unwrap();
         broker.register(Arc::new(consumer.partitioned(work.partitions).unwrap())).await.unwrap();
     }
     let (signal, stop) = (wakeq::shutdown_signal().unwrap(), broker.stop_token());

@@ -128,7 +128,8 @@ impl Stage {
                 ticks.tick().await;
                 let appends: Vec<StreamAppend> = (0..STREAMS)
                     .map(|at| {
-                        let stream = StreamId::new(CanvasId::DEFAULT, CATEGORY, &format!("company-{at}")).unwrap();
+                        let stream =
+                            StreamId::new(CanvasId::DEFAULT, CATEGORY, &format!("company-{at}")).unwrap();
                         StreamAppend::new(stream, vec![NewLogEvent::new("changed", &count).unwrap()])
                             .expect(AppendCondition::None)
                     })
@@ -213,7 +214,10 @@ async fn look(pool: PgPool, stop: CancellationToken, doubles: Arc<AtomicU64>) ->
                 .await
                 .unwrap();
         if let Some((now, newer)) = lock {
-            assert!(newer > term || (newer == term && owner == Some(now)), "term {newer} of {now} after {term}");
+            assert!(
+                newer > term || (newer == term && owner == Some(now)),
+                "term {newer} of {now} after {term}"
+            );
             (term, owner) = (newer, Some(now));
         }
         looks += 1;
