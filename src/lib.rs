@@ -117,6 +117,11 @@ struct Listeners;
 #[doc = include_str!("../docs/consumers.md")]
 struct Consumers;
 
+/// The code in the page about consumer groups.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/groups.md")]
+struct Groups;
+
 /// The code in the page about crons.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/cron.md")]

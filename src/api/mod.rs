@@ -21,8 +21,7 @@ pub(crate) use dead_events::{BulkRequest, DeadEvent, Deleted, Redriven};
 pub(crate) use emit::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewChange, NewEvent, NewEvents};
 pub(crate) use events::{EventDetail, EventState, EventSummary, TheEvent, WaitingState};
 pub(crate) use groups::{
-    Group, GroupNode, GroupNodes, GroupSource, GroupSubscriber, GroupSummary, InvalidReset, ResetGroup,
-    ResetRequest,
+    Group, GroupNode, GroupNodes, GroupSource, GroupSubscriber, GroupSummary, ResetGroup, ResetRequest,
 };
 pub(crate) use handlers::{Depth, Handler, PurgeRequest, Purged};
 pub(crate) use list::List;

@@ -213,7 +213,7 @@ fn check_partitions(
 ) -> Result<(), BrokerError> {
     for asked in requests {
         if let Some(opened) = opened.iter().find(|opened| asked.is_split_otherwise_than(opened)) {
-            let (group, opened, asked) = (group.clone(), opened.clone(), asked.clone());
+            let (group, opened, asked) = (group.clone(), Box::new(opened.clone()), Box::new(asked.clone()));
             return Err(BrokerError::Partitions { group, opened, asked });
         }
     }

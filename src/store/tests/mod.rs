@@ -4,6 +4,7 @@ mod coalescer;
 mod contention;
 mod cost;
 mod fences;
+mod groups;
 mod inserts;
 mod log;
 mod minute;

@@ -17,6 +17,8 @@ const STREAMS: usize = 10;
 
 pub(super) struct Stage {
     pub(super) theatre: Theatre,
+    /// Without compiled plans: for the small tables here these take a second, and are asked for all the time.
+    pub(super) pool: PgPool,
     pub(super) work: GroupWork,
     flow: Option<(CancellationToken, JoinHandle<i64>)>,
     look: (CancellationToken, JoinHandle<u64>),
@@ -56,10 +58,12 @@ impl Stage {
         .execute(&theatre.pool)
         .await
         .unwrap();
+        let plain: sqlx::postgres::PgConnectOptions = theatre.place.database_url.parse().unwrap();
+        let pool = PgPool::connect_with(plain.options([("jit", "off")])).await.unwrap();
         let doubles = Arc::new(AtomicU64::new(0));
         let stop = CancellationToken::new();
-        let looking = look(theatre.pool.clone(), stop.clone(), Arc::clone(&doubles));
-        Self { theatre, work, flow: None, look: (stop, tokio::spawn(looking)), doubles }
+        let looking = look(pool.clone(), stop.clone(), Arc::clone(&doubles));
+        Self { theatre, pool, work, flow: None, look: (stop, tokio::spawn(looking)), doubles }
     }
 
     pub(super) fn start_faulty(&self, fault: Option<&str>) -> Process {
@@ -103,8 +107,7 @@ impl Stage {
     async fn until(&self, query: &'static str, nodes: &[uuid::Uuid], wanted: i64) {
         let reached = async {
             loop {
-                let found: i64 =
-                    sqlx::query_scalar(query).bind(nodes).fetch_one(&self.theatre.pool).await.unwrap();
+                let found: i64 = sqlx::query_scalar(query).bind(nodes).fetch_one(&self.pool).await.unwrap();
                 if found >= wanted {
                     return;
                 }
@@ -172,7 +175,7 @@ impl Stage {
                from wakeq.subscriptions, json_array_elements(subscriber_event_sources) source where node_id = $1",
         )
         .bind(node.id)
-        .fetch_one(&self.theatre.pool)
+        .fetch_one(&self.pool)
         .await
         .unwrap()
     }
