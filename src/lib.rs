@@ -102,6 +102,11 @@ struct Testing;
 #[doc = include_str!("../docs/order.md")]
 struct Order;
 
+/// The code in the page about the log.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/log.md")]
+struct TheLog;
+
 /// The code in the page about queues.
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../docs/queues.md")]

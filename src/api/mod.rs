@@ -10,6 +10,7 @@ mod events;
 mod groups;
 mod handlers;
 mod list;
+mod log;
 mod objects;
 mod queues;
 mod rules;
@@ -25,6 +26,9 @@ pub(crate) use groups::{
 };
 pub(crate) use handlers::{Depth, Handler, PurgeRequest, Purged};
 pub(crate) use list::List;
+pub(crate) use log::{
+    Append, AppendTo, AppendedAll, Expect, InvalidAppend, LogEvent, LogPage, Logged, NewLogEvent, StreamName,
+};
 pub(crate) use objects::{HaltedLane, Link, Object, Place, SkipRequest, Skipped};
 pub(crate) use queues::{
     Copied, DeletedQueue, Facet, FacetSet, InvalidQueue, PutQueue, PutQueueAnswer, Queue, QueueDepth,

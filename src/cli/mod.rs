@@ -21,6 +21,7 @@ mod groups;
 mod handlers;
 mod health;
 mod keys;
+mod log;
 mod logging;
 mod migrate;
 mod objects;
@@ -240,6 +241,8 @@ enum Command {
     Dead(dead::Dead),
     /// Show objects, and let those go on that stand still
     Objects(objects::Objects),
+    /// Append to the log, and read it
+    Log(log::Log),
     /// Make, list and revoke keys for the API
     Keys(keys::Keys),
     /// Let Google service accounts use the API
@@ -336,6 +339,7 @@ impl Cli {
             Command::Groups(command) => command.run(&context).await,
             Command::Dead(command) => command.run(&context).await,
             Command::Objects(command) => command.run(&context).await,
+            Command::Log(command) => command.run(&context).await,
             Command::Keys(command) => command.run(&context).await,
             Command::Accounts(command) => command.run(&context).await,
             Command::Audit(command) => command.run(&context).await,

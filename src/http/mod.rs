@@ -16,6 +16,7 @@ mod handlers;
 mod health;
 mod limits;
 mod listen;
+mod log;
 mod objects;
 mod openapi;
 mod paging;
@@ -38,6 +39,7 @@ use crate::access::{Access, Scope};
 use crate::admin::Admin;
 use crate::delivery::Deliverer;
 use crate::emit::Queue;
+use crate::log::Log;
 use crate::telemetry::HttpMetrics;
 use guard::Guarded;
 use health::Readiness;
@@ -53,6 +55,7 @@ pub use server::{HttpConfig, HttpError, HttpServer};
 pub(crate) struct Api {
     queue: Queue,
     admin: Admin,
+    log: Log,
     access: Access,
     deliverer: Deliverer,
     /// What the ids of CloudEvents are made in.
@@ -116,6 +119,8 @@ fn guarded(api: &Api) -> Guarded {
         .on(Scope::Read, routes!(objects::one))
         .on(Scope::Operate, routes!(objects::skip))
         .on(Scope::Emit, routes!(emit::change))
+        .on(Scope::Emit, routes!(log::append))
+        .on(Scope::Read, routes!(log::read))
         .on(Scope::Read, routes!(dead_events::list))
         .on(Scope::Operate, routes!(dead_events::redrive_one))
         .on(Scope::Operate, routes!(dead_events::redrive))

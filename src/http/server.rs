@@ -25,6 +25,7 @@ use crate::access::{Access, AccessConfig, AccessError};
 use crate::admin::Admin;
 use crate::delivery::{Deliverer, DeliveryConfig, DeliveryError};
 use crate::emit::{Queue, QueueConfig};
+use crate::log::Log;
 use crate::notify::Notifier;
 use crate::store::{Retention, Store, StoreError};
 
@@ -172,8 +173,10 @@ impl HttpServer {
             QueueConfig { payload_limit_bytes: config.body_limit_bytes, ..QueueConfig::default() };
         let admin = Admin::new(store.clone(), Arc::clone(&notifier)).patience(WAKING);
         let stop = CancellationToken::new();
+        let log = Log::new(store.clone(), notifier.as_ref()).with_payload_limit(config.body_limit_bytes);
         let api = Api {
             namespace: store.namespace().await?,
+            log,
             queue: Queue::new(store.clone(), notifier, queue_config),
             access: Access::new(store, config.access.clone())?,
             deliverer: Deliverer::new(config.delivery.clone())?,

@@ -9,14 +9,14 @@ mod hearing;
 mod server;
 
 use crate::api::{
-    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted,
-    EmittedBatch, EventDetail, EventSummary, Facet, FacetSet, Group, GroupNodes, GroupSummary, HaltedLane,
-    Handler, Key, Lifted, List, NewChange, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue,
-    PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven, ResetGroup, ResetRequest, RuleKind, SetFacet,
-    Skipped, StopRequest, Stopped, Waiting,
+    Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
+    DeletedQueue, Depth, Emitted, EmittedBatch, EventDetail, EventSummary, Facet, FacetSet, Group,
+    GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange, NewEvent, Object,
+    PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven,
+    ResetGroup, ResetRequest, RuleKind, SetFacet, Skipped, StopRequest, Stopped, Waiting,
 };
 use crate::config::DeliveryArgs;
-use crate::event::{EventId, Name, ObjectKey};
+use crate::event::{Category, EventId, Name, ObjectKey, StreamName};
 use crate::machine::Standing;
 
 use super::arguments::{HandlerName, Page, Target};
@@ -220,6 +220,22 @@ impl Backend {
 
     pub(super) async fn skip(&self, key: &ObjectKey, handler: &HandlerName) -> anyhow::Result<Skipped> {
         either!(self.skip(key, handler))
+    }
+
+    /// Appends to streams of the canvas's log.
+    pub(super) async fn append(&self, append: Append) -> anyhow::Result<AppendedAll> {
+        either!(self.append(append))
+    }
+
+    /// A page of the canvas's log, of a category, or of a stream.
+    pub(super) async fn read_log(
+        &self,
+        category: Option<&Category>,
+        stream: Option<&StreamName>,
+        after: i64,
+        limit: u32,
+    ) -> anyhow::Result<LogPage> {
+        either!(self.read_log(category, stream, after, limit))
     }
 
     pub(super) async fn dead(&self, which: &BulkRequest, page: Page) -> anyhow::Result<List<DeadEvent>> {

@@ -7,15 +7,16 @@ use uuid::Uuid;
 use super::client::{Client, Request};
 use super::{Canvases, WhichEvents};
 use crate::api::{
-    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted,
-    EmittedBatch, EventDetail, EventSummary, Facet, FacetSet, Group, GroupNodes, GroupSummary, HaltedLane,
-    Handler, Key, Lifted, List, NewChange, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer,
-    PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven, ResetGroup, ResetRequest,
-    RuleKind, SetFacet, SkipRequest, Skipped, StopRequest, Stopped, TheEvent, Waiting,
+    Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
+    DeletedQueue, Depth, Emitted, EmittedBatch, EventDetail, EventSummary, Facet, FacetSet, Group,
+    GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange, NewEvent, Object,
+    PauseCron, PurgeRequest, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue,
+    QueueDepth, Redriven, ResetGroup, ResetRequest, RuleKind, SetFacet, SkipRequest, Skipped, StopRequest,
+    Stopped, TheEvent, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
-use crate::event::{EventId, Name, ObjectKey};
+use crate::event::{Category, EventId, Name, ObjectKey, StreamName};
 
 /// A canvas of a server.
 pub(in crate::cli) struct Server {
@@ -191,6 +192,26 @@ impl Server {
         let request =
             SkipRequest { module: Some(handler.module.to_string()), name: handler.name.to_string() };
         self.client.call(Request::post(&["objects", key.as_str(), "skip"]).body(&request)?).await
+    }
+
+    /// Not sent again when its answer is lost: it may have been carried out.
+    pub(super) async fn append(&self, append: Append) -> anyhow::Result<AppendedAll> {
+        self.client.call(Request::post(&["log"]).body(&append)?).await
+    }
+
+    pub(super) async fn read_log(
+        &self,
+        category: Option<&Category>,
+        stream: Option<&StreamName>,
+        after: i64,
+        limit: u32,
+    ) -> anyhow::Result<LogPage> {
+        let request = Request::get(&["log"])
+            .query("category", category)
+            .query("stream", stream)
+            .query("after", Some(after))
+            .query("limit", Some(limit));
+        self.client.call(request).await
     }
 
     pub(super) async fn dead(&self, which: &BulkRequest, page: Page) -> anyhow::Result<List<DeadEvent>> {
