@@ -151,7 +151,12 @@ impl EventBroker {
             changed: Arc::new(Notify::new()),
             told: Mutex::default(),
         };
-        Ok(Self { node: Arc::new(node), mapping: groups, stop: CancellationToken::new(), begun: AtomicBool::new(false) })
+        Ok(Self {
+            node: Arc::new(node),
+            mapping: groups,
+            stop: CancellationToken::new(),
+            begun: AtomicBool::new(false),
+        })
     }
 
     /// Which node this is: another one for each broker that is made.
