@@ -6,6 +6,7 @@ mod admin;
 #[cfg(feature = "http")]
 mod api;
 mod broadcast;
+mod broker;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]
@@ -36,28 +37,33 @@ mod worker;
 
 pub use admin::{
     Admin, AdminError, BULK_MAX, Bulk, CRONS_MAX, Cron, CronPause, CronTick, Cursor, DeletedQueue,
-    EventFilter, EventSummary, HandlerStats, LIST_MAX, NewCron, NewQueue, Page, PutCron, PutQueue, Resumed,
-    SetFacet, Stop, Stopped, Waiting,
+    EventFilter, EventSummary, Group, GroupNodes, GroupSource, HandlerStats, LIST_MAX, NewCron, NewQueue,
+    Page, PutCron, PutQueue, ResetGroup, ResetTo, Resumed, SetFacet, Stop, Stopped, Waiting,
 };
 #[cfg(feature = "http")]
 pub use admin::{NewSecret, NewTarget, Registered};
 pub use broadcast::{
     Broadcasts, Heard, InvalidTopicPattern, ListenError, Listener, Signal, Signals, TopicPattern,
 };
+pub use broker::{
+    BrokerBacking, BrokerConfig, BrokerError, EventBroker, EventSubscriberStateStore,
+    EventSubscriptionSourceMappingStore, EventSubscriptionStateStore, LeaderElector, Led, LockElector,
+    LockManager, MemoryGroups, NodeHeartbeat,
+};
 pub use consumer::{
     Consumer, ConsumerConfig, ConsumerError, DeadLetter, ErrorStrategy, EventProcessor, EventProvider,
     EventSubscriber, GiveUp, Health, InvalidConsumer, MemoryLog, MemoryPositions, PositionKey, PositionStore,
-    SubscriberId,
 };
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use event::{
     Actor, AppendCondition, Appended, Broadcast, CanvasId, Category, Claim, CopyOf, Due, Event, EventError,
-    EventId, EventSource, HandlerAddress, HandlerScope, InvalidCondition, InvalidLogName, InvalidName,
-    InvalidObjectKey, InvalidPattern, InvalidSource, InvalidTiming, InvalidTraceparent, JsonError, Lane,
-    Link, LogEvent, LogEventError, LogPage, MalformedBroadcast, MalformedNotification, Name, NewLogEvent,
-    Notification, ObjectKey, Partition, Place, QueuePattern, RuleKind, SourceList, StreamAppend, StreamId,
-    StreamName, Timestamp, Timing, Traceparent,
+    EventId, EventSequencePartitioner, EventSource, GroupNode, HandlerAddress, HandlerScope,
+    InvalidCondition, InvalidLogName, InvalidName, InvalidObjectKey, InvalidPattern, InvalidSource,
+    InvalidTiming, InvalidTraceparent, JsonError, Lane, Lead, Link, LogEvent, LogEventError, LogPage,
+    MalformedBroadcast, MalformedNotification, Name, NewLogEvent, NewSubscription, NodeId, Notification,
+    ObjectKey, Partition, Place, QueuePattern, RuleKind, SourceList, StreamAppend, StreamId, StreamName,
+    SubscriberId, SubscriberState, Subscription, Timestamp, Timing, Traceparent,
 };
 #[cfg(feature = "http")]
 pub use event::{
@@ -71,9 +77,9 @@ pub use observe::Observer;
 #[cfg(feature = "http")]
 pub use store::RegisteredTarget;
 pub use store::{
-    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, Facet, FacetSettings, HaltedLane, HandlerCounts,
-    LogAppender, LogEnd, LogHorizon, MigrationState, MigrationStatus, Object, QueueDepth, Refusal,
-    RegisteredQueue, Retention, Rule, Store, StoreConfig, StoreError, TimingMode,
+    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, Facet, FacetSettings, GroupPosition, HaltedLane,
+    HandlerCounts, LogAppender, LogEnd, LogHorizon, MigrationState, MigrationStatus, Object, QueueDepth,
+    Refusal, RegisteredQueue, Retention, Rule, Store, StoreConfig, StoreError, TimingMode,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{
@@ -115,6 +121,11 @@ struct Listeners;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/consumers.md")]
 struct Consumers;
+
+/// The code in the page about consumer groups.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/groups.md")]
+struct Groups;
 
 /// The code in the page about crons.
 #[cfg(doctest)]

@@ -7,6 +7,7 @@ mod crons;
 mod dead_events;
 mod emit;
 mod events;
+mod groups;
 mod handlers;
 mod list;
 mod log;
@@ -20,6 +21,9 @@ pub(crate) use crons::{Cron, CronTick, InvalidCron, PauseCron, PutCron};
 pub(crate) use dead_events::{BulkRequest, DeadEvent, Deleted, Redriven};
 pub(crate) use emit::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewChange, NewEvent, NewEvents};
 pub(crate) use events::{EventDetail, EventState, EventSummary, TheEvent, WaitingState};
+pub(crate) use groups::{
+    Group, GroupNode, GroupNodes, GroupSource, GroupSubscriber, GroupSummary, ResetGroup, ResetRequest,
+};
 pub(crate) use handlers::{Depth, Handler, PurgeRequest, Purged};
 pub(crate) use list::List;
 pub(crate) use log::{

@@ -17,6 +17,7 @@ mod emit;
 mod event;
 mod events;
 mod failure;
+mod groups;
 mod handlers;
 mod health;
 mod keys;
@@ -234,6 +235,8 @@ enum Command {
     Cron(cron::Crons),
     /// Register queues, and say what each canvas gets of them
     Queues(queues::Queues),
+    /// See who reads which part of the log, how far they have come, and let them go on elsewhere
+    Groups(groups::Groups),
     /// List dead events, bring them back, or delete them
     Dead(dead::Dead),
     /// Show objects, and let those go on that stand still
@@ -333,6 +336,7 @@ impl Cli {
             Command::Handlers(command) => command.run(&context).await,
             Command::Cron(command) => command.run(&context).await,
             Command::Queues(command) => command.run(&context).await,
+            Command::Groups(command) => command.run(&context).await,
             Command::Dead(command) => command.run(&context).await,
             Command::Objects(command) => command.run(&context).await,
             Command::Log(command) => command.run(&context).await,

@@ -10,6 +10,7 @@ mod crons;
 mod dead_events;
 mod emit;
 mod events;
+mod groups;
 mod guard;
 mod handlers;
 mod health;
@@ -132,6 +133,11 @@ fn guarded(api: &Api) -> Guarded {
         .everywhere([Scope::Read], routes!(queues::depth))
         .everywhere([Scope::Read], routes!(queues::facets))
         .everywhere([Scope::Operate], routes!(queues::set_facet))
+        // A group reads the log of every canvas.
+        .everywhere([Scope::Read], routes!(groups::nodes))
+        .everywhere([Scope::Read], routes!(groups::list))
+        .everywhere([Scope::Read], routes!(groups::one))
+        .everywhere([Scope::Operate], routes!(groups::reset))
         .on(Scope::Admin, routes!(handlers::block, handlers::unblock))
         .on(Scope::Admin, routes!(admin::audit))
         .on(Scope::Admin, routes!(admin::keys, admin::create_key))

@@ -56,6 +56,8 @@ pub(crate) enum Role {
     EmitterWithin,
     /// Emits this many events of each of so many canvases, in turns, only for the queue [`QUEUE`].
     EmitterToQueue { canvases: usize, each: usize, work: Work },
+    /// Consumes in groups until SIGTERM.
+    GroupNode(crate::groups::node::GroupWork),
     /// Lifts the pause of [`WORK`].
     Unpause,
 }
@@ -197,7 +199,7 @@ fn child() {
     runtime.shutdown_timeout(Duration::from_millis(100));
 }
 
-fn say(words: &str) {
+pub(crate) fn say(words: &str) {
     // The harness has begun a line of its own.
     println!("\n{MARK}{words}");
 }
@@ -226,6 +228,7 @@ async fn perform(place: Place, role: Role) {
             emit_to_queue(&Place::queue(&store, &notifier), canvases, each, &work).await;
             say(&format!("emitted {}", canvases * each));
         }
+        Role::GroupNode(work) => crate::groups::node::perform(&place, store, notifier, work).await,
         Role::Unpause => {
             let resumed =
                 Admin::new(store, notifier).unpause(&scope(WORK), &wakeq::Actor::user("test")).await.unwrap();

@@ -28,6 +28,7 @@ mod emit;
 mod emitting;
 mod fair;
 mod google_keys;
+mod groups;
 mod hostile;
 mod http;
 mod http_admin;

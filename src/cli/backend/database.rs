@@ -10,10 +10,11 @@ use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Scope, Within};
 use crate::admin::{Admin, AdminError, Cursor, EventFilter, NewTarget};
 use crate::api::{
     Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
-    DeletedQueue, Depth, Emitted, EmittedBatch, EventDetail, EventSummary, Facet, FacetSet, HaltedLane,
-    Handler, Key, Lifted, List, LogPage, NewChange, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron,
-    PutQueue, PutQueueAnswer, PutTarget, Queue as QueueAnswer, QueueDepth, Redriven, RuleKind, SetFacet,
-    Skipped, StopRequest, Stopped, Waiting,
+    DeletedQueue, Depth, Emitted, EmittedBatch, EventDetail, EventSummary, Facet, FacetSet, Group,
+    GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange, NewEvent, Object,
+    PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue as QueueAnswer,
+    QueueDepth, Redriven, ResetGroup, ResetRequest, RuleKind, SetFacet, Skipped, StopRequest, Stopped,
+    Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
@@ -223,6 +224,24 @@ impl Database {
 
     pub(super) async fn delete_queue(&self, name: &Name, waiting: Waiting) -> anyhow::Result<DeletedQueue> {
         Ok(self.silent().delete_queue(name, waiting.into(), &self.actor).await?.into())
+    }
+
+    pub(super) async fn group_nodes(&self) -> anyhow::Result<GroupNodes> {
+        Ok(self.silent().group_nodes().await?.into())
+    }
+
+    pub(super) async fn groups(&self) -> anyhow::Result<List<GroupSummary>> {
+        let groups = self.silent().groups().await?;
+        Ok(List::whole(groups.into_iter().map(GroupSummary::from).collect()))
+    }
+
+    pub(super) async fn group(&self, name: &Name) -> anyhow::Result<Group> {
+        Ok(self.silent().group(name).await?.into())
+    }
+
+    pub(super) async fn reset_group(&self, name: &Name, request: ResetRequest) -> anyhow::Result<ResetGroup> {
+        let (source, to) = request.read().map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(self.silent().reset_group(name, source.as_ref(), to, &self.actor).await?.into())
     }
 
     pub(super) async fn queue_depth(&self, name: &Name) -> anyhow::Result<QueueDepth> {

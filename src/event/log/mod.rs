@@ -3,10 +3,13 @@
 //!
 //! Plain data that was checked when it was made; no I/O.
 
-mod append;
+mod overlap;
+mod partitioner;
 mod source;
 mod stream;
 
+pub use partitioner::EventSequencePartitioner;
+mod append;
 pub use append::{AppendCondition, Appended, InvalidCondition, LogEventError, NewLogEvent, StreamAppend};
 pub use source::{EventSource, InvalidSource, Partition, SourceList};
 pub use stream::{Category, InvalidLogName, LogEvent, LogPage, StreamId, StreamName};

@@ -2,6 +2,7 @@
 
 mod both;
 mod ends;
+mod groups;
 mod life;
 mod queues;
 
@@ -121,6 +122,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (14, "queues"),
     (15, "positions"),
     (16, "log"),
+    (17, "groups"),
 ];
 
 fn migrations(status: &str) -> String {

@@ -26,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("worker", &["event", "fault", "telemetry", "store", "notify", "wake", "emit", "machine", "delivery"]),
     ("log", &["event", "store", "broadcast", "notify"]),
     ("consumer", &["event", "fault", "telemetry", "store", "log"]),
+    ("broker", &["event", "fault", "telemetry", "machine", "store", "broadcast", "consumer"]),
     ("access", &["event", "store"]),
     ("config", &["event", "access", "broadcast", "delivery", "http", "store", "notify", "worker"]),
     ("api", &["event", "machine", "cron", "store", "admin", "explain", "emit", "access"]),
