@@ -15,6 +15,7 @@
 //! assert_eq!(transition.next.effect(), Effect::Answer(Answer::Acknowledge));
 //! ```
 
+mod entity;
 mod look;
 mod order;
 mod outcome;
@@ -23,6 +24,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 
+pub use entity::{Repost, repost};
 pub use look::{Standing, look};
 pub use order::{Consumption, consume};
 pub use outcome::Outcome;

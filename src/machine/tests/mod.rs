@@ -3,6 +3,7 @@
 mod answers;
 mod chart;
 mod consuming;
+mod entities;
 mod order;
 mod tables;
 mod walk;
