@@ -42,8 +42,9 @@ pub use admin::{
 pub use admin::{NewSecret, NewTarget, Registered};
 pub use broadcast::{Broadcasts, Heard, InvalidTopicPattern, ListenError, Listener, TopicPattern};
 pub use consumer::{
-    ConsumerError, EventProcessor, EventProvider, EventSubscriber, Health, OpenedPosition, PositionKey,
-    PositionStore, SubscriberId,
+    Consumer, ConsumerConfig, ConsumerError, DeadLetter, ErrorStrategy, EventProcessor, EventProvider,
+    EventSubscriber, GiveUp, Health, InvalidConsumer, MemoryLog, MemoryPositions, PositionKey, PositionStore,
+    SubscriberId,
 };
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};

@@ -4,12 +4,21 @@
 //! it may read. Nothing here decides who reads what, and nothing relies on having been decided upon: a position is moved
 //! only under the epoch that it was opened with.
 
+mod config;
+#[expect(clippy::module_inception, reason = "the consumer itself, among what it is made of")]
+mod consumer;
 mod error;
+mod memory;
 mod positions;
+mod postgres;
 mod provider;
+mod reading;
 mod subscriber;
 
+pub use config::{ConsumerConfig, ErrorStrategy, GiveUp, InvalidConsumer};
+pub use consumer::Consumer;
 pub use error::ConsumerError;
-pub use positions::{OpenedPosition, PositionKey, PositionStore};
+pub use memory::{MemoryLog, MemoryPositions};
+pub use positions::{DeadLetter, PositionKey, PositionStore};
 pub use provider::{EventProcessor, EventProvider};
 pub use subscriber::{EventSubscriber, Health, SubscriberId};

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::ConsumerError;
-use crate::event::{EventSource, Name};
+use crate::event::{EventSource, LogEvent, Name};
 
 /// Whose position: that of a group in one of its sources.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,24 +14,39 @@ pub struct PositionKey {
     pub source: EventSource,
 }
 
-/// A position that was opened: where to go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenedPosition {
-    /// The `seq` of the last event that is done with; 0 before the first.
-    pub position: i64,
+/// An event that a group gives up, and why.
+#[derive(Clone, Copy, Debug)]
+pub struct DeadLetter<'a> {
+    /// The event.
+    pub event: &'a LogEvent,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Why the last attempt failed.
+    pub error: &'a str,
 }
 
-/// Where positions are kept. A position has an epoch, which only grows; who opens it under a higher one takes it from whoever had
-/// it before, whose commits are refused from then on.
+/// Where positions are kept: the `seq` of the last event that is done with, 0 before the first. A position has an epoch, which only
+/// grows; who opens it under a higher one takes it from whoever had it before, whose commits are refused from then on.
 #[async_trait]
 pub trait PositionStore: Send + Sync + 'static {
-    /// Takes a position for an epoch, and reads it; a position that is new begins at 0. The same epoch may open it again.
+    /// Takes a position for an epoch, and reads it. The same epoch may open it again.
     ///
     /// Errors: [`ConsumerError::Fenced`] under a lower epoch than the position's.
-    async fn open(&self, key: &PositionKey, epoch: i64) -> Result<OpenedPosition, ConsumerError>;
+    async fn open(&self, key: &PositionKey, epoch: i64) -> Result<i64, ConsumerError>;
 
     /// Moves a position on, from where its owner knows it to be: compare and set.
     ///
     /// Errors: [`ConsumerError::Fenced`] if it stands elsewhere, or under another epoch.
     async fn commit(&self, key: &PositionKey, epoch: i64, from: i64, to: i64) -> Result<(), ConsumerError>;
+
+    /// Keeps an event among the dead of its group, and moves the position past it, in one step.
+    ///
+    /// Errors: as of [`commit`](Self::commit); then the event is not among the dead.
+    async fn skip(
+        &self,
+        key: &PositionKey,
+        epoch: i64,
+        from: i64,
+        dead: &DeadLetter<'_>,
+    ) -> Result<(), ConsumerError>;
 }

@@ -40,6 +40,7 @@ mod load;
 #[cfg(feature = "testing")]
 mod memory;
 mod migrate;
+mod positions;
 mod probe;
 mod promises;
 mod queues;
@@ -83,6 +84,7 @@ pub(crate) use load::LoadedEvent;
 #[cfg(feature = "cli")]
 pub(crate) use migrate::MigrationDifferences;
 pub use migrate::{MigrationState, MigrationStatus};
+pub(crate) use positions::{Buried, PositionMove};
 pub use queues::{Facet, FacetSettings, QueueDepth, RegisteredQueue};
 pub(crate) use queues::{NewQueueRow, QueuePut, Taken, TakenTurn};
 pub use rules::Rule;

@@ -3,7 +3,7 @@
 use tracing::Span;
 
 use super::{Attempted, Processed, Sending};
-use crate::event::{Cause, EventId, HandlerScope, Traceparent};
+use crate::event::{Cause, EventId, HandlerScope, Name, Traceparent};
 
 pub(crate) fn send_span(sending: &Sending<'_>) -> Span {
     let Sending { scope: _, batch: _, cause: _ } = sending;
@@ -110,4 +110,18 @@ impl BroadcastMetrics {
     }
 
     pub(crate) fn broadcast(&self, _: &'static str, _: usize) {}
+}
+
+pub(crate) struct ConsumerMetrics;
+
+impl ConsumerMetrics {
+    pub(crate) fn new(_: &Name) -> Self {
+        Self
+    }
+
+    pub(crate) fn handled(&self, _: Option<&'static str>) {}
+
+    pub(crate) fn died(&self) {}
+
+    pub(crate) fn refused(&self) {}
 }

@@ -24,7 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("emit", &["event", "fault", "telemetry", "store", "broadcast", "notify"]),
     ("admin", &["event", "fault", "cron", "machine", "store", "notify", "wake", "explain"]),
     ("worker", &["event", "fault", "telemetry", "store", "notify", "wake", "emit", "machine", "delivery"]),
-    ("consumer", &["event"]),
+    ("consumer", &["event", "fault", "telemetry", "store"]),
     ("access", &["event", "store"]),
     ("config", &["event", "access", "broadcast", "delivery", "http", "store", "notify", "worker"]),
     ("api", &["event", "machine", "cron", "store", "admin", "explain", "emit", "access"]),

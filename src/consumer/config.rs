@@ -1,0 +1,178 @@
+//! What a consumer does, and how often: its name, its source, and what becomes of an event that fails.
+
+use std::time::Duration;
+
+use crate::event::{EventSource, Name, Partition};
+
+/// Longest period, delay or time-out.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// Most events that are read at a time, and most between two writes of a position.
+const EVENTS_MAX: u32 = 10_000;
+
+/// How a consumer works.
+///
+/// ```
+/// use wakeq::{ConsumerConfig, ErrorStrategy};
+///
+/// let config = ConsumerConfig { on_error: ErrorStrategy::skip(), ..ConsumerConfig::default() };
+/// assert_eq!(config.commit_every, 100);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConsumerConfig {
+    /// How long after its last look a consumer looks again when nothing told it of new events. Default 10 s.
+    pub poll_interval: Duration,
+    /// After how many events the position is written; as many at most are handled again after a crash. It is also
+    /// written whenever there is nothing left to read. 1 to 10,000, default 100.
+    pub commit_every: u32,
+    /// How many events are read at a time, 1 to 10,000. Default 500.
+    pub page: u32,
+    /// How long an event may be handled before that counts as a failure. Default 5 minutes.
+    pub timeout: Duration,
+    /// How long the event that is being handled may go on when its source is withdrawn; then it is cut off. Default 5 s.
+    pub withdraw_grace: Duration,
+    /// What becomes of an event that fails. Default: tried again twice, then the consumer stops.
+    pub on_error: ErrorStrategy,
+}
+
+impl Default for ConsumerConfig {
+    fn default() -> Self {
+        Self {
+            poll_interval: Duration::from_secs(10),
+            commit_every: 100,
+            page: 500,
+            timeout: Duration::from_secs(300),
+            withdraw_grace: Duration::from_secs(5),
+            on_error: ErrorStrategy { retries: 2, ..ErrorStrategy::stop() },
+        }
+    }
+}
+
+/// What becomes of an event that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorStrategy {
+    /// How often it is tried again.
+    pub retries: u32,
+    /// How long before the first time; twice as long before each next.
+    pub backoff: Duration,
+    /// How long at most.
+    pub backoff_max: Duration,
+    /// What then.
+    pub give_up: GiveUp,
+}
+
+/// What becomes of an event that has failed for the last time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GiveUp {
+    /// The consumer stops there and is unhealthy, until it is recovered; others of its group are given its sources.
+    Stop,
+    /// The event is kept among the dead of the group, and the next one is handled.
+    Skip,
+}
+
+/// What comes after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    Retry(Duration),
+    GiveUp(GiveUp),
+}
+
+impl ErrorStrategy {
+    /// Stops at the first failure.
+    pub fn stop() -> Self {
+        let (backoff, backoff_max) = (Duration::from_secs(1), Duration::from_secs(60));
+        Self { retries: 0, backoff, backoff_max, give_up: GiveUp::Stop }
+    }
+
+    /// Gives an event up at its first failure, and goes on.
+    pub fn skip() -> Self {
+        Self { give_up: GiveUp::Skip, ..Self::stop() }
+    }
+
+    /// The same after so many further attempts.
+    pub fn retrying(self, retries: u32, backoff: Duration) -> Self {
+        Self { retries, backoff, ..self }
+    }
+
+    /// What comes after so many failed attempts, 1 or more.
+    pub(super) fn after(self, attempts: u32) -> After {
+        if attempts > self.retries {
+            return After::GiveUp(self.give_up);
+        }
+        let factor = 2_u32.saturating_pow(attempts.saturating_sub(1));
+        After::Retry(self.backoff.saturating_mul(factor).min(self.backoff_max))
+    }
+}
+
+/// A consumer can't be made like this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidConsumer(&'static str);
+
+impl ConsumerConfig {
+    pub(super) fn check(&self) -> Result<(), InvalidConsumer> {
+        let within = |duration: Duration| (Duration::from_millis(1)..=LONGEST).contains(&duration);
+        if !(1..=EVENTS_MAX).contains(&self.commit_every) || !(1..=EVENTS_MAX).contains(&self.page) {
+            return Err(InvalidConsumer("commit_every and page of a consumer are 1 to 10,000"));
+        }
+        let ErrorStrategy { backoff, backoff_max, .. } = self.on_error;
+        if ![self.poll_interval, self.timeout, backoff, backoff_max].into_iter().all(within) {
+            return Err(InvalidConsumer("durations of a consumer are 1 ms to one day"));
+        }
+        Ok(())
+    }
+}
+
+/// What a group consumes: the sources that its members share among them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Work {
+    pub(super) group: Name,
+    pub(super) sources: Vec<EventSource>,
+}
+
+impl Work {
+    /// One source is one piece of work; a category in partitions is as many.
+    pub(super) fn new(
+        group: Name,
+        source: EventSource,
+        partitions: Option<u16>,
+    ) -> Result<Self, InvalidConsumer> {
+        let Some(of) = partitions else { return Ok(Self { group, sources: vec![source] }) };
+        let partitioned = Partition::all(of).into_iter().map(|partition| source.partition(partition));
+        let sources: Option<Vec<_>> = partitioned.collect();
+        match sources.filter(|sources| !sources.is_empty()) {
+            Some(sources) => Ok(Self { group, sources }),
+            None => Err(InvalidConsumer(
+                "a category can be divided into 1 to 1,024 partitions, and nothing else can",
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // SUB-X3
+    #[test]
+    fn a_failure_is_followed_by_what_the_strategy_says() {
+        let seconds = Duration::from_secs;
+        assert_eq!(ErrorStrategy::stop().after(1), After::GiveUp(GiveUp::Stop));
+        assert_eq!(ErrorStrategy::skip().after(1), After::GiveUp(GiveUp::Skip));
+        let strategy = ErrorStrategy::skip().retrying(40, seconds(2));
+        let waits = [1, 2, 3, 6, 40].map(|attempts| strategy.after(attempts));
+        assert_eq!(waits, [2, 4, 8, 60, 60].map(|wait| After::Retry(seconds(wait))));
+        assert_eq!(strategy.after(41), After::GiveUp(GiveUp::Skip));
+    }
+
+    // SUB-02
+    #[test]
+    fn a_category_is_one_piece_of_work_unless_it_is_divided() {
+        let group: Name = "group".parse().unwrap();
+        let companies = EventSource::category("companies").unwrap();
+        let work = |source: &EventSource, partitions| Work::new(group.clone(), source.clone(), partitions);
+        assert_eq!(work(&companies, None).unwrap().sources, [companies.clone()]);
+        assert_eq!(work(&companies, Some(16)).unwrap().sources.len(), 16);
+        assert!(work(&companies, Some(0)).is_err() && work(&companies, Some(1025)).is_err());
+        assert!(work(&EventSource::Log { canvas: None }, Some(2)).is_err());
+    }
+}

@@ -1,0 +1,182 @@
+//! A consumer: what it is told to read, a task reads for each source, until it is told to end.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::config::Work;
+use super::reading::{End, Parts, Reading};
+use super::{
+    ConsumerConfig, EventProcessor, EventProvider, EventSubscriber, Health, InvalidConsumer, PositionKey,
+    PositionStore, SubscriberId,
+};
+use crate::event::{EventSource, Name};
+
+/// A member of a consumer group, in one process. A broker gives it sources; of each it hands the events to its processor, one
+/// after the other, and keeps how far it has come.
+///
+/// ```
+/// use std::sync::Arc;
+/// use async_trait::async_trait;
+/// use wakeq::{
+///     Consumer, ConsumerConfig, EventProcessor, EventSource, LogEvent, MemoryLog, MemoryPositions,
+/// };
+///
+/// struct Projection;
+///
+/// #[async_trait]
+/// impl EventProcessor for Projection {
+///     async fn handle_event(&self, event: &LogEvent) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+///         println!("{} of {}: {}", event.name, event.stream.name, event.payload);
+///         Ok(())
+///     }
+/// }
+///
+/// let consumer = Consumer::new(
+///     "company-projection".parse().unwrap(),
+///     EventSource::category("companies").unwrap(),
+///     Arc::new(MemoryLog::default()),
+///     Arc::new(MemoryPositions::default()),
+///     Arc::new(Projection),
+///     ConsumerConfig::default(),
+/// ).unwrap();
+/// let consumer = consumer.partitioned(16).unwrap();
+/// ```
+pub struct Consumer {
+    work: Work,
+    source: EventSource,
+    id: SubscriberId,
+    parts: Arc<Parts>,
+    health: Arc<watch::Sender<Health>>,
+    running: Mutex<BTreeMap<EventSource, Running>>,
+}
+
+/// A source that is, or was, worked on.
+struct Running {
+    epoch: i64,
+    /// Dropped, it ends the task.
+    cancel: DropGuard,
+    task: JoinHandle<()>,
+}
+
+impl Consumer {
+    /// A consumer of a source, which is one piece of work. Errors: [`InvalidConsumer`] for a configuration outside its limits.
+    pub fn new(
+        group: Name,
+        source: EventSource,
+        provider: Arc<dyn EventProvider>,
+        positions: Arc<dyn PositionStore>,
+        processor: Arc<dyn EventProcessor>,
+        config: ConsumerConfig,
+    ) -> Result<Self, InvalidConsumer> {
+        config.check()?;
+        let work = Work::new(group.clone(), source.clone(), None)?;
+        Ok(Self {
+            work,
+            source,
+            id: SubscriberId::new(),
+            parts: Arc::new(Parts::new(group, provider, positions, processor, config)),
+            health: Arc::new(watch::Sender::new(Health::Healthy)),
+            running: Mutex::default(),
+        })
+    }
+
+    /// The same for a category that is divided into so many partitions, 1 to 1,024, which members of the group share. Each stream is
+    /// in one of them, for as long as their number does not change.
+    pub fn partitioned(self, partitions: u16) -> Result<Self, InvalidConsumer> {
+        let work = Work::new(self.work.group.clone(), self.source.clone(), Some(partitions))?;
+        Ok(Self { work, ..self })
+    }
+
+    /// Makes a consumer that stopped at a failure healthy again, so that it may be given sources, and begins anew with those
+    /// that it has.
+    pub fn recover(&self) {
+        let stopped: Vec<_> = {
+            let mut running = self.running();
+            let ended: Vec<_> = running
+                .iter()
+                .filter(|(_, one)| one.task.is_finished())
+                .map(|(source, _)| source.clone())
+                .collect();
+            ended.into_iter().filter_map(|source| Some((running.remove(&source)?.epoch, source))).collect()
+        };
+        self.health.send_replace(Health::Healthy);
+        for (epoch, source) in stopped {
+            self.accept(source, epoch);
+        }
+    }
+
+    /// The sources that it works on now.
+    pub fn sources(&self) -> Vec<EventSource> {
+        let running = self.running();
+        let working = running.iter().filter(|(_, one)| !one.task.is_finished());
+        working.map(|(source, _)| source.clone()).collect()
+    }
+
+    fn running(&self) -> MutexGuard<'_, BTreeMap<EventSource, Running>> {
+        // Nothing that is done under it panics half-way.
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start(&self, source: &EventSource, epoch: i64) -> Running {
+        let cancel = CancellationToken::new();
+        let key = PositionKey { group: self.work.group.clone(), source: source.clone() };
+        let reading = Reading::new(key, epoch, Arc::clone(&self.parts), cancel.clone());
+        let health = Arc::clone(&self.health);
+        let task = tokio::spawn(async move {
+            match reading.run().await {
+                End::Withdrawn | End::Fenced => {}
+                End::Failed(why) => drop(health.send_replace(Health::Unhealthy(why))),
+            }
+        });
+        Running { epoch, cancel: cancel.drop_guard(), task }
+    }
+}
+
+#[async_trait]
+impl EventSubscriber for Consumer {
+    fn name(&self) -> &Name {
+        &self.work.group
+    }
+
+    fn id(&self) -> SubscriberId {
+        self.id
+    }
+
+    fn requests(&self) -> Vec<EventSource> {
+        self.work.sources.clone()
+    }
+
+    fn accept(&self, source: EventSource, epoch: i64) {
+        let mut running = self.running();
+        // One that was fenced out begins again only under a higher epoch: it was somebody else's meanwhile.
+        let goes_on = |one: &Running| one.epoch >= epoch || !one.task.is_finished();
+        if running.get(&source).is_some_and(goes_on) {
+            return;
+        }
+        let started = self.start(&source, epoch);
+        running.insert(source, started);
+    }
+
+    async fn withdraw(&self, source: &EventSource) {
+        let Some(Running { cancel, task, .. }) = self.running().remove(source) else { return };
+        // Its task ends by itself within the grace, also if nobody waits here.
+        drop(cancel);
+        if let Err(defect) = task.await {
+            tracing::error!(
+                error = &defect as &dyn std::error::Error,
+                group = %self.work.group,
+                source = %source,
+                "a consumer was cut short"
+            );
+        }
+    }
+
+    fn health(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
+    }
+}

@@ -1,0 +1,252 @@
+//! The reading of one source: read what is new, handle each event, keep the position; then wait for more.
+//!
+//! It holds no decision of its own about failures, and no event is handled after it was told to end.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio_util::sync::CancellationToken;
+
+use super::config::{After, GiveUp};
+use super::{
+    ConsumerConfig, ConsumerError, DeadLetter, EventProcessor, EventProvider, PositionKey, PositionStore,
+};
+use crate::event::{LogEvent, Name};
+use crate::telemetry::{ConsumerMetrics, faults};
+
+/// How long after a failure of provider or positions it is tried again; doubled each time, up to the poll interval.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// How soon it is looked again for what an open transaction holds back; doubled each time, up to the poll interval.
+const FIRST_HELD: Duration = Duration::from_millis(10);
+
+/// What the readings of a consumer share.
+pub(super) struct Parts {
+    provider: Arc<dyn EventProvider>,
+    positions: Arc<dyn PositionStore>,
+    processor: Arc<dyn EventProcessor>,
+    config: ConsumerConfig,
+    metrics: ConsumerMetrics,
+}
+
+impl Parts {
+    pub(super) fn new(
+        group: Name,
+        provider: Arc<dyn EventProvider>,
+        positions: Arc<dyn PositionStore>,
+        processor: Arc<dyn EventProcessor>,
+        config: ConsumerConfig,
+    ) -> Self {
+        Self { provider, positions, processor, config, metrics: ConsumerMetrics::new(&group) }
+    }
+}
+
+/// How a reading ended.
+pub(super) enum End {
+    /// It was told to.
+    Withdrawn,
+    /// The source is another's.
+    Fenced,
+    /// An event failed for the last time.
+    Failed(String),
+}
+
+/// Why it goes no further now.
+enum Halt {
+    Error(ConsumerError),
+    End(End),
+}
+
+impl From<ConsumerError> for Halt {
+    fn from(error: ConsumerError) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// One source, under one epoch.
+pub(super) struct Reading {
+    key: PositionKey,
+    epoch: i64,
+    parts: Arc<Parts>,
+    cancel: CancellationToken,
+    /// Where the position stands; none before it was opened.
+    committed: Option<i64>,
+    /// Up to where it is done with.
+    done: i64,
+    /// Events that were handled since the position was written.
+    uncommitted: u32,
+}
+
+impl Reading {
+    pub(super) fn new(key: PositionKey, epoch: i64, parts: Arc<Parts>, cancel: CancellationToken) -> Self {
+        Self { key, epoch, parts, cancel, committed: None, done: 0, uncommitted: 0 }
+    }
+
+    /// Consumes the source until it is told to end, or must.
+    pub(super) async fn run(mut self) -> End {
+        let mut grown = self.parts.provider.watch(&self.key.source);
+        let mut wait = FIRST_WAIT;
+        let mut held_wait = FIRST_HELD;
+        loop {
+            // What is appended from here on is seen below, or changes this again.
+            grown.mark_unchanged();
+            let pause = match self.consume_all().await {
+                Ok(held) => {
+                    wait = FIRST_WAIT;
+                    held_wait = if held { self.doubled(held_wait) } else { FIRST_HELD };
+                    if held { held_wait } else { self.parts.config.poll_interval }
+                }
+                Err(Halt::End(end)) => return self.leave(end).await,
+                Err(Halt::Error(ConsumerError::Fenced { epoch, .. })) => {
+                    self.parts.metrics.refused();
+                    if epoch != self.epoch {
+                        tracing::warn!(group = %self.key.group, source = %self.key.source, own = self.epoch, epoch,
+                            "the source is another's by now; stopped working on it");
+                        return End::Fenced;
+                    }
+                    // Somebody has moved it, or the answer to its own move got lost.
+                    self.committed = None;
+                    continue;
+                }
+                Err(Halt::Error(error @ ConsumerError::Unavailable { .. })) => {
+                    tracing::warn!(group = %self.key.group, source = %self.key.source,
+                        error = &error as &dyn std::error::Error, "a consumer can't go on now; tried again");
+                    wait = self.doubled(wait);
+                    wait
+                }
+            };
+            // Whoever reads without a provider's signals has the pause alone.
+            let changed = async {
+                if grown.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => return self.leave(End::Withdrawn).await,
+                () = tokio::time::sleep(pause) => {}
+                () = changed => {}
+            }
+        }
+    }
+
+    fn doubled(&self, wait: Duration) -> Duration {
+        wait.saturating_mul(2).min(self.parts.config.poll_interval)
+    }
+
+    /// Reads what is new, handles each event of it, and keeps the position; whether more of it is held back.
+    async fn consume_all(&mut self) -> Result<bool, Halt> {
+        if self.committed.is_none() {
+            let position = self.parts.positions.open(&self.key, self.epoch).await?;
+            (self.committed, self.done, self.uncommitted) = (Some(position), position, 0);
+        }
+        loop {
+            let limit = usize::try_from(self.parts.config.page).unwrap_or(usize::MAX);
+            let page = self.parts.provider.read(&self.key.source, self.done, limit).await?;
+            for event in &page.events {
+                if self.uncommitted >= self.parts.config.commit_every {
+                    self.commit().await?;
+                }
+                self.handle(event).await?;
+            }
+            self.done = self.done.max(page.through);
+            if !page.more {
+                self.commit().await?;
+                return Ok(page.held);
+            }
+        }
+    }
+
+    /// Hands an event to the processor until it is done with, as the error strategy says.
+    async fn handle(&mut self, event: &LogEvent) -> Result<(), Halt> {
+        let mut attempts = 0;
+        loop {
+            if self.cancel.is_cancelled() {
+                return Err(Halt::End(End::Withdrawn));
+            }
+            attempts += 1;
+            let Err((fault, error)) = self.attempt(event).await? else {
+                self.parts.metrics.handled(None);
+                self.done = event.seq;
+                self.uncommitted += 1;
+                return Ok(());
+            };
+            self.parts.metrics.handled(Some(fault));
+            let after = self.parts.config.on_error.after(attempts);
+            tracing::warn!(group = %self.key.group, source = %self.key.source, seq = event.seq, event = %event.id,
+                attempts, error, "an event failed");
+            match after {
+                After::Retry(delay) => {
+                    tokio::select! {
+                        biased;
+                        () = self.cancel.cancelled() => return Err(Halt::End(End::Withdrawn)),
+                        () = tokio::time::sleep(delay) => {}
+                    }
+                }
+                After::GiveUp(GiveUp::Skip) => return self.skip(event, attempts, &error).await,
+                After::GiveUp(GiveUp::Stop) => {
+                    let why = format!("event {} of {} failed: {error}", event.seq, self.key.source);
+                    return Err(Halt::End(End::Failed(why)));
+                }
+            }
+        }
+    }
+
+    /// One attempt: what went wrong with it, if anything. When it is told to end, it lasts no longer than the grace.
+    async fn attempt(&self, event: &LogEvent) -> Result<Result<(), (&'static str, String)>, Halt> {
+        let ConsumerConfig { timeout, withdraw_grace, .. } = self.parts.config;
+        let handling = AssertUnwindSafe(self.parts.processor.handle_event(event)).catch_unwind();
+        let cut_off = async {
+            self.cancel.cancelled().await;
+            tokio::time::sleep(withdraw_grace).await;
+        };
+        tokio::select! {
+            biased;
+            handled = tokio::time::timeout(timeout, handling) => Ok(match handled {
+                Ok(Ok(Ok(()))) => Ok(()),
+                Ok(Ok(Err(error))) => Err((faults::ERROR, error.to_string())),
+                Ok(Err(_)) => Err((faults::PANIC, "the processor panicked".to_owned())),
+                Err(_) => Err((faults::TIMEOUT, format!("not handled within {timeout:?}"))),
+            }),
+            () = cut_off => Err(Halt::End(End::Withdrawn)),
+        }
+    }
+
+    async fn skip(&mut self, event: &LogEvent, attempts: u32, error: &str) -> Result<(), Halt> {
+        let from = self.committed.unwrap_or_default();
+        let dead = DeadLetter { event, attempts, error };
+        self.parts.positions.skip(&self.key, self.epoch, from, &dead).await?;
+        self.parts.metrics.died();
+        (self.committed, self.done, self.uncommitted) = (Some(event.seq), event.seq, 0);
+        Ok(())
+    }
+
+    /// Writes the position, if it has moved.
+    async fn commit(&mut self) -> Result<(), ConsumerError> {
+        let Some(from) = self.committed.filter(|from| *from < self.done) else { return Ok(()) };
+        crate::fault::point("consumer.commit");
+        self.parts.positions.commit(&self.key, self.epoch, from, self.done).await?;
+        (self.committed, self.uncommitted) = (Some(self.done), 0);
+        Ok(())
+    }
+
+    /// Writes the position for whoever comes next, if that is possible.
+    async fn leave(mut self, end: End) -> End {
+        match self.commit().await {
+            Ok(()) => end,
+            Err(ConsumerError::Fenced { epoch, .. }) => {
+                self.parts.metrics.refused();
+                tracing::warn!(group = %self.key.group, source = %self.key.source, own = self.epoch, epoch,
+                    "the last position was refused; what was handled since the one before is handled again");
+                end
+            }
+            Err(error @ ConsumerError::Unavailable { .. }) => {
+                tracing::warn!(group = %self.key.group, source = %self.key.source,
+                    error = &error as &dyn std::error::Error,
+                    "the last position was not written; what was handled since the one before is handled again");
+                end
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Positions of consumer groups in their sources, and the events that groups gave up on.
+//!
+//! Every write names the epoch under which the position was opened, and where it stood: a deposed owner moves nothing.
+
+use sqlx::postgres::PgConnection;
+
+use super::{Store, StoreError};
+use crate::event::{EventSource, LogEvent, Name};
+
+/// A move of a position, as its owner means it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PositionMove<'a> {
+    pub(crate) group: &'a Name,
+    pub(crate) source: &'a EventSource,
+    pub(crate) epoch: i64,
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+}
+
+/// An event that is given up, and why.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buried<'a> {
+    pub(crate) event: &'a LogEvent,
+    pub(crate) attempts: i32,
+    pub(crate) error: &'a str,
+}
+
+impl Store {
+    /// Takes a position for this epoch; where it stands, or nothing under a lower epoch than its own.
+    pub(crate) async fn open_position(
+        &self,
+        group: &Name,
+        source: &EventSource,
+        epoch: i64,
+    ) -> Result<Option<i64>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "insert into wakeq.consumer_positions as p (consumer_group, source, epoch) values ($1, $2, $3)
+             on conflict (consumer_group, source) do update set epoch = excluded.epoch, updated_at = now()
+                where p.epoch <= excluded.epoch
+             returning position",
+            group.as_str() as _,
+            source.to_string(),
+            epoch
+        );
+        let position = session.limit(|connection| query.fetch_optional(connection)).await;
+        session.answered("open a position", position)
+    }
+
+    /// The epoch under which a position stands; 0 for one that was never opened.
+    pub(crate) async fn position_epoch(&self, group: &Name, source: &EventSource) -> Result<i64, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "select epoch from wakeq.consumer_positions where consumer_group = $1 and source = $2",
+            group.as_str() as _,
+            source.to_string()
+        );
+        let epoch = session.limit(|connection| query.fetch_optional(connection)).await;
+        Ok(session.answered("read the epoch of a position", epoch)?.unwrap_or_default())
+    }
+
+    /// Moves a position; whether it stood where its owner thinks, under that epoch.
+    pub(crate) async fn move_position(&self, to: &PositionMove<'_>) -> Result<bool, StoreError> {
+        let mut session = self.session().await?;
+        let moved = session.limit(|connection| move_position(connection, to)).await;
+        session.answered("move a position", moved)
+    }
+
+    /// Keeps an event among the dead of its group and moves the position past it, both or nothing; whether the position
+    /// stood where its owner thinks.
+    pub(crate) async fn bury(&self, to: &PositionMove<'_>, buried: &Buried<'_>) -> Result<bool, StoreError> {
+        let Buried { event, attempts, error } = buried;
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "with moved as (
+                 update wakeq.consumer_positions set position = $5, updated_at = now()
+                  where consumer_group = $1 and source = $2 and epoch = $3 and position = $4 and position <= $5
+              returning consumer_group, source
+             )
+             insert into wakeq.consumer_dead as d
+                 (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
+             select moved.consumer_group, moved.source, $6, $7, $8, $9, $10, $11, $12, $13, $14 from moved
+             on conflict (consumer_group, source, seq) do update
+                set attempts = excluded.attempts, last_error = excluded.last_error, died_at = now()
+             returning true as \"moved!\"",
+            to.group.as_str() as _,
+            to.source.to_string(),
+            to.epoch,
+            to.from,
+            to.to,
+            event.seq,
+            event.id.0,
+            event.stream.canvas.0,
+            event.stream.category.as_str() as _,
+            event.stream.name.as_str() as _,
+            event.name.as_str() as _,
+            event.payload.as_str() as _,
+            attempts,
+            error
+        );
+        let moved = session.limit(|connection| query.fetch_optional(connection)).await;
+        Ok(session.answered("give an event up", moved)?.is_some())
+    }
+}
+
+/// Moves a position within a transaction of its owner; whether it stood where the owner thinks, under that epoch.
+pub(crate) async fn move_position(
+    connection: &mut PgConnection,
+    to: &PositionMove<'_>,
+) -> Result<bool, sqlx::Error> {
+    let moved = sqlx::query_scalar!(
+        "update wakeq.consumer_positions set position = $5, updated_at = now()
+          where consumer_group = $1 and source = $2 and epoch = $3 and position = $4 and position <= $5
+      returning true as \"moved!\"",
+        to.group.as_str() as _,
+        to.source.to_string(),
+        to.epoch,
+        to.from,
+        to.to
+    );
+    Ok(moved.fetch_optional(connection).await?.is_some())
+}
