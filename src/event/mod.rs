@@ -5,6 +5,7 @@
 mod actor;
 mod broadcast;
 mod draft;
+mod entity;
 mod handler;
 mod json;
 mod log;
@@ -18,6 +19,7 @@ mod trace;
 pub use actor::Actor;
 pub use broadcast::{Broadcast, MalformedBroadcast};
 pub use draft::{Due, Event, EventError};
+pub use entity::{EntityId, EntityStatus, EntityType, InvalidEntityId, InvalidEntityType};
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
 pub use json::JsonError;
 pub(crate) use json::check as check_json;
@@ -25,6 +27,7 @@ pub use log::{
     Category, EventSource, InvalidLogName, InvalidSource, LogEvent, LogPage, Partition, SourceList, StreamId,
     StreamName,
 };
+pub(crate) use log::stable_hash;
 pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
 pub use queue::{CopyOf, InvalidPattern, QueuePattern};
 pub(crate) use queue::{QueuePatterns, target_of_queue};

@@ -7,3 +7,4 @@ mod stream;
 
 pub use source::{EventSource, InvalidSource, Partition, SourceList};
 pub use stream::{Category, InvalidLogName, LogEvent, LogPage, StreamId, StreamName};
+pub(crate) use stream::stable_hash;
