@@ -11,11 +11,13 @@ create table wakeq.entities (
     -- A snapshot: its state after its first `state_version` events; the rest is replayed.
     state         wakeq.payload,
     state_version bigint not null default 0 check (state_version between 0 and version),
+    -- Where the last of them is in the log.
+    state_seq     bigint not null default 0 check (state_seq >= 0),
     -- Of which shape the state is: the program says it, and reads no other.
     shape         integer not null default 0 check (shape >= 0),
     updated_at    timestamptz not null default now(),
     constraint entities_pkey primary key (entity_type, canvas_id, id),
-    constraint entities_snapshot check ((state is null) = (state_version = 0))
+    constraint entities_snapshot check ((state is null) = (state_version = 0) and (state is null) = (state_seq = 0))
 ) with (
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0,
@@ -37,7 +39,7 @@ create table wakeq.entity_events (
     link_id        bigint not null,
     link_prev      bigint not null,
     status         text not null default 'accepted' check (status in ('accepted', 'processed', 'failed')),
-    -- The version of the entity with it, if it is in the repository.
+    -- The version of the entity with it, if it is in the repository and that is known.
     version        bigint check (version > 0),
     result         wakeq.payload,
     error          text,
@@ -48,7 +50,7 @@ create table wakeq.entity_events (
     constraint entity_events_pkey primary key (canvas_id, event_id),
     constraint entity_events_link check (link_prev >= 0 and link_prev < link_id),
     constraint entity_events_ended check ((status = 'accepted') = (ended_at is null)),
-    constraint entity_events_stored check ((status = 'processed') = (version is not null))
+    constraint entity_events_stored check (version is null or status = 'processed')
 ) with (
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0,

@@ -17,6 +17,7 @@ pub mod delivery;
 #[cfg(feature = "cli")]
 mod doctor;
 mod emit;
+mod entity;
 mod event;
 mod explain;
 mod fault;
@@ -48,9 +49,13 @@ pub use consumer::{
 };
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
+pub use entity::{
+    Applied, Asked, Entities, Entity, EntityAnswer, EntityConfig, EntityError, EntityEvent, EntityOutcome,
+    EntityProcessor, EntityProgress, InvalidProcessor, Rejection, SendReceipt, SentToEntity,
+};
 pub use event::{
-    Actor, Broadcast, CanvasId, Category, Claim, CopyOf, Due, Event, EventError, EventId, EventSource,
-    HandlerAddress, HandlerScope, InvalidLogName, InvalidName, InvalidObjectKey, InvalidPattern,
+    Actor, Broadcast, CanvasId, Category, Claim, CopyOf, Due, EntityId, EntityStatus, EntityType, Event, EventError, EventId, EventSource,
+    HandlerAddress, HandlerScope, InvalidEntityId, InvalidEntityType, InvalidLogName, InvalidName, InvalidObjectKey, InvalidPattern,
     InvalidSource, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link, LogEvent, LogPage,
     MalformedBroadcast, MalformedNotification, Name, Notification, ObjectKey, Partition, Place, QueuePattern,
     RuleKind, SourceList, StreamId, StreamName, Timestamp, Timing, Traceparent,
@@ -66,9 +71,9 @@ pub use observe::Observer;
 #[cfg(feature = "http")]
 pub use store::RegisteredTarget;
 pub use store::{
-    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, Facet, FacetSettings, HaltedLane, HandlerCounts,
+    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, EntityEventStatus, Facet, FacetSettings, HaltedLane, HandlerCounts,
     MigrationState, MigrationStatus, Object, QueueDepth, Refusal, RegisteredQueue, Retention, Rule, Store,
-    StoreConfig, StoreError, TimingMode,
+    StoreConfig, StoreError, StoredEntity, TimingMode,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{

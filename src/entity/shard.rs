@@ -91,7 +91,6 @@ pub(super) struct Broken(pub(super) String);
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub(super) key: Key,
-    pub(super) version: i64,
     pub(super) last: i64,
     /// Its snapshot, and the version of it.
     pub(super) snapshot: Option<(String, i64)>,
@@ -165,15 +164,15 @@ impl<E: Entity> Shard<E> {
         let before = self.cache.get(&key);
         let mut run = Run::<E>::new(before, self.limits, false);
         let mut decisions = run.all(events)?;
-        let mut snapshot = run.snapshot(&key)?;
-        if snapshot.as_ref().is_some_and(|state| state.len() > self.limits.state_bytes) {
+        let mut state = run.state(&key)?;
+        if state.as_ref().is_some_and(|state| state.len() > self.limits.state_bytes) {
             // One of them made it too large: which one, is found by measuring after each.
             run = Run::new(before, self.limits, true);
             decisions = run.all(events)?;
-            snapshot = run.snapshot(&key)?;
+            state = run.state(&key)?;
         }
         worked.decisions.append(&mut decisions);
-        let kept = run.end(snapshot.is_some());
+        let (kept, snapshot) = run.end(&key, state);
         // Of an entity that was never valid nothing is kept.
         if kept.version > 0 && before.is_none_or(|before| before.last != kept.last) {
             worked.changed.push(Changed {
@@ -393,23 +392,25 @@ impl<'a, E: Entity> Run<'a, E> {
         Ok(())
     }
 
-    /// The state as JSON, if it is to be written.
-    fn snapshot(&mut self, key: &Key) -> Result<Option<String>, Broken> {
-        let due = self.kept.version - self.kept.snapshot >= self.limits.snapshot_every;
-        let is_new = self.before.is_none() && self.kept.version > 0;
-        if self.applied.is_empty() || !due && !is_new {
+    /// The state as JSON, if anything was applied.
+    fn state(&self, key: &Key) -> Result<Option<String>, Broken> {
+        if self.applied.is_empty() {
             return Ok(None);
         }
-        let state = serde_json::to_string(&self.kept.state)
-            .map_err(|error| Broken(format!("the state of {}/{} is no JSON: {error}", E::TYPE, key.id)))?;
-        self.kept.bytes = memory_bytes(key, state.len());
-        Ok(due.then_some(state))
+        let state = serde_json::to_string(&self.kept.state);
+        state.map(Some).map_err(|error| Broken(format!("the state of {}/{} is no JSON: {error}", E::TYPE, key.id)))
     }
 
-    fn end(mut self, has_snapshot: bool) -> Kept<E::State> {
-        if has_snapshot {
+    /// The entity as it is now, and its state, if that is to be written.
+    fn end(mut self, key: &Key, state: Option<String>) -> (Kept<E::State>, Option<String>) {
+        if let Some(state) = &state {
+            self.kept.bytes = memory_bytes(key, state.len());
+        }
+        let is_due = self.kept.version - self.kept.snapshot >= self.limits.snapshot_every;
+        let snapshot = state.filter(|_| is_due);
+        if snapshot.is_some() {
             self.kept.snapshot = self.kept.version;
         }
-        self.kept
+        (self.kept, snapshot)
     }
 }

@@ -25,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("admin", &["event", "fault", "cron", "machine", "store", "notify", "wake", "explain"]),
     ("worker", &["event", "fault", "telemetry", "store", "notify", "wake", "emit", "machine", "delivery"]),
     ("consumer", &["event", "fault", "telemetry", "store"]),
+    ("entity", &["event", "fault", "telemetry", "machine", "store", "emit", "consumer"]),
     ("access", &["event", "store"]),
     ("config", &["event", "access", "broadcast", "delivery", "http", "store", "notify", "worker"]),
     ("api", &["event", "machine", "cron", "store", "admin", "explain", "emit", "access"]),
@@ -75,7 +76,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// Outside crates that stay in a few modules, by how their names begin.
 const CONFINED: &[(&str, &[&str])] = &[
-    ("sqlx", &["store", "emit"]),
+    ("sqlx", &["store", "emit", "entity"]),
     ("google_cloud_", &["notify", "config", "delivery"]),
     ("axum", &["http"]),
     ("hyper", &["http", "delivery", "cli"]),
