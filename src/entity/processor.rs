@@ -122,6 +122,12 @@ impl<E: Entity> EntityProcessor<E> {
         self.parts.actors.ask(actor, move |shard| shard.read(&key)).await.ok().flatten()
     }
 
+    /// Which of its actors an entity has, from 0: the same after every start, and in every processor that has as many. None for
+    /// what can be no entity's name.
+    pub fn actor_of(&self, canvas: CanvasId, id: &str) -> Option<usize> {
+        Some(self.parts.actors.of(&Key { canvas, id: id.parse().ok()? }))
+    }
+
     /// How many entities are in memory, and how many bytes they take, by estimate.
     pub async fn size(&self) -> (usize, usize) {
         let sizes = self.parts.actors.ask_all(|shard| (shard.len(), shard.bytes())).await.unwrap_or_default();
