@@ -12,7 +12,7 @@ use std::time::Duration;
 use sqlx::postgres::PgConnection;
 use tracing::Instrument;
 
-use crate::broadcast::Broadcasts;
+use crate::broadcast::{Broadcasts, Signals};
 use crate::event::{CanvasId, Event, EventError, EventId, HandlerScope, Link, Notification};
 use crate::notify::Notifier;
 use crate::store::{Coalescer, Inserted, NewEvent, Store, StoreError, insert_one};
@@ -63,6 +63,7 @@ pub struct Queue {
     announcements: Coalescer<Arc<[EventId]>, ()>,
     metrics: SendMetrics,
     broadcasts: Option<Broadcasts>,
+    signals: Signals,
 }
 
 /// An event that was emitted: its row is committed.
@@ -91,10 +92,11 @@ pub enum EmitError {
     /// same: emit again with an id of your choice to be sure of one event.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Others emit on the same object all the time, or a transaction that is open holds it: nothing was emitted.
+    /// Others emit on the same object, or into the same stream of the log, all the time, or a transaction that is open holds
+    /// it: nothing was emitted.
     #[error(
-        "others hold an object that this emits on: nothing was emitted. Emit again; emit many events on an object in one \
-         call, and keep your own transactions that emit on objects short"
+        "others hold an object that this emits on, or a stream that it logs into: nothing was emitted. Emit again; emit many \
+         events on an object in one call, and keep your own transactions that emit on objects short"
     )]
     ObjectBusy(#[source] StoreError),
     /// The chosen id belongs to an event of another canvas.
@@ -129,7 +131,7 @@ impl Queue {
                 async move { store.insert(&events).await }
             }
         });
-        let broadcasts = notifier.broadcasts();
+        let (broadcasts, signals) = (notifier.broadcasts(), notifier.signals());
         let announcements = Coalescer::new(BATCH_MAX, 1, {
             let store = store.clone();
             move |copies: Vec<Arc<[EventId]>>| {
@@ -137,7 +139,8 @@ impl Queue {
                 async move { store.announce(&copies.concat()).await.map(|()| vec![(); copies.len()]) }
             }
         });
-        Self { store, notifier, config, inserts, announcements, metrics: SendMetrics::new(), broadcasts }
+        let metrics = SendMetrics::new();
+        Self { store, notifier, config, inserts, announcements, metrics, broadcasts, signals }
     }
 
     /// Emits an event: when this returns, its row is committed.
@@ -157,7 +160,7 @@ impl Queue {
     }
 
     async fn emit_one(&self, event: Event) -> Result<Emitted, EmitError> {
-        if event.object.is_some() {
+        if event.object.is_some() || event.logged.is_some() {
             let mut emitted = self.emit_together(vec![event]).await?;
             let emitted = emitted.pop().ok_or(EmitError::Store(StoreError::Defect))?;
             telemetry::sends(emitted.id);
@@ -199,11 +202,6 @@ impl Queue {
     /// The store that it emits into.
     pub(crate) fn store(&self) -> &Store {
         &self.store
-    }
-
-    /// What it publishes with.
-    pub(crate) fn notifier(&self) -> &Arc<dyn Notifier> {
-        &self.notifier
     }
 
     /// The canvas of events that name none.
@@ -308,6 +306,7 @@ impl Queue {
         Ok(NewEvent {
             id: event.id.unwrap_or_default(),
             address: event.address(self.config.canvas),
+            logged: event.log_stream(self.config.canvas)?,
             value: event.value,
             due: event.due,
             traceparent: telemetry::trace_of_emit(event.traceparent),
@@ -417,9 +416,9 @@ where
     }
 }
 
-/// Whether somebody else who emits on an object of these events was in the way.
+/// Whether somebody else who emits on an object of these events, or appends to a stream of theirs, was in the way.
 fn meets_others(events: &[NewEvent], error: &StoreError) -> bool {
-    error.is_contention() && events.iter().any(|event| event.object.is_some())
+    error.is_contention() && events.iter().any(|event| event.object.is_some() || event.logged.is_some())
 }
 
 fn refused(events: &[NewEvent], error: StoreError) -> EmitError {

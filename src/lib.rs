@@ -23,6 +23,7 @@ mod explain;
 mod fault;
 #[cfg(feature = "http")]
 pub mod http;
+mod log;
 pub mod machine;
 pub mod notify;
 #[cfg(feature = "telemetry")]
@@ -41,7 +42,9 @@ pub use admin::{
 };
 #[cfg(feature = "http")]
 pub use admin::{NewSecret, NewTarget, Registered};
-pub use broadcast::{Broadcasts, Heard, InvalidTopicPattern, ListenError, Listener, TopicPattern};
+pub use broadcast::{
+    Broadcasts, Heard, InvalidTopicPattern, ListenError, Listener, Signal, Signals, TopicPattern,
+};
 pub use consumer::{
     Consumer, ConsumerConfig, ConsumerError, DeadLetter, ErrorStrategy, EventProcessor, EventProvider,
     EventSubscriber, GiveUp, Health, InvalidConsumer, MemoryLog, MemoryPositions, PositionKey, PositionStore,
@@ -54,17 +57,19 @@ pub use entity::{
     EntityProcessor, EntityProgress, InvalidProcessor, Rejection, SendReceipt, SentToEntity,
 };
 pub use event::{
-    Actor, Broadcast, CanvasId, Category, Claim, CopyOf, Due, EntityId, EntityStatus, EntityType, Event, EventError, EventId, EventSource,
-    HandlerAddress, HandlerScope, InvalidEntityId, InvalidEntityType, InvalidLogName, InvalidName, InvalidObjectKey, InvalidPattern,
-    InvalidSource, InvalidTiming, InvalidTraceparent, JsonError, Lane, Link, LogEvent, LogPage,
-    MalformedBroadcast, MalformedNotification, Name, Notification, ObjectKey, Partition, Place, QueuePattern,
-    RuleKind, SourceList, StreamId, StreamName, Timestamp, Timing, Traceparent,
+    Actor, AppendCondition, Appended, Broadcast, CanvasId, Category, Claim, CopyOf, Due, EntityId, EntityStatus, EntityType, Event, EventError,
+    EventId, EventSource, HandlerAddress, HandlerScope, InvalidCondition, InvalidEntityId, InvalidEntityType, InvalidLogName, InvalidName,
+    InvalidObjectKey, InvalidPattern, InvalidSource, InvalidTiming, InvalidTraceparent, JsonError, Lane,
+    Link, LogEvent, LogEventError, LogPage, MalformedBroadcast, MalformedNotification, Name, NewLogEvent,
+    Notification, ObjectKey, Partition, Place, QueuePattern, RuleKind, SourceList, StreamAppend, StreamId,
+    StreamName, Timestamp, Timing, Traceparent,
 };
 #[cfg(feature = "http")]
 pub use event::{
     InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,
 };
 pub use explain::{Explanation, Live};
+pub use log::{APPEND_MAX, Log, LogError, LogReceipt, READ_MAX};
 pub use machine::{Outcome, RetryPolicy, Standing};
 #[cfg(feature = "telemetry")]
 pub use observe::Observer;
@@ -72,8 +77,8 @@ pub use observe::Observer;
 pub use store::RegisteredTarget;
 pub use store::{
     AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, EntityEventStatus, Facet, FacetSettings, HaltedLane, HandlerCounts,
-    MigrationState, MigrationStatus, Object, QueueDepth, Refusal, RegisteredQueue, Retention, Rule, Store,
-    StoreConfig, StoreError, StoredEntity, TimingMode,
+    LogAppender, LogEnd, LogHorizon, MigrationState, MigrationStatus, Object, QueueDepth, Refusal,
+    RegisteredQueue, Retention, Rule, Store, StoreConfig, StoreError, StoredEntity, TimingMode,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{

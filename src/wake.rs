@@ -161,6 +161,13 @@ impl Waker {
             {
                 trouble = Err(error);
             }
+            // Appenders do it themselves when nobody did, so that it is no reason to stop.
+            if minute.log
+                && let Err(error) = self.store.add_log_partitions().await
+            {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(error, "no partitions of the log were made; tried again in the next pass");
+            }
             published?;
             jobs.extend(minute.jobs);
             open |= minute.open;

@@ -9,6 +9,7 @@ mod local;
 mod outbox;
 mod pattern;
 mod selection;
+mod signal;
 
 use std::error::Error;
 use std::fmt;
@@ -31,6 +32,7 @@ use outbox::Outbox;
 pub(crate) use outbox::Published;
 pub use pattern::{InvalidTopicPattern, TopicPattern};
 use selection::Selection;
+pub use signal::{Signal, Signals};
 
 /// How long the end of one listener may take: its subscription is deleted.
 const CLOSING: Duration = Duration::from_secs(10);

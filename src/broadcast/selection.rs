@@ -24,7 +24,8 @@ impl Selection {
     /// Whether it is for this listener.
     pub(super) fn hears(&self, broadcast: &Broadcast) -> bool {
         let canvas = broadcast.address.scope.canvas;
-        let may = self.canvases.as_ref().is_none_or(|canvases| canvases.contains(&canvas));
+        // Signals are for who asks for them by name.
+        let may = self.canvases.as_ref().map_or(!canvas.is_reserved(), |canvases| canvases.contains(&canvas));
         may && self.pattern.matches(&broadcast.topic())
     }
 

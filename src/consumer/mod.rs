@@ -8,6 +8,7 @@ mod config;
 #[expect(clippy::module_inception, reason = "the consumer itself, among what it is made of")]
 mod consumer;
 mod error;
+mod log;
 mod memory;
 mod positions;
 mod postgres;

@@ -1,7 +1,7 @@
 //! What happens beside an emit once it is committed, and listening to what is emitted, here or elsewhere.
 
 use super::Queue;
-use crate::broadcast::{Broadcasts, ListenError, Listener};
+use crate::broadcast::{Broadcasts, ListenError, Listener, Signal, Signals};
 use crate::store::{Inserted, NewEvent};
 
 impl Queue {
@@ -9,6 +9,9 @@ impl Queue {
     pub(super) fn remember(&self, event: &NewEvent, inserted: &Inserted) {
         if let Some(broadcasts) = &self.broadcasts {
             event.broadcast(inserted).into_iter().for_each(|told| broadcasts.send(told));
+        }
+        if let (Some(stream), Inserted::New { .. }) = (&event.logged, inserted) {
+            self.signals.send(Signal::Log(stream.category.clone()));
         }
         #[cfg(feature = "testing")]
         if matches!(inserted, Inserted::New { .. }) {
@@ -30,6 +33,11 @@ impl Queue {
     /// ```
     pub async fn subscribe(&self, pattern: &str) -> Result<Listener, ListenError> {
         self.broadcasts.as_ref().ok_or(ListenError::Off)?.subscribe(pattern).await
+    }
+
+    /// What consumers of the log are woken by.
+    pub fn signals(&self) -> &Signals {
+        &self.signals
     }
 
     /// The broadcasts of what is emitted, if there are any.

@@ -5,9 +5,10 @@ use uuid::Uuid;
 
 use super::define::Asked;
 use super::event::EntityEvent;
+use crate::broadcast::Signal;
 use crate::emit::Queue;
 use crate::event::{
-    CanvasId, EntityId, EntityStatus, EventError, EventId, InvalidEntityId, Link, stable_hash,
+    CanvasId, EntityId, EntityStatus, EntityType, EventError, EventId, InvalidEntityId, Link, stable_hash,
 };
 use crate::store::{
     EntityEventStatus, SendEnd, SentEntityEvent, StoreError, StoredEntity, ToEntity, send_to_entities,
@@ -118,6 +119,7 @@ impl Entities {
         let mut tries = 1;
         let end = loop {
             match self.queue.store().send_to_entities(&to).await {
+                // Whoever sends to the same entity was in the way.
                 Err(error) if error.is_contention() && tries < TRIES => tries += 1,
                 end => break end?,
             }
@@ -190,7 +192,14 @@ impl Entities {
         Ok(checked.collect::<Result<_, EventError>>()?)
     }
 
-    fn signal(&self, _to: &[ToEntity]) {}
+    /// Tells the owners of the inboxes, here and in other processes.
+    fn signal(&self, to: &[ToEntity]) {
+        let mut types: Vec<&EntityType> = to.iter().map(|to| &to.entity.entity_type).collect();
+        types.sort_unstable();
+        types.dedup();
+        let inboxes = types.into_iter().map(|entity_type| entity_type.inbox().clone());
+        inboxes.for_each(|inbox| self.queue.signals().send(Signal::Log(inbox)));
+    }
 }
 
 /// The id of the answer to an event: always the same.

@@ -358,6 +358,9 @@ impl<'a, E: Entity> Run<'a, E> {
             if event.id.is_some() || event.canvas.is_some() {
                 return Some("an event that follows from another has no id and no canvas of its own".to_owned());
             }
+            if let Err(error) = event.log_stream(CanvasId::DEFAULT) {
+                return Some(format!("an event that follows from it can't be logged: {error}"));
+            }
         }
         if self.measures {
             let length = serde_json::to_string(&applied.state).map_or(usize::MAX, |state| state.len());

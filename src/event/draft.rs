@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{
-    CanvasId, EventId, HandlerAddress, HandlerScope, InvalidName, InvalidObjectKey, InvalidTraceparent,
-    JsonError, Name, ObjectKey, Timestamp, Traceparent, is_storable, json,
+    CanvasId, Category, EventId, HandlerAddress, HandlerScope, InvalidLogName, InvalidName, InvalidObjectKey,
+    InvalidTraceparent, JsonError, Name, ObjectKey, StreamId, StreamName, Timestamp, Traceparent,
+    is_storable, json,
 };
 
 /// Longest delay: a hundred years.
@@ -48,6 +49,16 @@ pub struct Event {
     pub(crate) traceparent: Option<Traceparent>,
     pub(crate) object: Option<ObjectKey>,
     pub(crate) only_queues: bool,
+    pub(crate) logged: Option<Logged>,
+}
+
+/// Where an event is appended to the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Logged {
+    /// Where its address and object say.
+    Where,
+    /// In this stream of a category.
+    In(Category, StreamName),
 }
 
 /// Why an event can't be emitted. Nothing was stored.
@@ -62,6 +73,9 @@ pub enum EventError {
     /// The object has no valid key.
     #[error(transparent)]
     Object(#[from] InvalidObjectKey),
+    /// The category or the stream of the log is none.
+    #[error(transparent)]
+    LogName(#[from] InvalidLogName),
     /// The trace context is not one.
     #[error(transparent)]
     Trace(#[from] InvalidTraceparent),
@@ -105,6 +119,7 @@ impl Event {
             traceparent: None,
             object: None,
             only_queues: false,
+            logged: None,
         })
     }
 
@@ -182,6 +197,29 @@ impl Event {
         Ok(self)
     }
 
+    /// It is also appended to the log, in the transaction that emits it, and stays there when it has run. Its category is its
+    /// module, and its stream its object, or, without one, its handler's name; its name is the handler's, and its payload the
+    /// value. Whoever has the same stream logged into at the same time waits: see [`Event::logged_in`] for another one.
+    ///
+    /// ```
+    /// use wakeq::Event;
+    ///
+    /// # fn main() -> Result<(), wakeq::EventError> {
+    /// let paid = Event::new("paid", &42)?.module("orders")?.on("order:7")?.logged();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn logged(mut self) -> Self {
+        self.logged = Some(Logged::Where);
+        self
+    }
+
+    /// The same in this stream of a category.
+    pub fn logged_in(mut self, category: &str, stream: &str) -> Result<Self, EventError> {
+        self.logged = Some(Logged::In(category.parse()?, stream.parse()?));
+        Ok(self)
+    }
+
     /// The trace that caused the event; its handler continues it. Default: that of the handler that emits it, else new.
     pub fn traceparent(mut self, traceparent: &str) -> Result<Self, EventError> {
         self.traceparent = Some(traceparent.parse()?);
@@ -192,6 +230,21 @@ impl Event {
     pub(crate) fn check_size(&self, limit_bytes: usize) -> Result<(), EventError> {
         let size_bytes = self.value.len();
         if size_bytes > limit_bytes { Err(EventError::TooLarge { size_bytes, limit_bytes }) } else { Ok(()) }
+    }
+
+    /// The stream of the log that it is appended to, if it is, on a queue whose default canvas is `canvas`.
+    pub(crate) fn log_stream(&self, canvas: CanvasId) -> Result<Option<StreamId>, EventError> {
+        let canvas = self.canvas.unwrap_or(canvas);
+        match &self.logged {
+            None => Ok(None),
+            Some(Logged::In(category, name)) => {
+                Ok(Some(StreamId { canvas, category: category.clone(), name: name.clone() }))
+            }
+            Some(Logged::Where) => {
+                let stream = self.object.as_ref().map_or(self.name.as_str(), ObjectKey::as_str);
+                Ok(Some(StreamId::new(canvas, self.module.as_str(), stream)?))
+            }
+        }
     }
 
     /// Where it goes, on a queue whose default canvas is `canvas`.

@@ -24,8 +24,8 @@ pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
 pub use json::JsonError;
 pub(crate) use json::check as check_json;
 pub use log::{
-    Category, EventSource, InvalidLogName, InvalidSource, LogEvent, LogPage, Partition, SourceList, StreamId,
-    StreamName,
+    AppendCondition, Appended, Category, EventSource, InvalidCondition, InvalidLogName, InvalidSource,
+    LogEvent, LogEventError, LogPage, NewLogEvent, Partition, SourceList, StreamAppend, StreamId, StreamName,
 };
 pub(crate) use log::stable_hash;
 pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
@@ -66,6 +66,8 @@ impl CanvasId {
     pub const DEFAULT: Self = Self(Uuid::nil());
     /// Where the HTTP targets of queues are registered: no tenant has it, and nobody may name it from outside.
     pub(crate) const OF_QUEUES: Self = Self(Uuid::max());
+    /// What signals between processes are broadcast on.
+    pub(crate) const OF_SIGNALS: Self = Self::OF_QUEUES;
 
     /// Whether tenants may have it.
     pub(crate) fn is_reserved(self) -> bool {

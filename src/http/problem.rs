@@ -232,6 +232,7 @@ impl From<EventError> for Problem {
             | EventError::Object(_)
             | EventError::Value(_)
             | EventError::Trace(_)
+            | EventError::LogName(_)
             | EventError::TooLate => Self::bad_request(error.to_string()),
         }
     }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use super::mailbox::{Content, Mailbox};
 use super::{Notifier, NotifyError, Subscription};
-use crate::broadcast::Broadcasts;
+use crate::broadcast::{Broadcasts, Signals};
 use crate::event::Notification;
 
 /// Most notifications that wait. They take about 30 MB; the events beyond them are woken by their promises.
@@ -46,6 +46,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(10);
 pub struct LocalNotifier {
     mailbox: Mailbox,
     broadcasts: Option<Broadcasts>,
+    signals: Signals,
 }
 
 impl Default for LocalNotifier {
@@ -57,7 +58,7 @@ impl Default for LocalNotifier {
 impl LocalNotifier {
     /// An empty one.
     pub fn new() -> Self {
-        Self { mailbox: Mailbox::new(RETRY_DELAY), broadcasts: None }
+        Self { mailbox: Mailbox::new(RETRY_DELAY), broadcasts: None, signals: Signals::alone() }
     }
 
     /// An empty one that also broadcasts what is emitted, to the listeners of this process.
@@ -101,6 +102,11 @@ impl Notifier for LocalNotifier {
 
     fn broadcasts(&self) -> Option<Broadcasts> {
         self.broadcasts.clone()
+    }
+
+    /// In this process only, as its notifications: broadcasts would go no further.
+    fn signals(&self) -> Signals {
+        self.signals.clone()
     }
 
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {

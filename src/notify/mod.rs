@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::broadcast::{Broadcasts, ListenError};
+use crate::broadcast::{Broadcasts, ListenError, Signals};
 use crate::event::{MalformedNotification, Notification};
 
 pub use local::{LocalNotifier, NoNotifier};
@@ -48,6 +48,12 @@ pub trait Notifier: Send + Sync + 'static {
     /// Where emitted events are broadcast to, for whoever listens. Default none: nothing is broadcast.
     fn broadcasts(&self) -> Option<Broadcasts> {
         None
+    }
+
+    /// The signals of this process, over the broadcasts if there are any. Default: new ones each time, which only what is
+    /// made of the same ones shares; those of this crate keep theirs.
+    fn signals(&self) -> Signals {
+        Signals::over(self.broadcasts())
     }
 
     /// Opens a stream of deliveries that holds at most `max_outstanding` unanswered ones.

@@ -25,6 +25,8 @@ pub(crate) struct Minute {
     /// Whether queues are to be looked after: one is being drained, a facet has a limit, or there was ever one, in every
     /// tenth pass.
     pub(crate) queues: bool,
+    /// Whether the log needs partitions for what is appended next.
+    pub(crate) log: bool,
     /// Whether the statement should run again at once.
     pub(crate) more: bool,
     /// Whether it was due, and no other process was first.
@@ -37,6 +39,7 @@ struct MinuteRow {
     jobs: Vec<i64>,
     crons: bool,
     queues: bool,
+    log: bool,
     recovered: i64,
     open: bool,
     full: bool,
@@ -53,6 +56,7 @@ impl MinuteRow {
             jobs: self.jobs,
             crons: self.crons,
             queues: self.queues,
+            log: self.log,
             more: self.full || self.lifted,
             open: self.open,
         }
@@ -143,6 +147,8 @@ impl Store {
                       not $1 and exists (select from gate)
                           and (exists (select from wakeq.queues where draining) or exists (select from wakeq.facets where running <> '{}')
                                or (select passes % 10 = 0 from gate) and exists (select from wakeq.queue_registry where version > 0)) as "queues!",
+                      not $1 and exists (select from gate)
+                          and to_regclass('wakeq.log_' || wakeq.log_partition_of(coalesce(pg_sequence_last_value('wakeq.log_seq'), 0) + 3000000)) is null as "log!",
                       (select count(*) from moved where publish and due) as "recovered!", exists (select from gate) as "open!",
                       (select count(*) from overdue) >= 1000 as "full!", exists (select from expired) as "lifted!",
                       (select max(notify_at) from overdue) as reached, now() as "now!""#,

@@ -8,10 +8,11 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::chosen::{foreign, insert_chosen_row, insert_chosen_rows};
+use super::log::{LOG_STATEMENTS, append_emitted};
 use super::queues::{Emission, Placements, Registered, STALE_TRIES, too_busy};
 use super::session::interval;
 use super::{Store, StoreError, chains};
-use crate::event::{Due, EventId, HandlerAddress, Link, ObjectKey, Timestamp, Traceparent};
+use crate::event::{Due, EventId, HandlerAddress, Link, ObjectKey, StreamId, Timestamp, Traceparent};
 
 /// Most rows in one statement.
 const PAGE: usize = 1000;
@@ -30,6 +31,8 @@ pub(crate) struct NewEvent {
     pub(crate) object: Option<ObjectKey>,
     /// It has no row of its own, only its copies.
     pub(crate) only_queues: bool,
+    /// The stream of the log that it is appended to besides.
+    pub(crate) logged: Option<StreamId>,
 }
 
 /// What became of an event's insert.
@@ -128,7 +131,7 @@ pub(crate) async fn insert_one(
     chosen: bool,
     emission: Emission<'_>,
 ) -> Result<Inserted, sqlx::Error> {
-    if event.object.is_some() {
+    if event.object.is_some() || event.logged.is_some() {
         let inserted =
             insert_pages(connection, std::slice::from_ref(event.as_ref()), &[chosen], emission).await?;
         return Ok(inserted.into_iter().next().unwrap_or(Inserted::new(true)));
@@ -196,13 +199,18 @@ pub(super) async fn insert_pages(
         let answers = insert_rows(&mut *transaction, &rows, emission).await?;
         page.iter().zip(answers).for_each(|(at, answer)| inserted[*at] = answer);
     }
+    if !inserted.contains(&Inserted::Foreign) {
+        append_emitted(transaction, events, &inserted).await?;
+    }
     Ok(inserted)
 }
 
 /// How many statements a transaction has at most: beginning, pages (chosen ids take two each, three on objects), end.
 /// Each has its time.
 pub(super) fn statements(events: &[NewEvent]) -> usize {
-    2 + chains::STATEMENTS + 3 * pages(&(0..events.len()).collect::<Vec<_>>(), events).len()
+    let pages = pages(&(0..events.len()).collect::<Vec<_>>(), events).len();
+    let logged = if events.iter().any(|event| event.logged.is_some()) { LOG_STATEMENTS } else { 0 };
+    2 + chains::STATEMENTS + logged + (3 + logged) * pages
 }
 
 /// Cuts positions into pages of at most [`PAGE`] events and [`PAGE_BYTES`], or one event that is larger.

@@ -38,6 +38,7 @@ mod idempotency;
 mod insert;
 mod lanes;
 mod load;
+mod log;
 #[cfg(feature = "testing")]
 mod memory;
 mod migrate;
@@ -77,7 +78,7 @@ pub use depth::Depth;
 #[cfg(feature = "telemetry")]
 pub(crate) use depth::HandlerDepth;
 pub(crate) use entities::{
-    BatchEnd, Decided, EntityBatch, EntityPosition, EntityRow, EntitySize, EntityTail, LoadedEntity, Recorded, SendEnd,
+    BatchEnd, Decided, EntityBatch, EntityPosition, EntityRow, EntitySize, LoadedEntity, Recorded, SendEnd,
     SentEntityEvent, StoredEvent, ToEntity, send_to_entities,
 };
 pub use entities::{EntityEventStatus, StoredEntity};
@@ -87,6 +88,8 @@ pub(crate) use idempotency::{Keyed, NewKey};
 pub(crate) use insert::{Inserted, NewEvent, insert_one};
 pub use lanes::HaltedLane;
 pub(crate) use load::LoadedEvent;
+pub use log::{LogAppender, LogEnd, LogHorizon};
+pub(crate) use log::{LogBatch, Refused, append_batch, lacks_partition};
 #[cfg(feature = "cli")]
 pub(crate) use migrate::MigrationDifferences;
 pub use migrate::{MigrationState, MigrationStatus};

@@ -231,6 +231,7 @@ impl Batch {
                 traceparent: Traceparent::root(),
                 object: None,
                 only_queues: false,
+                logged: None,
             });
         }
     }

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::broadcast::Broadcasts;
+use crate::broadcast::{Broadcasts, Signals};
 use crate::event::{CanvasId, EventId, Notification};
 use crate::notify::{Content, Mailbox, Messages, Notifier, NotifyError, Subscription};
 
@@ -45,6 +45,7 @@ pub struct MemoryNotifier {
     mailbox: Mailbox,
     mishaps: Arc<Mutex<Mishaps>>,
     broadcasts: Option<Broadcasts>,
+    signals: Signals,
 }
 
 /// How likely each published message meets a mishap, from 0 to 1.
@@ -92,7 +93,8 @@ impl MemoryNotifier {
     /// One that mistreats messages, in a way that depends only on the seed and the order of publishing.
     pub fn hostile(seed: u64, faults: Faults) -> Self {
         let mishaps = Mishaps { published: VecDeque::new(), faults, random: SplitMix(seed) };
-        Self { mailbox: Mailbox::new(RETRY_DELAY), mishaps: Arc::new(Mutex::new(mishaps)), broadcasts: None }
+        let (mailbox, mishaps) = (Mailbox::new(RETRY_DELAY), Arc::new(Mutex::new(mishaps)));
+        Self { mailbox, mishaps, broadcasts: None, signals: Signals::alone() }
     }
 
     /// Broadcasts what is emitted, too, to the listeners of this process.
@@ -196,6 +198,10 @@ impl Notifier for MemoryNotifier {
 
     fn broadcasts(&self) -> Option<Broadcasts> {
         self.broadcasts.clone()
+    }
+
+    fn signals(&self) -> Signals {
+        self.signals.clone()
     }
 
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {

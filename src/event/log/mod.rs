@@ -1,10 +1,13 @@
-//! The vocabulary of the log: categories, streams, what a stored event is, and the sources that consumers read.
+//! The vocabulary of the log: categories, streams, what a stored event is, what is appended, and the sources that consumers
+//! read.
 //!
 //! Plain data that was checked when it was made; no I/O.
 
+mod append;
 mod source;
 mod stream;
 
+pub use append::{AppendCondition, Appended, InvalidCondition, LogEventError, NewLogEvent, StreamAppend};
 pub use source::{EventSource, InvalidSource, Partition, SourceList};
 pub use stream::{Category, InvalidLogName, LogEvent, LogPage, StreamId, StreamName};
 pub(crate) use stream::stable_hash;

@@ -102,6 +102,13 @@ impl StreamId {
     }
 }
 
+/// As `CATEGORY/STREAM`, without its canvas.
+impl fmt::Display for StreamId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.category, self.name)
+    }
+}
+
 /// A hash that is the same in every process and every release: FNV-1a over the parts, each with its end, then mixed so that
 /// all of its bits depend on all of the text.
 pub(crate) fn stable_hash(parts: &[&[u8]]) -> u64 {

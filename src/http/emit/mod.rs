@@ -209,6 +209,7 @@ impl From<Refusal> for Problem {
             Fault::Event(
                 EventError::Name(_)
                 | EventError::Object(_)
+                | EventError::LogName(_)
                 | EventError::Value(_)
                 | EventError::Trace(_)
                 | EventError::TooLate,

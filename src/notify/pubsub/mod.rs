@@ -25,7 +25,7 @@ pub(crate) use rights::{MissingPermission, PubSubRights, missing_permissions};
 pub use topics::{SettingDifference, TopicState, TopicsReport, create_topics, describe_topics};
 
 use super::{Notifier, NotifyError, Subscription};
-use crate::broadcast::Broadcasts;
+use crate::broadcast::{Broadcasts, Signals};
 use crate::event::Notification;
 use broadcasts::BroadcastTopic;
 use clients::Admins;
@@ -53,6 +53,7 @@ pub struct PubSub {
     broker: Arc<BrokerAccess>,
     publisher: Arc<TopicPublisher>,
     broadcasts: Option<Broadcasts>,
+    signals: Signals,
 }
 
 impl PubSub {
@@ -70,7 +71,8 @@ impl PubSub {
             }
             None => None,
         };
-        Ok(Self { config, broker, publisher, broadcasts })
+        let signals = Signals::over(broadcasts.clone());
+        Ok(Self { config, broker, publisher, broadcasts, signals })
     }
 
     /// What it was made with.
@@ -92,6 +94,10 @@ impl Notifier for PubSub {
 
     fn broadcasts(&self) -> Option<Broadcasts> {
         self.broadcasts.clone()
+    }
+
+    fn signals(&self) -> Signals {
+        self.signals.clone()
     }
 
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {

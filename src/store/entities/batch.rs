@@ -1,18 +1,18 @@
 //! The one transaction of a batch: the position under its epoch, the repository, the entities, what became of the events, and
 //! the events that follow. All of it or nothing.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::append::{NewRow, append, lock};
-use crate::event::{CanvasId, EntityType, EventId, Link, Name, StreamId, StreamName};
+use super::append::append;
+use crate::event::{CanvasId, EntityType, EventId, Link, Name, NewLogEvent, StreamId, StreamName};
 use crate::store::chains::insert_with_state;
 use crate::store::insert::statements;
 use crate::store::positions::{PositionMove, move_position};
-use crate::store::{Inserted, NewEvent, Store, StoreError};
+use crate::store::{Inserted, NewEvent, Store, StoreError, lacks_partition};
 
 /// A valid event on its way into the repository.
 #[derive(Clone, Debug)]
@@ -86,7 +86,16 @@ pub(crate) enum BatchEnd {
 impl Store {
     /// Commits a batch, if the position stands where its owner thinks, under that epoch.
     pub(crate) async fn commit_entities(&self, batch: &EntityBatch<'_>) -> Result<BatchEnd, StoreError> {
-        let mut session = self.session().await?.for_statements(8 + statements(&batch.events));
+        let ended = self.commit_once(batch).await;
+        if !ended.as_ref().is_err_and(lacks_partition) {
+            return ended;
+        }
+        self.add_log_partitions().await?;
+        self.commit_once(batch).await
+    }
+
+    async fn commit_once(&self, batch: &EntityBatch<'_>) -> Result<BatchEnd, StoreError> {
+        let mut session = self.session().await?.for_statements(12 + statements(&batch.events));
         let ended = session.limit(|connection| self.commit_batch(connection, batch)).await;
         session.answered("commit a batch of entities", ended)
     }
@@ -131,27 +140,21 @@ async fn store_events(
         category: category.clone(),
         name: event.entity.clone(),
     };
-    let rows: Vec<NewRow> = batch
-        .stored
-        .iter()
-        .map(|event| NewRow {
-            stream: stream(event),
-            id: event.id,
-            name: event.name.clone(),
-            payload: event.payload.clone(),
-            metadata: event.metadata.clone(),
-        })
-        .collect();
-    if !rows.is_empty() {
-        lock(&mut *connection, &rows.iter().map(|row| &row.stream).collect::<BTreeSet<_>>()).await?;
-    }
-    let appended = append(connection, &rows).await?;
+    let row = |event: &StoredEvent| NewLogEvent {
+        id: event.id,
+        name: event.name.clone(),
+        payload: event.payload.clone(),
+        metadata: event.metadata.clone(),
+        place: None,
+    };
+    let rows = batch.stored.iter().map(|event| (stream(event), row(event))).collect();
+    let appended = append(connection, rows).await?;
     let mut seqs = HashMap::new();
     for (event, appended) in batch.stored.iter().zip(appended) {
         if appended.position + 1 != event.version {
             return Ok(Err(event.entity.clone()));
         }
-        seqs.insert((event.canvas, event.entity.clone()), appended.link.id);
+        seqs.insert((event.canvas, event.entity.clone()), appended.seq);
     }
     Ok(Ok(seqs))
 }

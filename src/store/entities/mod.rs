@@ -8,7 +8,7 @@ mod send;
 
 pub(crate) use batch::{BatchEnd, Decided, EntityBatch, EntityRow, StoredEvent};
 pub use load::StoredEntity;
-pub(crate) use load::{EntityPosition, EntitySize, EntitySnapshot, EntityTail, LoadedEntity};
+pub(crate) use load::{EntityPosition, EntitySize, LoadedEntity};
 pub use outcomes::EntityEventStatus;
 pub(crate) use outcomes::Recorded;
 pub(crate) use send::{SendEnd, SentEntityEvent, ToEntity, send_to_entities};

@@ -6,9 +6,9 @@ use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::append::{NewRow, append, lock};
-use crate::event::{CanvasId, EntityId, EventId, Link, Name, StreamId};
-use crate::store::{Store, StoreError};
+use super::append::{append, lock};
+use crate::event::{CanvasId, EntityId, EventId, Link, Name, NewLogEvent, StreamId};
+use crate::store::{Store, StoreError, lacks_partition};
 
 /// An event on its way to an entity.
 #[derive(Clone, Debug)]
@@ -53,7 +53,16 @@ struct Known {
 impl Store {
     /// Sends events to entities in one transaction: all or none.
     pub(crate) async fn send_to_entities(&self, events: &[ToEntity]) -> Result<SendEnd, StoreError> {
-        let mut session = self.session().await?.for_statements(8);
+        let sent = self.send_once(events).await;
+        if !sent.as_ref().is_err_and(lacks_partition) {
+            return sent;
+        }
+        self.add_log_partitions().await?;
+        self.send_once(events).await
+    }
+
+    async fn send_once(&self, events: &[ToEntity]) -> Result<SendEnd, StoreError> {
+        let mut session = self.session().await?.for_statements(12);
         let sent = session.limit(|connection| send(connection, events)).await;
         session.answered("send to entities", sent)
     }
@@ -75,9 +84,13 @@ pub(crate) async fn send_to_entities(
     events: &[ToEntity],
 ) -> Result<SendEnd, sqlx::Error> {
     let inboxes: Vec<StreamId> = events.iter().map(|event| event.entity.inbox()).collect();
-    lock(&mut *connection, &inboxes.iter().collect::<BTreeSet<_>>()).await?;
-    // After the lock: whoever sends the same to the same entity has committed, or waits.
-    let mut known = known(&mut *connection, events).await?;
+    let chosen: Vec<&ToEntity> = events.iter().filter(|event| event.chosen).collect();
+    let mut known = HashMap::new();
+    if !chosen.is_empty() {
+        // Before it is asked what is known: whoever sends the same to the same entity has committed, or waits.
+        lock(&mut *connection, &inboxes.iter().collect::<BTreeSet<_>>()).await?;
+        known = known_of(&mut *connection, &chosen).await?;
+    }
     let mut rows = Vec::with_capacity(events.len());
     let mut firsts: HashMap<(CanvasId, EventId), usize> = HashMap::new();
     for (at, (event, stream)) in events.iter().zip(inboxes).enumerate() {
@@ -93,21 +106,18 @@ pub(crate) async fn send_to_entities(
             return Ok(SendEnd::Taken(event.id));
         }
         let link = known.get(&key).map(|known| known.link).or(event.link);
-        rows.push(NewRow {
-            stream,
-            id: event.id,
-            name: event.name.clone(),
-            payload: event.payload.clone(),
-            metadata: link.map_or_else(|| event.metadata.clone(), |link| with_link(&event.metadata, link)),
-        });
+        let metadata = link.map_or_else(|| event.metadata.clone(), |link| with_link(&event.metadata, link));
+        let (name, payload) = (event.name.clone(), event.payload.clone());
+        rows.push((stream, NewLogEvent { id: event.id, name, payload, metadata, place: None }));
     }
-    let appended = append(&mut *connection, &rows).await?;
+    let appended = append(&mut *connection, rows).await?;
     let sent: Vec<SentEntityEvent> = events
         .iter()
         .zip(&appended)
         .map(|(event, appended)| {
             let before = known.remove(&(event.entity.canvas, event.id)).map(|known| known.link).or(event.link);
-            SentEntityEvent { link: before.unwrap_or(appended.link), again: before.is_some() }
+            let link = Link { id: appended.seq, prev: appended.prev };
+            SentEntityEvent { link: before.unwrap_or(link), again: before.is_some() }
         })
         .collect();
     match remember(connection, events, &sent).await? {
@@ -123,14 +133,10 @@ fn with_link(metadata: &str, link: Link) -> String {
 }
 
 /// What is known of those ids that were chosen.
-async fn known(
+async fn known_of(
     connection: &mut PgConnection,
-    events: &[ToEntity],
+    chosen: &[&ToEntity],
 ) -> Result<HashMap<(CanvasId, EventId), Known>, sqlx::Error> {
-    let chosen: Vec<&ToEntity> = events.iter().filter(|event| event.chosen).collect();
-    if chosen.is_empty() {
-        return Ok(HashMap::new());
-    }
     let rows = sqlx::query!(
         r#"select e.canvas_id, e.event_id, e.entity_type::text as "entity_type!", e.entity::text as "entity!", e.link_id, e.link_prev
              from unnest($1::uuid[], $2::uuid[]) as wanted (canvas_id, event_id)

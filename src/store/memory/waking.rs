@@ -41,7 +41,7 @@ impl Tables {
             }
         }
         let jobs = self.jobs.keys().copied().collect();
-        Ok(Minute { notifications, recovered, jobs, crons: false, queues: false, more, open })
+        Ok(Minute { notifications, recovered, jobs, crons: false, queues: false, log: false, more, open })
     }
 
     fn moved(&self, row: &Row) -> Moved {

@@ -18,6 +18,7 @@ fn event(due: Due) -> NewEvent {
         traceparent: Traceparent::root(),
         object: None,
         only_queues: false,
+        logged: None,
     }
 }
 

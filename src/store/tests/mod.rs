@@ -5,6 +5,7 @@ mod contention;
 mod cost;
 mod fences;
 mod inserts;
+mod log;
 mod minute;
 mod order;
 mod parking;

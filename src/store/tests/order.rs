@@ -22,6 +22,7 @@ fn event(object: &str) -> NewEvent {
         traceparent: Traceparent::root(),
         object: Some(key(object)),
         only_queues: false,
+        logged: None,
     }
 }
 

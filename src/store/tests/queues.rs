@@ -35,6 +35,7 @@ pub(super) fn event(canvas: CanvasId, module: &str, name: &str) -> NewEvent {
         traceparent: Traceparent::root(),
         object: None,
         only_queues: true,
+        logged: None,
     }
 }
 

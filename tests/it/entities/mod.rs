@@ -7,6 +7,7 @@ mod life;
 mod owners;
 mod reposts;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use wakeq::{
     Applied, CanvasId, Entities, Entity, EntityConfig, EntityEvent, EntityEventStatus, EntityId, EntityProcessor,
-    EntityStatus, Event, EventSubscriber, Health, Log, Rejection, SentToEntity,
+    EntityStatus, Event, EventSubscriber, Health, Log, Queue, Rejection, SentToEntity, Store,
 };
 
 use crate::support::{PATIENCE, Stage};
@@ -201,4 +202,29 @@ pub(crate) async fn unhealthy<E: Entity>(processor: &EntityProcessor<E>) -> Stri
         Health::Unhealthy(why) => why,
         Health::Healthy => unreachable!("it was waited for"),
     }
+}
+
+/// What a child process does that owns the accounts.
+pub(crate) async fn own_accounts(
+    store: Store,
+    queue: Queue,
+    epoch: i64,
+    snapshot_every: u32,
+    say: impl Fn(&str),
+) {
+    let log = Log::with_signals(store, queue.signals().clone());
+    let config = EntityConfig { snapshot_every, ..config() };
+    let processor = EntityProcessor::<Account>::new(queue, Arc::new(log), config).unwrap();
+    processor.accept(processor.entity_type().source(), epoch);
+    say("accepted");
+    let (_, replayed) = processor.ready().await;
+    let mut memory = BTreeMap::new();
+    for number in 0..100 {
+        let name = format!("a{number}");
+        if let Some((balance, version)) = processor.state(CanvasId::DEFAULT, &name).await {
+            memory.insert(name, (version, balance));
+        }
+    }
+    say(&format!("memory {replayed} {}", serde_json::to_string(&memory).unwrap()));
+    std::future::pending::<()>().await;
 }

@@ -24,8 +24,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("emit", &["event", "fault", "telemetry", "store", "broadcast", "notify"]),
     ("admin", &["event", "fault", "cron", "machine", "store", "notify", "wake", "explain"]),
     ("worker", &["event", "fault", "telemetry", "store", "notify", "wake", "emit", "machine", "delivery"]),
-    ("consumer", &["event", "fault", "telemetry", "store"]),
-    ("entity", &["event", "fault", "telemetry", "machine", "store", "emit", "consumer"]),
+    ("log", &["event", "store", "broadcast", "notify"]),
+    ("consumer", &["event", "fault", "telemetry", "store", "log"]),
+    ("entity", &["event", "fault", "telemetry", "machine", "store", "broadcast", "notify", "emit", "consumer"]),
     ("access", &["event", "store"]),
     ("config", &["event", "access", "broadcast", "delivery", "http", "store", "notify", "worker"]),
     ("api", &["event", "machine", "cron", "store", "admin", "explain", "emit", "access"]),
@@ -76,7 +77,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// Outside crates that stay in a few modules, by how their names begin.
 const CONFINED: &[(&str, &[&str])] = &[
-    ("sqlx", &["store", "emit", "entity"]),
+    ("sqlx", &["store", "emit", "log", "entity"]),
     ("google_cloud_", &["notify", "config", "delivery"]),
     ("axum", &["http"]),
     ("hyper", &["http", "delivery", "cli"]),

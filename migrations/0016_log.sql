@@ -1,0 +1,185 @@
+-- The log: events that are appended to streams and never change. Expands only.
+
+create domain wakeq.log_metadata as text check (octet_length(value) <= 65536);
+
+-- One sequence for the whole log. No cache: a session must not hold back numbers that it took before it locked a stream.
+create sequence wakeq.log_seq as bigint cache 1;
+
+create table wakeq.log (
+    seq         bigint not null,
+    -- The seq of the event before it in its stream; 0 for the first.
+    prev        bigint not null,
+    canvas_id   uuid not null,
+    category    wakeq.object_key not null,
+    stream      wakeq.object_key not null,
+    -- Its place in the stream: 0, 1, 2, …
+    position    bigint not null,
+    -- Which partition of its category the stream is in: what is left of this by the number of partitions.
+    bucket      integer not null,
+    id          uuid not null,
+    name        wakeq.name not null,
+    payload     wakeq.payload not null,
+    metadata    wakeq.log_metadata not null default '{}',
+    -- The object it was emitted on, and its link there.
+    object      wakeq.object_key,
+    link_id     bigint,
+    link_prev   bigint,
+    -- The beginning of the transaction that appended it.
+    appended_at timestamptz not null default now(),
+    constraint log_pkey primary key (seq),
+    constraint log_chain check (prev >= 0 and prev < seq and (prev = 0) = (position = 0)),
+    constraint log_position check (position >= 0),
+    constraint log_bucket check (bucket between 0 and 65535),
+    constraint log_link check (case
+        when object is null then link_id is null and link_prev is null
+        else coalesce(link_prev >= 0 and link_prev < link_id, false) end)
+) partition by range (seq);
+
+-- Readers of a category, of a category of one canvas, of a stream. The log itself is read by its key.
+create index log_category on wakeq.log (category, seq);
+create index log_canvas_category on wakeq.log (canvas_id, category, seq);
+create index log_stream on wakeq.log (canvas_id, category, stream, seq);
+
+-- The end of each stream, and the lock that appenders to it take: positions are unique by it.
+create table wakeq.log_streams (
+    canvas_id uuid not null,
+    category  wakeq.object_key not null,
+    stream    wakeq.object_key not null,
+    -- That of its last event; -1 before the first.
+    position  bigint not null default -1,
+    last_seq  bigint not null default 0,
+    constraint log_streams_pkey primary key (canvas_id, category, stream),
+    constraint log_streams_end check (position >= -1 and last_seq >= 0 and (position = -1) = (last_seq = 0))
+) with (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 10000,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+-- What else is needed of the log: no partition goes that has an event after one of these.
+create table wakeq.log_pins (
+    name text not null primary key check (length(name) between 1 and 700),
+    seq  bigint not null check (seq >= 0)
+);
+
+create function wakeq.log_never_changes() returns trigger language plpgsql as $$
+begin
+    raise exception 'the log is never changed: % on wakeq.% is refused', tg_op, tg_table_name
+        using errcode = 'restrict_violation',
+              hint = 'Append what is right now; whole partitions go by the retention of the log (WAKEQ_LOG_RETENTION).';
+end $$;
+create trigger log_never_changes before update or delete or truncate on wakeq.log
+    for each statement execute function wakeq.log_never_changes();
+alter table wakeq.log enable always trigger log_never_changes;
+
+-- How many numbers a partition has: the partition of a seq is wakeq.log_ and this quotient.
+create function wakeq.log_partition_of(seq bigint) returns bigint language sql immutable parallel safe
+return log_partition_of.seq / 5000000;
+
+-- Makes the partitions that numbers need up to so many ahead, unless another session is at it; how many it made. It runs
+-- with the rights of the schema's owner, since who appends may make no tables. The parent is not locked against appenders.
+create function wakeq.add_log_partitions(ahead bigint) returns integer
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    last bigint := coalesce(pg_sequence_last_value('wakeq.log_seq'), 0);
+    made integer := 0;
+    part text;
+begin
+    if ahead not between 0 and 50000000 then
+        raise exception 'partitions are made for at most 50,000,000 numbers ahead';
+    end if;
+    for number in wakeq.log_partition_of(last + 1) .. wakeq.log_partition_of(last + ahead) loop
+        part := 'log_' || number;
+        continue when to_regclass('wakeq.' || part) is not null;
+        exit when not pg_try_advisory_xact_lock(7810752302);
+        continue when to_regclass('wakeq.' || part) is not null;
+        execute format('create table wakeq.%I (like wakeq.log including all)', part);
+        execute format('create trigger log_never_changes before update or delete or truncate on wakeq.%I
+                        for each statement execute function wakeq.log_never_changes()', part);
+        execute format('alter table wakeq.%I enable always trigger log_never_changes', part);
+        execute format('alter table wakeq.log attach partition wakeq.%I for values from (%s) to (%s)',
+                       part, number * 5000000, (number + 1) * 5000000);
+        made := made + 1;
+    end loop;
+    return made;
+end $$;
+
+select wakeq.add_log_partitions(5000000);
+
+-- Taken by who appends, before the first number: from then on, and until its transaction has ended, no reader reads
+-- further than the number that was the last one then. It is a lock and no row, so that everybody sees it before the
+-- commit; shared, so that nobody waits. Once in a transaction is enough: the first is the lowest.
+create function wakeq.log_floor() returns bigint language plpgsql volatile as $$
+declare
+    own  text := pg_current_xact_id()::text || '/';
+    held text := coalesce(current_setting('wakeq.log_floor', true), '');
+    last bigint;
+begin
+    if starts_with(held, own) then
+        return split_part(held, '/', 2)::bigint;
+    end if;
+    last := coalesce(pg_sequence_last_value('wakeq.log_seq'), 0);
+    perform pg_advisory_xact_lock_shared((30577::bigint << 48) | last);
+    perform set_config('wakeq.log_floor', own || last::text, true);
+    return last;
+end $$;
+
+-- Who appends now, and the number that was the last when it began to.
+create view wakeq.log_appenders as
+    select pid, ((classid::bigint & 65535) << 32) | objid::bigint as floor
+      from pg_catalog.pg_locks
+     where locktype = 'advisory' and objsubid = 1 and classid::bigint >> 16 = 30577
+       and database = (select oid from pg_catalog.pg_database where datname = current_database());
+
+-- Up to which number all of the log is there, whatever is still open, for a statement that begins after this: and the last
+-- number that was taken. The order of the two looks is what makes it right. A number up to `last` was taken before the
+-- first look, so that its appender had its floor's lock before the second. If it has it still, the bound is below the
+-- number. If not, its transaction has ended, and a later snapshot sees what it appended.
+create function wakeq.log_horizon(out readable bigint, out last bigint) language plpgsql volatile as $$
+declare
+    lowest bigint;
+begin
+    last := coalesce(pg_sequence_last_value('wakeq.log_seq'), 0);
+    select min(floor) into lowest from wakeq.log_appenders;
+    readable := least(last, lowest);
+end $$;
+
+-- Drops the first partition, if all of its events are older than this, and nobody needs one of them any more: no consumer
+-- group, no pin, and no appender that is still open; its name, or null. The only way by which events leave the log. It waits
+-- for no lock longer than appenders do, since they wait behind it.
+create function wakeq.drop_log_partition(kept interval) returns text
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp set lock_timeout = '150ms' as $$
+declare
+    part   text;
+    number bigint;
+    beyond bigint;
+    newest timestamptz;
+begin
+    if kept is null or kept < interval '1 hour' then
+        raise exception 'the log is kept for an hour at least';
+    end if;
+    select min(substr(relname, 5)::bigint) into number
+      from pg_class join pg_inherits on inhrelid = pg_class.oid
+     where inhparent = 'wakeq.log'::regclass and relname ~ '^log_[0-9]{1,12}$';
+    part := 'log_' || number;
+    beyond := (number + 1) * 5000000;
+    if number is null or beyond > (select readable from wakeq.log_horizon())
+       or exists (select from wakeq.consumer_positions where position < beyond - 1)
+       or exists (select from wakeq.log_pins where seq < beyond - 1)
+    then
+        return null;
+    end if;
+    execute format('select max(appended_at) from (select appended_at from wakeq.%I order by seq desc limit 1000) as last', part)
+       into newest;
+    if newest > now() - kept then
+        return null;
+    end if;
+    execute format('alter table wakeq.log detach partition wakeq.%I', part);
+    execute format('drop table wakeq.%I', part);
+    return part;
+end $$;
+
+comment on table wakeq.log is 'What happened, in order; never changed. Read it up to wakeq.log_horizon() only';
+comment on column wakeq.log.seq is 'From one sequence; grows along a stream, and numbers may be missing';

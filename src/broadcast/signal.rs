@@ -1,0 +1,355 @@
+//! Signals: that something may have changed which somebody waits for. They reach this process always, and the others where
+//! events are broadcast.
+//!
+//! A signal carries no truth and is never waited for: one may be lost, doubled or late, and whoever watches looks now and
+//! then all the same.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use uuid::Uuid;
+
+use super::selection::Selection;
+use super::{Broadcasts, Heard, ListenError};
+use crate::event::{
+    Broadcast, CanvasId, Category, Due, EventId, HandlerAddress, HandlerScope, Name, Traceparent,
+};
+
+/// How long what is signalled again waits to be told to other processes.
+const QUIET: Duration = Duration::from_millis(20);
+/// Most signals that wait for that.
+const WAITING_MAX: usize = 10_000;
+/// After how long it is tried again to hear the signals of other processes; doubled each time.
+const RETRY: Duration = Duration::from_secs(1);
+/// The longest of these waits.
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// What may have changed.
+///
+/// ```
+/// use wakeq::{Signal, Signals};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let signals = Signals::alone();
+/// let grown = signals.watch(Signal::Log("companies".parse().unwrap()));
+/// signals.send(Signal::Log("companies".parse().unwrap()));
+/// assert!(grown.has_changed().unwrap());
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Signal {
+    /// The log, in this category.
+    Log(Category),
+    /// The log, in any category. Only to be watched: whoever sends says which.
+    AnyLog,
+    /// Which sources are given to whom.
+    Allocations,
+}
+
+/// Signals between whoever changes something and whoever waits for it. Cheap to clone; one for each process, which
+/// [`Notifier::signals`](crate::notify::Notifier::signals) has.
+#[derive(Clone)]
+pub struct Signals {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// To skip what comes back.
+    sender: Uuid,
+    broadcasts: Option<Broadcasts>,
+    state: Mutex<State>,
+    /// Ends what hears other processes.
+    closing: CancellationToken,
+    _ends: DropGuard,
+}
+
+#[derive(Default)]
+struct State {
+    watched: HashMap<Signal, watch::Sender<u64>>,
+    /// What other processes have not been told yet, and whether a task is doing that.
+    waiting: HashSet<Signal>,
+    sending: bool,
+    hearing: bool,
+}
+
+/// A signal on its way to other processes.
+#[derive(Serialize, Deserialize)]
+struct Wire {
+    sender: Uuid,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    log: Option<String>,
+}
+
+impl Signals {
+    /// Within this process only.
+    pub fn alone() -> Self {
+        Self::over(None)
+    }
+
+    /// Also to and from the other processes that share these broadcasts.
+    pub fn over(broadcasts: Option<Broadcasts>) -> Self {
+        let closing = CancellationToken::new();
+        let ends = closing.clone().drop_guard();
+        let state = Mutex::default();
+        let shared = Shared { sender: Uuid::new_v4(), broadcasts, state, closing, _ends: ends };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Says that this may have changed: to call after the commit. It never waits and never fails. Must be called inside a
+    /// tokio runtime.
+    pub fn send(&self, signal: Signal) {
+        let mut state = self.shared.state();
+        state.raise(&signal);
+        if self.shared.broadcasts.is_none() || state.waiting.len() >= WAITING_MAX {
+            return;
+        }
+        state.waiting.insert(signal);
+        if !std::mem::replace(&mut state.sending, true) {
+            tokio::spawn(Telling(Arc::clone(&self.shared)).run());
+        }
+    }
+
+    /// Changes whenever that may have changed, from now on. Must be called inside a tokio runtime. It lasts as long as
+    /// these signals do.
+    pub fn watch(&self, signal: Signal) -> watch::Receiver<u64> {
+        let mut state = self.shared.state();
+        if !state.watched.contains_key(&signal) {
+            state.watched.retain(|_, sender| sender.receiver_count() > 0);
+        }
+        let receiver = state.watched.entry(signal).or_default().subscribe();
+        if let Some(broadcasts) = &self.shared.broadcasts
+            && !std::mem::replace(&mut state.hearing, true)
+        {
+            let hearing = hear(Arc::downgrade(&self.shared), broadcasts.clone());
+            let closing = self.shared.closing.clone();
+            tokio::spawn(async move { closing.run_until_cancelled(hearing).await });
+        }
+        receiver
+    }
+}
+
+impl fmt::Debug for Signals {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Signals").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in what another process said.
+    fn heard(&self, heard: &Heard) {
+        match heard {
+            Heard::Event(broadcast) => {
+                let wire: Option<Wire> =
+                    broadcast.value.as_deref().and_then(|value| serde_json::from_str(value).ok());
+                let Some(wire) = wire.filter(|wire| wire.sender != self.sender) else { return };
+                let signal = match wire.log.map(|category| category.parse()) {
+                    Some(Ok(category)) => Signal::Log(category),
+                    // Of a release that names them otherwise.
+                    Some(Err(_)) => Signal::AnyLog,
+                    None => Signal::Allocations,
+                };
+                self.state().raise(&signal);
+            }
+            Heard::Missed(_) => self.state().raise_all(),
+        }
+    }
+}
+
+impl State {
+    fn raise(&self, signal: &Signal) {
+        let raise = |signal: &Signal| {
+            if let Some(sender) = self.watched.get(signal) {
+                sender.send_modify(|count| *count += 1);
+            }
+        };
+        raise(signal);
+        match signal {
+            Signal::Log(_) => raise(&Signal::AnyLog),
+            Signal::AnyLog | Signal::Allocations => {}
+        }
+    }
+
+    fn raise_all(&self) {
+        self.watched.values().for_each(|sender| sender.send_modify(|count| *count += 1));
+    }
+}
+
+/// The task that tells other processes. However it ends, another one can be started.
+struct Telling(Arc<Shared>);
+
+impl Telling {
+    async fn run(self) {
+        loop {
+            let waiting: Vec<Signal> = {
+                let mut state = self.0.state();
+                if state.waiting.is_empty() {
+                    state.sending = false;
+                    return;
+                }
+                state.waiting.drain().collect()
+            };
+            if let Some(broadcasts) = &self.0.broadcasts {
+                let told = waiting.iter().filter_map(|signal| broadcast(self.0.sender, signal));
+                told.for_each(|broadcast| broadcasts.send(broadcast));
+            }
+            tokio::time::sleep(QUIET).await;
+        }
+    }
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        self.0.state().sending = false;
+    }
+}
+
+/// As a broadcast of a canvas that no tenant has.
+fn broadcast(sender: Uuid, signal: &Signal) -> Option<Broadcast> {
+    let (name, log) = match signal {
+        Signal::Log(category) => ("log", Some(category.to_string())),
+        Signal::AnyLog => return None,
+        Signal::Allocations => ("allocations", None),
+    };
+    let scope = HandlerScope {
+        canvas: CanvasId::OF_SIGNALS,
+        module: "SIGNAL".parse().ok()?,
+        name: name.parse().ok()?,
+    };
+    Some(Broadcast {
+        id: EventId::new(),
+        address: HandlerAddress { scope, modifier: Name::no_modifier() },
+        value: serde_json::to_string(&Wire { sender, log }).ok(),
+        traceparent: Traceparent::root(),
+        place: None,
+        due: Due::Now,
+    })
+}
+
+/// Hears the signals of other processes, until nobody wants to know.
+async fn hear(shared: Weak<Shared>, broadcasts: Broadcasts) {
+    let mut wait = RETRY;
+    loop {
+        let Ok(pattern) = "*:SIGNAL:*".parse() else { return };
+        match broadcasts.listen(Selection::new(pattern, Some(vec![CanvasId::OF_SIGNALS]))).await {
+            Ok(mut listener) => {
+                // What was said before it listened was missed.
+                let Some(watching) = shared.upgrade() else { return };
+                watching.state().raise_all();
+                drop(watching);
+                while let Some(heard) = listener.next().await {
+                    let Some(shared) = shared.upgrade() else { return };
+                    shared.heard(&heard);
+                }
+                return;
+            }
+            Err(ListenError::Ending) => return,
+            Err(error) => tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                retry = ?wait,
+                "the signals of other processes are not heard: what they bring is found later, by looking now and then"
+            ),
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(RETRY_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn log(category: &str) -> Signal {
+        Signal::Log(category.parse().unwrap())
+    }
+
+    async fn changes(receiver: &mut watch::Receiver<u64>) {
+        tokio::time::timeout(PATIENCE, receiver.changed()).await.expect("no signal came").unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_watches_a_category_hears_of_it_alone() {
+        let signals = Signals::alone();
+        let (companies, contacts) = (signals.watch(log("companies")), signals.watch(log("contacts")));
+        let (any, allocations) = (signals.watch(Signal::AnyLog), signals.watch(Signal::Allocations));
+        signals.send(log("companies"));
+        let changed = [&companies, &contacts, &any, &allocations].map(|one| one.has_changed().unwrap());
+        assert_eq!(changed, [true, false, true, false]);
+        signals.send(Signal::Allocations);
+        assert!(allocations.has_changed().unwrap() && !contacts.has_changed().unwrap());
+    }
+
+    /// Two processes, as it were: what one sends the other hears, and its own it does not hear twice.
+    #[tokio::test]
+    async fn signals_reach_other_processes_over_broadcasts() {
+        let broadcasts = Broadcasts::local();
+        let (here, there) =
+            (Signals::over(Some(broadcasts.clone())), Signals::over(Some(broadcasts.clone())));
+        let mut heard = there.watch(log("companies"));
+        // When it begins to listen, it says that something may have been missed.
+        changes(&mut heard).await;
+        let mut own = here.watch(log("companies"));
+        changes(&mut own).await;
+        here.send(log("companies"));
+        changes(&mut heard).await;
+        there.send(log("contacts"));
+        there.send(log("companies"));
+        changes(&mut own).await;
+        changes(&mut own).await;
+        assert_eq!(*own.borrow(), 3, "the beginning, its own, the other's");
+    }
+
+    #[tokio::test]
+    async fn tenants_and_listeners_to_everything_hear_no_signals() {
+        let broadcasts = Broadcasts::local();
+        let mut everything = broadcasts.subscribe("*").await.unwrap();
+        let signals = Signals::over(Some(broadcasts.clone()));
+        signals.send(Signal::Allocations);
+        let plain = crate::broadcast::tests::broadcast("view", "1");
+        broadcasts.flush(PATIENCE).await;
+        broadcasts.send(plain.clone());
+        assert_eq!(everything.next().await, Some(Heard::Event(Box::new(plain))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_signals_are_told_as_few() {
+        let broadcasts = Broadcasts::local();
+        let (here, there) =
+            (Signals::over(Some(broadcasts.clone())), Signals::over(Some(broadcasts.clone())));
+        let mut heard = there.watch(log("companies"));
+        changes(&mut heard).await;
+        for _ in 0..1_000 {
+            here.send(log("companies"));
+        }
+        changes(&mut heard).await;
+        broadcasts.close(PATIENCE).await;
+        assert!(*heard.borrow() <= 3, "{}", *heard.borrow());
+    }
+
+    #[tokio::test]
+    async fn nothing_goes_on_when_the_last_is_dropped() {
+        let broadcasts = Broadcasts::local();
+        let signals = Signals::over(Some(broadcasts.clone()));
+        let mut heard = signals.watch(Signal::AnyLog);
+        changes(&mut heard).await;
+        drop(signals);
+        assert!(heard.changed().await.is_err(), "the watch ends with the signals");
+        tokio::time::timeout(PATIENCE, async {
+            broadcasts.listeners.close();
+            broadcasts.listeners.wait().await;
+        })
+        .await
+        .expect("the listener is left");
+    }
+}

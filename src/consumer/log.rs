@@ -1,0 +1,20 @@
+//! The log as what consumers read from.
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use super::{ConsumerError, EventProvider};
+use crate::event::{EventSource, LogPage};
+use crate::log::Log;
+
+#[async_trait]
+impl EventProvider for Log {
+    async fn read(&self, source: &EventSource, after: i64, limit: usize) -> Result<LogPage, ConsumerError> {
+        let page = Log::read(self, source, after, limit).await;
+        page.map_err(|error| ConsumerError::unavailable("the log was not read", error))
+    }
+
+    fn watch(&self, source: &EventSource) -> watch::Receiver<u64> {
+        Log::watch(self, source)
+    }
+}

@@ -1,0 +1,87 @@
+//! Why something was not appended or read.
+
+use super::{APPEND_MAX, CALL_BYTES_MAX, READ_MAX};
+use crate::event::{AppendCondition, CanvasId, LogEventError, StreamId};
+use crate::store::StoreError;
+
+/// Why nothing was appended, or nothing read.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// A condition does not hold: nothing was appended.
+    #[error(
+        "the stream {stream} {}, and was expected to {}: read on from there, decide again, and append with the \
+         position that it has then", is(.position), be(.expected)
+    )]
+    Condition {
+        /// The stream.
+        stream: Box<StreamId>,
+        /// What was to be so of it.
+        expected: AppendCondition,
+        /// The position of its last event; none, if it has none.
+        position: Option<i64>,
+    },
+    /// An event can't be appended.
+    #[error(transparent)]
+    Event(#[from] LogEventError),
+    /// Others append to the same streams all the time, or a transaction that is open holds one: nothing was appended.
+    #[error(
+        "others hold a stream of the log that this appends to: nothing was appended. Append again; append many events in \
+         one call, and keep your own transactions that append short"
+    )]
+    Busy(#[source] StoreError),
+    /// Postgres did not take it, or gave no answer. After [`StoreError::TimedOut`] and [`StoreError::Unavailable`] it may
+    /// have taken it, all the same: append again under a condition, to be sure that it is appended once.
+    #[error(transparent)]
+    Store(StoreError),
+    /// More events, or streams, than one call may have.
+    #[error("{0} events or streams in one call, the limit is {APPEND_MAX}: append them in several calls")]
+    TooMany(usize),
+    /// A payload is larger than the log takes.
+    #[error(
+        "the payload has {size_bytes} bytes, the limit is {limit_bytes}: store it elsewhere and append a reference"
+    )]
+    TooLarge {
+        /// Its size as JSON.
+        size_bytes: usize,
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// The events of a call are larger than it may be.
+    #[error(
+        "the events of this call have {size_bytes} bytes, the limit is {CALL_BYTES_MAX}: append them in several calls"
+    )]
+    CallTooLarge {
+        /// Their size.
+        size_bytes: usize,
+    },
+    /// A page of no such size.
+    #[error("a page has 1 to {READ_MAX} events, not {0}")]
+    Limit(usize),
+    /// A canvas that nobody has.
+    #[error("the canvas {0} is reserved: take another one")]
+    Canvas(CanvasId),
+}
+
+fn is(position: &Option<i64>) -> String {
+    position.map_or_else(|| "has no event".to_owned(), |position| format!("is at position {position}"))
+}
+
+fn be(expected: &AppendCondition) -> String {
+    match expected {
+        AppendCondition::None => "be as it is".to_owned(),
+        AppendCondition::Empty => "be empty".to_owned(),
+        AppendCondition::Position(position) => format!("be at position {position}"),
+    }
+}
+
+impl LogError {
+    pub(crate) fn from_store(error: StoreError) -> Self {
+        if error.is_contention() { Self::Busy(error) } else { Self::Store(error) }
+    }
+}
+
+impl From<StoreError> for LogError {
+    fn from(error: StoreError) -> Self {
+        Self::from_store(error)
+    }
+}

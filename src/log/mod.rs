@@ -1,0 +1,239 @@
+//! The log: appending events to streams, alone or in the caller's transaction, and reading them in order.
+//!
+//! What is appended never changes. A reader is never handed an event that is followed, later, by one that stands before it.
+//! Nothing here decides what an event means, or who reads it.
+
+mod error;
+
+use sqlx::postgres::PgConnection;
+use tokio::sync::watch;
+
+use crate::broadcast::{Signal, Signals};
+use crate::event::{
+    AppendCondition, Appended, Category, EventSource, LogPage, NewLogEvent, StreamAppend, StreamId,
+};
+use crate::notify::Notifier;
+use crate::store::{
+    LogAppender, LogBatch, LogEnd, LogHorizon, Refused, Store, StoreError, append_batch, lacks_partition,
+};
+
+pub use error::LogError;
+
+/// Most events that one call appends, and most streams that it is about.
+pub const APPEND_MAX: usize = 1_000;
+/// Most events of a page.
+pub const READ_MAX: usize = 10_000;
+/// Most bytes of the payloads and the metadata of a call.
+const CALL_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Largest payload, unless it is said otherwise.
+const PAYLOAD_MAX_BYTES: usize = 256 * 1024;
+/// How often an append is tried whose streams others hold.
+const TRIES: u32 = 5;
+
+/// The log. Cheap to clone.
+///
+/// ```no_run
+/// # async fn example(store: wakeq::Store, notifier: wakeq::notify::LocalNotifier) -> Result<(), Box<dyn std::error::Error>> {
+/// use wakeq::{AppendCondition, CanvasId, EventSource, Log, NewLogEvent, StreamId};
+///
+/// let log = Log::new(store, &notifier);
+/// let account = StreamId::new(CanvasId::DEFAULT, "accounts", "account-7")?;
+/// log.append(&account, vec![NewLogEvent::new("opened", &0)?], AppendCondition::Empty).await?;
+/// let page = log.read(&EventSource::category("accounts")?, 0, 100).await?;
+/// println!("{} events, and the next page begins after {}", page.events.len(), page.through);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Log {
+    store: Store,
+    signals: Signals,
+    payload_limit_bytes: usize,
+}
+
+impl Log {
+    /// The log of a store, with the signals of this process's notifier.
+    pub fn new(store: Store, notifier: &dyn Notifier) -> Self {
+        Self::with_signals(store, notifier.signals())
+    }
+
+    /// The same with signals that are there already.
+    pub fn with_signals(store: Store, signals: Signals) -> Self {
+        Self { store, signals, payload_limit_bytes: PAYLOAD_MAX_BYTES }
+    }
+
+    /// With another limit on payloads than 256 KiB; a call takes 16 MiB altogether.
+    pub fn with_payload_limit(mut self, limit_bytes: usize) -> Self {
+        self.payload_limit_bytes = limit_bytes;
+        self
+    }
+
+    /// Appends to a stream, in this order, all or nothing: when this returns, it is committed.
+    ///
+    /// Errors: [`LogError::Condition`] if the condition does not hold; nothing was appended then.
+    pub async fn append(
+        &self,
+        stream: &StreamId,
+        events: Vec<NewLogEvent>,
+        condition: AppendCondition,
+    ) -> Result<Vec<Appended>, LogError> {
+        self.append_all(&[StreamAppend::new(stream.clone(), events).expect(condition)]).await
+    }
+
+    /// Appends to several streams, all or nothing, if every condition holds; several conditions of one stream are about what
+    /// it was before. The answer has the events in the order of the call, which is that of the log.
+    pub async fn append_all(&self, appends: &[StreamAppend]) -> Result<Vec<Appended>, LogError> {
+        self.check(appends)?;
+        let batch = LogBatch::of(appends);
+        let mut tries = 1;
+        let appended = loop {
+            match self.store.append_to_log(&batch).await {
+                Err(error) if error.is_contention() && tries < TRIES => tries += 1,
+                Err(error) => return Err(LogError::from_store(error)),
+                Ok(appended) => break appended.map_err(refused)?,
+            }
+        };
+        self.announce(appends);
+        Ok(appended)
+    }
+
+    /// Appends inside the caller's own transaction. Call [`LogReceipt::announce`] after the commit; forgotten, consumers find
+    /// the events when they look now and then; rolled back, there are none.
+    ///
+    /// Until that transaction ends, nobody reads what is appended after it: keep it short. Two of them that append to several
+    /// streams in several calls may wait for each other: use one call, or the same order.
+    ///
+    /// A condition that does not hold leaves the transaction as it was.
+    ///
+    /// ```no_run
+    /// # async fn example(log: wakeq::Log, pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::{CanvasId, NewLogEvent, StreamAppend, StreamId};
+    ///
+    /// let account = StreamId::new(CanvasId::DEFAULT, "accounts", "account-7")?;
+    /// let paid = StreamAppend::new(account, vec![NewLogEvent::new("paid", &17)?]);
+    /// let mut transaction = pool.begin().await?;
+    /// // … the caller's own statements …
+    /// let receipt = log.append_in(&mut transaction, &[paid]).await?;
+    /// transaction.commit().await?;
+    /// receipt.announce();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn append_in(
+        &self,
+        connection: &mut PgConnection,
+        appends: &[StreamAppend],
+    ) -> Result<LogReceipt, LogError> {
+        self.check(appends)?;
+        let appended = append_batch(connection, &LogBatch::of(appends)).await;
+        let appended = match appended.map_err(|error| StoreError::from_sqlx("append to the log", error)) {
+            Ok(appended) => appended.map_err(refused)?,
+            Err(error) => {
+                // That transaction is over; the next one finds what was missing.
+                if lacks_partition(&error) {
+                    self.store.add_log_partitions().await?;
+                }
+                return Err(LogError::from_store(error));
+            }
+        };
+        Ok(LogReceipt { appended, categories: categories(appends), signals: self.signals.clone() })
+    }
+
+    /// The events of a source after this `seq`, at most `limit` (1 to 10,000) of them, in their order. The next page begins
+    /// after [`LogPage::through`].
+    pub async fn read(&self, source: &EventSource, after: i64, limit: usize) -> Result<LogPage, LogError> {
+        if !(1..=READ_MAX).contains(&limit) {
+            return Err(LogError::Limit(limit));
+        }
+        Ok(self.store.read_log(source, after.max(0), limit).await?)
+    }
+
+    /// The end of a stream; none, if it has no event.
+    pub async fn end(&self, stream: &StreamId) -> Result<Option<LogEnd>, LogError> {
+        Ok(self.store.log_end(stream).await?)
+    }
+
+    /// How far the log can be read, and how far it goes.
+    pub async fn horizon(&self) -> Result<LogHorizon, LogError> {
+        Ok(self.store.log_horizon().await?)
+    }
+
+    /// Who holds readers back: open transactions that have appended, the one that holds back the furthest first; at most 20.
+    pub async fn appenders(&self) -> Result<Vec<LogAppender>, LogError> {
+        Ok(self.store.log_appenders().await?)
+    }
+
+    /// Changes whenever the source may have grown, and may miss something: look now and then all the same.
+    pub fn watch(&self, source: &EventSource) -> watch::Receiver<u64> {
+        let signal = match source {
+            EventSource::Log { .. } => Signal::AnyLog,
+            EventSource::Category { category, .. } => Signal::Log(category.clone()),
+            EventSource::Stream(stream) => Signal::Log(stream.category.clone()),
+        };
+        self.signals.watch(signal)
+    }
+
+    /// What it signals with.
+    pub fn signals(&self) -> &Signals {
+        &self.signals
+    }
+
+    fn announce(&self, appends: &[StreamAppend]) {
+        categories(appends).into_iter().for_each(|category| self.signals.send(Signal::Log(category)));
+    }
+
+    fn check(&self, appends: &[StreamAppend]) -> Result<(), LogError> {
+        let events = || appends.iter().flat_map(|append| &append.events);
+        let count = events().count();
+        if count.max(appends.len()) > APPEND_MAX {
+            return Err(LogError::TooMany(count.max(appends.len())));
+        }
+        if let Some(append) = appends.iter().find(|append| append.stream.canvas.is_reserved()) {
+            return Err(LogError::Canvas(append.stream.canvas));
+        }
+        let limit_bytes = self.payload_limit_bytes;
+        if let Some(large) = events().find(|event| event.payload.len() > limit_bytes) {
+            return Err(LogError::TooLarge { size_bytes: large.payload.len(), limit_bytes });
+        }
+        let size_bytes = events().map(NewLogEvent::size_bytes).sum::<usize>();
+        if size_bytes > CALL_BYTES_MAX {
+            return Err(LogError::CallTooLarge { size_bytes });
+        }
+        Ok(())
+    }
+}
+
+/// The categories in which something is appended.
+fn categories(appends: &[StreamAppend]) -> Vec<Category> {
+    let grown = appends.iter().filter(|append| !append.events.is_empty());
+    let mut categories: Vec<Category> = grown.map(|append| append.stream.category.clone()).collect();
+    categories.sort();
+    categories.dedup();
+    categories
+}
+
+fn refused(Refused { stream, expected, position }: Refused) -> LogError {
+    LogError::Condition { stream: Box::new(stream), expected, position }
+}
+
+/// Proof of events that were appended in a transaction that the caller still has to commit.
+#[derive(Debug)]
+#[must_use = "call `announce` after the commit, or consumers find the events only when they look now and then"]
+pub struct LogReceipt {
+    appended: Vec<Appended>,
+    categories: Vec<Category>,
+    signals: Signals,
+}
+
+impl LogReceipt {
+    /// Where the events stand, in the order of the call.
+    pub fn appended(&self) -> &[Appended] {
+        &self.appended
+    }
+
+    /// Wakes whoever reads the categories. Call it after the commit; it never waits.
+    pub fn announce(self) -> Vec<Appended> {
+        self.categories.into_iter().for_each(|category| self.signals.send(Signal::Log(category)));
+        self.appended
+    }
+}

@@ -1,0 +1,67 @@
+//! Emitted events that are also appended to the log, in the transaction that emits them.
+
+use serde_json::json;
+use sqlx::postgres::PgConnection;
+
+use super::append::{LogBatch, append_batch};
+use crate::event::{NewLogEvent, Place, StreamAppend, StreamId};
+use crate::store::{Inserted, NewEvent};
+
+/// Most events in one statement.
+const PAGE: usize = 1_000;
+/// Most bytes of them, or one that is larger.
+const PAGE_BYTES: usize = 8 * 1024 * 1024;
+
+/// What the emit of logged events has besides its own statements, for each of its pages.
+pub(in crate::store) const LOG_STATEMENTS: usize = 4;
+
+/// Appends those of these events that are to be logged, and are new. It comes last: whoever locks objects and streams locks
+/// the objects first.
+pub(in crate::store) async fn append_emitted(
+    transaction: &mut PgConnection,
+    events: &[NewEvent],
+    inserted: &[Inserted],
+) -> Result<(), sqlx::Error> {
+    let logged: Vec<(&StreamId, NewLogEvent)> = events.iter().zip(inserted).filter_map(logged).collect();
+    if logged.is_empty() {
+        return Ok(());
+    }
+    if logged.len() > PAGE {
+        // All streams, before the pages, in the order of their keys.
+        let streams: Vec<_> =
+            logged.iter().map(|(stream, _)| StreamAppend::new((*stream).clone(), Vec::new())).collect();
+        // Under no condition it is never refused.
+        append_batch(&mut *transaction, &LogBatch::of(&streams)).await?.ok();
+    }
+    let (mut batch, mut count, mut bytes) = (LogBatch::default(), 0, 0);
+    for (stream, event) in &logged {
+        if count > 0 && (count == PAGE || bytes + event.size_bytes() > PAGE_BYTES) {
+            append_batch(&mut *transaction, &batch).await?.ok();
+            (batch, count, bytes) = (LogBatch::default(), 0, 0);
+        }
+        batch.push(stream, event);
+        count += 1;
+        bytes += event.size_bytes();
+    }
+    append_batch(transaction, &batch).await?.ok();
+    Ok(())
+}
+
+/// An event as the log has it: its handler's name, its value, and where it went.
+fn logged<'a>((event, inserted): (&'a NewEvent, &Inserted)) -> Option<(&'a StreamId, NewLogEvent)> {
+    let (stream, link) = match (&event.logged, inserted) {
+        (Some(stream), Inserted::New { link, .. }) => (stream, link),
+        (None, _) | (_, Inserted::Known | Inserted::Foreign) => return None,
+    };
+    let metadata = json!({
+        "module": event.address.scope.module.as_str(),
+        "modifier": event.address.modifier.as_str(),
+        "traceparent": event.traceparent.as_str(),
+    });
+    let place = event.object.clone().zip(*link).map(|(object, link)| Place { object, link });
+    let (id, name) = (event.id, event.address.scope.name.clone());
+    Some((
+        stream,
+        NewLogEvent { id, name, payload: event.value.clone(), metadata: metadata.to_string(), place },
+    ))
+}

@@ -1,0 +1,272 @@
+//! Reading: first how far it is possible, then, with a later snapshot, the rows up to there.
+
+use sqlx::postgres::PgConnection;
+use uuid::Uuid;
+
+use crate::event::{
+    CanvasId, Category, EventId, EventSource, LogEvent, LogPage, Partition, Place, StreamId, Timestamp,
+};
+use crate::store::{Store, StoreError};
+
+/// How many rows are looked at, for each that is asked for, where a source has only some of those that are looked at.
+const LOOKED_FOR_EACH: i64 = 8;
+const LOOKED_LEAST: i64 = 1_000;
+const LOOKED_MAX: i64 = 20_000;
+
+/// How far the log can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogHorizon {
+    /// Up to this number nothing can be added any more.
+    pub readable: i64,
+    /// The last number that was taken.
+    pub last: i64,
+}
+
+/// The end of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The position of its last event.
+    pub position: i64,
+    /// The `seq` of its last event.
+    pub seq: i64,
+}
+
+struct LogRow {
+    seq: i64,
+    prev: i64,
+    canvas_id: Uuid,
+    category: String,
+    stream: String,
+    position: i64,
+    id: Uuid,
+    name: String,
+    payload: String,
+    metadata: String,
+    object: Option<String>,
+    link_id: Option<i64>,
+    link_prev: Option<i64>,
+    appended_at: Timestamp,
+    /// Whether the source has it; the last one that was looked at comes in any case.
+    matches: bool,
+    /// The how-manyth it is of those that were looked at.
+    number: i64,
+}
+
+/// Which rows are read: after one number, up to another; so many, of so many that are looked at.
+struct Span {
+    after: i64,
+    through: i64,
+    limit: i64,
+    looked: i64,
+}
+
+impl Store {
+    /// How far the log can be read now.
+    pub(crate) async fn log_horizon(&self) -> Result<LogHorizon, StoreError> {
+        let mut session = self.session().await?;
+        let horizon = session.limit(horizon).await;
+        session.answered("look how far the log can be read", horizon)
+    }
+
+    /// The end of a stream; none, if it has no event.
+    pub(crate) async fn log_end(&self, stream: &StreamId) -> Result<Option<LogEnd>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            LogEnd,
+            "select position, last_seq as seq from wakeq.log_streams
+              where canvas_id = $1 and category = $2 and stream = $3 and position >= 0",
+            stream.canvas.0,
+            stream.category.as_str() as _,
+            stream.name.as_str() as _
+        );
+        let end = session.limit(|connection| query.fetch_optional(connection)).await;
+        session.answered("look at a stream", end)
+    }
+
+    /// The events of a source after a number. In two statements: a snapshot that is not younger than the horizon would miss
+    /// what was committed between them.
+    pub(crate) async fn read_log(
+        &self,
+        source: &EventSource,
+        after: i64,
+        limit: usize,
+    ) -> Result<LogPage, StoreError> {
+        let mut session = self.session().await?.for_statements(2);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let page = session
+            .limit(async |connection: &mut PgConnection| {
+                let horizon = horizon(&mut *connection).await?;
+                let rows = if horizon.readable > after {
+                    let looked = looked(source, limit);
+                    let span = Span { after, through: horizon.readable, limit, looked };
+                    rows(connection, source, &span).await?
+                } else {
+                    Vec::new()
+                };
+                Ok((horizon, rows))
+            })
+            .await;
+        let (horizon, rows) = session.answered("read the log", page)?;
+        Ok(page_of(source, after, limit, horizon, rows))
+    }
+}
+
+async fn horizon(connection: &mut PgConnection) -> Result<LogHorizon, sqlx::Error> {
+    sqlx::query_as!(LogHorizon, r#"select readable as "readable!", last as "last!" from wakeq.log_horizon()"#)
+        .fetch_one(connection)
+        .await
+}
+
+/// How many rows are looked at.
+fn looked(source: &EventSource, limit: i64) -> i64 {
+    let some = match source {
+        EventSource::Log { canvas } => canvas.is_some(),
+        EventSource::Category { partition, .. } => partition.is_some(),
+        EventSource::Stream(_) => false,
+    };
+    if some { (limit * LOOKED_FOR_EACH).clamp(LOOKED_LEAST, LOOKED_MAX).max(limit) } else { limit }
+}
+
+fn page_of(source: &EventSource, after: i64, limit: i64, horizon: LogHorizon, rows: Vec<LogRow>) -> LogPage {
+    let (count, last) = (i64::try_from(rows.len()).unwrap_or(i64::MAX), rows.last());
+    let cut = last.filter(|last| count >= limit || last.number >= looked(source, limit));
+    let through = cut.map_or(horizon.readable, |last| last.seq).max(after);
+    let more = cut.is_some();
+    let events = rows.into_iter().filter(|row| row.matches).filter_map(event).collect();
+    LogPage { events, through, more, held: horizon.readable < horizon.last }
+}
+
+async fn rows(
+    connection: &mut PgConnection,
+    source: &EventSource,
+    span: &Span,
+) -> Result<Vec<LogRow>, sqlx::Error> {
+    match source {
+        EventSource::Log { canvas } => of_log(connection, *canvas, span).await,
+        EventSource::Category { canvas: None, category, partition } => {
+            of_category(connection, category, *partition, span).await
+        }
+        EventSource::Category { canvas: Some(canvas), category, partition } => {
+            of_canvas_category(connection, *canvas, category, *partition, span).await
+        }
+        EventSource::Stream(stream) => of_stream(connection, stream, span).await,
+    }
+}
+
+async fn of_log(
+    connection: &mut PgConnection,
+    canvas: Option<CanvasId>,
+    span: &Span,
+) -> Result<Vec<LogRow>, sqlx::Error> {
+    sqlx::query_as!(
+        LogRow,
+        r#"select seq, prev, canvas_id, category as "category: String", stream as "stream: String", position, id,
+                  name as "name: String", payload as "payload: String", metadata as "metadata: String",
+                  object as "object: String", link_id, link_prev, appended_at, matches as "matches!", number as "number!"
+             from (select l.*, $5::uuid is null or l.canvas_id = $5 as matches, row_number() over (order by l.seq) as number
+                     from wakeq.log l where l.seq > $1 and l.seq <= $2 order by l.seq limit $4) as looked
+            where matches or number = $4 order by seq limit $3"#,
+        span.after,
+        span.through,
+        span.limit,
+        span.looked,
+        canvas.map(|canvas| canvas.0)
+    )
+    .fetch_all(connection)
+    .await
+}
+
+async fn of_category(
+    connection: &mut PgConnection,
+    category: &Category,
+    partition: Option<Partition>,
+    span: &Span,
+) -> Result<Vec<LogRow>, sqlx::Error> {
+    sqlx::query_as!(
+        LogRow,
+        r#"select seq, prev, canvas_id, category as "category: String", stream as "stream: String", position, id,
+                  name as "name: String", payload as "payload: String", metadata as "metadata: String",
+                  object as "object: String", link_id, link_prev, appended_at, matches as "matches!", number as "number!"
+             from (select l.*, l.bucket % $6::integer = $7::integer as matches, row_number() over (order by l.seq) as number
+                     from wakeq.log l where l.category = $5 and l.seq > $1 and l.seq <= $2 order by l.seq limit $4) as looked
+            where matches or number = $4 order by seq limit $3"#,
+        span.after,
+        span.through,
+        span.limit,
+        span.looked,
+        category.as_str() as _,
+        partition.map_or(1, |partition| i32::from(partition.of())),
+        partition.map_or(0, |partition| i32::from(partition.number()) - 1)
+    )
+    .fetch_all(connection)
+    .await
+}
+
+async fn of_canvas_category(
+    connection: &mut PgConnection,
+    canvas: CanvasId,
+    category: &Category,
+    partition: Option<Partition>,
+    span: &Span,
+) -> Result<Vec<LogRow>, sqlx::Error> {
+    sqlx::query_as!(
+        LogRow,
+        r#"select seq, prev, canvas_id, category as "category: String", stream as "stream: String", position, id,
+                  name as "name: String", payload as "payload: String", metadata as "metadata: String",
+                  object as "object: String", link_id, link_prev, appended_at, matches as "matches!", number as "number!"
+             from (select l.*, l.bucket % $6::integer = $7::integer as matches, row_number() over (order by l.seq) as number
+                     from wakeq.log l
+                    where l.canvas_id = $8 and l.category = $5 and l.seq > $1 and l.seq <= $2
+                    order by l.seq limit $4) as looked
+            where matches or number = $4 order by seq limit $3"#,
+        span.after,
+        span.through,
+        span.limit,
+        span.looked,
+        category.as_str() as _,
+        partition.map_or(1, |partition| i32::from(partition.of())),
+        partition.map_or(0, |partition| i32::from(partition.number()) - 1),
+        canvas.0
+    )
+    .fetch_all(connection)
+    .await
+}
+
+async fn of_stream(
+    connection: &mut PgConnection,
+    stream: &StreamId,
+    span: &Span,
+) -> Result<Vec<LogRow>, sqlx::Error> {
+    sqlx::query_as!(
+        LogRow,
+        r#"select seq, prev, canvas_id, category as "category: String", stream as "stream: String", position, id,
+                  name as "name: String", payload as "payload: String", metadata as "metadata: String",
+                  object as "object: String", link_id, link_prev, appended_at, true as "matches!", 0::bigint as "number!"
+             from wakeq.log
+            where canvas_id = $4 and category = $5 and stream = $6 and seq > $1 and seq <= $2 order by seq limit $3"#,
+        span.after,
+        span.through,
+        span.limit,
+        stream.canvas.0,
+        stream.category.as_str() as _,
+        stream.name.as_str() as _
+    )
+    .fetch_all(connection)
+    .await
+}
+
+/// The columns hold to the same rules as our names.
+fn event(row: LogRow) -> Option<LogEvent> {
+    Some(LogEvent {
+        seq: row.seq,
+        prev: row.prev,
+        id: EventId(row.id),
+        stream: StreamId::new(CanvasId(row.canvas_id), &row.category, &row.stream).ok()?,
+        position: row.position,
+        name: row.name.parse().ok()?,
+        payload: row.payload,
+        metadata: row.metadata,
+        place: Place::of(row.object.as_deref(), row.link_id, row.link_prev),
+        appended_at: row.appended_at,
+    })
+}

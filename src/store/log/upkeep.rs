@@ -1,0 +1,66 @@
+//! The partitions of the log's table, and who holds its readers back.
+
+use std::time::Duration;
+
+use crate::store::session::interval;
+use crate::store::{Store, StoreError};
+
+/// For how many numbers ahead partitions are made.
+const AHEAD: i64 = 5_000_000;
+/// Most holders that are named.
+const APPENDERS_MAX: i64 = 20;
+
+/// An open transaction that has appended to the log: until it ends, nobody reads further.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogAppender {
+    /// The server's process; none for a prepared transaction.
+    pub pid: Option<i32>,
+    /// What its session calls itself, with its user and state, as far as this role may know.
+    pub who: String,
+    /// For how long its transaction has been open, if that may be known.
+    pub open_for: Option<Duration>,
+    /// The log is not read beyond this number as long as it is open.
+    pub floor: i64,
+}
+
+impl Store {
+    /// Makes the partitions that will be needed next; how many it made.
+    pub(crate) async fn add_log_partitions(&self) -> Result<i32, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(r#"select wakeq.add_log_partitions($1) as "made!""#, AHEAD);
+        let made = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("make partitions of the log", made)
+    }
+
+    /// Drops the first partition, if all of it is older and nobody needs it; its name.
+    pub(crate) async fn drop_log_partition(&self, kept: Duration) -> Result<Option<String>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!("select wakeq.drop_log_partition($1) as part", interval(kept));
+        let dropped = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("drop a partition of the log", dropped)
+    }
+
+    /// The open transactions that have appended, those that hold readers back the furthest first.
+    pub(crate) async fn log_appenders(&self) -> Result<Vec<LogAppender>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select a.pid,
+                      case when a.pid is null then 'a prepared transaction'
+                           else format('%s of %s (%s)', coalesce(nullif(s.application_name, ''), 'unnamed'),
+                                       coalesce(s.usename, 'nobody'), coalesce(s.state, 'unknown')) end as "who!",
+                      extract(epoch from clock_timestamp() - s.xact_start)::float8 as open_s, a.floor as "floor!"
+                 from wakeq.log_appenders a left join pg_catalog.pg_stat_activity s on s.pid = a.pid
+                order by a.floor, s.xact_start limit $1"#,
+            APPENDERS_MAX
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("look who appends to the log", rows)?;
+        let appender = |pid, who, open_s: Option<f64>, floor| LogAppender {
+            pid,
+            who,
+            open_for: open_s.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok()),
+            floor,
+        };
+        Ok(rows.into_iter().map(|row| appender(row.pid, row.who, row.open_s, row.floor)).collect())
+    }
+}
