@@ -10,9 +10,9 @@ use wakeq::{CanvasId, Entities, Entity, EntityError, EntityEvent, EntityId, Even
 use super::{Account, Balance, Change, account};
 use crate::children::{Durations, Process, Role};
 use crate::theatre::{Theatre, figure, size};
-use crate::world::Dice;
+use crate::world::dice::Dice;
 
-const ACCOUNTS: u64 = 5;
+const ACCOUNTS: usize = 5;
 const DECIDED: &str = "select count(*) from wakeq.entity_events where status <> 'accepted'";
 
 /// What an owner has in memory, as it says it: each account's version and state.
@@ -56,7 +56,7 @@ async fn send(entities: &Entities, dice: &mut Dice, sent: &mut Vec<(EntityId, En
         events.push((account(&format!("a{}", dice.below(ACCOUNTS))), event));
     }
     sent.extend(events.iter().cloned());
-    let again = (0..2).map(|_| sent[usize::try_from(dice.below(sent.len() as u64)).unwrap()].clone());
+    let again = (0..2).map(|_| sent[dice.below(sent.len())].clone());
     for event in again.collect::<Vec<_>>() {
         if !events.iter().any(|(_, known)| format!("{known:?}") == format!("{:?}", event.1)) {
             events.push(event);
@@ -78,7 +78,7 @@ async fn memory_is_the_fold_of_the_repository_however_owners_die() {
     let theatre = Theatre::new("entities", Durations::quick()).await;
     let entities = Entities::new(theatre.queue.clone());
     let kills = size(6, 200);
-    let mut dice = Dice::new(17);
+    let mut dice = Dice(17);
     let (mut sent, mut replayed, mut compared, mut early) = (Vec::new(), 0, 0, 0);
     for kill in 0..kills {
         let epoch = i64::try_from(kill).unwrap() + 1;
@@ -98,16 +98,16 @@ async fn memory_is_the_fold_of_the_repository_however_owners_die() {
             send(&entities, &mut dice, &mut sent).await;
         }
         // The moment of the kill is what this is about.
-        tokio::time::sleep(Duration::from_micros(dice.below(60_000))).await;
+        tokio::time::sleep(Duration::from_micros(dice.next() % 60_000)).await;
         owner.child.kill_9().await.unwrap();
     }
-    let heir = theatre.start(&Role::Accounts { epoch: i64::MAX, snapshot_every: 7 }, None);
+    let heir = theatre.start(&Role::Accounts { epoch: i64::MAX - 1, snapshot_every: 7 }, None);
     memory(&heir).await;
     theatre.until_at_least(DECIDED, i64::try_from(sent.len()).unwrap()).await;
     let last = theatre.start(&Role::Accounts { epoch: i64::MAX, snapshot_every: 7 }, None);
     heir.child.kill_9().await.unwrap();
     let (memory, _) = memory(&last).await;
-    assert_eq!(memory.len(), usize::try_from(ACCOUNTS).unwrap());
+    assert_eq!(memory.len(), ACCOUNTS);
     for (name, (version, balance)) in &memory {
         assert_eq!(*balance, fold(&theatre, name, *version).await, "{name}");
         let stored = theatre.count("select count(*) from wakeq.log where category = 'account'").await;
