@@ -14,6 +14,7 @@ mod depth;
 mod descriptors;
 mod doctor;
 mod emit;
+mod entities;
 mod event;
 mod events;
 mod failure;
@@ -237,6 +238,8 @@ enum Command {
     Dead(dead::Dead),
     /// Show objects, and let those go on that stand still
     Objects(objects::Objects),
+    /// Show entities, send events to them, say what became of those
+    Entities(entities::Entities),
     /// Make, list and revoke keys for the API
     Keys(keys::Keys),
     /// Let Google service accounts use the API
@@ -332,6 +335,7 @@ impl Cli {
             Command::Queues(command) => command.run(&context).await,
             Command::Dead(command) => command.run(&context).await,
             Command::Objects(command) => command.run(&context).await,
+            Command::Entities(command) => command.run(&context).await,
             Command::Keys(command) => command.run(&context).await,
             Command::Accounts(command) => command.run(&context).await,
             Command::Audit(command) => command.run(&context).await,

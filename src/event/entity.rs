@@ -9,10 +9,13 @@ use super::{CanvasId, Category, EventSource, InvalidLogName, Name, StreamId, Str
 
 /// The most characters of a type's name.
 const TYPE_MAX: usize = 100;
+/// What stands in the place of a type in the paths of the API.
+const RESERVED: &str = "status";
 /// What the category of a type's inbox ends with.
 const INBOX: &str = ".inbox";
 
-/// A kind of entities, such as `account`: 1 to 100 of the characters `A-Z a-z 0-9 _ . -`, not ending in `.inbox`.
+/// A kind of entities, such as `account`: 1 to 100 of the characters `A-Z a-z 0-9 _ . -`, not ending in `.inbox`, and not
+/// `status`.
 ///
 /// ```
 /// use wakeq::EntityType;
@@ -31,8 +34,8 @@ pub struct EntityType {
 /// A text that names no type of entities.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} names no type of entities: use 1 to {TYPE_MAX} of the characters A-Z a-z 0-9 _ . - and another end than \
-     {INBOX}"
+    "{text:?} names no type of entities: use 1 to {TYPE_MAX} of the characters A-Z a-z 0-9 _ . -, another end than {INBOX}, \
+     and not {RESERVED}"
 )]
 pub struct InvalidEntityType {
     /// The refused text, cut to 128 characters.
@@ -71,7 +74,7 @@ impl FromStr for EntityType {
 
     fn from_str(text: &str) -> Result<Self, InvalidEntityType> {
         let invalid = || InvalidEntityType { text: text.chars().take(128).collect() };
-        if text.len() > TYPE_MAX || text.ends_with(INBOX) {
+        if text.len() > TYPE_MAX || text.ends_with(INBOX) || text == RESERVED {
             return Err(invalid());
         }
         let category = |text: &str| text.parse::<Category>().map_err(|_| invalid());
@@ -190,7 +193,7 @@ mod tests {
 
     #[test]
     fn texts_that_name_no_type_are_refused() {
-        for text in ["", "a b", "a/b", "a:b", ".inbox", "account.inbox", &"x".repeat(101)] {
+        for text in ["", "a b", "a/b", "a:b", ".inbox", "account.inbox", "status", &"x".repeat(101)] {
             assert!(text.parse::<EntityType>().is_err(), "{text:?}");
         }
         let longest: EntityType = "x".repeat(100).parse().unwrap();

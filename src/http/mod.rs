@@ -9,6 +9,7 @@ mod connection;
 mod crons;
 mod dead_events;
 mod emit;
+mod entities;
 mod events;
 mod guard;
 mod handlers;
@@ -37,6 +38,7 @@ use crate::access::{Access, Scope};
 use crate::admin::Admin;
 use crate::delivery::Deliverer;
 use crate::emit::Queue;
+use crate::entity::Entities;
 use crate::telemetry::HttpMetrics;
 use guard::Guarded;
 use health::Readiness;
@@ -52,6 +54,7 @@ pub use server::{HttpConfig, HttpError, HttpServer};
 pub(crate) struct Api {
     queue: Queue,
     admin: Admin,
+    entities: Entities,
     access: Access,
     deliverer: Deliverer,
     /// What the ids of CloudEvents are made in.
@@ -115,6 +118,9 @@ fn guarded(api: &Api) -> Guarded {
         .on(Scope::Read, routes!(objects::one))
         .on(Scope::Operate, routes!(objects::skip))
         .on(Scope::Emit, routes!(emit::change))
+        .on(Scope::Read, routes!(entities::status))
+        .on(Scope::Read, routes!(entities::one))
+        .on(Scope::Emit, routes!(entities::send))
         .on(Scope::Read, routes!(dead_events::list))
         .on(Scope::Operate, routes!(dead_events::redrive_one))
         .on(Scope::Operate, routes!(dead_events::redrive))

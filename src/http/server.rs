@@ -25,6 +25,7 @@ use crate::access::{Access, AccessConfig, AccessError};
 use crate::admin::Admin;
 use crate::delivery::{Deliverer, DeliveryConfig, DeliveryError};
 use crate::emit::{Queue, QueueConfig};
+use crate::entity::Entities;
 use crate::notify::Notifier;
 use crate::store::{Retention, Store, StoreError};
 
@@ -172,9 +173,11 @@ impl HttpServer {
             QueueConfig { payload_limit_bytes: config.body_limit_bytes, ..QueueConfig::default() };
         let admin = Admin::new(store.clone(), Arc::clone(&notifier)).patience(WAKING);
         let stop = CancellationToken::new();
+        let queue = Queue::new(store.clone(), notifier, queue_config);
         let api = Api {
             namespace: store.namespace().await?,
-            queue: Queue::new(store.clone(), notifier, queue_config),
+            entities: Entities::new(queue.clone()),
+            queue,
             access: Access::new(store, config.access.clone())?,
             deliverer: Deliverer::new(config.delivery.clone())?,
             limits: config.limits(),

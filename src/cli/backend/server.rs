@@ -8,14 +8,14 @@ use super::client::{Client, Request};
 use super::{Canvases, WhichEvents};
 use crate::api::{
     AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted,
-    EmittedBatch, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List,
-    NewChange, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron, PutQueue,
-    PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven, RuleKind, SetFacet, SkipRequest, Skipped,
+    EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List,
+    NewChange, NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron, PutQueue,
+    PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven, RuleKind, SentToEntity, SetFacet, SkipRequest, Skipped,
     StopRequest, Stopped, TheEvent, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
-use crate::event::{EventId, Name, ObjectKey};
+use crate::event::{EntityId, EventId, Name, ObjectKey};
 
 /// A canvas of a server.
 pub(in crate::cli) struct Server {
@@ -174,6 +174,24 @@ impl Server {
         let request =
             SkipRequest { module: Some(handler.module.to_string()), name: handler.name.to_string() };
         self.client.call(Request::post(&["objects", key.as_str(), "skip"]).body(&request)?).await
+    }
+
+    pub(super) async fn entity(&self, entity: &EntityId) -> anyhow::Result<Entity> {
+        let (entity_type, id) = (entity.entity_type.as_str(), entity.id.as_str());
+        self.client.call(Request::get(&["entities", entity_type, id])).await
+    }
+
+    pub(super) async fn send_to_entity(
+        &self,
+        entity: &EntityId,
+        event: NewEntityEvent,
+    ) -> anyhow::Result<SentToEntity> {
+        let (entity_type, id) = (entity.entity_type.as_str(), entity.id.as_str());
+        self.client.call(Request::post(&["entities", entity_type, id, "events"]).body(&event)?).await
+    }
+
+    pub(super) async fn entity_status(&self, id: EventId) -> anyhow::Result<EntityProgress> {
+        self.client.call(Request::get(&["entities", "status", &id.to_string()])).await
     }
 
     pub(super) async fn dead(&self, which: &BulkRequest, page: Page) -> anyhow::Result<List<DeadEvent>> {

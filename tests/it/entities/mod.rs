@@ -189,8 +189,8 @@ pub(crate) async fn accept<E: Entity>(processor: &EntityProcessor<E>, epoch: i64
 }
 
 pub(crate) async fn withdraw<E: Entity>(processor: &EntityProcessor<E>) {
-    let withdrawn = processor.withdraw(&processor.entity_type().source());
-    tokio::time::timeout(PATIENCE, async { withdrawn.await }).await.expect("it ends");
+    let source = processor.entity_type().source();
+    tokio::time::timeout(PATIENCE, processor.withdraw(&source)).await.expect("it ends");
 }
 
 /// Why a processor can't work, once it says so.

@@ -29,7 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("entity", &["event", "fault", "telemetry", "machine", "store", "broadcast", "notify", "emit", "consumer"]),
     ("access", &["event", "store"]),
     ("config", &["event", "access", "broadcast", "delivery", "http", "store", "notify", "worker"]),
-    ("api", &["event", "machine", "cron", "store", "admin", "explain", "emit", "access"]),
+    ("api", &["event", "machine", "cron", "store", "admin", "explain", "emit", "entity", "access"]),
     (
         "http",
         &[
@@ -42,6 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "store",
             "notify",
             "emit",
+            "entity",
             "admin",
             "explain",
         ],
@@ -63,6 +64,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "store",
             "notify",
             "emit",
+            "entity",
             "admin",
             "explain",
             "wake",
