@@ -111,6 +111,11 @@ struct Queues;
 #[doc = include_str!("../docs/listeners.md")]
 struct Listeners;
 
+/// The code in the page about consumers.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/consumers.md")]
+struct Consumers;
+
 /// The code in the page about crons.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/cron.md")]

@@ -170,7 +170,7 @@ mod tests {
         let group: Name = "group".parse().unwrap();
         let companies = EventSource::category("companies").unwrap();
         let work = |source: &EventSource, partitions| Work::new(group.clone(), source.clone(), partitions);
-        assert_eq!(work(&companies, None).unwrap().sources, [companies.clone()]);
+        assert_eq!(work(&companies, None).unwrap().sources, std::slice::from_ref(&companies));
         assert_eq!(work(&companies, Some(16)).unwrap().sources.len(), 16);
         assert!(work(&companies, Some(0)).is_err() && work(&companies, Some(1025)).is_err());
         assert!(work(&EventSource::Log { canvas: None }, Some(2)).is_err());

@@ -12,6 +12,7 @@ mod carried;
 mod children;
 mod cli;
 mod cli_access;
+mod consuming;
 mod container;
 mod control;
 mod crashes;

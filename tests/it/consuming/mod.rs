@@ -1,0 +1,5 @@
+//! Consumers over a log: the same tests on each provider and each store of positions.
+
+mod failures;
+mod flow;
+mod scene;

@@ -1,0 +1,241 @@
+//! What the tests of consumers share: a log, positions, and a processor that tells what it is handed.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{Semaphore, mpsc, watch};
+use wakeq::{
+    CanvasId, Consumer, ConsumerConfig, ConsumerError, EventProcessor, EventProvider, EventSource, LogEvent,
+    LogPage, MemoryLog, MemoryPositions, PositionKey, PositionStore, StreamId,
+};
+
+use crate::support::{PATIENCE, Stage};
+
+/// Where events and positions are kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    Memory,
+    /// Events in memory, positions in Postgres.
+    Postgres,
+}
+
+enum Kept {
+    Memory(Arc<MemoryPositions>),
+    Postgres(Box<Stage>),
+}
+
+pub(super) struct Scene {
+    log: Arc<MemoryLog>,
+    pub(super) provider: Arc<dyn EventProvider>,
+    pub(super) positions: Arc<dyn PositionStore>,
+    kept: Kept,
+}
+
+impl Scene {
+    pub(super) async fn new(kind: Kind) -> Self {
+        let log = Arc::new(MemoryLog::default());
+        let (positions, kept): (Arc<dyn PositionStore>, _) = match kind {
+            Kind::Memory => {
+                let positions = Arc::new(MemoryPositions::default());
+                (positions.clone(), Kept::Memory(positions))
+            }
+            Kind::Postgres => {
+                let (stage, _) = Stage::memory().await;
+                (Arc::new(stage.store.clone()), Kept::Postgres(Box::new(stage)))
+            }
+        };
+        Self { provider: log.clone(), log, positions, kept }
+    }
+
+    /// Appends an event to a stream of `companies`; its `seq`.
+    pub(super) async fn append(&self, stream: &str, payload: usize) -> i64 {
+        self.append_to(&companies(stream), payload).await
+    }
+
+    pub(super) async fn append_to(&self, stream: &StreamId, payload: usize) -> i64 {
+        self.log.append(stream, "changed".parse().unwrap(), &payload.to_string()).seq
+    }
+
+    /// A consumer of `companies`, and what its processor is handed.
+    pub(super) fn consumer(&self, config: ConsumerConfig) -> (Consumer, Arc<Recorder>, Handed) {
+        self.consumer_of(category(), config)
+    }
+
+    pub(super) fn consumer_of(
+        &self,
+        source: EventSource,
+        config: ConsumerConfig,
+    ) -> (Consumer, Arc<Recorder>, Handed) {
+        let (sender, handed) = mpsc::channel(2_000);
+        let recorder = Arc::new(Recorder::new(sender));
+        let (provider, positions) = (Arc::clone(&self.provider), Arc::clone(&self.positions));
+        let group = "projection".parse().unwrap();
+        let consumer = Consumer::new(group, source, provider, positions, recorder.clone(), config);
+        (consumer.unwrap(), recorder, Handed(handed))
+    }
+
+    /// What an operator does: moves the position of `companies`, whoever has it.
+    pub(super) async fn reset(&self, position: i64) {
+        match &self.kept {
+            Kept::Memory(positions) => {
+                let key = PositionKey { group: "projection".parse().unwrap(), source: category() };
+                positions.reset(&key, position);
+            }
+            Kept::Postgres(stage) => {
+                let reset = "update wakeq.consumer_positions set position = $1";
+                sqlx::query(reset).bind(position).execute(&stage.pool).await.unwrap();
+            }
+        }
+    }
+
+    /// Where the group stands in a source, read by taking it for an epoch.
+    pub(super) async fn position(&self, source: &EventSource, epoch: i64) -> i64 {
+        let key = PositionKey { group: "projection".parse().unwrap(), source: source.clone() };
+        self.positions.open(&key, epoch).await.unwrap()
+    }
+}
+
+pub(super) fn companies(stream: &str) -> StreamId {
+    StreamId::new(CanvasId::DEFAULT, "companies", stream).unwrap()
+}
+
+pub(super) fn category() -> EventSource {
+    EventSource::category("companies").unwrap()
+}
+
+/// A configuration in which nothing happens by the clock.
+pub(super) fn woken() -> ConsumerConfig {
+    ConsumerConfig { poll_interval: Duration::from_secs(3600), ..ConsumerConfig::default() }
+}
+
+/// What a failing event does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    Fails,
+    Panics,
+    Hangs,
+}
+
+/// Tells what it is handed, and fails where it was told to.
+pub(super) struct Recorder {
+    sender: mpsc::Sender<LogEvent>,
+    /// Troubles to come, by payload: which, and how often.
+    troubles: Mutex<HashMap<String, (Trouble, u32)>>,
+    /// A permit for each event that may be finished, where it is closed at first.
+    door: Semaphore,
+    behind_door: bool,
+}
+
+impl Recorder {
+    fn new(sender: mpsc::Sender<LogEvent>) -> Self {
+        Self { sender, troubles: Mutex::default(), door: Semaphore::new(0), behind_door: false }
+    }
+
+    /// One whose events end only when they are let through.
+    pub(super) fn behind_a_door(sender: mpsc::Sender<LogEvent>) -> Self {
+        Self { behind_door: true, ..Self::new(sender) }
+    }
+
+    pub(super) fn open(&self, events: usize) {
+        self.door.add_permits(events);
+    }
+
+    pub(super) fn trouble(&self, payload: usize, trouble: Trouble, times: u32) {
+        self.troubles.lock().unwrap().insert(payload.to_string(), (trouble, times));
+    }
+
+    fn next_trouble(&self, payload: &str) -> Option<Trouble> {
+        let mut troubles = self.troubles.lock().unwrap();
+        let (trouble, times) = troubles.get_mut(payload)?;
+        *times = times.checked_sub(1)?;
+        Some(*trouble)
+    }
+}
+
+#[async_trait]
+impl EventProcessor for Recorder {
+    async fn handle_event(&self, event: &LogEvent) -> Result<(), Box<dyn Error + Send + Sync>> {
+        self.sender.try_send(event.clone())?;
+        if self.behind_door {
+            self.door.acquire().await?.forget();
+        }
+        match self.next_trouble(&event.payload) {
+            None => Ok(()),
+            Some(Trouble::Fails) => Err("it was told to fail".into()),
+            Some(Trouble::Panics) => panic!("it was told to panic"),
+            Some(Trouble::Hangs) => std::future::pending().await,
+        }
+    }
+}
+
+/// What a processor was handed.
+pub(super) struct Handed(pub(super) mpsc::Receiver<LogEvent>);
+
+impl Handed {
+    pub(super) async fn next(&mut self) -> LogEvent {
+        let next = tokio::time::timeout(PATIENCE, self.0.recv()).await;
+        next.expect("an event is handled in time").expect("the processor lives")
+    }
+
+    pub(super) async fn take(&mut self, count: usize) -> Vec<i64> {
+        let mut seqs = Vec::new();
+        while seqs.len() < count {
+            seqs.push(self.next().await.seq);
+        }
+        seqs
+    }
+
+    pub(super) fn is_empty(&mut self) -> bool {
+        self.0.try_recv().is_err()
+    }
+}
+
+/// A provider that tells nobody of anything, and fails as often as it is told to.
+pub(super) struct Mute {
+    pub(super) inner: Arc<dyn EventProvider>,
+    pub(super) failures: Mutex<u32>,
+    silence: watch::Sender<u64>,
+}
+
+impl Mute {
+    pub(super) fn new(inner: Arc<dyn EventProvider>) -> Self {
+        Self { inner, failures: Mutex::new(0), silence: watch::Sender::new(0) }
+    }
+}
+
+#[async_trait]
+impl EventProvider for Mute {
+    async fn read(&self, source: &EventSource, after: i64, limit: usize) -> Result<LogPage, ConsumerError> {
+        let fails = {
+            let mut failures = self.failures.lock().unwrap();
+            let left = failures.saturating_sub(1);
+            std::mem::replace(&mut *failures, left) > 0
+        };
+        if fails {
+            return Err(ConsumerError::unavailable("it was told to fail", std::io::Error::other("away")));
+        }
+        self.inner.read(source, after, limit).await
+    }
+
+    fn watch(&self, _: &EventSource) -> watch::Receiver<u64> {
+        self.silence.subscribe()
+    }
+}
+
+/// Runs a test on each kind.
+macro_rules! on_each {
+    ($($(#[$meta:meta])* $name:ident;)*) => {
+        mod memory {
+            use crate::consuming::scene::{Kind, Scene};
+            $($(#[$meta])* #[tokio::test] async fn $name() { super::$name(Scene::new(Kind::Memory).await).await })*
+        }
+        mod postgres {
+            use crate::consuming::scene::{Kind, Scene};
+            $($(#[$meta])* #[tokio::test] async fn $name() { super::$name(Scene::new(Kind::Postgres).await).await })*
+        }
+    };
+}
+pub(super) use on_each;
