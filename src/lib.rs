@@ -6,6 +6,7 @@ mod admin;
 #[cfg(feature = "http")]
 mod api;
 mod broadcast;
+mod broker;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "cli")]
@@ -45,10 +46,14 @@ pub use admin::{NewSecret, NewTarget, Registered};
 pub use broadcast::{
     Broadcasts, Heard, InvalidTopicPattern, ListenError, Listener, Signal, Signals, TopicPattern,
 };
+pub use broker::{
+    BrokerBacking, BrokerConfig, BrokerError, EventBroker, EventSubscriberStateStore,
+    EventSubscriptionSourceMappingStore, EventSubscriptionStateStore, LeaderElector, Led, LockElector, LockManager,
+    MemoryGroups, NodeHeartbeat,
+};
 pub use consumer::{
     Consumer, ConsumerConfig, ConsumerError, DeadLetter, ErrorStrategy, EventProcessor, EventProvider,
     EventSubscriber, GiveUp, Health, InvalidConsumer, MemoryLog, MemoryPositions, PositionKey, PositionStore,
-    SubscriberId,
 };
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
@@ -57,12 +62,7 @@ pub use entity::{
     EntityProcessor, EntityProgress, InvalidProcessor, Rejection, SendReceipt, SentToEntity,
 };
 pub use event::{
-    Actor, AppendCondition, Appended, Broadcast, CanvasId, Category, Claim, CopyOf, Due, EntityId, EntityStatus, EntityType, Event, EventError,
-    EventId, EventSource, HandlerAddress, HandlerScope, InvalidCondition, InvalidEntityId, InvalidEntityType, InvalidLogName, InvalidName,
-    InvalidObjectKey, InvalidPattern, InvalidSource, InvalidTiming, InvalidTraceparent, JsonError, Lane,
-    Link, LogEvent, LogEventError, LogPage, MalformedBroadcast, MalformedNotification, Name, NewLogEvent,
-    Notification, ObjectKey, Partition, Place, QueuePattern, RuleKind, SourceList, StreamAppend, StreamId,
-    StreamName, Timestamp, Timing, Traceparent,
+    Actor, AppendCondition, Appended, Broadcast, CanvasId, Category, Claim, CopyOf, Due, EntityId, EntityStatus, EntityType, Event, EventError, EventId, EventSequencePartitioner, EventSource, GroupNode, HandlerAddress, HandlerScope, InvalidCondition, InvalidEntityId, InvalidEntityType, InvalidLogName, InvalidName, InvalidObjectKey, InvalidPattern, InvalidSource, InvalidTiming, InvalidTraceparent, JsonError, Lane, Lead, Link, LogEvent, LogEventError, LogPage, MalformedBroadcast, MalformedNotification, Name, NewLogEvent, NewSubscription, NodeId, Notification, ObjectKey, Partition, Place, QueuePattern, RuleKind, SourceList, StreamAppend, StreamId, StreamName, SubscriberId, SubscriberState, Subscription, Timestamp, Timing, Traceparent,
 };
 #[cfg(feature = "http")]
 pub use event::{
@@ -76,9 +76,7 @@ pub use observe::Observer;
 #[cfg(feature = "http")]
 pub use store::RegisteredTarget;
 pub use store::{
-    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, EntityEventStatus, Facet, FacetSettings, HaltedLane, HandlerCounts,
-    LogAppender, LogEnd, LogHorizon, MigrationState, MigrationStatus, Object, QueueDepth, Refusal,
-    RegisteredQueue, Retention, Rule, Store, StoreConfig, StoreError, StoredEntity, TimingMode,
+    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, EntityEventStatus, Facet, FacetSettings, GroupPosition, HaltedLane, HandlerCounts, LogAppender, LogEnd, LogHorizon, MigrationState, MigrationStatus, Object, QueueDepth, Refusal, RegisteredQueue, Retention, Rule, Store, StoreConfig, StoredEntity, StoreError, TimingMode,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{

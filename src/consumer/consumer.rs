@@ -12,9 +12,9 @@ use super::config::Work;
 use super::reading::{End, Parts, Reading};
 use super::{
     ConsumerConfig, EventProcessor, EventProvider, EventSubscriber, Health, InvalidConsumer, PositionKey,
-    PositionStore, SubscriberId,
+    PositionStore,
 };
-use crate::event::{EventSource, Name};
+use crate::event::{EventSource, Name, SubscriberId};
 
 /// A member of a consumer group, in one process. A broker gives it sources; of each it hands the events to its processor, one
 /// after the other, and keeps how far it has come.

@@ -22,4 +22,4 @@ pub use error::ConsumerError;
 pub use memory::{MemoryLog, MemoryPositions};
 pub use positions::{DeadLetter, PositionKey, PositionStore};
 pub use provider::{EventProcessor, EventProvider};
-pub use subscriber::{EventSubscriber, Health, SubscriberId};
+pub use subscriber::{EventSubscriber, Health};

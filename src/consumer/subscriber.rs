@@ -1,35 +1,9 @@
 //! What a broker asks of whoever works on sources.
 
-use std::fmt;
-
 use async_trait::async_trait;
 use tokio::sync::watch;
-use uuid::Uuid;
 
-use crate::event::{EventSource, Name};
-
-/// One instance of a group's consumer, in one process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SubscriberId(pub Uuid);
-
-impl SubscriberId {
-    /// A new one.
-    pub fn new() -> Self {
-        Self(Uuid::now_v7())
-    }
-}
-
-impl Default for SubscriberId {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl fmt::Display for SubscriberId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(formatter)
-    }
-}
+use crate::event::{EventSource, Name, SubscriberId};
 
 /// Whether a subscriber can work.
 #[derive(Clone, Debug, PartialEq, Eq)]

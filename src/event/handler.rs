@@ -40,6 +40,11 @@ impl Name {
         Self("QUEUE".into())
     }
 
+    /// The lock of the coordinator of consumer groups.
+    pub(crate) fn coordinator() -> Self {
+        Self("coordinator".into())
+    }
+
     /// The modifier that means "none".
     pub fn no_modifier() -> Self {
         Self("_".into())

@@ -1,4 +1,5 @@
-//! The state machine that every notification runs through. Pure: no I/O, no clock, no randomness, no task.
+//! The state machine that every notification runs through, and the other decisions. Pure: no I/O, no clock, no randomness,
+//! no task.
 //!
 //! `docs/state_machine.md` draws it, and a test holds the drawing to the code. Whoever drives it performs
 //! [`State::effect`] and hands the answer to [`State::step`], until the effect is to wait or to answer:
@@ -16,6 +17,7 @@
 //! ```
 
 mod entity;
+mod assign;
 mod look;
 mod order;
 mod outcome;
@@ -25,6 +27,7 @@ mod run;
 mod tests;
 
 pub use entity::{Repost, repost};
+pub use assign::{GroupMember, GroupMembers, MemberStanding, Reallocation, allocate, wanted_sources};
 pub use look::{Standing, look};
 pub use order::{Consumption, consume};
 pub use outcome::Outcome;

@@ -34,6 +34,7 @@ mod depth;
 mod entities;
 mod error;
 mod events;
+mod groups;
 mod idempotency;
 mod insert;
 mod lanes;
@@ -84,6 +85,7 @@ pub(crate) use entities::{
 pub use entities::{EntityEventStatus, StoredEntity};
 pub use error::StoreError;
 pub(crate) use events::{Listed, Position};
+pub use groups::GroupPosition;
 pub(crate) use idempotency::{Keyed, NewKey};
 pub(crate) use insert::{Inserted, NewEvent, insert_one};
 pub use lanes::HaltedLane;

@@ -4,6 +4,8 @@
 //! program has none, to nobody. Nothing here exports, and nothing here may fail or slow down what it is about.
 
 #[cfg(feature = "telemetry")]
+mod brokering;
+#[cfg(feature = "telemetry")]
 mod consuming;
 #[cfg(feature = "telemetry")]
 mod labels;
@@ -18,6 +20,8 @@ use std::time::Duration;
 
 use crate::event::{EventId, HandlerAddress, HandlerScope, Traceparent};
 
+#[cfg(feature = "telemetry")]
+pub(crate) use brokering::BrokerMetrics;
 #[cfg(feature = "telemetry")]
 pub(crate) use consuming::ConsumerMetrics;
 #[cfg(feature = "telemetry")]

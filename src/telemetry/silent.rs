@@ -125,3 +125,15 @@ impl ConsumerMetrics {
 
     pub(crate) fn refused(&self) {}
 }
+
+pub(crate) struct BrokerMetrics;
+
+impl BrokerMetrics {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    pub(crate) fn moved(&self, _: usize) {}
+
+    pub(crate) fn refused(&self) {}
+}

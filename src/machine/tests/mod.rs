@@ -1,5 +1,7 @@
 //! Tests of the machine: what it accepts, its chart, its tables, and that the order of the checks is free.
 
+mod allocating;
+mod allocations;
 mod answers;
 mod chart;
 mod consuming;

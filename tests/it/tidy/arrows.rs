@@ -27,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("log", &["event", "store", "broadcast", "notify"]),
     ("consumer", &["event", "fault", "telemetry", "store", "log"]),
     ("entity", &["event", "fault", "telemetry", "machine", "store", "broadcast", "notify", "emit", "consumer"]),
+    ("broker", &["event", "fault", "telemetry", "machine", "store", "broadcast", "consumer"]),
     ("access", &["event", "store"]),
     ("config", &["event", "access", "broadcast", "delivery", "http", "store", "notify", "worker"]),
     ("api", &["event", "machine", "cron", "store", "admin", "explain", "emit", "entity", "access"]),

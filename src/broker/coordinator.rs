@@ -1,0 +1,117 @@
+//! The coordinator: decides what each subscriber of every group has. One at a time; whatever it writes carries its term.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::elector::Led;
+use super::{BrokerError, EventSubscriberStateStore, EventSubscriptionStateStore};
+use crate::event::{Name, NewSubscription, SubscriberState, Subscription};
+use crate::machine::{GroupMember, GroupMembers, MemberStanding, Reallocation, allocate};
+use crate::telemetry::BrokerMetrics;
+
+/// The most subscriptions that are written by one statement.
+const WRITE_MAX: usize = 500;
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Round {
+    /// All is as it should be.
+    Quiet,
+    /// Something changed: others have to look.
+    Changed,
+    /// Somebody else leads by now, or may.
+    Deposed,
+}
+
+pub(super) struct EventSubscriptionCoordinator {
+    states: Arc<dyn EventSubscriberStateStore>,
+    subscriptions: Arc<dyn EventSubscriptionStateStore>,
+    metrics: BrokerMetrics,
+}
+
+impl EventSubscriptionCoordinator {
+    pub(super) fn new(
+        states: Arc<dyn EventSubscriberStateStore>,
+        subscriptions: Arc<dyn EventSubscriptionStateStore>,
+    ) -> Self {
+        Self { states, subscriptions, metrics: BrokerMetrics::new() }
+    }
+
+    /// Removes who was not heard of, plans, and writes what changes.
+    ///
+    /// The subscribers are read before their subscriptions, which nobody else writes: a confirmation that was read is one of
+    /// an epoch that is read after it.
+    pub(super) async fn round(&self, led: &Led) -> Result<Round, BrokerError> {
+        let Some(buried) = self.subscriptions.bury(&led.lead).await? else { return Ok(self.deposed(led)) };
+        for subscriber in &buried {
+            tracing::warn!(%subscriber, term = led.lead.term, "a subscriber was not heard of; its sources are given to others");
+        }
+        let states = self.states.states().await?;
+        let subscriptions = self.subscriptions.allocations().await?;
+        let new = changes(&states, &subscriptions);
+        if new.is_empty() {
+            return Ok(if buried.is_empty() { Round::Quiet } else { Round::Changed });
+        }
+        for part in new.chunks(WRITE_MAX) {
+            // Its own clock spares the attempt; the statement decides.
+            if Instant::now() >= led.until {
+                return Ok(Round::Deposed);
+            }
+            crate::fault::point("broker.allocate");
+            let Some(written) = self.subscriptions.allocate(&led.lead, part).await? else {
+                return Ok(self.deposed(led));
+            };
+            self.metrics.moved(written.len());
+        }
+        Ok(Round::Changed)
+    }
+
+    fn deposed(&self, led: &Led) -> Round {
+        self.metrics.refused();
+        tracing::warn!(term = led.lead.term, "a write of the coordinator was refused: somebody else leads by now");
+        Round::Deposed
+    }
+}
+
+/// What has to be written.
+fn changes(states: &[SubscriberState], subscriptions: &[Subscription]) -> Vec<NewSubscription> {
+    let standing: BTreeMap<_, &Subscription> =
+        subscriptions.iter().map(|one| (one.subscriber, one)).collect();
+    let mut groups = BTreeMap::<&Name, Vec<GroupMember>>::new();
+    for state in states {
+        groups.entry(&state.group).or_default().push(member(state, standing.get(&state.id).copied()));
+    }
+    let groups: Vec<GroupMembers> =
+        groups.into_iter().map(|(name, members)| GroupMembers { name: name.clone(), members }).collect();
+    let new = |change: Reallocation| NewSubscription {
+        seen_epoch: standing.get(&change.subscriber).map_or(0, |one| one.epoch),
+        group: change.group,
+        subscriber: change.subscriber,
+        node: change.node,
+        sources: change.sources,
+        releasing: change.releasing,
+    };
+    allocate(&groups).into_iter().map(new).collect()
+}
+
+/// What was released counts as still had until it is confirmed.
+fn member(state: &SubscriberState, subscription: Option<&Subscription>) -> GroupMember {
+    let open = subscription.filter(|one| state.confirmed_epoch < one.epoch);
+    let standing = if state.lapsed {
+        MemberStanding::Lapsed
+    } else if state.unhealthy.is_some() {
+        MemberStanding::Unhealthy
+    } else {
+        MemberStanding::Working
+    };
+    GroupMember {
+        id: state.id,
+        node: state.node,
+        standing,
+        requests: state.requests.clone(),
+        holds: subscription.map(|one| one.sources.clone()).unwrap_or_default(),
+        releasing: open.map(|one| one.releasing.clone()).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,69 @@
+//! Who leads: an elector gives one candidate the lead at a time, under a term that grows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::{BrokerError, LockManager};
+use crate::event::{Lead, Name};
+
+/// A lead, and how long its holder may act on it by its own clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Led {
+    /// What every write restates.
+    pub lead: Lead,
+    /// Before this, nobody else can have taken it.
+    pub until: Instant,
+}
+
+/// Chooses who leads.
+#[async_trait]
+pub trait LeaderElector: Send + Sync + 'static {
+    /// Takes the lead if nobody has it, or goes on with it; none: somebody else leads.
+    async fn campaign(&mut self) -> Result<Option<Led>, BrokerError>;
+
+    /// Gives the lead to whoever comes first, if it is this one's.
+    async fn resign(&mut self) -> Result<(), BrokerError>;
+}
+
+/// Chooses by a lock: who holds it leads.
+pub struct LockElector {
+    locks: Arc<dyn LockManager>,
+    name: Name,
+    owner: Uuid,
+    lease: Duration,
+    held: Option<Lead>,
+}
+
+impl LockElector {
+    /// A candidate for the lock of this name.
+    pub fn new(locks: Arc<dyn LockManager>, name: Name, owner: Uuid, lease: Duration) -> Self {
+        Self { locks, name, owner, lease, held: None }
+    }
+}
+
+#[async_trait]
+impl LeaderElector for LockElector {
+    async fn campaign(&mut self) -> Result<Option<Led>, BrokerError> {
+        let sent = Instant::now();
+        if let Some(held) = &self.held {
+            if self.locks.renew(held, self.lease).await? {
+                return Ok(Some(Led { lead: held.clone(), until: sent + self.lease }));
+            }
+            self.held = None;
+        }
+        let sent = Instant::now();
+        self.held = self.locks.try_lock(&self.name, self.owner, self.lease).await?;
+        Ok(self.held.clone().map(|lead| Led { lead, until: sent + self.lease }))
+    }
+
+    async fn resign(&mut self) -> Result<(), BrokerError> {
+        match self.held.take() {
+            Some(held) => self.locks.release(&held).await.map(drop),
+            None => Ok(()),
+        }
+    }
+}

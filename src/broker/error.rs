@@ -1,0 +1,48 @@
+//! What goes wrong with a broker.
+
+use crate::event::{EventSource, Name};
+use crate::store::StoreError;
+
+/// Why a broker did not do what it was asked for.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum BrokerError {
+    /// The tables can't be read or written; it may work later.
+    #[error("{what}")]
+    Unavailable {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        #[source]
+        source: StoreError,
+    },
+    /// The configuration is wrong.
+    #[error("{0}")]
+    Config(&'static str),
+    /// The group has read the category in other parts.
+    #[error(
+        "the group {group} has a position in {opened}, and {asked} is a part of the same category in another division: keep \
+         the former number of partitions, or take another name for the group, which then begins at the start"
+    )]
+    Partitions {
+        /// The group.
+        group: Name,
+        /// What it has read.
+        opened: EventSource,
+        /// What is asked for.
+        asked: EventSource,
+    },
+    /// No sources, or too many.
+    #[error("a subscriber of the group {group} asks for {count} sources: ask for 1 to 1,024")]
+    Requests {
+        /// The group.
+        group: Name,
+        /// How many it asks for.
+        count: usize,
+    },
+}
+
+impl BrokerError {
+    pub(super) fn unavailable(what: &'static str) -> impl FnOnce(StoreError) -> Self {
+        move |source| Self::Unavailable { what, source }
+    }
+}

@@ -1,0 +1,212 @@
+//! Brokers: which subscriber of a group works on which source, over all processes, at most one on each.
+//!
+//! A broker is many small parts. The [`NodeHeartbeat`] says which processes are there; the [`EventSubscriberStateStore`] who
+//! could work, and how they are; the coordinator, one at a time, chosen by a [`LeaderElector`], decides who has what, and
+//! writes it into the [`EventSubscriptionStateStore`]; the observers, one on each node, read it from there and let their
+//! subscribers begin and end. What to give to whom is planned by [`allocate`](crate::machine::allocate).
+//!
+//! Nothing here handles an event. Nothing relies on a clock of another machine, nor on everybody having heard of everything:
+//! what a subscriber commits is fenced by the epoch of its subscription, and what the coordinator writes by its term.
+
+mod config;
+mod coordinator;
+mod elector;
+mod error;
+mod local;
+mod memory;
+mod node;
+mod observer;
+mod postgres;
+mod session;
+mod stores;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, Notify, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+pub use config::BrokerConfig;
+use coordinator::EventSubscriptionCoordinator;
+pub use elector::{LeaderElector, Led, LockElector};
+pub use error::BrokerError;
+use local::{EventSubscriberStore, Local};
+pub use memory::MemoryGroups;
+use node::Node;
+use observer::EventSubscriptionObserver;
+use session::Session;
+pub use stores::{
+    EventSubscriberStateStore, EventSubscriptionSourceMappingStore, EventSubscriptionStateStore, LockManager,
+    NodeHeartbeat,
+};
+
+use crate::broadcast::Signals;
+use crate::consumer::EventSubscriber;
+use crate::event::{EventSource, Name, NodeId};
+use crate::store::Store;
+
+/// The most sources of a subscriber.
+const REQUESTS_MAX: usize = 1_024;
+
+/// Where a broker keeps what it knows.
+#[derive(Clone, Debug)]
+pub enum BrokerBacking {
+    /// In this process: for tests, and for work whose positions are not kept either.
+    Memory(MemoryGroups),
+    /// In Postgres.
+    Postgres(Store),
+}
+
+/// The name of the coordinator's lock.
+pub(crate) fn coordinator_lock() -> Name {
+    Name::coordinator()
+}
+
+/// Gives the subscribers of this process their sources.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use wakeq::{BrokerBacking, BrokerConfig, EventBroker, EventSubscriber, Signals, Store};
+///
+/// # async fn example(store: Store, signals: Signals, consumer: Arc<dyn EventSubscriber>) -> Result<(), Box<dyn std::error::Error>> {
+/// let broker = EventBroker::distributed(BrokerBacking::Postgres(store), signals, BrokerConfig::default())?;
+/// broker.register(consumer).await?;
+/// let (signal, stop) = (wakeq::shutdown_signal()?, broker.stop_token());
+/// tokio::spawn(async move {
+///     signal.await;
+///     stop.cancel();
+/// });
+/// broker.run().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct EventBroker {
+    node: Arc<Node>,
+    mapping: Arc<dyn EventSubscriptionSourceMappingStore>,
+    stop: CancellationToken,
+}
+
+impl EventBroker {
+    /// For processes that share their groups: each source is worked on in one of them at a time.
+    ///
+    /// Errors: [`BrokerError::Config`].
+    pub fn distributed(
+        backing: BrokerBacking,
+        signals: Signals,
+        config: BrokerConfig,
+    ) -> Result<Self, BrokerError> {
+        match backing {
+            BrokerBacking::Memory(groups) => Self::on(Arc::new(groups), signals, config),
+            BrokerBacking::Postgres(store) => Self::on(Arc::new(store), signals, config),
+        }
+    }
+
+    /// For one process that is alone: all sources are worked on here, and nothing has to be heard of by others. With
+    /// Postgres, what it commits is fenced all the same: of two that were started by mistake the later one wins.
+    ///
+    /// Errors: [`BrokerError::Config`].
+    pub fn single(backing: BrokerBacking, config: BrokerConfig) -> Result<Self, BrokerError> {
+        let groups = match backing {
+            BrokerBacking::Memory(groups) => groups,
+            BrokerBacking::Postgres(store) => MemoryGroups::with_positions_in(store),
+        };
+        Self::on(Arc::new(groups), Signals::alone(), config)
+    }
+
+    fn on<Groups>(groups: Arc<Groups>, signals: Signals, config: BrokerConfig) -> Result<Self, BrokerError>
+    where
+        Groups: NodeHeartbeat
+            + EventSubscriberStateStore
+            + EventSubscriptionStateStore
+            + EventSubscriptionSourceMappingStore
+            + LockManager,
+    {
+        config.check()?;
+        let id = NodeId::new();
+        let locals = Arc::new(EventSubscriberStore::default());
+        let session = Arc::new(Session::new(config.working()));
+        let (subscriptions, states) = (Arc::clone(&groups), Arc::clone(&groups));
+        let elector = LockElector::new(Arc::clone(&groups) as _, coordinator_lock(), id.0, config.lease);
+        let node = Node {
+            id,
+            config,
+            heartbeats: Arc::clone(&groups) as _,
+            observer: EventSubscriptionObserver::new(
+                id,
+                Arc::clone(&subscriptions) as _,
+                Arc::clone(&locals),
+                Arc::clone(&session),
+            ),
+            coordinator: EventSubscriptionCoordinator::new(Arc::clone(&states) as _, subscriptions),
+            states,
+            locals,
+            session,
+            elector: Mutex::new(Box::new(elector)),
+            signals,
+            changed: Arc::new(Notify::new()),
+            told: Mutex::default(),
+        };
+        Ok(Self { node: Arc::new(node), mapping: groups, stop: CancellationToken::new() })
+    }
+
+    /// Which node this is: another one for each broker that is made.
+    pub fn node(&self) -> NodeId {
+        self.node.id
+    }
+
+    /// Adds a subscriber. It is given sources once the broker [runs](Self::run).
+    ///
+    /// Errors: [`BrokerError::Requests`]; [`BrokerError::Partitions`] if its group has read a category of its in another
+    /// number of partitions; [`BrokerError::Unavailable`].
+    pub async fn register(&self, subscriber: Arc<dyn EventSubscriber>) -> Result<(), BrokerError> {
+        let (group, requests) = (subscriber.name().clone(), subscriber.requests());
+        if !(1..=REQUESTS_MAX).contains(&requests.len()) {
+            return Err(BrokerError::Requests { group, count: requests.len() });
+        }
+        let opened = self.mapping.opened(&group).await?;
+        check_partitions(&group, &requests, &opened)?;
+        self.node.locals.add(Arc::new(Local::new(subscriber)));
+        Ok(())
+    }
+
+    /// Cancelled, it ends the broker.
+    pub fn stop_token(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// Works until it is told to stop. Then it ends with every source, removes what others know of this node, so that they
+    /// go on at once, and gives the lead away.
+    ///
+    /// Errors: [`BrokerError::Unavailable`] if the last of this failed: the leases decide then.
+    pub async fn run(&self) -> Result<(), BrokerError> {
+        let (ending, ended) = watch::channel(false);
+        let mut subscribers = JoinSet::new();
+        for local in self.node.locals.all() {
+            let (session, changed) = (Arc::clone(&self.node.session), Arc::clone(&self.node.changed));
+            subscribers.spawn(local.run(session, changed, ended.clone()));
+        }
+        self.node.run(&self.stop).await;
+        ending.send_replace(true);
+        self.node.resign().await?;
+        let all_ended = async { while subscribers.join_next().await.is_some() {} };
+        if tokio::time::timeout(self.node.config.shutdown_grace, all_ended).await.is_err() {
+            tracing::warn!(node = %self.node.id,
+                "subscribers did not end within the grace; what they have moves when their leases run out");
+            return Ok(());
+        }
+        self.node.leave().await
+    }
+}
+
+/// Parts of a category are read in one division only: a position says nothing about another one.
+fn check_partitions(group: &Name, requests: &[EventSource], opened: &[EventSource]) -> Result<(), BrokerError> {
+    for asked in requests {
+        if let Some(opened) = opened.iter().find(|opened| asked.is_split_otherwise_than(opened)) {
+            let (group, opened, asked) = (group.clone(), opened.clone(), asked.clone());
+            return Err(BrokerError::Partitions { group, opened, asked });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! What a node does all the time: is heard of, looks at what it is given, and coordinates where it leads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, Notify, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::coordinator::{EventSubscriptionCoordinator, Round};
+use super::elector::LeaderElector;
+use super::local::{EventSubscriberStore, Local, Standing};
+use super::observer::EventSubscriptionObserver;
+use super::session::Session;
+use super::{BrokerConfig, BrokerError, EventSubscriberStateStore, NodeHeartbeat};
+use crate::broadcast::{Signal, Signals};
+use crate::consumer::Health;
+use crate::event::{NodeId, SubscriberId};
+
+/// How long what happens together is waited for.
+const QUIET: Duration = Duration::from_millis(5);
+
+/// The parts of a node.
+pub(super) struct Node {
+    pub(super) id: NodeId,
+    pub(super) config: BrokerConfig,
+    pub(super) heartbeats: Arc<dyn NodeHeartbeat>,
+    pub(super) states: Arc<dyn EventSubscriberStateStore>,
+    pub(super) locals: Arc<EventSubscriberStore>,
+    pub(super) session: Arc<Session>,
+    pub(super) observer: EventSubscriptionObserver,
+    pub(super) coordinator: EventSubscriptionCoordinator,
+    pub(super) elector: Mutex<Box<dyn LeaderElector>>,
+    pub(super) signals: Signals,
+    /// Something changed here that others have to be told.
+    pub(super) changed: Arc<Notify>,
+    /// What the others have been told of each subscriber.
+    pub(super) told: Mutex<BTreeMap<SubscriberId, i64>>,
+}
+
+impl Node {
+    /// Works until it is told to stop.
+    pub(super) async fn run(&self, stop: &CancellationToken) {
+        let both = async { tokio::join!(self.work(stop), self.coordinate(stop)) };
+        tokio::select! {
+            _ = both => {}
+            () = self.watch_session() => {}
+        }
+    }
+
+    /// Ends everything, on its own clock, as soon as the others may count this node as gone.
+    async fn watch_session(&self) {
+        loop {
+            self.session.run_out().await;
+            tracing::warn!(node = %self.id, "this node was not heard of for too long; it ends its work until it is again");
+            self.locals.all().iter().for_each(|local| local.pause());
+        }
+    }
+
+    /// Is heard of, and looks at what it is given.
+    async fn work(&self, stop: &CancellationToken) {
+        let mut signals = self.signals.watch(Signal::Allocations);
+        let mut next = Instant::now();
+        loop {
+            if Instant::now() >= next {
+                next = Instant::now() + self.config.heartbeat;
+                if let Err(error) = self.beat().await {
+                    self.failed(&error);
+                    next = Instant::now() + self.config.heartbeat / 4;
+                }
+            }
+            signals.mark_unchanged();
+            if let Err(error) = self.observer.observe().await {
+                self.failed(&error);
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep_until(next) => {}
+                () = self.changed.notified() => {
+                    tokio::time::sleep(QUIET).await;
+                    next = Instant::now();
+                }
+                () = changes(&mut signals) => tokio::time::sleep(QUIET).await,
+            }
+        }
+    }
+
+    /// Registers who is not, tells who is unhealthy, and makes the others heard of; in this order, so that the session that it
+    /// begins is one of all of them.
+    async fn beat(&self) -> Result<(), BrokerError> {
+        let sent = Instant::now();
+        let mut news = false;
+        self.heartbeats.beat(self.id, self.config.lease).await?;
+        for local in self.locals.all() {
+            news |= self.settle(&local).await?;
+        }
+        let locals = self.locals.all();
+        let registered: Vec<&Arc<Local>> =
+            locals.iter().filter(|local| local.standing() == Standing::Registered).collect();
+        let beats: Vec<(SubscriberId, i64)> =
+            registered.iter().map(|local| (local.id(), local.confirmed())).collect();
+        if !beats.is_empty() {
+            let heard = self.states.heard(&beats, self.config.lease).await?;
+            for local in registered.iter().filter(|local| !heard.contains(&local.id())) {
+                tracing::warn!(group = %local.subscriber.name(), subscriber = %local.id(),
+                    "the others have given this subscriber up; it ends its work, and registers again");
+                local.suspend(Standing::Unregistered);
+                news |= self.settle(local).await?;
+            }
+        }
+        self.session.renew(sent);
+        let mut told = self.told.lock().await;
+        for (id, epoch) in beats {
+            news |= told.insert(id, epoch).is_none_or(|before| before < epoch);
+        }
+        if news {
+            self.signals.send(Signal::Allocations);
+        }
+        Ok(())
+    }
+
+    /// Brings what the others know of a subscriber in line with its health; whether that is news.
+    async fn settle(&self, local: &Local) -> Result<bool, BrokerError> {
+        match (local.standing(), local.health()) {
+            (Standing::Unregistered | Standing::Unhealthy, Health::Healthy) => {
+                let (name, requests) = (local.subscriber.name(), local.subscriber.requests());
+                self.states.register(name, local.id(), self.id, &requests, self.config.lease).await?;
+                local.set_registered();
+                Ok(true)
+            }
+            (Standing::Registered, Health::Unhealthy(why)) => {
+                tracing::warn!(group = %local.subscriber.name(), subscriber = %local.id(), why,
+                    "a subscriber is unhealthy; its sources are given to others");
+                local.suspend(Standing::Unhealthy);
+                self.states.unhealthy(local.id(), &why).await?;
+                Ok(true)
+            }
+            (Standing::Unhealthy, Health::Unhealthy(_)) => {
+                let confirmed = local.confirmed();
+                let mut told = self.told.lock().await;
+                if told.get(&local.id()).is_some_and(|before| *before >= confirmed) {
+                    return Ok(false);
+                }
+                self.states.confirm(local.id(), confirmed).await?;
+                told.insert(local.id(), confirmed);
+                Ok(true)
+            }
+            (Standing::Registered, Health::Healthy) | (Standing::Unregistered, Health::Unhealthy(_)) => Ok(false),
+        }
+    }
+
+    /// Coordinates while it leads, and tries to lead while it doesn't.
+    async fn coordinate(&self, stop: &CancellationToken) {
+        let mut signals = self.signals.watch(Signal::Allocations);
+        loop {
+            signals.mark_unchanged();
+            if let Err(error) = self.lead().await {
+                self.failed(&error);
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(self.config.heartbeat) => {}
+                () = changes(&mut signals) => tokio::time::sleep(QUIET).await,
+            }
+        }
+    }
+
+    async fn lead(&self) -> Result<(), BrokerError> {
+        let Some(led) = self.elector.lock().await.campaign().await? else { return Ok(()) };
+        match self.coordinator.round(&led).await? {
+            Round::Quiet | Round::Deposed => {}
+            Round::Changed => self.signals.send(Signal::Allocations),
+        }
+        Ok(())
+    }
+
+    /// Gives the lead away.
+    pub(super) async fn resign(&self) -> Result<(), BrokerError> {
+        self.elector.lock().await.resign().await?;
+        self.signals.send(Signal::Allocations);
+        Ok(())
+    }
+
+    /// Removes what the others know of this node, once its subscribers have ended.
+    pub(super) async fn leave(&self) -> Result<(), BrokerError> {
+        let ids: Vec<SubscriberId> = self.locals.all().iter().map(|local| local.id()).collect();
+        self.states.unregister(&ids).await?;
+        self.heartbeats.leave(self.id).await?;
+        self.signals.send(Signal::Allocations);
+        Ok(())
+    }
+
+    fn failed(&self, error: &BrokerError) {
+        tracing::warn!(node = %self.id, error = error as &dyn std::error::Error,
+            "the broker can't go on now; tried again");
+    }
+}
+
+/// Who has no signals looks now and then.
+async fn changes(signals: &mut watch::Receiver<u64>) {
+    if signals.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

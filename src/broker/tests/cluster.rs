@@ -1,0 +1,280 @@
+//! Clusters of brokers in one process, on a virtual clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::fakes::{Fake, Floor, parts};
+use crate::broadcast::Signals;
+use crate::broker::{
+    BrokerBacking, BrokerConfig, BrokerError, EventBroker, EventSubscriptionStateStore, LockManager,
+    MemoryGroups, coordinator_lock,
+};
+use crate::consumer::Health;
+use crate::event::{EventSource, SourceList};
+use crate::store::tests::Table;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+struct Cluster {
+    groups: MemoryGroups,
+    floor: Floor,
+    signals: Signals,
+    config: BrokerConfig,
+}
+
+struct Running {
+    task: JoinHandle<Result<(), BrokerError>>,
+    stop: CancellationToken,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let config = BrokerConfig::default();
+        Self { groups: MemoryGroups::default(), floor: Floor::default(), signals: Signals::alone(), config }
+    }
+
+    fn fake(&self, group: &str, of: u16) -> Arc<Fake> {
+        Fake::new(&self.floor, group, parts("companies", of))
+    }
+
+    /// A node with these.
+    async fn start(&self, fakes: &[&Arc<Fake>]) -> Running {
+        let backing = BrokerBacking::Memory(self.groups.clone());
+        let broker = EventBroker::distributed(backing, self.signals.clone(), self.config).unwrap();
+        for fake in fakes {
+            broker.register((*fake).clone()).await.unwrap();
+        }
+        let stop = broker.stop_token();
+        Running { task: tokio::spawn(async move { broker.run().await }), stop }
+    }
+
+    async fn until(&self, of: &[&Arc<Fake>], loads: &[usize]) {
+        self.floor.until("g", of, loads).await;
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(self.floor.doubles(), 0, "a source was worked on twice");
+        }
+    }
+}
+
+impl Running {
+    async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap().unwrap();
+    }
+
+    /// As if its process were killed.
+    async fn kill(self, floor: &Floor, fakes: &[&Arc<Fake>]) {
+        self.task.abort();
+        assert!(self.task.await.unwrap_err().is_cancelled());
+        fakes.iter().for_each(|fake| floor.forget(fake));
+    }
+}
+
+/// SUB-31: alone or with others, each in memory; what is in Postgres is below, and in `tests/it/groups.rs`.
+#[tokio::test(start_paused = true)]
+async fn one_process_works_on_everything() {
+    let floor = Floor::default();
+    let fake = Fake::new(&floor, "g", parts("companies", 4));
+    let backing = BrokerBacking::Memory(MemoryGroups::default());
+    let broker = EventBroker::single(backing, BrokerConfig::default()).unwrap();
+    broker.register(fake.clone()).await.unwrap();
+    let stop = broker.stop_token();
+    let task = tokio::spawn(async move { broker.run().await });
+    floor.until("g", &[&fake], &[4]).await;
+    stop.cancel();
+    task.await.unwrap().unwrap();
+    assert_eq!(floor.loads("g", &[&fake]), [0], "it has ended with everything");
+}
+
+/// SUB-31: who is alone, with its positions in Postgres, has higher epochs each time it is started.
+#[tokio::test]
+async fn epochs_of_one_process_with_postgres_grow_from_start_to_start() {
+    let table = Table::new().await;
+    let mut before = 0;
+    for _ in 0..3 {
+        let floor = Floor::default();
+        let fake = Fake::new(&floor, "g", parts("companies", 2));
+        let backing = BrokerBacking::Postgres(table.store.clone());
+        let broker = EventBroker::single(backing, BrokerConfig::default()).unwrap();
+        broker.register(fake.clone()).await.unwrap();
+        let stop = broker.stop_token();
+        let task = tokio::spawn(async move { broker.run().await });
+        floor.until("g", &[&fake], &[2]).await;
+        stop.cancel();
+        task.await.unwrap().unwrap();
+        let epochs = fake.epochs.lock().unwrap().clone();
+        assert!(epochs.iter().all(|epoch| *epoch > before), "{epochs:?} after {before}");
+        before = epochs.into_iter().max().unwrap();
+    }
+}
+
+// SUB-13, SUB-30, SUB-37, SUB-39
+#[tokio::test(start_paused = true)]
+async fn the_two_nodes_of_the_document() {
+    let cluster = Cluster::new();
+    let contacts = || {
+        Fake::new(&cluster.floor, "contact-projection-consumer", vec![EventSource::category("contacts").unwrap()])
+    };
+    let companies = || Fake::new(&cluster.floor, "company-projection-consumer", parts("companies", 15));
+    let (one, other) = ([companies(), contacts()], [companies(), contacts()]);
+    let first = cluster.start(&one.each_ref()).await;
+    let second = cluster.start(&other.each_ref()).await;
+    cluster.floor.until("company-projection-consumer", &[&one[0], &other[0]], &[8, 7]).await;
+    cluster.floor.until("contact-projection-consumer", &[&one[1], &other[1]], &[1, 0]).await;
+    let rows = cluster.groups.allocations().await.unwrap();
+    let json: Vec<String> = rows.into_iter().map(|row| SourceList(row.sources).to_json()).collect();
+    assert_eq!(
+        json[..2],
+        [
+            r#"[{"type":"category","category":"companies","partitions":["1","2","3","4","5","6","7","8"],"of":15}]"#,
+            r#"[{"type":"category","category":"companies","partitions":["9","a","b","c","d","e","f"],"of":15}]"#
+        ]
+    );
+    assert_eq!(other[1].health.borrow().clone(), Health::Healthy, "who has nothing is well");
+    first.stop().await;
+    second.stop().await;
+}
+
+// SUB-06, SUB-05
+#[tokio::test(start_paused = true)]
+async fn what_a_killed_node_had_is_taken_over_within_two_leases() {
+    let cluster = Cluster::new();
+    let [one, two, three] = [(); 3].map(|()| cluster.fake("g", 9));
+    let first = cluster.start(&[&one]).await;
+    cluster.until(&[&one], &[9]).await;
+    let (second, third) = (cluster.start(&[&two]).await, cluster.start(&[&three]).await);
+    cluster.until(&[&one, &two, &three], &[3, 3, 3]).await;
+    // The first one leads: its term has to run out as well.
+    let killed = Instant::now();
+    first.kill(&cluster.floor, &[&one]).await;
+    loop {
+        let loads = cluster.floor.loads("g", &[&two, &three]);
+        if loads.iter().sum::<usize>() == 9 {
+            assert_eq!(loads.iter().max(), Some(&5));
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(killed.elapsed() <= 2 * LEASE, "{:?}", killed.elapsed());
+    second.stop().await;
+    cluster.until(&[&three], &[9]).await;
+    third.stop().await;
+}
+
+// SUB-54: a graceful stop costs no lease.
+#[tokio::test(start_paused = true)]
+async fn what_a_stopped_node_had_moves_at_once() {
+    let cluster = Cluster::new();
+    let [one, two] = [(); 2].map(|()| cluster.fake("g", 6));
+    let (first, second) = (cluster.start(&[&one]).await, cluster.start(&[&two]).await);
+    cluster.until(&[&one, &two], &[3, 3]).await;
+    let stopped = Instant::now();
+    first.stop().await;
+    cluster.until(&[&two], &[6]).await;
+    assert!(stopped.elapsed() < Duration::from_secs(1), "{:?}", stopped.elapsed());
+    let term = cluster.groups.holder(&coordinator_lock()).await.unwrap().unwrap().term;
+    assert_eq!(term, 2, "somebody else leads");
+    second.stop().await;
+    assert_eq!(cluster.groups.holder(&coordinator_lock()).await.unwrap(), None);
+}
+
+// SUB-33, SUB-41
+#[tokio::test(start_paused = true)]
+async fn sources_of_the_unhealthy_move_and_come_back() {
+    let cluster = Cluster::new();
+    let [one, two] = [(); 2].map(|()| cluster.fake("g", 4));
+    let (first, second) = (cluster.start(&[&one]).await, cluster.start(&[&two]).await);
+    cluster.until(&[&one, &two], &[2, 2]).await;
+    let sick = Instant::now();
+    one.health.send_replace(Health::Unhealthy("the disk is full".to_owned()));
+    cluster.until(&[&one, &two], &[0, 4]).await;
+    assert!(sick.elapsed() < Duration::from_secs(1), "{:?}", sick.elapsed());
+    tokio::time::sleep(2 * LEASE).await;
+    cluster.until(&[&one, &two], &[0, 4]).await;
+    one.health.send_replace(Health::Healthy);
+    cluster.until(&[&one, &two], &[2, 2]).await;
+    first.stop().await;
+    second.stop().await;
+}
+
+// SUB-40, SUB-55
+#[tokio::test(start_paused = true)]
+async fn a_source_moves_only_when_it_is_ended_with() {
+    let cluster = Cluster::new();
+    let [one, two] = [(); 2].map(|()| cluster.fake("g", 2));
+    let first = cluster.start(&[&one]).await;
+    cluster.until(&[&one], &[2]).await;
+    one.busy.send_replace(true);
+    let second = cluster.start(&[&two]).await;
+    tokio::time::sleep(4 * LEASE).await;
+    assert_eq!(cluster.floor.loads("g", &[&one, &two]), [2, 0], "what is being handled is waited for");
+    one.busy.send_replace(false);
+    cluster.until(&[&one, &two], &[1, 1]).await;
+    first.stop().await;
+    second.stop().await;
+}
+
+/// Nobody tells of anything: the periods do.
+#[tokio::test(start_paused = true)]
+async fn without_signals_the_periods_bring_everything() {
+    let mut cluster = Cluster::new();
+    let [one, two] = [(); 2].map(|()| cluster.fake("g", 2));
+    let first = cluster.start(&[&one]).await;
+    cluster.signals = Signals::alone();
+    let second = cluster.start(&[&two]).await;
+    let begun = Instant::now();
+    cluster.until(&[&one, &two], &[1, 1]).await;
+    assert!(begun.elapsed() <= 2 * LEASE, "{:?}", begun.elapsed());
+    first.stop().await;
+    second.stop().await;
+}
+
+// SUB-50
+#[tokio::test(start_paused = true)]
+async fn nodes_are_replaced_one_by_one() {
+    let cluster = Cluster::new();
+    let fakes: Vec<_> = (0..6).map(|_| cluster.fake("g", 12)).collect();
+    let mut running = Vec::new();
+    for fake in &fakes[..3] {
+        running.push(cluster.start(&[fake]).await);
+    }
+    cluster.until(&[&fakes[0], &fakes[1], &fakes[2]], &[4, 4, 4]).await;
+    for at in 3..6 {
+        running.push(cluster.start(&[&fakes[at]]).await);
+        cluster.until(&[&fakes[at]], &[3]).await;
+        running.remove(0).stop().await;
+        cluster.until(&[&fakes[at - 2], &fakes[at - 1], &fakes[at]], &[4, 4, 4]).await;
+    }
+    for one in running {
+        one.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_makes_no_sense_is_refused() {
+    let cluster = Cluster::new();
+    let node = cluster.start(&[&cluster.fake("g", 4)]).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let backing = || BrokerBacking::Memory(cluster.groups.clone());
+    let broker = EventBroker::distributed(backing(), Signals::alone(), cluster.config).unwrap();
+    let refused = broker.register(cluster.fake("g", 8)).await.unwrap_err();
+    assert!(refused.to_string().contains("keep the former number of partitions"), "{refused}");
+    broker.register(cluster.fake("h", 8)).await.unwrap();
+    let nothing = Fake::new(&cluster.floor, "h", Vec::new());
+    assert!(matches!(broker.register(nothing).await, Err(BrokerError::Requests { count: 0, .. })));
+    for (heartbeat, lease) in [(0, 30_000), (11_000, 30_000), (10, 200), (10, 100_000_000)] {
+        let (heartbeat, lease) = (Duration::from_millis(heartbeat), Duration::from_millis(lease));
+        let config = BrokerConfig { heartbeat, lease, ..cluster.config };
+        assert!(EventBroker::single(backing(), config).is_err(), "{config:?}");
+    }
+    node.stop().await;
+}

@@ -1,0 +1,293 @@
+//! What every store of groups does: the same tests on memory and on Postgres.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::fakes::parts;
+use crate::broker::{
+    EventSubscriberStateStore, EventSubscriptionSourceMappingStore, EventSubscriptionStateStore, LockManager,
+    MemoryGroups, NodeHeartbeat,
+};
+use crate::event::{EventSource, Lead, Name, NewSubscription, NodeId, SubscriberId};
+use crate::store::tests::Table;
+
+const LEASE: Duration = Duration::from_secs(600);
+/// Over before anybody looks.
+const NO_LEASE: Duration = Duration::from_micros(1);
+
+trait Groups:
+    NodeHeartbeat
+    + EventSubscriberStateStore
+    + EventSubscriptionStateStore
+    + EventSubscriptionSourceMappingStore
+    + LockManager
+{
+}
+
+impl<T> Groups for T where
+    T: NodeHeartbeat
+        + EventSubscriberStateStore
+        + EventSubscriptionStateStore
+        + EventSubscriptionSourceMappingStore
+        + LockManager
+{
+}
+
+macro_rules! on_both {
+    ($($(#[$meta:meta])* $test:ident;)*) => {$(
+        mod $test {
+            use super::*;
+
+            $(#[$meta])*
+            #[tokio::test]
+            async fn in_memory() {
+                super::$test(&MemoryGroups::default()).await;
+            }
+
+            $(#[$meta])*
+            #[tokio::test]
+            async fn in_postgres() {
+                super::$test(&Table::new().await.store).await;
+            }
+        }
+    )*};
+}
+
+on_both! {
+    // SUB-48
+    nodes_are_heard_of;
+    // SUB-44
+    subscribers_are_registered_heard_of_and_gone;
+    // SUB-44
+    who_is_unhealthy_is_not_heard_of;
+    // SUB-45
+    subscriptions_are_written_by_the_coordinator_alone;
+    // SUB-45, SUB-55
+    what_was_changed_meanwhile_is_not_written;
+    // SUB-33, SUB-45
+    who_was_not_heard_of_is_buried;
+    // SUB-46
+    the_longest_requests_are_the_sources_of_a_group;
+    // SUB-47
+    a_lock_is_held_by_one;
+    // SUB-47
+    a_lock_is_waited_for;
+}
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+/// A microsecond is over, on every clock.
+async fn until_lapsed(groups: &impl Groups, id: SubscriberId) {
+    let lapsed = async {
+        while !groups.states().await.unwrap().iter().any(|state| state.id == id && state.lapsed) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), lapsed).await.expect("its lease does not run out");
+}
+
+async fn lead(groups: &impl Groups) -> Lead {
+    groups.try_lock(&name("coordinator"), Uuid::now_v7(), LEASE).await.unwrap().unwrap()
+}
+
+async fn registered(groups: &impl Groups, group: &str, lease: Duration) -> (SubscriberId, NodeId) {
+    let (id, node) = (SubscriberId::new(), NodeId::new());
+    groups.register(&name(group), id, node, &parts("companies", 4), lease).await.unwrap();
+    (id, node)
+}
+
+fn gives(
+    (subscriber, node): (SubscriberId, NodeId),
+    sources: &[EventSource],
+    seen_epoch: i64,
+) -> NewSubscription {
+    let (sources, releasing) = (sources.to_vec(), Vec::new());
+    NewSubscription { group: name("g"), subscriber, node, sources, releasing, seen_epoch }
+}
+
+async fn nodes_are_heard_of(groups: &impl Groups) {
+    let (first, second) = (NodeId::new(), NodeId::new());
+    groups.beat(first, LEASE).await.unwrap();
+    groups.beat(second, NO_LEASE).await.unwrap();
+    let before = groups.all_nodes().await.unwrap();
+    assert_eq!(before.iter().map(|node| node.id).collect::<Vec<_>>(), [first, second]);
+    groups.beat(first, LEASE).await.unwrap();
+    let after = groups.all_nodes().await.unwrap();
+    assert!(after[0].heartbeat_at > before[0].heartbeat_at && !after[0].lapsed);
+    let mut nodes = after;
+    while !nodes[1].lapsed {
+        nodes = groups.all_nodes().await.unwrap();
+    }
+    groups.bury(&lead(groups).await).await.unwrap().unwrap();
+    assert_eq!(groups.all_nodes().await.unwrap().len(), 1, "a stale node drops out");
+    groups.leave(first).await.unwrap();
+    assert_eq!(groups.all_nodes().await.unwrap(), []);
+}
+
+async fn subscribers_are_registered_heard_of_and_gone(groups: &impl Groups) {
+    let (one, node) = registered(groups, "b", LEASE).await;
+    let (two, _) = registered(groups, "a", LEASE).await;
+    let states = groups.states().await.unwrap();
+    assert_eq!(states.iter().map(|state| state.id).collect::<Vec<_>>(), [two, one], "by group");
+    assert_eq!((&states[1].group, states[1].node, states[1].confirmed_epoch), (&name("b"), node, 0));
+    assert_eq!(states[1].requests, parts("companies", 4));
+    let heard = groups.heard(&[(one, 7), (SubscriberId::new(), 9)], LEASE).await.unwrap();
+    assert_eq!(heard, [one], "who is not registered is not heard of");
+    groups.heard(&[(one, 5)], LEASE).await.unwrap();
+    let after = groups.states().await.unwrap();
+    assert_eq!(after[1].confirmed_epoch, 7, "it grows only");
+    assert!(after[1].heartbeat_at > states[1].heartbeat_at);
+    assert_eq!(after[0].heartbeat_at, states[0].heartbeat_at);
+    groups.register(&name("b"), one, node, &parts("companies", 2), LEASE).await.unwrap();
+    assert_eq!(groups.states().await.unwrap()[1].requests, parts("companies", 2));
+    groups.unregister(&[one, two]).await.unwrap();
+    assert_eq!(groups.states().await.unwrap(), []);
+}
+
+async fn who_is_unhealthy_is_not_heard_of(groups: &impl Groups) {
+    let (id, node) = registered(groups, "g", LEASE).await;
+    let before = groups.states().await.unwrap().remove(0);
+    groups.unhealthy(id, "the disk is full").await.unwrap();
+    assert_eq!(groups.heard(&[(id, 3)], LEASE).await.unwrap(), []);
+    groups.confirm(id, 2).await.unwrap();
+    let state = groups.states().await.unwrap().remove(0);
+    assert_eq!(state.unhealthy.as_deref(), Some("the disk is full"));
+    assert_eq!((state.confirmed_epoch, state.heartbeat_at), (2, before.heartbeat_at));
+    groups.register(&name("g"), id, node, &parts("companies", 4), LEASE).await.unwrap();
+    let state = groups.states().await.unwrap().remove(0);
+    assert_eq!((state.unhealthy, state.confirmed_epoch), (None, 2));
+}
+
+async fn subscriptions_are_written_by_the_coordinator_alone(groups: &impl Groups) {
+    let (one, two) = (registered(groups, "g", LEASE).await, registered(groups, "g", LEASE).await);
+    let sources = parts("companies", 4);
+    let first = lead(groups).await;
+    let new = [gives(one, &sources[..2], 0), gives(two, &sources[2..], 0)];
+    let mut written = groups.allocate(&first, &new).await.unwrap().unwrap();
+    written.sort();
+    assert_eq!(written, [one.0, two.0]);
+    let allocations = groups.allocations().await.unwrap();
+    assert_eq!(allocations[0].sources, sources[..2]);
+    assert_eq!((allocations[1].node, allocations[1].term), (two.1, first.term), "where the subscriber is");
+    assert_ne!(allocations[0].epoch, allocations[1].epoch);
+    assert_eq!(groups.allocations_of(two.1).await.unwrap(), allocations[1..]);
+    assert!(groups.release(&first).await.unwrap());
+    let second = lead(groups).await;
+    assert!(second.term > first.term);
+    let late = [gives(one, &sources, allocations[0].epoch)];
+    assert_eq!(groups.allocate(&first, &late).await.unwrap(), None, "its term is over");
+    assert_eq!(groups.bury(&first).await.unwrap(), None);
+    assert_eq!(groups.allocations().await.unwrap(), allocations);
+    let again = groups.allocate(&second, &late).await.unwrap().unwrap();
+    assert_eq!(again, [one.0]);
+    let after = groups.allocations().await.unwrap();
+    assert!(after[0].epoch > allocations[1].epoch && after[0].epoch > allocations[0].epoch);
+    assert_eq!(after[0].sources, sources);
+}
+
+async fn what_was_changed_meanwhile_is_not_written(groups: &impl Groups) {
+    let one = registered(groups, "g", LEASE).await;
+    let lead = lead(groups).await;
+    let sources = parts("companies", 4);
+    groups.allocate(&lead, &[gives(one, &sources[..1], 0)]).await.unwrap().unwrap();
+    let standing = groups.allocations().await.unwrap();
+    for seen in [0, standing[0].epoch - 1, standing[0].epoch + 1] {
+        let written = groups.allocate(&lead, &[gives(one, &sources, seen)]).await.unwrap();
+        assert_eq!(written, Some(Vec::new()), "seen under {seen}");
+    }
+    assert_eq!(groups.allocations().await.unwrap(), standing);
+    let nobody = (SubscriberId::new(), NodeId::new());
+    let elsewhere = (one.0, NodeId::new());
+    for who in [nobody, elsewhere] {
+        let written = groups.allocate(&lead, &[gives(who, &sources, standing[0].epoch)]).await.unwrap();
+        assert_eq!(written, Some(Vec::new()), "nobody is given anything who is not registered there");
+    }
+    groups.unregister(&[one.0]).await.unwrap();
+    assert_eq!(groups.allocations().await.unwrap(), [], "what it had goes with it");
+}
+
+async fn who_was_not_heard_of_is_buried(groups: &impl Groups) {
+    let (here, gone) = (registered(groups, "g", LEASE).await, registered(groups, "g", NO_LEASE).await);
+    let sick = registered(groups, "g", NO_LEASE).await;
+    groups.beat(sick.1, LEASE).await.unwrap();
+    groups.unhealthy(sick.0, "why").await.unwrap();
+    let lead = lead(groups).await;
+    let sources = parts("companies", 4);
+    let new = [gives(here, &sources[..1], 0), gives(gone, &sources[1..2], 0), gives(sick, &sources[2..], 0)];
+    groups.allocate(&lead, &new).await.unwrap().unwrap();
+    until_lapsed(groups, gone.0).await;
+    until_lapsed(groups, sick.0).await;
+    let mut buried = groups.bury(&lead).await.unwrap().unwrap();
+    buried.sort();
+    assert_eq!(buried, [gone.0, sick.0]);
+    assert_eq!(groups.allocations().await.unwrap().len(), 1);
+    let left: Vec<_> = groups.states().await.unwrap().into_iter().map(|state| state.id).collect();
+    assert_eq!(left, [here.0, sick.0], "who is unhealthy is shown while its node is there");
+    assert_eq!(groups.heard(&[(gone.0, 1)], LEASE).await.unwrap(), [], "it has to register again");
+    assert_eq!(groups.bury(&lead).await.unwrap(), Some(Vec::new()), "nobody is buried twice");
+}
+
+async fn the_longest_requests_are_the_sources_of_a_group(groups: &impl Groups) {
+    let (short, long) = (parts("companies", 2), parts("companies", 3));
+    let other = [EventSource::category("contacts").unwrap()];
+    let node = NodeId::new();
+    let ids: Vec<SubscriberId> = (0..4).map(|_| SubscriberId::new()).collect();
+    groups.register(&name("g"), ids[0], node, &long, LEASE).await.unwrap();
+    groups.register(&name("g"), ids[1], node, &short, LEASE).await.unwrap();
+    groups.register(&name("h"), ids[2], node, &other, LEASE).await.unwrap();
+    groups.register(&name("i"), ids[3], node, &other, LEASE).await.unwrap();
+    groups.unhealthy(ids[3], "why").await.unwrap();
+    let sources = groups.sources().await.unwrap();
+    assert_eq!(sources, [(name("g"), long), (name("h"), other.to_vec())]);
+    assert_eq!(groups.opened(&name("g")).await.unwrap(), []);
+}
+
+async fn a_lock_is_held_by_one(groups: &impl Groups) {
+    let (one, two, lock) = (Uuid::now_v7(), Uuid::now_v7(), name("l"));
+    let held = groups.try_lock(&lock, one, LEASE).await.unwrap().unwrap();
+    assert_eq!(groups.try_lock(&lock, two, LEASE).await.unwrap(), None);
+    assert_eq!(groups.try_lock(&lock, one, LEASE).await.unwrap(), None, "it is renewed, not taken twice");
+    assert!(groups.try_lock(&name("other"), two, LEASE).await.unwrap().is_some());
+    assert_eq!(groups.holder(&lock).await.unwrap(), Some(held.clone()));
+    assert!(groups.renew(&held, NO_LEASE).await.unwrap());
+    while groups.holder(&lock).await.unwrap().is_some() {
+        tokio::task::yield_now().await;
+    }
+    assert!(groups.renew(&held, NO_LEASE).await.unwrap(), "nobody has taken it");
+    let taken = loop {
+        if let Some(taken) = groups.try_lock(&lock, two, LEASE).await.unwrap() {
+            break taken;
+        }
+    };
+    assert_eq!(taken.term, held.term + 1);
+    assert!(!groups.renew(&held, LEASE).await.unwrap() && !groups.release(&held).await.unwrap());
+    assert_eq!(groups.holder(&lock).await.unwrap(), Some(taken));
+}
+
+async fn a_lock_is_waited_for(groups: &impl Groups) {
+    let (one, two, lock) = (Uuid::now_v7(), Uuid::now_v7(), name("l"));
+    let held = groups.try_lock(&lock, one, LEASE).await.unwrap().unwrap();
+    let short = Duration::from_millis(20);
+    assert_eq!(groups.wait_for_lock(&lock, two, LEASE, short).await.unwrap(), None, "in vain");
+    let patience = Duration::from_secs(20);
+    let (taken, released) =
+        tokio::join!(groups.wait_for_lock(&lock, two, LEASE, patience), groups.release(&held));
+    assert!(released.unwrap());
+    assert_eq!(taken.unwrap().unwrap().term, held.term + 1);
+}
+
+/// SUB-38: whoever may only read can observe, and do nothing else.
+#[tokio::test]
+async fn an_observer_needs_no_right_to_write() {
+    let table = Table::new().await;
+    let (one, lead) = (registered(&table.store, "g", LEASE).await, lead(&table.store).await);
+    let sources = parts("companies", 4);
+    table.store.allocate(&lead, &[gives(one, &sources, 0)]).await.unwrap().unwrap();
+    let reader = table.reader(&["wakeq.subscriptions"]).await;
+    assert_eq!(reader.allocations_of(one.1).await.unwrap()[0].sources, sources);
+    let refused = reader.heard(&[(one.0, 1)], LEASE).await.unwrap_err();
+    assert!(format!("{refused:?}").contains("permission denied"), "{refused:?}");
+}

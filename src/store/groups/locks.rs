@@ -1,0 +1,80 @@
+//! Locks: a row with an owner, a term that grows with each taking, and the end of its lease.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::event::Name;
+use crate::store::session::interval;
+use crate::store::{Store, StoreError};
+
+impl Store {
+    /// Takes a lock that nobody holds, or whose lease has run out; its new term.
+    pub(crate) async fn take_lock(
+        &self,
+        name: &Name,
+        owner: Uuid,
+        lease: Duration,
+    ) -> Result<Option<i64>, StoreError> {
+        let mut session = self.renewal_session().await?;
+        let query = sqlx::query_scalar!(
+            "insert into wakeq.locks as l (name, owner, term, expires_at)
+             values ($1, $2, 1, clock_timestamp() + $3::interval)
+             on conflict (name) do update
+                set owner = excluded.owner, term = l.term + 1, expires_at = clock_timestamp() + $3::interval
+              where l.expires_at < clock_timestamp()
+             returning term",
+            name.as_str() as _,
+            owner,
+            interval(lease)
+        );
+        let term = session.limit(|connection| query.fetch_optional(connection)).await;
+        session.answered("take a lock", term)
+    }
+
+    /// Extends the lease of a lock under this term; whether it is still the owner's. One whose lease ran out is, while
+    /// nobody else has taken it.
+    pub(crate) async fn renew_lock(
+        &self,
+        name: &Name,
+        owner: Uuid,
+        term: i64,
+        lease: Duration,
+    ) -> Result<bool, StoreError> {
+        let mut session = self.renewal_session().await?;
+        let query = sqlx::query!(
+            "update wakeq.locks set expires_at = clock_timestamp() + $4::interval
+              where name = $1 and owner = $2 and term = $3",
+            name.as_str() as _,
+            owner,
+            term,
+            interval(lease)
+        );
+        let renewed = session.limit(|connection| query.execute(connection)).await;
+        Ok(session.answered("renew a lock", renewed)?.rows_affected() > 0)
+    }
+
+    /// Gives a lock back; whether it was the owner's. Its term stays.
+    pub(crate) async fn release_lock(&self, name: &Name, owner: Uuid, term: i64) -> Result<bool, StoreError> {
+        let mut session = self.renewal_session().await?;
+        let query = sqlx::query!(
+            "update wakeq.locks set expires_at = '-infinity' where name = $1 and owner = $2 and term = $3",
+            name.as_str() as _,
+            owner,
+            term
+        );
+        let released = session.limit(|connection| query.execute(connection)).await;
+        Ok(session.answered("release a lock", released)?.rows_affected() > 0)
+    }
+
+    /// The owner and the term of a lock, if somebody holds it now.
+    pub(crate) async fn lock_holder(&self, name: &Name) -> Result<Option<(Uuid, i64)>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "select owner, term from wakeq.locks where name = $1 and expires_at >= clock_timestamp()",
+            name.as_str() as _
+        );
+        let row = session.limit(|connection| query.fetch_optional(connection)).await;
+        Ok(session.answered("look at a lock", row)?.map(|row| (row.owner, row.term)))
+    }
+}

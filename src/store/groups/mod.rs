@@ -1,0 +1,20 @@
+//! Consumer groups: nodes, subscribers, what each is given, and locks. One file per table.
+
+mod locks;
+mod nodes;
+mod positions;
+mod subscribers;
+mod subscriptions;
+
+pub use positions::GroupPosition;
+
+use crate::event::{EventSource, SourceList};
+
+/// Sources as they are in a row. What can't be read of it is of a newer release, and nobody's business here.
+fn sources(json: &str) -> Vec<EventSource> {
+    SourceList::from_json(json).map(|list| list.0).unwrap_or_default()
+}
+
+fn json(sources: &[EventSource]) -> String {
+    SourceList(sources.to_vec()).to_json()
+}

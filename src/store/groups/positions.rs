@@ -1,0 +1,84 @@
+//! Where groups stand in their sources, for operators.
+
+use crate::event::{Actor, CanvasId, EventSource, Name, Timestamp};
+use crate::store::{Store, StoreError};
+
+/// Most positions that are listed of all groups.
+const POSITIONS_MAX: i64 = 100_000;
+
+/// How far a group has come in a source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupPosition {
+    /// The group.
+    pub group: Name,
+    /// The source.
+    pub source: EventSource,
+    /// The `seq` of the last event that is done with; 0 before the first.
+    pub position: i64,
+    /// Under which it was opened last.
+    pub epoch: i64,
+    /// Since when it stands there.
+    pub updated_at: Timestamp,
+}
+
+impl Store {
+    /// The positions of all groups, or of one.
+    pub(crate) async fn group_positions(&self, group: Option<&Name>) -> Result<Vec<GroupPosition>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select consumer_group::text as "name!", source, position, epoch, updated_at
+                 from wakeq.consumer_positions where $1::text is null or consumer_group = $1
+                order by consumer_group, source limit $2"#,
+            group.map(Name::as_str),
+            POSITIONS_MAX
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("list positions", rows)?;
+        let positions = rows.into_iter().filter_map(|row| {
+            Some(GroupPosition {
+                group: row.name.parse().ok()?,
+                source: row.source.parse().ok()?,
+                position: row.position,
+                epoch: row.epoch,
+                updated_at: row.updated_at,
+            })
+        });
+        Ok(positions.collect())
+    }
+
+    /// Moves the positions of a group in these sources to after this `seq`, whoever has them; how many. The owners go on
+    /// from there: what they commit next is refused, and they read their position anew.
+    pub(crate) async fn reset_positions(
+        &self,
+        group: &Name,
+        sources: &[EventSource],
+        to: i64,
+        actor: &Actor,
+    ) -> Result<u64, StoreError> {
+        let sources: Vec<String> = sources.iter().map(EventSource::to_string).collect();
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"with moved as (
+                   insert into wakeq.consumer_positions as p (consumer_group, source, position)
+                   select $1::text, source, $3 from unnest($2::text[]) as asked (source) order by source
+                       on conflict (consumer_group, source) do update set position = excluded.position, updated_at = now()
+                returning source
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
+                   select $4, $5, 'reset-group', 'done', $6,
+                          concat_ws('; ', $7::text, 'group ' || $1::text || ', ' || count(*) || ' sources to ' || $3)
+                     from moved having count(*) > 0
+               )
+               select count(*) as "count!" from moved"#,
+            group.as_str(),
+            &sources,
+            to,
+            CanvasId::DEFAULT.0,
+            actor.name(),
+            actor.request_id(),
+            actor.credential_id()
+        );
+        let count = session.limit(|connection| query.fetch_one(connection)).await;
+        Ok(session.answered("reset positions", count)?.unsigned_abs())
+    }
+}

@@ -1,0 +1,144 @@
+//! Subscribers: where they run, what they could work on, whether they are well, and what they have confirmed.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{json, sources};
+use crate::event::{EventSource, Name, NodeId, SubscriberId, SubscriberState};
+use crate::store::session::interval;
+use crate::store::{Store, StoreError};
+
+/// Most subscribers of all groups.
+const SUBSCRIBERS_MAX: i64 = 100_000;
+
+impl Store {
+    /// Registers a subscriber that is well, anew if it was before.
+    pub(crate) async fn register_subscriber(
+        &self,
+        group: &Name,
+        id: SubscriberId,
+        node: NodeId,
+        requests: &[EventSource],
+        lease: Duration,
+    ) -> Result<(), StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "insert into wakeq.subscribers
+                 (subscriber_name, subscriber_id, node_id, heartbeat_timestamp, expires_at, requests, request_count)
+             values ($1, $2, $3, clock_timestamp(), clock_timestamp() + $5::interval, $4::text::json, $6)
+             on conflict (subscriber_id) do update
+                set heartbeat_timestamp = excluded.heartbeat_timestamp, expires_at = excluded.expires_at,
+                    requests = excluded.requests, request_count = excluded.request_count, unhealthy = null",
+            group.as_str() as _,
+            id.0,
+            node.0,
+            json(requests),
+            interval(lease),
+            i32::try_from(requests.len()).unwrap_or(i32::MAX)
+        );
+        let registered = session.limit(|connection| query.execute(connection)).await;
+        session.answered("register a subscriber", registered).map(drop)
+    }
+
+    /// These were heard of, and have confirmed these epochs; those that are registered.
+    pub(crate) async fn beat_subscribers(
+        &self,
+        beats: &[(SubscriberId, i64)],
+        lease: Duration,
+    ) -> Result<Vec<SubscriberId>, StoreError> {
+        let (ids, epochs): (Vec<Uuid>, Vec<i64>) = beats.iter().map(|(id, epoch)| (id.0, *epoch)).unzip();
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "update wakeq.subscribers
+                set heartbeat_timestamp = clock_timestamp(), expires_at = clock_timestamp() + $3::interval,
+                    confirmed_epoch = greatest(confirmed_epoch, ($2::bigint[])[array_position($1, subscriber_id)])
+              where subscriber_id = any ($1) and unhealthy is null
+             returning subscriber_id",
+            &ids,
+            &epochs,
+            interval(lease)
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("write the heartbeats of subscribers", rows)?;
+        Ok(rows.into_iter().map(SubscriberId).collect())
+    }
+
+    /// A subscriber has confirmed this epoch, whether or not it is well. It is not heard of by that.
+    pub(crate) async fn confirm_epoch(&self, id: SubscriberId, epoch: i64) -> Result<(), StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "update wakeq.subscribers set confirmed_epoch = $2 where subscriber_id = $1 and confirmed_epoch < $2",
+            id.0,
+            epoch
+        );
+        let confirmed = session.limit(|connection| query.execute(connection)).await;
+        session.answered("confirm an epoch", confirmed).map(drop)
+    }
+
+    /// A subscriber can't work any more, and says why.
+    pub(crate) async fn set_unhealthy(&self, id: SubscriberId, why: &str) -> Result<(), StoreError> {
+        let mut session = self.session().await?;
+        let query =
+            sqlx::query!("update wakeq.subscribers set unhealthy = $2 where subscriber_id = $1", id.0, why);
+        let set = session.limit(|connection| query.execute(connection)).await;
+        session.answered("say that a subscriber is unhealthy", set).map(drop)
+    }
+
+    /// These have gone, and work on nothing any more: what they had goes with them.
+    pub(crate) async fn remove_subscribers(&self, ids: &[SubscriberId]) -> Result<(), StoreError> {
+        let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let mut session = self.session().await?;
+        let query = sqlx::query!("delete from wakeq.subscribers where subscriber_id = any ($1)", &ids);
+        let removed = session.limit(|connection| query.execute(connection)).await;
+        session.answered("remove subscribers", removed).map(drop)
+    }
+
+    /// The subscribers of all groups, or of one.
+    pub(crate) async fn subscribers(&self, group: Option<&Name>) -> Result<Vec<SubscriberState>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select subscriber_name::text as "name!", subscriber_id, node_id, heartbeat_timestamp,
+                      requests::text as "requests!", unhealthy, confirmed_epoch,
+                      expires_at < clock_timestamp() as "lapsed!"
+                 from wakeq.subscribers where $1::text is null or subscriber_name = $1
+                order by subscriber_name, subscriber_id limit $2"#,
+            group.map(Name::as_str),
+            SUBSCRIBERS_MAX
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("list subscribers", rows)?;
+        let states = rows.into_iter().filter_map(|row| {
+            Some(SubscriberState {
+                group: row.name.parse().ok()?,
+                id: SubscriberId(row.subscriber_id),
+                node: NodeId(row.node_id),
+                requests: sources(&row.requests),
+                unhealthy: row.unhealthy,
+                confirmed_epoch: row.confirmed_epoch,
+                heartbeat_at: row.heartbeat_timestamp,
+                lapsed: row.lapsed,
+            })
+        });
+        Ok(states.collect())
+    }
+
+    /// All sources of each group, or of one: the longest requests of those who are well.
+    pub(crate) async fn group_sources(
+        &self,
+        group: Option<&Name>,
+    ) -> Result<Vec<(Name, Vec<EventSource>)>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select subscriber_name::text as "name!", event_sources::text as "sources!"
+                 from wakeq.subscription_sources where $1::text is null or subscriber_name = $1
+                order by subscriber_name limit $2"#,
+            group.map(Name::as_str),
+            SUBSCRIBERS_MAX
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("list the sources of groups", rows)?;
+        let of = |(name, list): (String, String)| Some((name.parse().ok()?, sources(&list)));
+        Ok(rows.into_iter().filter_map(|row| of((row.name, row.sources))).collect())
+    }
+}
