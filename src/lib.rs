@@ -99,6 +99,11 @@ struct Testing;
 #[doc = include_str!("../docs/order.md")]
 struct Order;
 
+/// The code in the page about entities.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/entities.md")]
+struct EntitiesPage;
+
 /// The code in the page about queues.
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../docs/queues.md")]

@@ -13,9 +13,9 @@ use super::define::Entity;
 use super::owner::{Owner, Parts};
 use super::shard::{Key, Limits};
 use super::warm::Warm;
-use crate::consumer::{EventProvider, EventSubscriber, Health, SubscriberId};
+use crate::consumer::{EventProvider, EventSubscriber, Health};
 use crate::emit::Queue;
-use crate::event::{CanvasId, EntityType, EventSource, InvalidEntityType, Name};
+use crate::event::{CanvasId, EntityType, EventSource, InvalidEntityType, Name, SubscriberId};
 
 /// Why a processor was not made.
 #[derive(Debug, thiserror::Error)]

@@ -16,8 +16,8 @@
 //! assert_eq!(transition.next.effect(), Effect::Answer(Answer::Acknowledge));
 //! ```
 
-mod entity;
 mod assign;
+mod entity;
 mod look;
 mod order;
 mod outcome;

@@ -4,13 +4,13 @@
 //! Plain data that was checked when it was made; no I/O.
 
 mod append;
+mod overlap;
+mod partitioner;
 mod source;
 mod stream;
 
 pub use append::{AppendCondition, Appended, InvalidCondition, LogEventError, NewLogEvent, StreamAppend};
-mod overlap;
-mod partitioner;
 pub use partitioner::EventSequencePartitioner;
 pub use source::{EventSource, InvalidSource, Partition, SourceList};
-pub use stream::{Category, InvalidLogName, LogEvent, LogPage, StreamId, StreamName};
 pub(crate) use stream::stable_hash;
+pub use stream::{Category, InvalidLogName, LogEvent, LogPage, StreamId, StreamName};

@@ -1,8 +1,12 @@
 //! Who owns a type: one processor at a time, whatever the others think.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use wakeq::{CanvasId, Entity, EntityEvent, EntityId, EntityProcessor, EntityStatus, EventSubscriber, Rejection};
+use wakeq::{
+    BrokerBacking, BrokerConfig, CanvasId, Entity, EntityEvent, EntityId, EntityProcessor, EntityStatus, EventBroker,
+    EventSubscriber, Rejection,
+};
 
 use super::{Account, Balance, Bank, Change, accept, config, withdraw};
 use crate::support::PATIENCE;
@@ -148,4 +152,64 @@ async fn each_type_has_one_owner() {
         assert_eq!((owners(&firsts), owners(&seconds), owners(&thirds)), (0, 0, 0));
     }
     assert_eq!(bank.count("select sum(version)::bigint from wakeq.entities").await, sent);
+}
+
+/// ENT-03: the broker gives each of three types to one of three processes, and to another one when that ends; at every sampled
+/// moment each has one owner at most, and every event counts once.
+#[tokio::test]
+async fn a_broker_gives_each_type_to_one() {
+    let bank = Bank::open().await;
+    let firsts: [_; 3] = std::array::from_fn(|_| Arc::new(bank.processor_of::<First>(config())));
+    let seconds: [_; 3] = std::array::from_fn(|_| Arc::new(bank.processor_of::<Second>(config())));
+    let thirds: [_; 3] = std::array::from_fn(|_| Arc::new(bank.processor_of::<Third>(config())));
+    let periods = BrokerConfig {
+        heartbeat: Duration::from_millis(100),
+        lease: Duration::from_secs(2),
+        ..BrokerConfig::default()
+    };
+    let mut brokers = Vec::new();
+    for ((first, second), third) in firsts.iter().zip(&seconds).zip(&thirds) {
+        let backing = BrokerBacking::Postgres(bank.stage.store.clone());
+        let broker = EventBroker::distributed(backing, bank.stage.queue.signals().clone(), periods).unwrap();
+        broker.register(Arc::clone(first) as _).await.unwrap();
+        broker.register(Arc::clone(second) as _).await.unwrap();
+        broker.register(Arc::clone(third) as _).await.unwrap();
+        let stop = broker.stop_token();
+        brokers.push((stop, tokio::spawn(async move { broker.run().await })));
+    }
+    let most = || {
+        let count = |ready: &mut dyn Iterator<Item = bool>| ready.filter(|ready| *ready).count();
+        count(&mut firsts.iter().map(|one| one.is_ready()))
+            .max(count(&mut seconds.iter().map(|one| one.is_ready())))
+            .max(count(&mut thirds.iter().map(|one| one.is_ready())))
+    };
+    let mut versions = 0;
+    let mut samples = 0;
+    while !brokers.is_empty() {
+        for _ in 0..5 {
+            versions += 1;
+            for kind in ["first", "second", "third"] {
+                let entity = EntityId::new(CanvasId::DEFAULT, kind, "ada").unwrap();
+                let event = EntityEvent::of(&Change::Deposit { cents: 1 }).unwrap();
+                let id = bank.entities.send(&entity, event).await.unwrap().id.0;
+                let decided = async {
+                    loop {
+                        assert!(most() <= 1, "two own a type");
+                        samples += 1;
+                        let progress = bank.entities.status(CanvasId::DEFAULT, id).await.unwrap().unwrap();
+                        if progress.status != EntityStatus::Accepted {
+                            return progress.events[0].version;
+                        }
+                    }
+                };
+                let version = tokio::time::timeout(PATIENCE, decided).await.expect("somebody owns it");
+                assert_eq!(version, Some(versions), "{kind}");
+            }
+        }
+        let (stop, broker) = brokers.remove(0);
+        stop.cancel();
+        tokio::time::timeout(PATIENCE, broker).await.expect("it ends").unwrap().unwrap();
+    }
+    assert_eq!(most(), 0, "nobody is left");
+    assert!(samples > 45);
 }
