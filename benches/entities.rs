@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use wakeq::notify::NoNotifier;
 use wakeq::{
-    Applied, CanvasId, Entities, Entity, EntityConfig, EntityEvent, EntityId, EntityProcessor, EventSubscriber, Log,
-    Queue, QueueConfig, Rejection, Store, StoreConfig,
+    Applied, CanvasId, Entities, Entity, EntityConfig, EntityEvent, EntityId, EntityProcessor,
+    EventSubscriber, Log, Queue, QueueConfig, Rejection, Store, StoreConfig,
 };
 use wakeq_services::{Cluster, ClusterOptions};
 
@@ -45,7 +45,9 @@ impl Entity for Account {
 
     fn validate(balance: &Balance, change: &Change) -> Result<(), Rejection> {
         match change {
-            Change::Deposit { cents } if balance.cents + i64::from(*cents) < 0 => Err(Rejection::new("overdrawn")),
+            Change::Deposit { cents } if balance.cents + i64::from(*cents) < 0 => {
+                Err(Rejection::new("overdrawn"))
+            }
             Change::Deposit { .. } | Change::Note { .. } => Ok(()),
         }
     }
@@ -109,7 +111,8 @@ struct Bank {
 }
 
 async fn bank(cluster: &Cluster, database: &str, snapshot_every: u32) -> Bank {
-    let mut connection = <sqlx::PgConnection as sqlx::Connection>::connect(&cluster.url("postgres")).await.unwrap();
+    let mut connection =
+        <sqlx::PgConnection as sqlx::Connection>::connect(&cluster.url("postgres")).await.unwrap();
     let create = format!("create database {database}");
     sqlx::raw_sql(sqlx::AssertSqlSafe(create)).execute(&mut connection).await.unwrap();
     let url = cluster.url(database);
@@ -117,7 +120,8 @@ async fn bank(cluster: &Cluster, database: &str, snapshot_every: u32) -> Bank {
     let store = Store::connect(&url, StoreConfig::default()).await.unwrap();
     let queue = Queue::new(store.clone(), Arc::new(NoNotifier), QueueConfig::default());
     let log = Log::with_signals(store, queue.signals().clone());
-    let config = EntityConfig { snapshot_every, poll_interval: Duration::from_millis(50), ..EntityConfig::default() };
+    let config =
+        EntityConfig { snapshot_every, poll_interval: Duration::from_millis(50), ..EntityConfig::default() };
     let processor = EntityProcessor::new(queue.clone(), Arc::new(log.clone()), config).unwrap();
     let pool = sqlx::PgPool::connect(&url).await.unwrap();
     Bank { entities: Entities::new(queue), processor, log, pool }
@@ -127,7 +131,8 @@ impl Bank {
     async fn send(&self, events: usize, entities: usize, event: &Change) {
         for start in (0..events).step_by(1000) {
             let one = |at| {
-                let entity = EntityId::new(CanvasId::DEFAULT, "account", &format!("a{}", at % entities)).unwrap();
+                let entity =
+                    EntityId::new(CanvasId::DEFAULT, "account", &format!("a{}", at % entities)).unwrap();
                 (entity, EntityEvent::of(event).unwrap())
             };
             self.entities.send_all((start..events.min(start + 1000)).map(one).collect()).await.unwrap();
@@ -151,7 +156,11 @@ async fn through(cluster: &Cluster, number: usize, what: &str, entities: usize, 
     bank.processor.accept(bank.processor.entity_type().source(), 1);
     bank.until_decided().await;
     let rate = |took: Duration| EVENTS as f64 / took.as_secs_f64();
-    println!("{what:<38} {:>7.0} sent a second   {:>7.0} decided a second", rate(sent), rate(since.elapsed()));
+    println!(
+        "{what:<38} {:>7.0} sent a second   {:>7.0} decided a second",
+        rate(sent),
+        rate(since.elapsed())
+    );
     // One at a time, from the send to the commit.
     let mut took = Vec::new();
     for _ in 0..200 {

@@ -228,7 +228,10 @@ impl Queue {
         tokio::spawn(async move {
             queue.sent(&events);
             if let Err(error) = queue.inserted(&events, inserted).await {
-                tracing::error!(error = &error as &dyn std::error::Error, "events were not announced; the probe does that");
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "events were not announced; the probe does that"
+                );
             }
         });
     }

@@ -48,8 +48,8 @@ pub use broadcast::{
 };
 pub use broker::{
     BrokerBacking, BrokerConfig, BrokerError, EventBroker, EventSubscriberStateStore,
-    EventSubscriptionSourceMappingStore, EventSubscriptionStateStore, LeaderElector, Led, LockElector, LockManager,
-    MemoryGroups, NodeHeartbeat,
+    EventSubscriptionSourceMappingStore, EventSubscriptionStateStore, LeaderElector, Led, LockElector,
+    LockManager, MemoryGroups, NodeHeartbeat,
 };
 pub use consumer::{
     Consumer, ConsumerConfig, ConsumerError, DeadLetter, ErrorStrategy, EventProcessor, EventProvider,
@@ -62,7 +62,14 @@ pub use entity::{
     EntityProcessor, EntityProgress, InvalidProcessor, Rejection, SendReceipt, SentToEntity,
 };
 pub use event::{
-    Actor, AppendCondition, Appended, Broadcast, CanvasId, Category, Claim, CopyOf, Due, EntityId, EntityStatus, EntityType, Event, EventError, EventId, EventSequencePartitioner, EventSource, GroupNode, HandlerAddress, HandlerScope, InvalidCondition, InvalidEntityId, InvalidEntityType, InvalidLogName, InvalidName, InvalidObjectKey, InvalidPattern, InvalidSource, InvalidTiming, InvalidTraceparent, JsonError, Lane, Lead, Link, LogEvent, LogEventError, LogPage, MalformedBroadcast, MalformedNotification, Name, NewLogEvent, NewSubscription, NodeId, Notification, ObjectKey, Partition, Place, QueuePattern, RuleKind, SourceList, StreamAppend, StreamId, StreamName, SubscriberId, SubscriberState, Subscription, Timestamp, Timing, Traceparent,
+    Actor, AppendCondition, Appended, Broadcast, CanvasId, Category, Claim, CopyOf, Due, EntityId,
+    EntityStatus, EntityType, Event, EventError, EventId, EventSequencePartitioner, EventSource, GroupNode,
+    HandlerAddress, HandlerScope, InvalidCondition, InvalidEntityId, InvalidEntityType, InvalidLogName,
+    InvalidName, InvalidObjectKey, InvalidPattern, InvalidSource, InvalidTiming, InvalidTraceparent,
+    JsonError, Lane, Lead, Link, LogEvent, LogEventError, LogPage, MalformedBroadcast, MalformedNotification,
+    Name, NewLogEvent, NewSubscription, NodeId, Notification, ObjectKey, Partition, Place, QueuePattern,
+    RuleKind, SourceList, StreamAppend, StreamId, StreamName, SubscriberId, SubscriberState, Subscription,
+    Timestamp, Timing, Traceparent,
 };
 #[cfg(feature = "http")]
 pub use event::{
@@ -76,7 +83,10 @@ pub use observe::Observer;
 #[cfg(feature = "http")]
 pub use store::RegisteredTarget;
 pub use store::{
-    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, EntityEventStatus, Facet, FacetSettings, GroupPosition, HaltedLane, HandlerCounts, LogAppender, LogEnd, LogHorizon, MigrationState, MigrationStatus, Object, QueueDepth, Refusal, RegisteredQueue, Retention, Rule, Store, StoreConfig, StoredEntity, StoreError, TimingMode,
+    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, EntityEventStatus, Facet, FacetSettings,
+    GroupPosition, HaltedLane, HandlerCounts, LogAppender, LogEnd, LogHorizon, MigrationState,
+    MigrationStatus, Object, QueueDepth, Refusal, RegisteredQueue, Retention, Rule, Store, StoreConfig,
+    StoreError, StoredEntity, TimingMode,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{

@@ -9,9 +9,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio_util::task::AbortOnDropHandle;
 use wakeq::{
-    Applied, Asked, BrokerBacking, BrokerConfig, BrokerError, CanvasId, Entities, Entity, EntityAnswer, EntityConfig, EntityEvent,
-    EntityId, EntityProcessor, EntityStatus, Event, EventBroker, Execution, HandlerResult, Handlers, Log, Queue,
-    Rejection, Store,
+    Applied, Asked, BrokerBacking, BrokerConfig, BrokerError, CanvasId, Entities, Entity, EntityAnswer,
+    EntityConfig, EntityEvent, EntityId, EntityProcessor, EntityStatus, Event, EventBroker, Execution,
+    HandlerResult, Handlers, Log, Queue, Rejection, Store,
 };
 
 use crate::screen;
@@ -52,7 +52,10 @@ impl Entity for Account {
             Change::Withdraw { cents } if i64::from(*cents) > balance.cents => {
                 Err(Rejection::new(format!("there are only {} cents", balance.cents)))
             }
-            Change::Deposit { .. } | Change::Withdraw { .. } | Change::TopUp { .. } | Change::Charged { .. } => Ok(()),
+            Change::Deposit { .. }
+            | Change::Withdraw { .. }
+            | Change::TopUp { .. }
+            | Change::Charged { .. } => Ok(()),
         }
     }
 
@@ -132,10 +135,15 @@ async fn story(entities: Entities) -> Result<(), wakeq::EntityError> {
         let status = ended(&entities, sent.correlation_id).await?;
         if let Some(account) = entities.show(&ada).await? {
             let state = account.state.unwrap_or_default();
-            screen::line(&format!("account/ada is at version {}: {state}; the event is {status}", account.version));
+            screen::line(&format!(
+                "account/ada is at version {}: {state}; the event is {status}",
+                account.version
+            ));
         }
     }
-    screen::line("Try: cargo wakeq entities send account/ada withdraw '{\"cents\": 1}' --reply-to account-changed");
+    screen::line(
+        "Try: cargo wakeq entities send account/ada withdraw '{\"cents\": 1}' --reply-to account-changed",
+    );
     Ok(())
 }
 

@@ -70,7 +70,10 @@ impl EventSubscriptionCoordinator {
 
     fn deposed(&self, led: &Led) -> Round {
         self.metrics.refused();
-        tracing::warn!(term = led.lead.term, "a write of the coordinator was refused: somebody else leads by now");
+        tracing::warn!(
+            term = led.lead.term,
+            "a write of the coordinator was refused: somebody else leads by now"
+        );
         Round::Deposed
     }
 }

@@ -148,7 +148,13 @@ impl Local {
         let mut given = self.given.subscribe();
         let mut health = self.subscriber.health();
         let mut says_how_it_is = true;
-        let mut work = Work { local: &self, epoch: 0, working: BTreeSet::new(), ending: BTreeSet::new(), tasks: JoinSet::new() };
+        let mut work = Work {
+            local: &self,
+            epoch: 0,
+            working: BTreeSet::new(),
+            ending: BTreeSet::new(),
+            tasks: JoinSet::new(),
+        };
         loop {
             let standing = given.borrow_and_update().clone();
             let is_ending = *ending.borrow_and_update();

@@ -145,9 +145,7 @@ impl EventSubscriberStateStore for MemoryGroups {
         let confirmed_epoch = tables.subscribers.get(&key).map_or(0, |subscriber| subscriber.confirmed_epoch);
         let requests = requests.to_vec();
         let beat = Beat::now(lease);
-        tables
-            .subscribers
-            .insert(key, Subscriber { node, requests, unhealthy: None, confirmed_epoch, beat });
+        tables.subscribers.insert(key, Subscriber { node, requests, unhealthy: None, confirmed_epoch, beat });
         Ok(())
     }
 
@@ -283,7 +281,9 @@ impl EventSubscriptionStateStore for MemoryGroups {
 impl EventSubscriptionSourceMappingStore for MemoryGroups {
     async fn sources(&self) -> Result<Vec<(Name, Vec<EventSource>)>, BrokerError> {
         let mut groups = BTreeMap::<Name, Vec<GroupMember>>::new();
-        for state in self.states().await?.into_iter().filter(|state| !state.lapsed && state.unhealthy.is_none()) {
+        for state in
+            self.states().await?.into_iter().filter(|state| !state.lapsed && state.unhealthy.is_none())
+        {
             groups.entry(state.group).or_default().push(GroupMember {
                 id: state.id,
                 node: state.node,

@@ -201,7 +201,11 @@ impl EventBroker {
 }
 
 /// Parts of a category are read in one division only: a position says nothing about another one.
-fn check_partitions(group: &Name, requests: &[EventSource], opened: &[EventSource]) -> Result<(), BrokerError> {
+fn check_partitions(
+    group: &Name,
+    requests: &[EventSource],
+    opened: &[EventSource],
+) -> Result<(), BrokerError> {
     for asked in requests {
         if let Some(opened) = opened.iter().find(|opened| asked.is_split_otherwise_than(opened)) {
             let (group, opened, asked) = (group.clone(), opened.clone(), asked.clone());

@@ -146,7 +146,9 @@ impl Node {
                 told.insert(local.id(), confirmed);
                 Ok(true)
             }
-            (Standing::Registered, Health::Healthy) | (Standing::Unregistered, Health::Unhealthy(_)) => Ok(false),
+            (Standing::Registered, Health::Healthy) | (Standing::Unregistered, Health::Unhealthy(_)) => {
+                Ok(false)
+            }
         }
     }
 

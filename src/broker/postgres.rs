@@ -112,12 +112,15 @@ impl EventSubscriptionStateStore for Store {
 #[async_trait]
 impl EventSubscriptionSourceMappingStore for Store {
     async fn sources(&self) -> Result<Vec<(Name, Vec<EventSource>)>, BrokerError> {
-        self.group_sources(None).await.map_err(BrokerError::unavailable("the sources of groups can't be read"))
+        self.group_sources(None)
+            .await
+            .map_err(BrokerError::unavailable("the sources of groups can't be read"))
     }
 
     async fn opened(&self, group: &Name) -> Result<Vec<EventSource>, BrokerError> {
         let positions = self.group_positions(Some(group)).await;
-        let positions = positions.map_err(BrokerError::unavailable("the positions of a group can't be read"))?;
+        let positions =
+            positions.map_err(BrokerError::unavailable("the positions of a group can't be read"))?;
         Ok(positions.into_iter().map(|position| position.source).collect())
     }
 }

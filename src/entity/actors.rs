@@ -94,7 +94,8 @@ impl<E: Entity> Actors<E> {
     }
 
     /// Has the events of a batch worked, each by its entity's actor, all of them side by side.
-    pub(super) async fn work(&self, events: &[Received]) -> Result<Worked, Broken> {
+    /// `stored`: whether they are in the repository already, which is asked of what was sent before.
+    pub(super) async fn work(&self, events: &[Received], stored: bool) -> Result<Worked, Broken> {
         let mut parts: Vec<Vec<(usize, Received)>> = vec![Vec::new(); self.threads.len()];
         for (place, event) in events.iter().enumerate() {
             let key = Key { canvas: event.canvas, id: event.entity.clone() };
@@ -104,7 +105,7 @@ impl<E: Entity> Actors<E> {
             .into_iter()
             .enumerate()
             .filter(|(_, part)| !part.is_empty())
-            .map(|(actor, part)| self.begin(actor, move |shard| shard.work(part)))
+            .map(|(actor, part)| self.begin(actor, move |shard| shard.work(part, stored)))
             .collect();
         let mut worked = Worked::default();
         for part in begun {

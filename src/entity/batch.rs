@@ -6,7 +6,7 @@ use super::define::Entity;
 use super::envelope::{EntityOutcome, Received, Told};
 use super::shard::{Broken, Changed, Decision, Worked};
 use crate::emit::Queue;
-use crate::event::{Event, EventError, EntityType};
+use crate::event::{EntityType, Event, EventError};
 use crate::store::{Decided, EntityBatch, EntityRow, NewEvent, PositionMove, Recorded, StoredEvent};
 
 /// Makes the batch of what was worked. `recorded` is what is known of an event that was sent before, which is a batch of its

@@ -160,7 +160,9 @@ impl<S> Applied<S> {
     fn follow(mut self, follow_up: Result<FollowUp, EventError>) -> Self {
         match follow_up {
             Ok(follow_up) => self.follow_ups.push(follow_up),
-            Err(error) => self.fault = Some(format!("an event that follows from it can't be emitted: {error}")),
+            Err(error) => {
+                self.fault = Some(format!("an event that follows from it can't be emitted: {error}"))
+            }
         }
         self
     }

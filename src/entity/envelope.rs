@@ -76,8 +76,6 @@ pub(super) struct Received {
     pub(super) name: Name,
     pub(super) payload: String,
     pub(super) envelope: Envelope,
-    /// Whether it is in the repository already; only asked for what was sent before.
-    pub(super) stored: bool,
 }
 
 impl Received {
@@ -93,7 +91,6 @@ impl Received {
             name: event.name,
             payload: event.payload,
             envelope,
-            stored: false,
         }
     }
 
@@ -156,7 +153,8 @@ impl Received {
         };
         let value = serde_json::to_string(&answer).ok()?;
         // The names were checked when it was sent; what Postgres holds of them is what was written.
-        let event = Event::from_json(&reply_to.name, "null").and_then(|event| event.module(&reply_to.module)).ok()?;
+        let event =
+            Event::from_json(&reply_to.name, "null").and_then(|event| event.module(&reply_to.module)).ok()?;
         let traceparent = self.envelope.trace();
         Some(Event { canvas: Some(self.canvas), traceparent, value, ..event })
     }

@@ -51,7 +51,9 @@ impl EntityEvent {
             Value::String(name) => (name, Value::Null),
             Value::Object(fields) if fields.len() == 1 => fields.into_iter().next().unwrap_or_default(),
             Value::Object(_) | Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {
-                let error = serde_json::Error::custom("an event of an entity is an enum, as serde writes it by default");
+                let error = serde_json::Error::custom(
+                    "an event of an entity is an enum, as serde writes it by default",
+                );
                 return Err(JsonError::Invalid(error).into());
             }
         };

@@ -73,7 +73,9 @@ pub enum EntityError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The chosen id is that of an event of another entity, or came twice in one call.
-    #[error("the id {0} belongs to an event that was sent to another entity, or twice in one call: choose another one")]
+    #[error(
+        "the id {0} belongs to an event that was sent to another entity, or twice in one call: choose another one"
+    )]
     Taken(EventId),
     /// More events than one call may send.
     #[error("{0} events in one call, the limit is {EVENTS_MAX}: send them in several calls")]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{RwLock, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::actors::Actors;
@@ -38,6 +38,8 @@ pub(super) struct Parts<E: Entity> {
     pub(super) config: EntityConfig,
     pub(super) health: watch::Sender<Health>,
     pub(super) ready: watch::Sender<Option<Warm>>,
+    /// Held from before a commit until memory has followed it: whoever reads after an answer sees what was answered.
+    pub(super) committing: RwLock<()>,
 }
 
 /// Why it goes no further.
@@ -117,20 +119,29 @@ impl<E: Entity> Owner<E> {
                     if held { held_wait } else { self.parts.config.poll_interval }
                 }
                 Err(Halt::Away(who, error)) => {
-                    tracing::warn!(entity_type = E::TYPE, error = &*error as &dyn std::error::Error,
-                        "{who} gave no answer to a processor of entities; tried again");
+                    tracing::warn!(
+                        entity_type = E::TYPE,
+                        error = &*error as &dyn std::error::Error,
+                        "{who} gave no answer to a processor of entities; tried again"
+                    );
                     wait = self.doubled(wait);
                     wait
                 }
                 Err(Halt::Withdrawn) => break,
                 Err(Halt::Fenced) => {
-                    tracing::warn!(entity_type = E::TYPE, epoch = self.epoch,
-                        "the inbox is another's by now; its entities are forgotten here");
+                    tracing::warn!(
+                        entity_type = E::TYPE,
+                        epoch = self.epoch,
+                        "the inbox is another's by now; its entities are forgotten here"
+                    );
                     break;
                 }
                 Err(Halt::Broken(broken)) => {
-                    tracing::error!(entity_type = E::TYPE, error = &broken as &dyn std::error::Error,
-                        "a processor of entities can't go on");
+                    tracing::error!(
+                        entity_type = E::TYPE,
+                        error = &broken as &dyn std::error::Error,
+                        "a processor of entities can't go on"
+                    );
                     self.is(Health::Unhealthy(broken.to_string()));
                     break;
                 }
@@ -212,8 +223,13 @@ impl<E: Entity> Owner<E> {
             actors.ask_all(|shard| shard.forget()).await?;
             store.pin_repository(entity_type).await?;
             let warm = warm_up(store, actors, entity_type, config.memory_limit_bytes).await?;
-            tracing::info!(entity_type = E::TYPE, epoch = self.epoch, entities = warm.entities,
-                replayed = warm.replayed, "the entities are in memory");
+            tracing::info!(
+                entity_type = E::TYPE,
+                epoch = self.epoch,
+                entities = warm.entities,
+                replayed = warm.replayed,
+                "the entities are in memory"
+            );
             self.warm = true;
             self.parts.ready.send_replace(Some(warm));
         }
@@ -223,16 +239,18 @@ impl<E: Entity> Owner<E> {
     /// Has a part of the inbox worked and committed: all of it, or nothing.
     async fn process(&mut self, events: &[Received], to: i64) -> Result<(), Halt> {
         let parts = Arc::clone(&self.parts);
-        let (events, recorded) = self.with_recorded(events).await?;
-        let worked = self.work(&events).await?;
+        let recorded = self.recorded(events).await?;
+        let stored = recorded.as_ref().is_some_and(|recorded| recorded.stored);
+        let worked = self.work(events, stored).await?;
         let from = self.committed.unwrap_or_default();
         let position =
             PositionMove { group: &parts.group, source: &parts.source, epoch: self.epoch, from, to };
         let batch =
-            batch::<E>(&parts.entity_type, position, &events, worked, recorded.as_ref(), &parts.queue)?;
+            batch::<E>(&parts.entity_type, position, events, worked, recorded.as_ref(), &parts.queue)?;
         if self.cancel.is_cancelled() {
             return Err(Halt::Withdrawn);
         }
+        let _committing = parts.committing.write().await;
         // The position says what came of it, if the answer gets lost.
         self.committed = None;
         let ended = parts.store.commit_entities(&batch).await;
@@ -268,11 +286,11 @@ impl<E: Entity> Owner<E> {
         }
     }
 
-    /// Has the actors work; they may be waited for no longer than until it is told to end: nothing of it is done before the
+    /// Has the actors work, `stored` says whether an event that was sent before is in the repository; they may be waited for no longer than until it is told to end: nothing of it is done before the
     /// commit.
-    async fn work(&self, events: &[Received]) -> Result<Worked, Halt> {
+    async fn work(&self, events: &[Received], stored: bool) -> Result<Worked, Halt> {
         let stall = self.parts.config.stall;
-        let working = self.parts.actors.work(events);
+        let working = self.parts.actors.work(events, stored);
         tokio::pin!(working);
         loop {
             tokio::select! {
@@ -288,23 +306,22 @@ impl<E: Entity> Owner<E> {
         }
     }
 
-    /// Looks for what is known of an event that was sent before; it is alone in its batch.
-    async fn with_recorded(&self, events: &[Received]) -> Result<(Vec<Received>, Option<Recorded>), Halt> {
-        let mut events = events.to_vec();
-        let [event] = events.as_mut_slice() else { return Ok((events, None)) };
+    /// What is known of an event that was sent before; it is alone in its batch.
+    async fn recorded(&self, events: &[Received]) -> Result<Option<Recorded>, Halt> {
+        let [event] = events else { return Ok(None) };
         if !event.is_repost() {
-            return Ok((events, None));
+            return Ok(None);
         }
         let (canvas, id) = (event.canvas, event.entity.clone());
         let entity = EntityId { canvas, entity_type: self.parts.entity_type.clone(), id };
-        let recorded = self.parts.store.entity_recorded(&entity, event.id).await?;
-        event.stored = recorded.stored;
-        Ok((events, Some(recorded)))
+        Ok(Some(self.parts.store.entity_recorded(&entity, event.id).await?))
     }
 
     /// Moves the position over what was not for this type, now and then.
     async fn catch_up(&mut self) -> Result<(), Halt> {
-        let Some(from) = self.committed.filter(|from| *from + IDLE_MOVE <= self.looked) else { return Ok(()) };
+        let Some(from) = self.committed.filter(|from| *from + IDLE_MOVE <= self.looked) else {
+            return Ok(());
+        };
         let Parts { store, group, source, .. } = &*self.parts;
         let to = PositionMove { group, source, epoch: self.epoch, from, to: self.looked };
         if store.move_position(&to).await? {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use tokio::sync::watch;
+use tokio::sync::{RwLock, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -11,7 +11,7 @@ use super::actors::Actors;
 use super::config::EntityConfig;
 use super::define::Entity;
 use super::owner::{Owner, Parts};
-use super::shard::{Key, Limits};
+use super::shard::{AROUND_BYTES, Key, Limits};
 use super::warm::Warm;
 use crate::consumer::{EventProvider, EventSubscriber, Health};
 use crate::emit::Queue;
@@ -65,6 +65,11 @@ impl<E: Entity> EntityProcessor<E> {
         config: EntityConfig,
     ) -> Result<Self, InvalidProcessor> {
         config.check().map_err(InvalidProcessor::Config)?;
+        if queue.payload_limit_bytes() <= AROUND_BYTES {
+            return Err(InvalidProcessor::Config(
+                "the queue's payload limit leaves no room for answers: it must be more than 6 KiB",
+            ));
+        }
         let entity_type: EntityType = E::TYPE.parse()?;
         let invalid = |_| InvalidProcessor::Config("the type's name is no name of a group");
         let group: Name = group_of(&entity_type).parse().map_err(invalid)?;
@@ -86,6 +91,7 @@ impl<E: Entity> EntityProcessor<E> {
             config,
             health: watch::Sender::new(Health::Healthy),
             ready: watch::Sender::new(None),
+            committing: RwLock::default(),
         };
         Ok(Self { parts: Arc::new(parts), id: SubscriberId::new(), running: Mutex::default() })
     }
@@ -116,6 +122,7 @@ impl<E: Entity> EntityProcessor<E> {
     pub async fn state(&self, canvas: CanvasId, id: &str) -> Option<(E::State, i64)> {
         let key = Key { canvas, id: id.parse().ok()? };
         let actor = self.parts.actors.of(&key);
+        let _committed = self.parts.committing.read().await;
         if !self.is_ready() {
             return None;
         }

@@ -18,7 +18,7 @@ const STATE_FACTOR: usize = 2;
 /// Most events that may follow from one.
 const FOLLOW_UPS_MAX: usize = 100;
 /// What an [`Asked`](super::Asked) and an answer add to what is in them, at most.
-const AROUND_BYTES: usize = 6 * 1024;
+pub(super) const AROUND_BYTES: usize = 6 * 1024;
 
 /// An entity of a type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -123,7 +123,7 @@ impl<E: Entity> Shard<E> {
     }
 
     /// Works through events of a batch, each entity's in their order. Nothing of it is seen before [`Self::commit`].
-    pub(super) fn work(&mut self, events: Vec<(usize, Received)>) -> Result<Worked, Broken> {
+    pub(super) fn work(&mut self, events: Vec<(usize, Received)>, stored: bool) -> Result<Worked, Broken> {
         self.pending.clear();
         let mut by_entity: BTreeMap<Key, Vec<(usize, Received)>> = BTreeMap::new();
         for (place, event) in events {
@@ -132,7 +132,7 @@ impl<E: Entity> Shard<E> {
         }
         let mut worked = Worked::default();
         for (key, events) in by_entity {
-            self.work_entity(key, &events, &mut worked)?;
+            self.work_entity(key, &events, stored, &mut worked)?;
         }
         Ok(worked)
     }
@@ -159,16 +159,17 @@ impl<E: Entity> Shard<E> {
         &mut self,
         key: Key,
         events: &[(usize, Received)],
+        stored: bool,
         worked: &mut Worked,
     ) -> Result<(), Broken> {
         let before = self.cache.get(&key);
         let mut run = Run::<E>::new(before, self.limits, false);
-        let mut decisions = run.all(events)?;
+        let mut decisions = run.all(events, stored)?;
         let mut state = run.state(&key)?;
         if state.as_ref().is_some_and(|state| state.len() > self.limits.state_bytes) {
             // One of them made it too large: which one, is found by measuring after each.
             run = Run::new(before, self.limits, true);
-            decisions = run.all(events)?;
+            decisions = run.all(events, stored)?;
             state = run.state(&key)?;
         }
         worked.decisions.append(&mut decisions);
@@ -209,7 +210,13 @@ impl<E: Entity> Shard<E> {
         for (name, payload) in events {
             let state = std::mem::take(&mut kept.state);
             kept.state = refold::<E>(state, name, payload).map_err(|why| {
-                Broken(format!("event {} ({name}) of {} {}/{} can't be applied any more: {why}", kept.version, key.canvas, E::TYPE, key.id))
+                Broken(format!(
+                    "event {} ({name}) of {} {}/{} can't be applied any more: {why}",
+                    kept.version,
+                    key.canvas,
+                    E::TYPE,
+                    key.id
+                ))
             })?;
             kept.version += 1;
         }
@@ -277,19 +284,19 @@ impl<'a, E: Entity> Run<'a, E> {
         Self { before, limits, measures, kept, applied: Vec::new() }
     }
 
-    fn all(&mut self, events: &[(usize, Received)]) -> Result<Vec<(usize, Decision)>, Broken> {
-        events.iter().map(|(place, event)| Ok((*place, self.one(event)?))).collect()
+    fn all(&mut self, events: &[(usize, Received)], stored: bool) -> Result<Vec<(usize, Decision)>, Broken> {
+        events.iter().map(|(place, event)| Ok((*place, self.one(event, stored)?))).collect()
     }
 
-    fn one(&mut self, event: &Received) -> Result<Decision, Broken> {
+    fn one(&mut self, event: &Received, stored: bool) -> Result<Decision, Broken> {
         let dead = |why: &str| Decision::Dead { why: why.to_owned(), attempts: 1 };
-        match repost(self.kept.last, event.seq - 1, event.link, event.stored) {
+        match repost(self.kept.last, event.seq - 1, event.link, stored) {
             Repost::Process => self.process(event),
             Repost::AnswerAgain => Ok(Decision::Again),
             Repost::Done => Ok(Decision::Done),
-            Repost::Delay => Ok(dead(
-                "the event before it never came by: its link is not one that sending it has given",
-            )),
+            Repost::Delay => {
+                Ok(dead("the event before it never came by: its link is not one that sending it has given"))
+            }
             Repost::Refuse => Ok(dead(
                 "it is older than the latest event of the entity, and not in the repository: send it as a new event",
             )),
@@ -299,7 +306,10 @@ impl<'a, E: Entity> Run<'a, E> {
     fn process(&mut self, event: &Received) -> Result<Decision, Broken> {
         let read = match decode::<E>(&event.name, &event.payload) {
             Ok(read) => read,
-            Err(why) => return Ok(self.rejected(event, format!("{:?} is no event of {}: {why}", event.name.as_str(), E::TYPE))),
+            Err(why) => {
+                return Ok(self
+                    .rejected(event, format!("{:?} is no event of {}: {why}", event.name.as_str(), E::TYPE)));
+            }
         };
         let mut last_words = String::new();
         for _ in 0..self.limits.attempts {
@@ -341,7 +351,10 @@ impl<'a, E: Entity> Run<'a, E> {
             return Some(as_kept(fault));
         }
         if applied.follow_ups.len() > FOLLOW_UPS_MAX {
-            return Some(format!("{} events follow from it, the limit is {FOLLOW_UPS_MAX}", applied.follow_ups.len()));
+            return Some(format!(
+                "{} events follow from it, the limit is {FOLLOW_UPS_MAX}",
+                applied.follow_ups.len()
+            ));
         }
         if let Some(result) = &applied.result {
             if let Err(error) = check_json(result) {
@@ -353,10 +366,15 @@ impl<'a, E: Entity> Run<'a, E> {
         }
         for event in applied.follow_ups.iter().map(FollowUp::event) {
             if event.value.len() > limit {
-                return Some(format!("a value that follows from it has {} bytes, the limit is {limit}", event.value.len()));
+                return Some(format!(
+                    "a value that follows from it has {} bytes, the limit is {limit}",
+                    event.value.len()
+                ));
             }
             if event.id.is_some() || event.canvas.is_some() {
-                return Some("an event that follows from another has no id and no canvas of its own".to_owned());
+                return Some(
+                    "an event that follows from another has no id and no canvas of its own".to_owned(),
+                );
             }
             if let Err(error) = event.log_stream(CanvasId::DEFAULT) {
                 return Some(format!("an event that follows from it can't be logged: {error}"));
@@ -365,7 +383,8 @@ impl<'a, E: Entity> Run<'a, E> {
         if self.measures {
             let length = serde_json::to_string(&applied.state).map_or(usize::MAX, |state| state.len());
             let limit = self.limits.state_bytes;
-            return (length > limit).then(|| format!("the state would have {length} bytes, the limit is {limit}"));
+            return (length > limit)
+                .then(|| format!("the state would have {length} bytes, the limit is {limit}"));
         }
         None
     }
@@ -401,7 +420,9 @@ impl<'a, E: Entity> Run<'a, E> {
             return Ok(None);
         }
         let state = serde_json::to_string(&self.kept.state);
-        state.map(Some).map_err(|error| Broken(format!("the state of {}/{} is no JSON: {error}", E::TYPE, key.id)))
+        state
+            .map(Some)
+            .map_err(|error| Broken(format!("the state of {}/{} is no JSON: {error}", E::TYPE, key.id)))
     }
 
     /// The entity as it is now, and its state, if that is to be written.

@@ -25,10 +25,12 @@ pub use group::{GroupNode, Lead, NewSubscription, NodeId, SubscriberId, Subscrib
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
 pub use json::JsonError;
 pub(crate) use json::check as check_json;
-pub use log::{
-    AppendCondition, Appended, Category, EventSequencePartitioner, EventSource, InvalidCondition, InvalidLogName, InvalidSource, LogEvent, LogEventError, LogPage, NewLogEvent, Partition, SourceList, StreamAppend, StreamId, StreamName,
-};
 pub(crate) use log::stable_hash;
+pub use log::{
+    AppendCondition, Appended, Category, EventSequencePartitioner, EventSource, InvalidCondition,
+    InvalidLogName, InvalidSource, LogEvent, LogEventError, LogPage, NewLogEvent, Partition, SourceList,
+    StreamAppend, StreamId, StreamName,
+};
 pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
 pub use queue::{CopyOf, InvalidPattern, QueuePattern};
 pub(crate) use queue::{QueuePatterns, target_of_queue};

@@ -26,8 +26,8 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub use entity::{Repost, repost};
 pub use assign::{GroupMember, GroupMembers, MemberStanding, Reallocation, allocate, wanted_sources};
+pub use entity::{Repost, repost};
 pub use look::{Standing, look};
 pub use order::{Consumption, consume};
 pub use outcome::Outcome;

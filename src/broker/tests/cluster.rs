@@ -122,7 +122,11 @@ async fn epochs_of_one_process_with_postgres_grow_from_start_to_start() {
 async fn the_two_nodes_of_the_document() {
     let cluster = Cluster::new();
     let contacts = || {
-        Fake::new(&cluster.floor, "contact-projection-consumer", vec![EventSource::category("contacts").unwrap()])
+        Fake::new(
+            &cluster.floor,
+            "contact-projection-consumer",
+            vec![EventSource::category("contacts").unwrap()],
+        )
     };
     let companies = || Fake::new(&cluster.floor, "company-projection-consumer", parts("companies", 15));
     let (one, other) = ([companies(), contacts()], [companies(), contacts()]);

@@ -10,9 +10,10 @@ use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Scope, Within};
 use crate::admin::{Admin, AdminError, Cursor, EventFilter, NewTarget};
 use crate::api::{
     AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted,
-    EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List,
-    NewChange, NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget,
-    Queue as QueueAnswer, QueueDepth, Redriven, RuleKind, SentToEntity, SetFacet, Skipped, StopRequest, Stopped, Waiting,
+    EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler,
+    Key, Lifted, List, NewChange, NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron,
+    PutQueue, PutQueueAnswer, PutTarget, Queue as QueueAnswer, QueueDepth, Redriven, RuleKind, SentToEntity,
+    SetFacet, Skipped, StopRequest, Stopped, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
@@ -20,7 +21,9 @@ use crate::config::{DeliveryArgs, NotifierArgs};
 use crate::delivery::Deliverer;
 use crate::emit::{Queue, QueueConfig};
 use crate::entity::Entities;
-use crate::event::{Actor, CanvasId, EntityId, Event, EventError, EventId, HandlerScope, Lane, Name, ObjectKey};
+use crate::event::{
+    Actor, CanvasId, EntityId, Event, EventError, EventId, HandlerScope, Lane, Name, ObjectKey,
+};
 use crate::notify::{NoNotifier, Notifier};
 use crate::store::{DeadFilter, Store};
 
@@ -262,7 +265,10 @@ impl Database {
         let entity = EntityId { canvas: self.canvas, ..entity.clone() };
         let shown = self.entities(Arc::new(NoNotifier)).show(&entity).await?;
         let words = || {
-            Failure::NotFound(format!("there is no entity {entity} on canvas {}: no event of it was stored", self.canvas))
+            Failure::NotFound(format!(
+                "there is no entity {entity} on canvas {}: no event of it was stored",
+                self.canvas
+            ))
         };
         Ok(shown.ok_or_else(words)?.into())
     }
@@ -281,7 +287,9 @@ impl Database {
         let progress = self.entities(Arc::new(NoNotifier)).status(self.canvas, id.0).await?;
         let words = || {
             let canvas = self.canvas;
-            Failure::NotFound(format!("nothing is known of {id} on canvas {canvas}: it was never sent, or long ago"))
+            Failure::NotFound(format!(
+                "nothing is known of {id} on canvas {canvas}: it was never sent, or long ago"
+            ))
         };
         Ok(progress.ok_or_else(words)?.into())
     }

@@ -10,9 +10,10 @@ mod server;
 
 use crate::api::{
     AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted,
-    EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List,
-    NewChange, NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget,
-    Queue, QueueDepth, Redriven, RuleKind, SentToEntity, SetFacet, Skipped, StopRequest, Stopped, Waiting,
+    EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler,
+    Key, Lifted, List, NewChange, NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron,
+    PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven, RuleKind, SentToEntity, SetFacet,
+    Skipped, StopRequest, Stopped, Waiting,
 };
 use crate::config::DeliveryArgs;
 use crate::event::{EntityId, EventId, Name, ObjectKey};

@@ -47,9 +47,10 @@ fn release_one(sketch: &mut Sketch, served: &mut Served) -> bool {
         let Some(source) = slot.kept.first().filter(|source| slot.kept.len() == 1 && slot.had(source)) else {
             continue;
         };
-        let alone = sketch.slots.iter().filter(|other| {
-            other.member.node == slot.member.node && !other.kept.is_empty()
-        });
+        let alone = sketch
+            .slots
+            .iter()
+            .filter(|other| other.member.node == slot.member.node && !other.kept.is_empty());
         if alone.count() > 1 || !slot.takes(source) {
             continue;
         }

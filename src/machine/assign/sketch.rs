@@ -85,8 +85,10 @@ impl<'a> Sketch<'a> {
 
     /// Gives what nobody has, and what nobody works on in another way, to those who have least.
     pub(super) fn give_free(&mut self, served: &mut Served) {
-        let had: Sources = self.slots.iter().flat_map(|slot| slot.kept.union(&slot.leaving).copied()).collect();
-        let foreign: Vec<_> = had.iter().filter(|source| self.wanted.binary_search(source).is_err()).collect();
+        let had: Sources =
+            self.slots.iter().flat_map(|slot| slot.kept.union(&slot.leaving).copied()).collect();
+        let foreign: Vec<_> =
+            had.iter().filter(|source| self.wanted.binary_search(source).is_err()).collect();
         let is_free = |source: &&&EventSource| {
             !had.contains(*source) && !foreign.iter().any(|other| other.overlaps(source))
         };
@@ -145,7 +147,8 @@ impl<'a> Sketch<'a> {
         let takers = (0..self.slots.len()).filter(|at| self.slots[*at].takes(source));
         takers.min_by_key(|at| {
             let node = self.slots[*at].member.node;
-            let groups = served.get(&node).copied().unwrap_or_default() + usize::from(serving.contains(&node));
+            let groups =
+                served.get(&node).copied().unwrap_or_default() + usize::from(serving.contains(&node));
             (loads[*at], groups, *at)
         })
     }

@@ -119,14 +119,18 @@ impl Cluster {
     }
 
     fn turn(&mut self, node: u8, group: usize, standing: MemberStanding) {
-        if let Some(member) = self.member(node, group).filter(|member| member.standing != MemberStanding::Lapsed) {
+        if let Some(member) =
+            self.member(node, group).filter(|member| member.standing != MemberStanding::Lapsed)
+        {
             member.standing = standing;
         }
     }
 
     /// It reads what it has, begins and ends accordingly, and confirms.
     fn observe(&mut self, node: u8, group: usize) {
-        if let Some(member) = self.member(node, group).filter(|member| member.standing != MemberStanding::Lapsed) {
+        if let Some(member) =
+            self.member(node, group).filter(|member| member.standing != MemberStanding::Lapsed)
+        {
             member.releasing.clear();
             let (id, holds) = (member.id, member.holds.iter().cloned().collect());
             self.works.insert(id, holds);

@@ -70,7 +70,12 @@ fn carry_out(groups: &mut [GroupMembers], changes: &[Reallocation]) {
 fn show(group: &GroupMembers) -> String {
     let member = |member: &GroupMember| {
         let released = if member.releasing.is_empty() { "" } else { "~" };
-        format!("{}={}{released}{}", member.node.0.as_u128(), labels(&member.holds), labels(&member.releasing))
+        format!(
+            "{}={}{released}{}",
+            member.node.0.as_u128(),
+            labels(&member.holds),
+            labels(&member.releasing)
+        )
     };
     group.members.iter().map(member).collect::<Vec<_>>().join(" ")
 }
@@ -200,7 +205,8 @@ fn single_sources_are_spread_over_the_nodes() {
 
 #[test]
 fn a_new_group_goes_to_who_serves_fewest() {
-    let groups = [group("a", "a", 1, "1=* 2= 3="), group("b", "b", 1, "1= 2=* 3="), group("c", "c", 1, "1= 2= 3=")];
+    let groups =
+        [group("a", "a", 1, "1=* 2= 3="), group("b", "b", 1, "1= 2=* 3="), group("c", "c", 1, "1= 2= 3=")];
     let plan = allocate(&groups);
     assert_eq!(plan.iter().map(|change| change.node).collect::<Vec<_>>(), [node(3)]);
 }

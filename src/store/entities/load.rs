@@ -8,7 +8,7 @@ use crate::store::{Store, StoreError};
 /// Most entities that are read at once.
 const PAGE: i64 = 200;
 /// Most events of an entity that are read at once.
-const TAIL: i64 = 500;
+const TAIL: i64 = 200;
 
 /// An entity as it was committed.
 #[derive(Clone, Debug, PartialEq, Eq)]

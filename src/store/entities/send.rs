@@ -115,7 +115,8 @@ pub(crate) async fn send_to_entities(
         .iter()
         .zip(&appended)
         .map(|(event, appended)| {
-            let before = known.remove(&(event.entity.canvas, event.id)).map(|known| known.link).or(event.link);
+            let before =
+                known.remove(&(event.entity.canvas, event.id)).map(|known| known.link).or(event.link);
             let link = Link { id: appended.seq, prev: appended.prev };
             SentEntityEvent { link: before.unwrap_or(link), again: before.is_some() }
         })
@@ -182,8 +183,9 @@ async fn remember(
     .await?;
     let written: BTreeSet<(Uuid, Uuid)> =
         written.into_iter().map(|row| (row.canvas_id, row.event_id)).collect();
-    let taken = events.iter().zip(sent).find(|(event, sent)| {
-        !sent.again && !written.contains(&(event.entity.canvas.0, event.id.0))
-    });
+    let taken = events
+        .iter()
+        .zip(sent)
+        .find(|(event, sent)| !sent.again && !written.contains(&(event.entity.canvas.0, event.id.0)));
     Ok(taken.map(|(event, _)| event.id))
 }

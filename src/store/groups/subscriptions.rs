@@ -146,7 +146,11 @@ impl Store {
             SUBSCRIPTIONS_MAX
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        Ok(session.answered("read the subscriptions of a node", rows)?.into_iter().filter_map(Row::read).collect())
+        Ok(session
+            .answered("read the subscriptions of a node", rows)?
+            .into_iter()
+            .filter_map(Row::read)
+            .collect())
     }
 }
 

@@ -56,7 +56,8 @@ impl Table {
     /// A store whose sessions may only read these tables.
     pub(crate) async fn reader(&self, tables: &[&str]) -> Store {
         let role = format!("{}_reader", self.database.name());
-        let mut grants = vec![format!("create role {role}"), format!("grant usage on schema wakeq to {role}")];
+        let mut grants =
+            vec![format!("create role {role}"), format!("grant usage on schema wakeq to {role}")];
         grants.extend(tables.iter().map(|table| format!("grant select on {table} to {role}")));
         for grant in grants {
             sqlx::raw_sql(sqlx::AssertSqlSafe(grant)).execute(&self.pool).await.unwrap();

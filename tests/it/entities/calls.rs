@@ -21,7 +21,10 @@ async fn what_is_valid_is_stored_and_what_is_not_is_rejected() {
     let event = EntityEvent::of(&Change::Deposit { cents: 500 }).unwrap().reply_to("told").unwrap();
     let deposit = bank.entities.send(&account("ada"), event).await.unwrap();
     let ended = bank.ended(deposit.id.0).await;
-    assert_eq!((ended.status, ended.version, ended.result.as_deref()), (EntityStatus::Completed, Some(1), Some("500")));
+    assert_eq!(
+        (ended.status, ended.version, ended.result.as_deref()),
+        (EntityStatus::Completed, Some(1), Some("500"))
+    );
     let event = EntityEvent::of(&Change::Withdraw { cents: 501 }).unwrap().reply_to("told").unwrap();
     let overdraft = bank.entities.send(&account("ada"), event).await.unwrap();
     let ended = bank.ended(overdraft.id.0).await;
@@ -36,7 +39,8 @@ async fn what_is_valid_is_stored_and_what_is_not_is_rejected() {
     assert_eq!((stored.id, stored.name.as_str(), stored.position), (deposit.id, "deposit", 0));
     assert_eq!(stored.payload, r#"{"cents":500}"#);
     let told: Vec<EntityAnswer> = bank.waiting("told").await;
-    let told: Vec<_> = told.into_iter().map(|told| (told.event_id, told.outcome, told.version, told.error)).collect();
+    let told: Vec<_> =
+        told.into_iter().map(|told| (told.event_id, told.outcome, told.version, told.error)).collect();
     let rejected = Some("there are only 500 cents".to_owned());
     assert_eq!(
         told,
@@ -163,11 +167,12 @@ async fn a_panic_ends_its_event_only() {
     assert!(ended[3].error.as_ref().unwrap().contains("validate panicked"), "{ended:?}");
     let (balance, version) = processor.state(CanvasId::DEFAULT, "ada").await.unwrap();
     assert_eq!((balance.cents, version), (7, 3));
-    let dead: Vec<(Uuid, i32)> =
-        sqlx::query_as("select id, attempts from wakeq.consumer_dead where consumer_group = 'entities.account' order by seq")
-            .fetch_all(&bank.stage.pool)
-            .await
-            .unwrap();
+    let dead: Vec<(Uuid, i32)> = sqlx::query_as(
+        "select id, attempts from wakeq.consumer_dead where consumer_group = 'entities.account' order by seq",
+    )
+    .fetch_all(&bank.stage.pool)
+    .await
+    .unwrap();
     assert_eq!(dead, [(sent[1].id.0, 3), (sent[3].id.0, 3)]);
 }
 
@@ -192,7 +197,8 @@ async fn a_processor_gets_what_is_its_type_s() {
     let bank = Bank::open().await;
     let processor = bank.owner(config(), 1).await;
     let other = EntityId::new(CanvasId::DEFAULT, "invoice", "ada").unwrap();
-    let sent = bank.entities.send(&other, EntityEvent::new("deposit", &json!({"cents": 5})).unwrap()).await.unwrap();
+    let sent =
+        bank.entities.send(&other, EntityEvent::new("deposit", &json!({"cents": 5})).unwrap()).await.unwrap();
     let elsewhere = EntityId { canvas: CanvasId(Uuid::from_u128(7)), ..account("ada") };
     let deposit = |cents| EntityEvent::of(&Change::Deposit { cents }).unwrap();
     bank.entities.send(&elsewhere, deposit(3)).await.unwrap();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use wakeq::{
-    AppendCondition, Applied, CanvasId, Entity, EntityConfig, EntityEvent, EntityStatus, EventSubscriber, NewLogEvent,
-    Rejection,
+    AppendCondition, Applied, CanvasId, Entity, EntityConfig, EntityEvent, EntityStatus, EventSubscriber,
+    NewLogEvent, Rejection,
 };
 
 use super::{Balance, Bank, Change, accept, account, config, unhealthy, withdraw};
@@ -72,7 +72,8 @@ async fn after_a_start_the_state_is_what_it_was() {
     }
     let reported = bank.send("bob", &Change::Report).await;
     bank.ended(reported.id.0).await;
-    let before = [processor.state(CanvasId::DEFAULT, "ada").await, processor.state(CanvasId::DEFAULT, "bob").await];
+    let before =
+        [processor.state(CanvasId::DEFAULT, "ada").await, processor.state(CanvasId::DEFAULT, "bob").await];
     assert_eq!(before[0].as_ref().map(|(balance, version)| (balance.cents, *version)), Some((13, 13)));
     // Others see the snapshot, and of which version it is.
     let shown = bank.entities.show(&account("ada")).await.unwrap().unwrap();
@@ -119,7 +120,8 @@ async fn a_snapshot_that_does_not_fit_is_made_again() {
 async fn what_needs_too_much_memory_is_refused_at_the_start() {
     let bank = Bank::open().await;
     let processor = bank.owner(config(), 1).await;
-    let note = |number| (account(&format!("a{number}")), EntityEvent::of(&Change::Note { bytes: 10_000 }).unwrap());
+    let note =
+        |number| (account(&format!("a{number}")), EntityEvent::of(&Change::Note { bytes: 10_000 }).unwrap());
     let sent = bank.entities.send_all((0..100).map(note).collect()).await.unwrap();
     bank.ended(sent[99].id.0).await;
     withdraw(&processor).await;

@@ -3,6 +3,7 @@
 
 mod calls;
 mod crashes;
+mod http;
 mod life;
 mod owners;
 mod reposts;
@@ -14,8 +15,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use wakeq::{
-    Applied, CanvasId, Entities, Entity, EntityConfig, EntityEvent, EntityEventStatus, EntityId, EntityProcessor,
-    EntityStatus, Event, EventSubscriber, Health, Log, Queue, Rejection, SentToEntity, Store,
+    Applied, CanvasId, Entities, Entity, EntityConfig, EntityEvent, EntityEventStatus, EntityId,
+    EntityProcessor, EntityStatus, Event, EventSubscriber, Health, Log, Queue, Rejection, SentToEntity,
+    Store,
 };
 
 use crate::support::{PATIENCE, Stage};
@@ -34,14 +36,22 @@ pub(crate) struct Balance {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Change {
-    Deposit { cents: u32 },
-    Withdraw { cents: u32 },
+    Deposit {
+        cents: u32,
+    },
+    Withdraw {
+        cents: u32,
+    },
     /// Asks a handler outside for a payment.
-    TopUp { cents: u32 },
+    TopUp {
+        cents: u32,
+    },
     /// Has two events emitted.
     Report,
     /// Makes the state as large as this.
-    Note { bytes: usize },
+    Note {
+        bytes: usize,
+    },
     Panics,
     PanicsInValidate,
     /// Is applied in the company of another entity only.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wakeq::{
-    BrokerBacking, BrokerConfig, CanvasId, Entity, EntityEvent, EntityId, EntityProcessor, EntityStatus, EventBroker,
-    EventSubscriber, Rejection,
+    BrokerBacking, BrokerConfig, CanvasId, Entity, EntityEvent, EntityId, EntityProcessor, EntityStatus,
+    EventBroker, EventSubscriber, Rejection,
 };
 
 use super::{Account, Balance, Bank, Change, accept, config, withdraw};
@@ -134,7 +134,8 @@ async fn each_type_has_one_owner() {
     let mut sent = 0;
     for round in 0..9_usize {
         let epoch = i64::try_from(round).unwrap() + 1;
-        let (first, second, third) = (&firsts[round % 3], &seconds[(round + 1) % 3], &thirds[(round + 2) % 3]);
+        let (first, second, third) =
+            (&firsts[round % 3], &seconds[(round + 1) % 3], &thirds[(round + 2) % 3]);
         accept(first, epoch).await;
         accept(second, epoch).await;
         accept(third, epoch).await;

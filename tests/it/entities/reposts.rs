@@ -103,7 +103,8 @@ async fn an_older_one_that_is_not_stored_fails() {
     // It would be valid by now.
     bank.post(overdraft()).await;
     bank.gone_through().await;
-    let (rejected, failed) = ((id, EntityOutcome::Rejected, None, false), (id, EntityOutcome::Failed, None, true));
+    let (rejected, failed) =
+        ((id, EntityOutcome::Rejected, None, false), (id, EntityOutcome::Failed, None, true));
     assert_eq!(bank.told().await, [rejected, failed]);
     assert_eq!(bank.shown("ada").await.map(|(balance, _)| balance.cents), Some(101));
     let dead: Vec<(Uuid, i32, String)> =

@@ -26,7 +26,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("worker", &["event", "fault", "telemetry", "store", "notify", "wake", "emit", "machine", "delivery"]),
     ("log", &["event", "store", "broadcast", "notify"]),
     ("consumer", &["event", "fault", "telemetry", "store", "log"]),
-    ("entity", &["event", "fault", "telemetry", "machine", "store", "broadcast", "notify", "emit", "consumer"]),
+    (
+        "entity",
+        &["event", "fault", "telemetry", "machine", "store", "broadcast", "notify", "emit", "consumer"],
+    ),
     ("broker", &["event", "fault", "telemetry", "machine", "store", "broadcast", "consumer"]),
     ("access", &["event", "store"]),
     ("config", &["event", "access", "broadcast", "delivery", "http", "store", "notify", "worker"]),
