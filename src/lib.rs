@@ -114,6 +114,11 @@ struct Order;
 #[doc = include_str!("../docs/entities.md")]
 struct EntitiesPage;
 
+/// The code in the page about the log.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/log.md")]
+struct TheLog;
+
 /// The code in the page about queues.
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../docs/queues.md")]

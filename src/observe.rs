@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::event::HandlerScope;
-use crate::store::{HandlerDepth, QueueDepth, Store, StoreError};
+use crate::store::{HandlerDepth, LogAppender, QueueDepth, Store, StoreError};
 use crate::telemetry::{self, HandlerGauge, QueueGauge};
 
 /// How long an answer holds, and how long nothing is asked after a failure.
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Shows what waits for each handler, and the connections to Postgres, as metrics of the program's global OpenTelemetry
 /// meter provider, until it is dropped: `wakeq.handler.depth`, `wakeq.handler.oldest`, `wakeq.handler.halted`,
-/// `wakeq.queue.depth`, `wakeq.queue.canvases`, `wakeq.pool.connections`.
+/// `wakeq.queue.depth`, `wakeq.queue.canvases`, `wakeq.log.held`, `wakeq.pool.connections`.
 ///
 /// What events, runs and requests are counted by needs no more than the provider; these have to be asked for. They ask the
 /// database when metrics are collected, at most every 15 s.
@@ -55,6 +55,7 @@ struct Seen {
     depths: Vec<HandlerDepth>,
     halted: Vec<(HandlerScope, u64)>,
     queues: Vec<QueueDepth>,
+    held: Option<Duration>,
 }
 
 impl Observer {
@@ -66,11 +67,12 @@ impl Observer {
             seen: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
         });
-        let [of_handlers, of_halted, of_queues, of_pool] = [&look; 4].map(Arc::downgrade);
+        let [of_handlers, of_halted, of_queues, of_log, of_pool] = [&look; 5].map(Arc::downgrade);
         let gauges = telemetry::Gauges::over(
             move || of_handlers.upgrade().map(Look::gauges).unwrap_or_default(),
             move || of_halted.upgrade().map(Look::halted).unwrap_or_default(),
             move || of_queues.upgrade().map(Look::queues).unwrap_or_default(),
+            move || of_log.upgrade().and_then(Look::held),
             move || of_pool.upgrade().and_then(|look| look.store.connections()),
         );
         Self { look, _gauges: gauges }
@@ -101,6 +103,12 @@ impl Look {
     fn halted(self: Arc<Self>) -> Vec<(HandlerScope, u64)> {
         self.bring_up_to_date();
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).halted.clone()
+    }
+
+    /// For how long readers of the log have been held back; none, if that is not known.
+    fn held(self: Arc<Self>) -> Option<Duration> {
+        self.bring_up_to_date();
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).held
     }
 
     fn queues(self: Arc<Self>) -> Vec<QueueGauge> {
@@ -144,9 +152,19 @@ impl Look {
         let depths = known(self.store.depths().await);
         let halted = known(self.store.halted().await);
         let queues = known(self.store.queue_depths(None).await);
+        let held = held(self.store.log_appenders().await);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        *seen = Seen { at: Some(Instant::now()), depths, halted, queues };
+        *seen = Seen { at: Some(Instant::now()), depths, halted, queues, held };
     }
+}
+
+fn held(appenders: Result<Vec<LogAppender>, StoreError>) -> Option<Duration> {
+    let appenders = appenders.inspect_err(|error| {
+        let error = error as &dyn std::error::Error;
+        tracing::warn!(error, "whether readers of the log are held back is not known now");
+    });
+    let open = appenders.ok()?.into_iter().filter_map(|appender| appender.open_for).max();
+    Some(open.unwrap_or_default())
 }
 
 fn known<T>(asked: Result<Vec<T>, StoreError>) -> Vec<T> {

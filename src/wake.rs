@@ -25,6 +25,9 @@ const EXPIRE_EVERY: u64 = 60;
 /// Most pages of what is old that one pass deletes; the next passes go on, so that none takes minutes.
 const EXPIRE_PAGES: usize = 100;
 
+/// Most partitions of the log that one look drops.
+const LOG_PARTITIONS: usize = 10;
+
 /// Wakes events. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Waker {
@@ -213,8 +216,29 @@ impl Waker {
         }
     }
 
+    /// Drops partitions of the log that are older than this, and that nobody needs. Where somebody has the log open, the next
+    /// pass that looks for what is old finds them.
+    async fn expire_log(&self, kept: Duration) -> Result<(), StoreError> {
+        for _ in 0..LOG_PARTITIONS {
+            match self.store.drop_log_partition(kept).await {
+                Ok(Some(partition)) => tracing::info!(partition, "an old part of the log was dropped"),
+                Ok(None) => break,
+                Err(error) if error.is_contention() => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::info!(error, "the log is in use: its old partitions are dropped later");
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Deletes what is old. Of very much the rest is left to the next pass, of this process or another.
     async fn expire(&self, retention: Retention) -> Result<(), StoreError> {
+        if let Some(kept) = retention.log {
+            self.expire_log(kept).await?;
+        }
         for page in 0..EXPIRE_PAGES {
             if !self.store.expire(page > 0, retention).await? {
                 return Ok(());

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::Link;
+use super::{Link, Logged};
 use crate::emit;
 
 /// An event to be emitted.
@@ -50,6 +50,9 @@ pub(crate) struct NewEvent {
     /// No handler of its own gets it: only the registered queues that want it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) only_queues: bool,
+    /// It is also appended to the log, in the same transaction: `true`, or into this stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) logged: Option<Logged>,
 }
 
 /// Events to be emitted together: all or none.

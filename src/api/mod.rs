@@ -10,6 +10,7 @@ mod entities;
 mod events;
 mod handlers;
 mod list;
+mod log;
 mod objects;
 mod queues;
 mod rules;
@@ -23,6 +24,9 @@ pub(crate) use entities::{Entity, EntityEvent, EntityProgress, NewEntityEvent, R
 pub(crate) use events::{EventDetail, EventState, EventSummary, TheEvent, WaitingState};
 pub(crate) use handlers::{Depth, Handler, PurgeRequest, Purged};
 pub(crate) use list::List;
+pub(crate) use log::{
+    Append, AppendTo, AppendedAll, Expect, InvalidAppend, LogEvent, LogPage, Logged, NewLogEvent, StreamName,
+};
 pub(crate) use objects::{HaltedLane, Link, Object, Place, SkipRequest, Skipped};
 pub(crate) use queues::{
     Copied, DeletedQueue, Facet, FacetSet, InvalidQueue, PutQueue, PutQueueAnswer, Queue, QueueDepth,

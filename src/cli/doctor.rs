@@ -103,6 +103,8 @@ impl Doctor {
         findings.push(judged("old transactions", held, |held| {
             doctor::held_snapshots(&held, self.open_for, server.sees_others)
         }));
+        let appenders = store.log_appenders().await;
+        findings.push(judged("readers of the log", appenders, |appenders| doctor::log_readers(&appenders)));
         findings
     }
 }

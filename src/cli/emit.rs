@@ -9,8 +9,8 @@ use super::Context;
 use super::arguments::{self, Target};
 use super::failure::Failure;
 use super::show::{self, JsonArg};
-use crate::api::{Emitted, NewChange, NewEvent};
-use crate::event::{Event, EventId, Name, ObjectKey, Timestamp};
+use crate::api::{Emitted, Logged, NewChange, NewEvent, StreamName};
+use crate::event::{CanvasId, Event, EventId, Name, ObjectKey, StreamId, Timestamp};
 
 #[derive(Args)]
 pub(crate) struct Emit {
@@ -43,6 +43,9 @@ pub(crate) struct Emit {
     /// For the registered queues that want it only: no handler of its own gets it
     #[arg(long)]
     only_to_queues: bool,
+    /// Append it to the log, too, in the same transaction: into this stream, or where its address says
+    #[arg(long, value_name = "CATEGORY/STREAM", num_args = 0..=1, default_missing_value = "", require_equals = true, value_parser = logged)]
+    logged: Option<Logged>,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -86,6 +89,16 @@ impl Subevent {
     }
 }
 
+/// Nothing, or a stream.
+fn logged(text: &str) -> Result<Logged, String> {
+    if text.is_empty() {
+        return Ok(Logged::Where(true));
+    }
+    let (category, stream) = text.split_once('/').ok_or("a stream is written as CATEGORY/STREAM")?;
+    StreamId::new(CanvasId::DEFAULT, category, stream).map_err(|error| error.to_string())?;
+    Ok(Logged::In(StreamName { category: category.to_owned(), stream: stream.to_owned() }))
+}
+
 fn raw(json: &str) -> anyhow::Result<Box<RawValue>> {
     Ok(RawValue::from_string(json.trim().to_owned())?)
 }
@@ -108,6 +121,7 @@ impl Emit {
             delay_s: self.after.map(|delay| delay.as_secs_f64()),
             object: self.on.as_ref().map(ObjectKey::to_string),
             only_queues: self.only_to_queues,
+            logged: self.logged,
         };
         let backend = context.backend().await?;
         match self.on {

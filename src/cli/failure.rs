@@ -2,12 +2,13 @@
 
 use crate::access::{AccessError, InvalidKeyId, InvalidScope};
 use crate::admin::AdminError;
-use crate::api::{InvalidCron, InvalidQueue, InvalidTarget};
+use crate::api::{InvalidAppend, InvalidCron, InvalidQueue, InvalidTarget};
 use crate::broadcast::ListenError;
 use crate::delivery::{InvalidAllowedAudience, InvalidIpRange, RefusedTarget};
 use crate::emit::EmitError;
 use crate::entity::EntityError;
 use crate::event::{EventError, InvalidName};
+use crate::log::LogError;
 use crate::notify::NotifyError;
 use crate::store::StoreError;
 
@@ -60,6 +61,7 @@ impl Exit {
             .or_else(|| cause.downcast_ref().map(of_access))
             .or_else(|| cause.downcast_ref().map(of_emit))
             .or_else(|| cause.downcast_ref().map(of_entity))
+            .or_else(|| cause.downcast_ref().map(of_log))
             .or_else(|| cause.downcast_ref().map(of_store))
             .or_else(|| cause.downcast_ref().map(|_: &NotifyError| Self::Unavailable))
             .or_else(|| cause.downcast_ref().map(of_listening))
@@ -79,6 +81,7 @@ fn is_of_the_arguments(cause: &(dyn std::error::Error + 'static)) -> bool {
         || cause.is::<InvalidIpRange>()
         || cause.is::<InvalidAllowedAudience>()
         || cause.is::<InvalidCron>()
+        || cause.is::<InvalidAppend>()
 }
 
 fn of_failure(failure: &Failure) -> Exit {
@@ -146,6 +149,19 @@ fn of_entity(error: &EntityError) -> Exit {
         EntityError::Event(_) | EntityError::Entity(_) | EntityError::TooMany(_) => Exit::Usage,
         EntityError::Taken(_) => Exit::Conflict,
         EntityError::Store(error) => of_store(error),
+    }
+}
+
+fn of_log(error: &LogError) -> Exit {
+    match error {
+        LogError::Condition { .. } => Exit::Conflict,
+        LogError::Event(_)
+        | LogError::TooMany(_)
+        | LogError::TooLarge { .. }
+        | LogError::CallTooLarge { .. }
+        | LogError::Limit(_)
+        | LogError::Canvas(_) => Exit::Usage,
+        LogError::Busy(error) | LogError::Store(error) => of_store(error),
     }
 }
 

@@ -21,6 +21,7 @@ mod failure;
 mod handlers;
 mod health;
 mod keys;
+mod log;
 mod logging;
 mod migrate;
 mod objects;
@@ -240,6 +241,8 @@ enum Command {
     Objects(objects::Objects),
     /// Show entities, send events to them, say what became of those
     Entities(entities::Entities),
+    /// Append to the log, and read it
+    Log(log::Log),
     /// Make, list and revoke keys for the API
     Keys(keys::Keys),
     /// Let Google service accounts use the API
@@ -336,6 +339,7 @@ impl Cli {
             Command::Dead(command) => command.run(&context).await,
             Command::Objects(command) => command.run(&context).await,
             Command::Entities(command) => command.run(&context).await,
+            Command::Log(command) => command.run(&context).await,
             Command::Keys(command) => command.run(&context).await,
             Command::Accounts(command) => command.run(&context).await,
             Command::Audit(command) => command.run(&context).await,

@@ -8,6 +8,9 @@ const NEVER_NEEDED: &[(&str, &[&str])] = &[
     ("wakeq._migrations", &["insert", "update", "delete"]),
     ("wakeq.access_keys", &["delete"]),
     ("wakeq.chores", &["insert", "delete"]),
+    ("wakeq.log", &["update", "delete"]),
+    ("wakeq.log_pins", &["insert", "update", "delete"]),
+    ("wakeq.log_streams", &["delete"]),
     ("wakeq.service_accounts", &["delete"]),
     ("wakeq.settings", &["delete"]),
 ];

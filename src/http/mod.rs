@@ -16,6 +16,7 @@ mod handlers;
 mod health;
 mod limits;
 mod listen;
+mod log;
 mod objects;
 mod openapi;
 mod paging;
@@ -39,6 +40,7 @@ use crate::admin::Admin;
 use crate::delivery::Deliverer;
 use crate::emit::Queue;
 use crate::entity::Entities;
+use crate::log::Log;
 use crate::telemetry::HttpMetrics;
 use guard::Guarded;
 use health::Readiness;
@@ -54,7 +56,7 @@ pub use server::{HttpConfig, HttpError, HttpServer};
 pub(crate) struct Api {
     queue: Queue,
     admin: Admin,
-    entities: Entities,
+    entities: Entities, log: Log,
     access: Access,
     deliverer: Deliverer,
     /// What the ids of CloudEvents are made in.
@@ -121,6 +123,8 @@ fn guarded(api: &Api) -> Guarded {
         .on(Scope::Read, routes!(entities::status))
         .on(Scope::Read, routes!(entities::one))
         .on(Scope::Emit, routes!(entities::send))
+        .on(Scope::Emit, routes!(log::append))
+        .on(Scope::Read, routes!(log::read))
         .on(Scope::Read, routes!(dead_events::list))
         .on(Scope::Operate, routes!(dead_events::redrive_one))
         .on(Scope::Operate, routes!(dead_events::redrive))

@@ -28,6 +28,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; sty
         (name = "cron", description = "Events that are emitted at their times"),
         (name = "objects", description = "What events are ordered by, and where that stands still"),
         (name = "entities", description = "What is kept in memory by one processor of its type, and changes by events"),
+        (name = "log", description = "What happened, in order: appended to streams, never changed"),
         (name = "dead events", description = "Events that are not tried again"),
         (name = "queues", description = "Queues that services register: copies of the events of every canvas"),
         (name = "admin", description = "Keys, and who did what"),

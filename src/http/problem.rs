@@ -14,6 +14,7 @@ use crate::admin::AdminError;
 use crate::emit::EmitError;
 use crate::entity::EntityError;
 use crate::event::{EventError, InvalidName, JsonError};
+use crate::log::LogError;
 use crate::store::StoreError;
 
 macro_rules! kinds {
@@ -66,6 +67,8 @@ kinds! {
     IdempotencyInProgress "idempotency-in-progress" CONFLICT "A request with this Idempotency-Key is in progress";
     /// Something stands in the way that the caller has to remove first.
     Conflict "conflict" CONFLICT "The request conflicts with what is there";
+    /// A stream of the log is not as it was expected to be.
+    ConditionFailed "condition-failed" CONFLICT "What was expected is not so";
     /// Larger than what is accepted.
     TooLarge "too-large" PAYLOAD_TOO_LARGE "The request is too large";
     /// A content type that nobody here reads.
@@ -191,6 +194,7 @@ impl IntoResponse for Problem {
             | Kind::NotWaiting
             | Kind::IdTaken
             | Kind::Conflict
+            | Kind::ConditionFailed
             | Kind::UnsupportedMediaType
             | Kind::IdempotencyMismatch
             | Kind::HeadersTooLarge
@@ -219,6 +223,22 @@ impl From<StoreError> for Problem {
             | StoreError::OtherTiming { .. }
             | StoreError::Config(_)
             | StoreError::Defect => Self::internal(&error),
+        }
+    }
+}
+
+impl From<LogError> for Problem {
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::Condition { .. } => Self::new(Kind::ConditionFailed, error.to_string()),
+            LogError::TooLarge { .. } | LogError::CallTooLarge { .. } => {
+                Self::new(Kind::TooLarge, error.to_string())
+            }
+            LogError::Event(_) | LogError::TooMany(_) | LogError::Limit(_) | LogError::Canvas(_) => {
+                Self::bad_request(error.to_string())
+            }
+            LogError::Busy(error) => Self::unavailable("a stream of the log, which others hold,", &error),
+            LogError::Store(error) => error.into(),
         }
     }
 }

@@ -26,6 +26,7 @@ use crate::admin::Admin;
 use crate::delivery::{Deliverer, DeliveryConfig, DeliveryError};
 use crate::emit::{Queue, QueueConfig};
 use crate::entity::Entities;
+use crate::log::Log;
 use crate::notify::Notifier;
 use crate::store::{Retention, Store, StoreError};
 
@@ -173,9 +174,11 @@ impl HttpServer {
             QueueConfig { payload_limit_bytes: config.body_limit_bytes, ..QueueConfig::default() };
         let admin = Admin::new(store.clone(), Arc::clone(&notifier)).patience(WAKING);
         let stop = CancellationToken::new();
+        let log = Log::new(store.clone(), notifier.as_ref()).with_payload_limit(config.body_limit_bytes);
         let queue = Queue::new(store.clone(), notifier, queue_config);
         let api = Api {
             namespace: store.namespace().await?,
+            log,
             entities: Entities::new(queue.clone()),
             queue,
             access: Access::new(store, config.access.clone())?,

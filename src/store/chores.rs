@@ -73,6 +73,8 @@ pub struct Retention {
     pub dead_events: Duration,
     /// The record of what was changed and refused. Default 90 days.
     pub audit: Duration,
+    /// Events of the log: whole partitions that are older, and that no consumer group needs any more. Default none: for ever.
+    pub log: Option<Duration>,
 }
 
 /// How long the answer to an idempotent emit is given again.
@@ -81,7 +83,7 @@ pub(super) const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(24 * 3600);
 impl Default for Retention {
     fn default() -> Self {
         let days = |count: u64| Duration::from_secs(count * 24 * 3600);
-        Self { emitted_ids: days(7), dead_events: days(30), audit: days(90) }
+        Self { emitted_ids: days(7), dead_events: days(30), audit: days(90), log: None }
     }
 }
 

@@ -303,15 +303,17 @@ pub(crate) struct QueueGauge {
 pub(crate) struct Gauges {
     _kept: (ObservableGauge<u64>, ObservableGauge<f64>, ObservableGauge<u64>, ObservableGauge<u64>),
     _of_queues: [ObservableGauge<u64>; 2],
+    _of_log: ObservableGauge<f64>,
 }
 
 impl Gauges {
     /// Shows what the functions say, whenever somebody collects: handlers; how many objects stand still for which; queues;
-    /// connections, in use and idle. They must not wait for long.
+    /// for how long readers of the log have been held back; connections, in use and idle. They must not wait for long.
     pub(crate) fn over(
         handlers: impl Fn() -> Vec<HandlerGauge> + Clone + Send + Sync + 'static,
         halted: impl Fn() -> Vec<(HandlerScope, u64)> + Send + Sync + 'static,
         queues: impl Fn() -> Vec<QueueGauge> + Clone + Send + Sync + 'static,
+        held: impl Fn() -> Option<Duration> + Send + Sync + 'static,
         connections: impl Fn() -> Option<(u64, u64)> + Send + Sync + 'static,
     ) -> Self {
         let meter = meter();
@@ -362,8 +364,27 @@ impl Gauges {
                 }
             })
             .build();
-        Self { _kept: (depth, oldest, halted, pool), _of_queues: gauges_of_queues(&meter, queues) }
+        let (_of_queues, _of_log) = (gauges_of_queues(&meter, queues), gauge_of_log(&meter, held));
+        Self { _kept: (depth, oldest, halted, pool), _of_queues, _of_log }
     }
+}
+
+fn gauge_of_log(
+    meter: &Meter,
+    held: impl Fn() -> Option<Duration> + Send + Sync + 'static,
+) -> ObservableGauge<f64> {
+    meter
+        .f64_observable_gauge("wakeq.log.held")
+        .with_unit("s")
+        .with_description(
+            "For how long the oldest open transaction that appended has held readers of the log back",
+        )
+        .with_callback(move |observer| {
+            if let Some(held) = held() {
+                observer.observe(held.as_secs_f64(), &[]);
+            }
+        })
+        .build()
 }
 
 fn gauges_of_queues(

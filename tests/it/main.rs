@@ -47,6 +47,7 @@ mod leases;
 mod lifting;
 mod listening;
 mod local;
+mod log;
 mod many;
 mod notify;
 mod notify_google;

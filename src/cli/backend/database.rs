@@ -9,21 +9,16 @@ use super::{Canvases, WhichEvents};
 use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Scope, Within};
 use crate::admin::{Admin, AdminError, Cursor, EventFilter, NewTarget};
 use crate::api::{
-    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted,
-    EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler,
-    Key, Lifted, List, NewChange, NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron,
-    PutQueue, PutQueueAnswer, PutTarget, Queue as QueueAnswer, QueueDepth, Redriven, RuleKind, SentToEntity,
-    SetFacet, Skipped, StopRequest, Stopped, Waiting,
+    Append, AppendedAll, AuditEntry, BulkRequest, CreatedKey, CreateKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange, NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue as QueueAnswer, QueueDepth, Redriven, RuleKind, SentToEntity, SetFacet, Skipped, Stopped, StopRequest, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
 use crate::config::{DeliveryArgs, NotifierArgs};
 use crate::delivery::Deliverer;
 use crate::emit::{Queue, QueueConfig};
-use crate::entity::Entities;
-use crate::event::{
-    Actor, CanvasId, EntityId, Event, EventError, EventId, HandlerScope, Lane, Name, ObjectKey,
+    Actor, CanvasId, Category, EntityId, Event, EventError, EventId, EventSource, HandlerScope, Lane, Name, ObjectKey, StreamId, StreamName, use crate::entity::Entities;, use crate::event::{,
 };
+use crate::log::Log;
 use crate::notify::{NoNotifier, Notifier};
 use crate::store::{DeadFilter, Store};
 
@@ -298,6 +293,31 @@ impl Database {
         Entities::new(Queue::new(self.store.clone(), notifier, QueueConfig::default()))
     }
 
+    pub(super) async fn append(&self, append: Append) -> anyhow::Result<AppendedAll> {
+        let appends = append.read(self.canvas)?;
+        let log = Log::new(self.store.clone(), self.notifier.connect().await?.as_ref());
+        Ok(AppendedAll::of(&log.append_all(&appends).await?))
+    }
+
+    pub(super) async fn read_log(
+        &self,
+        category: Option<&Category>,
+        stream: Option<&StreamName>,
+        after: i64,
+        limit: u32,
+    ) -> anyhow::Result<LogPage> {
+        let (canvas, category, name) = (self.canvas, category.cloned(), stream.cloned());
+        let source = match (category, name) {
+            (None, _) => EventSource::Log { canvas: Some(canvas) },
+            (Some(category), None) => {
+                EventSource::Category { canvas: Some(canvas), category, partition: None }
+            }
+            (Some(category), Some(name)) => EventSource::Stream(StreamId { canvas, category, name }),
+        };
+        let log = Log::new(self.store.clone(), &NoNotifier);
+        Ok(log.read(&source, after, limit as usize).await?.into())
+    }
+
     pub(super) async fn dead(&self, which: &BulkRequest, page: Page) -> anyhow::Result<List<DeadEvent>> {
         let (filter, cursor) = (self.filter(which)?, cursor(&page)?);
         Ok(self.silent().dead(&filter, cursor.as_ref(), page.limit).await?.into())
@@ -393,6 +413,9 @@ fn event(new: NewEvent) -> anyhow::Result<Event> {
     }
     if new.only_queues {
         event = event.only_to_queues();
+    }
+    if let Some(logged) = &new.logged {
+        event = logged.of(event)?;
     }
     if let Some(seconds) = new.delay_s {
         event = event.after(Duration::try_from_secs_f64(seconds).map_err(|_| EventError::TooLate)?)?;

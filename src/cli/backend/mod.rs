@@ -9,14 +9,10 @@ mod hearing;
 mod server;
 
 use crate::api::{
-    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted,
-    EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler,
-    Key, Lifted, List, NewChange, NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron,
-    PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven, RuleKind, SentToEntity, SetFacet,
-    Skipped, StopRequest, Stopped, Waiting,
+    Append, AppendedAll, AuditEntry, BulkRequest, CreatedKey, CreateKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange, NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven, RuleKind, SentToEntity, SetFacet, Skipped, Stopped, StopRequest, Waiting,
 };
 use crate::config::DeliveryArgs;
-use crate::event::{EntityId, EventId, Name, ObjectKey};
+use crate::event::{Category, EntityId, EventId, Name, ObjectKey, StreamName};
 use crate::machine::Standing;
 
 use super::arguments::{HandlerName, Page, Target};
@@ -223,6 +219,22 @@ impl Backend {
     /// What became of an event of an entity, or of all with a correlation id.
     pub(super) async fn entity_status(&self, id: EventId) -> anyhow::Result<EntityProgress> {
         either!(self.entity_status(id))
+    }
+
+    /// Appends to streams of the canvas's log.
+    pub(super) async fn append(&self, append: Append) -> anyhow::Result<AppendedAll> {
+        either!(self.append(append))
+    }
+
+    /// A page of the canvas's log, of a category, or of a stream.
+    pub(super) async fn read_log(
+        &self,
+        category: Option<&Category>,
+        stream: Option<&StreamName>,
+        after: i64,
+        limit: u32,
+    ) -> anyhow::Result<LogPage> {
+        either!(self.read_log(category, stream, after, limit))
     }
 
     pub(super) async fn dead(&self, which: &BulkRequest, page: Page) -> anyhow::Result<List<DeadEvent>> {

@@ -7,15 +7,11 @@ use uuid::Uuid;
 use super::client::{Client, Request};
 use super::{Canvases, WhichEvents};
 use crate::api::{
-    AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted,
-    EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler,
-    Key, Lifted, List, NewChange, NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged,
-    PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven, RuleKind,
-    SentToEntity, SetFacet, SkipRequest, Skipped, StopRequest, Stopped, TheEvent, Waiting,
+    Append, AppendedAll, AuditEntry, BulkRequest, CreatedKey, CreateKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange, NewEntityEvent, NewEvent, Object, PauseCron, Purged, PurgeRequest, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven, RuleKind, SentToEntity, SetFacet, Skipped, SkipRequest, Stopped, StopRequest, TheEvent, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
-use crate::event::{EntityId, EventId, Name, ObjectKey};
+use crate::event::{Category, EntityId, EventId, Name, ObjectKey, StreamName};
 
 /// A canvas of a server.
 pub(in crate::cli) struct Server {
@@ -192,6 +188,26 @@ impl Server {
 
     pub(super) async fn entity_status(&self, id: EventId) -> anyhow::Result<EntityProgress> {
         self.client.call(Request::get(&["entities", "status", &id.to_string()])).await
+    }
+
+    /// Not sent again when its answer is lost: it may have been carried out.
+    pub(super) async fn append(&self, append: Append) -> anyhow::Result<AppendedAll> {
+        self.client.call(Request::post(&["log"]).body(&append)?).await
+    }
+
+    pub(super) async fn read_log(
+        &self,
+        category: Option<&Category>,
+        stream: Option<&StreamName>,
+        after: i64,
+        limit: u32,
+    ) -> anyhow::Result<LogPage> {
+        let request = Request::get(&["log"])
+            .query("category", category)
+            .query("stream", stream)
+            .query("after", Some(after))
+            .query("limit", Some(limit));
+        self.client.call(request).await
     }
 
     pub(super) async fn dead(&self, which: &BulkRequest, page: Page) -> anyhow::Result<List<DeadEvent>> {

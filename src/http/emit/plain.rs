@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use super::json;
 use super::refusal::{Fault, Refusal, named};
 use super::request::{Change, Draft, EVENTS_MAX};
+use crate::api::{Logged, StreamName};
 use crate::event::{Event, EventError, EventId, ObjectKey, Timestamp};
 
 /// One event: `{"name": …}` and what else it has.
@@ -76,7 +77,8 @@ pub(super) fn change(text: &str, object: &ObjectKey, draft: &Draft<'_>) -> Resul
 
 fn event(text: &RawValue, draft: &Draft<'_>) -> Result<Event, Fault> {
     let (mut name, mut module, mut modifier, mut value) = (None, None, None, "null");
-    let (mut id, mut delay_until, mut delay_s, mut object, mut only_queues) = (None, None, None, None, None);
+    let (mut id, mut delay_until, mut delay_s) = (None, None, None);
+    let (mut object, mut only_queues, mut log) = (None, None, None);
     for (field, raw) in json::fields(text, "the event")? {
         let known = match field.as_str() {
             "value" => {
@@ -91,6 +93,7 @@ fn event(text: &RawValue, draft: &Draft<'_>) -> Result<Event, Fault> {
             "delay_s" => &mut delay_s,
             "object" => &mut object,
             "only_queues" => &mut only_queues,
+            "logged" => &mut log,
             _ => return Err(Fault::UnknownField(named(&field))),
         };
         *known = (!json::is_null(raw)).then_some(raw);
@@ -114,6 +117,9 @@ fn event(text: &RawValue, draft: &Draft<'_>) -> Result<Event, Fault> {
         Some("false") | None => {}
         Some(_) => return Err(Fault::shape("`only_queues`", "true or false")),
     }
+    if let Some(log) = log {
+        event = logged(log)?.of(event)?;
+    }
     match (delay_until, delay_s) {
         (Some(_), Some(_)) => Err(Fault::Both("`delay_until`", "`delay_s`")),
         (Some(moment), None) => {
@@ -122,6 +128,30 @@ fn event(text: &RawValue, draft: &Draft<'_>) -> Result<Event, Fault> {
         }
         (None, Some(delay)) => Ok(event.after(duration(json::seconds(delay.get(), "`delay_s`")?)?)?),
         (None, None) => Ok(event),
+    }
+}
+
+/// `true`, `false`, or a stream.
+fn logged(raw: &RawValue) -> Result<Logged, Fault> {
+    match raw.get() {
+        "true" => return Ok(Logged::Where(true)),
+        "false" => return Ok(Logged::Where(false)),
+        _ => {}
+    }
+    let (mut category, mut stream) = (None, None);
+    for (field, raw) in json::fields(raw, "`logged`")? {
+        let known = match field.as_str() {
+            "category" => &mut category,
+            "stream" => &mut stream,
+            _ => {
+                return Err(Fault::shape("`logged`", "true, false, or an object with category and stream"));
+            }
+        };
+        *known = Some(json::string(raw, "`logged`")?.into_owned());
+    }
+    match (category, stream) {
+        (Some(category), Some(stream)) => Ok(Logged::In(StreamName { category, stream })),
+        _ => Err(Fault::shape("`logged`", "true, false, or an object with category and stream")),
     }
 }
 

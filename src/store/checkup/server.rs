@@ -128,7 +128,7 @@ impl Store {
                    union all
                    select 'table', 'wakeq.' || c.relname, p.name
                      from pg_catalog.pg_class c, unnest(array['select', 'insert', 'update', 'delete']) as p (name)
-                    where c.relnamespace = (select oid from schema) and c.relkind in ('r', 'p')
+                    where c.relnamespace = (select oid from schema) and c.relkind in ('r', 'p') and not c.relispartition
                       and not has_table_privilege(c.oid, p.name)
                    union all
                    select 'sequence', 'wakeq.' || c.relname, 'usage'

@@ -199,6 +199,10 @@ impl Targets {
                 self.emitting_for(service, operation, status).await
             }
             ("cancel_event" | "run_event_now", 409) => to(&path),
+            ("append_to_log", 409) => {
+                let asked = json!({"category": "accounts", "stream": "a", "expect": 1_000_000});
+                to(&path).json(&json!({"appends": [asked]}))
+            }
             ("put_target" | "put_target_of_modifier", 409) => {
                 fill_with_targets(service).await;
                 to(&path.replace("/greet", "/one-more")).json(&json!({"url": "https://target.example/"}))
@@ -319,6 +323,10 @@ fn body(operation: &str) -> Option<Value> {
         }
         "send_to_entity" => Some(json!({"name": "deposit", "payload": {"cents": 500}})),
         "skip_object" => Some(json!({"name": "greet"})),
+        "append_to_log" => {
+            let event = json!({"name": "opened", "payload": 1});
+            Some(json!({"appends": [{"category": "accounts", "stream": "a", "events": [event]}]}))
+        }
         "push" => Some(json!({"message": {"data": ""}})),
         "create_key" => Some(json!({"holder": "somebody", "scopes": ["read"]})),
         "livez"
@@ -340,6 +348,7 @@ fn body(operation: &str) -> Option<Value> {
         | "show_object"
         | "show_entity"
         | "entity_status"
+        | "read_log"
         | "list_queues"
         | "show_queue"
         | "delete_queue"

@@ -1,0 +1,66 @@
+//! Judges who holds the log's readers back.
+
+use std::time::Duration;
+
+use super::{Finding, list};
+use crate::store::LogAppender;
+
+/// For how long an append may be open before its readers are told to be late.
+const HELD_MAX: Duration = Duration::from_secs(30);
+
+/// Transactions that have appended to the log and are still open: nobody reads further than the first of them allows.
+pub(crate) fn log_readers(appenders: &[LogAppender]) -> Finding {
+    let what = "readers of the log";
+    let is_long = |appender: &&LogAppender| appender.open_for.is_none_or(|open| open >= HELD_MAX);
+    let long: Vec<String> = appenders.iter().filter(is_long).map(words).collect();
+    if long.is_empty() {
+        return Finding::ok(what, "no append holds them back");
+    }
+    let mend = match appenders.iter().find(is_long).and_then(|appender| appender.pid) {
+        Some(pid) => format!(
+            "end that transaction (`select pg_terminate_backend({pid})`), and let its program commit soon after it has \
+             appended; `idle_in_transaction_session_timeout` for its role ends such by itself"
+        ),
+        None => "commit it or roll it back (`rollback prepared`), or see with a role that has pg_read_all_stats whose it is"
+            .to_owned(),
+    };
+    Finding::warn(what, list(&long), mend)
+}
+
+fn words(appender: &LogAppender) -> String {
+    let LogAppender { pid, who, open_for, floor } = appender;
+    let process = pid.map(|pid| format!("process {pid}, ")).unwrap_or_default();
+    let open = open_for.map_or("nobody knows how long".to_owned(), |open| format!("{} s", open.as_secs()));
+    format!("{process}{who}, has appended and been open for {open}: nothing after number {floor} is read")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Level;
+
+    #[test]
+    fn who_has_been_open_for_long_is_named_with_what_to_do() {
+        let appender = |seconds: u64| LogAppender {
+            pid: Some(42),
+            who: "billing of app (idle in transaction)".into(),
+            open_for: Some(Duration::from_secs(seconds)),
+            floor: 17,
+        };
+        assert_eq!(log_readers(&[]).level, Level::Ok);
+        assert_eq!(log_readers(&[appender(29)]).level, Level::Ok);
+        let found = log_readers(&[appender(3), appender(700)]);
+        assert_eq!(
+            (found.level, found.found.as_str()),
+            (
+                Level::Warn,
+                "process 42, billing of app (idle in transaction), has appended and been open for 700 s: nothing after \
+                 number 17 is read"
+            )
+        );
+        assert!(found.mend.unwrap().contains("pg_terminate_backend(42)"));
+        let prepared =
+            LogAppender { pid: None, who: "a prepared transaction".into(), open_for: None, floor: 1 };
+        assert!(log_readers(&[prepared]).mend.unwrap().contains("rollback prepared"));
+    }
+}

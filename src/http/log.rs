@@ -1,0 +1,83 @@
+//! The log: appended to and read.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::body::{self, Parameters};
+use super::guard::Caller;
+use super::problem::{Details, Problem};
+use super::{Api, paging};
+use crate::api::{Append, AppendedAll, LogPage};
+use crate::event::{CanvasId, EventSource, StreamId};
+
+/// Append events to streams of the canvas's log, all or none
+///
+/// If something that is expected of a stream is not so, nothing is appended. A request whose answer was lost may have been
+/// carried out: sent again with what it expected, it is answered 409 if it was.
+#[utoipa::path(post, path = "/v1/canvases/{canvas}/log", operation_id = "append_to_log", tag = "log",
+    request_body = Append, responses(
+    (status = 201, description = "They are committed, all of them", body = AppendedAll),
+    (status = 409, description = "A stream is not as expected: `condition-failed`", body = Details,
+        content_type = "application/problem+json")))]
+pub(super) async fn append(
+    State(api): State<Api>,
+    caller: Caller,
+    body::Json(request): body::Json<Append>,
+) -> Result<(StatusCode, Json<AppendedAll>), Problem> {
+    let appends = request.read(caller.canvas).map_err(|error| Problem::bad_request(error.to_string()))?;
+    let appended = api.log.append_all(&appends).await?;
+    Ok((StatusCode::CREATED, Json(AppendedAll::of(&appended))))
+}
+
+/// Which part of the log.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadQuery {
+    /// Of this category only.
+    #[param(example = "accounts")]
+    category: Option<String>,
+    /// Of this stream of the category only.
+    #[param(example = "account-7")]
+    stream: Option<String>,
+    /// The events after this `seq`. Default 0: from the beginning.
+    #[serde(default)]
+    #[param(minimum = 0, default = 0)]
+    after: i64,
+    /// Most events of the page. Default 100.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+}
+
+/// Read the canvas's log, a category of it, or a stream, a page at a time
+///
+/// In the order of `seq`. What is not there yet when a page is read never comes before what is on it.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/log", operation_id = "read_log", tag = "log", params(ReadQuery),
+    responses((status = 200, description = "A page", body = LogPage)))]
+pub(super) async fn read(
+    State(api): State<Api>,
+    caller: Caller,
+    Parameters(query): Parameters<ReadQuery>,
+) -> Result<Json<LogPage>, Problem> {
+    let limit = paging::limit(query.limit)?;
+    if query.after < 0 {
+        return Err(Problem::bad_request("`after` is a `seq` of the log, or 0"));
+    }
+    let source = source(caller.canvas, query.category.as_deref(), query.stream.as_deref())?;
+    Ok(Json(api.log.read(&source, query.after, limit as usize).await?.into()))
+}
+
+fn source(canvas: CanvasId, category: Option<&str>, stream: Option<&str>) -> Result<EventSource, Problem> {
+    let invalid = |error: crate::event::InvalidLogName| Problem::bad_request(error.to_string());
+    match (category, stream) {
+        (None, None) => Ok(EventSource::Log { canvas: Some(canvas) }),
+        (Some(category), None) => Ok(EventSource::category(category).map_err(invalid)?.on(canvas)),
+        (Some(category), Some(stream)) => {
+            Ok(EventSource::Stream(StreamId::new(canvas, category, stream).map_err(invalid)?))
+        }
+        (None, Some(_)) => Err(Problem::bad_request("a `stream` is one of a `category`: give both")),
+    }
+}
