@@ -38,8 +38,8 @@ mod worker;
 
 pub use admin::{
     Admin, AdminError, BULK_MAX, Bulk, CRONS_MAX, Cron, CronPause, CronTick, Cursor, DeletedQueue,
-    EventFilter, EventSummary, HandlerStats, LIST_MAX, NewCron, NewQueue, Page, PutCron, PutQueue, Resumed,
-    SetFacet, Stop, Stopped, Waiting,
+    EventFilter, EventSummary, Group, GroupNodes, GroupSource, HandlerStats, LIST_MAX, NewCron, NewQueue,
+    Page, PutCron, PutQueue, ResetGroup, ResetTo, Resumed, SetFacet, Stop, Stopped, Waiting,
 };
 #[cfg(feature = "http")]
 pub use admin::{NewSecret, NewTarget, Registered};
@@ -133,6 +133,11 @@ struct Listeners;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/consumers.md")]
 struct Consumers;
+
+/// The code in the page about consumer groups.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/groups.md")]
+struct Groups;
 
 /// The code in the page about crons.
 #[cfg(doctest)]

@@ -3,6 +3,8 @@
 //!
 //! Where many processes are scraped, each of them asks. That is wanted: any of them may be the last that is left.
 
+mod groups;
+
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::event::HandlerScope;
 use crate::store::{HandlerDepth, LogAppender, QueueDepth, Store, StoreError};
-use crate::telemetry::{self, HandlerGauge, QueueGauge};
+use crate::telemetry::{self, GroupsGauge, HandlerGauge, QueueGauge};
 
 /// How long an answer holds, and how long nothing is asked after a failure.
 const HOLDS: Duration = Duration::from_secs(15);
@@ -20,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Shows what waits for each handler, and the connections to Postgres, as metrics of the program's global OpenTelemetry
 /// meter provider, until it is dropped: `wakeq.handler.depth`, `wakeq.handler.oldest`, `wakeq.handler.halted`,
-/// `wakeq.queue.depth`, `wakeq.queue.canvases`, `wakeq.log.held`, `wakeq.pool.connections`.
+/// `wakeq.queue.depth`, `wakeq.queue.canvases`, `wakeq.log.held`, `wakeq.pool.connections`, and of consumer groups
+/// `wakeq.group.nodes`, `wakeq.group.coordinator.term`, `wakeq.group.sources`, `wakeq.group.owned`, `wakeq.group.lag`.
 ///
 /// What events, runs and requests are counted by needs no more than the provider; these have to be asked for. They ask the
 /// database when metrics are collected, at most every 15 s.
@@ -38,6 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Observer {
     look: Arc<Look>,
     _gauges: telemetry::Gauges,
+    _of_groups: telemetry::GroupGauges,
 }
 
 /// What was seen last.
@@ -56,6 +60,7 @@ struct Seen {
     halted: Vec<(HandlerScope, u64)>,
     queues: Vec<QueueDepth>,
     held: Option<Duration>,
+    groups: Option<GroupsGauge>,
 }
 
 impl Observer {
@@ -75,7 +80,9 @@ impl Observer {
             move || of_log.upgrade().and_then(Look::held),
             move || of_pool.upgrade().and_then(|look| look.store.connections()),
         );
-        Self { look, _gauges: gauges }
+        let of_groups = Arc::downgrade(&look);
+        let groups = telemetry::GroupGauges::over(move || of_groups.upgrade().and_then(Look::groups));
+        Self { look, _gauges: gauges, _of_groups: groups }
     }
 
     /// Asks now what waits, unless that is known, for who is about to collect.
@@ -122,6 +129,11 @@ impl Look {
         seen.queues.iter().map(gauge).collect()
     }
 
+    fn groups(self: Arc<Self>) -> Option<GroupsGauge> {
+        self.bring_up_to_date();
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).groups.clone()
+    }
+
     /// Asks again, unless that was done just now, as far as the caller's thread may wait for it: one of a runtime must
     /// not, and has it with the next collection.
     fn bring_up_to_date(self: &Arc<Self>) {
@@ -153,8 +165,9 @@ impl Look {
         let halted = known(self.store.halted().await);
         let queues = known(self.store.queue_depths(None).await);
         let held = held(self.store.log_appenders().await);
+        let groups = known(groups::look(&self.store).await.map(Vec::from_iter)).pop();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        *seen = Seen { at: Some(Instant::now()), depths, halted, queues, held };
+        *seen = Seen { at: Some(Instant::now()), depths, halted, queues, held, groups };
     }
 }
 

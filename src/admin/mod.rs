@@ -5,6 +5,7 @@ mod crons;
 mod cursor;
 mod dead;
 mod events;
+mod groups;
 mod lists;
 mod objects;
 mod queues;
@@ -15,6 +16,7 @@ mod targets;
 
 pub use crons::{CRONS_MAX, Cron, CronPause, CronTick, NewCron, PutCron};
 pub use cursor::Cursor;
+pub use groups::{Group, GroupNodes, GroupSource, ResetGroup, ResetTo};
 pub use lists::{EventFilter, EventSummary, Page};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, Waiting};
 pub use rules::{Resumed, Stop, Stopped};
@@ -25,7 +27,7 @@ pub use targets::{NewSecret, NewTarget, Registered};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::event::{Actor, EventId, HandlerAddress, Name, Notification, Timestamp};
+use crate::event::{Actor, EventId, EventSource, HandlerAddress, Name, Notification, Timestamp};
 use crate::notify::Notifier;
 #[cfg(feature = "http")]
 use crate::store::Retention;
@@ -92,6 +94,12 @@ pub enum AdminError {
     /// There is no such queue.
     #[error("no queue {0} is registered: `wakeq queues list` shows those that are")]
     NoQueue(Name),
+    /// There is no such consumer group.
+    #[error("there is no consumer group {0}: `wakeq groups list` shows those with subscribers or positions")]
+    NoGroup(Name),
+    /// The group has no such source.
+    #[error("the group {0} has no source {1}: `wakeq groups show {0}` lists its own")]
+    NoSource(Name, Box<EventSource>),
     /// There are as many queues as there may be.
     #[error(
         "100 queues are registered, and there may not be more: unregister one first, or give one more patterns"

@@ -8,6 +8,7 @@ mod dead_events;
 mod emit;
 mod entities;
 mod events;
+mod groups;
 mod handlers;
 mod list;
 mod log;
@@ -22,6 +23,9 @@ pub(crate) use dead_events::{BulkRequest, DeadEvent, Deleted, Redriven};
 pub(crate) use emit::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewChange, NewEvent, NewEvents};
 pub(crate) use entities::{Entity, EntityEvent, EntityProgress, NewEntityEvent, ReplyTo, SentToEntity};
 pub(crate) use events::{EventDetail, EventState, EventSummary, TheEvent, WaitingState};
+pub(crate) use groups::{
+    Group, GroupNode, GroupNodes, GroupSource, GroupSubscriber, GroupSummary, ResetGroup, ResetRequest,
+};
 pub(crate) use handlers::{Depth, Handler, PurgeRequest, Purged};
 pub(crate) use list::List;
 pub(crate) use log::{

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
@@ -29,6 +30,7 @@ pub(super) struct EventSubscriptionCoordinator {
     states: Arc<dyn EventSubscriberStateStore>,
     subscriptions: Arc<dyn EventSubscriptionStateStore>,
     metrics: BrokerMetrics,
+    refused: AtomicU64,
 }
 
 impl EventSubscriptionCoordinator {
@@ -36,7 +38,7 @@ impl EventSubscriptionCoordinator {
         states: Arc<dyn EventSubscriberStateStore>,
         subscriptions: Arc<dyn EventSubscriptionStateStore>,
     ) -> Self {
-        Self { states, subscriptions, metrics: BrokerMetrics::new() }
+        Self { states, subscriptions, metrics: BrokerMetrics::new(), refused: AtomicU64::new(0) }
     }
 
     /// Removes who was not heard of, plans, and writes what changes.
@@ -68,8 +70,14 @@ impl EventSubscriptionCoordinator {
         Ok(Round::Changed)
     }
 
+    /// How many of its writes were refused.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
     fn deposed(&self, led: &Led) -> Round {
         self.metrics.refused();
+        self.refused.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(
             term = led.lead.term,
             "a write of the coordinator was refused: somebody else leads by now"

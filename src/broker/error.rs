@@ -27,9 +27,9 @@ pub enum BrokerError {
         /// The group.
         group: Name,
         /// What it has read.
-        opened: EventSource,
+        opened: Box<EventSource>,
         /// What is asked for.
-        asked: EventSource,
+        asked: Box<EventSource>,
     },
     /// No sources, or too many.
     #[error("a subscriber of the group {group} asks for {count} sources: ask for 1 to 1,024")]

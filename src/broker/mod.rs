@@ -171,6 +171,11 @@ impl EventBroker {
         Ok(())
     }
 
+    /// How many writes of this process as the coordinator were refused, because somebody else led by then.
+    pub fn refused_allocations(&self) -> u64 {
+        self.node.coordinator.refused()
+    }
+
     /// Cancelled, it ends the broker.
     pub fn stop_token(&self) -> CancellationToken {
         self.stop.clone()
@@ -208,7 +213,7 @@ fn check_partitions(
 ) -> Result<(), BrokerError> {
     for asked in requests {
         if let Some(opened) = opened.iter().find(|opened| asked.is_split_otherwise_than(opened)) {
-            let (group, opened, asked) = (group.clone(), opened.clone(), asked.clone());
+            let (group, opened, asked) = (group.clone(), Box::new(opened.clone()), Box::new(asked.clone()));
             return Err(BrokerError::Partitions { group, opened, asked });
         }
     }

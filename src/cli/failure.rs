@@ -110,7 +110,9 @@ fn of_admin(error: &AdminError) -> Exit {
         AdminError::NotFound(_)
         | AdminError::NoCron(_)
         | AdminError::NoTarget(_)
-        | AdminError::NoQueue(_) => Exit::NotFound,
+        | AdminError::NoQueue(_)
+        | AdminError::NoGroup(_)
+        | AdminError::NoSource(..) => Exit::NotFound,
         AdminError::NotWaiting(_)
         | AdminError::TooManyTargets
         | AdminError::TooManyCrons

@@ -18,6 +18,7 @@ mod entities;
 mod event;
 mod events;
 mod failure;
+mod groups;
 mod handlers;
 mod health;
 mod keys;
@@ -235,6 +236,8 @@ enum Command {
     Cron(cron::Crons),
     /// Register queues, and say what each canvas gets of them
     Queues(queues::Queues),
+    /// See who reads which part of the log, how far they have come, and let them go on elsewhere
+    Groups(groups::Groups),
     /// List dead events, bring them back, or delete them
     Dead(dead::Dead),
     /// Show objects, and let those go on that stand still
@@ -336,6 +339,7 @@ impl Cli {
             Command::Handlers(command) => command.run(&context).await,
             Command::Cron(command) => command.run(&context).await,
             Command::Queues(command) => command.run(&context).await,
+            Command::Groups(command) => command.run(&context).await,
             Command::Dead(command) => command.run(&context).await,
             Command::Objects(command) => command.run(&context).await,
             Command::Entities(command) => command.run(&context).await,

@@ -125,9 +125,16 @@ impl Reading {
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => return self.leave(End::Withdrawn).await,
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(pause) => self.look_again(),
                 () = changed => {}
             }
+        }
+    }
+
+    /// Somebody may have moved the position meanwhile, and an owner with nothing to commit would not be told.
+    fn look_again(&mut self) {
+        if self.committed == Some(self.done) {
+            self.committed = None;
         }
     }
 

@@ -307,8 +307,10 @@ impl<'a, E: Entity> Run<'a, E> {
         let read = match decode::<E>(&event.name, &event.payload) {
             Ok(read) => read,
             Err(why) => {
-                return Ok(self
-                    .rejected(event, format!("{:?} is no event of {}: {why}", event.name.as_str(), E::TYPE)));
+                return Ok(self.rejected(
+                    event,
+                    format!("{:?} is no event of {}: {why}", event.name.as_str(), E::TYPE),
+                ));
             }
         };
         let mut last_words = String::new();

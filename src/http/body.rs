@@ -308,6 +308,18 @@ impl FromRequestParts<Api> for QueuePath {
     }
 }
 
+/// The consumer group that a path names by `{group}`.
+pub(super) struct GroupPath(pub(super) Name);
+
+impl FromRequestParts<Api> for GroupPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let parameters = parameters(parts, api).await?;
+        Ok(Self(part(&parameters, "group")?.parse()?))
+    }
+}
+
 /// The canvas that the path of a facet names.
 pub(super) struct FacetPath(pub(super) CanvasId);
 

@@ -11,6 +11,7 @@ mod dead_events;
 mod emit;
 mod entities;
 mod events;
+mod groups;
 mod guard;
 mod handlers;
 mod health;
@@ -56,7 +57,8 @@ pub use server::{HttpConfig, HttpError, HttpServer};
 pub(crate) struct Api {
     queue: Queue,
     admin: Admin,
-    entities: Entities, log: Log,
+    entities: Entities,
+    log: Log,
     access: Access,
     deliverer: Deliverer,
     /// What the ids of CloudEvents are made in.
@@ -137,6 +139,11 @@ fn guarded(api: &Api) -> Guarded {
         .everywhere([Scope::Read], routes!(queues::depth))
         .everywhere([Scope::Read], routes!(queues::facets))
         .everywhere([Scope::Operate], routes!(queues::set_facet))
+        // A group reads the log of every canvas.
+        .everywhere([Scope::Read], routes!(groups::nodes))
+        .everywhere([Scope::Read], routes!(groups::list))
+        .everywhere([Scope::Read], routes!(groups::one))
+        .everywhere([Scope::Operate], routes!(groups::reset))
         .on(Scope::Admin, routes!(handlers::block, handlers::unblock))
         .on(Scope::Admin, routes!(admin::audit))
         .on(Scope::Admin, routes!(admin::keys, admin::create_key))

@@ -30,6 +30,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; sty
         (name = "entities", description = "What is kept in memory by one processor of its type, and changes by events"),
         (name = "log", description = "What happened, in order: appended to streams, never changed"),
         (name = "dead events", description = "Events that are not tried again"),
+        (name = "groups", description = "Consumer groups: who reads which part of the log, and how far they have come"),
         (name = "queues", description = "Queues that services register: copies of the events of every canvas"),
         (name = "admin", description = "Keys, and who did what"),
         (name = "push", description = "For Pub/Sub and Cloud Scheduler, in deployments with a push subscription"),

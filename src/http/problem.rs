@@ -273,7 +273,9 @@ impl From<AdminError> for Problem {
             AdminError::NotFound(_)
             | AdminError::NoCron(_)
             | AdminError::NoTarget(_)
-            | AdminError::NoQueue(_) => Self::not_found(),
+            | AdminError::NoQueue(_)
+            | AdminError::NoGroup(_) => Self::not_found(),
+            AdminError::NoSource(..) => Self::bad_request(error.to_string()),
             AdminError::TooManyCrons | AdminError::UnreadableCron(_) => {
                 Self::new(Kind::Conflict, error.to_string())
             }

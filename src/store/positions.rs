@@ -35,10 +35,16 @@ impl Store {
     ) -> Result<Option<i64>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
-            "insert into wakeq.consumer_positions as p (consumer_group, source, epoch) values ($1, $2, $3)
-             on conflict (consumer_group, source) do update set epoch = excluded.epoch, updated_at = now()
-                where p.epoch <= excluded.epoch
-             returning position",
+            r#"with taken as (
+                 insert into wakeq.consumer_positions as p (consumer_group, source, epoch) values ($1, $2, $3)
+                 on conflict (consumer_group, source) do update set epoch = excluded.epoch, updated_at = now()
+                    where p.epoch < excluded.epoch
+                 returning position
+             )
+             select position as "position!" from taken
+              union all
+             select position from wakeq.consumer_positions
+              where consumer_group = $1 and source = $2 and epoch = $3 limit 1"#,
             group.as_str() as _,
             source.to_string(),
             epoch

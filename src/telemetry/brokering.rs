@@ -1,7 +1,9 @@
 //! The metrics of brokers.
 
-use opentelemetry::global;
-use opentelemetry::metrics::Counter;
+use opentelemetry::metrics::{Counter, ObservableGauge};
+use opentelemetry::{KeyValue, global};
+
+use crate::event::Name;
 
 /// What a coordinator does, on this process.
 pub(crate) struct BrokerMetrics {
@@ -34,5 +36,81 @@ impl BrokerMetrics {
     /// A write was refused.
     pub(crate) fn refused(&self) {
         self.refused.add(1, &[]);
+    }
+}
+
+/// Consumer groups as the gauges have them. There are few, so their names are labels as they are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GroupsGauge {
+    pub(crate) nodes: u64,
+    /// Of the coordinator, if there is one.
+    pub(crate) term: Option<u64>,
+    pub(crate) groups: Vec<(Name, GroupGauge)>,
+}
+
+/// A consumer group as the gauges have it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GroupGauge {
+    pub(crate) sources: u64,
+    pub(crate) owned: u64,
+    pub(crate) lag: u64,
+}
+
+/// The gauges about consumer groups, until they are dropped.
+pub(crate) struct GroupGauges {
+    _kept: [ObservableGauge<u64>; 5],
+}
+
+impl GroupGauges {
+    /// Shows what the function says, whenever somebody collects. It must not wait for long.
+    pub(crate) fn over(groups: impl Fn() -> Option<GroupsGauge> + Clone + Send + Sync + 'static) -> Self {
+        let meter = global::meter("wakeq");
+        let of_groups = |name: &'static str,
+                         unit: &'static str,
+                         description: &'static str,
+                         of: fn(&GroupGauge) -> u64| {
+            let groups = groups.clone();
+            meter
+                .u64_observable_gauge(name)
+                .with_unit(unit)
+                .with_description(description)
+                .with_callback(move |observer| {
+                    for (name, group) in groups().into_iter().flat_map(|seen| seen.groups) {
+                        let label = KeyValue::new("messaging.consumer.group.name", name.to_string());
+                        observer.observe(of(&group), &[label]);
+                    }
+                })
+                .build()
+        };
+        let (of_nodes, of_term) = (groups.clone(), groups.clone());
+        let nodes = meter
+            .u64_observable_gauge("wakeq.group.nodes")
+            .with_unit("{node}")
+            .with_description("Nodes with subscribers that were heard of within their lease")
+            .with_callback(move |observer| {
+                of_nodes().into_iter().for_each(|seen| observer.observe(seen.nodes, &[]))
+            })
+            .build();
+        let term = meter
+            .u64_observable_gauge("wakeq.group.coordinator.term")
+            .with_unit("{term}")
+            .with_description("The term of the coordinator; none, while nobody coordinates")
+            .with_callback(move |observer| {
+                of_term().and_then(|seen| seen.term).into_iter().for_each(|term| observer.observe(term, &[]));
+            })
+            .build();
+        let sources =
+            of_groups("wakeq.group.sources", "{source}", "Sources of each group", |group| group.sources);
+        let owned =
+            of_groups("wakeq.group.owned", "{source}", "Sources that a subscriber has been given", |group| {
+                group.owned
+            });
+        let lag = of_groups(
+            "wakeq.group.lag",
+            "{event}",
+            "Numbers of the log between the position that is furthest behind and the last one that can be read",
+            |group| group.lag,
+        );
+        Self { _kept: [nodes, term, sources, owned, lag] }
     }
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use crate::event::{EventId, HandlerAddress, HandlerScope, Traceparent};
 
 #[cfg(feature = "telemetry")]
-pub(crate) use brokering::BrokerMetrics;
+pub(crate) use brokering::{BrokerMetrics, GroupGauge, GroupGauges, GroupsGauge};
 #[cfg(feature = "telemetry")]
 pub(crate) use consuming::ConsumerMetrics;
 #[cfg(feature = "telemetry")]

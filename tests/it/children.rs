@@ -58,6 +58,8 @@ pub(crate) enum Role {
     EmitterToQueue { canvases: usize, each: usize, work: Work },
     /// Owns the accounts under this epoch, until it is killed, and says what it has in memory when it has it.
     Accounts { epoch: i64, snapshot_every: u32 },
+    /// Consumes in groups until SIGTERM.
+    GroupNode(crate::groups::node::GroupWork),
     /// Lifts the pause of [`WORK`].
     Unpause,
 }
@@ -199,7 +201,7 @@ fn child() {
     runtime.shutdown_timeout(Duration::from_millis(100));
 }
 
-fn say(words: &str) {
+pub(crate) fn say(words: &str) {
     // The harness has begun a line of its own.
     println!("\n{MARK}{words}");
 }
@@ -232,6 +234,7 @@ async fn perform(place: Place, role: Role) {
             let queue = Place::queue(&store, &notifier);
             entities::own_accounts(store, queue, epoch, snapshot_every, say).await;
         }
+        Role::GroupNode(work) => crate::groups::node::perform(&place, store, notifier, work).await,
         Role::Unpause => {
             let resumed =
                 Admin::new(store, notifier).unpause(&scope(WORK), &wakeq::Actor::user("test")).await.unwrap();

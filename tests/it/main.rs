@@ -29,6 +29,7 @@ mod emitting;
 mod entities;
 mod fair;
 mod google_keys;
+mod groups;
 mod hostile;
 mod http;
 mod http_admin;

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use crate::{cargo, succeed};
 
 /// Each by its short name, what it shows, and where it is.
-const TESTS: [(&str, &str, &str); 16] = [
+const TESTS: [(&str, &str, &str); 18] = [
     (
         "unpause",
         "20,000 events are paused and unpaused, the admin is killed half-way",
@@ -58,6 +58,16 @@ const TESTS: [(&str, &str, &str); 16] = [
         "entities",
         "200 owners of a type of entities killed at random moments: memory is the fold of the repository, each is told once",
         "entities::crashes::memory_is_the_fold_of_the_repository_however_owners_die",
+    ),
+    (
+        "groups",
+        "3 nodes, 50 groups of 4 partitions each: one killed, one stopped beyond its lease, all replaced, while events flow",
+        "groups::crashes::every_event_reaches_every_group_whatever_becomes_of_the_nodes",
+    ),
+    (
+        "coordinator",
+        "the coordinator is stopped amid a write, and continued after another took over",
+        "groups::crashes::a_deposed_coordinator_writes_nothing",
     ),
     ("pauses", "200 pauses under load", "many::no_event_is_claimed_after_a_pause_has_returned"),
     (

@@ -9,14 +9,22 @@ use super::{Canvases, WhichEvents};
 use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Scope, Within};
 use crate::admin::{Admin, AdminError, Cursor, EventFilter, NewTarget};
 use crate::api::{
-    Append, AppendedAll, AuditEntry, BulkRequest, CreatedKey, CreateKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange, NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue as QueueAnswer, QueueDepth, Redriven, RuleKind, SentToEntity, SetFacet, Skipped, Stopped, StopRequest, Waiting,
+    Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
+    DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet,
+    FacetSet, Group, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange,
+    NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer,
+    PutTarget, Queue as QueueAnswer, QueueDepth, Redriven, ResetGroup, ResetRequest, RuleKind, SentToEntity,
+    SetFacet, Skipped, StopRequest, Stopped, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
 use crate::config::{DeliveryArgs, NotifierArgs};
 use crate::delivery::Deliverer;
 use crate::emit::{Queue, QueueConfig};
-    Actor, CanvasId, Category, EntityId, Event, EventError, EventId, EventSource, HandlerScope, Lane, Name, ObjectKey, StreamId, StreamName, use crate::entity::Entities;, use crate::event::{,
+use crate::entity::Entities;
+use crate::event::{
+    Actor, CanvasId, Category, EntityId, Event, EventError, EventId, EventSource, HandlerScope, Lane, Name,
+    ObjectKey, StreamId, StreamName,
 };
 use crate::log::Log;
 use crate::notify::{NoNotifier, Notifier};
@@ -217,6 +225,24 @@ impl Database {
 
     pub(super) async fn delete_queue(&self, name: &Name, waiting: Waiting) -> anyhow::Result<DeletedQueue> {
         Ok(self.silent().delete_queue(name, waiting.into(), &self.actor).await?.into())
+    }
+
+    pub(super) async fn group_nodes(&self) -> anyhow::Result<GroupNodes> {
+        Ok(self.silent().group_nodes().await?.into())
+    }
+
+    pub(super) async fn groups(&self) -> anyhow::Result<List<GroupSummary>> {
+        let groups = self.silent().groups().await?;
+        Ok(List::whole(groups.into_iter().map(GroupSummary::from).collect()))
+    }
+
+    pub(super) async fn group(&self, name: &Name) -> anyhow::Result<Group> {
+        Ok(self.silent().group(name).await?.into())
+    }
+
+    pub(super) async fn reset_group(&self, name: &Name, request: ResetRequest) -> anyhow::Result<ResetGroup> {
+        let (source, to) = request.read().map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(self.silent().reset_group(name, source.as_ref(), to, &self.actor).await?.into())
     }
 
     pub(super) async fn queue_depth(&self, name: &Name) -> anyhow::Result<QueueDepth> {

@@ -9,7 +9,12 @@ mod hearing;
 mod server;
 
 use crate::api::{
-    Append, AppendedAll, AuditEntry, BulkRequest, CreatedKey, CreateKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange, NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven, RuleKind, SentToEntity, SetFacet, Skipped, Stopped, StopRequest, Waiting,
+    Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
+    DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet,
+    FacetSet, Group, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange,
+    NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer,
+    PutTarget, Queue, QueueDepth, Redriven, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet,
+    Skipped, StopRequest, Stopped, Waiting,
 };
 use crate::config::DeliveryArgs;
 use crate::event::{Category, EntityId, EventId, Name, ObjectKey, StreamName};
@@ -182,6 +187,22 @@ impl Backend {
 
     pub(super) async fn facets(&self, queue: &Name, page: Page) -> anyhow::Result<List<Facet>> {
         either!(self.facets(queue, page))
+    }
+
+    pub(super) async fn group_nodes(&self) -> anyhow::Result<GroupNodes> {
+        either!(self.group_nodes())
+    }
+
+    pub(super) async fn groups(&self) -> anyhow::Result<List<GroupSummary>> {
+        either!(self.groups())
+    }
+
+    pub(super) async fn group(&self, name: &Name) -> anyhow::Result<Group> {
+        either!(self.group(name))
+    }
+
+    pub(super) async fn reset_group(&self, name: &Name, request: ResetRequest) -> anyhow::Result<ResetGroup> {
+        either!(self.reset_group(name, request))
     }
 
     /// Says what the canvas of the command gets of a queue.

@@ -7,7 +7,12 @@ use uuid::Uuid;
 use super::client::{Client, Request};
 use super::{Canvases, WhichEvents};
 use crate::api::{
-    Append, AppendedAll, AuditEntry, BulkRequest, CreatedKey, CreateKey, Cron, DeadEvent, Deleted, DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet, FacetSet, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange, NewEntityEvent, NewEvent, Object, PauseCron, Purged, PurgeRequest, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven, RuleKind, SentToEntity, SetFacet, Skipped, SkipRequest, Stopped, StopRequest, TheEvent, Waiting,
+    Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
+    DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet,
+    FacetSet, Group, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange,
+    NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron, PutQueue,
+    PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven, ResetGroup, ResetRequest, RuleKind, SentToEntity,
+    SetFacet, SkipRequest, Skipped, StopRequest, Stopped, TheEvent, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
@@ -142,6 +147,23 @@ impl Server {
         };
         let request = Request::delete(&["queues", name.as_str()]).everywhere();
         self.client.call(request.query("waiting", Some(waiting))).await
+    }
+
+    pub(super) async fn group_nodes(&self) -> anyhow::Result<GroupNodes> {
+        self.client.call(Request::get(&["nodes"]).everywhere()).await
+    }
+
+    pub(super) async fn groups(&self) -> anyhow::Result<List<GroupSummary>> {
+        self.client.call(Request::get(&["groups"]).everywhere()).await
+    }
+
+    pub(super) async fn group(&self, name: &Name) -> anyhow::Result<Group> {
+        self.client.call(Request::get(&["groups", name.as_str()]).everywhere()).await
+    }
+
+    pub(super) async fn reset_group(&self, name: &Name, request: ResetRequest) -> anyhow::Result<ResetGroup> {
+        let reset = Request::post(&["groups", name.as_str(), "reset"]);
+        self.client.call(reset.everywhere().body(&request)?).await
     }
 
     pub(super) async fn queue_depth(&self, name: &Name) -> anyhow::Result<QueueDepth> {

@@ -138,7 +138,7 @@ fn the_distribution_cases() {
         (4, "1/=", "1=1,2"),
         (8, "1/=1,2,3,4 2=", "1=1,2,3,4 2=5,6,7,8"),
         // Two subscribers on one node are two; what two have is left to one.
-        (4, "1= 1= 2=", "1=1,4 1=2 2=3"),
+        (4, "1= 1= 2=", "1=1,2 1=3 2=4"),
         (2, "1=1,2 2=1", "1=1~2 2=~1"),
     ];
     for (of, before, after) in cases {

@@ -11,7 +11,7 @@ use crate::store::{Store, StoreConfig};
 
 impl Table {
     /// With one connection, so that what the store prepared can be asked about.
-    async fn of_one_connection() -> Self {
+    pub(super) async fn of_one_connection() -> Self {
         Self::with(StoreConfig { max_connections: 1, ..StoreConfig::default() }).await
     }
 }
@@ -23,7 +23,7 @@ macro_rules! updates {
 }
 
 /// Runs the statement that the store prepared before, found by a part of its text, and shows its plan.
-async fn plan(store: &Store, part: &str, arguments: &str) -> String {
+pub(super) async fn plan(store: &Store, part: &str, arguments: &str) -> String {
     let mut session = store.session().await.unwrap();
     let name = sqlx::query_scalar(
         "select name from pg_prepared_statements where statement like '%' || $1 || '%' and statement not like '%pg_prepared%'",
@@ -39,7 +39,7 @@ async fn plan(store: &Store, part: &str, arguments: &str) -> String {
 }
 
 /// Pages of the shared buffers that the node whose line contains `part` looked at, with all below it.
-fn buffers(plan: &str, part: &str) -> i64 {
+pub(super) fn buffers(plan: &str, part: &str) -> i64 {
     let from = plan.lines().skip_while(|line| !line.contains(part));
     let line =
         from.into_iter().find(|line| line.contains("Buffers: shared")).unwrap_or("Buffers: shared hit=0");

@@ -5,6 +5,7 @@ mod contention;
 mod cost;
 mod entities;
 mod fences;
+mod groups;
 mod inserts;
 mod log;
 mod minute;

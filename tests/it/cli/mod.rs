@@ -2,6 +2,7 @@
 
 mod both;
 mod ends;
+mod groups;
 mod life;
 mod queues;
 
@@ -119,6 +120,9 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (12, "cron"),
     (13, "order"),
     (14, "queues"),
+    (15, "positions"),
+    (16, "log"),
+    (17, "groups"),
 ];
 
 fn migrations(status: &str) -> String {

@@ -17,6 +17,7 @@ pub(super) const FOREIGN: CanvasId = CanvasId(Uuid::from_u128(0xf0e1));
 const CRON: &str = "nightly";
 /// The queue.
 const QUEUE: &str = "email_events";
+const GROUP: &str = "projection";
 /// The object.
 const OBJECT: &str = "work:1";
 /// The type of the entity, and the entity.
@@ -54,7 +55,9 @@ pub(super) async fn operations(service: &Service) -> Vec<Operation> {
                 id: id.to_owned(),
                 method,
                 path: path.clone(),
-                everywhere: path.starts_with("/v1/admin/queues"),
+                everywhere: ["/v1/admin/queues", "/v1/admin/groups", "/v1/admin/nodes"]
+                    .iter()
+                    .any(|prefix| path.starts_with(prefix)),
                 statuses: statuses.filter_map(|status| status.parse().ok()).collect(),
                 scopes,
                 pushed: described["security"][0]["push"].is_array(),
@@ -124,6 +127,8 @@ impl Targets {
         assert_eq!(put.unwrap().cron.ticks, 0, "not at the turn of the year");
         let emails = NewQueue { patterns: vec![":email_event:".parse().unwrap()], ..NewQueue::default() };
         service.stage.admin.put_queue(&QUEUE.parse().unwrap(), &emails, &Actor::user("tests")).await.unwrap();
+        let group = "insert into wakeq.consumer_positions (consumer_group, source) values ($1, 'log') on conflict do nothing";
+        sqlx::query(group).bind(GROUP).execute(pool).await.unwrap();
         let holder = Uuid::new_v4().to_string();
         let everywhere = make_key(&service.access, &holder, Reach::EveryCanvas, &Scope::ALL).await;
         Self { canvas: CanvasId::DEFAULT, waiting, running, dead, key, taken, queue: QUEUE, everywhere }
@@ -139,6 +144,7 @@ impl Targets {
             .replace("{key}", &self.key)
             .replace("{cron}", CRON)
             .replace("{queue}", self.queue)
+            .replace("{group}", GROUP)
             .replace("{object}", OBJECT)
             .replace("{type}", ENTITY[0])
             .replace("{entity}", ENTITY[1])
@@ -316,6 +322,7 @@ fn body(operation: &str) -> Option<Value> {
         "put_target" | "put_target_of_modifier" => Some(json!({"url": "https://target.example/events"})),
         "put_cron" => Some(json!({"expression": "0 0 1 1 *", "value": 2})),
         "put_queue" => Some(json!({"patterns": ["page"]})),
+        "reset_group" => Some(json!({"to": "start"})),
         "set_facet" => Some(json!({"weight": 2})),
         "pause_cron" => Some(json!({"reason": "inventory"})),
         "change_object" => {
@@ -348,6 +355,9 @@ fn body(operation: &str) -> Option<Value> {
         | "show_object"
         | "show_entity"
         | "entity_status"
+        | "list_nodes"
+        | "list_groups"
+        | "show_group"
         | "read_log"
         | "list_queues"
         | "show_queue"

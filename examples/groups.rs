@@ -1,0 +1,92 @@
+//! A consumer group in as many processes as you start: each prints what it works on, and what it is handed.
+//!
+//! `cargo run --example groups` in several terminals, with `DATABASE_URL` set; `-- append` in another one.
+#![allow(clippy::print_stdout, reason = "it is to be watched")]
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use wakeq::{
+    AppendCondition, BrokerBacking, BrokerConfig, CanvasId, Consumer, ConsumerConfig, EventBroker,
+    EventProcessor, EventSource, Log, LogEvent, NewLogEvent, Signals, Store, StoreConfig, StreamId,
+};
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+struct Projection;
+
+#[async_trait]
+impl EventProcessor for Projection {
+    async fn handle_event(&self, event: &LogEvent) -> Result<(), Failure> {
+        println!("{} {} {}", event.stream.name, event.name, event.payload);
+        Ok(())
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let url = std::env::var("DATABASE_URL").map_err(|_| "set DATABASE_URL to postgres://…")?;
+    Store::migrate(&url, false).await?;
+    let store = Store::connect(&url, StoreConfig::default()).await?;
+    // Processes that share a topic have `notifier.signals()`, and hear of everything at once. Without, the periods do.
+    let log = Log::with_signals(store.clone(), Signals::alone());
+    match std::env::args().nth(1).as_deref() {
+        Some("append") => append(&log).await,
+        Some(other) => Err(format!("what is {other:?}? Say append, or nothing").into()),
+        None => consume(store, log).await,
+    }
+}
+
+/// An event a second, on eight streams in turn.
+async fn append(log: &Log) -> Result<(), Failure> {
+    let mut seconds = tokio::time::interval(Duration::from_secs(1));
+    for number in 0_u32.. {
+        seconds.tick().await;
+        let company = StreamId::new(CanvasId::DEFAULT, "companies", &format!("company-{}", number % 8))?;
+        log.append(&company, vec![NewLogEvent::new("changed", &number)?], AppendCondition::None).await?;
+    }
+    Ok(())
+}
+
+async fn consume(store: Store, log: Log) -> Result<(), Failure> {
+    let often = ConsumerConfig { poll_interval: Duration::from_secs(1), ..ConsumerConfig::default() };
+    let consumer = Consumer::new(
+        "company-projection".parse()?,
+        EventSource::category("companies")?,
+        Arc::new(log),
+        Arc::new(store.clone()),
+        Arc::new(Projection),
+        often,
+    )?;
+    let consumer = Arc::new(consumer.partitioned(4)?);
+    let (heartbeat, lease) = (Duration::from_secs(1), Duration::from_secs(3));
+    let config = BrokerConfig { heartbeat, lease, ..BrokerConfig::default() };
+    let broker = EventBroker::distributed(BrokerBacking::Postgres(store), Signals::alone(), config)?;
+    broker.register(consumer.clone()).await?;
+    let (signal, stop) = (wakeq::shutdown_signal()?, broker.stop_token());
+    tokio::spawn(async move {
+        signal.await;
+        stop.cancel();
+    });
+    println!("node {}", broker.node());
+    tokio::select! {
+        ended = broker.run() => Ok(ended?),
+        () = show(&consumer) => Ok(()),
+    }
+}
+
+/// What it works on, whenever that changes.
+async fn show(consumer: &Consumer) {
+    let mut looks = tokio::time::interval(Duration::from_millis(200));
+    let mut before = Vec::new();
+    loop {
+        looks.tick().await;
+        let now = consumer.sources();
+        if now != before {
+            println!("-- works on {:?}", now.iter().map(EventSource::to_string).collect::<Vec<_>>());
+            before = now;
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `wakeq groups`: consumer groups, who has which source, how far they have come. They are about every canvas.
+
+use clap::{Args, Subcommand};
+
+use super::Context;
+use super::show::{self, JsonArg, field, moment};
+use super::table::Table;
+use super::text;
+use crate::api::{Group, GroupNode, GroupNodes, GroupSource, GroupSubscriber, GroupSummary, ResetRequest};
+use crate::event::Name;
+
+#[derive(Args)]
+pub(crate) struct Groups {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// List the consumer groups, with how far behind they are
+    List(ListOf),
+    /// Show a group: its subscribers, and of each source the owner, the position and the lag
+    Show(One),
+    /// Let a group go on elsewhere in the log
+    Reset(Reset),
+    /// List the nodes that have subscribers, and who coordinates
+    Nodes(ListOf),
+}
+
+#[derive(Args)]
+struct ListOf {
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct One {
+    /// The group's name
+    name: Name,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct Reset {
+    /// The group's name
+    name: Name,
+    /// Where it goes on: start, end, or the number of the event after which it does
+    #[arg(long, value_name = "start|end|SEQ")]
+    to: String,
+    /// Only in this source, such as category/companies/3-of-f
+    #[arg(long)]
+    source: Option<String>,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+impl Groups {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        match self.verb {
+            Verb::List(command) => command.groups(context).await,
+            Verb::Show(command) => command.run(context).await,
+            Verb::Reset(command) => command.run(context).await,
+            Verb::Nodes(command) => command.nodes(context).await,
+        }
+    }
+}
+
+impl ListOf {
+    async fn groups(self, context: &Context) -> anyhow::Result<()> {
+        let list = context.backend().await?.groups().await?;
+        self.json.print_list(&list, |groups| {
+            let mut table = Table::new(["GROUP", ">SUBSCRIBERS", ">UNHEALTHY", ">SOURCES", ">IDLE", ">LAG"]);
+            groups.iter().for_each(|group| table.row(row(group)));
+            table.print("no groups")
+        })
+    }
+
+    async fn nodes(self, context: &Context) -> anyhow::Result<()> {
+        let nodes = context.backend().await?.group_nodes().await?;
+        self.json.print(&nodes, |nodes| {
+            let mut table = Table::new(["NODE", "HEARD OF", "COORDINATES"]);
+            nodes.items.iter().for_each(|node| table.row(node_row(node, nodes)));
+            table.print("no nodes")
+        })
+    }
+}
+
+fn row(group: &GroupSummary) -> [String; 6] {
+    [
+        group.name.clone(),
+        group.subscribers.to_string(),
+        group.unhealthy.to_string(),
+        group.sources.to_string(),
+        group.idle.to_string(),
+        group.lag.to_string(),
+    ]
+}
+
+fn node_row(node: &GroupNode, all: &GroupNodes) -> [String; 3] {
+    let term = all.term.filter(|_| all.coordinator == Some(node.id));
+    let coordinates = term.map_or_else(|| "-".to_owned(), |term| format!("in term {term}"));
+    [node.id.to_string(), moment(node.heartbeat_at), coordinates]
+}
+
+impl One {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let group = context.backend().await?.group(&self.name).await?;
+        self.json.print(&group, print)
+    }
+}
+
+fn print(group: &Group) -> anyhow::Result<()> {
+    field("group", &group.name)?;
+    for subscriber in &group.subscribers {
+        field("subscriber", words(subscriber))?;
+    }
+    let mut table = Table::new(["SOURCE", "SUBSCRIBER", ">POSITION", ">LAG", "SINCE"]);
+    group.sources.iter().for_each(|source| table.row(source_row(source)));
+    table.print("no sources")
+}
+
+fn words(subscriber: &GroupSubscriber) -> String {
+    let GroupSubscriber { id, node, .. } = subscriber;
+    let how = match &subscriber.unhealthy {
+        Some(why) => format!("unhealthy: {}", text::clean(why)),
+        None if subscriber.lapsed => format!("not heard of since {}", moment(subscriber.heartbeat_at)),
+        None => "well".to_owned(),
+    };
+    format!("{id} on node {node}, {how}")
+}
+
+fn source_row(source: &GroupSource) -> [String; 5] {
+    let owner = source.subscriber.map_or_else(|| "-".to_owned(), |owner| owner.to_string());
+    let releasing = if source.releasing { " (ending)" } else { "" };
+    [
+        text::clean(&source.source),
+        format!("{owner}{releasing}"),
+        source.position.to_string(),
+        source.lag.to_string(),
+        source.moved_at.map_or_else(|| "-".to_owned(), moment),
+    ]
+}
+
+impl Reset {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let request = ResetRequest { to: self.to, source: self.source };
+        let reset = context.backend().await?.reset_group(&self.name, request).await?;
+        self.json.print(&reset, |reset| {
+            let sources = show::count(reset.sources, "source");
+            show::line(format_args!("group {} goes on after {} in {sources}", self.name, reset.position))
+        })
+    }
+}

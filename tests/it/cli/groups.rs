@@ -1,0 +1,112 @@
+//! `wakeq groups` on the database and against a server: the same words.
+
+use uuid::Uuid;
+use wakeq::access::{Reach, Scope};
+
+use super::Terminal;
+use crate::service::{Service, make_key};
+
+/// A group with two subscribers, one of them unhealthy, and a group of which only a position is left.
+const FILL: &str = "
+    insert into wakeq.nodes (node_id, heartbeat_timestamp, expires_at) values
+        ('00000000-0000-7000-8000-000000000001', '2026-01-01 00:00:00Z', 'infinity'),
+        ('00000000-0000-7000-8000-000000000002', '2026-01-01 00:00:00Z', '-infinity');
+    insert into wakeq.locks (name, owner, term, expires_at) values
+        ('coordinator', '00000000-0000-7000-8000-000000000001', 7, 'infinity');
+    insert into wakeq.subscribers (subscriber_name, subscriber_id, node_id, heartbeat_timestamp, expires_at, requests,
+                                   request_count, unhealthy) values
+        ('projection', '00000000-0000-7000-8000-000000000003', '00000000-0000-7000-8000-000000000001',
+         '2026-01-01 00:00:00Z', 'infinity',
+         '[{\"type\":\"category\",\"category\":\"companies\",\"partitions\":[\"1\",\"2\"],\"of\":2}]', 2, null),
+        ('projection', '00000000-0000-7000-8000-000000000004', '00000000-0000-7000-8000-000000000001',
+         '2026-01-01 00:00:00Z', 'infinity',
+         '[{\"type\":\"category\",\"category\":\"companies\",\"partitions\":[\"1\",\"2\"],\"of\":2}]', 2, 'the disk is full');
+    insert into wakeq.subscriptions (subscriber_name, subscriber_id, node_id, subscriber_event_sources, releasing, epoch, term)
+        values ('projection', '00000000-0000-7000-8000-000000000003', '00000000-0000-7000-8000-000000000001',
+         '[{\"type\":\"category\",\"category\":\"companies\",\"partitions\":[\"1\"],\"of\":2}]', '[]', 3, 7);
+    insert into wakeq.consumer_positions (consumer_group, source, position, epoch, updated_at) values
+        ('projection', 'category/companies/1-of-2', 0, 3, '2026-01-01 00:00:00Z'),
+        ('former', 'log', 0, 1, '2026-01-01 00:00:00Z');";
+
+/// What is typed, and what is printed.
+const SESSION: &[(&str, &str)] = &[
+    (
+        "groups nodes",
+        "NODE                                  HEARD OF              COORDINATES\n\
+                     <id>  <time>  in term 7\n",
+    ),
+    (
+        "groups list",
+        "GROUP       SUBSCRIBERS  UNHEALTHY  SOURCES  IDLE  LAG\n\
+         former                0          0        1     1    0\n\
+         projection            2          1        2     1    0\n",
+    ),
+    (
+        "groups show projection",
+        "group       projection\n\
+         subscriber  <id> on node <id>, well\n\
+         subscriber  <id> on node <id>, unhealthy: the disk is full\n\
+         SOURCE                     SUBSCRIBER                            POSITION  LAG  SINCE\n\
+         category/companies/1-of-2  <id>         0    0  <time>\n\
+         category/companies/2-of-2  -                                            0    0  -\n",
+    ),
+    ("groups reset projection --to end", "group projection goes on after 0 in 2 sources\n"),
+    (
+        "groups reset projection --to start --source category/companies/2-of-2",
+        "group projection goes on after 0 in 1 source\n",
+    ),
+];
+
+async fn plays(terminal: &Terminal) {
+    for (line, expected) in SESSION {
+        let arguments: Vec<&str> = line.split(' ').collect();
+        assert_eq!(terminal.prints(&arguments).await, *expected, "{line}");
+    }
+    for (line, code, words) in [
+        ("groups show nothing", 3, ""),
+        ("groups reset nothing --to start", 3, ""),
+        ("groups reset projection", 2, "--to"),
+        ("groups reset projection --to never", 2, "use start, end, or the number"),
+        ("groups reset projection --to 99", 2, "the last one of the log"),
+        ("groups reset projection --to start --source nonsense", 2, "is no source"),
+    ] {
+        let arguments: Vec<&str> = line.split(' ').collect();
+        let complaint = terminal.complains(code, &arguments).await;
+        assert!(complaint.contains(words), "{line}: {complaint}");
+    }
+}
+
+async fn filled() -> Service {
+    let service = Service::start().await;
+    sqlx::raw_sql(FILL).execute(&service.stage.pool).await.unwrap();
+    service
+}
+
+// SUB-32, SUB-49
+#[tokio::test]
+async fn groups_are_shown_and_reset_on_the_database() {
+    let service = filled().await;
+    plays(&Terminal::on(&service.stage.database).set("WAKEQ_NOTIFIER", "local")).await;
+    let recorded: Vec<String> =
+        sqlx::query_scalar("select detail from wakeq.audit_log where action = 'reset-group' order by at")
+            .fetch_all(&service.stage.pool)
+            .await
+            .unwrap();
+    assert_eq!(recorded, ["group projection, 2 sources to 0", "group projection, 1 sources to 0"]);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn groups_are_shown_and_reset_by_a_server() {
+    let service = filled().await;
+    let of = |key: &str| {
+        Terminal::without_variables()
+            .set("WAKEQ_SERVER", &format!("http://{}", service.address))
+            .set("WAKEQ_KEY", key)
+    };
+    plays(&of(&make_key(&service.access, "ada", Reach::EveryCanvas, &Scope::ALL).await)).await;
+    let of_one = of(&service.key("ada", wakeq::CanvasId(Uuid::nil()), &Scope::ALL).await);
+    let complaint = of_one.complains(4, &["groups", "list"]).await;
+    assert!(complaint.contains("reaches every canvas"), "{complaint}");
+    service.stop().await;
+}

@@ -1,0 +1,126 @@
+//! Nodes that are killed, stopped and replaced while events flow.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::node::GroupWork;
+use super::stage::{Node, Stage};
+use crate::support::is_skipped;
+use crate::theatre::{figure, is_full, size};
+
+const HANDLED: &str = "select count(*) from handled";
+
+fn work() -> GroupWork {
+    let groups = size(3, 50);
+    GroupWork { groups, partitions: 4, heartbeat_ms: 500, lease_ms: 3_000, handle_ms: 20 }
+}
+
+async fn stop(stage: &Stage, node: Node) {
+    node.process.child.stop(Duration::from_secs(30)).await.unwrap();
+    let left = sqlx::query_scalar::<_, i64>("select count(*) from wakeq.subscribers where node_id = $1")
+        .bind(node.id)
+        .fetch_one(&stage.theatre.pool)
+        .await
+        .unwrap();
+    assert_eq!(left, 0, "who stops in good order leaves nothing");
+}
+
+/// SUB-04, SUB-05, SUB-06, SUB-22, SUB-36, SUB-55.
+#[tokio::test]
+async fn every_event_reaches_every_group_whatever_becomes_of_the_nodes() {
+    if is_skipped("a session for each of several processes") {
+        return;
+    }
+    let mut stage = Stage::new("group-nodes", work()).await;
+    let (one, two, three) = (stage.node().await, stage.node().await, stage.node().await);
+    stage.flow(Duration::from_millis(if is_full() { 1_000 } else { 100 }));
+    stage.until_each_works(&[&one, &two, &three]).await;
+    stage.theatre.until_at_least(HANDLED, stage.sources()).await;
+
+    let lease = Duration::from_millis(stage.work.lease_ms);
+    let killed = Instant::now();
+    stage.theatre.kill_9(&one.process).await;
+    stage.until_all_on(&[&two, &three]).await;
+    let took = killed.elapsed();
+    assert!(took <= 2 * lease, "{took:.1?} until what a killed node had was given to others");
+    figure("taken over after a kill", format!("{took:.1?}; the lease is {lease:?}"));
+
+    let four = stage.node().await;
+    stage.until_each_works(&[&two, &three, &four]).await;
+    stage.remember_positions().await;
+    let held = stage.held_by(&two).await;
+    let stopped = Instant::now();
+    two.process.child.freeze();
+    stage.until_all_on(&[&three, &four]).await;
+    let took = stopped.elapsed();
+    assert!(took <= 2 * lease, "{took:.1?} until what a stopped node had was given to others");
+    figure("taken over after a stop", format!("{took:.1?}"));
+    stage.until_taken_over(held).await;
+    sqlx::query("truncate refusals").execute(&stage.theatre.pool).await.unwrap();
+    two.process.child.thaw();
+    stage.theatre.until_at_least("select count(*) from refusals", 1).await;
+
+    // It comes back as a node like the others, and then all are replaced.
+    let mut nodes = vec![two, three, four];
+    for _ in 0..3 {
+        nodes.push(stage.node().await);
+        stage.until_each_works(&nodes.iter().collect::<Vec<_>>()).await;
+        stop(&stage, nodes.remove(0)).await;
+    }
+    stage.until_all_on(&nodes.iter().collect::<Vec<_>>()).await;
+    let count = stage.ebb().await;
+    let wanted = count * i64::try_from(stage.work.groups).unwrap();
+    let ended = Instant::now();
+    stage
+        .theatre
+        .until_at_least(
+            "select count(*) from (select distinct consumer_group, seq from handled) as each",
+            wanted,
+        )
+        .await;
+    figure("events", count);
+    figure("handled by each group after the last", format!("{:.1?}", ended.elapsed()));
+    let extra = stage.theatre.count(HANDLED).await - wanted;
+    figure("handled again", extra);
+    // Of each event of a stream, and each group, the first time counts: what comes again has been there before.
+    let disordered = "select count(*) from (
+          select seq, lag(seq) over (partition by consumer_group, stream order by first) as before
+            from (select consumer_group, stream, seq, min(number) as first from handled group by 1, 2, 3) as firsts) as pairs
+         where before > seq";
+    assert_eq!(stage.theatre.count(disordered).await, 0, "the order of a stream was not kept");
+    let of_two = "select count(*) from refusals where pid = (select min(pid) from refusals)";
+    figure("commits that were refused when the stopped one went on", stage.theatre.count(of_two).await);
+    let looks = stage.check().await;
+    figure("looks at who has what, none with two owners of a source", looks);
+}
+
+/// SUB-04, SUB-36: the coordinator is stopped with a write on its way.
+#[tokio::test]
+async fn a_deposed_coordinator_writes_nothing() {
+    if is_skipped("a session for each of several processes") {
+        return;
+    }
+    let mut stage = Stage::new("group-coordinator", work()).await;
+    let process = stage.start_faulty(Some("stop:broker.allocate"));
+    let one = Stage::named(process).await;
+    stage.theatre.until_at_least("select count(*) from wakeq.locks", 1).await;
+    let (two, three) = (stage.node().await, stage.node().await);
+    let begun = Instant::now();
+    stage.until_each_works(&[&two, &three]).await;
+    figure("another leads after", format!("{:.1?}", begun.elapsed()));
+    assert_eq!(stage.held_by(&one).await, 0);
+    let terms = "select min(term) from wakeq.subscriptions";
+    assert!(stage.theatre.count(terms).await > 1, "it was written under a later term");
+    one.process.child.thaw();
+    let said = one.process.says("deposed").await;
+    let refused: u64 = said.trim_start_matches("deposed ").parse().unwrap();
+    assert!(refused > 0, "no write was refused: {said}");
+    figure("writes of the deposed coordinator that were refused", refused);
+    assert!(stage.theatre.count(terms).await > 1, "nothing was written under the former term");
+    stage.until_each_works(&[&one, &two, &three]).await;
+    for node in [one, two, three] {
+        stop(&stage, node).await;
+    }
+    stage.check().await;
+}

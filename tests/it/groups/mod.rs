@@ -1,0 +1,5 @@
+//! Consumer groups, while their nodes are processes, and die.
+
+mod crashes;
+pub(crate) mod node;
+mod stage;

@@ -1,0 +1,153 @@
+//! A node of the crash tests of groups: consumers of the real log under a real broker, in a process of its own.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use sqlx::PgPool;
+use wakeq::notify::Notifier;
+use wakeq::{
+    BrokerBacking, BrokerConfig, Consumer, ConsumerConfig, ConsumerError, DeadLetter, EventBroker,
+    EventProcessor, EventSource, Log, LogEvent, PositionKey, PositionStore, Store,
+};
+
+use crate::children::{Place, say};
+
+/// What a node does.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct GroupWork {
+    pub(crate) groups: usize,
+    pub(crate) partitions: u16,
+    pub(crate) heartbeat_ms: u64,
+    pub(crate) lease_ms: u64,
+    /// How long an event is handled.
+    pub(crate) handle_ms: u64,
+}
+
+/// The category that all groups consume.
+pub(crate) const CATEGORY: &str = "companies";
+
+/// Says `node ID`, then `deposed WRITES` whenever that grows, until SIGTERM.
+pub(crate) async fn perform(place: &Place, store: Store, notifier: Arc<dyn Notifier>, work: GroupWork) {
+    let pool =
+        sqlx::postgres::PgPoolOptions::new().max_connections(4).connect(&place.database_url).await.unwrap();
+    let log = Log::new(store.clone(), &*notifier);
+    let config = BrokerConfig {
+        heartbeat: Duration::from_millis(work.heartbeat_ms),
+        lease: Duration::from_millis(work.lease_ms),
+        ..BrokerConfig::default()
+    };
+    let backing = BrokerBacking::Postgres(store.clone());
+    let broker = EventBroker::distributed(backing, notifier.signals(), config).unwrap();
+    for number in 0..work.groups {
+        let group = format!("group-{number}");
+        let positions = Recording { store: store.clone(), pool: pool.clone() };
+        let processor = Recorder {
+            pool: pool.clone(),
+            group: group.clone(),
+            lasts: Duration::from_millis(work.handle_ms),
+        };
+        let config = ConsumerConfig {
+            poll_interval: Duration::from_secs(1),
+            commit_every: 5,
+            page: 50,
+            withdraw_grace: Duration::from_millis(500),
+            ..ConsumerConfig::default()
+        };
+        let category = EventSource::category(CATEGORY).unwrap();
+        let (log, positions) = (Arc::new(log.clone()), Arc::new(positions));
+        let consumer =
+            Consumer::new(group.parse().unwrap(), category, log, positions, Arc::new(processor), config)
+                .unwrap();
+        broker.register(Arc::new(consumer.partitioned(work.partitions).unwrap())).await.unwrap();
+    }
+    let (signal, stop) = (wakeq::shutdown_signal().unwrap(), broker.stop_token());
+    tokio::spawn(async move {
+        signal.await;
+        stop.cancel();
+    });
+    say(&format!("node {}", broker.node()));
+    tokio::select! {
+        ended = broker.run() => ended.unwrap(),
+        () = tell(&broker) => {}
+    }
+    say("ended");
+}
+
+async fn tell(broker: &EventBroker) {
+    let mut ticks = tokio::time::interval(Duration::from_millis(50));
+    let mut told = 0;
+    loop {
+        ticks.tick().await;
+        let refused = broker.refused_allocations();
+        if refused != told {
+            told = refused;
+            say(&format!("deposed {refused}"));
+        }
+    }
+}
+
+/// Positions in Postgres, and a line for each commit that was refused.
+struct Recording {
+    store: Store,
+    pool: PgPool,
+}
+
+impl Recording {
+    async fn recorded<T>(&self, answer: Result<T, ConsumerError>) -> Result<T, ConsumerError> {
+        if matches!(answer, Err(ConsumerError::Fenced { .. })) {
+            let refusal = sqlx::query("insert into refusals (pid) values ($1)");
+            let pid = i32::try_from(std::process::id()).unwrap_or(0);
+            if let Err(error) = refusal.bind(pid).execute(&self.pool).await {
+                say(&format!("a refusal was not written: {error}"));
+            }
+        }
+        answer
+    }
+}
+
+#[async_trait]
+impl PositionStore for Recording {
+    async fn open(&self, key: &PositionKey, epoch: i64) -> Result<i64, ConsumerError> {
+        self.store.open(key, epoch).await
+    }
+
+    async fn commit(&self, key: &PositionKey, epoch: i64, from: i64, to: i64) -> Result<(), ConsumerError> {
+        self.recorded(self.store.commit(key, epoch, from, to).await).await
+    }
+
+    async fn skip(
+        &self,
+        key: &PositionKey,
+        epoch: i64,
+        from: i64,
+        dead: &DeadLetter<'_>,
+    ) -> Result<(), ConsumerError> {
+        self.recorded(self.store.skip(key, epoch, from, dead).await).await
+    }
+}
+
+/// Writes down what it was handed.
+struct Recorder {
+    pool: PgPool,
+    group: String,
+    lasts: Duration,
+}
+
+#[async_trait]
+impl EventProcessor for Recorder {
+    async fn handle_event(&self, event: &LogEvent) -> Result<(), Box<dyn Error + Send + Sync>> {
+        // How long it lasts is what these are for.
+        tokio::time::sleep(self.lasts).await;
+        sqlx::query("insert into handled (consumer_group, stream, seq, pid) values ($1, $2, $3, $4)")
+            .bind(&self.group)
+            .bind(event.stream.name.as_str())
+            .bind(event.seq)
+            .bind(i32::try_from(std::process::id()).unwrap_or(0))
+            .execute(&self.pool)
+            .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,229 @@
+//! The stage of these tests: events that flow, nodes, and somebody who looks at the tables all the time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use sqlx::PgPool;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use wakeq::{AppendCondition, CanvasId, Log, NewLogEvent, StreamAppend, StreamId};
+
+use super::node::{CATEGORY, GroupWork};
+use crate::children::{Durations, Process, Role};
+use crate::theatre::Theatre;
+
+const STREAMS: usize = 10;
+
+pub(super) struct Stage {
+    pub(super) theatre: Theatre,
+    /// Without compiled plans: for the small tables here these take a second, and are asked for all the time.
+    pub(super) pool: PgPool,
+    pub(super) work: GroupWork,
+    flow: Option<(CancellationToken, JoinHandle<i64>)>,
+    look: (CancellationToken, JoinHandle<u64>),
+    pub(super) doubles: Arc<AtomicU64>,
+}
+
+/// A node, and its id.
+pub(super) struct Node {
+    pub(super) process: Process,
+    pub(super) id: uuid::Uuid,
+}
+
+impl Stage {
+    /// Without any node. Positions that go back, and terms and epochs that do, are written down by the database.
+    pub(super) async fn new(name: &str, work: GroupWork) -> Self {
+        let theatre = Theatre::new(name, Durations::quick()).await;
+        sqlx::raw_sql(
+            "create table handled (number bigserial, consumer_group text, stream text, seq bigint, pid integer);
+             create index on handled (consumer_group, seq);
+             create table regressions (what text);
+             create table refusals (pid integer);
+             create function regressed() returns trigger language plpgsql as $$ begin
+                 if new.position < old.position or new.epoch < old.epoch then
+                     insert into regressions values (old::text || ' to ' || new::text);
+                 end if;
+                 return new;
+             end $$;
+             create trigger regressed after update on wakeq.consumer_positions for each row execute function regressed();
+             create function deposed() returns trigger language plpgsql as $$ begin
+                 if new.term < old.term or new.epoch <= old.epoch then
+                     insert into regressions values (old::text || ' to ' || new::text);
+                 end if;
+                 return new;
+             end $$;
+             create trigger deposed after update on wakeq.subscriptions for each row execute function deposed();",
+        )
+        .execute(&theatre.pool)
+        .await
+        .unwrap();
+        let plain: sqlx::postgres::PgConnectOptions = theatre.place.database_url.parse().unwrap();
+        let pool = PgPool::connect_with(plain.options([("jit", "off")])).await.unwrap();
+        let doubles = Arc::new(AtomicU64::new(0));
+        let stop = CancellationToken::new();
+        let looking = look(pool.clone(), stop.clone(), Arc::clone(&doubles));
+        Self { theatre, pool, work, flow: None, look: (stop, tokio::spawn(looking)), doubles }
+    }
+
+    pub(super) fn start_faulty(&self, fault: Option<&str>) -> Process {
+        self.theatre.start(&Role::GroupNode(self.work), fault)
+    }
+
+    pub(super) async fn node(&self) -> Node {
+        let process = self.start_faulty(None);
+        Self::named(process).await
+    }
+
+    pub(super) async fn named(process: Process) -> Node {
+        let said = process.says("node").await;
+        Node { id: said.trim_start_matches("node ").parse().unwrap(), process }
+    }
+
+    /// All sources of all groups.
+    pub(super) fn sources(&self) -> i64 {
+        i64::try_from(self.work.groups * usize::from(self.work.partitions)).unwrap()
+    }
+
+    /// Returns when every source is given to somebody on one of these nodes.
+    pub(super) async fn until_all_on(&self, nodes: &[&Node]) {
+        let ids: Vec<uuid::Uuid> = nodes.iter().map(|node| node.id).collect();
+        let query = "select coalesce(sum(json_array_length(source->'partitions')), 0)::bigint
+                       from wakeq.subscriptions, json_array_elements(subscriber_event_sources) source
+                      where node_id = any ($1)";
+        self.until(query, &ids, self.sources()).await;
+    }
+
+    /// Returns when each of these has something of everything that is shared out.
+    pub(super) async fn until_each_works(&self, nodes: &[&Node]) {
+        self.until_all_on(nodes).await;
+        for node in nodes {
+            let query = "select count(*) from wakeq.subscriptions
+                          where node_id = any ($1) and json_array_length(subscriber_event_sources) > 0";
+            self.until(query, &[node.id], i64::try_from(self.work.groups).unwrap()).await;
+        }
+    }
+
+    async fn until(&self, query: &'static str, nodes: &[uuid::Uuid], wanted: i64) {
+        let reached = async {
+            loop {
+                let found: i64 = sqlx::query_scalar(query).bind(nodes).fetch_one(&self.pool).await.unwrap();
+                if found >= wanted {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let patience = tokio::time::timeout(crate::theatre::patience(), reached).await;
+        patience.unwrap_or_else(|_| panic!("{query} on {nodes:?} does not come to {wanted}"));
+    }
+
+    /// Appends to ten streams every so often, until [`ebb`](Self::ebb).
+    pub(super) fn flow(&mut self, every: Duration) {
+        let stop = CancellationToken::new();
+        let (place, notifier, ended) =
+            (self.theatre.place.clone(), Arc::clone(&self.theatre.notifier), stop.clone());
+        let flowing = async move {
+            let log = Log::new(place.store().await, &*notifier);
+            let mut ticks = tokio::time::interval(every);
+            let mut count = 0;
+            while !ended.is_cancelled() {
+                ticks.tick().await;
+                let appends: Vec<StreamAppend> = (0..STREAMS)
+                    .map(|at| {
+                        let stream =
+                            StreamId::new(CanvasId::DEFAULT, CATEGORY, &format!("company-{at}")).unwrap();
+                        StreamAppend::new(stream, vec![NewLogEvent::new("changed", &count).unwrap()])
+                            .expect(AppendCondition::None)
+                    })
+                    .collect();
+                count += i64::try_from(log.append_all(&appends).await.unwrap().len()).unwrap();
+            }
+            count
+        };
+        self.flow = Some((stop, tokio::spawn(flowing)));
+    }
+
+    /// Ends the flow; how many events were appended.
+    pub(super) async fn ebb(&mut self) -> i64 {
+        let (stop, flow) = self.flow.take().unwrap();
+        stop.cancel();
+        flow.await.unwrap()
+    }
+
+    /// Where the sources of a node stand now, for [`until_taken_over`](Self::until_taken_over).
+    pub(super) async fn remember_positions(&self) {
+        sqlx::raw_sql(
+            "drop table if exists before_stop;
+             create table before_stop as select consumer_group, source, epoch from wakeq.consumer_positions",
+        )
+        .execute(&self.theatre.pool)
+        .await
+        .unwrap();
+    }
+
+    /// Returns when so many positions were opened by others.
+    pub(super) async fn until_taken_over(&self, count: i64) {
+        let query = "select count(*) from before_stop b join wakeq.consumer_positions p using (consumer_group, source)
+                      where p.epoch > b.epoch";
+        self.theatre.until_at_least(query, count).await;
+    }
+
+    pub(super) async fn held_by(&self, node: &Node) -> i64 {
+        sqlx::query_scalar(
+            "select coalesce(sum(json_array_length(source->'partitions')), 0)::bigint
+               from wakeq.subscriptions, json_array_elements(subscriber_event_sources) source where node_id = $1",
+        )
+        .bind(node.id)
+        .fetch_one(&self.pool)
+        .await
+        .unwrap()
+    }
+
+    /// What must not have happened at any moment; how often it was looked.
+    pub(super) async fn check(&mut self) -> u64 {
+        self.look.0.cancel();
+        let looks = (&mut self.look.1).await.unwrap();
+        assert_eq!(self.doubles.load(Ordering::Relaxed), 0, "a source had two owners");
+        let regressions: Vec<String> =
+            sqlx::query_scalar("select what from regressions").fetch_all(&self.theatre.pool).await.unwrap();
+        assert_eq!(regressions, Vec::<String>::new());
+        looks
+    }
+}
+
+/// Counts, at each look, the sources with two owners, those included who have not confirmed that they have ended. The term of
+/// the coordinator's lock only grows, and each term has one owner: the lock is one row, and its name the key.
+async fn look(pool: PgPool, stop: CancellationToken, doubles: Arc<AtomicU64>) -> u64 {
+    let query = "select count(*) from (
+                     select subscriber_name, source->>'category', label
+                       from (select subscriber_name, json_array_elements(subscriber_event_sources) as source
+                               from wakeq.subscriptions
+                              union all
+                             select s.subscriber_name, json_array_elements(s.releasing)
+                               from wakeq.subscriptions s join wakeq.subscribers r using (subscriber_id)
+                              where r.confirmed_epoch < s.epoch) as owned,
+                            json_array_elements_text(source->'partitions') as label
+                      group by 1, 2, 3 having count(*) > 1) as doubled";
+    let mut ticks = tokio::time::interval(Duration::from_millis(25));
+    let (mut looks, mut term, mut owner) = (0, 0, None);
+    while !stop.is_cancelled() {
+        ticks.tick().await;
+        let doubled: i64 = sqlx::query_scalar(query).fetch_one(&pool).await.unwrap();
+        doubles.fetch_add(u64::try_from(doubled).unwrap(), Ordering::Relaxed);
+        let lock: Option<(uuid::Uuid, i64)> =
+            sqlx::query_as("select owner, term from wakeq.locks where name = 'coordinator'")
+                .fetch_optional(&pool)
+                .await
+                .unwrap();
+        if let Some((now, newer)) = lock {
+            assert!(
+                newer > term || (newer == term && owner == Some(now)),
+                "term {newer} of {now} after {term}"
+            );
+            (term, owner) = (newer, Some(now));
+        }
+        looks += 1;
+    }
+    looks
+}
