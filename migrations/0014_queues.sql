@@ -121,6 +121,8 @@ create table wakeq.facets (
     recalled  uuid[] not null default '{}',
     -- What was taken of it and may still run, if its number is limited.
     running   uuid[] not null default '{}',
+    -- Whether as many ran as may, at some time since it was last empty: some that wait may then have no notification left.
+    was_full  boolean not null default false,
     constraint facets_pkey primary key (queue, canvas_id)
 ) with (
     fillfactor = 50,
@@ -143,6 +145,16 @@ return coalesce((
       from wakeq.queues q
       left join wakeq.facet_settings s on s.queue = q.name and s.canvas_id = facet_holds.canvas
      where q.name = facet_holds.queue), false);
+
+-- Whether copies of a facet may wait without a notification, because as many ran as may.
+create function wakeq.facet_was_full(queue text, canvas uuid)
+returns boolean language sql stable
+return coalesce((
+    select f.was_full or cardinality(f.running) >= coalesce(s.in_flight_max, q.in_flight_max)
+      from wakeq.facets f
+      left join wakeq.queues q on q.name = f.queue
+      left join wakeq.facet_settings s on s.queue = f.queue and s.canvas_id = f.canvas_id
+     where f.queue = facet_was_full.queue and f.canvas_id = facet_was_full.canvas), false);
 
 -- Copies that may run now in a facet with a limit, as many as there is room for, and at most eight: any of the first ones, so
 -- that who asks at the same moment gets others.
@@ -430,7 +442,11 @@ begin
                    head_at = coalesce((p.head).at, f.head_at),
                    head_id = coalesce((p.head).id, f.head_id),
                    recalled = case when only_asked or p.slots = 0 then f.recalled else coalesce(p.kept, '{}') || p.unread end,
-                   running = case when p.in_flight_max is null then '{}' else p.running || p.taken end
+                   running = case when p.in_flight_max is null then '{}' else p.running || p.taken end,
+                   -- One that leaves, and not because it may have no more, was seen to be empty.
+                   was_full = case when p.in_flight_max is null then false
+                                   when cardinality(p.running || p.taken) >= p.in_flight_max then true
+                                   else f.was_full and (only_asked or p.weight = 0 or not p.leaves) end
               from placed p where f.queue = of_queue and f.canvas_id = p.canvas_id
         )
         select array_agg(d.id order by d.nth, d.position), (select count(*) from moved)

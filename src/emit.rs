@@ -306,9 +306,13 @@ impl Queue {
 
     fn checked(&self, event: Event) -> Result<NewEvent, EventError> {
         event.check_size(self.config.payload_limit_bytes)?;
+        let address = event.address(self.config.canvas);
+        if address.scope.canvas.is_reserved() {
+            return Err(EventError::ReservedCanvas);
+        }
         Ok(NewEvent {
             id: event.id.unwrap_or_default(),
-            address: event.address(self.config.canvas),
+            address,
             logged: event.log_stream(self.config.canvas)?,
             value: event.value,
             due: event.due,

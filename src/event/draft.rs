@@ -92,6 +92,9 @@ pub enum EventError {
     /// The event would run more than a hundred years from now, or the moment is out of range.
     #[error("the delay is out of range: an event can wait for 100 years at most")]
     TooLate,
+    /// No tenant has this canvas.
+    #[error("no canvas has the largest uuid: take another one")]
+    ReservedCanvas,
 }
 
 impl Event {

@@ -253,8 +253,9 @@ impl From<EventError> for Problem {
             | EventError::Object(_)
             | EventError::Value(_)
             | EventError::Trace(_)
+            | EventError::TooLate
             | EventError::LogName(_)
-            | EventError::TooLate => Self::bad_request(error.to_string()),
+            | EventError::ReservedCanvas => Self::bad_request(error.to_string()),
         }
     }
 }

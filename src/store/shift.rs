@@ -51,9 +51,9 @@ impl Store {
         Ok(())
     }
 
-    /// When time alone changes something next: an event falls due, a lease runs out, a rule ends.
-    pub(crate) async fn next_moment(&self) -> Result<Option<Timestamp>, StoreError> {
-        in_memory!(self, next_moment());
+    /// When time alone changes something next after a moment: an event falls due, a lease runs out, a rule ends.
+    pub(crate) async fn next_moment(&self, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        in_memory!(self, next_moment(after));
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "select min(moment) from (
@@ -61,8 +61,9 @@ impl Store {
                    from wakeq.events_v2
                   union all
                  select until from wakeq.scheduling_rules) as moments
-              where moment > now()",
-            interval(self.timing().lease)
+              where moment > $2",
+            interval(self.timing().lease),
+            after
         );
         let moment = session.limit(|connection| query.fetch_one(connection)).await;
         session.answered("look for the next moment", moment)

@@ -238,8 +238,9 @@ impl TestKit {
         // By the kit's clock, which runs by itself beside a database.
         let end = self.lot.age().saturating_add(longest);
         loop {
-            self.drain_into(&mut drained).await?;
-            let Some(next) = self.store.next_moment().await? else { break };
+            // What fell due since then has not been run, though its moment may be over.
+            let looked_at = self.drain_into(&mut drained).await?;
+            let Some(next) = self.store.next_moment(looked_at).await? else { break };
             let step = (next - self.now().await?).to_std().unwrap_or_default();
             let left = end.saturating_sub(self.lot.age());
             if step > left {
@@ -307,12 +308,13 @@ impl TestKit {
 
     /// In waves: what is due is woken, as an operator does who wakes all, and what waited in the lot; then everything
     /// published is run. A wave in which no handler ran, and nothing fell due meanwhile, is the last: what it met waits for
-    /// something else.
-    async fn drain_into(&self, drained: &mut Drained) -> Result<(), KitError> {
+    /// something else. When that wave began: beside a database the clock has gone on since.
+    async fn drain_into(&self, drained: &mut Drained) -> Result<Timestamp, KitError> {
         self.stepper.register().await?;
         let mut subscription = self.notifier.subscribe(1).await?;
         let mut idle_waves = 0;
-        loop {
+        let looked_at = loop {
+            let looked_at = self.now().await?;
             let attempts = drained.attempts();
             self.admin.wake(true).await?;
             self.notifier.publish(&self.lot.due()).await?;
@@ -340,15 +342,15 @@ impl TestKit {
             }
             let is_idle = drained.attempts() == attempts;
             if is_idle && !self.lot.has_due() {
-                break;
+                break looked_at;
             }
             idle_waves = if is_idle { idle_waves + 1 } else { 0 };
             if idle_waves == IDLE_WAVES_MAX {
                 return Err(KitError::Idle);
             }
-        }
+        };
         drained.waiting = self.store.count().await?;
-        Ok(())
+        Ok(looked_at)
     }
 
     /// A test may have stopped the notifier, also from a handler: nobody would start it again while a drain waits.

@@ -416,7 +416,7 @@ impl Run<'_> {
         if !self.facts.is_limited {
             return Vec::new();
         }
-        match self.runner.statements.room_in_facet(&copy.queue, turn.canvas).await {
+        match self.runner.statements.rooms.call((copy.queue.clone(), turn.canvas)).await {
             Ok(next) => next,
             Err(error) => {
                 let error = &error as &dyn std::error::Error;

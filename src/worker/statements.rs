@@ -34,6 +34,8 @@ pub(super) struct Statements {
     pub(super) link_completions: Coalescer<Claim, bool>,
     /// Whose turn it is in lanes whose first event was removed.
     pub(super) firsts: Coalescer<Lane, Option<Notification>>,
+    /// The copies that have room now because another one of their canvas is over.
+    pub(super) rooms: Coalescer<(Name, CanvasId), Vec<Notification>>,
     pub(super) retries: Coalescer<Arc<Retry>, bool>,
     pub(super) parks: Coalescer<EventId, bool>,
     pub(super) defers: Coalescer<EventId, ()>,
@@ -75,6 +77,7 @@ impl Statements {
                 |store, claims| async move { store.complete_links(&claims).await },
             ),
             firsts: batched(store, |store, lanes| async move { store.firsts(&lanes).await }),
+            rooms: batched(store, |store, ended| async move { store.room_in_facets_of(&ended).await }),
             retries: batched(store, |store, retries| async move { store.retry(&retries).await }),
             parks: batched(store, |store, ids| async move { store.park(&ids).await }),
             defers: batched(store, move |store, ids| async move {
@@ -117,15 +120,6 @@ impl Statements {
         } else {
             self.turns.call(TakenTurn { queue: queue.clone(), asks }).await?
         }
-    }
-
-    /// The copies that have room now because another one of their canvas is over.
-    pub(super) async fn room_in_facet(
-        &self,
-        queue: &Name,
-        canvas: CanvasId,
-    ) -> Result<Vec<Notification>, StoreError> {
-        self.store.room_in_facet(queue, canvas).await
     }
 
     /// Claims an event whatever its losses; a worker does so for one at a time.

@@ -117,6 +117,24 @@ fn what_can_not_be_emitted_is_refused_with_a_reason() {
 }
 
 #[tokio::test]
+async fn an_emit_on_the_canvas_that_no_tenant_has_is_refused() {
+    let (stage, _) = Stage::memory().await;
+    let event = || Event::new("greet", "x").unwrap();
+    let reserved = || event().canvas(CanvasId(uuid::Uuid::max()));
+    let refused = stage.queue.emit(reserved()).await.unwrap_err();
+    assert!(matches!(refused, EmitError::Event(EventError::ReservedCanvas)), "{refused}");
+    let refused = stage.queue.emit_all(vec![event(), reserved()]).await.unwrap_err();
+    assert!(matches!(refused, EmitError::Event(EventError::ReservedCanvas)), "{refused}");
+    let refused = stage.queue.emit_on("work:1", reserved(), vec![], None).await.unwrap_err();
+    assert!(matches!(refused, EmitError::Event(EventError::ReservedCanvas)), "{refused}");
+    let config = QueueConfig { canvas: CanvasId(uuid::Uuid::max()), ..QueueConfig::default() };
+    let queue = Queue::new(stage.store.clone(), stage.notifier.clone(), config);
+    let refused = queue.emit(event()).await.unwrap_err();
+    assert!(matches!(refused, EmitError::Event(EventError::ReservedCanvas)), "{refused}");
+    assert_eq!(stage.rows().await, 0);
+}
+
+#[tokio::test]
 async fn a_value_beyond_the_limit_is_refused_and_its_neighbours_with_it() {
     let (stage, _) = Stage::memory().await;
     let sized = |bytes: usize| Event::new("greet", &"x".repeat(bytes - 2)).unwrap();

@@ -232,6 +232,32 @@ async fn replacing_a_queue_lets_it_go_on() {
     worker.stop().await;
 }
 
+/// A target that says it is gone fails: neither the queue nor the handler that the copy names is paused.
+#[tokio::test]
+async fn a_queues_target_that_is_gone_has_failed() {
+    let (stage, _) = Stage::memory_with(quick()).await;
+    let mut receiver = Receiver::start().await;
+    let policy = TargetPolicy { retries: 0, ..TargetPolicy::default() };
+    let target = NewTarget { policy, ..to(&receiver) };
+    let with_target = NewQueue { target: Some(target), ..emails() };
+    stage.admin.put_queue(&name(), &with_target, &ada()).await.unwrap();
+    let worker = QueueWorker::new(
+        stage.store.clone(),
+        stage.notifier.clone(),
+        Handlers::new(),
+        WorkerConfig::default(),
+    );
+    let mut worker = Running::of(worker.unwrap().deliver_with(Deliverer::new(to_loopback()).unwrap()));
+    emit(&stage, canvas(1), 1).await;
+    receiver.next().await.answer("410 Gone", &[]);
+    worker.until_count(1, Outcome::Deleted).await;
+    assert_eq!(number(&stage, "select count(*) from wakeq.scheduling_rules").await, 0);
+    let reason =
+        "select count(*) from wakeq.dead_events where last_error like '%410 Gone%' and queue is not null";
+    assert_eq!(number(&stage, reason).await, 1);
+    worker.stop().await;
+}
+
 /// Unregistering: what waits is worked, or deleted; the minute's pass removes what is left of the queue.
 #[tokio::test]
 async fn a_queue_goes_with_its_last_copy() {

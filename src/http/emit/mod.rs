@@ -212,7 +212,8 @@ impl From<Refusal> for Problem {
                 | EventError::LogName(_)
                 | EventError::Value(_)
                 | EventError::Trace(_)
-                | EventError::TooLate,
+                | EventError::TooLate
+                | EventError::ReservedCanvas,
             )
             | Fault::Syntax(_)
             | Fault::Shape { .. }

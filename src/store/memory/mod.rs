@@ -178,14 +178,14 @@ impl Tables {
     }
 
     /// As [`Store::next_moment`].
-    pub(super) fn next_moment(&self) -> Result<Option<Timestamp>, StoreError> {
+    pub(super) fn next_moment(&self, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
         let rows = self.events.values().map(|row| match row.locked_at {
             // A lease is over after its last moment, not at it.
             Some(locked_at) => locked_at + self.timing.lease + Duration::from_micros(1),
             None => row.delay_until,
         });
         let ends = self.rules.values().filter_map(|rule| rule.until);
-        Ok(rows.chain(ends).filter(|moment| *moment > self.now).min())
+        Ok(rows.chain(ends).filter(|moment| *moment > after).min())
     }
 
     pub(super) fn count(&self) -> Result<u64, StoreError> {

@@ -13,8 +13,8 @@ const LOOKS_MAX: i64 = 20_000;
 pub struct QueueDepth {
     /// The queue.
     pub queue: Name,
-    /// Copies that are due, on no worker, under no rule, and of a canvas that is not paused there. A canvas that has as many
-    /// in flight as it may is not left out.
+    /// Copies that are due, on no worker, not parked, and of a canvas that is not paused there. One under a rule counts until
+    /// it was looked at and parked; one behind another of its object, or of a canvas that has as many in flight as it may, counts.
     pub depth: u64,
     /// Whether there may be more: a look reads 10,000 copies at most, and fewer where it is about many queues.
     pub capped: bool,

@@ -144,25 +144,39 @@ impl Store {
         trouble
     }
 
-    /// Copies of a canvas that may run now, if it may have more in flight of the queue: for whoever made room there.
-    pub(crate) async fn room_in_facet(
+    /// For each of these runs that have ended, by queue and canvas: copies of that facet that may run now and for which nobody
+    /// may hold a notification any more, because as many of it ran as may.
+    pub(crate) async fn room_in_facets_of(
         &self,
-        queue: &Name,
-        canvas: CanvasId,
-    ) -> Result<Vec<Notification>, StoreError> {
+        ended: &[(Name, CanvasId)],
+    ) -> Result<Vec<Vec<Notification>>, StoreError> {
+        let queues: Vec<String> = ended.iter().map(|(queue, _)| queue.to_string()).collect();
+        let canvases: Vec<Uuid> = ended.iter().map(|(_, canvas)| canvas.0).collect();
         let mut session = self.session().await?;
-        let query = sqlx::query_scalar!(
-            r#"select id as "id!" from wakeq.room_in_facet($1, $2, $3) as id"#,
-            queue.as_str(),
-            canvas.0,
+        let query = sqlx::query!(
+            r#"select asked.number as "number!", room.id as "id!"
+                 from unnest($1::text[], $2::uuid[]) with ordinality as asked (queue, canvas_id, number)
+                cross join lateral (
+                      select asked.queue, asked.canvas_id where wakeq.facet_was_full(asked.queue, asked.canvas_id)
+                      offset 0) as f
+                cross join lateral wakeq.room_in_facet(f.queue, f.canvas_id, $3) as room (id)"#,
+            &queues,
+            &canvases,
             interval(self.timing().lease)
         );
-        let ids = session.limit(|connection| query.fetch_all(connection)).await;
-        let ids = session.answered("look for room in a facet", ids)?;
-        Ok(ids.into_iter().map(|id| Notification { id: EventId(id), canvas }).collect())
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let mut rooms = vec![Vec::new(); ended.len()];
+        for row in session.answered("look for room in facets of runs", rows)? {
+            // Numbers begin with 1.
+            let at = usize::try_from(row.number - 1).unwrap_or(usize::MAX);
+            if let (Some(room), Some((_, canvas))) = (rooms.get_mut(at), ended.get(at)) {
+                room.push(Notification { id: EventId(row.id), canvas: *canvas });
+            }
+        }
+        Ok(rooms)
     }
 
-    /// The same of all facets with a limit: for the minute's pass, should somebody have died who made room.
+    /// The same of all facets with a limit, full before or not: for the minute's pass, should somebody have died who made room.
     pub(crate) async fn room_in_facets(&self) -> Result<Vec<Notification>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(

@@ -262,7 +262,10 @@ async fn no_more_of_a_facet_are_in_flight_than_may() {
     let first = taken.remove(0);
     assert!(first.is_limited);
     complete(&table.store, vec![first]).await;
-    let room = table.store.room_in_facet(&queue(EMAILS), canvas(1)).await.unwrap();
+    let ended = [(queue(EMAILS), canvas(2)), (queue(EMAILS), canvas(1))];
+    let rooms = table.store.room_in_facets_of(&ended).await.unwrap();
+    let [none, room] = &rooms[..] else { panic!("one answer for each: {rooms:?}") };
+    assert!(none.is_empty(), "it was never full");
     let [next] = room[..] else { panic!("one more may run: {room:?}") };
     assert!(copies[3..].contains(&next.id));
     let asks = TakenTurn { queue: queue(EMAILS), asks: next.id };
@@ -274,6 +277,30 @@ async fn no_more_of_a_facet_are_in_flight_than_may() {
     let asks = TakenTurn { queue: queue(EMAILS), asks: copies[1] };
     let turns = events(table.store.take_turns(&vec![asks; 5], 9).await);
     assert_eq!(turns.into_iter().filter(|event| event.address.scope.canvas == canvas(1)).count(), 3);
+}
+
+/// Who makes room in a facet that was never full wakes nobody, as those that wait have their notifications; once it was full
+/// that is so again when it was seen to be empty.
+#[tokio::test]
+async fn room_wakes_others_only_where_there_was_none() {
+    let table = emails(FacetSettings { weight: None, in_flight_max: Some(3) }).await;
+    emit_emails(&table.store, canvas(1), 6).await;
+    let room = async || {
+        let ended = [(queue(EMAILS), canvas(1))];
+        table.store.room_in_facets_of(&ended).await.unwrap().concat().len()
+    };
+    let mut running = take(&table.store, 2).await;
+    complete(&table.store, running.drain(..1).collect()).await;
+    assert_eq!(room().await, 0, "two ran, and three may");
+    running.extend(take(&table.store, 2).await);
+    complete(&table.store, running.drain(..2).collect()).await;
+    assert_eq!(room().await, 2, "three ran, two wait");
+    running.extend(take(&table.store, 1).await);
+    complete(&table.store, running.drain(..1).collect()).await;
+    assert_eq!(room().await, 1, "two ran, but one may still wait that nobody was told of");
+    running.extend(take(&table.store, 3).await);
+    emit_emails(&table.store, canvas(1), 2).await;
+    assert_eq!((running.len(), room().await), (2, 0), "it was empty when the last one was taken");
 }
 
 /// What was passed over comes back by its own notification, before what came after it.
