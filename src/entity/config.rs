@@ -12,7 +12,8 @@ pub struct EntityConfig {
     /// The state of an entity is written when so many of its events have been stored since it was written last; those are
     /// replayed after a start. Default 1: with every batch, so that what others read of an entity is what it is.
     pub snapshot_every: u32,
-    /// Largest state of one entity, as JSON. An event that would make it larger fails. Default 256 KiB, at most 16 MiB.
+    /// Largest state of one entity, as JSON, at the end of a batch: if it were larger, the events that make it so fail. Default
+    /// 256 KiB, at most 16 MiB.
     pub state_limit_bytes: usize,
     /// Memory that all entities of the type may take, by estimate: a processor that would need more refuses to start.
     /// Default 1 GiB.

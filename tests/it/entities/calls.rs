@@ -181,12 +181,12 @@ async fn a_panic_ends_its_event_only() {
 async fn a_state_has_a_limit() {
     let bank = Bank::open().await;
     let processor = bank.owner(wakeq::EntityConfig { state_limit_bytes: 1000, ..config() }, 1).await;
-    let changes = [Change::Deposit { cents: 1 }, Change::Note { bytes: 2000 }, Change::Note { bytes: 500 }];
+    let changes = [Change::Deposit { cents: 1 }, Change::Note { bytes: 500 }, Change::Note { bytes: 2000 }];
     let events = changes.iter().map(|change| (account("ada"), EntityEvent::of(change).unwrap())).collect();
     let sent = bank.entities.send_all(events).await.unwrap();
-    let ended = bank.ended(sent[1].id.0).await;
+    let ended = bank.ended(sent[2].id.0).await;
     assert!(ended.error.as_ref().unwrap().contains("the limit is 1000"), "{ended:?}");
-    assert_eq!(bank.ended(sent[2].id.0).await.status, EntityStatus::Completed);
+    assert_eq!(bank.ended(sent[1].id.0).await.status, EntityStatus::Completed);
     let (balance, version) = processor.state(CanvasId::DEFAULT, "ada").await.unwrap();
     assert_eq!((balance.note.len(), version), (500, 2));
 }
