@@ -31,7 +31,7 @@ pub(super) fn batch<'a, E: Entity>(
     let mut known = HashSet::new();
     for (place, decision) in worked.decisions {
         let Some(event) = events.get(place) else { continue };
-        let end = ended::<E>(event, decision, recorded, &mut batch, queue)?;
+        let Some(end) = ended::<E>(event, decision, recorded, &mut batch, queue)? else { continue };
         // An id twice, which only other means than ours can have brought into the inbox: the first counts.
         if known.insert((event.canvas, event.id)) {
             batch.decided.push(end);
@@ -50,14 +50,14 @@ fn row(changed: Changed) -> EntityRow {
     EntityRow { canvas: key.canvas, id: key.id, version, last_link: last, snapshot }
 }
 
-/// What became of one event; what is stored, emitted and answered because of it goes into the batch.
+/// What became of one event, unless that is known; what is stored, emitted and answered because of it goes into the batch.
 fn ended<E: Entity>(
     event: &Received,
     decision: Decision,
     recorded: Option<&Recorded>,
     batch: &mut EntityBatch<'_>,
     queue: &Queue,
-) -> Result<Decided, Broken> {
+) -> Result<Option<Decided>, Broken> {
     let mut end = Decided {
         canvas: event.canvas,
         entity: event.entity.clone(),
@@ -72,7 +72,9 @@ fn ended<E: Entity>(
         follow_ups: Vec::new(),
         dead: None,
     };
+    let tells = !matches!(decision, Decision::Done);
     let outcome = match decision {
+        Decision::Passed => return Ok(None),
         Decision::Stored { version, result, follow_ups } => {
             batch.stored.push(stored(event, version));
             let follow_ups = follow_ups.into_iter().map(|follow_up| event.follow_up(E::TYPE, follow_up));
@@ -108,8 +110,10 @@ fn ended<E: Entity>(
             EntityOutcome::Failed
         }
     };
-    answer::<E>(event, outcome, &end, batch, queue)?;
-    Ok(end)
+    if tells {
+        answer::<E>(event, outcome, &end, batch, queue)?;
+    }
+    Ok(Some(end))
 }
 
 fn stored(event: &Received, version: i64) -> StoredEvent {

@@ -59,8 +59,10 @@ pub(super) enum Decision {
     Rejected(String),
     /// It was decided upon before, and is the latest: its result is sent again.
     Again,
-    /// It is stored already.
+    /// It was sent again, and is stored already.
     Done,
+    /// It came by before, and was decided upon then: the position of the inbox was moved back.
+    Passed,
     /// It can't be processed, now or ever.
     Dead { why: String, attempts: u32 },
 }
@@ -292,6 +294,7 @@ impl<'a, E: Entity> Run<'a, E> {
         let dead = |why: &str| Decision::Dead { why: why.to_owned(), attempts: 1 };
         match repost(self.kept.last, event.seq - 1, event.link, stored) {
             Repost::Process => self.process(event),
+            Repost::AnswerAgain | Repost::Done | Repost::Refuse if !event.is_repost() => Ok(Decision::Passed),
             Repost::AnswerAgain => Ok(Decision::Again),
             Repost::Done => Ok(Decision::Done),
             Repost::Delay => {

@@ -4,7 +4,7 @@ use uuid::Uuid;
 use wakeq::machine::Link;
 use wakeq::{EntityAnswer, EntityEvent, EntityOutcome, EntityStatus, EventId, SentToEntity};
 
-use super::{Bank, Change, account, config};
+use super::{Bank, Change, accept, account, config, withdraw};
 
 fn deposit(cents: u32, id: EventId) -> EntityEvent {
     EntityEvent::of(&Change::Deposit { cents }).unwrap().reply_to("told").unwrap().id(id)
@@ -87,6 +87,27 @@ async fn an_older_one_that_is_stored_is_done() {
     assert_eq!(bank.count(stored).await, 2);
     let dead = "select count(*) from wakeq.consumer_dead where attempts = 1";
     assert_eq!(bank.count(dead).await, 0);
+    assert_eq!(bank.told().await, [(id, EntityOutcome::Processed, Some(1), false)], "its result came the first time");
+}
+
+/// A group whose position is moved back is handed what it has decided upon: nothing of it happens again.
+#[tokio::test]
+async fn a_position_that_is_moved_back_changes_nothing() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    for _ in 0..3 {
+        bank.post(deposit(5, EventId::new())).await;
+    }
+    let overdraft = EntityEvent::of(&Change::Withdraw { cents: 99 }).unwrap().reply_to("told").unwrap();
+    let last = bank.post(overdraft).await;
+    bank.ended(last.id.0).await;
+    withdraw(&processor).await;
+    sqlx::query("update wakeq.consumer_positions set position = 0").execute(&bank.stage.pool).await.unwrap();
+    accept(&processor, 2).await;
+    assert_eq!(bank.deposited("ada", 1).await.version, Some(4));
+    assert_eq!(bank.shown("ada").await.map(|(balance, _)| balance.cents), Some(16));
+    assert_eq!(bank.told().await.len(), 4, "nobody is told again");
+    assert_eq!(bank.count("select count(*) from wakeq.consumer_dead").await, 0);
 }
 
 /// ENT-30: an older one that is not in the repository fails, at once and for good; it stays as it was decided upon.
