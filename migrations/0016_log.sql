@@ -105,7 +105,11 @@ begin
     return made;
 end $$;
 
-select wakeq.add_log_partitions(5000000);
+select wakeq.add_log_partitions(10000000);
+
+-- Whether it is time to make some: the next five million numbers are not all provided for.
+create function wakeq.log_lacks_partitions() returns boolean language sql volatile
+return to_regclass('wakeq.log_' || wakeq.log_partition_of(coalesce(pg_sequence_last_value('wakeq.log_seq'), 0) + 5000000)) is null;
 
 -- Taken by who appends, before the first number: from then on, and until its transaction has ended, no reader reads
 -- further than the number that was the last one then. It is a lock and no row, so that everybody sees it before the

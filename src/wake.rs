@@ -164,12 +164,8 @@ impl Waker {
             {
                 trouble = Err(error);
             }
-            // Appenders do it themselves when nobody did, so that it is no reason to stop.
-            if minute.log
-                && let Err(error) = self.store.add_log_partitions().await
-            {
-                let error = &error as &dyn std::error::Error;
-                tracing::error!(error, "no partitions of the log were made; tried again in the next pass");
+            if minute.log {
+                self.provide_for_log().await;
             }
             published?;
             jobs.extend(minute.jobs);
@@ -213,6 +209,15 @@ impl Waker {
                 return Ok(page.elsewhere);
             }
             tokio::time::sleep_until(started + PAGE_PERIOD).await;
+        }
+    }
+
+    /// Makes partitions for the numbers that come next. Appenders do it themselves when nobody did, so that it is no reason
+    /// to stop.
+    async fn provide_for_log(&self) {
+        if let Err(error) = self.store.add_log_partitions().await {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(error, "no partitions of the log were made; tried again in ten passes");
         }
     }
 

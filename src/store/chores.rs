@@ -25,7 +25,7 @@ pub(crate) struct Minute {
     /// Whether queues are to be looked after: one is being drained, a facet has a limit, or there was ever one, in every
     /// tenth pass.
     pub(crate) queues: bool,
-    /// Whether the log needs partitions for what is appended next.
+    /// Whether the log needs partitions for what is appended next; looked at in every tenth pass.
     pub(crate) log: bool,
     /// Whether the statement should run again at once.
     pub(crate) more: bool,
@@ -150,8 +150,7 @@ impl Store {
                       not $1 and exists (select from gate)
                           and (exists (select from wakeq.queues where draining) or exists (select from wakeq.facets where running <> '{}')
                                or (select passes % 10 = 0 from gate) and exists (select from wakeq.queue_registry where version > 0)) as "queues!",
-                      not $1 and exists (select from gate)
-                          and to_regclass('wakeq.log_' || wakeq.log_partition_of(coalesce(pg_sequence_last_value('wakeq.log_seq'), 0) + 3000000)) is null as "log!",
+                      case when not $1 and (select passes % 10 = 0 from gate) then wakeq.log_lacks_partitions() else false end as "log!",
                       (select count(*) from moved where publish and due) as "recovered!", exists (select from gate) as "open!",
                       (select count(*) from overdue) >= 1000 as "full!", exists (select from expired) as "lifted!",
                       (select max(notify_at) from overdue) as reached, now() as "now!""#,

@@ -150,20 +150,37 @@ pub(crate) async fn append_batch(
 
 /// Locks the streams that are there, and appends if all are and their conditions hold: the positions that they had, and
 /// where the events stand.
-///
-/// A row that is locked is read as it is then, whatever the snapshot says, so that what follows from it is right. The floor
-/// is taken before the first number: the numbers are taken of rows that it was joined to.
 async fn append<'a>(
     connection: &mut PgConnection,
     streams: &[&'a StreamId],
     batch: &LogBatch<'_>,
 ) -> Result<(HashMap<&'a StreamId, i64>, Vec<Appended>), sqlx::Error> {
-    let (keys, expected) = (Keys::of(streams.iter().copied()), batch.expected(streams));
-    let (of_events, new) =
-        (Keys::of(batch.events.iter().map(|(stream, _)| *stream)), Columns::of(&batch.events));
-    let numbers: HashMap<&StreamId, i32> = streams.iter().copied().zip(1..).collect();
-    let at: Vec<i32> = batch.events.iter().filter_map(|(stream, _)| numbers.get(*stream).copied()).collect();
-    let rows = sqlx::query!(
+    let (mut positions, mut appended) = (HashMap::new(), Vec::new());
+    for row in rows(connection, &Columns::of(streams, batch)).await? {
+        let stream = row.at.and_then(|at| streams.get(usize::try_from(at - 1).ok()?));
+        if let Some(stream) = stream {
+            positions.insert(*stream, row.position);
+        } else if let (Some(id), Some(seq), Some(prev)) = (row.id, row.seq, row.prev) {
+            appended.push(Appended { id: EventId(id), seq, prev, position: row.position });
+        }
+    }
+    Ok((positions, appended))
+}
+
+/// A stream that was locked, with its number in the batch and its position, or an event that was appended.
+struct AppendRow {
+    at: Option<i64>,
+    position: i64,
+    id: Option<Uuid>,
+    seq: Option<i64>,
+    prev: Option<i64>,
+}
+
+/// The statement of [`append`]. A row that is locked is read as it is then, whatever the snapshot says, so that what follows
+/// from it is right. The floor is taken before the first number: the numbers are taken of rows that it was joined to.
+async fn rows(connection: &mut PgConnection, new: &Columns) -> Result<Vec<AppendRow>, sqlx::Error> {
+    sqlx::query_as!(
+        AppendRow,
         r#"with locked as materialized (
                select wanted.at, wanted.expected, s.position, s.last_seq
                  from unnest($1::uuid[], $2::text[], $3::text[], $4::bigint[]) with ordinality
@@ -209,15 +226,15 @@ async fn append<'a>(
             union all
            select null, position, id, seq, prev from placed
             order by seq"#,
-        &keys.canvases,
-        &keys.categories,
-        &keys.names,
-        expected.as_slice() as &[Option<i64>],
-        &of_events.canvases,
-        &of_events.categories,
-        &of_events.names,
-        &of_events.buckets,
-        &at,
+        &new.streams.canvases,
+        &new.streams.categories,
+        &new.streams.names,
+        new.expected.as_slice() as &[Option<i64>],
+        &new.keys.canvases,
+        &new.keys.categories,
+        &new.keys.names,
+        &new.keys.buckets,
+        &new.at,
         &new.ids,
         &new.names,
         &new.payloads,
@@ -227,17 +244,7 @@ async fn append<'a>(
         new.link_prevs.as_slice() as &[Option<i64>],
     )
     .fetch_all(connection)
-    .await?;
-    let (mut positions, mut appended) = (HashMap::new(), Vec::new());
-    for row in rows {
-        let stream = row.at.and_then(|at| streams.get(usize::try_from(at - 1).ok()?));
-        if let Some(stream) = stream {
-            positions.insert(*stream, row.position);
-        } else if let (Some(id), Some(seq), Some(prev)) = (row.id, row.seq, row.prev) {
-            appended.push(Appended { id: EventId(id), seq, prev, position: row.position });
-        }
-    }
-    Ok((positions, appended))
+    .await
 }
 
 /// Makes the rows of those streams that have none.
@@ -280,9 +287,14 @@ impl Keys {
     }
 }
 
-/// Events as columns.
+/// A batch as columns.
 #[derive(Default)]
 struct Columns {
+    streams: Keys,
+    expected: Vec<Option<i64>>,
+    /// Those of the events, and which of the streams, from 1, each is for.
+    keys: Keys,
+    at: Vec<i32>,
     ids: Vec<Uuid>,
     names: Vec<String>,
     payloads: Vec<String>,
@@ -293,9 +305,17 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(events: &[(&StreamId, &NewLogEvent)]) -> Self {
-        let mut columns = Self::default();
-        for (_, event) in events {
+    fn of(streams: &[&StreamId], batch: &LogBatch<'_>) -> Self {
+        let numbers: HashMap<&StreamId, i32> = streams.iter().copied().zip(1..).collect();
+        let mut columns = Self {
+            streams: Keys::of(streams.iter().copied()),
+            expected: batch.expected(streams),
+            keys: Keys::of(batch.events.iter().map(|(stream, _)| *stream)),
+            ..Self::default()
+        };
+        for (stream, event) in &batch.events {
+            // Each event's stream is among those of the conditions.
+            columns.at.push(numbers.get(stream).copied().unwrap_or_default());
             columns.ids.push(event.id.0);
             columns.names.push(event.name.to_string());
             columns.payloads.push(event.payload.clone());

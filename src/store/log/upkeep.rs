@@ -6,7 +6,7 @@ use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
 /// For how many numbers ahead partitions are made.
-const AHEAD: i64 = 5_000_000;
+const AHEAD: i64 = 10_000_000;
 /// Most holders that are named.
 const APPENDERS_MAX: i64 = 20;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnection, PgPoolOptions};
+use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use sqlx::{Connection, Executor};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -259,18 +259,26 @@ async fn a_page_with_nothing_in_it_says_how_far_it_looked() {
 async fn what_is_stored_is_never_changed_by_anybody() {
     let table = Table::new().await;
     append(&table.store, &[to("a", 2, NONE)]).await.unwrap();
-    // Nor by who has every right, nor where triggers are off for replication.
+    // Nor by who has every right, where triggers are off for replication, nor by the owner, which is any role that is there.
+    sqlx::raw_sql(
+        "grant usage on schema wakeq to pg_read_all_data; alter table wakeq.log owner to pg_read_all_data;
+         alter table wakeq.log_0 owner to pg_read_all_data",
+    )
+    .execute(&table.pool)
+    .await
+    .unwrap();
     for part in ["wakeq.log", "wakeq.log_0"] {
         for change in
             ["update {} set name = 'x'", "delete from {}", "delete from {} where false", "truncate {}"]
         {
             let sql = change.replace("{}", part);
-            for before in ["", "set session_replication_role = replica; "] {
+            for before in ["", "set session_replication_role = replica; ", "set role pg_read_all_data; "] {
                 let mut connection = table.pool.acquire().await.unwrap();
                 let sql = format!("{before}{sql}");
                 let refused = (&mut *connection).execute(sqlx::AssertSqlSafe(sql.as_str())).await;
                 let refused = refused.expect_err(&sql).to_string();
                 assert!(refused.contains("the log is never changed"), "{sql}: {refused}");
+                (&mut *connection).execute("reset role").await.unwrap();
                 (&mut *connection).execute("reset session_replication_role").await.unwrap();
             }
         }
@@ -282,25 +290,28 @@ async fn what_is_stored_is_never_changed_by_anybody() {
 async fn partitions_are_made_ahead_and_an_append_makes_one_that_is_missing() {
     let table = Table::new().await;
     let parts = "select count(*) from pg_inherits where inhparent = 'wakeq.log'::regclass";
-    assert_eq!(table.number(parts).await, 2);
-    assert_eq!(table.store.add_log_partitions().await.unwrap(), 0);
-    assert!(!table.store.minute(false).await.unwrap().log);
-    table.run("select setval('wakeq.log_seq', 7500000)").await;
-    table.run("update wakeq.chores set next_at = now()").await;
-    assert!(table.store.minute(false).await.unwrap().log, "the next pass makes them");
-    assert_eq!(table.store.add_log_partitions().await.unwrap(), 1);
     assert_eq!(table.number(parts).await, 3);
+    assert_eq!(table.store.add_log_partitions().await.unwrap(), 0);
+    let tenth_pass = async || {
+        table.run("update wakeq.chores set next_at = now(), passes = 9 where name = 'minute'").await;
+        table.store.minute(false).await.unwrap().log
+    };
+    assert!(!tenth_pass().await);
+    table.run("select setval('wakeq.log_seq', 10500000)").await;
+    assert!(tenth_pass().await, "the pass makes them");
+    assert_eq!(table.store.add_log_partitions().await.unwrap(), 2);
+    assert!(!tenth_pass().await);
     // Nobody has made any, and the last numbers of the last partition are taken.
-    table.run("select setval('wakeq.log_seq', 14999998)").await;
+    table.run("select setval('wakeq.log_seq', 24999998)").await;
     append(&table.store, &[to("a", 5, NONE)]).await.unwrap();
-    assert_eq!(table.number("select count(*) from wakeq.log_3").await, 5);
-    let read = all(&table.store, &EventSource::Stream(stream("a")), 2).await;
-    assert_eq!(read.len(), 5);
+    assert_eq!(table.number("select count(*) from wakeq.log_5").await, 5);
+    assert_eq!(all(&table.store, &EventSource::Stream(stream("a")), 2).await.len(), 5);
+    assert_eq!(table.number(parts).await, 8);
     // Who takes a round number looks ahead.
-    table.run("select setval('wakeq.log_seq', 20099998)").await;
+    table.run("select setval('wakeq.log_seq', 30099998)").await;
     append(&table.store, &[to("a", 5, NONE)]).await.unwrap();
-    assert_eq!(table.number(parts).await, 6);
-    let (update, truncate) = ("update wakeq.log_3 set seq = 1", "truncate wakeq.log_3");
+    assert_eq!(table.number(parts).await, 9);
+    let (update, truncate) = ("update wakeq.log_5 set seq = 1", "truncate wakeq.log_5");
     for sql in [update, truncate] {
         let refused = sqlx::query(sql).execute(&table.pool).await.unwrap_err().to_string();
         assert!(refused.contains("the log is never changed"), "{refused}");
@@ -374,6 +385,9 @@ async fn the_chore_gives_up_where_somebody_has_the_log_open() {
     assert_eq!(table.store.drop_log_partition(KEPT).await.unwrap().as_deref(), Some("log_0"));
 }
 
+const WRITERS: usize = 8;
+const EACH: usize = 500;
+
 /// What the reader must not miss: many writers whose commits come late and out of order, one that stays open for two
 /// seconds, and a reader that goes on from where it was. Beside it the naive reader, which only remembers the last number it
 /// saw, loses events in the same run.
@@ -382,31 +396,12 @@ async fn a_reader_misses_nothing_that_is_committed_late() {
     if is_skipped("several sessions") {
         return;
     }
-    const WRITERS: usize = 8;
-    const EACH: usize = 500;
     let table = Table::new().await;
     let pool = PgPoolOptions::new()
         .max_connections(WRITERS as u32 + 1)
         .connect_with((*table.pool.connect_options()).clone());
     let pool = pool.await.unwrap();
-    let mut writing = JoinSet::new();
-    for writer in 0..WRITERS {
-        let pool = pool.clone();
-        writing.spawn(async move {
-            let mut random = writer as u64 + 1;
-            let mut connection = pool.acquire().await.unwrap();
-            for number in 0..EACH {
-                random =
-                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                let wait = Duration::from_micros((random >> 33) % 3_000);
-                write(&mut connection, writer, number, wait).await;
-            }
-        });
-    }
-    writing.spawn(async move {
-        let mut connection = pool.acquire().await.unwrap();
-        write(&mut connection, WRITERS, 0, Duration::from_secs(2)).await;
-    });
+    let mut writing = writers(&pool);
     let written = WRITERS * EACH + 1;
     let source = EventSource::category("companies").unwrap();
     let (mut read, mut after, mut held) = (Vec::new(), 0, 0_u32);
@@ -448,6 +443,30 @@ async fn a_reader_misses_nothing_that_is_committed_late() {
         written - naive
     );
     assert!(held > 0 && naive < written, "nothing was committed late: this shows nothing");
+}
+
+/// All of them, and the one that takes its time.
+fn writers(pool: &PgPool) -> JoinSet<()> {
+    let mut writing = JoinSet::new();
+    for writer in 0..WRITERS {
+        let pool = pool.clone();
+        writing.spawn(async move {
+            let mut random = writer as u64 + 1;
+            let mut connection = pool.acquire().await.unwrap();
+            for number in 0..EACH {
+                random =
+                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let wait = Duration::from_micros((random >> 33) % 3_000);
+                write(&mut connection, writer, number, wait).await;
+            }
+        });
+    }
+    let pool = pool.clone();
+    writing.spawn(async move {
+        let mut connection = pool.acquire().await.unwrap();
+        write(&mut connection, WRITERS, 0, Duration::from_secs(2)).await;
+    });
+    writing
 }
 
 /// Appends an event, and waits before it commits.

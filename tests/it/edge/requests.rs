@@ -205,10 +205,7 @@ impl Targets {
                 self.emitting_for(service, operation, status).await
             }
             ("cancel_event" | "run_event_now", 409) => to(&path),
-            ("append_to_log", 409) => {
-                let asked = json!({"category": "accounts", "stream": "a", "expect": 1_000_000});
-                to(&path).json(&json!({"appends": [asked]}))
-            }
+            ("append_to_log", 409) => to(&path).json(&expecting_in_vain()),
             ("put_target" | "put_target_of_modifier", 409) => {
                 fill_with_targets(service).await;
                 to(&path.replace("/greet", "/one-more")).json(&json!({"url": "https://target.example/"}))
@@ -300,6 +297,11 @@ async fn fill_with_crons(service: &Service) {
                 select $1, 'full-' || number, '0 0 1 1 *', 'UTC', '_', '1', 'skip', 'tests', now(), now()
                   from generate_series(1, 1000) as number";
     sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
+}
+
+/// What is not so of any stream.
+fn expecting_in_vain() -> Value {
+    json!({"appends": [{"category": "accounts", "stream": "a", "expect": 1_000_000}]})
 }
 
 /// What an operation that emits is sent for one event.
