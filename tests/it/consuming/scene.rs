@@ -8,8 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::{Semaphore, mpsc, watch};
 use wakeq::{
-    CanvasId, Consumer, ConsumerConfig, ConsumerError, EventProcessor, EventProvider, EventSource, LogEvent,
-    LogPage, MemoryLog, MemoryPositions, PositionKey, PositionStore, StreamId,
+    AppendCondition, CanvasId, Consumer, ConsumerConfig, ConsumerError, EventProcessor, EventProvider,
+    EventSource, Log, LogEvent, LogPage, MemoryLog, MemoryPositions, NewLogEvent, PositionKey, PositionStore,
+    StreamId,
 };
 
 use crate::support::{PATIENCE, Stage};
@@ -17,9 +18,15 @@ use crate::support::{PATIENCE, Stage};
 /// Where events and positions are kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
+    /// Both in memory.
     Memory,
-    /// Events in memory, positions in Postgres.
+    /// Both in Postgres.
     Postgres,
+}
+
+enum Written {
+    Memory(Arc<MemoryLog>),
+    Postgres(Log),
 }
 
 enum Kept {
@@ -28,7 +35,7 @@ enum Kept {
 }
 
 pub(super) struct Scene {
-    log: Arc<MemoryLog>,
+    log: Written,
     pub(super) provider: Arc<dyn EventProvider>,
     pub(super) positions: Arc<dyn PositionStore>,
     kept: Kept,
@@ -36,18 +43,28 @@ pub(super) struct Scene {
 
 impl Scene {
     pub(super) async fn new(kind: Kind) -> Self {
-        let log = Arc::new(MemoryLog::default());
-        let (positions, kept): (Arc<dyn PositionStore>, _) = match kind {
+        match kind {
             Kind::Memory => {
+                let log = Arc::new(MemoryLog::default());
                 let positions = Arc::new(MemoryPositions::default());
-                (positions.clone(), Kept::Memory(positions))
+                Self {
+                    provider: log.clone(),
+                    log: Written::Memory(log),
+                    positions: positions.clone(),
+                    kept: Kept::Memory(positions),
+                }
             }
             Kind::Postgres => {
                 let (stage, _) = Stage::memory().await;
-                (Arc::new(stage.store.clone()), Kept::Postgres(Box::new(stage)))
+                let log = Log::new(stage.store.clone(), stage.notifier.as_ref());
+                Self {
+                    provider: Arc::new(log.clone()),
+                    log: Written::Postgres(log),
+                    positions: Arc::new(stage.store.clone()),
+                    kept: Kept::Postgres(Box::new(stage)),
+                }
             }
-        };
-        Self { provider: log.clone(), log, positions, kept }
+        }
     }
 
     /// Appends an event to a stream of `companies`; its `seq`.
@@ -56,7 +73,13 @@ impl Scene {
     }
 
     pub(super) async fn append_to(&self, stream: &StreamId, payload: usize) -> i64 {
-        self.log.append(stream, "changed".parse().unwrap(), &payload.to_string()).seq
+        match &self.log {
+            Written::Memory(log) => log.append(stream, "changed".parse().unwrap(), &payload.to_string()).seq,
+            Written::Postgres(log) => {
+                let event = NewLogEvent::new("changed", &payload).unwrap();
+                log.append(stream, vec![event], AppendCondition::None).await.unwrap()[0].seq
+            }
+        }
     }
 
     /// A consumer of `companies`, and what its processor is handed.
