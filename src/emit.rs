@@ -199,6 +199,43 @@ impl Queue {
         self.inserted(&events, inserted).await
     }
 
+    /// The store that it emits into.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The canvas of events that name none.
+    pub(crate) fn canvas(&self) -> CanvasId {
+        self.config.canvas
+    }
+
+    /// Largest value of an event, as JSON.
+    pub(crate) fn payload_limit_bytes(&self) -> usize {
+        self.config.payload_limit_bytes
+    }
+
+    /// An event as it is inserted, for who has a transaction of the store's own.
+    pub(crate) fn prepared(&self, event: Event) -> Result<NewEvent, EventError> {
+        self.checked(event)
+    }
+
+    /// What follows the commit of events that were inserted so; it is not waited for. Must be called inside a tokio runtime.
+    pub(crate) fn announce_inserted(&self, events: Vec<NewEvent>, inserted: Vec<Inserted>) {
+        if events.is_empty() {
+            return;
+        }
+        let queue = self.clone();
+        tokio::spawn(async move {
+            queue.sent(&events);
+            if let Err(error) = queue.inserted(&events, inserted).await {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "events were not announced; the probe does that"
+                );
+            }
+        });
+    }
+
     fn all_checked(&self, events: Vec<Event>) -> Result<(Vec<NewEvent>, Vec<bool>), EmitError> {
         if events.len() > EVENTS_MAX {
             return Err(EmitError::TooMany(events.len()));

@@ -18,6 +18,7 @@ pub mod delivery;
 #[cfg(feature = "cli")]
 mod doctor;
 mod emit;
+mod entity;
 mod event;
 mod explain;
 mod fault;
@@ -56,14 +57,19 @@ pub use consumer::{
 };
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
+pub use entity::{
+    Applied, Asked, Entities, Entity, EntityAnswer, EntityConfig, EntityError, EntityEvent, EntityOutcome,
+    EntityProcessor, EntityProgress, InvalidProcessor, Rejection, SendReceipt, SentToEntity,
+};
 pub use event::{
-    Actor, AppendCondition, Appended, Broadcast, CanvasId, Category, Claim, CopyOf, Due, Event, EventError,
-    EventId, EventSequencePartitioner, EventSource, GroupNode, HandlerAddress, HandlerScope,
-    InvalidCondition, InvalidLogName, InvalidName, InvalidObjectKey, InvalidPattern, InvalidSource,
-    InvalidTiming, InvalidTraceparent, JsonError, Lane, Lead, Link, LogEvent, LogEventError, LogPage,
-    MalformedBroadcast, MalformedNotification, Name, NewLogEvent, NewSubscription, NodeId, Notification,
-    ObjectKey, Partition, Place, QueuePattern, RuleKind, SourceList, StreamAppend, StreamId, StreamName,
-    SubscriberId, SubscriberState, Subscription, Timestamp, Timing, Traceparent,
+    Actor, AppendCondition, Appended, Broadcast, CanvasId, Category, Claim, CopyOf, Due, EntityId,
+    EntityStatus, EntityType, Event, EventError, EventId, EventSequencePartitioner, EventSource, GroupNode,
+    HandlerAddress, HandlerScope, InvalidCondition, InvalidEntityId, InvalidEntityType, InvalidLogName,
+    InvalidName, InvalidObjectKey, InvalidPattern, InvalidSource, InvalidTiming, InvalidTraceparent,
+    JsonError, Lane, Lead, Link, LogEvent, LogEventError, LogPage, MalformedBroadcast, MalformedNotification,
+    Name, NewLogEvent, NewSubscription, NodeId, Notification, ObjectKey, Partition, Place, QueuePattern,
+    RuleKind, SourceList, StreamAppend, StreamId, StreamName, SubscriberId, SubscriberState, Subscription,
+    Timestamp, Timing, Traceparent,
 };
 #[cfg(feature = "http")]
 pub use event::{
@@ -77,9 +83,10 @@ pub use observe::Observer;
 #[cfg(feature = "http")]
 pub use store::RegisteredTarget;
 pub use store::{
-    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, Facet, FacetSettings, GroupPosition, HaltedLane,
-    HandlerCounts, LogAppender, LogEnd, LogHorizon, MigrationState, MigrationStatus, Object, QueueDepth,
-    Refusal, RegisteredQueue, Retention, Rule, Store, StoreConfig, StoreError, TimingMode,
+    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, EntityEventStatus, Facet, FacetSettings,
+    GroupPosition, HaltedLane, HandlerCounts, LogAppender, LogEnd, LogHorizon, MigrationState,
+    MigrationStatus, Object, QueueDepth, Refusal, RegisteredQueue, Retention, Rule, Store, StoreConfig,
+    StoreError, StoredEntity, TimingMode,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{
@@ -101,6 +108,11 @@ struct Testing;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/order.md")]
 struct Order;
+
+/// The code in the page about entities.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/entities.md")]
+struct EntitiesPage;
 
 /// The code in the page about the log.
 #[cfg(doctest)]

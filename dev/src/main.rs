@@ -1,6 +1,7 @@
 //! `cargo dev`: the whole queue on this machine. A Postgres and an emulator, found or started; the API; a worker with
 //! sample handlers; a trickle of events; and a line for each thing that happens.
 
+mod accounts;
 mod endpoint;
 mod kept;
 mod samples;
@@ -20,7 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing_subscriber::EnvFilter;
 use wakeq::delivery::Deliverer;
 use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSub, PubSubConfig, create_topics};
-use wakeq::{Admin, Queue, QueueConfig, QueueWorker, RunReport, Store, WorkerConfig};
+use wakeq::{Admin, Entities, Queue, QueueConfig, QueueWorker, RunReport, Store, WorkerConfig};
 use wakeq_services::{
     Asked, Choice, Chosen, ClusterOptions, Folder, Postgres, PubSub as Emulator, UnknownChoice,
 };
@@ -47,6 +48,9 @@ struct Arguments {
     /// Emit no sample events
     #[arg(long)]
     no_trickle: bool,
+    /// Run an example besides: accounts (docs/entities.md)
+    #[arg(long, value_name = "NAME", value_parser = ["accounts"])]
+    example: Option<String>,
     /// Start no worker and emit nothing: only Postgres, Pub/Sub and the API, for a worker of your own
     #[arg(long)]
     no_worker: bool,
@@ -188,20 +192,28 @@ async fn run_events(
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let config = WorkerConfig { shutdown_grace: Duration::from_secs(5), ..WorkerConfig::default() };
-    let worker = QueueWorker::new(store.clone(), Arc::clone(&notifier), samples::handlers(), config)?;
+    let queue = Queue::new(store.clone(), Arc::clone(&notifier), QueueConfig::default());
+    let mut handlers = samples::handlers();
+    if arguments.example.is_some() {
+        handlers = accounts::handlers(handlers, Entities::new(queue.clone()));
+    }
+    let worker = QueueWorker::new(store.clone(), Arc::clone(&notifier), handlers, config)?;
     let mut worker = worker.deliver_with(Deliverer::new(service::delivery()?)?);
     let reports = worker.reports();
     let stopping = worker.stop_token();
-    let queue = Queue::new(store.clone(), Arc::clone(&notifier), QueueConfig::default());
 
     // The emulator starts empty: what waited when it ended last has nobody to wake it but the promises on the rows.
-    let admin = Admin::new(store, Arc::clone(&notifier));
+    let admin = Admin::new(store.clone(), Arc::clone(&notifier));
     let woken = admin.wake(true).await?.woken;
     if woken > 0 {
         screen::line(&format!("{woken} events waited from the last time"));
     }
     let endpoint = samples::register(&admin).await?;
     screen::samples(&endpoint.url);
+    let example = match arguments.example {
+        Some(_) => Some(accounts::start(store, queue.clone()).await?),
+        None => None,
+    };
     let worrying = AbortOnDropHandle::new(tokio::spawn(tell_trouble(worker.trouble())));
     let telling = tokio::spawn(tell(reports));
     let trickle =
@@ -212,7 +224,7 @@ async fn run_events(
         ended = &mut working => return Ok(ended??),
         () = &mut stop => screen::line("stopping: nothing more is taken or emitted, and what runs may end"),
     }
-    drop((trickle, worrying));
+    drop((trickle, worrying, example));
     stopping.cancel();
     working.await??;
     telling.await?;

@@ -6,6 +6,7 @@ mod admin;
 mod crons;
 mod dead_events;
 mod emit;
+mod entities;
 mod events;
 mod groups;
 mod handlers;
@@ -20,6 +21,7 @@ pub(crate) use admin::{Account, AuditEntry, CreateKey, CreatedKey, Key};
 pub(crate) use crons::{Cron, CronTick, InvalidCron, PauseCron, PutCron};
 pub(crate) use dead_events::{BulkRequest, DeadEvent, Deleted, Redriven};
 pub(crate) use emit::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewChange, NewEvent, NewEvents};
+pub(crate) use entities::{Entity, EntityEvent, EntityProgress, NewEntityEvent, ReplyTo, SentToEntity};
 pub(crate) use events::{EventDetail, EventState, EventSummary, TheEvent, WaitingState};
 pub(crate) use groups::{
     Group, GroupNode, GroupNodes, GroupSource, GroupSubscriber, GroupSummary, ResetGroup, ResetRequest,

@@ -6,6 +6,7 @@ use crate::api::{InvalidAppend, InvalidCron, InvalidQueue, InvalidTarget};
 use crate::broadcast::ListenError;
 use crate::delivery::{InvalidAllowedAudience, InvalidIpRange, RefusedTarget};
 use crate::emit::EmitError;
+use crate::entity::EntityError;
 use crate::event::{EventError, InvalidName};
 use crate::log::LogError;
 use crate::notify::NotifyError;
@@ -59,6 +60,7 @@ impl Exit {
             .or_else(|| cause.downcast_ref().map(of_admin))
             .or_else(|| cause.downcast_ref().map(of_access))
             .or_else(|| cause.downcast_ref().map(of_emit))
+            .or_else(|| cause.downcast_ref().map(of_entity))
             .or_else(|| cause.downcast_ref().map(of_log))
             .or_else(|| cause.downcast_ref().map(of_store))
             .or_else(|| cause.downcast_ref().map(|_: &NotifyError| Self::Unavailable))
@@ -141,6 +143,14 @@ fn of_emit(error: &EmitError) -> Exit {
         | EmitError::IdempotencyKey(_) => Exit::Usage,
         EmitError::ForeignId(_) | EmitError::IdempotencyInProgress => Exit::Conflict,
         EmitError::Store(error) | EmitError::ObjectBusy(error) => of_store(error),
+    }
+}
+
+fn of_entity(error: &EntityError) -> Exit {
+    match error {
+        EntityError::Event(_) | EntityError::Entity(_) | EntityError::TooMany(_) => Exit::Usage,
+        EntityError::Taken(_) => Exit::Conflict,
+        EntityError::Store(error) => of_store(error),
     }
 }
 

@@ -14,6 +14,7 @@ mod depth;
 mod descriptors;
 mod doctor;
 mod emit;
+mod entities;
 mod event;
 mod events;
 mod failure;
@@ -241,6 +242,8 @@ enum Command {
     Dead(dead::Dead),
     /// Show objects, and let those go on that stand still
     Objects(objects::Objects),
+    /// Show entities, send events to them, say what became of those
+    Entities(entities::Entities),
     /// Append to the log, and read it
     Log(log::Log),
     /// Make, list and revoke keys for the API
@@ -339,6 +342,7 @@ impl Cli {
             Command::Groups(command) => command.run(&context).await,
             Command::Dead(command) => command.run(&context).await,
             Command::Objects(command) => command.run(&context).await,
+            Command::Entities(command) => command.run(&context).await,
             Command::Log(command) => command.run(&context).await,
             Command::Keys(command) => command.run(&context).await,
             Command::Accounts(command) => command.run(&context).await,

@@ -5,6 +5,7 @@
 mod actor;
 mod broadcast;
 mod draft;
+mod entity;
 mod group;
 mod handler;
 mod json;
@@ -19,10 +20,12 @@ mod trace;
 pub use actor::Actor;
 pub use broadcast::{Broadcast, MalformedBroadcast};
 pub use draft::{Due, Event, EventError};
+pub use entity::{EntityId, EntityStatus, EntityType, InvalidEntityId, InvalidEntityType};
 pub use group::{GroupNode, Lead, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription};
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
 pub use json::JsonError;
 pub(crate) use json::check as check_json;
+pub(crate) use log::stable_hash;
 pub use log::{
     AppendCondition, Appended, Category, EventSequencePartitioner, EventSource, InvalidCondition,
     InvalidLogName, InvalidSource, LogEvent, LogEventError, LogPage, NewLogEvent, Partition, SourceList,

@@ -14,7 +14,7 @@ use super::Api;
 use super::limits::Slot;
 use super::problem::{Kind, Problem};
 use crate::access::KeyId;
-use crate::event::{CanvasId, EventId, InvalidObjectKey, Name, ObjectKey};
+use crate::event::{CanvasId, EntityId, EventId, InvalidEntityId, InvalidObjectKey, Name, ObjectKey};
 
 /// A whole body, not larger than the limit, and in time.
 pub(super) struct Whole(pub(super) Bytes);
@@ -248,6 +248,31 @@ impl FromRequestParts<Api> for ObjectPath {
         let parameters = parameters(parts, api).await?;
         let key = part(&parameters, "object")?.parse();
         key.map(Self).map_err(|error: InvalidObjectKey| Problem::bad_request(error.to_string()))
+    }
+}
+
+/// The entity that a path names by `{type}` and `{entity}`, on whatever canvas.
+pub(super) struct EntityPath(pub(super) EntityOf);
+
+/// An entity without its canvas.
+pub(super) struct EntityOf(EntityId);
+
+impl EntityOf {
+    pub(super) fn on(self, canvas: CanvasId) -> EntityId {
+        EntityId { canvas, ..self.0 }
+    }
+}
+
+impl FromRequestParts<Api> for EntityPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let parameters = parameters(parts, api).await?;
+        let (entity_type, id) = (part(&parameters, "type")?, part(&parameters, "entity")?);
+        let entity = EntityId::new(CanvasId::DEFAULT, entity_type, id);
+        entity
+            .map(|entity| Self(EntityOf(entity)))
+            .map_err(|error: InvalidEntityId| Problem::bad_request(error.to_string()))
     }
 }
 

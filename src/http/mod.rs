@@ -9,6 +9,7 @@ mod connection;
 mod crons;
 mod dead_events;
 mod emit;
+mod entities;
 mod events;
 mod groups;
 mod guard;
@@ -39,6 +40,7 @@ use crate::access::{Access, Scope};
 use crate::admin::Admin;
 use crate::delivery::Deliverer;
 use crate::emit::Queue;
+use crate::entity::Entities;
 use crate::log::Log;
 use crate::telemetry::HttpMetrics;
 use guard::Guarded;
@@ -55,6 +57,7 @@ pub use server::{HttpConfig, HttpError, HttpServer};
 pub(crate) struct Api {
     queue: Queue,
     admin: Admin,
+    entities: Entities,
     log: Log,
     access: Access,
     deliverer: Deliverer,
@@ -119,6 +122,9 @@ fn guarded(api: &Api) -> Guarded {
         .on(Scope::Read, routes!(objects::one))
         .on(Scope::Operate, routes!(objects::skip))
         .on(Scope::Emit, routes!(emit::change))
+        .on(Scope::Read, routes!(entities::status))
+        .on(Scope::Read, routes!(entities::one))
+        .on(Scope::Emit, routes!(entities::send))
         .on(Scope::Emit, routes!(log::append))
         .on(Scope::Read, routes!(log::read))
         .on(Scope::Read, routes!(dead_events::list))

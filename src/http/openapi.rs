@@ -27,6 +27,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; sty
         (name = "handlers", description = "Counts, pauses and blocks, and where events are sent over HTTP"),
         (name = "cron", description = "Events that are emitted at their times"),
         (name = "objects", description = "What events are ordered by, and where that stands still"),
+        (name = "entities", description = "What is kept in memory by one processor of its type, and changes by events"),
         (name = "log", description = "What happened, in order: appended to streams, never changed"),
         (name = "dead events", description = "Events that are not tried again"),
         (name = "groups", description = "Consumer groups: who reads which part of the log, and how far they have come"),

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use crate::access::{AccessError, Denied, Unauthenticated};
 use crate::admin::AdminError;
 use crate::emit::EmitError;
+use crate::entity::EntityError;
 use crate::event::{EventError, InvalidName, JsonError};
 use crate::log::LogError;
 use crate::store::StoreError;
@@ -313,6 +314,19 @@ impl From<EmitError> for Problem {
             EmitError::IdempotencyKey(_) | EmitError::OtherCanvas | EmitError::TooMany(_) => {
                 Self::bad_request(error.to_string())
             }
+        }
+    }
+}
+
+impl From<EntityError> for Problem {
+    fn from(error: EntityError) -> Self {
+        match error {
+            EntityError::Event(error) => error.into(),
+            EntityError::Store(error) => error.into(),
+            EntityError::Taken(_) => {
+                Self::new(Kind::IdTaken, "the id belongs to an event of another entity: choose another one")
+            }
+            EntityError::Entity(_) | EntityError::TooMany(_) => Self::bad_request(error.to_string()),
         }
     }
 }

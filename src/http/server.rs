@@ -25,6 +25,7 @@ use crate::access::{Access, AccessConfig, AccessError};
 use crate::admin::Admin;
 use crate::delivery::{Deliverer, DeliveryConfig, DeliveryError};
 use crate::emit::{Queue, QueueConfig};
+use crate::entity::Entities;
 use crate::log::Log;
 use crate::notify::Notifier;
 use crate::store::{Retention, Store, StoreError};
@@ -174,10 +175,12 @@ impl HttpServer {
         let admin = Admin::new(store.clone(), Arc::clone(&notifier)).patience(WAKING);
         let stop = CancellationToken::new();
         let log = Log::new(store.clone(), notifier.as_ref()).with_payload_limit(config.body_limit_bytes);
+        let queue = Queue::new(store.clone(), notifier, queue_config);
         let api = Api {
             namespace: store.namespace().await?,
             log,
-            queue: Queue::new(store.clone(), notifier, queue_config),
+            entities: Entities::new(queue.clone()),
+            queue,
             access: Access::new(store, config.access.clone())?,
             deliverer: Deliverer::new(config.delivery.clone())?,
             limits: config.limits(),

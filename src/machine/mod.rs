@@ -17,6 +17,7 @@
 //! ```
 
 mod assign;
+mod entity;
 mod look;
 mod order;
 mod outcome;
@@ -26,6 +27,7 @@ mod run;
 mod tests;
 
 pub use assign::{GroupMember, GroupMembers, MemberStanding, Reallocation, allocate, wanted_sources};
+pub use entity::{Repost, repost};
 pub use look::{Standing, look};
 pub use order::{Consumption, consume};
 pub use outcome::Outcome;

@@ -66,7 +66,8 @@ impl MinuteRow {
 /// How long things are kept that only their age removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Ids chosen by callers: so long a repeated emit is recognized. Default 7 days.
+    /// Ids chosen by callers, and what became of events that were sent to entities: so long a repeat is recognized. Default 7
+    /// days.
     pub emitted_ids: Duration,
     /// Dead events. Default 30 days.
     pub dead_events: Duration,
@@ -234,9 +235,15 @@ impl Store {
                         where created_at < now() - $5::interval and exists (select from gate)
                         order by created_at limit 1000 for update skip locked)
                 returning key
+               ), sent as (
+                   delete from wakeq.entity_events where (canvas_id, event_id) in (
+                       select canvas_id, event_id from wakeq.entity_events
+                        where sent_at < now() - $2::interval and status <> 'accepted' and exists (select from gate)
+                        order by sent_at limit 1000 for update skip locked)
+                returning event_id
                )
                select greatest((select count(*) from ids), (select count(*) from dead), (select count(*) from audit),
-                               (select count(*) from keys)) >= 1000 as "more!""#,
+                               (select count(*) from keys), (select count(*) from sent)) >= 1000 as "more!""#,
             again,
             interval(retention.emitted_ids),
             interval(retention.dead_events),

@@ -31,6 +31,7 @@ mod dead_events;
 #[cfg(feature = "http")]
 mod deployment;
 mod depth;
+mod entities;
 mod error;
 mod events;
 mod groups;
@@ -77,6 +78,11 @@ pub use dead_events::{DeadEvent, DeadFilter};
 pub use depth::Depth;
 #[cfg(feature = "telemetry")]
 pub(crate) use depth::HandlerDepth;
+pub(crate) use entities::{
+    BatchEnd, Decided, EntityBatch, EntityPosition, EntityRow, EntitySize, LoadedEntity, Recorded, SendEnd,
+    SentEntityEvent, StoredEvent, ToEntity, send_to_entities,
+};
+pub use entities::{EntityEventStatus, StoredEntity};
 pub use error::StoreError;
 pub(crate) use events::{Listed, Position};
 pub use groups::GroupPosition;

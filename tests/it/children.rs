@@ -17,6 +17,7 @@ use wakeq::{
 };
 use wakeq_services::{Guard, Guarded, Launch};
 
+use crate::entities;
 use crate::support::{PATIENCE, durability, fit, scope};
 use crate::theatre::patience;
 
@@ -56,6 +57,8 @@ pub(crate) enum Role {
     EmitterWithin,
     /// Emits this many events of each of so many canvases, in turns, only for the queue [`QUEUE`].
     EmitterToQueue { canvases: usize, each: usize, work: Work },
+    /// Owns the accounts under this epoch, until it is killed, and says what it has in memory when it has it.
+    Accounts { epoch: i64, snapshot_every: u32 },
     /// Consumes in groups until SIGTERM.
     GroupNode(crate::groups::node::GroupWork),
     /// Lifts the pause of [`WORK`].
@@ -227,6 +230,10 @@ async fn perform(place: Place, role: Role) {
         Role::EmitterToQueue { canvases, each, work } => {
             emit_to_queue(&Place::queue(&store, &notifier), canvases, each, &work).await;
             say(&format!("emitted {}", canvases * each));
+        }
+        Role::Accounts { epoch, snapshot_every } => {
+            let queue = Place::queue(&store, &notifier);
+            entities::own_accounts(store, queue, epoch, snapshot_every, say).await;
         }
         Role::GroupNode(work) => crate::groups::node::perform(&place, store, notifier, work).await,
         Role::Unpause => {

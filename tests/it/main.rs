@@ -26,6 +26,7 @@ mod door;
 mod edge;
 mod emit;
 mod emitting;
+mod entities;
 mod fair;
 mod google_keys;
 mod groups;

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use crate::{cargo, succeed};
 
 /// Each by its short name, what it shows, and where it is.
-const TESTS: [(&str, &str, &str); 17] = [
+const TESTS: [(&str, &str, &str); 18] = [
     (
         "unpause",
         "20,000 events are paused and unpaused, the admin is killed half-way",
@@ -53,6 +53,11 @@ const TESTS: [(&str, &str, &str); 17] = [
         "queue",
         "100,000 copies for 50 canvases in a queue, an emitter and workers killed, many notifications twice",
         "queues_crashes::copies_outlive_the_processes",
+    ),
+    (
+        "entities",
+        "200 owners of a type of entities killed at random moments: memory is the fold of the repository, each is told once",
+        "entities::crashes::memory_is_the_fold_of_the_repository_however_owners_die",
     ),
     (
         "groups",

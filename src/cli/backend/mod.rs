@@ -10,13 +10,14 @@ mod server;
 
 use crate::api::{
     Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
-    DeletedQueue, Depth, Emitted, EmittedBatch, EventDetail, EventSummary, Facet, FacetSet, Group,
-    GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange, NewEvent, Object,
-    PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven,
-    ResetGroup, ResetRequest, RuleKind, SetFacet, Skipped, StopRequest, Stopped, Waiting,
+    DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet,
+    FacetSet, Group, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange,
+    NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer,
+    PutTarget, Queue, QueueDepth, Redriven, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet,
+    Skipped, StopRequest, Stopped, Waiting,
 };
 use crate::config::DeliveryArgs;
-use crate::event::{Category, EventId, Name, ObjectKey, StreamName};
+use crate::event::{Category, EntityId, EventId, Name, ObjectKey, StreamName};
 use crate::machine::Standing;
 
 use super::arguments::{HandlerName, Page, Target};
@@ -220,6 +221,25 @@ impl Backend {
 
     pub(super) async fn skip(&self, key: &ObjectKey, handler: &HandlerName) -> anyhow::Result<Skipped> {
         either!(self.skip(key, handler))
+    }
+
+    /// An entity of the command's canvas, whatever canvas it names.
+    pub(super) async fn entity(&self, entity: &EntityId) -> anyhow::Result<Entity> {
+        either!(self.entity(entity))
+    }
+
+    /// Sends an event to such an entity.
+    pub(super) async fn send_to_entity(
+        &self,
+        entity: &EntityId,
+        event: NewEntityEvent,
+    ) -> anyhow::Result<SentToEntity> {
+        either!(self.send_to_entity(entity, event))
+    }
+
+    /// What became of an event of an entity, or of all with a correlation id.
+    pub(super) async fn entity_status(&self, id: EventId) -> anyhow::Result<EntityProgress> {
+        either!(self.entity_status(id))
     }
 
     /// Appends to streams of the canvas's log.

@@ -8,15 +8,15 @@ use super::client::{Client, Request};
 use super::{Canvases, WhichEvents};
 use crate::api::{
     Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
-    DeletedQueue, Depth, Emitted, EmittedBatch, EventDetail, EventSummary, Facet, FacetSet, Group,
-    GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange, NewEvent, Object,
-    PauseCron, PurgeRequest, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue,
-    QueueDepth, Redriven, ResetGroup, ResetRequest, RuleKind, SetFacet, SkipRequest, Skipped, StopRequest,
-    Stopped, TheEvent, Waiting,
+    DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet,
+    FacetSet, Group, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange,
+    NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron, PutQueue,
+    PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven, ResetGroup, ResetRequest, RuleKind, SentToEntity,
+    SetFacet, SkipRequest, Skipped, StopRequest, Stopped, TheEvent, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
-use crate::event::{Category, EventId, Name, ObjectKey, StreamName};
+use crate::event::{Category, EntityId, EventId, Name, ObjectKey, StreamName};
 
 /// A canvas of a server.
 pub(in crate::cli) struct Server {
@@ -192,6 +192,24 @@ impl Server {
         let request =
             SkipRequest { module: Some(handler.module.to_string()), name: handler.name.to_string() };
         self.client.call(Request::post(&["objects", key.as_str(), "skip"]).body(&request)?).await
+    }
+
+    pub(super) async fn entity(&self, entity: &EntityId) -> anyhow::Result<Entity> {
+        let (entity_type, id) = (entity.entity_type.as_str(), entity.id.as_str());
+        self.client.call(Request::get(&["entities", entity_type, id])).await
+    }
+
+    pub(super) async fn send_to_entity(
+        &self,
+        entity: &EntityId,
+        event: NewEntityEvent,
+    ) -> anyhow::Result<SentToEntity> {
+        let (entity_type, id) = (entity.entity_type.as_str(), entity.id.as_str());
+        self.client.call(Request::post(&["entities", entity_type, id, "events"]).body(&event)?).await
+    }
+
+    pub(super) async fn entity_status(&self, id: EventId) -> anyhow::Result<EntityProgress> {
+        self.client.call(Request::get(&["entities", "status", &id.to_string()])).await
     }
 
     /// Not sent again when its answer is lost: it may have been carried out.

@@ -3,13 +3,14 @@
 //!
 //! Plain data that was checked when it was made; no I/O.
 
+mod append;
 mod overlap;
 mod partitioner;
 mod source;
 mod stream;
 
-pub use partitioner::EventSequencePartitioner;
-mod append;
 pub use append::{AppendCondition, Appended, InvalidCondition, LogEventError, NewLogEvent, StreamAppend};
+pub use partitioner::EventSequencePartitioner;
 pub use source::{EventSource, InvalidSource, Partition, SourceList};
+pub(crate) use stream::stable_hash;
 pub use stream::{Category, InvalidLogName, LogEvent, LogPage, StreamId, StreamName};

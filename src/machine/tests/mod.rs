@@ -5,6 +5,7 @@ mod allocations;
 mod answers;
 mod chart;
 mod consuming;
+mod entities;
 mod order;
 mod tables;
 mod walk;

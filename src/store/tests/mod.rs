@@ -3,6 +3,7 @@
 mod coalescer;
 mod contention;
 mod cost;
+mod entities;
 mod fences;
 mod groups;
 mod inserts;

@@ -104,6 +104,13 @@ async fn happens(service: &Service, what: &str) {
                        select canvas_id, object, module, name, id, seq from gone";
             sqlx::query(sql).execute(pool).await.unwrap();
         }
+        "! the event <a> of account/ada is processed" => {
+            let sql = "with decided as (
+                           update wakeq.entity_events set status = 'processed', version = 1, result = '500', ended_at = now())
+                       insert into wakeq.entities (entity_type, canvas_id, id, version, last_link, state, state_version, state_seq)
+                       values ('account', $1, 'ada', 1, 1, '{\"cents\": 500}', 1, 2)";
+            sqlx::query(sql).bind(CanvasId::DEFAULT.0).execute(pool).await.unwrap();
+        }
         other => panic!("nobody knows how that happens: {other}"),
     }
 }

@@ -123,6 +123,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (15, "positions"),
     (16, "log"),
     (17, "groups"),
+    (18, "entities"),
 ];
 
 fn migrations(status: &str) -> String {

@@ -20,6 +20,8 @@ const QUEUE: &str = "email_events";
 const GROUP: &str = "projection";
 /// The object.
 const OBJECT: &str = "work:1";
+/// The type of the entity, and the entity.
+const ENTITY: [&str; 2] = ["account", "ada"];
 
 /// An operation of the document.
 #[derive(Clone, Debug)]
@@ -101,6 +103,7 @@ impl Targets {
                                             losses, last_error, cause)
              select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, 'no', 'retries' from gone";
         sqlx::query(kill).bind(dead.0).execute(pool).await.unwrap();
+        entities(pool, waiting).await;
         let make_room =
             "delete from wakeq.cron_records; delete from wakeq.http_targets; delete from wakeq.queues";
         sqlx::raw_sql(make_room).execute(pool).await.unwrap();
@@ -154,6 +157,8 @@ impl Targets {
             .replace("{queue}", self.queue)
             .replace("{group}", self.group)
             .replace("{object}", OBJECT)
+            .replace("{type}", ENTITY[0])
+            .replace("{entity}", ENTITY[1])
     }
 
     /// A request that succeeds, without a credential.
@@ -192,9 +197,10 @@ impl Targets {
                 to(&format!("{path}?nonsense=1"))
             }
             (_, 400) => {
-                let broken = ["{name}", "{id}", "{key}", "{cron}", "{object}", "{queue}", "{group}"]
-                    .iter()
-                    .fold(operation.path.clone(), |path, part| path.replace(part, "%20"));
+                let broken =
+                    ["{name}", "{id}", "{key}", "{cron}", "{object}", "{queue}", "{group}", "{entity}"]
+                        .iter()
+                        .fold(operation.path.clone(), |path, part| path.replace(part, "%20"));
                 to(&self.path(&broken, self.waiting))
             }
             (_, 401) => good(),
@@ -207,7 +213,7 @@ impl Targets {
                 let foreign = Self { canvas: FOREIGN, queue: "unknown", group: "unknown", ..self.clone() };
                 foreign.good(service, operation).bearer_auth(key)
             }
-            ("emit" | "emit_batch" | "change_object", 409 | 413 | 415 | 422) => {
+            ("emit" | "emit_batch" | "change_object" | "send_to_entity", 409 | 413 | 415 | 422) => {
                 self.emitting_for(service, operation, status).await
             }
             ("cancel_event" | "run_event_now", 409) => to(&path),
@@ -244,6 +250,13 @@ impl Targets {
         let request = service.request(operation.method.clone(), &path).bearer_auth(&service.key);
         let event = |event: Value| emitting(&operation.id, event);
         match status {
+            409 if operation.id == "send_to_entity" => {
+                let (other, id) = (path.replace(ENTITY[1], "bob"), self.taken);
+                let event = json!({"name": "deposit", "id": id});
+                let sent = service.request(operation.method.clone(), &other).bearer_auth(&service.key);
+                Answer::of(sent.json(&event)).await.json();
+                request.json(&event)
+            }
             409 => request.json(&event(json!({"name": "greet", "id": self.taken}))),
             413 => request.json(&json!({"name": "x".repeat(300_000)})),
             415 => request.header("content-type", "application/xml").body("<event/>"),
@@ -254,6 +267,19 @@ impl Targets {
             }
         }
     }
+}
+
+/// An entity, and what became of an event of it that has this id.
+async fn entities(pool: &sqlx::PgPool, event: EventId) {
+    let stored = "insert into wakeq.entities (entity_type, canvas_id, id, version, last_link, state, state_version, state_seq)
+                  values ($2, $1, $3, 1, 1, '{}', 1, 2) on conflict do nothing";
+    let [entity_type, entity] = ENTITY;
+    let stored = sqlx::query(stored).bind(CanvasId::DEFAULT.0).bind(entity_type).bind(entity);
+    stored.execute(pool).await.unwrap();
+    let sent = "insert into wakeq.entity_events (canvas_id, event_id, correlation_id, entity_type, entity, name, link_id, link_prev)
+                values ($1, $4, $4, $2, $3, 'deposit', 1, 0)";
+    let sent = sqlx::query(sent).bind(CanvasId::DEFAULT.0).bind(entity_type).bind(entity).bind(event.0);
+    sent.execute(pool).await.unwrap();
 }
 
 /// As many targets as a canvas may have.
@@ -316,6 +342,7 @@ fn body(operation: &str) -> Option<Value> {
         "change_object" => {
             Some(json!({"main": {"name": "greet"}, "subevents": [{"name": "greet"}], "state": {"a": 1}}))
         }
+        "send_to_entity" => Some(json!({"name": "deposit", "payload": {"cents": 500}})),
         "skip_object" => Some(json!({"name": "greet"})),
         "append_to_log" => {
             let event = json!({"name": "opened", "payload": 1});
@@ -340,6 +367,8 @@ fn body(operation: &str) -> Option<Value> {
         | "list_dead_events"
         | "list_halted_objects"
         | "show_object"
+        | "show_entity"
+        | "entity_status"
         | "list_nodes"
         | "list_groups"
         | "show_group"

@@ -26,10 +26,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("worker", &["event", "fault", "telemetry", "store", "notify", "wake", "emit", "machine", "delivery"]),
     ("log", &["event", "store", "broadcast", "notify"]),
     ("consumer", &["event", "fault", "telemetry", "store", "log"]),
+    (
+        "entity",
+        &["event", "fault", "telemetry", "machine", "store", "broadcast", "notify", "emit", "consumer"],
+    ),
     ("broker", &["event", "fault", "telemetry", "machine", "store", "broadcast", "consumer"]),
     ("access", &["event", "store"]),
     ("config", &["event", "access", "broadcast", "delivery", "http", "store", "notify", "worker"]),
-    ("api", &["event", "machine", "cron", "store", "admin", "explain", "emit", "access"]),
+    ("api", &["event", "machine", "cron", "store", "admin", "explain", "emit", "entity", "access"]),
     (
         "http",
         &[
@@ -42,6 +46,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "store",
             "notify",
             "emit",
+            "entity",
             "log",
             "admin",
             "explain",
@@ -64,6 +69,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "store",
             "notify",
             "emit",
+            "entity",
             "log",
             "admin",
             "explain",
@@ -79,7 +85,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// Outside crates that stay in a few modules, by how their names begin.
 const CONFINED: &[(&str, &[&str])] = &[
-    ("sqlx", &["store", "emit", "log"]),
+    ("sqlx", &["store", "emit", "log", "entity"]),
     ("google_cloud_", &["notify", "config", "delivery"]),
     ("axum", &["http"]),
     ("hyper", &["http", "delivery", "cli"]),

@@ -1,0 +1,205 @@
+//! What entities cost: `cargo bench --bench entities`.
+//!
+//! First validation and application alone, as an actor does them (events a second, and the 99th percentile of one). Then events from
+//! the inbox to the commit of their answers: on one entity and on many, with the state written in every batch and in every
+//! hundredth version. Then the start: entities taken into memory, and the memory that they take beside the estimate.
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a benchmark prints, and ends at the first error"
+)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use wakeq::notify::NoNotifier;
+use wakeq::{
+    Applied, CanvasId, Entities, Entity, EntityConfig, EntityEvent, EntityId, EntityProcessor,
+    EventSubscriber, Log, Queue, QueueConfig, Rejection, Store, StoreConfig,
+};
+use wakeq_services::{Cluster, ClusterOptions};
+
+const EVENTS: usize = 20_000;
+const ENTITIES: usize = 20_000;
+
+struct Account;
+
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct Balance {
+    cents: i64,
+    note: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Change {
+    Deposit { cents: u32 },
+    Note { text: String },
+}
+
+impl Entity for Account {
+    const TYPE: &'static str = "account";
+    type State = Balance;
+    type Event = Change;
+
+    fn validate(balance: &Balance, change: &Change) -> Result<(), Rejection> {
+        match change {
+            Change::Deposit { cents } if balance.cents + i64::from(*cents) < 0 => {
+                Err(Rejection::new("overdrawn"))
+            }
+            Change::Deposit { .. } | Change::Note { .. } => Ok(()),
+        }
+    }
+
+    fn apply(mut balance: Balance, change: &Change) -> Applied<Balance> {
+        match change {
+            Change::Deposit { cents } => balance.cents += i64::from(*cents),
+            Change::Note { text } => balance.note.clone_from(text),
+        }
+        let cents = balance.cents;
+        Applied::new(balance).result(&cents)
+    }
+}
+
+#[tokio::main]
+async fn main() {
+    // `cargo test --benches` only wants to know that it starts.
+    if std::env::args().any(|argument| argument == "--test") {
+        return;
+    }
+    alone();
+    let cluster = Cluster::start(ClusterOptions::default()).await.unwrap();
+    for (number, (what, entities, snapshot_every)) in [
+        ("one entity", 1, 1),
+        ("1,000 entities", 1_000, 1),
+        ("1,000 entities, every 100th version", 1_000, 100),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        through(&cluster, number, what, entities, snapshot_every).await;
+    }
+    start(&cluster).await;
+    cluster.stop().await.unwrap();
+}
+
+/// Reads, validates, applies, and writes the result: what an actor does for an event.
+fn alone() {
+    let mut balance = Balance::default();
+    let mut took = Vec::with_capacity(200_000);
+    let begun = Instant::now();
+    for _ in 0..200_000 {
+        let since = Instant::now();
+        let change: Change = serde_json::from_str(r#"{"deposit":{"cents":1}}"#).unwrap();
+        Account::validate(&balance, &change).unwrap();
+        let applied = Account::apply(balance, &change);
+        balance = applied.state().clone();
+        took.push(since.elapsed());
+    }
+    let all = begun.elapsed();
+    took.sort_unstable();
+    let rate = 200_000.0 / all.as_secs_f64();
+    println!("validate and apply   {rate:>9.0} a second   p99 {:?}", took[took.len() * 99 / 100]);
+}
+
+struct Bank {
+    entities: Entities,
+    processor: EntityProcessor<Account>,
+    log: Log,
+    pool: sqlx::PgPool,
+}
+
+async fn bank(cluster: &Cluster, database: &str, snapshot_every: u32) -> Bank {
+    let mut connection =
+        <sqlx::PgConnection as sqlx::Connection>::connect(&cluster.url("postgres")).await.unwrap();
+    let create = format!("create database {database}");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(create)).execute(&mut connection).await.unwrap();
+    let url = cluster.url(database);
+    Store::migrate(&url, false).await.unwrap();
+    let store = Store::connect(&url, StoreConfig::default()).await.unwrap();
+    let queue = Queue::new(store.clone(), Arc::new(NoNotifier), QueueConfig::default());
+    let log = Log::with_signals(store, queue.signals().clone());
+    let config =
+        EntityConfig { snapshot_every, poll_interval: Duration::from_millis(50), ..EntityConfig::default() };
+    let processor = EntityProcessor::new(queue.clone(), Arc::new(log.clone()), config).unwrap();
+    let pool = sqlx::PgPool::connect(&url).await.unwrap();
+    Bank { entities: Entities::new(queue), processor, log, pool }
+}
+
+impl Bank {
+    async fn send(&self, events: usize, entities: usize, event: &Change) {
+        for start in (0..events).step_by(1000) {
+            let one = |at| {
+                let entity =
+                    EntityId::new(CanvasId::DEFAULT, "account", &format!("a{}", at % entities)).unwrap();
+                (entity, EntityEvent::of(event).unwrap())
+            };
+            self.entities.send_all((start..events.min(start + 1000)).map(one).collect()).await.unwrap();
+        }
+    }
+
+    async fn until_decided(&self) {
+        let left = "select count(*) from wakeq.entity_events where status = 'accepted'";
+        while sqlx::query_scalar::<_, i64>(left).fetch_one(&self.pool).await.unwrap() > 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+async fn through(cluster: &Cluster, number: usize, what: &str, entities: usize, snapshot_every: u32) {
+    let bank = bank(cluster, &format!("through_{number}"), snapshot_every).await;
+    let since = Instant::now();
+    bank.send(EVENTS, entities, &Change::Deposit { cents: 1 }).await;
+    let sent = since.elapsed();
+    let since = Instant::now();
+    bank.processor.accept(bank.processor.entity_type().source(), 1);
+    bank.until_decided().await;
+    let rate = |took: Duration| EVENTS as f64 / took.as_secs_f64();
+    println!(
+        "{what:<38} {:>7.0} sent a second   {:>7.0} decided a second",
+        rate(sent),
+        rate(since.elapsed())
+    );
+    // One at a time, from the send to the commit.
+    let mut took = Vec::new();
+    for _ in 0..200 {
+        let since = Instant::now();
+        bank.send(1, 1, &Change::Deposit { cents: 1 }).await;
+        bank.until_decided().await;
+        took.push(since.elapsed());
+    }
+    took.sort_unstable();
+    println!("{:<38} one at a time: median {:?}, p99 {:?}", "", took[100], took[198]);
+    bank.processor.withdraw(&bank.processor.entity_type().source()).await;
+}
+
+async fn start(cluster: &Cluster) {
+    let first = bank(cluster, "start", 1).await;
+    let text = "x".repeat(200);
+    first.send(ENTITIES, ENTITIES, &Change::Note { text }).await;
+    first.processor.accept(first.processor.entity_type().source(), 1);
+    first.until_decided().await;
+    first.processor.withdraw(&first.processor.entity_type().source()).await;
+    let before = resident();
+    let since = Instant::now();
+    first.processor.accept(first.processor.entity_type().source(), 2);
+    let (entities, _) = first.processor.ready().await;
+    let took = since.elapsed();
+    let (_, estimated) = first.processor.size().await;
+    let grown = resident().saturating_sub(before);
+    let each = |bytes: usize| bytes / entities;
+    println!(
+        "start with {entities} entities: {took:?}; estimated {} bytes each, resident {} more each",
+        each(estimated),
+        each(grown)
+    );
+    drop(first.log);
+}
+
+/// Bytes of this process that are in memory.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok()).unwrap_or_default() * 1024
+}

@@ -1,0 +1,219 @@
+//! Entities: what is sent to them, their states, what became of events.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::Link;
+use crate::event::{EventError, EventId};
+use crate::{entity, event, store};
+
+/// An entity, as it was committed.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Entity {
+    #[schema(example = "account")]
+    #[serde(rename = "type")]
+    pub(crate) entity_type: String,
+    #[schema(example = "ada")]
+    pub(crate) id: String,
+    /// How many events of it were stored.
+    #[schema(minimum = 1)]
+    pub(crate) version: i64,
+    /// Its state after `state_version` events; none, before it was written for the first time.
+    #[schema(value_type = Option<Value>)]
+    pub(crate) state: Option<Box<RawValue>>,
+    /// The version of the state. It is that of the entity, unless its processor writes states more rarely.
+    #[schema(minimum = 0)]
+    pub(crate) state_version: i64,
+    /// When the last event was decided upon.
+    pub(crate) updated_at: DateTime<Utc>,
+}
+
+/// A handler that is told.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReplyTo {
+    /// The handler's module, `WORKER` if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "WORKER")]
+    pub(crate) module: Option<String>,
+    #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "account-changed")]
+    pub(crate) name: String,
+}
+
+/// An event to be sent to an entity.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewEntityEvent {
+    #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "deposit")]
+    pub(crate) name: String,
+    /// What the event says, kept to the letter; null if it is left out. Nested 64 deep at most, and without NUL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Value)]
+    pub(crate) payload: Option<Box<RawValue>>,
+    /// An id of the caller's choice: sending it again to the same entity never applies it twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) id: Option<Uuid>,
+    /// What connects it with other events; its own id if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) correlation_id: Option<Uuid>,
+    /// The handler that is told what became of it; nobody, if it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reply_to: Option<ReplyTo>,
+}
+
+impl NewEntityEvent {
+    /// As it is sent.
+    pub(crate) fn read(self) -> Result<entity::EntityEvent, EventError> {
+        let payload = self.payload.as_deref().map_or("null", RawValue::get);
+        let mut event = entity::EntityEvent::from_json(&self.name, payload)?;
+        if let Some(id) = self.id {
+            event = event.id(EventId(id));
+        }
+        if let Some(correlation_id) = self.correlation_id {
+            event = event.correlation_id(correlation_id);
+        }
+        match self.reply_to {
+            Some(ReplyTo { module, name }) => {
+                event.reply_to_module(module.as_deref().unwrap_or("WORKER"), &name)
+            }
+            None => Ok(event),
+        }
+    }
+}
+
+/// An event that is in an entity's inbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct SentToEntity {
+    pub(crate) id: Uuid,
+    pub(crate) correlation_id: Uuid,
+    /// Its link among the events of the entity: that of the first time it was sent.
+    pub(crate) link: Link,
+    /// Whether it was sent before.
+    pub(crate) again: bool,
+}
+
+/// How far something has come: it is in the inbox (`accepted`); in the repository and in the state, while what follows outside
+/// has not ended (`processed`), or has (`completed`); or it was rejected, or died, or what followed did (`failed`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum EntityStatus {
+    Accepted,
+    Processed,
+    Completed,
+    Failed,
+}
+
+/// What became of an event that was sent to an entity.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct EntityEvent {
+    pub(crate) id: Uuid,
+    pub(crate) correlation_id: Uuid,
+    #[serde(rename = "type")]
+    #[schema(example = "account")]
+    pub(crate) entity_type: String,
+    #[schema(example = "ada")]
+    pub(crate) entity: String,
+    #[schema(example = "deposit")]
+    pub(crate) name: String,
+    pub(crate) link: Link,
+    pub(crate) status: EntityStatus,
+    /// The entity's version with it, if it was stored.
+    pub(crate) version: Option<i64>,
+    /// What the processor gave as its result.
+    #[schema(value_type = Option<Value>)]
+    pub(crate) result: Option<Box<RawValue>>,
+    /// Why it failed.
+    pub(crate) error: Option<String>,
+    /// The events that were emitted because of it.
+    pub(crate) follow_ups: Vec<Uuid>,
+    pub(crate) sent_at: DateTime<Utc>,
+    /// When it was decided upon.
+    pub(crate) ended_at: Option<DateTime<Utc>>,
+}
+
+/// What became of an event, or of all events with a correlation id.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct EntityProgress {
+    /// `failed` if one of them has; else as far as the one that has come least far.
+    pub(crate) status: EntityStatus,
+    /// In the order in which they were sent; 100 at most.
+    pub(crate) events: Vec<EntityEvent>,
+}
+
+/// A state that is no JSON, which only another program can have written, is not shown.
+fn json(text: Option<String>) -> Option<Box<RawValue>> {
+    text.and_then(|text| RawValue::from_string(text).ok())
+}
+
+impl From<store::StoredEntity> for Entity {
+    fn from(entity: store::StoredEntity) -> Self {
+        Self {
+            entity_type: entity.id.entity_type.to_string(),
+            id: entity.id.id.to_string(),
+            version: entity.version,
+            state: json(entity.state),
+            state_version: entity.state_version,
+            updated_at: entity.updated_at,
+        }
+    }
+}
+
+impl From<entity::SentToEntity> for SentToEntity {
+    fn from(sent: entity::SentToEntity) -> Self {
+        let entity::SentToEntity { id, correlation_id, link, again } = sent;
+        Self { id: id.0, correlation_id, link: link.into(), again }
+    }
+}
+
+impl From<event::EntityStatus> for EntityStatus {
+    fn from(status: event::EntityStatus) -> Self {
+        match status {
+            event::EntityStatus::Accepted => Self::Accepted,
+            event::EntityStatus::Processed => Self::Processed,
+            event::EntityStatus::Completed => Self::Completed,
+            event::EntityStatus::Failed => Self::Failed,
+        }
+    }
+}
+
+impl EntityStatus {
+    /// In one word.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Processed => "processed",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl From<store::EntityEventStatus> for EntityEvent {
+    fn from(event: store::EntityEventStatus) -> Self {
+        Self {
+            id: event.event.0,
+            correlation_id: event.correlation_id,
+            entity_type: event.entity.entity_type.to_string(),
+            entity: event.entity.id.to_string(),
+            name: event.name.to_string(),
+            link: event.link.into(),
+            status: event.status.into(),
+            version: event.version,
+            result: json(event.result),
+            error: event.error,
+            follow_ups: event.follow_ups.into_iter().map(|id| id.0).collect(),
+            sent_at: event.sent_at,
+            ended_at: event.ended_at,
+        }
+    }
+}
+
+impl From<entity::EntityProgress> for EntityProgress {
+    fn from(progress: entity::EntityProgress) -> Self {
+        let events = progress.events.into_iter().map(EntityEvent::from).collect();
+        Self { status: progress.status.into(), events }
+    }
+}

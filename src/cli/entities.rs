@@ -1,0 +1,154 @@
+//! `wakeq entities`: show an entity, send an event to one, say what became of it.
+
+use clap::{Args, Subcommand};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::show::{self, JsonArg, field, moment};
+use super::table::Table;
+use super::{Context, emit, value};
+use crate::api::{EntityEvent, NewEntityEvent, ReplyTo};
+use crate::cli::arguments::{self, HandlerName};
+use crate::event::{CanvasId, EntityId, EventId, Name};
+
+#[derive(Args)]
+pub(crate) struct Entities {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Show an entity: its version and its state
+    Show(Show),
+    /// Send an event to an entity
+    Send(Send),
+    /// Say what became of an event, or of all events with a correlation id
+    Status(Status),
+}
+
+#[derive(Args)]
+struct Show {
+    /// The entity (account/ada)
+    #[arg(value_parser = entity)]
+    entity: EntityId,
+    /// Show all of a long state
+    #[arg(long)]
+    full: bool,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct Send {
+    /// The entity (account/ada); it need not be there yet
+    #[arg(value_parser = entity)]
+    entity: EntityId,
+    /// The event's name (deposit)
+    name: Name,
+    /// What it says, as JSON
+    #[arg(default_value = "null", value_parser = emit::json)]
+    payload: String,
+    /// An id of your choice: sending it again never applies it twice
+    #[arg(long, value_parser = arguments::event_id)]
+    id: Option<EventId>,
+    /// What connects it with other events [default: its own id]
+    #[arg(long)]
+    correlation_id: Option<Uuid>,
+    /// The handler that is told what became of it: its name, or MODULE/name
+    #[arg(long, value_name = "HANDLER")]
+    reply_to: Option<HandlerName>,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct Status {
+    /// The id of an event, or a correlation id
+    #[arg(value_parser = arguments::event_id)]
+    id: EventId,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+/// Reads `account/ada`; its canvas is that of the command.
+fn entity(text: &str) -> Result<EntityId, String> {
+    let Some((entity_type, id)) = text.split_once('/') else {
+        return Err("an entity is TYPE/ID, such as account/ada".to_owned());
+    };
+    EntityId::new(CanvasId::DEFAULT, entity_type, id).map_err(|error| error.to_string())
+}
+
+impl Entities {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        match self.verb {
+            Verb::Show(command) => command.run(context).await,
+            Verb::Send(command) => command.run(context).await,
+            Verb::Status(command) => command.run(context).await,
+        }
+    }
+}
+
+impl Show {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let entity = context.backend().await?.entity(&self.entity).await?;
+        self.json.print(&entity, |entity| {
+            field("entity", format_args!("{}/{}", entity.entity_type, entity.id))?;
+            field("version", entity.version)?;
+            field("changed", moment(entity.updated_at))?;
+            if entity.state_version != entity.version {
+                field("state of", format_args!("version {}", entity.state_version))?;
+            }
+            match &entity.state {
+                Some(state) => field("state", value::pretty(state.get(), self.full)),
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+impl Send {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let reply_to = self.reply_to.map(|handler| ReplyTo {
+            module: Some(handler.module.to_string()),
+            name: handler.name.to_string(),
+        });
+        let event = NewEntityEvent {
+            name: self.name.to_string(),
+            payload: Some(RawValue::from_string(self.payload.trim().to_owned())?),
+            id: self.id.map(|id| id.0),
+            correlation_id: self.correlation_id,
+            reply_to,
+        };
+        let sent = context.backend().await?.send_to_entity(&self.entity, event).await?;
+        self.json.print(&sent, |sent| {
+            let note = if sent.again { "  (sent before)" } else { "" };
+            let link = format_args!("(link {} after {})", sent.link.id, sent.link.prev).to_string();
+            show::line(format_args!("{}  {link}{note}", sent.id))
+        })
+    }
+}
+
+impl Status {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let progress = context.backend().await?.entity_status(self.id).await?;
+        self.json.print(&progress, |progress| {
+            field("status", progress.status.as_str())?;
+            let mut table = Table::new(["SENT", "ENTITY", "EVENT", "STATUS", ">VERSION", "ABOUT"]);
+            progress.events.iter().for_each(|event| table.row(row(event)));
+            table.print("there is no event")
+        })
+    }
+}
+
+fn row(event: &EntityEvent) -> [String; 6] {
+    let result = event.result.as_deref().map(|result| result.get().to_owned());
+    [
+        moment(event.sent_at),
+        format!("{}/{}", event.entity_type, event.entity),
+        event.name.clone(),
+        event.status.as_str().to_owned(),
+        event.version.map(|version| version.to_string()).unwrap_or_default(),
+        event.error.clone().or(result).unwrap_or_default(),
+    ]
+}

@@ -1,0 +1,152 @@
+//! From what the actors decided to what is committed: rows, follow-ups, answers.
+
+use std::collections::HashSet;
+
+use super::define::Entity;
+use super::envelope::{EntityOutcome, Received, Told};
+use super::shard::{Broken, Changed, Decision, Worked};
+use crate::emit::Queue;
+use crate::event::{EntityType, Event, EventError};
+use crate::store::{Decided, EntityBatch, EntityRow, NewEvent, PositionMove, Recorded, StoredEvent};
+
+/// Makes the batch of what was worked. `recorded` is what is known of an event that was sent before, which is a batch of its
+/// own.
+pub(super) fn batch<'a, E: Entity>(
+    entity_type: &'a EntityType,
+    position: PositionMove<'a>,
+    events: &[Received],
+    worked: Worked,
+    recorded: Option<&Recorded>,
+    queue: &Queue,
+) -> Result<EntityBatch<'a>, Broken> {
+    let mut batch = EntityBatch {
+        entity_type,
+        shape: shape::<E>(),
+        position,
+        stored: Vec::new(),
+        entities: worked.changed.into_iter().map(row).collect(),
+        decided: Vec::new(),
+        events: Vec::new(),
+    };
+    let mut known = HashSet::new();
+    for (place, decision) in worked.decisions {
+        let Some(event) = events.get(place) else { continue };
+        let Some(end) = ended::<E>(event, decision, recorded, &mut batch, queue)? else { continue };
+        // An id twice, which only other means than ours can have brought into the inbox: the first counts.
+        if known.insert((event.canvas, event.id)) {
+            batch.decided.push(end);
+        }
+    }
+    Ok(batch)
+}
+
+/// The shape as it is kept.
+pub(super) fn shape<E: Entity>() -> i32 {
+    i32::try_from(E::SHAPE).unwrap_or(i32::MAX)
+}
+
+fn row(changed: Changed) -> EntityRow {
+    let Changed { key, version, last, snapshot } = changed;
+    EntityRow { canvas: key.canvas, id: key.id, version, last_link: last, snapshot }
+}
+
+/// What became of one event, unless that is known; what is stored, emitted and answered because of it goes into the batch.
+fn ended<E: Entity>(
+    event: &Received,
+    decision: Decision,
+    recorded: Option<&Recorded>,
+    batch: &mut EntityBatch<'_>,
+    queue: &Queue,
+) -> Result<Option<Decided>, Broken> {
+    let mut end = Decided {
+        canvas: event.canvas,
+        entity: event.entity.clone(),
+        event: event.id,
+        correlation_id: event.envelope.correlation_id,
+        name: event.name.clone(),
+        link: event.link,
+        stored: false,
+        version: None,
+        result: None,
+        error: None,
+        follow_ups: Vec::new(),
+        dead: None,
+    };
+    let tells = !matches!(decision, Decision::Done);
+    let outcome = match decision {
+        Decision::Passed => return Ok(None),
+        Decision::Stored { version, result, follow_ups } => {
+            batch.stored.push(stored(event, version));
+            let follow_ups = follow_ups.into_iter().map(|follow_up| event.follow_up(E::TYPE, follow_up));
+            let new = prepared(queue, follow_ups.collect::<Result<Vec<_>, EventError>>().map_err(broken)?)?;
+            end.follow_ups = new.iter().map(|event| event.id.0).collect();
+            batch.events.extend(new);
+            (end.stored, end.version, end.result) = (true, Some(version), result);
+            EntityOutcome::Processed
+        }
+        Decision::Rejected(reason) => {
+            end.error = Some(reason);
+            EntityOutcome::Rejected
+        }
+        Decision::Again | Decision::Done if recorded.is_some_and(|recorded| recorded.stored) => {
+            end.stored = true;
+            (end.version, end.result) =
+                recorded.map(|recorded| (recorded.version, recorded.result.clone())).unwrap_or_default();
+            EntityOutcome::Processed
+        }
+        Decision::Again | Decision::Done => {
+            let kept = recorded.and_then(|recorded| recorded.error.clone());
+            end.error = kept.or_else(|| Some("it was rejected; the reason is not kept any more".to_owned()));
+            EntityOutcome::Rejected
+        }
+        Decision::Dead { why, attempts } => {
+            let attempts = i32::try_from(attempts).unwrap_or(i32::MAX);
+            tracing::warn!(
+                entity_type = E::TYPE, canvas = %event.canvas, entity = %event.entity, event = %event.id, attempts,
+                error = why, "an event of an entity is dead"
+            );
+            end.dead = Some((attempts, event.seq, event.payload.clone()));
+            end.error = Some(why);
+            EntityOutcome::Failed
+        }
+    };
+    if tells {
+        answer::<E>(event, outcome, &end, batch, queue)?;
+    }
+    Ok(Some(end))
+}
+
+fn stored(event: &Received, version: i64) -> StoredEvent {
+    StoredEvent {
+        canvas: event.canvas,
+        entity: event.entity.clone(),
+        version,
+        id: event.id,
+        name: event.name.clone(),
+        payload: event.payload.clone(),
+        metadata: event.kept_metadata(),
+    }
+}
+
+fn answer<E: Entity>(
+    event: &Received,
+    outcome: EntityOutcome,
+    end: &Decided,
+    batch: &mut EntityBatch<'_>,
+    queue: &Queue,
+) -> Result<(), Broken> {
+    let (version, result, error) = (end.version, end.result.clone(), end.error.clone());
+    let told = Told { outcome, version, result, error, again: event.is_repost() };
+    if let Some(answer) = event.answer(E::TYPE, told) {
+        batch.events.extend(prepared(queue, vec![answer])?);
+    }
+    Ok(())
+}
+
+fn prepared(queue: &Queue, events: Vec<Event>) -> Result<Vec<NewEvent>, Broken> {
+    events.into_iter().map(|event| queue.prepared(event).map_err(broken)).collect()
+}
+
+fn broken(error: EventError) -> Broken {
+    Broken(format!("an event that follows can't be emitted: {error}"))
+}

@@ -1,0 +1,209 @@
+//! What stands around an event on its way to an entity and back: who wants to hear of it, what it belongs to, whether it was
+//! sent before.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::define::{Asked, FollowUp};
+use crate::event::{CanvasId, Event, EventError, EventId, Link, LogEvent, Name, StreamName, Traceparent};
+
+/// The handler that is told what became of an event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ReplyTo {
+    pub(super) module: String,
+    pub(super) name: String,
+}
+
+/// A link as JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LinkJson {
+    id: i64,
+    prev: i64,
+}
+
+impl From<Link> for LinkJson {
+    fn from(link: Link) -> Self {
+        Self { id: link.id, prev: link.prev }
+    }
+}
+
+impl From<LinkJson> for Link {
+    fn from(link: LinkJson) -> Self {
+        Self { id: link.id, prev: link.prev }
+    }
+}
+
+/// The metadata of an event in an inbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Envelope {
+    pub(super) correlation_id: Uuid,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) reply_to: Option<ReplyTo>,
+    /// The link that it had when it was sent for the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) repost: Option<LinkJson>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) traceparent: Option<String>,
+}
+
+impl Envelope {
+    /// That of an event; one that was appended by other means than [`Entities`](crate::Entities) has nothing around it.
+    pub(super) fn of(event: &LogEvent) -> Self {
+        let plain = Self { correlation_id: event.id.0, reply_to: None, repost: None, traceparent: None };
+        serde_json::from_str(&event.metadata).unwrap_or(plain)
+    }
+
+    pub(super) fn json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_else(|_| "{}".to_owned())
+    }
+
+    fn trace(&self) -> Option<Traceparent> {
+        self.traceparent.as_deref()?.parse().ok()
+    }
+}
+
+/// An event of an inbox, as it is processed.
+#[derive(Clone, Debug)]
+pub(super) struct Received {
+    /// Its place in the log.
+    pub(super) seq: i64,
+    /// The link by which it is decided what to do with it: its own, or that of the first time it was sent.
+    pub(super) link: Link,
+    pub(super) id: EventId,
+    pub(super) canvas: CanvasId,
+    pub(super) entity: StreamName,
+    pub(super) name: Name,
+    pub(super) payload: String,
+    pub(super) envelope: Envelope,
+}
+
+impl Received {
+    pub(super) fn of(event: LogEvent) -> Self {
+        let envelope = Envelope::of(&event);
+        let link = envelope.repost.map_or(Link { id: event.seq, prev: event.prev }, Link::from);
+        Self {
+            seq: event.seq,
+            link,
+            id: event.id,
+            canvas: event.stream.canvas,
+            entity: event.stream.name,
+            name: event.name,
+            payload: event.payload,
+            envelope,
+        }
+    }
+
+    /// Whether it was sent before.
+    pub(super) fn is_repost(&self) -> bool {
+        self.envelope.repost.is_some()
+    }
+
+    /// The metadata of the event in the repository.
+    pub(super) fn kept_metadata(&self) -> String {
+        #[derive(Serialize)]
+        struct Kept {
+            correlation_id: Uuid,
+            link: LinkJson,
+        }
+        let kept = Kept { correlation_id: self.envelope.correlation_id, link: self.link.into() };
+        serde_json::to_string(&kept).unwrap_or_else(|_| "{}".to_owned())
+    }
+
+    /// An event that follows from this one, ready to be emitted.
+    pub(super) fn follow_up(&self, entity_type: &str, follow_up: FollowUp) -> Result<Event, EventError> {
+        let mut event = match follow_up {
+            FollowUp::Emit(event) => event,
+            FollowUp::Ask(event) => {
+                let value = self.asked(entity_type, &event.value);
+                Event { value, ..event }
+            }
+        };
+        event.canvas = Some(self.canvas);
+        event.traceparent = event.traceparent.or_else(|| self.envelope.trace());
+        Ok(event)
+    }
+
+    fn asked(&self, entity_type: &str, value: &str) -> String {
+        let asked = Asked {
+            canvas: self.canvas,
+            entity_type: entity_type.to_owned(),
+            entity: self.entity.to_string(),
+            event_id: self.id,
+            correlation_id: self.envelope.correlation_id,
+            value: RawValue::from_string(value.to_owned()).ok(),
+        };
+        serde_json::to_string(&asked).unwrap_or_else(|_| "null".to_owned())
+    }
+
+    /// The event that tells the sender what became of this one; none, if the sender does not want to know.
+    pub(super) fn answer(&self, entity_type: &str, told: Told) -> Option<Event> {
+        let reply_to = self.envelope.reply_to.as_ref()?;
+        let answer = EntityAnswer {
+            entity_type: entity_type.to_owned(),
+            entity: self.entity.to_string(),
+            event_id: self.id,
+            correlation_id: self.envelope.correlation_id,
+            name: self.name.to_string(),
+            outcome: told.outcome,
+            version: told.version,
+            result: told.result.and_then(|result| RawValue::from_string(result).ok()),
+            error: told.error,
+            again: told.again,
+        };
+        let value = serde_json::to_string(&answer).ok()?;
+        // The names were checked when it was sent; what Postgres holds of them is what was written.
+        let event =
+            Event::from_json(&reply_to.name, "null").and_then(|event| event.module(&reply_to.module)).ok()?;
+        let traceparent = self.envelope.trace();
+        Some(Event { canvas: Some(self.canvas), traceparent, value, ..event })
+    }
+}
+
+/// What is said in an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) outcome: EntityOutcome,
+    pub(super) version: Option<i64>,
+    pub(super) result: Option<String>,
+    pub(super) error: Option<String>,
+    pub(super) again: bool,
+}
+
+/// What became of an event that was sent to an entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntityOutcome {
+    /// It is in the repository and in the state.
+    Processed,
+    /// It was not valid; nothing was stored.
+    Rejected,
+    /// It could not be processed, and never will be; nothing was stored.
+    Failed,
+}
+
+/// The value of the event that tells the sender of another what became of it. It is emitted in the transaction in which that was
+/// decided; for an event that is sent again it may come again, with `again`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EntityAnswer {
+    /// The entity's type.
+    pub entity_type: String,
+    /// The entity.
+    pub entity: String,
+    /// The event that was sent.
+    pub event_id: EventId,
+    /// What connects all that follows from one cause.
+    pub correlation_id: Uuid,
+    /// The name of the event that was sent.
+    pub name: String,
+    /// What became of it.
+    pub outcome: EntityOutcome,
+    /// The entity's version with it, if it was processed.
+    pub version: Option<i64>,
+    /// What `apply` gave as its result.
+    pub result: Option<Box<RawValue>>,
+    /// Why it was rejected or failed.
+    pub error: Option<String>,
+    /// Whether this is about an event that was sent again.
+    pub again: bool,
+}

@@ -1,0 +1,118 @@
+//! An event before it is sent to an entity.
+
+use serde::Serialize;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::envelope::{Envelope, ReplyTo};
+use crate::event::{CanvasId, EntityId, Event, EventError, EventId, JsonError, Link, Name, check_json};
+use crate::store::ToEntity;
+use crate::telemetry;
+
+/// An event to be sent to an entity: a name, and a payload.
+///
+/// ```
+/// use wakeq::EntityEvent;
+///
+/// # fn main() -> Result<(), wakeq::EventError> {
+/// let deposit = EntityEvent::new("deposit", &serde_json::json!({ "cents": 500 }))?.reply_to("deposited")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct EntityEvent {
+    name: Name,
+    payload: String,
+    id: Option<EventId>,
+    link: Option<Link>,
+    correlation_id: Option<Uuid>,
+    reply_to: Option<ReplyTo>,
+}
+
+impl EntityEvent {
+    /// An event of this name, with this payload, which is sent as JSON.
+    pub fn new(name: &str, payload: &(impl Serialize + ?Sized)) -> Result<Self, EventError> {
+        Self::from_json(name, serde_json::to_string(payload).map_err(JsonError::Invalid)?)
+    }
+
+    /// The same with a payload that is JSON text already.
+    pub fn from_json(name: &str, payload: impl Into<String>) -> Result<Self, EventError> {
+        let payload = payload.into();
+        check_json(&payload)?;
+        let name = name.parse()?;
+        Ok(Self { name, payload, id: None, link: None, correlation_id: None, reply_to: None })
+    }
+
+    /// An event of [`Entity::Event`](crate::Entity::Event): the variant gives the name, what is in it the payload.
+    pub fn of(event: &impl Serialize) -> Result<Self, EventError> {
+        use serde::ser::Error;
+
+        let (name, payload) = match serde_json::to_value(event).map_err(JsonError::Invalid)? {
+            Value::String(name) => (name, Value::Null),
+            Value::Object(fields) if fields.len() == 1 => fields.into_iter().next().unwrap_or_default(),
+            Value::Object(_) | Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {
+                let error = serde_json::Error::custom(
+                    "an event of an entity is an enum, as serde writes it by default",
+                );
+                return Err(JsonError::Invalid(error).into());
+            }
+        };
+        Self::from_json(&name, payload.to_string())
+    }
+
+    /// An id of the sender's choice: sending it again, to the same entity, never applies it twice.
+    pub fn id(mut self, id: EventId) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// It was sent before with this id, and that has given this link: for senders who keep the link for longer than what was sent is
+    /// remembered (7 days, unless said otherwise).
+    pub fn sent_before(mut self, id: EventId, link: Link) -> Self {
+        (self.id, self.link) = (Some(id), Some(link));
+        self
+    }
+
+    /// What connects it with other events. Default: its own id.
+    pub fn correlation_id(mut self, correlation_id: Uuid) -> Self {
+        self.correlation_id = Some(correlation_id);
+        self
+    }
+
+    /// The handler of module `WORKER` that is told what became of it, by an event with an
+    /// [`EntityAnswer`](crate::EntityAnswer). Default: nobody is told.
+    pub fn reply_to(self, handler: &str) -> Result<Self, EventError> {
+        self.reply_to_module("WORKER", handler)
+    }
+
+    /// The same for a handler of another module.
+    pub fn reply_to_module(mut self, module: &str, handler: &str) -> Result<Self, EventError> {
+        // The checks of an event's address.
+        let address = Event::from_json(handler, "null")?.module(module)?.address(CanvasId::DEFAULT);
+        self.reply_to =
+            Some(ReplyTo { module: address.scope.module.to_string(), name: address.scope.name.to_string() });
+        Ok(self)
+    }
+
+    /// As it goes into the inbox of an entity.
+    pub(super) fn to(self, entity: EntityId, limit_bytes: usize) -> Result<ToEntity, EventError> {
+        let size_bytes = self.payload.len();
+        if size_bytes > limit_bytes {
+            return Err(EventError::TooLarge { size_bytes, limit_bytes });
+        }
+        let (chosen, id) = (self.id.is_some(), self.id.unwrap_or_default());
+        let correlation_id = self.correlation_id.unwrap_or(id.0);
+        let traceparent = Some(telemetry::trace_of_emit(None).to_string());
+        let envelope = Envelope { correlation_id, reply_to: self.reply_to, repost: None, traceparent };
+        Ok(ToEntity {
+            entity,
+            id,
+            chosen,
+            link: self.link,
+            correlation_id,
+            name: self.name,
+            payload: self.payload,
+            metadata: envelope.json(),
+        })
+    }
+}

@@ -1,0 +1,223 @@
+//! Entities from outside: events are sent to them, and it is asked what became of both.
+
+use sqlx::postgres::PgConnection;
+use uuid::Uuid;
+
+use super::define::Asked;
+use super::event::EntityEvent;
+use crate::broadcast::Signal;
+use crate::emit::Queue;
+use crate::event::{
+    CanvasId, EntityId, EntityStatus, EntityType, EventError, EventId, InvalidEntityId, Link, stable_hash,
+};
+use crate::store::{
+    EntityEventStatus, SendEnd, SentEntityEvent, StoreError, StoredEntity, ToEntity, send_to_entities,
+};
+
+/// Most events that one call may send.
+const EVENTS_MAX: usize = 1000;
+/// How often a send is tried whose entities others send to.
+const TRIES: u32 = 10;
+
+/// Sends events to entities, and says what became of them; in any process. Cheap to clone.
+///
+/// ```no_run
+/// # async fn example(queue: wakeq::Queue) -> Result<(), Box<dyn std::error::Error>> {
+/// use wakeq::{CanvasId, Entities, EntityEvent, EntityId};
+///
+/// let entities = Entities::new(queue);
+/// let account = EntityId::new(CanvasId::DEFAULT, "account", "ada")?;
+/// let sent = entities.send(&account, EntityEvent::new("deposit", &500)?).await?;
+/// println!("event {}", sent.id);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Entities {
+    queue: Queue,
+}
+
+/// An event that is in an entity's inbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentToEntity {
+    /// Its id.
+    pub id: EventId,
+    /// What connects it with others.
+    pub correlation_id: Uuid,
+    /// Its link among the events of the entity: that of the first time.
+    pub link: Link,
+    /// Whether it was sent before.
+    pub again: bool,
+}
+
+/// What became of events, and what that comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntityProgress {
+    /// Failed, if one of them has; else as far as the one that has come least far.
+    pub status: EntityStatus,
+    /// The events, in the order in which they were sent; 100 at most.
+    pub events: Vec<EntityEventStatus>,
+}
+
+/// Why nothing was sent, or nothing can be said.
+#[derive(Debug, thiserror::Error)]
+pub enum EntityError {
+    /// The event itself can't be sent.
+    #[error(transparent)]
+    Event(#[from] EventError),
+    /// There can be no such entity.
+    #[error(transparent)]
+    Entity(#[from] InvalidEntityId),
+    /// Postgres did not take it. After [`StoreError::TimedOut`] and [`StoreError::Unavailable`] it may have, all the same: send
+    /// again with an id of your choice to be sure of one event.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The chosen id is that of an event of another entity, or came twice in one call.
+    #[error(
+        "the id {0} belongs to an event that was sent to another entity, or twice in one call: choose another one"
+    )]
+    Taken(EventId),
+    /// More events than one call may send.
+    #[error("{0} events in one call, the limit is {EVENTS_MAX}: send them in several calls")]
+    TooMany(usize),
+}
+
+/// Proof of events that were sent in a transaction that the caller still has to commit.
+#[must_use = "call `notify` after the commit, or the events wait for the processor's next look"]
+pub struct SendReceipt {
+    entities: Entities,
+    to: Vec<ToEntity>,
+    /// What was sent.
+    pub sent: Vec<SentToEntity>,
+}
+
+impl SendReceipt {
+    /// Tells the processors of it. Call it after the commit.
+    pub fn notify(self) -> Vec<SentToEntity> {
+        self.entities.signal(&self.to);
+        self.sent
+    }
+}
+
+impl Entities {
+    /// Entities of the queue's database.
+    pub fn new(queue: Queue) -> Self {
+        Self { queue }
+    }
+
+    /// Sends an event to an entity, which need not be there yet: when this returns, it is in the inbox. One that was sent before,
+    /// with an id of the sender's choice, goes there again with the link it had, and is not applied twice.
+    pub async fn send(&self, entity: &EntityId, event: EntityEvent) -> Result<SentToEntity, EntityError> {
+        let mut sent = self.send_all(vec![(entity.clone(), event)]).await?;
+        sent.pop().ok_or(EntityError::Store(StoreError::Defect))
+    }
+
+    /// Sends up to 1,000 events in one transaction: all or none.
+    pub async fn send_all(
+        &self,
+        events: Vec<(EntityId, EntityEvent)>,
+    ) -> Result<Vec<SentToEntity>, EntityError> {
+        let to = self.checked(events)?;
+        let mut tries = 1;
+        let end = loop {
+            match self.queue.store().send_to_entities(&to).await {
+                // Whoever sends to the same entity was in the way.
+                Err(error) if error.is_contention() && tries < TRIES => tries += 1,
+                end => break end?,
+            }
+        };
+        let sent = outcome(&to, end)?;
+        self.signal(&to);
+        Ok(sent)
+    }
+
+    /// Sends events inside the caller's own transaction. Call [`SendReceipt::notify`] after the commit; on an error the
+    /// transaction must be rolled back. Keep it short: others who send to the same entities wait for its end.
+    pub async fn send_in(
+        &self,
+        connection: &mut PgConnection,
+        events: Vec<(EntityId, EntityEvent)>,
+    ) -> Result<SendReceipt, EntityError> {
+        let to = self.checked(events)?;
+        let end = send_to_entities(connection, &to).await;
+        let end = end.map_err(|error| StoreError::from_sqlx("send to entities", error))?;
+        let sent = outcome(&to, end)?;
+        Ok(SendReceipt { entities: self.clone(), to, sent })
+    }
+
+    /// Answers an entity that has asked for something outside: sends it an event with the correlation id of what it asked. `asking`
+    /// is the id of the event with the question: however often its handler runs, the entity gets the answer once.
+    ///
+    /// ```no_run
+    /// # use wakeq::{Asked, Entities, EntityEvent, Execution, HandlerResult};
+    /// async fn charge(entities: Entities, execution: Execution) -> HandlerResult {
+    ///     let asked: Asked<u32> = execution.value()?;
+    ///     // … charge the card of `asked.entity` with `asked.value` …
+    ///     entities.answer(&asked, execution.id, EntityEvent::new("charged", &asked.value)?).await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub async fn answer<T>(
+        &self,
+        asked: &Asked<T>,
+        asking: EventId,
+        event: EntityEvent,
+    ) -> Result<SentToEntity, EntityError> {
+        let entity = EntityId::new(asked.canvas, &asked.entity_type, &asked.entity)?;
+        let event = event.id(answer_id(asking)).correlation_id(asked.correlation_id);
+        self.send(&entity, event).await
+    }
+
+    /// An entity, as it was committed; none, if no event of it was ever stored.
+    pub async fn show(&self, entity: &EntityId) -> Result<Option<StoredEntity>, EntityError> {
+        Ok(self.queue.store().entity(entity).await?)
+    }
+
+    /// What became of an event, by its id, or of all events with a correlation id; none, if there are none, or they were forgotten.
+    pub async fn status(&self, canvas: CanvasId, id: Uuid) -> Result<Option<EntityProgress>, EntityError> {
+        let events = self.queue.store().entity_events(canvas, id).await?;
+        let status = EntityStatus::of_all(events.iter().map(|event| event.status));
+        Ok(status.map(|status| EntityProgress { status, events }))
+    }
+
+    /// The canvas of a queue whose deployment has one.
+    pub fn canvas(&self) -> CanvasId {
+        self.queue.canvas()
+    }
+
+    fn checked(&self, events: Vec<(EntityId, EntityEvent)>) -> Result<Vec<ToEntity>, EntityError> {
+        if events.len() > EVENTS_MAX {
+            return Err(EntityError::TooMany(events.len()));
+        }
+        let limit = self.queue.payload_limit_bytes();
+        let checked = events.into_iter().map(|(entity, event)| event.to(entity, limit));
+        Ok(checked.collect::<Result<_, EventError>>()?)
+    }
+
+    /// Tells the owners of the inboxes, here and in other processes.
+    fn signal(&self, to: &[ToEntity]) {
+        let mut types: Vec<&EntityType> = to.iter().map(|to| &to.entity.entity_type).collect();
+        types.sort_unstable();
+        types.dedup();
+        let inboxes = types.into_iter().map(|entity_type| entity_type.inbox().clone());
+        inboxes.for_each(|inbox| self.queue.signals().send(Signal::Log(inbox)));
+    }
+}
+
+/// The id of the answer to an event: always the same.
+fn answer_id(asking: EventId) -> EventId {
+    let half = |part: &[u8]| stable_hash(&[b"wakeq.answer", part, asking.0.as_bytes()]);
+    let bytes = Uuid::from_u64_pair(half(b"1"), half(b"2")).into_bytes();
+    EventId(uuid::Builder::from_random_bytes(bytes).into_uuid())
+}
+
+fn outcome(to: &[ToEntity], end: SendEnd) -> Result<Vec<SentToEntity>, EntityError> {
+    match end {
+        SendEnd::Sent(sent) => Ok(to.iter().zip(sent).map(|(to, sent)| of(to, sent)).collect()),
+        SendEnd::Taken(id) => Err(EntityError::Taken(id)),
+    }
+}
+
+fn of(to: &ToEntity, sent: SentEntityEvent) -> SentToEntity {
+    SentToEntity { id: to.id, correlation_id: to.correlation_id, link: sent.link, again: sent.again }
+}

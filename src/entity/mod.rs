@@ -1,0 +1,25 @@
+//! Entities: things whose state is kept in memory by the one processor of their type, and changes only by events that were found
+//! valid and stored.
+//!
+//! Events are sent to the inbox of a type, a category of the log; what was valid is in its repository, another one. Nothing here
+//! decides who owns an inbox, or relies on being the only one that thinks so: every commit is fenced by an epoch. Code of
+//! the user runs in threads of its own, and never while a connection is held.
+
+mod actors;
+mod batch;
+mod config;
+mod define;
+mod envelope;
+mod event;
+mod handle;
+mod owner;
+mod processor;
+mod shard;
+mod warm;
+
+pub use config::EntityConfig;
+pub use define::{Applied, Asked, Entity, Rejection};
+pub use envelope::{EntityAnswer, EntityOutcome};
+pub use event::EntityEvent;
+pub use handle::{Entities, EntityError, EntityProgress, SendReceipt, SentToEntity};
+pub use processor::{EntityProcessor, InvalidProcessor};

@@ -1,0 +1,217 @@
+//! The processor of a type: a subscriber of its inbox.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use tokio::sync::{RwLock, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::actors::Actors;
+use super::config::EntityConfig;
+use super::define::Entity;
+use super::owner::{Owner, Parts};
+use super::shard::{AROUND_BYTES, Key, Limits};
+use super::warm::Warm;
+use crate::consumer::{EventProvider, EventSubscriber, Health};
+use crate::emit::Queue;
+use crate::event::{CanvasId, EntityType, EventSource, InvalidEntityType, Name, SubscriberId};
+
+/// Why a processor was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidProcessor {
+    /// The name of its type.
+    #[error(transparent)]
+    Type(#[from] InvalidEntityType),
+    /// Its configuration.
+    #[error("{0}")]
+    Config(&'static str),
+    /// Its threads.
+    #[error("the threads of its actors could not be started")]
+    Threads(#[source] std::io::Error),
+}
+
+/// Processes the entities of one type. Of all the processors that a type has in a cluster, one at a time owns its inbox and works:
+/// a broker says which, and an epoch keeps any other from committing.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use wakeq::{Entity, EntityConfig, EntityProcessor, EventProvider, Queue};
+/// # fn example<Account: Entity>(queue: Queue, log: Arc<dyn EventProvider>) -> Result<(), Box<dyn std::error::Error>> {
+/// let accounts = EntityProcessor::<Account>::new(queue, log, EntityConfig::default())?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct EntityProcessor<E: Entity> {
+    parts: Arc<Parts<E>>,
+    id: SubscriberId,
+    running: Mutex<Option<Running>>,
+}
+
+/// An inbox that is, or was, owned.
+struct Running {
+    epoch: i64,
+    /// Dropped, it ends the task.
+    cancel: DropGuard,
+    task: JoinHandle<()>,
+}
+
+impl<E: Entity> EntityProcessor<E> {
+    /// A processor that reads from this provider, and emits what follows with this queue. It does nothing before it is given its
+    /// inbox.
+    pub fn new(
+        queue: Queue,
+        provider: Arc<dyn EventProvider>,
+        config: EntityConfig,
+    ) -> Result<Self, InvalidProcessor> {
+        config.check().map_err(InvalidProcessor::Config)?;
+        if queue.payload_limit_bytes() <= AROUND_BYTES {
+            return Err(InvalidProcessor::Config(
+                "the queue's payload limit leaves no room for answers: it must be more than 6 KiB",
+            ));
+        }
+        let entity_type: EntityType = E::TYPE.parse()?;
+        let invalid = |_| InvalidProcessor::Config("the type's name is no name of a group");
+        let group: Name = group_of(&entity_type).parse().map_err(invalid)?;
+        let limits = Limits {
+            snapshot_every: i64::from(config.snapshot_every),
+            state_bytes: config.state_limit_bytes,
+            payload_bytes: queue.payload_limit_bytes(),
+            attempts: config.attempts,
+        };
+        let actors = Actors::start(config.actors, limits).map_err(InvalidProcessor::Threads)?;
+        let parts = Parts {
+            group,
+            source: entity_type.source(),
+            entity_type,
+            store: queue.store().clone(),
+            queue,
+            provider,
+            actors: Arc::new(actors),
+            config,
+            health: watch::Sender::new(Health::Healthy),
+            ready: watch::Sender::new(None),
+            committing: RwLock::default(),
+        };
+        Ok(Self { parts: Arc::new(parts), id: SubscriberId::new(), running: Mutex::default() })
+    }
+
+    /// The type.
+    pub fn entity_type(&self) -> &EntityType {
+        &self.parts.entity_type
+    }
+
+    /// Returns once it owns the inbox and has its entities in memory: how many there are, and how many events were applied for
+    /// that because they were in no snapshot.
+    pub async fn ready(&self) -> (usize, u64) {
+        let mut ready = self.parts.ready.subscribe();
+        // The sender lives as long as this.
+        match ready.wait_for(Option::is_some).await.ok().and_then(|warm| *warm) {
+            Some(Warm { entities, replayed }) => (entities, replayed),
+            None => (0, 0),
+        }
+    }
+
+    /// Whether it owns the inbox and has its entities in memory.
+    pub fn is_ready(&self) -> bool {
+        self.parts.ready.borrow().is_some()
+    }
+
+    /// The state and the version of an entity, from memory, as of the last commit; none, if there is no such entity, or this
+    /// processor does not own the type. [`Entities::show`](crate::Entities::show) asks the database, from any process.
+    pub async fn state(&self, canvas: CanvasId, id: &str) -> Option<(E::State, i64)> {
+        let key = Key { canvas, id: id.parse().ok()? };
+        let actor = self.parts.actors.of(&key);
+        let _committed = self.parts.committing.read().await;
+        if !self.is_ready() {
+            return None;
+        }
+        self.parts.actors.ask(actor, move |shard| shard.read(&key)).await.ok().flatten()
+    }
+
+    /// Which of its actors an entity has, from 0: the same after every start, and in every processor that has as many. None for
+    /// what can be no entity's name.
+    pub fn actor_of(&self, canvas: CanvasId, id: &str) -> Option<usize> {
+        Some(self.parts.actors.of(&Key { canvas, id: id.parse().ok()? }))
+    }
+
+    /// How many entities are in memory, and how many bytes they take, by estimate.
+    pub async fn size(&self) -> (usize, usize) {
+        let sizes = self.parts.actors.ask_all(|shard| (shard.len(), shard.bytes())).await.unwrap_or_default();
+        sizes.into_iter().fold((0, 0), |(entities, all), (len, bytes)| (entities + len, all + bytes))
+    }
+
+    /// Makes a processor that stopped because somebody had to do something healthy again, and begins anew with its inbox, if
+    /// that is still its own.
+    pub fn recover(&self) {
+        let stopped = {
+            let mut running = self.running();
+            running.take_if(|one| one.task.is_finished()).map(|one| one.epoch)
+        };
+        self.parts.health.send_replace(Health::Healthy);
+        if let Some(epoch) = stopped {
+            self.accept(self.parts.source.clone(), epoch);
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        // Nothing that is done under it panics half-way.
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The group of a type's processors.
+fn group_of(entity_type: &EntityType) -> String {
+    format!("entities.{entity_type}")
+}
+
+#[async_trait]
+impl<E: Entity> EventSubscriber for EntityProcessor<E> {
+    fn name(&self) -> &Name {
+        &self.parts.group
+    }
+
+    fn id(&self) -> SubscriberId {
+        self.id
+    }
+
+    fn requests(&self) -> Vec<EventSource> {
+        vec![self.parts.source.clone()]
+    }
+
+    fn accept(&self, source: EventSource, epoch: i64) {
+        if source != self.parts.source {
+            tracing::error!(entity_type = E::TYPE, %source, "a processor of entities works on its inbox only");
+            return;
+        }
+        let mut running = self.running();
+        // One that was fenced out begins again only under a higher epoch: it was somebody else's meanwhile.
+        let goes_on = |one: &Running| one.epoch >= epoch || !one.task.is_finished();
+        if running.as_ref().is_some_and(goes_on) {
+            return;
+        }
+        self.parts.health.send_replace(Health::Healthy);
+        let cancel = CancellationToken::new();
+        let owner = Owner::new(Arc::clone(&self.parts), epoch, cancel.clone());
+        *running = Some(Running { epoch, cancel: cancel.drop_guard(), task: tokio::spawn(owner.run()) });
+    }
+
+    async fn withdraw(&self, source: &EventSource) {
+        if *source != self.parts.source {
+            return;
+        }
+        let Some(Running { cancel, task, .. }) = self.running().take() else { return };
+        drop(cancel);
+        if let Err(defect) = task.await {
+            tracing::error!(
+                error = &defect as &dyn std::error::Error,
+                entity_type = E::TYPE,
+                "a processor of entities was cut short"
+            );
+        }
+    }
+
+    fn health(&self) -> watch::Receiver<Health> {
+        self.parts.health.subscribe()
+    }
+}

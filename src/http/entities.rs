@@ -1,0 +1,56 @@
+//! Entities: shown, sent to, and what became of it.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use super::Api;
+use super::body::{self, EntityPath, EventPath};
+use super::guard::Caller;
+use super::problem::{Details, Problem};
+use crate::api::{Entity, EntityProgress, NewEntityEvent, SentToEntity};
+
+/// Show an entity: its state and its version, as they were committed.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/{type}/{entity}", operation_id = "show_entity", tag = "entities",
+    responses((status = 200, description = "The entity", body = Entity)))]
+pub(super) async fn one(
+    State(api): State<Api>,
+    caller: Caller,
+    EntityPath(path): EntityPath,
+) -> Result<Json<Entity>, Problem> {
+    let entity = api.entities.show(&path.on(caller.canvas)).await?.ok_or_else(Problem::not_found)?;
+    Ok(Json(entity.into()))
+}
+
+/// Send an event to an entity, which need not be there yet.
+///
+/// The answer comes when the event is in the inbox; what became of it is told by `entities/status/{id}`, and to the handler in
+/// `reply_to`. An event that was sent before, with an `id` of the caller's choice, is not applied twice.
+#[utoipa::path(post, path = "/v1/canvases/{canvas}/entities/{type}/{entity}/events", operation_id = "send_to_entity", tag = "entities",
+    request_body = NewEntityEvent, responses(
+    (status = 202, description = "It is in the inbox", body = SentToEntity),
+    (status = 409, description = "`id-taken`", body = Details<'static>, content_type = "application/problem+json"),
+    (status = 413, description = "The body, or the payload, is too large", body = Details<'static>, content_type = "application/problem+json")))]
+pub(super) async fn send(
+    State(api): State<Api>,
+    caller: Caller,
+    EntityPath(path): EntityPath,
+    body::Json(event): body::Json<NewEntityEvent>,
+) -> Result<(StatusCode, Json<SentToEntity>), Problem> {
+    let sent = api.entities.send(&path.on(caller.canvas), event.read()?).await?;
+    Ok((StatusCode::ACCEPTED, Json(sent.into())))
+}
+
+/// Say what became of an event that was sent to an entity, or of all events with a correlation id.
+///
+/// It is remembered for 7 days, unless the deployment says otherwise.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/status/{id}", operation_id = "entity_status", tag = "entities",
+    responses((status = 200, description = "How far it has come", body = EntityProgress)))]
+pub(super) async fn status(
+    State(api): State<Api>,
+    caller: Caller,
+    EventPath(id): EventPath,
+) -> Result<Json<EntityProgress>, Problem> {
+    let progress = api.entities.status(caller.canvas, id.0).await?.ok_or_else(Problem::not_found)?;
+    Ok(Json(progress.into()))
+}

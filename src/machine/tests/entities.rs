@@ -1,0 +1,113 @@
+//! What an entity does with events that are sent once, twice, late, or never were.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use crate::event::Link;
+use crate::machine::{Repost, repost};
+
+const EARLIER: Link = Link { id: 4, prev: 0 };
+const LATEST: Link = Link { id: 9, prev: 4 };
+
+// ENT-26, ENT-27: the most recent one that nobody decided upon is processed.
+#[test]
+fn the_most_recent_is_processed() {
+    assert_eq!(repost(0, 3, EARLIER, false), Repost::Process);
+    assert_eq!(repost(4, 8, LATEST, false), Repost::Process);
+    // Also if what stood before it died, and so was not decided upon.
+    assert_eq!(repost(0, 8, LATEST, false), Repost::Process);
+}
+
+// ENT-28
+#[test]
+fn the_most_recent_that_was_processed_is_answered_again() {
+    assert_eq!(repost(9, 11, LATEST, true), Repost::AnswerAgain);
+    // It was rejected: that is its result.
+    assert_eq!(repost(9, 11, LATEST, false), Repost::AnswerAgain);
+}
+
+// ENT-29, ENT-30
+#[test]
+fn an_older_one_is_done_if_it_is_in_the_repository_and_refused_if_not() {
+    assert_eq!(repost(9, 11, EARLIER, true), Repost::Done);
+    assert_eq!(repost(9, 11, EARLIER, false), Repost::Refuse);
+}
+
+#[test]
+fn one_that_is_ahead_of_what_came_by_waits() {
+    assert_eq!(repost(4, 5, Link { id: 12, prev: 9 }, false), Repost::Delay);
+}
+
+/// What becomes of an event when it is processed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Stored,
+    Rejected,
+    Dies,
+}
+
+fn fates() -> impl Strategy<Value = Vec<Fate>> {
+    prop::collection::vec(prop::sample::select(vec![Fate::Stored, Fate::Rejected, Fate::Dies]), 1..20)
+}
+
+/// An inbox: each event in its order, and after it some that were sent before.
+fn inboxes() -> impl Strategy<Value = (Vec<Fate>, Vec<usize>)> {
+    fates().prop_flat_map(|fates| {
+        let rows = (0..fates.len()).map(|at| prop::collection::vec(0..=at, 0..3)).collect::<Vec<_>>();
+        (Just(fates), rows).prop_map(|(fates, again)| {
+            let rows = again.into_iter().enumerate().flat_map(|(at, again)| std::iter::once(at).chain(again));
+            (fates, rows.collect())
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is sent again, each event is stored once and in order; what was stored is never processed again, and nothing
+    /// older than the last decision is ever processed.
+    #[test]
+    fn nothing_is_stored_twice_or_out_of_order((fates, rows) in inboxes()) {
+        let (mut last, mut stored, mut links) = (0, Vec::new(), BTreeMap::new());
+        let mut previous_row = 0;
+        for (seq, event) in (1..).zip(rows) {
+            let link = *links.entry(event).or_insert(Link { id: seq, prev: previous_row });
+            previous_row = seq;
+            let in_repository = stored.contains(&event);
+            match repost(last, seq - 1, link, in_repository) {
+                Repost::Process => {
+                    prop_assert!(!in_repository && link.id > last);
+                    if fates[event] != Fate::Dies {
+                        last = link.id;
+                    }
+                    if fates[event] == Fate::Stored {
+                        stored.push(event);
+                    }
+                }
+                Repost::AnswerAgain => prop_assert_eq!(link.id, last),
+                Repost::Done => prop_assert!(in_repository && link.id < last),
+                Repost::Refuse => prop_assert!(!in_repository && link.id < last),
+                Repost::Delay => prop_assert!(false, "all before it came by"),
+            }
+        }
+        let wanted: Vec<usize> = (0..fates.len()).filter(|at| fates[*at] == Fate::Stored).collect();
+        prop_assert_eq!(stored, wanted);
+    }
+
+    /// As the entity goes on, an event is delayed, then processed, then answered again, then done or refused.
+    #[test]
+    fn the_answers_follow_one_another(prev in 0_i64..100, step in 1_i64..100, stored: bool) {
+        let link = Link { id: prev + step, prev };
+        let place = |answer: &Repost| match answer {
+            Repost::Delay => 0,
+            Repost::Process => 1,
+            Repost::AnswerAgain => 2,
+            Repost::Done | Repost::Refuse => 3,
+        };
+        let answers: Vec<Repost> = (0..250).map(|last| repost(last, last, link, stored)).collect();
+        prop_assert!(answers.is_sorted_by_key(place));
+        let late = if stored { Repost::Done } else { Repost::Refuse };
+        prop_assert!(answers.iter().skip(200).all(|answer| *answer == late));
+    }
+}

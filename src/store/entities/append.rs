@@ -1,0 +1,33 @@
+//! Appending to many streams of the log in one transaction: inboxes and repositories.
+
+use std::collections::BTreeSet;
+
+use sqlx::postgres::PgConnection;
+
+use crate::event::{Appended, NewLogEvent, StreamAppend, StreamId};
+use crate::store::log::{LogBatch, append_batch};
+
+/// Locks streams, in the order of their names; makes those that are not there.
+pub(super) async fn lock(
+    connection: &mut PgConnection,
+    streams: &BTreeSet<&StreamId>,
+) -> Result<(), sqlx::Error> {
+    let nothing = |stream: &&StreamId| StreamAppend::new((*stream).clone(), Vec::new());
+    let streams: Vec<StreamAppend> = streams.iter().map(nothing).collect();
+    // Under no condition it is never refused.
+    append_batch(connection, &LogBatch::of(&streams)).await.map(|appended| drop(appended.ok()))
+}
+
+/// Appends in the order of the rows; where they stand.
+pub(super) async fn append(
+    connection: &mut PgConnection,
+    rows: Vec<(StreamId, NewLogEvent)>,
+) -> Result<Vec<Appended>, sqlx::Error> {
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let one = |(stream, event)| StreamAppend::new(stream, vec![event]);
+    let rows: Vec<StreamAppend> = rows.into_iter().map(one).collect();
+    let appended = append_batch(connection, &LogBatch::of(&rows)).await?;
+    Ok(appended.unwrap_or_default())
+}

@@ -1,0 +1,268 @@
+//! The one transaction of a batch: the position under its epoch, the repository, the entities, what became of the events, and
+//! the events that follow. All of it or nothing.
+
+use std::collections::HashMap;
+
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
+use uuid::Uuid;
+
+use super::append::append;
+use crate::event::{CanvasId, EntityType, EventId, Link, Name, NewLogEvent, StreamId, StreamName};
+use crate::store::chains::insert_with_state;
+use crate::store::insert::statements;
+use crate::store::positions::{PositionMove, move_position};
+use crate::store::{Inserted, NewEvent, Store, StoreError, lacks_partition};
+
+/// A valid event on its way into the repository.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredEvent {
+    pub(crate) canvas: CanvasId,
+    pub(crate) entity: StreamName,
+    /// The entity's version with it.
+    pub(crate) version: i64,
+    pub(crate) id: EventId,
+    pub(crate) name: Name,
+    pub(crate) payload: String,
+    pub(crate) metadata: String,
+}
+
+/// An entity as a batch leaves it.
+#[derive(Clone, Debug)]
+pub(crate) struct EntityRow {
+    pub(crate) canvas: CanvasId,
+    pub(crate) id: StreamName,
+    pub(crate) version: i64,
+    pub(crate) last_link: i64,
+    /// Its state, if it is to be written.
+    pub(crate) snapshot: Option<String>,
+}
+
+/// What became of an event.
+#[derive(Clone, Debug)]
+pub(crate) struct Decided {
+    pub(crate) canvas: CanvasId,
+    pub(crate) entity: StreamName,
+    pub(crate) event: EventId,
+    pub(crate) correlation_id: Uuid,
+    pub(crate) name: Name,
+    pub(crate) link: Link,
+    /// Whether it is in the repository.
+    pub(crate) stored: bool,
+    /// The entity's version with it, if that is known.
+    pub(crate) version: Option<i64>,
+    pub(crate) result: Option<String>,
+    /// Why it was not stored.
+    pub(crate) error: Option<String>,
+    pub(crate) follow_ups: Vec<Uuid>,
+    /// How often it was tried, if it is given up: it is then kept among the dead with this payload.
+    pub(crate) dead: Option<(i32, i64, String)>,
+}
+
+/// A batch, as it is to be committed.
+#[derive(Debug)]
+pub(crate) struct EntityBatch<'a> {
+    pub(crate) entity_type: &'a EntityType,
+    pub(crate) shape: i32,
+    pub(crate) position: PositionMove<'a>,
+    pub(crate) stored: Vec<StoredEvent>,
+    pub(crate) entities: Vec<EntityRow>,
+    pub(crate) decided: Vec<Decided>,
+    /// Events that follow from those of the batch, and answers.
+    pub(crate) events: Vec<NewEvent>,
+}
+
+/// How a batch ended.
+#[derive(Debug)]
+pub(crate) enum BatchEnd {
+    /// It is committed; what became of its events.
+    Committed(Vec<Inserted>),
+    /// Nothing of it is: the position stands elsewhere, or under another epoch.
+    Refused,
+    /// Nothing of it is: somebody else has appended to the repository of this entity.
+    Stranger(StreamName),
+}
+
+impl Store {
+    /// Commits a batch, if the position stands where its owner thinks, under that epoch.
+    pub(crate) async fn commit_entities(&self, batch: &EntityBatch<'_>) -> Result<BatchEnd, StoreError> {
+        let ended = self.commit_once(batch).await;
+        if !ended.as_ref().is_err_and(lacks_partition) {
+            return ended;
+        }
+        self.add_log_partitions().await?;
+        self.commit_once(batch).await
+    }
+
+    async fn commit_once(&self, batch: &EntityBatch<'_>) -> Result<BatchEnd, StoreError> {
+        let mut session = self.session().await?.for_statements(12 + statements(&batch.events));
+        let ended = session.limit(|connection| self.commit_batch(connection, batch)).await;
+        session.answered("commit a batch of entities", ended)
+    }
+
+    async fn commit_batch(
+        &self,
+        connection: &mut PgConnection,
+        batch: &EntityBatch<'_>,
+    ) -> Result<BatchEnd, sqlx::Error> {
+        let mut transaction = connection.begin().await?;
+        // First: it locks the position's row, so that who takes it over waits for the end of this.
+        if !move_position(&mut transaction, &batch.position).await? {
+            transaction.rollback().await?;
+            return Ok(BatchEnd::Refused);
+        }
+        let seqs = match store_events(&mut transaction, batch).await? {
+            Ok(seqs) => seqs,
+            Err(stranger) => {
+                transaction.rollback().await?;
+                return Ok(BatchEnd::Stranger(stranger));
+            }
+        };
+        write_entities(&mut transaction, batch, &seqs).await?;
+        write_decisions(&mut transaction, batch).await?;
+        bury(&mut transaction, batch).await?;
+        let chosen = vec![false; batch.events.len()];
+        let inserted =
+            insert_with_state(&mut transaction, &batch.events, &chosen, None, self.emission()).await?;
+        transaction.commit().await?;
+        Ok(BatchEnd::Committed(inserted))
+    }
+}
+
+/// Appends to the repository: the last seq of each entity, or an entity whose stream does not end where it should.
+async fn store_events(
+    connection: &mut PgConnection,
+    batch: &EntityBatch<'_>,
+) -> Result<Result<HashMap<(CanvasId, StreamName), i64>, StreamName>, sqlx::Error> {
+    let category = batch.entity_type.repository();
+    let stream = |event: &StoredEvent| StreamId {
+        canvas: event.canvas,
+        category: category.clone(),
+        name: event.entity.clone(),
+    };
+    let row = |event: &StoredEvent| NewLogEvent {
+        id: event.id,
+        name: event.name.clone(),
+        payload: event.payload.clone(),
+        metadata: event.metadata.clone(),
+        place: None,
+    };
+    let rows = batch.stored.iter().map(|event| (stream(event), row(event))).collect();
+    let appended = append(connection, rows).await?;
+    let mut seqs = HashMap::new();
+    for (event, appended) in batch.stored.iter().zip(appended) {
+        if appended.position + 1 != event.version {
+            return Ok(Err(event.entity.clone()));
+        }
+        seqs.insert((event.canvas, event.entity.clone()), appended.seq);
+    }
+    Ok(Ok(seqs))
+}
+
+async fn write_entities(
+    connection: &mut PgConnection,
+    batch: &EntityBatch<'_>,
+    seqs: &HashMap<(CanvasId, StreamName), i64>,
+) -> Result<(), sqlx::Error> {
+    let rows = &batch.entities;
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let seq = |row: &EntityRow| seqs.get(&(row.canvas, row.id.clone())).copied().unwrap_or_default();
+    sqlx::query!(
+        "insert into wakeq.entities as e
+             (entity_type, canvas_id, id, version, last_link, state, state_version, state_seq, shape)
+         select $1, canvas_id, id, version, last_link, state, case when state is null then 0 else version end,
+                case when state is null then 0 else seq end, $2
+           from unnest($3::uuid[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::bigint[])
+                as new (canvas_id, id, version, last_link, state, seq)
+          order by canvas_id, id
+             on conflict (entity_type, canvas_id, id) do update
+            set version = excluded.version, last_link = excluded.last_link, updated_at = now(),
+                state = coalesce(excluded.state, e.state),
+                state_version = case when excluded.state is null then e.state_version else excluded.state_version end,
+                state_seq = case when excluded.state is null then e.state_seq else excluded.state_seq end,
+                shape = case when excluded.state is null then e.shape else excluded.shape end",
+        batch.entity_type.as_str() as _,
+        batch.shape,
+        &rows.iter().map(|row| row.canvas.0).collect::<Vec<_>>(),
+        &rows.iter().map(|row| row.id.to_string()).collect::<Vec<_>>(),
+        &rows.iter().map(|row| row.version).collect::<Vec<_>>(),
+        &rows.iter().map(|row| row.last_link).collect::<Vec<_>>(),
+        &rows.iter().map(|row| row.snapshot.clone()).collect::<Vec<_>>() as &[Option<String>],
+        &rows.iter().map(seq).collect::<Vec<_>>(),
+    )
+    .execute(connection)
+    .await
+    .map(drop)
+}
+
+/// What was decided stays, unless an event that had died was processed after all. Also of events that nobody wrote down when they were sent, because they were appended to the inbox by other means.
+async fn write_decisions(connection: &mut PgConnection, batch: &EntityBatch<'_>) -> Result<(), sqlx::Error> {
+    let rows = &batch.decided;
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let uuids = |row: &Decided| row.follow_ups.iter().map(Uuid::to_string).collect::<Vec<_>>().join(",");
+    sqlx::query!(
+        r#"insert into wakeq.entity_events as e
+               (canvas_id, event_id, correlation_id, entity_type, entity, name, link_id, link_prev, status, version, result,
+                error, follow_ups, ended_at)
+           select canvas_id, event_id, correlation_id, $1, entity, name, link_id, link_prev,
+                  case when stored then 'processed' else 'failed' end, version, result, error,
+                  string_to_array(follow_ups, ',')::uuid[], clock_timestamp()
+             from unnest($2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::text[], $7::bigint[], $8::bigint[],
+                         $9::bigint[], $10::text[], $11::text[], $12::text[], $13::boolean[])
+                  as new (canvas_id, event_id, correlation_id, entity, name, link_id, link_prev, version, result, error,
+                          follow_ups, stored)
+            order by canvas_id, event_id
+               on conflict (canvas_id, event_id) do update
+              set status = excluded.status, version = excluded.version, result = excluded.result, error = excluded.error,
+                  follow_ups = excluded.follow_ups, ended_at = excluded.ended_at
+            where e.status = 'accepted' or e.status = 'failed' and excluded.status = 'processed'"#,
+        batch.entity_type.as_str() as _,
+        &rows.iter().map(|row| row.canvas.0).collect::<Vec<_>>(),
+        &rows.iter().map(|row| row.event.0).collect::<Vec<_>>(),
+        &rows.iter().map(|row| row.correlation_id).collect::<Vec<_>>(),
+        &rows.iter().map(|row| row.entity.to_string()).collect::<Vec<_>>(),
+        &rows.iter().map(|row| row.name.to_string()).collect::<Vec<_>>(),
+        &rows.iter().map(|row| row.link.id).collect::<Vec<_>>(),
+        &rows.iter().map(|row| row.link.prev).collect::<Vec<_>>(),
+        &rows.iter().map(|row| row.version).collect::<Vec<_>>() as &[Option<i64>],
+        &rows.iter().map(|row| row.result.clone()).collect::<Vec<_>>() as &[Option<String>],
+        &rows.iter().map(|row| row.error.clone()).collect::<Vec<_>>() as &[Option<String>],
+        &rows.iter().map(uuids).collect::<Vec<_>>(),
+        &rows.iter().map(|row| row.stored).collect::<Vec<_>>(),
+    )
+    .execute(connection)
+    .await
+    .map(drop)
+}
+
+/// Keeps the dead among those of the group that the processor is.
+async fn bury(connection: &mut PgConnection, batch: &EntityBatch<'_>) -> Result<(), sqlx::Error> {
+    let PositionMove { group, source, .. } = batch.position;
+    for row in &batch.decided {
+        let Some((attempts, seq, payload)) = &row.dead else { continue };
+        sqlx::query!(
+            "insert into wakeq.consumer_dead
+                 (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+                 on conflict (consumer_group, source, seq) do nothing",
+            group.as_str() as _,
+            source.to_string(),
+            seq,
+            row.event.0,
+            row.canvas.0,
+            batch.entity_type.inbox().as_str() as _,
+            row.entity.as_str() as _,
+            row.name.as_str() as _,
+            payload as _,
+            attempts,
+            row.error.as_deref().unwrap_or_default()
+        )
+        .execute(&mut *connection)
+        .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,14 @@
+//! Entities: what is kept of them, what became of the events that were sent to them, and the one transaction of a batch.
+
+mod append;
+mod batch;
+mod load;
+mod outcomes;
+mod send;
+
+pub(crate) use batch::{BatchEnd, Decided, EntityBatch, EntityRow, StoredEvent};
+pub use load::StoredEntity;
+pub(crate) use load::{EntityPosition, EntitySize, LoadedEntity};
+pub use outcomes::EntityEventStatus;
+pub(crate) use outcomes::Recorded;
+pub(crate) use send::{SendEnd, SentEntityEvent, ToEntity, send_to_entities};

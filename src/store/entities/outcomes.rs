@@ -1,0 +1,133 @@
+//! What became of events that were sent to entities.
+
+use uuid::Uuid;
+
+use crate::event::{CanvasId, EntityId, EntityStatus, EventId, Link, Name, Timestamp};
+use crate::store::{Store, StoreError};
+
+/// Most events that are shown of one correlation.
+const SHOWN: i64 = 100;
+
+/// How far an event that was sent to an entity has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntityEventStatus {
+    /// Its id.
+    pub event: EventId,
+    /// What connects all that follows from one cause.
+    pub correlation_id: Uuid,
+    /// Whom it was sent to.
+    pub entity: EntityId,
+    /// Its name.
+    pub name: Name,
+    /// Its link among the events of the entity.
+    pub link: Link,
+    /// How far it has come.
+    pub status: EntityStatus,
+    /// The entity's version with it, if it was stored.
+    pub version: Option<i64>,
+    /// Its result, as JSON.
+    pub result: Option<String>,
+    /// Why it was rejected or failed; or the events that follow from it and died.
+    pub error: Option<String>,
+    /// The events that were emitted because of it.
+    pub follow_ups: Vec<EventId>,
+    /// When it was sent.
+    pub sent_at: Timestamp,
+    /// When it was decided upon.
+    pub ended_at: Option<Timestamp>,
+}
+
+/// What is recorded about an event that is sent again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Recorded {
+    /// Whether it is in the repository.
+    pub(crate) stored: bool,
+    pub(crate) version: Option<i64>,
+    pub(crate) result: Option<String>,
+    pub(crate) error: Option<String>,
+}
+
+impl Store {
+    /// The events of the canvas that have this id, or this correlation id, in the order in which they were sent; 100 at
+    /// most.
+    pub(crate) async fn entity_events(
+        &self,
+        canvas: CanvasId,
+        id: Uuid,
+    ) -> Result<Vec<EntityEventStatus>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select e.event_id, e.correlation_id, e.entity_type::text as "entity_type!", e.entity::text as "entity!",
+                      e.name::text as "name!", e.link_id, e.link_prev, e.status, e.version, e.result::text as result,
+                      e.error, e.follow_ups, e.sent_at, e.ended_at,
+                      exists (select from wakeq.events_v2 f where f.id = any (e.follow_ups)) as "open!",
+                      array(select d.id from wakeq.dead_events d where d.id = any (e.follow_ups)) as "dead!"
+                 from (select event_id from wakeq.entity_events where canvas_id = $1 and event_id = $2
+                        union
+                       (select event_id from wakeq.entity_events where canvas_id = $1 and correlation_id = $2 limit $3))
+                      as found
+                 join wakeq.entity_events e on e.canvas_id = $1 and e.event_id = found.event_id
+                order by e.link_id limit $3"#,
+            canvas.0,
+            id,
+            SHOWN
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("read what became of events", rows)?;
+        let shown = rows.into_iter().filter_map(|row| {
+            let status = status(&row.status, row.open, !row.dead.is_empty());
+            let died = row.dead.first().map(|dead| format!("the event {dead} that follows from it is dead"));
+            Some(EntityEventStatus {
+                event: EventId(row.event_id),
+                correlation_id: row.correlation_id,
+                entity: EntityId::new(canvas, &row.entity_type, &row.entity).ok()?,
+                name: row.name.parse().ok()?,
+                link: Link { id: row.link_id, prev: row.link_prev },
+                status,
+                version: row.version,
+                result: row.result,
+                error: row.error.or(died),
+                follow_ups: row.follow_ups.into_iter().map(EventId).collect(),
+                sent_at: row.sent_at,
+                ended_at: row.ended_at,
+            })
+        });
+        Ok(shown.collect())
+    }
+
+    /// What is known of an event that is sent again: from what was recorded of it, or, when that was forgotten, from the
+    /// repository itself.
+    pub(crate) async fn entity_recorded(
+        &self,
+        entity: &EntityId,
+        event: EventId,
+    ) -> Result<Recorded, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select found.version, found.result, found.error,
+                      found.version is not null or exists (
+                          select from wakeq.log where canvas_id = $1 and category = $3 and stream = $4 and id = $2) as "stored!"
+                 from (select $2::uuid as id) as wanted
+                 left join lateral (
+                     select e.version, e.result::text as result, e.error from wakeq.entity_events e
+                      where e.canvas_id = $1 and e.event_id = wanted.id) as found on true"#,
+            entity.canvas.0,
+            event.0,
+            entity.entity_type.repository().as_str() as _,
+            entity.id.as_str() as _
+        );
+        let row = session.limit(|connection| query.fetch_one(connection)).await;
+        let row = session.answered("look for an event that is sent again", row)?;
+        Ok(Recorded { stored: row.stored, version: row.version, result: row.result, error: row.error })
+    }
+}
+
+fn status(written: &str, open: bool, died: bool) -> EntityStatus {
+    match written {
+        "accepted" => EntityStatus::Accepted,
+        "processed" if died => EntityStatus::Failed,
+        "processed" if open => EntityStatus::Processed,
+        "processed" => EntityStatus::Completed,
+        _ => EntityStatus::Failed,
+    }
+}

@@ -1,0 +1,191 @@
+//! Sending to entities: into their inboxes, each event once; one that is sent again goes there with the link it had.
+
+use std::collections::{BTreeSet, HashMap};
+
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
+use uuid::Uuid;
+
+use super::append::{append, lock};
+use crate::event::{CanvasId, EntityId, EventId, Link, Name, NewLogEvent, StreamId};
+use crate::store::{Store, StoreError, lacks_partition};
+
+/// An event on its way to an entity.
+#[derive(Clone, Debug)]
+pub(crate) struct ToEntity {
+    pub(crate) entity: EntityId,
+    pub(crate) id: EventId,
+    /// Whether the id is the sender's choice, and may have been sent before.
+    pub(crate) chosen: bool,
+    /// The link that it had, if the sender knows that it was sent before.
+    pub(crate) link: Option<Link>,
+    pub(crate) correlation_id: Uuid,
+    pub(crate) name: Name,
+    pub(crate) payload: String,
+    /// A JSON object with a field at least, to which that of the first link is added.
+    pub(crate) metadata: String,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SentEntityEvent {
+    /// The link of the first time.
+    pub(crate) link: Link,
+    /// Whether it was sent before.
+    pub(crate) again: bool,
+}
+
+/// What became of events that were sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SendEnd {
+    Sent(Vec<SentEntityEvent>),
+    /// The chosen id is that of an event of another entity; nothing may be committed.
+    Taken(EventId),
+}
+
+/// What is known of an id.
+struct Known {
+    entity_type: String,
+    entity: String,
+    link: Link,
+}
+
+impl Store {
+    /// Sends events to entities in one transaction: all or none.
+    pub(crate) async fn send_to_entities(&self, events: &[ToEntity]) -> Result<SendEnd, StoreError> {
+        let sent = self.send_once(events).await;
+        if !sent.as_ref().is_err_and(lacks_partition) {
+            return sent;
+        }
+        self.add_log_partitions().await?;
+        self.send_once(events).await
+    }
+
+    async fn send_once(&self, events: &[ToEntity]) -> Result<SendEnd, StoreError> {
+        let mut session = self.session().await?.for_statements(12);
+        let sent = session.limit(|connection| send(connection, events)).await;
+        session.answered("send to entities", sent)
+    }
+}
+
+async fn send(connection: &mut PgConnection, events: &[ToEntity]) -> Result<SendEnd, sqlx::Error> {
+    let mut transaction = connection.begin().await?;
+    let sent = send_to_entities(&mut transaction, events).await?;
+    match sent {
+        SendEnd::Sent(_) => transaction.commit().await?,
+        SendEnd::Taken(_) => transaction.rollback().await?,
+    }
+    Ok(sent)
+}
+
+/// The statements of [`Store::send_to_entities`], in a transaction that the caller ends: not by a commit, if an id was taken.
+pub(crate) async fn send_to_entities(
+    connection: &mut PgConnection,
+    events: &[ToEntity],
+) -> Result<SendEnd, sqlx::Error> {
+    let inboxes: Vec<StreamId> = events.iter().map(|event| event.entity.inbox()).collect();
+    let chosen: Vec<&ToEntity> = events.iter().filter(|event| event.chosen).collect();
+    let mut known = HashMap::new();
+    if !chosen.is_empty() {
+        // Before it is asked what is known: whoever sends the same to the same entity has committed, or waits.
+        lock(&mut *connection, &inboxes.iter().collect::<BTreeSet<_>>()).await?;
+        known = known_of(&mut *connection, &chosen).await?;
+    }
+    let mut rows = Vec::with_capacity(events.len());
+    let mut firsts: HashMap<(CanvasId, EventId), usize> = HashMap::new();
+    for (at, (event, stream)) in events.iter().zip(inboxes).enumerate() {
+        let key = (event.entity.canvas, event.id);
+        let is_same = |known: &Known| {
+            known.entity == event.entity.id.as_str() && known.entity_type == event.entity.entity_type.as_str()
+        };
+        if known.get(&key).is_some_and(|known| !is_same(known)) {
+            return Ok(SendEnd::Taken(event.id));
+        }
+        if firsts.insert(key, at).is_some() {
+            // Twice in one call: the second has no link to name yet.
+            return Ok(SendEnd::Taken(event.id));
+        }
+        let link = known.get(&key).map(|known| known.link).or(event.link);
+        let metadata = link.map_or_else(|| event.metadata.clone(), |link| with_link(&event.metadata, link));
+        let (name, payload) = (event.name.clone(), event.payload.clone());
+        rows.push((stream, NewLogEvent { id: event.id, name, payload, metadata, place: None }));
+    }
+    let appended = append(&mut *connection, rows).await?;
+    let sent: Vec<SentEntityEvent> = events
+        .iter()
+        .zip(&appended)
+        .map(|(event, appended)| {
+            let before =
+                known.remove(&(event.entity.canvas, event.id)).map(|known| known.link).or(event.link);
+            let link = Link { id: appended.seq, prev: appended.prev };
+            SentEntityEvent { link: before.unwrap_or(link), again: before.is_some() }
+        })
+        .collect();
+    match remember(connection, events, &sent).await? {
+        None => Ok(SendEnd::Sent(sent)),
+        Some(taken) => Ok(SendEnd::Taken(taken)),
+    }
+}
+
+/// Metadata with the link of the first time.
+fn with_link(metadata: &str, link: Link) -> String {
+    let rest = metadata.trim_start().trim_start_matches('{');
+    format!(r#"{{"repost":{{"id":{},"prev":{}}},{rest}"#, link.id, link.prev)
+}
+
+/// What is known of those ids that were chosen.
+async fn known_of(
+    connection: &mut PgConnection,
+    chosen: &[&ToEntity],
+) -> Result<HashMap<(CanvasId, EventId), Known>, sqlx::Error> {
+    let rows = sqlx::query!(
+        r#"select e.canvas_id, e.event_id, e.entity_type::text as "entity_type!", e.entity::text as "entity!", e.link_id, e.link_prev
+             from unnest($1::uuid[], $2::uuid[]) as wanted (canvas_id, event_id)
+             join wakeq.entity_events e on e.canvas_id = wanted.canvas_id and e.event_id = wanted.event_id"#,
+        &chosen.iter().map(|event| event.entity.canvas.0).collect::<Vec<_>>(),
+        &chosen.iter().map(|event| event.id.0).collect::<Vec<_>>()
+    )
+    .fetch_all(connection)
+    .await?;
+    let known = rows.into_iter().map(|row| {
+        let link = Link { id: row.link_id, prev: row.link_prev };
+        let known = Known { entity_type: row.entity_type, entity: row.entity, link };
+        ((CanvasId(row.canvas_id), EventId(row.event_id)), known)
+    });
+    Ok(known.collect())
+}
+
+/// Writes down what was sent; an id that somebody has sent to another entity meanwhile, if there is one.
+async fn remember(
+    connection: &mut PgConnection,
+    events: &[ToEntity],
+    sent: &[SentEntityEvent],
+) -> Result<Option<EventId>, sqlx::Error> {
+    let written = sqlx::query!(
+        r#"insert into wakeq.entity_events
+               (canvas_id, event_id, correlation_id, entity_type, entity, name, link_id, link_prev)
+           select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::bigint[],
+                                $8::bigint[])
+                      as new (canvas_id, event_id, correlation_id, entity_type, entity, name, link_id, link_prev)
+            order by canvas_id, event_id
+               on conflict (canvas_id, event_id) do nothing
+        returning canvas_id, event_id"#,
+        &events.iter().map(|event| event.entity.canvas.0).collect::<Vec<_>>(),
+        &events.iter().map(|event| event.id.0).collect::<Vec<_>>(),
+        &events.iter().map(|event| event.correlation_id).collect::<Vec<_>>(),
+        &events.iter().map(|event| event.entity.entity_type.to_string()).collect::<Vec<_>>(),
+        &events.iter().map(|event| event.entity.id.to_string()).collect::<Vec<_>>(),
+        &events.iter().map(|event| event.name.to_string()).collect::<Vec<_>>(),
+        &sent.iter().map(|sent| sent.link.id).collect::<Vec<_>>(),
+        &sent.iter().map(|sent| sent.link.prev).collect::<Vec<_>>(),
+    )
+    .fetch_all(connection)
+    .await?;
+    let written: BTreeSet<(Uuid, Uuid)> =
+        written.into_iter().map(|row| (row.canvas_id, row.event_id)).collect();
+    let taken = events
+        .iter()
+        .zip(sent)
+        .find(|(event, sent)| !sent.again && !written.contains(&(event.entity.canvas.0, event.id.0)));
+    Ok(taken.map(|(event, _)| event.id))
+}

@@ -1,0 +1,272 @@
+//! Events and what becomes of them: stored, rejected, dead; what follows from them, and who is told.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use uuid::Uuid;
+use wakeq::{
+    Asked, CanvasId, EntityAnswer, EntityError, EntityEvent, EntityId, EntityOutcome, EntityStatus, EventId,
+    EventSource, Execution, Handlers,
+};
+
+use super::{Balance, Bank, Change, account, config};
+use crate::support::PATIENCE;
+
+/// ENT-12, ENT-13, ENT-14, ENT-15, ENT-20: a valid event is in the repository, in the state and answered; one that is not
+/// valid is answered, and nowhere else.
+#[tokio::test]
+async fn what_is_valid_is_stored_and_what_is_not_is_rejected() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    let event = EntityEvent::of(&Change::Deposit { cents: 500 }).unwrap().reply_to("told").unwrap();
+    let deposit = bank.entities.send(&account("ada"), event).await.unwrap();
+    let ended = bank.ended(deposit.id.0).await;
+    assert_eq!(
+        (ended.status, ended.version, ended.result.as_deref()),
+        (EntityStatus::Completed, Some(1), Some("500"))
+    );
+    let event = EntityEvent::of(&Change::Withdraw { cents: 501 }).unwrap().reply_to("told").unwrap();
+    let overdraft = bank.entities.send(&account("ada"), event).await.unwrap();
+    let ended = bank.ended(overdraft.id.0).await;
+    assert_eq!((ended.status, ended.version), (EntityStatus::Failed, None));
+    assert_eq!(ended.error.as_deref(), Some("there are only 500 cents"));
+    // After the answer everybody sees the state.
+    let state = Balance { cents: 500, changes: 1, note: String::new() };
+    assert_eq!(processor.state(CanvasId::DEFAULT, "ada").await, Some((state.clone(), 1)));
+    assert_eq!(bank.shown("ada").await, Some((state, 1)));
+    let repository = bank.log.read(&EventSource::category("account").unwrap(), 0, 10).await.unwrap().events;
+    let [stored] = repository.as_slice() else { panic!("one is stored: {repository:?}") };
+    assert_eq!((stored.id, stored.name.as_str(), stored.position), (deposit.id, "deposit", 0));
+    assert_eq!(stored.payload, r#"{"cents":500}"#);
+    let told: Vec<EntityAnswer> = bank.waiting("told").await;
+    let told: Vec<_> =
+        told.into_iter().map(|told| (told.event_id, told.outcome, told.version, told.error)).collect();
+    let rejected = Some("there are only 500 cents".to_owned());
+    assert_eq!(
+        told,
+        [
+            (deposit.id, EntityOutcome::Processed, Some(1), None),
+            (overdraft.id, EntityOutcome::Rejected, None, rejected)
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_can_not_be_read_is_rejected_in_words() {
+    let bank = Bank::open().await;
+    let _processor = bank.owner(config(), 1).await;
+    for (name, payload, part) in [
+        ("close", json!(null), "unknown variant"),
+        ("deposit", json!({"cents": "many"}), "invalid type"),
+        ("deposit", json!(7), "invalid type"),
+    ] {
+        let event = EntityEvent::new(name, &payload).unwrap();
+        let sent = bank.entities.send(&account("ada"), event).await.unwrap();
+        let error = bank.ended(sent.id.0).await.error.unwrap();
+        assert!(error.contains("is no event of account") && error.contains(part), "{error}");
+    }
+    assert_eq!(bank.shown("ada").await, None, "nothing is kept of an entity that nothing was stored of");
+}
+
+/// ENT-11: the repository is written forward only, whoever tries.
+#[tokio::test]
+async fn what_is_stored_is_never_changed() {
+    let bank = Bank::open().await;
+    let _processor = bank.owner(config(), 1).await;
+    bank.deposited("ada", 1).await;
+    for sql in [
+        "update wakeq.log set payload = '{}' where category = 'account'",
+        "delete from wakeq.log where category = 'account'",
+    ] {
+        let refused = sqlx::query(sql).execute(&bank.stage.pool).await.unwrap_err().to_string();
+        assert!(refused.contains("never changed"), "{refused}");
+    }
+    assert_eq!(bank.count("select count(*) from wakeq.log where category = 'account'").await, 1);
+}
+
+/// ENT-07, ENT-08, ENT-21: what has to happen outside is an event in the same transaction; its handler's answer comes back with the
+/// correlation id, once however often it is sent; and all of it is followed by that id.
+#[tokio::test]
+async fn what_happens_outside_comes_back_as_an_event() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    let correlation_id = Uuid::new_v4();
+    let event = EntityEvent::of(&Change::TopUp { cents: 300 }).unwrap().correlation_id(correlation_id);
+    let sent = bank.entities.send(&account("ada"), event).await.unwrap();
+    assert_eq!(bank.ended(sent.id.0).await.status, EntityStatus::Processed, "the charge waits");
+    let [asked] = <[Asked<u32>; 1]>::try_from(bank.waiting("charge").await).unwrap();
+    assert_eq!((asked.entity.as_str(), asked.event_id, asked.value), ("ada", sent.id, 300));
+    assert_eq!(asked.correlation_id, correlation_id);
+    let entities = bank.entities.clone();
+    let charge = move |execution: Execution| {
+        let entities = entities.clone();
+        async move {
+            let asked: Asked<u32> = execution.value()?;
+            for _ in 0..2 {
+                let charged = EntityEvent::of(&Change::Deposit { cents: asked.value })?;
+                entities.answer(&asked, execution.id, charged).await?;
+            }
+            Ok(())
+        }
+    };
+    let worker = bank.stage.worker(Handlers::new().on("charge", charge));
+    let progress = async {
+        loop {
+            let progress = bank.entities.status(CanvasId::DEFAULT, correlation_id).await.unwrap().unwrap();
+            if progress.status == EntityStatus::Completed && progress.events.len() == 2 {
+                return progress;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let progress = tokio::time::timeout(PATIENCE, progress).await.expect("all of it completes");
+    let names: Vec<_> = progress.events.iter().map(|event| event.name.as_str()).collect();
+    assert_eq!(names, ["top_up", "deposit"]);
+    worker.stop().await;
+    let (balance, version) = processor.state(CanvasId::DEFAULT, "ada").await.unwrap();
+    assert_eq!((balance.cents, version), (300, 2), "the answer counts once");
+}
+
+/// What follows is dead: so is the whole.
+#[tokio::test]
+async fn what_follows_and_dies_makes_the_whole_fail() {
+    let bank = Bank::open().await;
+    let _processor = bank.owner(config(), 1).await;
+    let sent = bank.send("ada", &Change::Report).await;
+    let ended = bank.ended(sent.id.0).await;
+    assert_eq!((ended.status, ended.follow_ups.len()), (EntityStatus::Processed, 2));
+    let dies = "with gone as (delete from wakeq.events_v2 where name = 'report' returning *)
+         insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
+                                        last_error, cause)
+         select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, 'no', 'retries' from gone";
+    sqlx::query(dies).execute(&bank.stage.pool).await.unwrap();
+    let progress = bank.entities.status(CanvasId::DEFAULT, sent.id.0).await.unwrap().unwrap();
+    assert_eq!(progress.status, EntityStatus::Failed);
+    assert!(progress.events[0].error.as_ref().unwrap().contains("is dead"), "{progress:?}");
+}
+
+/// A panic ends one event, after so many attempts, and nothing else: not the batch, not the entity, not the actor.
+#[tokio::test]
+async fn a_panic_ends_its_event_only() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    let changes = [
+        Change::Deposit { cents: 1 },
+        Change::Panics,
+        Change::Deposit { cents: 2 },
+        Change::PanicsInValidate,
+        Change::Deposit { cents: 4 },
+    ];
+    let events = changes.iter().map(|change| (account("ada"), EntityEvent::of(change).unwrap())).collect();
+    let sent = bank.entities.send_all(events).await.unwrap();
+    let mut ended = Vec::new();
+    for sent in &sent {
+        ended.push(bank.ended(sent.id.0).await);
+    }
+    assert!(ended[1].error.as_ref().unwrap().contains("apply panicked: apply was told to"), "{ended:?}");
+    assert!(ended[3].error.as_ref().unwrap().contains("validate panicked"), "{ended:?}");
+    let (balance, version) = processor.state(CanvasId::DEFAULT, "ada").await.unwrap();
+    assert_eq!((balance.cents, version), (7, 3));
+    let dead: Vec<(Uuid, i32)> = sqlx::query_as(
+        "select id, attempts from wakeq.consumer_dead where consumer_group = 'entities.account' order by seq",
+    )
+    .fetch_all(&bank.stage.pool)
+    .await
+    .unwrap();
+    assert_eq!(dead, [(sent[1].id.0, 3), (sent[3].id.0, 3)]);
+}
+
+/// A state that would grow too large ends the event that would make it so.
+#[tokio::test]
+async fn a_state_has_a_limit() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(wakeq::EntityConfig { state_limit_bytes: 1000, ..config() }, 1).await;
+    let changes = [Change::Deposit { cents: 1 }, Change::Note { bytes: 500 }, Change::Note { bytes: 2000 }];
+    let events = changes.iter().map(|change| (account("ada"), EntityEvent::of(change).unwrap())).collect();
+    let sent = bank.entities.send_all(events).await.unwrap();
+    let ended = bank.ended(sent[2].id.0).await;
+    assert!(ended.error.as_ref().unwrap().contains("the limit is 1000"), "{ended:?}");
+    assert_eq!(bank.ended(sent[1].id.0).await.status, EntityStatus::Completed);
+    let (balance, version) = processor.state(CanvasId::DEFAULT, "ada").await.unwrap();
+    assert_eq!((balance.note.len(), version), (500, 2));
+}
+
+/// ENT-01: a processor gets the events of its type, and no others; and no canvas sees another's.
+#[tokio::test]
+async fn a_processor_gets_what_is_its_type_s() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    let other = EntityId::new(CanvasId::DEFAULT, "invoice", "ada").unwrap();
+    let sent =
+        bank.entities.send(&other, EntityEvent::new("deposit", &json!({"cents": 5})).unwrap()).await.unwrap();
+    let elsewhere = EntityId { canvas: CanvasId(Uuid::from_u128(7)), ..account("ada") };
+    let deposit = |cents| EntityEvent::of(&Change::Deposit { cents }).unwrap();
+    bank.entities.send(&elsewhere, deposit(3)).await.unwrap();
+    bank.deposited("ada", 1).await;
+    let status = bank.entities.status(CanvasId::DEFAULT, sent.id.0).await.unwrap().unwrap().status;
+    assert_eq!(status, EntityStatus::Accepted, "nobody has its type");
+    let cents = async |canvas| processor.state(canvas, "ada").await.map(|(balance, _)| balance.cents);
+    assert_eq!((cents(CanvasId::DEFAULT).await, cents(elsewhere.canvas).await), (Some(1), Some(3)));
+    assert!(bank.entities.status(elsewhere.canvas, sent.id.0).await.unwrap().is_none());
+}
+
+/// A send is part of the caller's transaction, and one id is one event.
+#[tokio::test]
+async fn a_send_is_the_caller_s() {
+    let bank = Bank::open().await;
+    let _processor = bank.owner(config(), 1).await;
+    let deposit = || EntityEvent::of(&Change::Deposit { cents: 1 }).unwrap();
+    let mut transaction = bank.stage.pool.begin().await.unwrap();
+    let receipt = bank.entities.send_in(&mut transaction, vec![(account("ada"), deposit())]).await.unwrap();
+    transaction.rollback().await.unwrap();
+    drop(receipt);
+    let mut transaction = bank.stage.pool.begin().await.unwrap();
+    let receipt = bank.entities.send_in(&mut transaction, vec![(account("ada"), deposit())]).await.unwrap();
+    transaction.commit().await.unwrap();
+    let sent = receipt.notify();
+    bank.ended(sent[0].id.0).await;
+    assert_eq!(bank.shown("ada").await.map(|(balance, _)| balance.cents), Some(1));
+    let id = EventId::new();
+    bank.entities.send(&account("ada"), deposit().id(id)).await.unwrap();
+    let taken = bank.entities.send(&account("bob"), deposit().id(id)).await.unwrap_err();
+    assert!(matches!(taken, EntityError::Taken(taken) if taken == id), "{taken}");
+    let twice = vec![(account("cyd"), deposit().id(EventId::default())), (account("cyd"), deposit())];
+    assert_eq!(bank.entities.send_all(twice).await.unwrap().len(), 2);
+}
+
+/// ENT-09: many senders, one entity, and no increment is lost or counted twice.
+#[tokio::test]
+async fn ten_thousand_increments_by_eight_senders_are_ten_thousand() {
+    let bank = Arc::new(Bank::open().await);
+    let processor = bank.owner(wakeq::EntityConfig { actors: 8, ..config() }, 1).await;
+    let mut senders = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let bank = Arc::clone(&bank);
+        senders.spawn(async move {
+            let deposit = || EntityEvent::of(&Change::Deposit { cents: 1 }).unwrap();
+            for _ in 0..50 {
+                let events = || (0..25).map(|_| (account("ada"), deposit())).collect();
+                // Others hold its inbox: whoever waits too long for it is refused, and nothing was sent.
+                while let Err(error) = bank.entities.send_all(events()).await {
+                    assert!(matches!(&error, EntityError::Store(_)), "{error}");
+                }
+            }
+        });
+    }
+    while let Some(sender) = senders.join_next().await {
+        sender.unwrap();
+    }
+    let counted = async {
+        loop {
+            if let Some((balance, version)) = processor.state(CanvasId::DEFAULT, "ada").await
+                && version >= 10_000
+            {
+                return balance;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let balance = tokio::time::timeout(PATIENCE, counted).await.expect("all are counted");
+    assert_eq!((balance.cents, balance.changes), (10_000, 10_000));
+    assert_eq!(bank.count("select count(*) from wakeq.log where category = 'account'").await, 10_000);
+}

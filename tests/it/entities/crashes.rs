@@ -1,0 +1,137 @@
+//! The owner of a type is killed again and again, at any moment: what its successor has in memory is what the repository
+//! says, and every sender is told once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use uuid::Uuid;
+use wakeq::{CanvasId, Entities, Entity, EntityError, EntityEvent, EntityId, EventId};
+
+use super::{Account, Balance, Change, account};
+use crate::children::{Durations, Process, Role};
+use crate::theatre::{Theatre, figure, size};
+use crate::world::dice::Dice;
+
+const ACCOUNTS: usize = 5;
+const DECIDED: &str = "select count(*) from wakeq.entity_events where status <> 'accepted'";
+
+/// What an owner has in memory, as it says it: each account's version and state.
+type Memory = BTreeMap<String, (i64, Balance)>;
+
+async fn memory(owner: &Process) -> (Memory, u64) {
+    let ready = owner.says("memory ").await;
+    let (replayed, said) = ready.trim_start_matches("memory ").split_once(' ').unwrap();
+    (serde_json::from_str(said).unwrap(), replayed.parse().unwrap())
+}
+
+/// The first `version` events of an account, folded by what the test itself knows.
+async fn fold(theatre: &Theatre, name: &str, version: i64) -> Balance {
+    let stored: Vec<(String, String)> = sqlx::query_as(
+        "select name::text, payload::text from wakeq.log where category = 'account' and stream = $1 order by seq limit $2",
+    )
+    .bind(name)
+    .bind(version)
+    .fetch_all(&theatre.pool)
+    .await
+    .unwrap();
+    assert_eq!(stored.len(), usize::try_from(version).unwrap(), "{name}");
+    stored.into_iter().fold(Balance::default(), |balance, (name, payload)| {
+        let change: Change = serde_json::from_str(&format!("{{\"{name}\": {payload}}}")).unwrap();
+        assert!(Account::validate(&balance, &change).is_ok(), "only valid events are stored");
+        Account::apply(balance, &change).state().clone()
+    })
+}
+
+/// Sends events for all accounts, some of them for the second time.
+async fn send(entities: &Entities, dice: &mut Dice, sent: &mut Vec<(EntityId, EntityEvent)>) {
+    let mut events = Vec::new();
+    for _ in 0..20 {
+        let id = EventId(Uuid::from_u64_pair(7, sent.len() as u64 + events.len() as u64));
+        let cents = u32::try_from(dice.below(10)).unwrap();
+        let change = match dice.below(3) {
+            0 => Change::Withdraw { cents },
+            _ => Change::Deposit { cents },
+        };
+        let event = EntityEvent::of(&change).unwrap().reply_to("told").unwrap().id(id);
+        events.push((account(&format!("a{}", dice.below(ACCOUNTS))), event));
+    }
+    sent.extend(events.iter().cloned());
+    let again = (0..2).map(|_| sent[dice.below(sent.len())].clone());
+    for event in again.collect::<Vec<_>>() {
+        if !events.iter().any(|(_, known)| format!("{known:?}") == format!("{:?}", event.1)) {
+            events.push(event);
+        }
+    }
+    loop {
+        match entities.send_all(events.clone()).await {
+            Ok(_) => return,
+            // An event twice in one call.
+            Err(EntityError::Taken(_)) => drop(events.pop()),
+            Err(error) => assert!(matches!(error, EntityError::Store(_)), "{error}"),
+        }
+    }
+}
+
+/// ENT-16, ENT-22, ENT-24 and the kills of the acceptance: killed at any moment, also while it warms up.
+#[tokio::test]
+async fn memory_is_the_fold_of_the_repository_however_owners_die() {
+    let theatre = Theatre::new("entities", Durations::quick()).await;
+    let entities = Entities::new(theatre.queue.clone());
+    let kills = size(6, 200);
+    let mut dice = Dice(17);
+    let (mut sent, mut replayed, mut compared, mut early) = (Vec::new(), 0, 0, 0);
+    for kill in 0..kills {
+        let epoch = i64::try_from(kill).unwrap() + 1;
+        let owner = theatre.start(&Role::Accounts { epoch, snapshot_every: 7 }, None);
+        send(&entities, &mut dice, &mut sent).await;
+        if dice.below(4) == 0 {
+            // Perhaps before it has anything in memory.
+            owner.says("accepted").await;
+            early += 1;
+        } else {
+            let (memory, again) = memory(&owner).await;
+            replayed += again;
+            for (name, (version, balance)) in &memory {
+                assert_eq!(*balance, fold(&theatre, name, *version).await, "{name} after {kill} kills");
+                compared += 1;
+            }
+            send(&entities, &mut dice, &mut sent).await;
+        }
+        // The moment of the kill is what this is about.
+        tokio::time::sleep(Duration::from_micros(dice.next() % 60_000)).await;
+        owner.child.kill_9().await.unwrap();
+    }
+    let heir = theatre.start(&Role::Accounts { epoch: i64::MAX - 1, snapshot_every: 7 }, None);
+    memory(&heir).await;
+    theatre.until_at_least(DECIDED, i64::try_from(sent.len()).unwrap()).await;
+    let last = theatre.start(&Role::Accounts { epoch: i64::MAX, snapshot_every: 7 }, None);
+    heir.child.kill_9().await.unwrap();
+    let (memory, _) = memory(&last).await;
+    assert_eq!(memory.len(), ACCOUNTS);
+    for (name, (version, balance)) in &memory {
+        assert_eq!(*balance, fold(&theatre, name, *version).await, "{name}");
+        let stored = theatre.count("select count(*) from wakeq.log where category = 'account'").await;
+        assert_eq!(stored, memory.values().map(|(version, _)| version).sum::<i64>());
+    }
+    told_once(&theatre, sent.len()).await;
+    let status = entities.status(CanvasId::DEFAULT, Uuid::from_u64_pair(7, 0)).await.unwrap();
+    assert!(status.is_some());
+    figure("kills, of them before the memory was there", format!("{kills}, {early}"));
+    figure("accounts compared with their folds", compared);
+    figure("events sent, replayed", format!("{}, {replayed}", sent.len()));
+}
+
+/// Every event has one result: that of the first time; what was sent again is marked as such.
+async fn told_once(theatre: &Theatre, sent: usize) {
+    let told: Vec<(Uuid, i64)> = sqlx::query_as(
+        "select (value::json ->> 'event_id')::uuid, count(*) filter (where not (value::json ->> 'again')::boolean)
+           from wakeq.events_v2 where name = 'told' group by 1",
+    )
+    .fetch_all(&theatre.pool)
+    .await
+    .unwrap();
+    assert_eq!(told.len(), sent, "no result is missing");
+    assert!(told.iter().all(|(_, count)| *count == 1), "none comes twice: {told:?}");
+    let twice = "select count(*) from (select id from wakeq.log where category = 'account' group by id having count(*) > 1) as t";
+    assert_eq!(theatre.count(twice).await, 0, "no event is stored twice");
+}

@@ -1,0 +1,215 @@
+//! What is in memory: made of the repository, kept while the type is owned, by the same actors, within a limit.
+
+use std::sync::{Barrier, LazyLock};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use wakeq::{
+    AppendCondition, Applied, CanvasId, Entity, EntityConfig, EntityEvent, EntityStatus, EventSubscriber,
+    NewLogEvent, Rejection,
+};
+
+use super::{Balance, Bank, Change, accept, account, config, unhealthy, withdraw};
+
+/// Where two entities meet that are applied at the same time.
+static MEETING: LazyLock<Barrier> = LazyLock::new(|| Barrier::new(2));
+
+/// Returns when another entity is applied as well.
+pub(super) fn meet() {
+    MEETING.wait();
+}
+
+/// ENT-02, ENT-15: what is in memory counts; the database is not asked for a state while the type is owned.
+#[tokio::test]
+async fn the_state_is_in_memory() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    bank.deposited("ada", 1).await;
+    sqlx::query("update wakeq.entities set state = '{\"cents\": 1000, \"changes\": 1}'")
+        .execute(&bank.stage.pool)
+        .await
+        .unwrap();
+    let ended = bank.deposited("ada", 2).await;
+    assert_eq!(ended.result.as_deref(), Some("3"));
+    assert_eq!(processor.state(CanvasId::DEFAULT, "bob").await, None);
+    let (entities, bytes) = processor.size().await;
+    assert!(entities == 1 && (256..1024).contains(&bytes), "{bytes}");
+}
+
+/// ENT-04, ENT-10, ENT-25: entities of different actors are applied side by side; an entity has the same actor in every processor
+/// that has as many.
+#[tokio::test]
+async fn different_entities_are_applied_side_by_side() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    let other = bank.processor(config());
+    let names: Vec<String> = (0..100).map(|number| format!("account-{number}")).collect();
+    let actor = |name: &String| processor.actor_of(CanvasId::DEFAULT, name).unwrap();
+    for name in &names {
+        assert_eq!(Some(actor(name)), other.actor_of(CanvasId::DEFAULT, name), "{name}");
+    }
+    let used: std::collections::BTreeSet<_> = names.iter().map(actor).collect();
+    assert_eq!(used, (0..4).collect());
+    let one = &names[0];
+    let beside = names.iter().find(|name| actor(name) != actor(one)).unwrap();
+    let event = |name: &str| (account(name), EntityEvent::of(&Change::Meet).unwrap());
+    // In one batch: neither is applied before the other one is.
+    let sent = bank.entities.send_all(vec![event(one), event(beside)]).await.unwrap();
+    for sent in sent {
+        assert_eq!(bank.ended(sent.id.0).await.status, EntityStatus::Completed);
+    }
+}
+
+/// ENT-05, ENT-16, ENT-22, ENT-23: after a start everything is in memory as it was, from snapshots and the events after them, and
+/// nothing of what happened outside happens again.
+#[tokio::test]
+async fn after_a_start_the_state_is_what_it_was() {
+    let bank = Bank::open().await;
+    let rare = EntityConfig { snapshot_every: 10, ..config() };
+    let processor = bank.owner(rare.clone(), 1).await;
+    for _ in 0..13 {
+        bank.deposited("ada", 1).await;
+    }
+    let reported = bank.send("bob", &Change::Report).await;
+    bank.ended(reported.id.0).await;
+    let before =
+        [processor.state(CanvasId::DEFAULT, "ada").await, processor.state(CanvasId::DEFAULT, "bob").await];
+    assert_eq!(before[0].as_ref().map(|(balance, version)| (balance.cents, *version)), Some((13, 13)));
+    // Others see the snapshot, and of which version it is.
+    let shown = bank.entities.show(&account("ada")).await.unwrap().unwrap();
+    assert_eq!((shown.version, shown.state_version), (13, 10));
+    let emitted = bank.stage.rows().await;
+    withdraw(&processor).await;
+    assert_eq!(processor.size().await.0, 0, "nothing is kept of a type that is not owned");
+    assert_eq!(processor.state(CanvasId::DEFAULT, "ada").await, None);
+    let heir = bank.processor(rare);
+    assert_eq!(accept(&heir, 2).await, (2, 3 + 1), "three after the snapshot, and one without");
+    let after = [heir.state(CanvasId::DEFAULT, "ada").await, heir.state(CanvasId::DEFAULT, "bob").await];
+    assert_eq!(after, before);
+    assert_eq!(bank.stage.rows().await, emitted, "a replay emits nothing");
+    // And it goes on from there.
+    assert_eq!(bank.deposited("ada", 1).await.version, Some(14));
+}
+
+/// A snapshot that the program can't read, or is of another shape, is made again from the first event on.
+#[tokio::test]
+async fn a_snapshot_that_does_not_fit_is_made_again() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    for name in ["ada", "bob", "cyd"] {
+        for _ in 0..4 {
+            bank.deposited(name, 2).await;
+        }
+    }
+    withdraw(&processor).await;
+    for sql in [
+        "update wakeq.entities set state = '[]' where id = 'ada'",
+        "update wakeq.entities set shape = 7 where id = 'bob'",
+    ] {
+        sqlx::query(sql).execute(&bank.stage.pool).await.unwrap();
+    }
+    assert_eq!(accept(&processor, 2).await, (3, 8));
+    for name in ["ada", "bob", "cyd"] {
+        let (balance, version) = processor.state(CanvasId::DEFAULT, name).await.unwrap();
+        assert_eq!((balance.cents, version), (8, 4), "{name}");
+    }
+}
+
+/// A type that needs more memory than it may have is refused at the start, in words.
+#[tokio::test]
+async fn what_needs_too_much_memory_is_refused_at_the_start() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    let note =
+        |number| (account(&format!("a{number}")), EntityEvent::of(&Change::Note { bytes: 10_000 }).unwrap());
+    let sent = bank.entities.send_all((0..100).map(note).collect()).await.unwrap();
+    bank.ended(sent[99].id.0).await;
+    withdraw(&processor).await;
+    let narrow = bank.processor(EntityConfig { memory_limit_bytes: 1024 * 1024, ..config() });
+    narrow.accept(narrow.entity_type().source(), 2);
+    let why = unhealthy(&narrow).await;
+    assert_eq!(
+        why,
+        "the 100 entities of account need about 2 MiB, the limit is 1 MiB: give the process more memory and raise \
+         memory_limit_bytes, or keep less in their states"
+    );
+    assert!(!narrow.is_ready());
+}
+
+/// The repository is the processor's: what somebody else appends there is noticed, at the next event or at the next start.
+#[tokio::test]
+async fn who_else_appends_to_the_repository_is_noticed() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    bank.deposited("ada", 1).await;
+    let event = || vec![NewLogEvent::new("deposit", &serde_json::json!({ "cents": 1000 })).unwrap()];
+    bank.log.append(&account("ada").repository(), event(), AppendCondition::None).await.unwrap();
+    bank.deposit("ada", 1).await;
+    let why = unhealthy(&processor).await;
+    assert!(why.contains("somebody else has appended to the repository of account/ada"), "{why}");
+    assert_eq!(bank.shown("ada").await.map(|(balance, version)| (balance.cents, version)), Some((1, 1)));
+    let heir = bank.processor(config());
+    heir.accept(heir.entity_type().source(), 2);
+    let why = unhealthy(&heir).await;
+    assert!(why.contains("the repository has 2 events") && why.contains("and 1 were stored"), "{why}");
+}
+
+/// An event in the repository that can't be applied any more.
+struct Strict;
+
+impl Entity for Strict {
+    const TYPE: &'static str = "account";
+    const SHAPE: u32 = 2;
+    type State = Balance;
+    type Event = Narrow;
+
+    fn validate(_: &Balance, _: &Narrow) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    fn apply(balance: Balance, _: &Narrow) -> Applied<Balance> {
+        Applied::new(balance)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Narrow {
+    Deposited,
+}
+
+/// A program that can't read what is stored owns nothing, says why, and can be told to try again.
+#[tokio::test]
+async fn a_program_that_can_not_replay_says_so() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    bank.deposited("ada", 1).await;
+    withdraw(&processor).await;
+    let strict = bank.processor_of::<Strict>(config());
+    strict.accept(strict.entity_type().source(), 2);
+    let why = unhealthy(&strict).await;
+    assert!(why.contains("account/ada can't be applied any more") && why.contains("deposit"), "{why}");
+    strict.recover();
+    assert!(!unhealthy(&strict).await.is_empty());
+    withdraw(&strict).await;
+    assert_eq!(accept(&processor, 3).await, (1, 0));
+}
+
+/// A configuration that makes no sense is refused.
+#[tokio::test]
+async fn a_configuration_has_limits() {
+    let bank = Bank::open().await;
+    for (config, part) in [
+        (EntityConfig { actors: 0, ..config() }, "actors"),
+        (EntityConfig { batch: 1001, ..config() }, "batch"),
+        (EntityConfig { snapshot_every: 0, ..config() }, "snapshot_every"),
+        (EntityConfig { attempts: 0, ..config() }, "attempts"),
+        (EntityConfig { state_limit_bytes: 0, ..config() }, "state_limit_bytes"),
+        (EntityConfig { poll_interval: Duration::ZERO, ..config() }, "poll_interval"),
+    ] {
+        let log = std::sync::Arc::new(bank.log.clone());
+        let refused = wakeq::EntityProcessor::<super::Account>::new(bank.stage.queue.clone(), log, config);
+        let words = refused.err().expect("it is refused").to_string();
+        assert!(words.contains(part), "{words}");
+    }
+}

@@ -1,0 +1,240 @@
+//! Entities, from the event that is sent to the answer that comes back: on a real Postgres, with processors that are told
+//! what they own.
+
+mod calls;
+mod crashes;
+mod http;
+mod life;
+mod owners;
+mod reposts;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+use wakeq::{
+    Applied, CanvasId, Entities, Entity, EntityConfig, EntityEvent, EntityEventStatus, EntityId,
+    EntityProcessor, EntityStatus, Event, EventSubscriber, Health, Log, Queue, Rejection, SentToEntity,
+    Store,
+};
+
+use crate::support::{PATIENCE, Stage};
+
+/// An account that rejects an overdraft, and can be told to misbehave.
+pub(crate) struct Account;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Balance {
+    pub(crate) cents: i64,
+    pub(crate) changes: u64,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) note: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Change {
+    Deposit {
+        cents: u32,
+    },
+    Withdraw {
+        cents: u32,
+    },
+    /// Asks a handler outside for a payment.
+    TopUp {
+        cents: u32,
+    },
+    /// Has two events emitted.
+    Report,
+    /// Makes the state as large as this.
+    Note {
+        bytes: usize,
+    },
+    Panics,
+    PanicsInValidate,
+    /// Is applied in the company of another entity only.
+    Meet,
+}
+
+impl Entity for Account {
+    const TYPE: &'static str = "account";
+    type State = Balance;
+    type Event = Change;
+
+    fn validate(balance: &Balance, change: &Change) -> Result<(), Rejection> {
+        match change {
+            Change::Withdraw { cents } if i64::from(*cents) > balance.cents => {
+                Err(Rejection::new(format!("there are only {} cents", balance.cents)))
+            }
+            Change::PanicsInValidate => panic!("validate was told to"),
+            Change::Withdraw { .. }
+            | Change::Deposit { .. }
+            | Change::TopUp { .. }
+            | Change::Report
+            | Change::Note { .. }
+            | Change::Panics
+            | Change::Meet => Ok(()),
+        }
+    }
+
+    fn apply(balance: Balance, change: &Change) -> Applied<Balance> {
+        let mut new = Balance { changes: balance.changes + 1, ..balance };
+        match change {
+            Change::Deposit { cents } => new.cents += i64::from(*cents),
+            Change::Withdraw { cents } => new.cents -= i64::from(*cents),
+            Change::TopUp { cents } => return Applied::new(new).ask(Event::new("charge", cents)),
+            Change::Report => {
+                let event = |name| Event::new(name, &new.cents);
+                let (one, other) = (event("report"), event("print"));
+                return Applied::new(new).emit(one).emit(other);
+            }
+            Change::Note { bytes } => new.note = "x".repeat(*bytes),
+            Change::Panics => panic!("apply was told to"),
+            Change::PanicsInValidate => {}
+            Change::Meet => life::meet(),
+        }
+        let cents = new.cents;
+        Applied::new(new).result(&cents)
+    }
+}
+
+/// A stage with the log, and whoever sends.
+pub(crate) struct Bank {
+    pub(crate) stage: Stage,
+    pub(crate) log: Log,
+    pub(crate) entities: Entities,
+}
+
+impl Bank {
+    pub(crate) async fn open() -> Self {
+        let (stage, notifier) = Stage::memory().await;
+        let log = Log::new(stage.store.clone(), &*notifier);
+        let entities = Entities::new(stage.queue.clone());
+        Self { stage, log, entities }
+    }
+
+    /// A processor that owns nothing yet.
+    pub(crate) fn processor(&self, config: EntityConfig) -> EntityProcessor<Account> {
+        self.processor_of(config)
+    }
+
+    pub(crate) fn processor_of<E: Entity>(&self, config: EntityConfig) -> EntityProcessor<E> {
+        EntityProcessor::new(self.stage.queue.clone(), Arc::new(self.log.clone()), config).unwrap()
+    }
+
+    /// A processor that owns its type under this epoch, and has it in memory.
+    pub(crate) async fn owner(&self, config: EntityConfig, epoch: i64) -> EntityProcessor<Account> {
+        let processor = self.processor(config);
+        accept(&processor, epoch).await;
+        processor
+    }
+
+    pub(crate) async fn send(&self, id: &str, change: &Change) -> SentToEntity {
+        self.entities.send(&account(id), EntityEvent::of(change).unwrap()).await.unwrap()
+    }
+
+    pub(crate) async fn deposit(&self, id: &str, cents: u32) -> SentToEntity {
+        self.send(id, &Change::Deposit { cents }).await
+    }
+
+    /// What became of an event, once that is decided.
+    pub(crate) async fn ended(&self, id: Uuid) -> EntityEventStatus {
+        let ended = async {
+            loop {
+                let progress = self.entities.status(CanvasId::DEFAULT, id).await.unwrap();
+                if let Some(event) = progress.and_then(|progress| progress.events.into_iter().next())
+                    && event.status != EntityStatus::Accepted
+                {
+                    return event;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, ended).await.expect("it is decided")
+    }
+
+    pub(crate) async fn deposited(&self, id: &str, cents: u32) -> EntityEventStatus {
+        let sent = self.deposit(id, cents).await;
+        self.ended(sent.id.0).await
+    }
+
+    /// One number.
+    pub(crate) async fn count(&self, query: &'static str) -> i64 {
+        sqlx::query_scalar(query).fetch_one(&self.stage.pool).await.unwrap()
+    }
+
+    /// The values of the events that wait for a handler.
+    pub(crate) async fn waiting<T: serde::de::DeserializeOwned>(&self, handler: &str) -> Vec<T> {
+        let values: Vec<String> =
+            sqlx::query_scalar("select value::text from wakeq.events_v2 where name = $1 order by id")
+                .bind(handler)
+                .fetch_all(&self.stage.pool)
+                .await
+                .unwrap();
+        values.iter().map(|value| serde_json::from_str(value).unwrap()).collect()
+    }
+
+    /// The state and the version of an account, from the database.
+    pub(crate) async fn shown(&self, id: &str) -> Option<(Balance, i64)> {
+        let shown = self.entities.show(&account(id)).await.unwrap()?;
+        Some((serde_json::from_str(&shown.state.unwrap()).unwrap(), shown.version))
+    }
+}
+
+pub(crate) fn account(id: &str) -> EntityId {
+    EntityId::new(CanvasId::DEFAULT, "account", id).unwrap()
+}
+
+/// A configuration whose processor looks often.
+pub(crate) fn config() -> EntityConfig {
+    EntityConfig { poll_interval: Duration::from_millis(50), ..EntityConfig::default() }
+}
+
+/// Gives a processor its inbox, and waits until it has its entities in memory.
+pub(crate) async fn accept<E: Entity>(processor: &EntityProcessor<E>, epoch: i64) -> (usize, u64) {
+    processor.accept(processor.entity_type().source(), epoch);
+    tokio::time::timeout(PATIENCE, processor.ready()).await.expect("it has its entities in memory")
+}
+
+pub(crate) async fn withdraw<E: Entity>(processor: &EntityProcessor<E>) {
+    let source = processor.entity_type().source();
+    tokio::time::timeout(PATIENCE, processor.withdraw(&source)).await.expect("it ends");
+}
+
+/// Why a processor can't work, once it says so.
+pub(crate) async fn unhealthy<E: Entity>(processor: &EntityProcessor<E>) -> String {
+    let mut health = processor.health();
+    let is_unhealthy = health.wait_for(|health| *health != Health::Healthy);
+    let health = tokio::time::timeout(PATIENCE, is_unhealthy).await.expect("it says so").unwrap().clone();
+    match health {
+        Health::Unhealthy(why) => why,
+        Health::Healthy => unreachable!("it was waited for"),
+    }
+}
+
+/// What a child process does that owns the accounts.
+pub(crate) async fn own_accounts(
+    store: Store,
+    queue: Queue,
+    epoch: i64,
+    snapshot_every: u32,
+    say: impl Fn(&str),
+) {
+    let log = Log::with_signals(store, queue.signals().clone());
+    let config = EntityConfig { snapshot_every, ..config() };
+    let processor = EntityProcessor::<Account>::new(queue, Arc::new(log), config).unwrap();
+    processor.accept(processor.entity_type().source(), epoch);
+    say("accepted");
+    let (_, replayed) = processor.ready().await;
+    let mut memory = BTreeMap::new();
+    for number in 0..100 {
+        let name = format!("a{number}");
+        if let Some((balance, version)) = processor.state(CanvasId::DEFAULT, &name).await {
+            memory.insert(name, (version, balance));
+        }
+    }
+    say(&format!("memory {replayed} {}", serde_json::to_string(&memory).unwrap()));
+    std::future::pending::<()>().await;
+}

@@ -1,0 +1,216 @@
+//! Who owns a type: one processor at a time, whatever the others think.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wakeq::{
+    BrokerBacking, BrokerConfig, CanvasId, Entity, EntityEvent, EntityId, EntityProcessor, EntityStatus,
+    EventBroker, EventSubscriber, Rejection,
+};
+
+use super::{Account, Balance, Bank, Change, accept, config, withdraw};
+use crate::support::PATIENCE;
+
+/// SUB-55 for entities: who was deposed commits nothing, forgets what it has, and takes no part until it is given the type again;
+/// what it had begun is done by its successor, once.
+#[tokio::test]
+async fn who_was_deposed_commits_nothing() {
+    let bank = Bank::open().await;
+    let old = bank.owner(config(), 1).await;
+    bank.deposited("ada", 1).await;
+    // The successor takes over; nobody has told the old owner.
+    let new = bank.owner(config(), 2).await;
+    for _ in 0..20 {
+        assert_eq!(bank.deposited("ada", 1).await.status, EntityStatus::Completed);
+    }
+    let forgotten = async {
+        while old.is_ready() {
+            bank.deposited("ada", 1).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, forgotten).await.expect("its commit is refused");
+    assert_eq!(old.state(CanvasId::DEFAULT, "ada").await, None);
+    let (balance, version) = new.state(CanvasId::DEFAULT, "ada").await.unwrap();
+    assert_eq!((balance.cents, balance.changes), (version, u64::try_from(version).unwrap()));
+    assert_eq!(bank.count("select count(*) from wakeq.log where category = 'account'").await, version);
+    // An epoch that was refused does not come back; a higher one does.
+    old.accept(old.entity_type().source(), 1);
+    assert!(!old.is_ready());
+    withdraw(&new).await;
+    accept(&old, 3).await;
+    assert_eq!(bank.deposited("ada", 1).await.version, Some(version + 1));
+}
+
+/// Withdrawn in the midst of events: what was not committed is done by the next owner, and all of it once.
+#[tokio::test]
+async fn what_was_not_committed_is_done_by_the_next_owner() {
+    let bank = Arc::new(Bank::open().await);
+    let sender = Arc::clone(&bank);
+    let sending = tokio::spawn(async move {
+        for at in 0..400 {
+            sender.deposit(&format!("a{}", at % 7), 1).await;
+        }
+    });
+    let owners = [bank.processor(config()), bank.processor(config())];
+    for epoch in 1..=20 {
+        let owner = &owners[usize::try_from(epoch).unwrap() % 2];
+        accept(owner, epoch).await;
+        let stored = bank.count("select count(*) from wakeq.log where category = 'account'").await;
+        let goes_on = async {
+            while !sending.is_finished()
+                && bank.count("select count(*) from wakeq.log where category = 'account'").await == stored
+            {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, goes_on).await.expect("it goes on");
+        withdraw(owner).await;
+    }
+    sending.await.unwrap();
+    let last = &owners[0];
+    accept(last, 21).await;
+    let decided = async {
+        while bank.count("select count(*) from wakeq.entity_events where status = 'accepted'").await > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, decided).await.expect("all are decided upon");
+    let mut cents = 0;
+    for name in 0..7 {
+        cents += last.state(CanvasId::DEFAULT, &format!("a{name}")).await.unwrap().0.cents;
+    }
+    assert_eq!(cents, 400);
+}
+
+/// Accepting again what it works on, under a higher epoch, changes nothing; another source than its inbox is none of its.
+#[tokio::test]
+async fn accepting_again_changes_nothing() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    bank.deposited("ada", 1).await;
+    processor.accept(processor.entity_type().source(), 5);
+    processor.accept("category/account".parse().unwrap(), 6);
+    processor.withdraw(&"category/account".parse().unwrap()).await;
+    assert_eq!(bank.deposited("ada", 1).await.version, Some(2));
+    assert_eq!(processor.requests(), ["category/account.inbox".parse().unwrap()]);
+    assert_eq!(processor.name().as_str(), "entities.account");
+}
+
+macro_rules! kinds {
+    ($($kind:ident $name:literal),*) => {$(
+        struct $kind;
+
+        impl Entity for $kind {
+            const TYPE: &'static str = $name;
+            type State = Balance;
+            type Event = Change;
+
+            fn validate(balance: &Balance, change: &Change) -> Result<(), Rejection> {
+                Account::validate(balance, change)
+            }
+
+            fn apply(balance: Balance, change: &Change) -> wakeq::Applied<Balance> {
+                Account::apply(balance, change)
+            }
+        }
+    )*};
+}
+
+kinds! { First "first", Second "second", Third "third" }
+
+/// A processor that owns a type at this moment counts as one; so many own it.
+fn owners<E: Entity>(processors: &[EntityProcessor<E>]) -> usize {
+    processors.iter().filter(|processor| processor.is_ready()).count()
+}
+
+/// ENT-03: three processors for each of three types, which are given from one to the other while events flow: an instance owns
+/// a type alone, and every event is applied once.
+#[tokio::test]
+async fn each_type_has_one_owner() {
+    let bank = Bank::open().await;
+    let firsts: [_; 3] = std::array::from_fn(|_| bank.processor_of::<First>(config()));
+    let seconds: [_; 3] = std::array::from_fn(|_| bank.processor_of::<Second>(config()));
+    let thirds: [_; 3] = std::array::from_fn(|_| bank.processor_of::<Third>(config()));
+    let mut sent = 0;
+    for round in 0..9_usize {
+        let epoch = i64::try_from(round).unwrap() + 1;
+        let (first, second, third) =
+            (&firsts[round % 3], &seconds[(round + 1) % 3], &thirds[(round + 2) % 3]);
+        accept(first, epoch).await;
+        accept(second, epoch).await;
+        accept(third, epoch).await;
+        for kind in ["first", "second", "third"] {
+            let entity = EntityId::new(CanvasId::DEFAULT, kind, "ada").unwrap();
+            let event = EntityEvent::of(&Change::Deposit { cents: 1 }).unwrap();
+            let one = bank.entities.send(&entity, event).await.unwrap();
+            assert_eq!(bank.ended(one.id.0).await.version, Some(epoch), "{kind}");
+            assert_eq!((owners(&firsts), owners(&seconds), owners(&thirds)), (1, 1, 1));
+            sent += 1;
+        }
+        withdraw(first).await;
+        withdraw(second).await;
+        withdraw(third).await;
+        assert_eq!((owners(&firsts), owners(&seconds), owners(&thirds)), (0, 0, 0));
+    }
+    assert_eq!(bank.count("select sum(version)::bigint from wakeq.entities").await, sent);
+}
+
+/// ENT-03: the broker gives each of three types to one of three processes, and to another one when that ends; at every sampled
+/// moment each has one owner at most, and every event counts once.
+#[tokio::test]
+async fn a_broker_gives_each_type_to_one() {
+    let bank = Bank::open().await;
+    let firsts: [_; 3] = std::array::from_fn(|_| Arc::new(bank.processor_of::<First>(config())));
+    let seconds: [_; 3] = std::array::from_fn(|_| Arc::new(bank.processor_of::<Second>(config())));
+    let thirds: [_; 3] = std::array::from_fn(|_| Arc::new(bank.processor_of::<Third>(config())));
+    let periods = BrokerConfig {
+        heartbeat: Duration::from_millis(100),
+        lease: Duration::from_secs(2),
+        ..BrokerConfig::default()
+    };
+    let mut brokers = Vec::new();
+    for ((first, second), third) in firsts.iter().zip(&seconds).zip(&thirds) {
+        let backing = BrokerBacking::Postgres(bank.stage.store.clone());
+        let broker = EventBroker::distributed(backing, bank.stage.queue.signals().clone(), periods).unwrap();
+        broker.register(Arc::clone(first) as _).await.unwrap();
+        broker.register(Arc::clone(second) as _).await.unwrap();
+        broker.register(Arc::clone(third) as _).await.unwrap();
+        let stop = broker.stop_token();
+        brokers.push((stop, tokio::spawn(async move { broker.run().await })));
+    }
+    let most = || {
+        let count = |ready: &mut dyn Iterator<Item = bool>| ready.filter(|ready| *ready).count();
+        count(&mut firsts.iter().map(|one| one.is_ready()))
+            .max(count(&mut seconds.iter().map(|one| one.is_ready())))
+            .max(count(&mut thirds.iter().map(|one| one.is_ready())))
+    };
+    let mut versions = 0;
+    let mut samples = 0;
+    while !brokers.is_empty() {
+        for _ in 0..5 {
+            versions += 1;
+            for kind in ["first", "second", "third"] {
+                let entity = EntityId::new(CanvasId::DEFAULT, kind, "ada").unwrap();
+                let event = EntityEvent::of(&Change::Deposit { cents: 1 }).unwrap();
+                let id = bank.entities.send(&entity, event).await.unwrap().id.0;
+                let decided = async {
+                    loop {
+                        assert!(most() <= 1, "two own a type");
+                        samples += 1;
+                        let progress = bank.entities.status(CanvasId::DEFAULT, id).await.unwrap().unwrap();
+                        if progress.status != EntityStatus::Accepted {
+                            return progress.events[0].version;
+                        }
+                    }
+                };
+                let version = tokio::time::timeout(PATIENCE, decided).await.expect("somebody owns it");
+                assert_eq!(version, Some(versions), "{kind}");
+            }
+        }
+        let (stop, broker) = brokers.remove(0);
+        stop.cancel();
+        tokio::time::timeout(PATIENCE, broker).await.expect("it ends").unwrap().unwrap();
+    }
+    assert_eq!(most(), 0, "nobody is left");
+    assert!(samples > 45);
+}

@@ -1,0 +1,169 @@
+//! Events that are sent again: the four cases.
+
+use uuid::Uuid;
+use wakeq::machine::Link;
+use wakeq::{EntityAnswer, EntityEvent, EntityOutcome, EntityStatus, EventId, SentToEntity};
+
+use super::{Bank, Change, accept, account, config, withdraw};
+
+fn deposit(cents: u32, id: EventId) -> EntityEvent {
+    EntityEvent::of(&Change::Deposit { cents }).unwrap().reply_to("told").unwrap().id(id)
+}
+
+impl Bank {
+    async fn post(&self, event: EntityEvent) -> SentToEntity {
+        self.entities.send(&account("ada"), event).await.unwrap()
+    }
+
+    /// Returns when everything that was sent to the account before was gone through.
+    async fn gone_through(&self) {
+        let last = self.send("ada", &Change::PanicsInValidate).await;
+        self.ended(last.id.0).await;
+    }
+
+    async fn told(&self) -> Vec<(EventId, EntityOutcome, Option<i64>, bool)> {
+        let told: Vec<EntityAnswer> = self.waiting("told").await;
+        told.into_iter().map(|told| (told.event_id, told.outcome, told.version, told.again)).collect()
+    }
+}
+
+/// ENT-27, ENT-28: the most recent event is processed once; sent again, its result is sent again, and nothing else happens.
+#[tokio::test]
+async fn the_latest_is_processed_once_and_answered_each_time() {
+    let bank = Bank::open().await;
+    let _processor = bank.owner(config(), 1).await;
+    let id = EventId::new();
+    let first = bank.post(deposit(5, id)).await;
+    bank.ended(id.0).await;
+    let again = bank.post(deposit(5, id)).await;
+    assert_eq!((again.link, first.again, again.again), (first.link, false, true));
+    bank.gone_through().await;
+    let processed = |again| (id, EntityOutcome::Processed, Some(1), again);
+    assert_eq!(bank.told().await, [processed(false), processed(true)]);
+    assert_eq!(bank.shown("ada").await.map(|(balance, version)| (balance.cents, version)), Some((5, 1)));
+    let told: Vec<EntityAnswer> = bank.waiting("told").await;
+    assert!(told.iter().all(|told| told.result.as_ref().unwrap().get() == "5"), "{told:?}");
+}
+
+/// ENT-28 for one that was rejected: its rejection is its result.
+#[tokio::test]
+async fn a_rejection_is_answered_again() {
+    let bank = Bank::open().await;
+    let _processor = bank.owner(config(), 1).await;
+    bank.deposited("ada", 1).await;
+    let id = EventId::new();
+    let overdraft =
+        || EntityEvent::of(&Change::Withdraw { cents: 9 }).unwrap().reply_to("told").unwrap().id(id);
+    bank.post(overdraft()).await;
+    bank.post(overdraft()).await;
+    bank.gone_through().await;
+    let rejected = |again| (id, EntityOutcome::Rejected, None, again);
+    assert_eq!(bank.told().await, [rejected(false), rejected(true)]);
+}
+
+/// ENT-29: an older one that is in the repository is left alone, and that is a success; also when what was sent is not remembered
+/// any more, if the sender remembers.
+#[tokio::test]
+async fn an_older_one_that_is_stored_is_done() {
+    let bank = Bank::open().await;
+    let _processor = bank.owner(config(), 1).await;
+    let id = EventId::new();
+    let first = bank.post(deposit(5, id)).await;
+    bank.deposited("ada", 1).await;
+    bank.post(deposit(5, id)).await;
+    bank.gone_through().await;
+    assert_eq!(bank.ended(id.0).await.status, EntityStatus::Completed);
+    sqlx::query("delete from wakeq.entity_events where event_id = $1")
+        .bind(id.0)
+        .execute(&bank.stage.pool)
+        .await
+        .unwrap();
+    let event = EntityEvent::of(&Change::Deposit { cents: 5 }).unwrap().sent_before(id, first.link);
+    assert!(bank.post(event).await.again);
+    bank.gone_through().await;
+    assert_eq!(bank.ended(id.0).await.status, EntityStatus::Completed);
+    assert_eq!(bank.shown("ada").await.map(|(balance, version)| (balance.cents, version)), Some((6, 2)));
+    let stored = "select count(*) from wakeq.log where category = 'account'";
+    assert_eq!(bank.count(stored).await, 2);
+    let dead = "select count(*) from wakeq.consumer_dead where attempts = 1";
+    assert_eq!(bank.count(dead).await, 0);
+    assert_eq!(
+        bank.told().await,
+        [(id, EntityOutcome::Processed, Some(1), false)],
+        "its result came the first time"
+    );
+}
+
+/// A group whose position is moved back is handed what it has decided upon: nothing of it happens again.
+#[tokio::test]
+async fn a_position_that_is_moved_back_changes_nothing() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    for _ in 0..3 {
+        bank.post(deposit(5, EventId::new())).await;
+    }
+    let overdraft = EntityEvent::of(&Change::Withdraw { cents: 99 }).unwrap().reply_to("told").unwrap();
+    let last = bank.post(overdraft).await;
+    bank.ended(last.id.0).await;
+    withdraw(&processor).await;
+    sqlx::query("update wakeq.consumer_positions set position = 0").execute(&bank.stage.pool).await.unwrap();
+    accept(&processor, 2).await;
+    assert_eq!(bank.deposited("ada", 1).await.version, Some(4));
+    assert_eq!(bank.shown("ada").await.map(|(balance, _)| balance.cents), Some(16));
+    assert_eq!(bank.told().await.len(), 4, "nobody is told again");
+    assert_eq!(bank.count("select count(*) from wakeq.consumer_dead").await, 0);
+}
+
+/// ENT-30: an older one that is not in the repository fails, at once and for good; it stays as it was decided upon.
+#[tokio::test]
+async fn an_older_one_that_is_not_stored_fails() {
+    let bank = Bank::open().await;
+    let _processor = bank.owner(config(), 1).await;
+    bank.deposited("ada", 1).await;
+    let id = EventId::new();
+    let overdraft =
+        || EntityEvent::of(&Change::Withdraw { cents: 9 }).unwrap().reply_to("told").unwrap().id(id);
+    bank.post(overdraft()).await;
+    bank.deposited("ada", 100).await;
+    // It would be valid by now.
+    bank.post(overdraft()).await;
+    bank.gone_through().await;
+    let (rejected, failed) =
+        ((id, EntityOutcome::Rejected, None, false), (id, EntityOutcome::Failed, None, true));
+    assert_eq!(bank.told().await, [rejected, failed]);
+    assert_eq!(bank.shown("ada").await.map(|(balance, _)| balance.cents), Some(101));
+    let dead: Vec<(Uuid, i32, String)> =
+        sqlx::query_as("select id, attempts, last_error from wakeq.consumer_dead where attempts = 1")
+            .fetch_all(&bank.stage.pool)
+            .await
+            .unwrap();
+    let [(dead, 1, why)] = dead.as_slice() else { panic!("{dead:?}") };
+    assert!(*dead == id.0 && why.contains("older than the latest event"), "{why}");
+    assert_eq!(bank.ended(id.0).await.error.as_deref(), Some("there are only 1 cents"));
+}
+
+/// One that died is processed when it is sent again, as long as it is the most recent one; one that was never sent is not.
+#[tokio::test]
+async fn one_that_died_is_tried_again_and_one_that_never_was_is_refused() {
+    let bank = Bank::open().await;
+    let _processor = bank.owner(config(), 1).await;
+    bank.deposited("ada", 1).await;
+    let id = EventId::new();
+    let panics = || EntityEvent::of(&Change::Panics).unwrap().id(id);
+    bank.post(panics()).await;
+    bank.post(panics()).await;
+    bank.gone_through().await;
+    let dead = "select count(*) from wakeq.consumer_dead where attempts = 3 and name = 'panics'";
+    assert_eq!(bank.count(dead).await, 2);
+    let never = EventId::new();
+    let event = EntityEvent::of(&Change::Deposit { cents: 5 }).unwrap();
+    let ahead = event.clone().sent_before(never, Link { id: i64::MAX, prev: i64::MAX - 1 });
+    bank.post(ahead).await;
+    assert!(bank.ended(never.0).await.error.unwrap().contains("never came by"));
+    let (old, first) = (EventId::new(), Link { id: 1, prev: 0 });
+    bank.deposited("ada", 1).await;
+    bank.post(event.sent_before(old, first)).await;
+    // The link is that of another event, which is the first one and was stored: this one was not.
+    assert_eq!(bank.ended(old.0).await.status, EntityStatus::Failed);
+    assert_eq!(bank.shown("ada").await.map(|(balance, _)| balance.cents), Some(2));
+}
