@@ -67,7 +67,7 @@ async fn heartbeats_and_rounds_are_small() {
     let of = async |what: &str, part: &str, arguments: &str, node: &str| {
         let plan = plan(&table.store, part, arguments).await;
         let pages = buffers(&plan, node);
-        assert!(pages > 0 && !plan.contains("Hash"), "{what}: {plan}");
+        assert!(pages > 0 && !plan.contains("Hash Join"), "{what}: {plan}");
         figure(what, pages);
         pages
     };

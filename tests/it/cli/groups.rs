@@ -43,9 +43,9 @@ const SESSION: &[(&str, &str)] = &[
     ),
     (
         "groups show projection",
-        "group       projection\n\
-         subscriber  <id> on node <id>, well\n\
-         subscriber  <id> on node <id>, unhealthy: the disk is full\n\
+        "group     projection\n\
+         subscriber <id> on node <id>, well\n\
+         subscriber <id> on node <id>, unhealthy: the disk is full\n\
          SOURCE                     SUBSCRIBER                            POSITION  LAG  SINCE\n\
          category/companies/1-of-2  <id>         0    0  <time>\n\
          category/companies/2-of-2  -                                            0    0  -\n",
