@@ -87,7 +87,11 @@ async fn an_older_one_that_is_stored_is_done() {
     assert_eq!(bank.count(stored).await, 2);
     let dead = "select count(*) from wakeq.consumer_dead where attempts = 1";
     assert_eq!(bank.count(dead).await, 0);
-    assert_eq!(bank.told().await, [(id, EntityOutcome::Processed, Some(1), false)], "its result came the first time");
+    assert_eq!(
+        bank.told().await,
+        [(id, EntityOutcome::Processed, Some(1), false)],
+        "its result came the first time"
+    );
 }
 
 /// A group whose position is moved back is handed what it has decided upon: nothing of it happens again.
