@@ -23,6 +23,7 @@ mod stores;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{Mutex, Notify, watch};
 use tokio::task::JoinSet;
@@ -86,6 +87,8 @@ pub struct EventBroker {
     node: Arc<Node>,
     mapping: Arc<dyn EventSubscriptionSourceMappingStore>,
     stop: CancellationToken,
+    /// It runs, or has.
+    begun: AtomicBool,
 }
 
 impl EventBroker {
@@ -148,7 +151,12 @@ impl EventBroker {
             changed: Arc::new(Notify::new()),
             told: Mutex::default(),
         };
-        Ok(Self { node: Arc::new(node), mapping: groups, stop: CancellationToken::new() })
+        Ok(Self {
+            node: Arc::new(node),
+            mapping: groups,
+            stop: CancellationToken::new(),
+            begun: AtomicBool::new(false),
+        })
     }
 
     /// Which node this is: another one for each broker that is made.
@@ -158,9 +166,12 @@ impl EventBroker {
 
     /// Adds a subscriber. It is given sources once the broker [runs](Self::run).
     ///
-    /// Errors: [`BrokerError::Requests`]; [`BrokerError::Partitions`] if its group has read a category of its in another
+    /// Errors: [`BrokerError::Config`] once it runs; [`BrokerError::Requests`]; [`BrokerError::Partitions`] if its group has read a category of its in another
     /// number of partitions; [`BrokerError::Unavailable`].
     pub async fn register(&self, subscriber: Arc<dyn EventSubscriber>) -> Result<(), BrokerError> {
+        if self.begun.load(Ordering::Relaxed) {
+            return Err(BrokerError::Config("register the subscribers of a broker before it runs"));
+        }
         let (group, requests) = (subscriber.name().clone(), subscriber.requests());
         if !(1..=REQUESTS_MAX).contains(&requests.len()) {
             return Err(BrokerError::Requests { group, count: requests.len() });
@@ -184,8 +195,12 @@ impl EventBroker {
     /// Works until it is told to stop. Then it ends with every source, removes what others know of this node, so that they
     /// go on at once, and gives the lead away.
     ///
-    /// Errors: [`BrokerError::Unavailable`] if the last of this failed: the leases decide then.
+    /// Errors: [`BrokerError::Unavailable`] if the last of this failed: the leases decide then; [`BrokerError::Config`] if it
+    /// ran before.
     pub async fn run(&self) -> Result<(), BrokerError> {
+        if self.begun.swap(true, Ordering::Relaxed) {
+            return Err(BrokerError::Config("a broker runs once: make another one"));
+        }
         let (ending, ended) = watch::channel(false);
         let mut subscribers = JoinSet::new();
         for local in self.node.locals.all() {

@@ -19,6 +19,12 @@ macro_rules! ids {
             pub fn new() -> Self {
                 Self(Uuid::now_v7())
             }
+
+            /// The one with this number, for tests.
+            #[cfg(test)]
+            pub(crate) fn from_number(number: u128) -> Self {
+                Self(Uuid::from_u128(number))
+            }
         }
 
         impl Default for $name {

@@ -33,7 +33,7 @@ const BODY_OPTIONAL: [&str; 5] =
     ["pause_handler", "block_handler", "purge_handler", "pause_cron", "set_facet"];
 
 /// Operations about no canvas that make what they name, or name nothing.
-const ALWAYS_THERE: [&str; 2] = ["put_queue", "list_queues"];
+const ALWAYS_THERE: [&str; 4] = ["put_queue", "list_queues", "list_groups", "list_nodes"];
 
 /// How a part of a handler's address looks.
 const NAME: &str = "^[A-Za-z0-9_.-]{1,128}$";

@@ -19,6 +19,7 @@ use wakeq_services::{Guard, Guarded, Launch};
 
 use crate::entities;
 use crate::support::{PATIENCE, durability, fit, scope};
+use crate::theatre::patience;
 
 const VARIABLE: &str = "WAKEQ_TEST_CHILD";
 const MARK: &str = "@ ";
@@ -185,7 +186,7 @@ impl Process {
                 }
             }
         };
-        let line = tokio::time::timeout(PATIENCE, found).await;
+        let line = tokio::time::timeout(patience(), found).await;
         line.unwrap_or_else(|_| panic!("no {words:?} from the child:\n{}", self.child.last_lines()))
     }
 }

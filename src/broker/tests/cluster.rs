@@ -282,3 +282,14 @@ async fn what_makes_no_sense_is_refused() {
     }
     node.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_runs_once_with_those_that_were_registered_before() {
+    let cluster = Cluster::new();
+    let backing = BrokerBacking::Memory(cluster.groups.clone());
+    let broker = EventBroker::single(backing, cluster.config).unwrap();
+    broker.stop_token().cancel();
+    broker.run().await.unwrap();
+    assert!(matches!(broker.register(cluster.fake("g", 1)).await, Err(BrokerError::Config(_))));
+    assert!(matches!(broker.run().await, Err(BrokerError::Config(_))));
+}

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use uuid::Uuid;
 
 use crate::event::{EventSource, NodeId, Partition, SubscriberId};
 use crate::machine::{GroupMember, GroupMembers, MemberStanding, Reallocation, allocate};
@@ -54,12 +53,12 @@ impl Cluster {
     }
 
     fn members(&mut self, node: u8) -> impl Iterator<Item = &mut GroupMember> {
-        let node = NodeId(Uuid::from_u128(node.into()));
+        let node = NodeId::from_number(node.into());
         self.groups.iter_mut().flat_map(|group| &mut group.members).filter(move |member| member.node == node)
     }
 
     fn member(&mut self, node: u8, group: usize) -> Option<&mut GroupMember> {
-        let node = NodeId(Uuid::from_u128(node.into()));
+        let node = NodeId::from_number(node.into());
         self.groups[group].members.iter_mut().find(|member| member.node == node)
     }
 
@@ -73,8 +72,8 @@ impl Cluster {
             let parts = Partition::all(self.partitions[at]).into_iter();
             let requests = parts.filter_map(|part| whole.partition(part)).collect();
             group.members.push(GroupMember {
-                id: SubscriberId(Uuid::from_u128(u128::from(node) << 64 | self.joined)),
-                node: NodeId(Uuid::from_u128(node.into())),
+                id: SubscriberId::from_number(u128::from(node) << 64 | self.joined),
+                node: NodeId::from_number(node.into()),
                 standing: MemberStanding::Working,
                 requests,
                 holds: Vec::new(),

@@ -2,8 +2,6 @@
 //! `1=1-8 2=9-f`; after `~` stands what is being released, `!` marks who is unhealthy, `x` who was not heard of for too long,
 //! and `/` who asks for fewer partitions than the others.
 
-use uuid::Uuid;
-
 use crate::event::{EventSource, Name, NodeId, Partition, SubscriberId};
 use crate::machine::{GroupMember, GroupMembers, MemberStanding, Reallocation, allocate};
 
@@ -31,7 +29,7 @@ fn labels(sources: &[EventSource]) -> String {
 }
 
 fn node(number: u16) -> NodeId {
-    NodeId(Uuid::from_u128(number.into()))
+    NodeId::from_number(number.into())
 }
 
 fn group(name: &str, category: &str, of: u16, text: &str) -> GroupMembers {
@@ -46,7 +44,7 @@ fn group(name: &str, category: &str, of: u16, text: &str) -> GroupMembers {
         };
         let asks = if head.ends_with('/') { of / 2 } else { of };
         GroupMember {
-            id: SubscriberId(Uuid::from_u128(u128::from(number) << 64 | at as u128)),
+            id: SubscriberId::from_number((u128::from(number) << 64) | at as u128),
             node: node(number),
             standing,
             requests: sources(category, of, &if of == 1 { "*".to_owned() } else { format!("1-{asks:x}") }),
@@ -139,7 +137,7 @@ fn the_distribution_cases() {
         (8, "1/=1,2,3,4 2=", "1=1,2,3,4 2=5,6,7,8"),
         // Two subscribers on one node are two; what two have is left to one.
         (4, "1= 1= 2=", "1=1,2 1=3 2=4"),
-        (2, "1=1,2 2=1", "1=1~2 2=~1"),
+        (2, "1=1,2 2=1", "1=1,2 2=~1"),
     ];
     for (of, before, after) in cases {
         let sorted = |text: &str| {

@@ -9,7 +9,8 @@ use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
 impl Store {
-    /// Takes a lock that nobody holds, or whose lease has run out; its new term.
+    /// Takes a lock that nobody holds, or whose lease has run out; its new term. Who sees that somebody holds it does not touch
+    /// the row: who only hopes for it is many.
     pub(crate) async fn take_lock(
         &self,
         name: &Name,
@@ -19,12 +20,13 @@ impl Store {
         let mut session = self.renewal_session().await?;
         let query = sqlx::query_scalar!(
             "insert into wakeq.locks as l (name, owner, term, expires_at)
-             values ($1, $2, 1, clock_timestamp() + $3::interval)
-             on conflict (name) do update
+             select $1::text, $2::uuid, 1, clock_timestamp() + $3::interval
+              where not exists (select from wakeq.locks h where h.name = $1::text and h.expires_at >= clock_timestamp())
+                 on conflict (name) do update
                 set owner = excluded.owner, term = l.term + 1, expires_at = clock_timestamp() + $3::interval
               where l.expires_at < clock_timestamp()
              returning term",
-            name.as_str() as _,
+            name.as_str(),
             owner,
             interval(lease)
         );

@@ -20,7 +20,7 @@ impl Store {
     /// on a node that is there keeps its row, so that it can be seen.
     ///
     /// The rows are locked before they are looked at again: a heartbeat that came in between is not overlooked, and one that
-    /// comes after finds nothing to write.
+    /// comes after finds nothing to write. They are locked in the order of their ids, as heartbeats do.
     pub(crate) async fn bury_subscribers(&self, lead: &Lead) -> Result<BuriedSubscribers, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -33,7 +33,7 @@ impl Store {
                                where n.node_id = s.node_id and n.expires_at >= clock_timestamp()) as shown
                      from wakeq.subscribers s
                     where s.expires_at < clock_timestamp() and exists (select from lead)
-                    order by s.subscriber_name, s.subscriber_id for update of s
+                    order by s.subscriber_id for update of s
                ), ended as (
                    delete from wakeq.subscriptions
                     where subscriber_id = any (array(select subscriber_id from lapsed)) returning subscriber_id

@@ -38,8 +38,8 @@ const SESSION: &[(&str, &str)] = &[
     (
         "groups list",
         "GROUP       SUBSCRIBERS  UNHEALTHY  SOURCES  IDLE  LAG\n\
-         former                0          0        1     1    0\n\
-         projection            2          1        2     1    0\n",
+         former                0          0        1     1  0\n\
+         projection            2          1        2     1  0\n",
     ),
     (
         "groups show projection",

@@ -81,6 +81,7 @@ pub(super) struct Targets {
     /// An id that is another canvas's.
     taken: Uuid,
     queue: &'static str,
+    group: &'static str,
     /// A key with every scope on every canvas.
     everywhere: String,
 }
@@ -131,7 +132,17 @@ impl Targets {
         sqlx::query(group).bind(GROUP).execute(pool).await.unwrap();
         let holder = Uuid::new_v4().to_string();
         let everywhere = make_key(&service.access, &holder, Reach::EveryCanvas, &Scope::ALL).await;
-        Self { canvas: CanvasId::DEFAULT, waiting, running, dead, key, taken, queue: QUEUE, everywhere }
+        Self {
+            canvas: CanvasId::DEFAULT,
+            waiting,
+            running,
+            dead,
+            key,
+            taken,
+            queue: QUEUE,
+            group: GROUP,
+            everywhere,
+        }
     }
 
     fn path(&self, template: &str, event: EventId) -> String {
@@ -144,7 +155,7 @@ impl Targets {
             .replace("{key}", &self.key)
             .replace("{cron}", CRON)
             .replace("{queue}", self.queue)
-            .replace("{group}", GROUP)
+            .replace("{group}", self.group)
             .replace("{object}", OBJECT)
             .replace("{type}", ENTITY[0])
             .replace("{entity}", ENTITY[1])
@@ -186,9 +197,10 @@ impl Targets {
                 to(&format!("{path}?nonsense=1"))
             }
             (_, 400) => {
-                let broken = ["{name}", "{id}", "{key}", "{cron}", "{object}", "{queue}", "{entity}"]
-                    .iter()
-                    .fold(operation.path.clone(), |path, part| path.replace(part, "%20"));
+                let broken =
+                    ["{name}", "{id}", "{key}", "{cron}", "{object}", "{queue}", "{group}", "{entity}"]
+                        .iter()
+                        .fold(operation.path.clone(), |path, part| path.replace(part, "%20"));
                 to(&self.path(&broken, self.waiting))
             }
             (_, 401) => good(),
@@ -198,7 +210,7 @@ impl Targets {
                 good().bearer_auth(service.key(&operation.id, CanvasId::DEFAULT, &others).await)
             }
             (_, 404) => {
-                let foreign = Self { canvas: FOREIGN, queue: "unknown", ..self.clone() };
+                let foreign = Self { canvas: FOREIGN, queue: "unknown", group: "unknown", ..self.clone() };
                 foreign.good(service, operation).bearer_auth(key)
             }
             ("emit" | "emit_batch" | "change_object" | "send_to_entity", 409 | 413 | 415 | 422) => {
