@@ -2,7 +2,7 @@
 //!
 //! First validation and application alone, as an actor does them (events a second, and the 99th percentile of one). Then events from
 //! the inbox to the commit of their answers: on one entity and on many, with the state written in every batch and in every
-//! hundredth version. Then the start: entities taken into memory, and the memory that they take beside the estimate.
+//! hundredth version. Then the start: how long it takes to have entities in memory, and the estimate of what they take.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -181,25 +181,11 @@ async fn start(cluster: &Cluster) {
     first.processor.accept(first.processor.entity_type().source(), 1);
     first.until_decided().await;
     first.processor.withdraw(&first.processor.entity_type().source()).await;
-    let before = resident();
     let since = Instant::now();
     first.processor.accept(first.processor.entity_type().source(), 2);
     let (entities, _) = first.processor.ready().await;
     let took = since.elapsed();
     let (_, estimated) = first.processor.size().await;
-    let grown = resident().saturating_sub(before);
-    let each = |bytes: usize| bytes / entities;
-    println!(
-        "start with {entities} entities: {took:?}; estimated {} bytes each, resident {} more each",
-        each(estimated),
-        each(grown)
-    );
+    println!("start with {entities} entities: {took:?}; estimated {} bytes each", estimated / entities);
     drop(first.log);
-}
-
-/// Bytes of this process that are in memory.
-fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok()).unwrap_or_default() * 1024
 }

@@ -17,7 +17,7 @@ use super::warm::{ColdError, Warm, warm_up};
 use crate::consumer::{ConsumerError, EventProvider, Health};
 use crate::emit::Queue;
 use crate::event::{EntityId, EntityType, EventSource, Name};
-use crate::store::{BatchEnd, PositionMove, Recorded, Store, StoreError};
+use crate::store::{BatchEnd, PositionMove, Recorded, Store, StoreError, lacks_partition};
 
 /// How long after a failure it is tried again; doubled each time, up to the poll interval.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -56,6 +56,11 @@ enum Halt {
 
 impl From<StoreError> for Halt {
     fn from(error: StoreError) -> Self {
+        if error.is_data() && !lacks_partition(&error) {
+            // What is refused once is refused for ever.
+            let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+            return Self::Broken(Broken(format!("{error}: {why}")));
+        }
         Self::Away("the database", Box::new(error))
     }
 }

@@ -11,7 +11,7 @@ use super::envelope::Received;
 use crate::event::{CanvasId, Name, StreamName, check_json};
 use crate::machine::{Repost, repost};
 
-/// Memory that an entity takes beside its name and its state: measured, see `benches/entities.rs`.
+/// Memory that an entity takes beside its name and its state, by estimate: its place in the map, its key, its numbers.
 const OVERHEAD_BYTES: usize = 256;
 /// How much larger a state is in memory than as JSON, by estimate.
 const STATE_FACTOR: usize = 2;

@@ -121,6 +121,27 @@ async fn memory_is_the_fold_of_the_repository_however_owners_die() {
     figure("events sent, replayed", format!("{}, {replayed}", sent.len()));
 }
 
+/// ENT-24: dead right after a commit, before anybody was told of it and memory followed: it counts, and once.
+#[tokio::test]
+async fn an_owner_dies_right_after_a_commit() {
+    let theatre = Theatre::new("committed", Durations::quick()).await;
+    let entities = Entities::new(theatre.queue.clone());
+    let (mut dice, mut sent) = (Dice(3), Vec::new());
+    send(&entities, &mut dice, &mut sent).await;
+    let victim = theatre.start(&Role::Accounts { epoch: 1, snapshot_every: 7 }, Some("entity.committed"));
+    victim.child.ended().await;
+    assert!(theatre.count(DECIDED).await > 0, "what it committed stands");
+    let heir = theatre.start(&Role::Accounts { epoch: 2, snapshot_every: 7 }, None);
+    heir.says("memory ").await;
+    theatre.until_at_least(DECIDED, i64::try_from(sent.len()).unwrap()).await;
+    let last = theatre.start(&Role::Accounts { epoch: 3, snapshot_every: 7 }, None);
+    let (memory, _) = memory(&last).await;
+    for (name, (version, balance)) in &memory {
+        assert_eq!(*balance, fold(&theatre, name, *version).await, "{name}");
+    }
+    told_once(&theatre, sent.len()).await;
+}
+
 /// Every event has one result: that of the first time; what was sent again is marked as such.
 async fn told_once(theatre: &Theatre, sent: usize) {
     let told: Vec<(Uuid, i64)> = sqlx::query_as(
