@@ -185,5 +185,8 @@ begin
     return part;
 end $$;
 
+-- A worker's role needs it, where the log is not kept for ever; who only reads or emits does not.
+revoke execute on function wakeq.drop_log_partition(interval) from public;
+
 comment on table wakeq.log is 'What happened, in order; never changed. Read it up to wakeq.log_horizon() only';
 comment on column wakeq.log.seq is 'From one sequence; grows along a stream, and numbers may be missing';

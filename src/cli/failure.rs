@@ -162,6 +162,7 @@ fn of_log(error: &LogError) -> Exit {
         | LogError::TooLarge { .. }
         | LogError::CallTooLarge { .. }
         | LogError::Limit(_)
+        | LogError::Category(_)
         | LogError::Canvas(_) => Exit::Usage,
         LogError::Busy(error) | LogError::Store(error) => of_store(error),
     }

@@ -1,9 +1,11 @@
 //! A consumer: what it is told to read, a task reads for each source, until it is told to end.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -95,18 +97,10 @@ impl Consumer {
     /// Makes a consumer that stopped at a failure healthy again, so that it may be given sources, and begins anew with those
     /// that it has.
     pub fn recover(&self) {
-        let stopped: Vec<_> = {
-            let mut running = self.running();
-            let ended: Vec<_> = running
-                .iter()
-                .filter(|(_, one)| one.task.is_finished())
-                .map(|(source, _)| source.clone())
-                .collect();
-            ended.into_iter().filter_map(|source| Some((running.remove(&source)?.epoch, source))).collect()
-        };
         self.health.send_replace(Health::Healthy);
-        for (epoch, source) in stopped {
-            self.accept(source, epoch);
+        let mut running = self.running();
+        for (source, one) in running.iter_mut().filter(|(_, one)| one.task.is_finished()) {
+            *one = self.start(source, one.epoch);
         }
     }
 
@@ -126,12 +120,15 @@ impl Consumer {
         let cancel = CancellationToken::new();
         let key = PositionKey { group: self.work.group.clone(), source: source.clone() };
         let reading = Reading::new(key, epoch, Arc::clone(&self.parts), cancel.clone());
-        let health = Arc::clone(&self.health);
+        let (health, name) = (Arc::clone(&self.health), source.to_string());
         let task = tokio::spawn(async move {
-            match reading.run().await {
-                End::Withdrawn | End::Fenced => {}
-                End::Failed(why) => drop(health.send_replace(Health::Unhealthy(why))),
-            }
+            // Provider and positions are whatever somebody brings.
+            let why = match AssertUnwindSafe(reading.run()).catch_unwind().await {
+                Ok(End::Withdrawn | End::Fenced) => return,
+                Ok(End::Failed(why)) => why,
+                Err(_) => format!("{name} panicked where it is read or its position is kept"),
+            };
+            health.send_replace(Health::Unhealthy(why));
         });
         Running { epoch, cancel: cancel.drop_guard(), task }
     }

@@ -149,6 +149,9 @@ impl Reading {
             (self.committed, self.done, self.uncommitted) = (Some(position), position, 0);
         }
         loop {
+            if self.cancel.is_cancelled() {
+                return Err(Halt::End(End::Withdrawn));
+            }
             let limit = usize::try_from(self.parts.config.page).unwrap_or(usize::MAX);
             let page = self.parts.provider.read(&self.key.source, self.done, limit).await?;
             for event in &page.events {
@@ -158,8 +161,11 @@ impl Reading {
                 self.handle(event).await?;
             }
             self.done = self.done.max(page.through);
-            if !page.more {
+            // Far through what is others', nobody is to look at it again.
+            if !page.more || page.events.is_empty() {
                 self.commit().await?;
+            }
+            if !page.more {
                 return Ok(page.held);
             }
         }

@@ -9,7 +9,7 @@ const NEVER_NEEDED: &[(&str, &[&str])] = &[
     ("wakeq.access_keys", &["delete"]),
     ("wakeq.chores", &["insert", "delete"]),
     ("wakeq.log", &["update", "delete"]),
-    ("wakeq.log_pins", &["insert", "update", "delete"]),
+    ("wakeq.log_pins", &["update", "delete"]),
     ("wakeq.log_streams", &["delete"]),
     ("wakeq.service_accounts", &["delete"]),
     ("wakeq.settings", &["delete"]),
@@ -31,6 +31,9 @@ const WORKERS_TABLES: &[&str] = &[
     "wakeq.unknown_handlers",
 ];
 
+/// What only drops old partitions of the log.
+const DROPS_LOG: &str = "wakeq.drop_log_partition";
+
 /// What the role lacks of what the statements need, and the statements that grant it.
 pub(crate) fn rights(missing: &[Right], role: &str) -> Finding {
     let what = "rights";
@@ -42,14 +45,15 @@ pub(crate) fn rights(missing: &[Right], role: &str) -> Finding {
         needed.iter().map(|right| format!("{} on {}", right.right, right.object)).collect();
     let found = format!("{role} lacks {}", list(&words));
     let mend = grants(&needed, role);
-    let a_worker_can =
-        |right: &&Right| right.kind == "table" && !WORKERS_TABLES.contains(&right.object.as_str());
+    let a_worker_can = |right: &&Right| {
+        right.object == DROPS_LOG || right.kind == "table" && !WORKERS_TABLES.contains(&right.object.as_str())
+    };
     if needed.iter().all(a_worker_can) {
         return Finding::warn(
             what,
             found,
             format!(
-                "{mend} A worker does without; the API, `wakeq keys` and this check of the migrations do not"
+                "{mend} A worker does without; the API, `wakeq keys`, this check of the migrations and WAKEQ_KEEP_LOG do not"
             ),
         );
     }

@@ -64,6 +64,9 @@ pub(crate) enum Logged {
 /// Why an event can't be emitted. Nothing was stored.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
+    /// A category of the log that is kept for entities.
+    #[error("only entities write into {0}: send the event to its entity, or take another category")]
+    ReservedCategory(Category),
     /// A part of the handler's address is not a valid name.
     #[error(transparent)]
     Name(#[from] InvalidName),
@@ -219,7 +222,11 @@ impl Event {
 
     /// The same in this stream of a category.
     pub fn logged_in(mut self, category: &str, stream: &str) -> Result<Self, EventError> {
-        self.logged = Some(Logged::In(category.parse()?, stream.parse()?));
+        let category: Category = category.parse()?;
+        if category.is_reserved() {
+            return Err(EventError::ReservedCategory(category));
+        }
+        self.logged = Some(Logged::In(category, stream.parse()?));
         Ok(self)
     }
 

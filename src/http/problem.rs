@@ -234,9 +234,11 @@ impl From<LogError> for Problem {
             LogError::TooLarge { .. } | LogError::CallTooLarge { .. } => {
                 Self::new(Kind::TooLarge, error.to_string())
             }
-            LogError::Event(_) | LogError::TooMany(_) | LogError::Limit(_) | LogError::Canvas(_) => {
-                Self::bad_request(error.to_string())
-            }
+            LogError::Event(_)
+            | LogError::TooMany(_)
+            | LogError::Limit(_)
+            | LogError::Category(_)
+            | LogError::Canvas(_) => Self::bad_request(error.to_string()),
             LogError::Busy(error) => Self::unavailable("a stream of the log, which others hold,", &error),
             LogError::Store(error) => error.into(),
         }
@@ -255,6 +257,7 @@ impl From<EventError> for Problem {
             | EventError::Trace(_)
             | EventError::TooLate
             | EventError::LogName(_)
+            | EventError::ReservedCategory(_)
             | EventError::ReservedCanvas => Self::bad_request(error.to_string()),
         }
     }

@@ -1,7 +1,7 @@
 //! Why something was not appended or read.
 
 use super::{APPEND_MAX, CALL_BYTES_MAX, READ_MAX};
-use crate::event::{AppendCondition, CanvasId, LogEventError, StreamId};
+use crate::event::{AppendCondition, CanvasId, Category, LogEventError, StreamId};
 use crate::store::StoreError;
 
 /// Why nothing was appended, or nothing read.
@@ -57,6 +57,9 @@ pub enum LogError {
     /// A page of no such size.
     #[error("a page has 1 to {READ_MAX} events, not {0}")]
     Limit(usize),
+    /// A category that is kept for entities.
+    #[error("only entities write into {0}: send the event to its entity, or take another category")]
+    Category(Category),
     /// A canvas that nobody has.
     #[error("the canvas {0} is reserved: take another one")]
     Canvas(CanvasId),

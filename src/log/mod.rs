@@ -191,6 +191,9 @@ impl Log {
         if let Some(append) = appends.iter().find(|append| append.stream.canvas.is_reserved()) {
             return Err(LogError::Canvas(append.stream.canvas));
         }
+        if let Some(append) = appends.iter().find(|append| append.stream.category.is_reserved()) {
+            return Err(LogError::Category(append.stream.category.clone()));
+        }
         let limit_bytes = self.payload_limit_bytes;
         if let Some(large) = events().find(|event| event.payload.len() > limit_bytes) {
             return Err(LogError::TooLarge { size_bytes: large.payload.len(), limit_bytes });

@@ -8,7 +8,7 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::chosen::{foreign, insert_chosen_row, insert_chosen_rows};
-use super::log::{LOG_STATEMENTS, append_emitted};
+use super::log::{LOG_STATEMENTS, append_emitted, lacks_partition};
 use super::queues::{Emission, Placements, Registered, STALE_TRIES, too_busy};
 use super::session::interval;
 use super::{Store, StoreError, chains};
@@ -107,6 +107,20 @@ impl Store {
         chosen: &[bool],
     ) -> Result<Vec<Inserted>, StoreError> {
         in_memory!(self, insert_all(events, chosen));
+        let inserted = self.insert_all_once(events, chosen).await;
+        if !inserted.as_ref().is_err_and(lacks_partition) {
+            return inserted;
+        }
+        // The minute's pass makes the log's partitions long before: this is for where none runs.
+        self.add_log_partitions().await?;
+        self.insert_all_once(events, chosen).await
+    }
+
+    async fn insert_all_once(
+        &self,
+        events: &[NewEvent],
+        chosen: &[bool],
+    ) -> Result<Vec<Inserted>, StoreError> {
         let mut session = self.session().await?.for_statements(statements(events));
         let emission = self.emission();
         let answer =

@@ -266,3 +266,20 @@ async fn who_holds_readers_back_is_named() {
     assert_eq!(log.appenders().await.unwrap(), []);
     assert_eq!(log.horizon().await.unwrap().readable, 3);
 }
+
+/// What processors of entities keep is theirs, however somebody tries to write into it.
+#[tokio::test]
+async fn nobody_else_writes_into_the_categories_of_entities() {
+    let (stage, _) = Stage::memory().await;
+    let log = Log::new(stage.store.clone(), stage.notifier.as_ref());
+    let account = StreamId::new(CanvasId::DEFAULT, "entities:account", "ada").unwrap();
+    let refused = log.append(&account, events(1), AppendCondition::None).await.unwrap_err();
+    assert!(matches!(refused, LogError::Category(_)), "{refused}");
+    let mut transaction = stage.pool.begin().await.unwrap();
+    let append = [StreamAppend::new(account, events(1))];
+    let refused = log.append_in(&mut transaction, &append).await.err().unwrap();
+    assert!(matches!(refused, LogError::Category(_)), "{refused}");
+    let refused = paid(1).logged_in("entities:account", "ada").unwrap_err();
+    assert!(refused.to_string().starts_with("only entities write into entities:account"), "{refused}");
+    assert_eq!(logged(&stage).await, []);
+}

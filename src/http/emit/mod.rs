@@ -213,6 +213,7 @@ impl From<Refusal> for Problem {
                 | EventError::Value(_)
                 | EventError::Trace(_)
                 | EventError::TooLate
+                | EventError::ReservedCategory(_)
                 | EventError::ReservedCanvas,
             )
             | Fault::Syntax(_)

@@ -352,6 +352,19 @@ async fn a_partition_goes_when_it_is_old_and_nobody_needs_it() {
     assert!(matches!(refused, StoreError::Refused { .. }), "{refused}");
 }
 
+/// Who may only use the schema drops nothing, old or not.
+#[tokio::test]
+async fn a_partition_is_dropped_by_who_was_given_the_right() {
+    let table = Table::new().await;
+    let mut session = table.pool.begin().await.unwrap();
+    let role = format!("reader_{}", uuid::Uuid::now_v7().simple());
+    let reader = format!("create role {role}; grant usage on schema wakeq to {role}; set local role {role}");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(reader)).execute(&mut *session).await.unwrap();
+    let dropped = sqlx::query("select wakeq.drop_log_partition('1 day')").execute(&mut *session).await;
+    let error = dropped.unwrap_err().into_database_error().unwrap();
+    assert_eq!(error.code().as_deref(), Some("42501"), "{error}");
+}
+
 /// As if all of it had been appended long ago: by a table that is put in the partition's place.
 async fn age(table: &Table) {
     sqlx::raw_sql(

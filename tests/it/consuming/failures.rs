@@ -3,7 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wakeq::{ConsumerConfig, ErrorStrategy, EventSubscriber, Health, MemoryPositions, PositionKey};
+use async_trait::async_trait;
+use tokio::sync::watch;
+use wakeq::{
+    ConsumerConfig, ConsumerError, ErrorStrategy, EventProvider, EventSource, EventSubscriber, Health,
+    LogPage, MemoryPositions, PositionKey,
+};
+
+use crate::support::PATIENCE;
 
 use super::scene::{Kind, Mute, Scene, Trouble, category, on_each, woken};
 
@@ -118,4 +125,58 @@ async fn what_can_t_be_read_now_is_read_later() {
     let waited = begun.elapsed();
     assert!(waited >= Duration::from_millis(1_400) && waited < Duration::from_secs(2), "{waited:?}");
     assert_eq!(*consumer.health().borrow(), Health::Healthy);
+}
+
+/// A provider of somebody's that panics makes the consumer unhealthy, so that its sources move; it does not stand still in silence.
+#[tokio::test]
+async fn a_provider_that_panics_is_told() {
+    let mut scene = Scene::new(Kind::Memory).await;
+    scene.provider = Arc::new(Panicking);
+    let (consumer, ..) = scene.consumer(woken());
+    let mut health = consumer.health();
+    consumer.accept(category(), 1);
+    let ill = tokio::time::timeout(PATIENCE, health.wait_for(|health| *health != Health::Healthy)).await;
+    let ill = ill.unwrap().unwrap().clone();
+    assert!(matches!(&ill, Health::Unhealthy(why) if why.contains("panicked")), "{ill:?}");
+}
+
+struct Panicking;
+
+#[async_trait]
+impl EventProvider for Panicking {
+    async fn read(&self, _: &EventSource, _: i64, _: usize) -> Result<LogPage, ConsumerError> {
+        panic!("it was told to panic")
+    }
+
+    fn watch(&self, _: &EventSource) -> watch::Receiver<u64> {
+        watch::channel(0).1
+    }
+}
+
+/// Among others' events a source is withdrawn at once, and what was looked through is not looked through again.
+#[tokio::test]
+async fn a_long_way_through_others_events_ends_when_it_is_told_to() {
+    let mut scene = Scene::new(Kind::Memory).await;
+    scene.provider = Arc::new(OfOthers);
+    let (consumer, ..) = scene.consumer(woken());
+    consumer.accept(category(), 1);
+    while scene.position(&category(), 1).await < 30 {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::timeout(PATIENCE, consumer.withdraw(&category())).await.expect("it ends");
+}
+
+/// Endless pages without anything of the source.
+struct OfOthers;
+
+#[async_trait]
+impl EventProvider for OfOthers {
+    async fn read(&self, _: &EventSource, after: i64, _: usize) -> Result<LogPage, ConsumerError> {
+        tokio::task::yield_now().await;
+        Ok(LogPage { events: Vec::new(), through: after + 10, more: true, held: false })
+    }
+
+    fn watch(&self, _: &EventSource) -> watch::Receiver<u64> {
+        watch::channel(0).1
+    }
 }

@@ -50,6 +50,7 @@ async fn every_event_reaches_every_group_whatever_becomes_of_the_nodes() {
     stage.until_each_works(&[&two, &three, &four]).await;
     stage.remember_positions().await;
     let held = stage.held_by(&two).await;
+    stage.hold(&two).await;
     let stopped = Instant::now();
     two.process.child.freeze();
     stage.until_all_on(&[&three, &four]).await;
@@ -58,6 +59,7 @@ async fn every_event_reaches_every_group_whatever_becomes_of_the_nodes() {
     figure("taken over after a stop", format!("{took:.1?}"));
     stage.until_taken_over(held).await;
     sqlx::query("truncate refusals").execute(&stage.theatre.pool).await.unwrap();
+    sqlx::query("delete from holds").execute(&stage.theatre.pool).await.unwrap();
     two.process.child.thaw();
     stage.theatre.until_at_least("select count(*) from refusals", 1).await;
 

@@ -141,11 +141,17 @@ impl EventProcessor for Recorder {
     async fn handle_event(&self, event: &LogEvent) -> Result<(), Box<dyn Error + Send + Sync>> {
         // How long it lasts is what these are for.
         tokio::time::sleep(self.lasts).await;
+        let pid = i32::try_from(std::process::id()).unwrap_or(0);
+        // Whoever is to be stopped with events in its hands waits with them until it is let go.
+        let held = "update holds set reached = true where pid = $1";
+        while sqlx::query(held).bind(pid).execute(&self.pool).await?.rows_affected() > 0 {
+            tokio::time::sleep(self.lasts).await;
+        }
         sqlx::query("insert into handled (consumer_group, stream, seq, pid) values ($1, $2, $3, $4)")
             .bind(&self.group)
             .bind(event.stream.name.as_str())
             .bind(event.seq)
-            .bind(i32::try_from(std::process::id()).unwrap_or(0))
+            .bind(pid)
             .execute(&self.pool)
             .await?;
         Ok(())

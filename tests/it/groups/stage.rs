@@ -40,6 +40,7 @@ impl Stage {
              create index on handled (consumer_group, seq);
              create table regressions (what text);
              create table refusals (pid integer);
+             create table holds (pid integer, reached boolean not null default false);
              create function regressed() returns trigger language plpgsql as $$ begin
                  if new.position < old.position or new.epoch < old.epoch then
                      insert into regressions values (old::text || ' to ' || new::text);
@@ -167,6 +168,13 @@ impl Stage {
         let query = "select count(*) from before_stop b join wakeq.consumer_positions p using (consumer_group, source)
                       where p.epoch > b.epoch";
         self.theatre.until_at_least(query, count).await;
+    }
+
+    /// Has a node wait with the events that it has in its hands, and at least one there.
+    pub(super) async fn hold(&self, node: &Node) {
+        let hold = sqlx::query("insert into holds (pid) values ($1)").bind(node.process.pid());
+        hold.execute(&self.theatre.pool).await.unwrap();
+        self.theatre.until_at_least("select count(*) from holds where reached", 1).await;
     }
 
     pub(super) async fn held_by(&self, node: &Node) -> i64 {
