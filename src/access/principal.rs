@@ -97,7 +97,7 @@ pub enum Denied {
     /// It is about every canvas, and this was granted on single ones at most.
     #[error(
         "this is about the events of all canvases: it needs a key or an account that reaches every canvas, with the scope \
-         `{needed}`; `wakeq keys create --all-canvases` makes such a key"
+         `{needed}`; `wakeq keys create NAME --scope {needed} --all-canvases` makes such a key"
     )]
     NotEverywhere {
         /// The missing scope.

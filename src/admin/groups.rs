@@ -172,9 +172,9 @@ impl Parts {
     }
 
     fn source(&self, source: &EventSource, readable: i64) -> GroupSource {
-        let owner = self.subscriptions.iter().find(|one| one.sources.contains(source));
-        let former =
-            self.subscriptions.iter().find(|one| one.releasing.contains(source) && !self.has_ended(one));
+        let mut counted_on = self.subscriptions.iter().filter(|one| self.is_there(one));
+        let owner = counted_on.clone().find(|one| one.sources.contains(source));
+        let former = counted_on.find(|one| one.releasing.contains(source) && !self.has_ended(one));
         let position = self.positions.iter().find(|position| position.source == *source);
         let stands = position.map_or(0, |position| position.position);
         GroupSource {
@@ -186,6 +186,11 @@ impl Parts {
             moved_at: position.map(|position| position.updated_at),
             lag: u64::try_from(readable.saturating_sub(stands)).unwrap_or_default(),
         }
+    }
+
+    /// Whether its subscriber's lease still runs: what one has that is gone has nobody.
+    fn is_there(&self, with: &Subscription) -> bool {
+        self.subscribers.iter().any(|state| state.id == with.subscriber && !state.lapsed)
     }
 
     fn has_ended(&self, with: &Subscription) -> bool {

@@ -57,7 +57,8 @@ pub(crate) enum Fault {
     },
     /// A field that there is not.
     #[error(
-        "{0} is no field of an event: the fields are module, name, modifier, value, id, delay_until, delay_s and object"
+        "{0} is no field of an event: the fields are module, name, modifier, value, id, delay_until, delay_s, object, \
+         only_queues and logged"
     )]
     UnknownField(String),
     /// A field or header that stands there twice.
