@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -174,6 +175,10 @@ impl EventSubscriber for Consumer {
                 "a consumer was cut short"
             );
         }
+    }
+
+    fn grace(&self) -> Duration {
+        self.parts.config.withdraw_grace
     }
 
     fn health(&self) -> watch::Receiver<Health> {
