@@ -51,7 +51,9 @@ async fn append(log: &Log) -> Result<(), Failure> {
 }
 
 async fn consume(store: Store, log: Log) -> Result<(), Failure> {
-    let often = ConsumerConfig { poll_interval: Duration::from_secs(1), ..ConsumerConfig::default() };
+    // The grace fits into a third of the lease below.
+    let second = Duration::from_secs(1);
+    let often = ConsumerConfig { poll_interval: second, withdraw_grace: second, ..ConsumerConfig::default() };
     let consumer = Consumer::new(
         "company-projection".parse()?,
         EventSource::category("companies")?,
@@ -61,7 +63,7 @@ async fn consume(store: Store, log: Log) -> Result<(), Failure> {
         often,
     )?;
     let consumer = Arc::new(consumer.partitioned(4)?);
-    let (heartbeat, lease) = (Duration::from_secs(1), Duration::from_secs(3));
+    let (heartbeat, lease) = (second, 3 * second);
     let config = BrokerConfig { heartbeat, lease, ..BrokerConfig::default() };
     let broker = EventBroker::distributed(BrokerBacking::Postgres(store), Signals::alone(), config)?;
     broker.register(consumer.clone()).await?;

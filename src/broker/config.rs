@@ -24,9 +24,9 @@ pub struct BrokerConfig {
     /// least, 300 ms to a day. Default 30 s.
     ///
     /// A node that could not make itself heard for two thirds of this ends its work: the last third is for what is being
-    /// handled to come to an end.
+    /// handled to come to an end. So a subscriber whose [grace](crate::EventSubscriber::grace) is longer than that is refused.
     pub lease: Duration,
-    /// How long what is being handled may go on at a shutdown. Default 20 s.
+    /// How long what is being handled may go on at a shutdown; for as long the node is heard of. Default 20 s.
     pub shutdown_grace: Duration,
 }
 
@@ -52,6 +52,11 @@ impl BrokerConfig {
 
     /// For how long after a heartbeat was sent a node may work, on its own clock.
     pub(super) fn working(&self) -> Duration {
-        self.lease.mul_f64(2.0 / 3.0)
+        self.lease - self.grace_max()
+    }
+
+    /// How long a subscriber may take to end with a source.
+    pub(super) fn grace_max(&self) -> Duration {
+        self.lease / 3
     }
 }

@@ -1,5 +1,7 @@
 //! What goes wrong with a broker.
 
+use std::time::Duration;
+
 use crate::event::{EventSource, Name};
 use crate::store::StoreError;
 
@@ -39,6 +41,25 @@ pub enum BrokerError {
         /// How many it asks for.
         count: usize,
     },
+    /// A subscriber may take longer to end than others wait for it.
+    #[error(
+        "a subscriber of the group {group} takes up to {grace:?} to end with a source, more than a third of the broker's lease \
+         of {lease:?}: make its grace {:?} at most, or the lease {:?} at least",
+        third(.lease),
+        .grace.saturating_mul(3)
+    )]
+    Grace {
+        /// The group.
+        group: Name,
+        /// How long it may take.
+        grace: Duration,
+        /// The lease of the broker.
+        lease: Duration,
+    },
+}
+
+fn third(lease: &Duration) -> Duration {
+    *lease / 3
 }
 
 impl BrokerError {

@@ -42,6 +42,11 @@ pub(super) enum Standing {
     Registered,
     /// The others have been told that it is unhealthy.
     Unhealthy,
+    /// Nobody knows what it works on: it is not heard of any more, so that its lease decides, and never begins anew.
+    Lost {
+        /// Whether the others have been told why.
+        told: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -49,6 +54,15 @@ struct State {
     standing: Standing,
     /// Grows whenever what was read before must not be acted on any more.
     ticket: u64,
+}
+
+impl State {
+    /// Who is lost stays so, whatever was about to be said of it.
+    fn stand(&mut self, standing: Standing) {
+        if !matches!(self.standing, Standing::Lost { .. }) {
+            self.standing = standing;
+        }
+    }
 }
 
 /// What it should work on now.
@@ -90,7 +104,12 @@ impl Local {
     }
 
     pub(super) fn set_registered(&self) {
-        self.state().standing = Standing::Registered;
+        self.state().stand(Standing::Registered);
+    }
+
+    /// The others know that it is lost.
+    pub(super) fn set_told(&self) {
+        self.state().standing = Standing::Lost { told: true };
     }
 
     /// To be taken before its subscription is read, and given with what was read.
@@ -102,7 +121,7 @@ impl Local {
     /// subscription has been read after that.
     pub(super) fn suspend(&self, standing: Standing) {
         let mut state = self.state();
-        state.standing = standing;
+        state.stand(standing);
         state.ticket += 1;
         self.given.send_modify(|given| given.sources.clear());
     }
@@ -167,9 +186,9 @@ impl Local {
                 if confirmed {
                     changed.notify_one();
                 }
-                if is_ending {
-                    return;
-                }
+            }
+            if is_ending && work.tasks.is_empty() {
+                return;
             }
             tokio::select! {
                 _ = given.changed() => {}
@@ -179,7 +198,11 @@ impl Local {
                     changed.notify_one();
                 }
                 () = tokio::time::sleep(AGAIN), if waits => {}
-                Some(ended) = work.tasks.join_next() => work.ended(ended),
+                Some(ended) = work.tasks.join_next() => {
+                    if !work.ended(ended) {
+                        changed.notify_one();
+                    }
+                }
             }
         }
     }
@@ -226,17 +249,25 @@ impl Work<'_> {
         true
     }
 
-    fn ended(&mut self, ended: Result<EventSource, tokio::task::JoinError>) {
+    /// Whether the subscriber can still be counted on.
+    fn ended(&mut self, ended: Result<EventSource, tokio::task::JoinError>) -> bool {
         match ended {
             Ok(source) => {
                 self.ending.remove(&source);
+                true
             }
             // Which one that was is not known: nothing is confirmed any more, and its lease decides.
-            Err(defect) => tracing::error!(
-                group = %self.local.subscriber.name(),
-                error = &defect as &dyn std::error::Error,
-                "a subscriber panicked while a source was withdrawn; what it had moves when its lease has run out"
-            ),
+            Err(defect) => {
+                tracing::error!(
+                    group = %self.local.subscriber.name(),
+                    subscriber = %self.local.id(),
+                    error = &defect as &dyn std::error::Error,
+                    "a subscriber panicked while a source was withdrawn; it is not heard of any more, what it had moves when \
+                     its lease has run out, and it is given nothing until its process is started anew"
+                );
+                self.local.suspend(Standing::Lost { told: false });
+                false
+            }
         }
     }
 }

@@ -166,8 +166,8 @@ impl EventBroker {
 
     /// Adds a subscriber. It is given sources once the broker [runs](Self::run).
     ///
-    /// Errors: [`BrokerError::Config`] once it runs; [`BrokerError::Requests`]; [`BrokerError::Partitions`] if its group has read a category of its in another
-    /// number of partitions; [`BrokerError::Unavailable`].
+    /// Errors: [`BrokerError::Config`] once it runs; [`BrokerError::Requests`]; [`BrokerError::Grace`] if it may take longer than a third of the lease to end;
+    /// [`BrokerError::Partitions`] if its group has read a category of its in another number of partitions; [`BrokerError::Unavailable`].
     pub async fn register(&self, subscriber: Arc<dyn EventSubscriber>) -> Result<(), BrokerError> {
         if self.begun.load(Ordering::Relaxed) {
             return Err(BrokerError::Config("register the subscribers of a broker before it runs"));
@@ -175,6 +175,10 @@ impl EventBroker {
         let (group, requests) = (subscriber.name().clone(), subscriber.requests());
         if !(1..=REQUESTS_MAX).contains(&requests.len()) {
             return Err(BrokerError::Requests { group, count: requests.len() });
+        }
+        let (grace, config) = (subscriber.grace(), &self.node.config);
+        if grace > config.grace_max() {
+            return Err(BrokerError::Grace { group, grace, lease: config.lease });
         }
         let opened = self.mapping.opened(&group).await?;
         check_partitions(&group, &requests, &opened)?;
@@ -192,11 +196,11 @@ impl EventBroker {
         self.stop.clone()
     }
 
-    /// Works until it is told to stop. Then it ends with every source, removes what others know of this node, so that they
-    /// go on at once, and gives the lead away.
+    /// Works until it is told to stop. Then it gives the lead away and ends with every source; it is heard of until that is done, so
+    /// that nobody else begins with them meanwhile. At last it removes what others know of this node, so that they go on at once.
     ///
-    /// Errors: [`BrokerError::Unavailable`] if the last of this failed: the leases decide then; [`BrokerError::Config`] if it
-    /// ran before.
+    /// Errors: [`BrokerError::Unavailable`] if it could not give the lead away, or remove what others know, which it tries all the
+    /// same: the leases decide then; [`BrokerError::Config`] if it ran before.
     pub async fn run(&self) -> Result<(), BrokerError> {
         if self.begun.swap(true, Ordering::Relaxed) {
             return Err(BrokerError::Config("a broker runs once: make another one"));
@@ -207,16 +211,22 @@ impl EventBroker {
             let (session, changed) = (Arc::clone(&self.node.session), Arc::clone(&self.node.changed));
             subscribers.spawn(local.run(session, changed, ended.clone()));
         }
-        self.node.run(&self.stop).await;
-        ending.send_replace(true);
-        self.node.resign().await?;
-        let all_ended = async { while subscribers.join_next().await.is_some() {} };
-        if tokio::time::timeout(self.node.config.shutdown_grace, all_ended).await.is_err() {
+        let over = CancellationToken::new();
+        let end = async {
+            self.stop.cancelled().await;
+            ending.send_replace(true);
+            let all_ended = async { while subscribers.join_next().await.is_some() {} };
+            let in_time = tokio::time::timeout(self.node.config.shutdown_grace, all_ended).await.is_ok();
+            over.cancel();
+            in_time
+        };
+        let (resigned, in_time) = tokio::join!(self.node.run(&self.stop, &over), end);
+        if !in_time {
             tracing::warn!(node = %self.node.id,
                 "subscribers did not end within the grace; what they have moves when their leases run out");
-            return Ok(());
+            return resigned;
         }
-        self.node.leave().await
+        self.node.leave().await.and(resigned)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a node does all the time: is heard of, looks at what it is given, and coordinates where it leads.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,9 @@ use crate::event::{NodeId, SubscriberId};
 /// How long what happens together is waited for.
 const QUIET: Duration = Duration::from_millis(5);
 
+/// What the others are told of a subscriber that is lost.
+const LOST: &str = "it panicked while a source was withdrawn; start its process anew";
+
 /// The parts of a node.
 pub(super) struct Node {
     pub(super) id: NodeId,
@@ -40,17 +44,30 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Works until it is told to stop.
-    pub(super) async fn run(&self, stop: &CancellationToken) {
-        let both = async { tokio::join!(self.work(stop), self.coordinate(stop)) };
+    /// Works until it is told to stop; then it gives the lead away, and is heard of until its work is over.
+    ///
+    /// Errors: [`BrokerError::Unavailable`] if the lead could not be given away.
+    pub(super) async fn run(
+        &self,
+        stop: &CancellationToken,
+        over: &CancellationToken,
+    ) -> Result<(), BrokerError> {
+        let coordinating = async {
+            self.coordinate(stop).await;
+            self.resign().await.inspect_err(|error| {
+                tracing::warn!(node = %self.id, error = error as &dyn std::error::Error,
+                    "the lead can't be given away; its lease decides");
+            })
+        };
+        let both = async { tokio::join!(self.work(over), coordinating) };
         tokio::select! {
-            _ = both => {}
-            () = self.watch_session() => {}
+            ((), resigned) = both => resigned,
+            never = self.watch_session() => match never {},
         }
     }
 
     /// Ends everything, on its own clock, as soon as the others may count this node as gone.
-    async fn watch_session(&self) {
+    async fn watch_session(&self) -> Infallible {
         loop {
             self.session.run_out().await;
             tracing::warn!(node = %self.id, "this node was not heard of for too long; it ends its work until it is again");
@@ -59,7 +76,7 @@ impl Node {
     }
 
     /// Is heard of, and looks at what it is given.
-    async fn work(&self, stop: &CancellationToken) {
+    async fn work(&self, over: &CancellationToken) {
         let mut signals = self.signals.watch(Signal::Allocations);
         let mut next = Instant::now();
         loop {
@@ -75,7 +92,7 @@ impl Node {
                 self.failed(&error);
             }
             tokio::select! {
-                () = stop.cancelled() => return,
+                () = over.cancelled() => return,
                 () = tokio::time::sleep_until(next) => {}
                 () = self.changed.notified() => {
                     tokio::time::sleep(QUIET).await;
@@ -146,9 +163,14 @@ impl Node {
                 told.insert(local.id(), confirmed);
                 Ok(true)
             }
-            (Standing::Registered, Health::Healthy) | (Standing::Unregistered, Health::Unhealthy(_)) => {
-                Ok(false)
+            (Standing::Lost { told: false }, _) => {
+                self.states.unhealthy(local.id(), LOST).await?;
+                local.set_told();
+                Ok(true)
             }
+            (Standing::Registered, Health::Healthy)
+            | (Standing::Unregistered, Health::Unhealthy(_))
+            | (Standing::Lost { told: true }, _) => Ok(false),
         }
     }
 
@@ -178,15 +200,18 @@ impl Node {
     }
 
     /// Gives the lead away.
-    pub(super) async fn resign(&self) -> Result<(), BrokerError> {
+    async fn resign(&self) -> Result<(), BrokerError> {
         self.elector.lock().await.resign().await?;
         self.signals.send(Signal::Allocations);
         Ok(())
     }
 
-    /// Removes what the others know of this node, once its subscribers have ended.
+    /// Removes what the others know of this node, once its subscribers have ended; not of those that are lost, of which nobody
+    /// knows whether they have.
     pub(super) async fn leave(&self) -> Result<(), BrokerError> {
-        let ids: Vec<SubscriberId> = self.locals.all().iter().map(|local| local.id()).collect();
+        let locals = self.locals.all();
+        let ended = locals.iter().filter(|local| !matches!(local.standing(), Standing::Lost { .. }));
+        let ids: Vec<SubscriberId> = ended.map(|local| local.id()).collect();
         self.states.unregister(&ids).await?;
         self.heartbeats.leave(self.id).await?;
         self.signals.send(Signal::Allocations);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
@@ -171,6 +172,10 @@ impl EventSubscriber for Consumer {
                 "a consumer was cut short"
             );
         }
+    }
+
+    fn grace(&self) -> Duration {
+        self.parts.config.withdraw_grace
     }
 
     fn health(&self) -> watch::Receiver<Health> {

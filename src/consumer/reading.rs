@@ -26,7 +26,7 @@ pub(super) struct Parts {
     provider: Arc<dyn EventProvider>,
     positions: Arc<dyn PositionStore>,
     processor: Arc<dyn EventProcessor>,
-    config: ConsumerConfig,
+    pub(super) config: ConsumerConfig,
     metrics: ConsumerMetrics,
 }
 

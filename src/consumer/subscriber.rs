@@ -1,9 +1,14 @@
 //! What a broker asks of whoever works on sources.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::event::{EventSource, Name, SubscriberId};
+
+/// The grace of who says nothing about it.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Whether a subscriber can work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +37,12 @@ pub trait EventSubscriber: Send + Sync + 'static {
 
     /// Ends with a source. When this has returned, no event of it is being handled here, and none will be.
     async fn withdraw(&self, source: &EventSource);
+
+    /// How long that may take at most. A broker works with a subscriber only if this is a third of its lease at most: a node that
+    /// is not heard of ends its work when two thirds are over. Default 5 s.
+    fn grace(&self) -> Duration {
+        GRACE
+    }
 
     /// Whether it can work, now and whenever that changes.
     fn health(&self) -> watch::Receiver<Health>;

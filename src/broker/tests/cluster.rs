@@ -17,42 +17,45 @@ use crate::consumer::Health;
 use crate::event::{EventSource, SourceList};
 use crate::store::tests::Table;
 
-const LEASE: Duration = Duration::from_secs(30);
+pub(super) const LEASE: Duration = Duration::from_secs(30);
 
-struct Cluster {
-    groups: MemoryGroups,
-    floor: Floor,
+pub(super) struct Cluster {
+    pub(super) groups: MemoryGroups,
+    pub(super) floor: Floor,
     signals: Signals,
-    config: BrokerConfig,
+    pub(super) config: BrokerConfig,
 }
 
-struct Running {
-    task: JoinHandle<Result<(), BrokerError>>,
-    stop: CancellationToken,
+pub(super) struct Running {
+    pub(super) task: JoinHandle<Result<(), BrokerError>>,
+    pub(super) stop: CancellationToken,
 }
 
 impl Cluster {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let config = BrokerConfig::default();
         Self { groups: MemoryGroups::default(), floor: Floor::default(), signals: Signals::alone(), config }
     }
 
-    fn fake(&self, group: &str, of: u16) -> Arc<Fake> {
+    pub(super) fn fake(&self, group: &str, of: u16) -> Arc<Fake> {
         Fake::new(&self.floor, group, parts("companies", of))
     }
 
     /// A node with these.
-    async fn start(&self, fakes: &[&Arc<Fake>]) -> Running {
+    pub(super) async fn start(&self, fakes: &[&Arc<Fake>]) -> Running {
+        Running::of(self.broker(fakes).await)
+    }
+
+    pub(super) async fn broker(&self, fakes: &[&Arc<Fake>]) -> EventBroker {
         let backing = BrokerBacking::Memory(self.groups.clone());
         let broker = EventBroker::distributed(backing, self.signals.clone(), self.config).unwrap();
         for fake in fakes {
             broker.register((*fake).clone()).await.unwrap();
         }
-        let stop = broker.stop_token();
-        Running { task: tokio::spawn(async move { broker.run().await }), stop }
+        broker
     }
 
-    async fn until(&self, of: &[&Arc<Fake>], loads: &[usize]) {
+    pub(super) async fn until(&self, of: &[&Arc<Fake>], loads: &[usize]) {
         self.floor.until("g", of, loads).await;
     }
 }
@@ -66,7 +69,12 @@ impl Drop for Cluster {
 }
 
 impl Running {
-    async fn stop(self) {
+    pub(super) fn of(broker: EventBroker) -> Self {
+        let stop = broker.stop_token();
+        Self { task: tokio::spawn(async move { broker.run().await }), stop }
+    }
+
+    pub(super) async fn stop(self) {
         self.stop.cancel();
         self.task.await.unwrap().unwrap();
     }

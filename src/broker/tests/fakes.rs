@@ -64,6 +64,9 @@ pub(super) struct Fake {
     pub(super) health: watch::Sender<Health>,
     /// While this is set, what is withdrawn does not come to an end.
     pub(super) busy: watch::Sender<bool>,
+    /// While this is set, what is withdrawn ends with a panic.
+    pub(super) panics: watch::Sender<bool>,
+    pub(super) grace: Mutex<Duration>,
     dead: watch::Sender<bool>,
     floor: Floor,
     /// Under which epochs it was given something.
@@ -78,6 +81,8 @@ impl Fake {
             requests,
             health: watch::Sender::new(Health::Healthy),
             busy: watch::Sender::new(false),
+            panics: watch::Sender::new(false),
+            grace: Mutex::new(Duration::from_secs(5)),
             dead: watch::Sender::new(false),
             floor: floor.clone(),
             epochs: Mutex::default(),
@@ -124,6 +129,11 @@ impl EventSubscriber for Fake {
                 works.remove(&key);
             }
         });
+        assert!(!*self.panics.borrow(), "a withdraw that panics");
+    }
+
+    fn grace(&self) -> Duration {
+        *self.grace.lock().unwrap()
     }
 
     fn health(&self) -> watch::Receiver<Health> {

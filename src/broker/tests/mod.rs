@@ -2,4 +2,5 @@
 
 mod cluster;
 mod contract;
+mod ends;
 mod fakes;

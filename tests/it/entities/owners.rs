@@ -165,7 +165,7 @@ async fn a_broker_gives_each_type_to_one() {
     let thirds: [_; 3] = std::array::from_fn(|_| Arc::new(bank.processor_of::<Third>(config())));
     let periods = BrokerConfig {
         heartbeat: Duration::from_millis(100),
-        lease: Duration::from_secs(2),
+        lease: Duration::from_secs(15),
         ..BrokerConfig::default()
     };
     let mut brokers = Vec::new();
