@@ -25,7 +25,7 @@ create table wakeq.entities (
     autovacuum_vacuum_cost_delay = 0
 );
 
-comment on column wakeq.entities.version is 'How many events of it are in the repository: the category of its type';
+comment on column wakeq.entities.version is 'How many events of it are in the repository: the category entities:TYPE';
 
 -- What was sent to entities, and what became of it: for who asks, and so that an event that is sent again is known.
 create table wakeq.entity_events (
@@ -59,5 +59,7 @@ create table wakeq.entity_events (
 );
 
 create index entity_events_correlation on wakeq.entity_events (canvas_id, correlation_id);
--- What is old enough to be forgotten.
-create index entity_events_sent on wakeq.entity_events (sent_at);
+-- What is old enough to be forgotten; what has not ended is not.
+create index entity_events_ended on wakeq.entity_events (ended_at) where ended_at is not null;
+-- The streams of a type's repository, for its warm-up.
+create index log_streams_category on wakeq.log_streams (category);

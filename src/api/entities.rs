@@ -53,7 +53,8 @@ pub(crate) struct NewEntityEvent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub(crate) payload: Option<Box<RawValue>>,
-    /// An id of the caller's choice: sending it again to the same entity never applies it twice.
+    /// An id of the caller's choice: sending it again to the same entity does not apply it twice, until 7 days after it was
+    /// decided upon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) id: Option<Uuid>,
     /// What connects it with other events; its own id if it is left out.

@@ -49,7 +49,7 @@ struct Send {
     /// What it says, as JSON
     #[arg(default_value = "null", value_parser = emit::json)]
     payload: String,
-    /// An id of your choice: sending it again never applies it twice
+    /// An id of your choice: sending it again does not apply it twice, until 7 days after it was decided upon
     #[arg(long, value_parser = arguments::event_id)]
     id: Option<EventId>,
     /// What connects it with other events [default: its own id]

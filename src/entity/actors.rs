@@ -95,7 +95,14 @@ impl<E: Entity> Actors<E> {
 
     /// Has the events of a batch worked, each by its entity's actor, all of them side by side.
     /// `stored`: whether they are in the repository already, which is asked of what was sent before.
-    pub(super) async fn work(&self, events: &[Received], stored: bool) -> Result<Worked, Broken> {
+    /// `room_bytes`: the memory that new entities may take.
+    pub(super) async fn work(
+        &self,
+        events: &[Received],
+        stored: bool,
+        room_bytes: usize,
+    ) -> Result<Worked, Broken> {
+        let room = room_bytes / self.threads.len().max(1);
         let mut parts: Vec<Vec<(usize, Received)>> = vec![Vec::new(); self.threads.len()];
         for (place, event) in events.iter().enumerate() {
             let key = Key { canvas: event.canvas, id: event.entity.clone() };
@@ -105,7 +112,7 @@ impl<E: Entity> Actors<E> {
             .into_iter()
             .enumerate()
             .filter(|(_, part)| !part.is_empty())
-            .map(|(actor, part)| self.begin(actor, move |shard| shard.work(part, stored)))
+            .map(|(actor, part)| self.begin(actor, move |shard| shard.work(part, stored, room)))
             .collect();
         let mut worked = Worked::default();
         for part in begun {

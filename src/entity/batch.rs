@@ -4,12 +4,20 @@ use std::collections::HashSet;
 
 use super::define::Entity;
 use super::envelope::{EntityOutcome, Received, Told};
-use super::shard::{Broken, Changed, Decision, Worked};
+use super::shard::{Changed, Decision, Worked};
 use crate::emit::Queue;
 use crate::event::{EntityType, Event, EventError};
 use crate::store::{Decided, EntityBatch, EntityRow, NewEvent, PositionMove, Recorded, StoredEvent};
 
-/// Makes the batch of what was worked. `recorded` is what is known of an event that was sent before, which is a batch of its
+/// An event that can't be stored, because what follows from it can't be emitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unmade {
+    /// Its place in the batch.
+    pub(super) place: usize,
+    pub(super) why: String,
+}
+
+/// Makes the batch of what was worked, or says which events must not be in it. `recorded` is what is known of an event that was sent before, which is a batch of its
 /// own.
 pub(super) fn batch<'a, E: Entity>(
     entity_type: &'a EntityType,
@@ -18,7 +26,7 @@ pub(super) fn batch<'a, E: Entity>(
     worked: Worked,
     recorded: Option<&Recorded>,
     queue: &Queue,
-) -> Result<EntityBatch<'a>, Broken> {
+) -> Result<EntityBatch<'a>, Vec<Unmade>> {
     let mut batch = EntityBatch {
         entity_type,
         shape: shape::<E>(),
@@ -26,18 +34,28 @@ pub(super) fn batch<'a, E: Entity>(
         stored: Vec::new(),
         entities: worked.changed.into_iter().map(row).collect(),
         decided: Vec::new(),
+        passed: Vec::new(),
         events: Vec::new(),
     };
+    let mut unmade = Vec::new();
     let mut known = HashSet::new();
     for (place, decision) in worked.decisions {
         let Some(event) = events.get(place) else { continue };
-        let Some(end) = ended::<E>(event, decision, recorded, &mut batch, queue)? else { continue };
+        let end = match ended::<E>(event, decision, recorded, &mut batch, queue) {
+            Ok(Some(end)) => end,
+            Ok(None) => continue,
+            Err(error) => {
+                let why = format!("an event that follows from it can't be emitted: {error}");
+                unmade.push(Unmade { place, why });
+                continue;
+            }
+        };
         // An id twice, which only other means than ours can have brought into the inbox: the first counts.
         if known.insert((event.canvas, event.id)) {
             batch.decided.push(end);
         }
     }
-    Ok(batch)
+    if unmade.is_empty() { Ok(batch) } else { Err(unmade) }
 }
 
 /// The shape as it is kept.
@@ -57,7 +75,7 @@ fn ended<E: Entity>(
     recorded: Option<&Recorded>,
     batch: &mut EntityBatch<'_>,
     queue: &Queue,
-) -> Result<Option<Decided>, Broken> {
+) -> Result<Option<Decided>, EventError> {
     let mut end = Decided {
         canvas: event.canvas,
         entity: event.entity.clone(),
@@ -74,11 +92,14 @@ fn ended<E: Entity>(
     };
     let tells = !matches!(decision, Decision::Done);
     let outcome = match decision {
-        Decision::Passed => return Ok(None),
+        Decision::Passed => {
+            batch.passed.push((event.canvas, event.id));
+            return Ok(None);
+        }
         Decision::Stored { version, result, follow_ups } => {
             batch.stored.push(stored(event, version));
             let follow_ups = follow_ups.into_iter().map(|follow_up| event.follow_up(E::TYPE, follow_up));
-            let new = prepared(queue, follow_ups.collect::<Result<Vec<_>, EventError>>().map_err(broken)?)?;
+            let new = prepared(queue, follow_ups.collect::<Result<Vec<_>, EventError>>()?)?;
             end.follow_ups = new.iter().map(|event| event.id.0).collect();
             batch.events.extend(new);
             (end.stored, end.version, end.result) = (true, Some(version), result);
@@ -111,7 +132,7 @@ fn ended<E: Entity>(
         }
     };
     if tells {
-        answer::<E>(event, outcome, &end, batch, queue)?;
+        answer::<E>(event, outcome, &end, batch, queue);
     }
     Ok(Some(end))
 }
@@ -128,25 +149,34 @@ fn stored(event: &Received, version: i64) -> StoredEvent {
     }
 }
 
+/// Tells the sender, unless nobody can: what became of an event does not depend on that.
 fn answer<E: Entity>(
     event: &Received,
     outcome: EntityOutcome,
     end: &Decided,
     batch: &mut EntityBatch<'_>,
     queue: &Queue,
-) -> Result<(), Broken> {
-    let (version, result, error) = (end.version, end.result.clone(), end.error.clone());
-    let told = Told { outcome, version, result, error, again: event.is_repost() };
-    if let Some(answer) = event.answer(E::TYPE, told) {
-        batch.events.extend(prepared(queue, vec![answer])?);
+) {
+    let again = event.is_repost();
+    let told = |result, error| Told { outcome, version: end.version, result, error, again };
+    let whole = event.answer(E::TYPE, told(end.result.clone(), end.error.clone()));
+    let Some(made) = whole.map(|answer| queue.prepared(answer)) else { return };
+    let made = made.or_else(|error| {
+        // The limit may be lower by now than when the result was kept.
+        let why = format!("what became of it can't be told in full: {error}");
+        let short = event.answer(E::TYPE, told(None, Some(why)));
+        short.map_or(Err(error), |answer| queue.prepared(answer))
+    });
+    match made {
+        Ok(answer) => batch.events.push(answer),
+        Err(error) => tracing::error!(
+            entity_type = E::TYPE, canvas = %event.canvas, entity = %event.entity, event = %event.id,
+            error = &error as &dyn std::error::Error,
+            "what became of an event can't be told its sender; its status says it"
+        ),
     }
-    Ok(())
 }
 
-fn prepared(queue: &Queue, events: Vec<Event>) -> Result<Vec<NewEvent>, Broken> {
-    events.into_iter().map(|event| queue.prepared(event).map_err(broken)).collect()
-}
-
-fn broken(error: EventError) -> Broken {
-    Broken(format!("an event that follows can't be emitted: {error}"))
+fn prepared(queue: &Queue, events: Vec<Event>) -> Result<Vec<NewEvent>, EventError> {
+    events.into_iter().map(|event| queue.prepared(event)).collect()
 }

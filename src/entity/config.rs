@@ -16,13 +16,15 @@ pub struct EntityConfig {
     /// 256 KiB, at most 16 MiB.
     pub state_limit_bytes: usize,
     /// Memory that all entities of the type may take, by estimate: a processor that would need more refuses to start.
-    /// Default 1 GiB.
+    /// While it runs, each actor has its part of what is left for new entities; the events of one that finds no room fail. Default
+    /// 1 GiB.
     pub memory_limit_bytes: usize,
     /// How often an event is tried that makes `validate` or `apply` panic, before it is dead. Default 3.
     pub attempts: u32,
     /// How long the inbox is left alone when nothing tells of new events. Default 1 s.
     pub poll_interval: Duration,
-    /// How long `validate` and `apply` may hold up a batch before the processor counts as unhealthy. Default 30 s.
+    /// How long `validate` and `apply` may hold up a batch before the processor counts as unhealthy, until they
+    /// have ended. Default 30 s.
     pub stall: Duration,
 }
 

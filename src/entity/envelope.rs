@@ -76,6 +76,8 @@ pub(super) struct Received {
     pub(super) name: Name,
     pub(super) payload: String,
     pub(super) envelope: Envelope,
+    /// Why it can't be processed, if that came out when it was to be committed.
+    pub(super) doomed: Option<String>,
 }
 
 impl Received {
@@ -91,6 +93,7 @@ impl Received {
             name: event.name,
             payload: event.payload,
             envelope,
+            doomed: None,
         }
     }
 

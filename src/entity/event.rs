@@ -60,14 +60,15 @@ impl EntityEvent {
         Self::from_json(&name, payload.to_string())
     }
 
-    /// An id of the sender's choice: sending it again, to the same entity, never applies it twice.
+    /// An id of the sender's choice: sending it again, to the same entity, does not apply it twice, for as long as it is remembered:
+    /// until 7 days after it was decided upon, unless the queue's retention says otherwise.
     pub fn id(mut self, id: EventId) -> Self {
         self.id = Some(id);
         self
     }
 
     /// It was sent before with this id, and that has given this link: for senders who keep the link for longer than what was sent is
-    /// remembered (7 days, unless said otherwise).
+    /// remembered (7 days after it was decided upon, unless said otherwise).
     pub fn sent_before(mut self, id: EventId, link: Link) -> Self {
         (self.id, self.link) = (Some(id), Some(link));
         self

@@ -189,6 +189,9 @@ impl Entities {
         if events.len() > EVENTS_MAX {
             return Err(EntityError::TooMany(events.len()));
         }
+        if events.iter().any(|(entity, _)| entity.canvas.is_reserved()) {
+            return Err(EventError::ReservedCanvas.into());
+        }
         let limit = self.queue.payload_limit_bytes();
         let checked = events.into_iter().map(|(entity, event)| event.to(entity, limit));
         Ok(checked.collect::<Result<_, EventError>>()?)

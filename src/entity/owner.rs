@@ -1,6 +1,7 @@
 //! What the owner of a type does: warm up, then read the inbox, have it worked, commit, and only then answer; until it is told to
 //! end, or finds that the inbox is another's.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,11 +9,11 @@ use tokio::sync::{RwLock, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::actors::Actors;
-use super::batch::batch;
+use super::batch::{Unmade, batch};
 use super::config::EntityConfig;
 use super::define::Entity;
 use super::envelope::Received;
-use super::shard::{Broken, Worked};
+use super::shard::{Broken, Shard, Worked};
 use super::warm::{ColdError, Warm, warm_up};
 use crate::consumer::{ConsumerError, EventProvider, Health};
 use crate::emit::Queue;
@@ -25,6 +26,11 @@ const FIRST_WAIT: Duration = Duration::from_millis(50);
 const FIRST_HELD: Duration = Duration::from_millis(5);
 /// How far the position may stay behind what was looked through, when none of it was for this type: in numbers of the log.
 const IDLE_MOVE: i64 = 10_000;
+
+/// So many times in a row the database may refuse the same before somebody has to look.
+const SAME_REFUSALS: u32 = 20;
+/// From how many percent of the memory limit on it is warned.
+const WARN_PERCENT: usize = 80;
 
 /// What a processor works with.
 pub(super) struct Parts<E: Entity> {
@@ -102,11 +108,30 @@ pub(super) struct Owner<E: Entity> {
     looked: i64,
     /// Whether what is in memory is what the repository says.
     warm: bool,
+    /// The memory that the entities take, by estimate, and whether it was warned of that.
+    bytes: usize,
+    warned: bool,
+    /// What the database refused last, and how often in a row.
+    refusals: (String, u32),
+    /// What was said about actors that hold up a batch; nothing, if none do.
+    stalled: Option<Health>,
 }
 
 impl<E: Entity> Owner<E> {
     pub(super) fn new(parts: Arc<Parts<E>>, epoch: i64, cancel: CancellationToken) -> Self {
-        Self { parts, epoch, cancel, committed: None, stood: 0, looked: 0, warm: false }
+        Self {
+            parts,
+            epoch,
+            cancel,
+            committed: None,
+            stood: 0,
+            looked: 0,
+            warm: false,
+            bytes: 0,
+            warned: false,
+            refusals: (String::new(), 0),
+            stalled: None,
+        }
     }
 
     /// Owns the inbox until it is told to end, or must; then nothing is kept in memory.
@@ -116,7 +141,8 @@ impl<E: Entity> Owner<E> {
         loop {
             // What is appended from here on is seen below, or changes this again.
             grown.mark_unchanged();
-            let pause = match self.process_all().await {
+            let ended = self.process_all().await;
+            let pause = match self.unless_for_ever(ended) {
                 Ok(held) => {
                     wait = FIRST_WAIT;
                     self.is(Health::Healthy);
@@ -164,6 +190,44 @@ impl<E: Entity> Owner<E> {
             }
         }
         self.forget();
+        self.recover_from_stall();
+    }
+
+    /// What the database refuses again and again, in the same words, it will refuse for ever.
+    fn unless_for_ever(&mut self, ended: Result<bool, Halt>) -> Result<bool, Halt> {
+        let why = match &ended {
+            Ok(_) => {
+                self.refusals.1 = 0;
+                return ended;
+            }
+            Err(Halt::Away(_, error)) => refusal(&**error),
+            Err(Halt::Fenced | Halt::Withdrawn | Halt::Broken(_)) => None,
+        };
+        // Whether it can be reached says nothing about what it refuses.
+        let Some(why) = why else { return ended };
+        let times = if why == self.refusals.0 { self.refusals.1 + 1 } else { 1 };
+        if times >= SAME_REFUSALS {
+            return Err(Halt::Broken(Broken(format!("{why} ({times} times in a row)"))));
+        }
+        self.refusals = (why, times);
+        ended
+    }
+
+    /// Who was withdrawn because of a stall can work again when the actors answer again.
+    fn recover_from_stall(&mut self) {
+        let Some(stalled) = self.stalled.take() else { return };
+        let parts = Arc::clone(&self.parts);
+        tokio::spawn(async move {
+            if parts.actors.ask_all(|_| ()).await.is_ok() {
+                parts.health.send_if_modified(|known| {
+                    let recovers = *known == stalled;
+                    if recovers {
+                        *known = Health::Healthy;
+                    }
+                    recovers
+                });
+            }
+        });
     }
 
     fn doubled(&self, wait: Duration) -> Duration {
@@ -187,7 +251,12 @@ impl<E: Entity> Owner<E> {
 
     /// Processes what is in the inbox; whether more of it is held back.
     async fn process_all(&mut self) -> Result<bool, Halt> {
-        self.settle().await?;
+        let cancel = self.cancel.clone();
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(Halt::Withdrawn),
+            settled = self.settle() => settled?,
+        }
         loop {
             if self.cancel.is_cancelled() {
                 return Err(Halt::Withdrawn);
@@ -236,6 +305,8 @@ impl<E: Entity> Owner<E> {
                 "the entities are in memory"
             );
             self.warm = true;
+            let bytes = self.parts.actors.ask_all(|shard| shard.bytes()).await?;
+            self.takes(bytes.iter().sum());
             self.parts.ready.send_replace(Some(warm));
         }
         Ok(())
@@ -246,12 +317,19 @@ impl<E: Entity> Owner<E> {
         let parts = Arc::clone(&self.parts);
         let recorded = self.recorded(events).await?;
         let stored = recorded.as_ref().is_some_and(|recorded| recorded.stored);
-        let worked = self.work(events, stored).await?;
-        let from = self.committed.unwrap_or_default();
-        let position =
-            PositionMove { group: &parts.group, source: &parts.source, epoch: self.epoch, from, to };
-        let batch =
-            batch::<E>(&parts.entity_type, position, events, worked, recorded.as_ref(), &parts.queue)?;
+        let (from, epoch) = (self.committed.unwrap_or_default(), self.epoch);
+        let mut events = Cow::Borrowed(events);
+        let batch = loop {
+            let worked = self.work(&events, stored).await?;
+            let position = PositionMove { group: &parts.group, source: &parts.source, epoch, from, to };
+            let made =
+                batch::<E>(&parts.entity_type, position, &events, worked, recorded.as_ref(), &parts.queue);
+            match made {
+                Ok(batch) => break batch,
+                // All is worked again without these, so it comes to an end.
+                Err(unmade) => doom(events.to_mut(), unmade),
+            }
+        };
         if self.cancel.is_cancelled() {
             return Err(Halt::Withdrawn);
         }
@@ -262,7 +340,12 @@ impl<E: Entity> Owner<E> {
         if let Ok(BatchEnd::Committed(inserted)) = ended {
             crate::fault::point("entity.committed");
             (self.committed, self.stood, self.looked) = (Some(to), to, to);
-            parts.actors.ask_all(|shard| shard.commit()).await?;
+            let committed = |shard: &mut Shard<E>| {
+                shard.commit();
+                shard.bytes()
+            };
+            let bytes = parts.actors.ask_all(committed).await?;
+            self.takes(bytes.iter().sum());
             parts.queue.announce_inserted(batch.events, inserted);
             return Ok(());
         }
@@ -275,6 +358,23 @@ impl<E: Entity> Owner<E> {
                 E::TYPE
             )))),
         }
+    }
+
+    /// Knows what the entities take, and says once that it is much.
+    fn takes(&mut self, bytes: usize) {
+        self.bytes = bytes;
+        let limit = self.parts.config.memory_limit_bytes;
+        let is_much = bytes / 100 >= limit / 100 * WARN_PERCENT / 100;
+        if is_much && !self.warned {
+            tracing::warn!(
+                entity_type = E::TYPE,
+                bytes,
+                limit,
+                "the entities take most of the memory that they may: at the limit no new ones are accepted, and a start is \
+                 refused; give the process more memory and raise memory_limit_bytes"
+            );
+        }
+        self.warned = is_much;
     }
 
     /// What it means that a commit was refused.
@@ -293,19 +393,28 @@ impl<E: Entity> Owner<E> {
 
     /// Has the actors work, `stored` says whether an event that was sent before is in the repository; they may be waited for no longer than until it is told to end: nothing of it is done before the
     /// commit.
-    async fn work(&self, events: &[Received], stored: bool) -> Result<Worked, Halt> {
-        let stall = self.parts.config.stall;
-        let working = self.parts.actors.work(events, stored);
+    async fn work(&mut self, events: &[Received], stored: bool) -> Result<Worked, Halt> {
+        let parts = Arc::clone(&self.parts);
+        let stall = parts.config.stall;
+        let room = parts.config.memory_limit_bytes.saturating_sub(self.bytes);
+        let working = parts.actors.work(events, stored, room);
         tokio::pin!(working);
         loop {
             tokio::select! {
                 biased;
-                worked = &mut working => return Ok(worked?),
+                worked = &mut working => {
+                    if self.stalled.take().is_some() {
+                        self.is(Health::Healthy);
+                    }
+                    return Ok(worked?);
+                }
                 () = self.cancel.cancelled() => return Err(Halt::Withdrawn),
                 () = tokio::time::sleep(stall) => {
                     let why = format!("validate and apply of {} hold up a batch for more than {stall:?}", E::TYPE);
                     tracing::error!(entity_type = E::TYPE, "{why}");
-                    self.is(Health::Unhealthy(why));
+                    let stalled = Health::Unhealthy(why);
+                    self.stalled = Some(stalled.clone());
+                    self.is(stalled);
                 }
             }
         }
@@ -335,6 +444,27 @@ impl<E: Entity> Owner<E> {
         }
         self.committed = None;
         Err(self.refused().await)
+    }
+}
+
+/// The words of a refusal; none, if there was no answer at all, or another one may come at any time.
+fn refusal(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Option<String> {
+    let error =
+        error.downcast_ref::<StoreError>().or_else(|| error.source()?.downcast_ref::<StoreError>())?;
+    // A full disk, or a server that shuts down, is nothing that a program could be made to stand.
+    let passes =
+        error.code().is_some_and(|code| ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class)));
+    let refused = matches!(error, StoreError::Refused { .. }) && !error.is_contention() && !passes;
+    let why = || std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    refused.then(|| format!("{error}: {}", why()))
+}
+
+/// These events must not be processed.
+fn doom(events: &mut [Received], unmade: Vec<Unmade>) {
+    for Unmade { place, why } in unmade {
+        if let Some(event) = events.get_mut(place) {
+            event.doomed = Some(why);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use tokio::sync::{RwLock, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::actors::Actors;
@@ -160,6 +160,20 @@ impl<E: Entity> EntityProcessor<E> {
     }
 }
 
+/// An owner that panicked owns nothing more: somebody else is to have the type.
+fn cut_short<E: Entity>(parts: &Parts<E>, defect: &JoinError) {
+    tracing::error!(
+        error = defect as &dyn std::error::Error,
+        entity_type = E::TYPE,
+        "a processor of entities was cut short"
+    );
+    parts.ready.send_replace(None);
+    parts.actors.tell_all(|shard| shard.forget());
+    parts
+        .health
+        .send_replace(Health::Unhealthy(format!("the processor of {} was cut short: {defect}", E::TYPE)));
+}
+
 /// The group of a type's processors.
 fn group_of(entity_type: &EntityType) -> String {
     format!("entities.{entity_type}")
@@ -193,7 +207,13 @@ impl<E: Entity> EventSubscriber for EntityProcessor<E> {
         self.parts.health.send_replace(Health::Healthy);
         let cancel = CancellationToken::new();
         let owner = Owner::new(Arc::clone(&self.parts), epoch, cancel.clone());
-        *running = Some(Running { epoch, cancel: cancel.drop_guard(), task: tokio::spawn(owner.run()) });
+        let parts = Arc::clone(&self.parts);
+        let task = tokio::spawn(async move {
+            if let Err(defect) = tokio::spawn(owner.run()).await {
+                cut_short(&parts, &defect);
+            }
+        });
+        *running = Some(Running { epoch, cancel: cancel.drop_guard(), task });
     }
 
     async fn withdraw(&self, source: &EventSource) {
@@ -203,11 +223,7 @@ impl<E: Entity> EventSubscriber for EntityProcessor<E> {
         let Some(Running { cancel, task, .. }) = self.running().take() else { return };
         drop(cancel);
         if let Err(defect) = task.await {
-            tracing::error!(
-                error = &defect as &dyn std::error::Error,
-                entity_type = E::TYPE,
-                "a processor of entities was cut short"
-            );
+            cut_short(&self.parts, &defect);
         }
     }
 

@@ -103,11 +103,13 @@ pub(super) struct Shard<E: Entity> {
     cache: HashMap<Key, Kept<E::State>>,
     pending: HashMap<Key, Kept<E::State>>,
     bytes: usize,
+    /// What is left of it for new entities.
+    room_bytes: usize,
 }
 
 impl<E: Entity> Shard<E> {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, cache: HashMap::new(), pending: HashMap::new(), bytes: 0 }
+        Self { limits, cache: HashMap::new(), pending: HashMap::new(), bytes: 0, room_bytes: 0 }
     }
 
     /// The memory that its entities take, by estimate.
@@ -124,9 +126,16 @@ impl<E: Entity> Shard<E> {
         self.cache.get(key).map(|kept| (kept.state.clone(), kept.version))
     }
 
-    /// Works through events of a batch, each entity's in their order. Nothing of it is seen before [`Self::commit`].
-    pub(super) fn work(&mut self, events: Vec<(usize, Received)>, stored: bool) -> Result<Worked, Broken> {
+    /// Works through events of a batch, each entity's in their order. Nothing of it is seen before [`Self::commit`]. New
+    /// entities may take `room_bytes` together; events of one that finds no room fail.
+    pub(super) fn work(
+        &mut self,
+        events: Vec<(usize, Received)>,
+        stored: bool,
+        room_bytes: usize,
+    ) -> Result<Worked, Broken> {
         self.pending.clear();
+        self.room_bytes = room_bytes;
         let mut by_entity: BTreeMap<Key, Vec<(usize, Received)>> = BTreeMap::new();
         for (place, event) in events {
             let key = Key { canvas: event.canvas, id: event.entity.clone() };
@@ -173,6 +182,10 @@ impl<E: Entity> Shard<E> {
             run = Run::new(before, self.limits, true);
             decisions = run.all(events, stored)?;
             state = run.state(&key)?;
+        }
+        if before.is_none() && !has_room(&mut self.room_bytes, &key, state.as_deref()) {
+            worked.decisions.extend(events.iter().map(|(place, _)| (*place, no_room())));
+            return Ok(());
         }
         worked.decisions.append(&mut decisions);
         let (kept, snapshot) = run.end(&key, state);
@@ -234,6 +247,20 @@ impl<E: Entity> Shard<E> {
             kept.bytes = bytes;
         }
     }
+}
+
+/// Takes the room of a new entity, if there is enough.
+fn has_room(room_bytes: &mut usize, key: &Key, state: Option<&str>) -> bool {
+    // Of an entity that was never valid nothing is kept.
+    let bytes = state.map_or(0, |state| memory_bytes(key, state.len()));
+    let left = room_bytes.checked_sub(bytes);
+    *room_bytes = left.unwrap_or(*room_bytes);
+    left.is_some()
+}
+
+fn no_room() -> Decision {
+    let why = "there is no room for another entity: memory_limit_bytes is reached; give the process more memory and raise it";
+    Decision::Dead { why: why.to_owned(), attempts: 1 }
 }
 
 /// Memory that an entity takes, by estimate.
@@ -307,6 +334,9 @@ impl<'a, E: Entity> Run<'a, E> {
     }
 
     fn process(&mut self, event: &Received) -> Result<Decision, Broken> {
+        if let Some(why) = &event.doomed {
+            return Ok(Decision::Dead { why: why.clone(), attempts: 1 });
+        }
         let read = match decode::<E>(&event.name, &event.payload) {
             Ok(read) => read,
             Err(why) => {

@@ -21,7 +21,7 @@ const INBOX: &str = ".inbox";
 /// use wakeq::EntityType;
 ///
 /// let account: EntityType = "account".parse().unwrap();
-/// assert_eq!(account.inbox().as_str(), "account.inbox");
+/// assert_eq!(account.inbox().as_str(), "entities:account.inbox");
 /// assert!("account.inbox".parse::<EntityType>().is_err());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,12 +53,14 @@ impl EntityType {
         self.name.as_str()
     }
 
-    /// The category of the log in which events are sent to its entities: each has a stream of its name.
+    /// The category of the log in which events are sent to its entities: each has a stream of its name. Only
+    /// [`Entities`](crate::Entities) appends there.
     pub fn inbox(&self) -> &Category {
         &self.inbox
     }
 
-    /// The category of the log with the events that were valid: each entity has a stream of its name.
+    /// The category of the log with the events that were valid: each entity has a stream of its name. Only its processor appends
+    /// there.
     pub fn repository(&self) -> &Category {
         &self.repository
     }
@@ -77,11 +79,12 @@ impl FromStr for EntityType {
         if text.len() > TYPE_MAX || text.ends_with(INBOX) || text == RESERVED {
             return Err(invalid());
         }
+        let prefix = Category::ENTITIES_PREFIX;
         let category = |text: &str| text.parse::<Category>().map_err(|_| invalid());
         Ok(Self {
             name: text.parse().map_err(|_| invalid())?,
-            inbox: category(&format!("{text}{INBOX}"))?,
-            repository: category(text)?,
+            inbox: category(&format!("{prefix}{text}{INBOX}"))?,
+            repository: category(&format!("{prefix}{text}"))?,
         })
     }
 }
@@ -197,7 +200,8 @@ mod tests {
             assert!(text.parse::<EntityType>().is_err(), "{text:?}");
         }
         let longest: EntityType = "x".repeat(100).parse().unwrap();
-        assert_eq!(longest.source().to_string(), format!("category/{longest}.inbox"));
+        assert_eq!(longest.source().to_string(), format!("category/entities:{longest}.inbox"));
+        assert!(longest.inbox().is_reserved() && longest.repository().is_reserved());
     }
 
     #[test]

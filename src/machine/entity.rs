@@ -15,7 +15,7 @@ pub enum Repost {
     AnswerAgain,
     /// It is older, and is in the repository: skip it, with success.
     Done,
-    /// An event before it has not come by yet.
+    /// An event before it, or the first one with its link, has not come by yet.
     Delay,
     /// It is older, and is not in the repository: it must not be processed any more.
     Refuse,
@@ -38,7 +38,8 @@ impl Repost {
 /// with this link is in the repository; that counts only for one that is older than the last.
 ///
 /// `seen` is how far the entity's inbox was gone through. What came by before that without being decided upon, because it
-/// died or was sent again, leaves no gap.
+/// died or was sent again, leaves no gap. What comes next has the link `seen` + 1; a larger one was given to nobody yet, and is
+/// delayed: were it decided upon, all that is sent until then would be older.
 ///
 /// ```
 /// use wakeq::machine::{Link, Repost, repost};
@@ -49,8 +50,12 @@ impl Repost {
 /// assert_eq!(repost(12, 12, link, true), Repost::Done);
 /// assert_eq!(repost(12, 12, link, false), Repost::Refuse);
 /// assert_eq!(repost(5, 6, link, false), Repost::Delay);
+/// assert_eq!(repost(0, 6, Link { id: i64::MAX, prev: 0 }, false), Repost::Delay);
 /// ```
 pub fn repost(last: i64, seen: i64, link: Link, stored: bool) -> Repost {
+    if link.id > seen.saturating_add(1) {
+        return Repost::Delay;
+    }
     let prev = if link.prev <= seen { link.prev.min(last) } else { link.prev };
     match consume(last, Link { id: link.id, prev }) {
         Consumption::Consume => Repost::Process,

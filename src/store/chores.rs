@@ -238,8 +238,8 @@ impl Store {
                ), sent as (
                    delete from wakeq.entity_events where (canvas_id, event_id) in (
                        select canvas_id, event_id from wakeq.entity_events
-                        where sent_at < now() - $2::interval and status <> 'accepted' and exists (select from gate)
-                        order by sent_at limit 1000 for update skip locked)
+                        where ended_at < now() - $2::interval and exists (select from gate)
+                        order by ended_at limit 1000 for update skip locked)
                 returning event_id
                )
                select greatest((select count(*) from ids), (select count(*) from dead), (select count(*) from audit),

@@ -92,6 +92,16 @@ pub struct StreamId {
     pub name: StreamName,
 }
 
+impl Category {
+    /// What the categories of entities begin with: nobody else appends there.
+    pub(crate) const ENTITIES_PREFIX: &'static str = "entities:";
+
+    /// Whether it is one of the entities'.
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.0.starts_with(Self::ENTITIES_PREFIX)
+    }
+}
+
 impl StreamId {
     /// The stream `name` of a category.
     ///

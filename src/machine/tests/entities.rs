@@ -37,6 +37,10 @@ fn an_older_one_is_done_if_it_is_in_the_repository_and_refused_if_not() {
 #[test]
 fn one_that_is_ahead_of_what_came_by_waits() {
     assert_eq!(repost(4, 5, Link { id: 12, prev: 9 }, false), Repost::Delay);
+    // Whatever it says came before it: all that is sent until then would count as older.
+    for id in [13, i64::MAX] {
+        assert_eq!(repost(4, 11, Link { id, prev: 0 }, false), Repost::Delay);
+    }
 }
 
 /// What becomes of an event when it is processed.

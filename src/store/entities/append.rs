@@ -26,6 +26,10 @@ pub(super) async fn append(
     if rows.is_empty() {
         return Ok(Vec::new());
     }
+    debug_assert!(
+        rows.iter().all(|(stream, _)| stream.category.is_reserved()),
+        "only to what is the entities'"
+    );
     let one = |(stream, event)| StreamAppend::new(stream, vec![event]);
     let rows: Vec<StreamAppend> = rows.into_iter().map(one).collect();
     let appended = append_batch(connection, &LogBatch::of(&rows)).await?;

@@ -68,6 +68,8 @@ pub(crate) struct EntityBatch<'a> {
     pub(crate) stored: Vec<StoredEvent>,
     pub(crate) entities: Vec<EntityRow>,
     pub(crate) decided: Vec<Decided>,
+    /// Events that are older than the last one of their entity; they were decided upon before.
+    pub(crate) passed: Vec<(CanvasId, EventId)>,
     /// Events that follow from those of the batch, and answers.
     pub(crate) events: Vec<NewEvent>,
 }
@@ -95,7 +97,7 @@ impl Store {
     }
 
     async fn commit_once(&self, batch: &EntityBatch<'_>) -> Result<BatchEnd, StoreError> {
-        let mut session = self.session().await?.for_statements(12 + statements(&batch.events));
+        let mut session = self.session().await?.for_statements(13 + statements(&batch.events));
         let ended = session.limit(|connection| self.commit_batch(connection, batch)).await;
         session.answered("commit a batch of entities", ended)
     }
@@ -120,6 +122,7 @@ impl Store {
         };
         write_entities(&mut transaction, batch, &seqs).await?;
         write_decisions(&mut transaction, batch).await?;
+        fail_passed(&mut transaction, batch).await?;
         bury(&mut transaction, batch).await?;
         let chosen = vec![false; batch.events.len()];
         let inserted =
@@ -237,6 +240,29 @@ async fn write_decisions(connection: &mut PgConnection, batch: &EntityBatch<'_>)
     .execute(connection)
     .await
     .map(drop)
+}
+
+/// What is passed over was decided upon before. If it was not, its sender must hear of it.
+async fn fail_passed(connection: &mut PgConnection, batch: &EntityBatch<'_>) -> Result<(), sqlx::Error> {
+    if batch.passed.is_empty() {
+        return Ok(());
+    }
+    let failed = sqlx::query_scalar!(
+        "update wakeq.entity_events e
+            set status = 'failed', ended_at = clock_timestamp(),
+                error = 'it was passed over: its entity has decided upon a later one; send it as a new event'
+           from unnest($1::uuid[], $2::uuid[]) as passed (canvas_id, event_id)
+          where e.canvas_id = passed.canvas_id and e.event_id = passed.event_id and e.status = 'accepted'
+      returning e.event_id",
+        &batch.passed.iter().map(|(canvas, _)| canvas.0).collect::<Vec<_>>(),
+        &batch.passed.iter().map(|(_, event)| event.0).collect::<Vec<_>>(),
+    )
+    .fetch_all(connection)
+    .await?;
+    for event in failed {
+        tracing::error!(entity_type = %batch.entity_type, %event, "an event of an entity was passed over, and has failed");
+    }
+    Ok(())
 }
 
 /// Keeps the dead among those of the group that the processor is.

@@ -104,21 +104,29 @@ impl Store {
     ) -> Result<Recorded, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
-            r#"select found.version, found.result, found.error,
-                      found.version is not null or exists (
-                          select from wakeq.log where canvas_id = $1 and category = $3 and stream = $4 and id = $2) as "stored!"
-                 from (select $2::uuid as id) as wanted
-                 left join lateral (
-                     select e.version, e.result::text as result, e.error from wakeq.entity_events e
-                      where e.canvas_id = $1 and e.event_id = wanted.id) as found on true"#,
+            r#"select status, version, result::text as result, error from wakeq.entity_events
+                where canvas_id = $1 and event_id = $2 and status <> 'accepted'"#,
+            entity.canvas.0,
+            event.0
+        );
+        let row = session.limit(|connection| query.fetch_optional(connection)).await;
+        if let Some(row) = session.answered("look for an event that is sent again", row)? {
+            let stored = row.status == "processed";
+            return Ok(Recorded { stored, version: row.version, result: row.result, error: row.error });
+        }
+        // All of the entity's events may have to be looked at.
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"select exists (
+                   select from wakeq.log where canvas_id = $1 and category = $3 and stream = $4 and id = $2) as "stored!""#,
             entity.canvas.0,
             event.0,
             entity.entity_type.repository().as_str() as _,
             entity.id.as_str() as _
         );
-        let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("look for an event that is sent again", row)?;
-        Ok(Recorded { stored: row.stored, version: row.version, result: row.result, error: row.error })
+        let stored = session.limit(|connection| query.fetch_one(connection)).await;
+        let stored = session.answered("look for an event in the repository", stored)?;
+        Ok(Recorded { stored, version: None, result: None, error: None })
     }
 }
 

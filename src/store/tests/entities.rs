@@ -3,7 +3,8 @@
 use super::Table;
 use crate::store::Retention;
 
-/// What was decided upon is forgotten with its age; what nobody decided upon yet stays, however old it is.
+/// What was decided upon is forgotten with its age; what nobody decided upon yet stays, however old it is,
+/// and what was decided upon late is kept as long as anything else.
 #[tokio::test]
 async fn what_became_of_events_is_forgotten_with_its_age() {
     let table = Table::new().await;
@@ -13,7 +14,8 @@ async fn what_became_of_events_is_forgotten_with_its_age() {
                                               status, sent_at, ended_at)
              select gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'account', 'ada', 'deposit', n, 0,
                     case when n = 1 then 'accepted' else 'failed' end,
-                    now() - case when n = 2 then interval '6 days' else interval '8 days' end, case when n > 1 then now() end
+                    now() - interval '8 days',
+                    case when n > 1 then now() - case when n = 2 then interval '6 days' else interval '8 days' end end
                from generate_series(1, 1202) as n",
         )
         .await;

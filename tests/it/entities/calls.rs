@@ -34,7 +34,8 @@ async fn what_is_valid_is_stored_and_what_is_not_is_rejected() {
     let state = Balance { cents: 500, changes: 1, note: String::new() };
     assert_eq!(processor.state(CanvasId::DEFAULT, "ada").await, Some((state.clone(), 1)));
     assert_eq!(bank.shown("ada").await, Some((state, 1)));
-    let repository = bank.log.read(&EventSource::category("account").unwrap(), 0, 10).await.unwrap().events;
+    let source = EventSource::category("entities:account").unwrap();
+    let repository = bank.log.read(&source, 0, 10).await.unwrap().events;
     let [stored] = repository.as_slice() else { panic!("one is stored: {repository:?}") };
     assert_eq!((stored.id, stored.name.as_str(), stored.position), (deposit.id, "deposit", 0));
     assert_eq!(stored.payload, r#"{"cents":500}"#);
@@ -75,13 +76,13 @@ async fn what_is_stored_is_never_changed() {
     let _processor = bank.owner(config(), 1).await;
     bank.deposited("ada", 1).await;
     for sql in [
-        "update wakeq.log set payload = '{}' where category = 'account'",
-        "delete from wakeq.log where category = 'account'",
+        "update wakeq.log set payload = '{}' where category = 'entities:account'",
+        "delete from wakeq.log where category = 'entities:account'",
     ] {
         let refused = sqlx::query(sql).execute(&bank.stage.pool).await.unwrap_err().to_string();
         assert!(refused.contains("never changed"), "{refused}");
     }
-    assert_eq!(bank.count("select count(*) from wakeq.log where category = 'account'").await, 1);
+    assert_eq!(bank.count("select count(*) from wakeq.log where category = 'entities:account'").await, 1);
 }
 
 /// ENT-07, ENT-08, ENT-21: what has to happen outside is an event in the same transaction; its handler's answer comes back with the
@@ -268,5 +269,8 @@ async fn ten_thousand_increments_by_eight_senders_are_ten_thousand() {
     };
     let balance = tokio::time::timeout(PATIENCE, counted).await.expect("all are counted");
     assert_eq!((balance.cents, balance.changes), (10_000, 10_000));
-    assert_eq!(bank.count("select count(*) from wakeq.log where category = 'account'").await, 10_000);
+    assert_eq!(
+        bank.count("select count(*) from wakeq.log where category = 'entities:account'").await,
+        10_000
+    );
 }

@@ -27,7 +27,7 @@ async fn memory(owner: &Process) -> (Memory, u64) {
 /// The first `version` events of an account, folded by what the test itself knows.
 async fn fold(theatre: &Theatre, name: &str, version: i64) -> Balance {
     let stored: Vec<(String, String)> = sqlx::query_as(
-        "select name::text, payload::text from wakeq.log where category = 'account' and stream = $1 order by seq limit $2",
+        "select name::text, payload::text from wakeq.log where category = 'entities:account' and stream = $1 order by seq limit $2",
     )
     .bind(name)
     .bind(version)
@@ -110,7 +110,8 @@ async fn memory_is_the_fold_of_the_repository_however_owners_die() {
     assert_eq!(memory.len(), ACCOUNTS);
     for (name, (version, balance)) in &memory {
         assert_eq!(*balance, fold(&theatre, name, *version).await, "{name}");
-        let stored = theatre.count("select count(*) from wakeq.log where category = 'account'").await;
+        let stored =
+            theatre.count("select count(*) from wakeq.log where category = 'entities:account'").await;
         assert_eq!(stored, memory.values().map(|(version, _)| version).sum::<i64>());
     }
     told_once(&theatre, sent.len()).await;
@@ -153,6 +154,6 @@ async fn told_once(theatre: &Theatre, sent: usize) {
     .unwrap();
     assert_eq!(told.len(), sent, "no result is missing");
     assert!(told.iter().all(|(_, count)| *count == 1), "none comes twice: {told:?}");
-    let twice = "select count(*) from (select id from wakeq.log where category = 'account' group by id having count(*) > 1) as t";
+    let twice = "select count(*) from (select id from wakeq.log where category = 'entities:account' group by id having count(*) > 1) as t";
     assert_eq!(theatre.count(twice).await, 0, "no event is stored twice");
 }

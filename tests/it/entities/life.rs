@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use wakeq::{
-    AppendCondition, Applied, CanvasId, Entity, EntityConfig, EntityEvent, EntityStatus, EventSubscriber,
-    NewLogEvent, Rejection,
+    AppendCondition, Applied, CanvasId, ConsumerError, Entity, EntityConfig, EntityEvent, EntityStatus,
+    EventProvider, EventSource, EventSubscriber, Health, LogPage, NewLogEvent, Rejection, StreamId,
 };
+
+use crate::support::PATIENCE;
 
 use super::{Balance, Bank, Change, accept, account, config, unhealthy, withdraw};
 
@@ -142,8 +144,16 @@ async fn who_else_appends_to_the_repository_is_noticed() {
     let bank = Bank::open().await;
     let processor = bank.owner(config(), 1).await;
     bank.deposited("ada", 1).await;
-    let event = || vec![NewLogEvent::new("deposit", &serde_json::json!({ "cents": 1000 })).unwrap()];
-    bank.log.append(&account("ada").repository(), event(), AppendCondition::None).await.unwrap();
+    // Only in the database itself.
+    for sql in [
+        "insert into wakeq.log select (jsonb_populate_record(l, jsonb_build_object(
+             'seq', nextval('wakeq.log_seq'), 'id', gen_random_uuid(), 'position', 1, 'prev', l.seq))).*
+           from wakeq.log l where category = 'entities:account'",
+        "update wakeq.log_streams set position = 1, last_seq = (select max(seq) from wakeq.log where category = 'entities:account')
+          where category = 'entities:account'",
+    ] {
+        sqlx::query(sql).execute(&bank.stage.pool).await.unwrap();
+    }
     bank.deposit("ada", 1).await;
     let why = unhealthy(&processor).await;
     assert!(why.contains("somebody else has appended to the repository of account/ada"), "{why}");
@@ -152,6 +162,113 @@ async fn who_else_appends_to_the_repository_is_noticed() {
     heir.accept(heir.entity_type().source(), 2);
     let why = unhealthy(&heir).await;
     assert!(why.contains("the repository has 2 events") && why.contains("and 1 were stored"), "{why}");
+}
+
+/// Whoever may append to the log may use a type's name for a category of its own: it is none of the processor's.
+#[tokio::test]
+async fn categories_with_the_name_of_a_type_are_no_repositories() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    for category in ["account", "account.inbox"] {
+        let event = NewLogEvent::new("deposit", &serde_json::json!({ "cents": 1000 })).unwrap();
+        let stream = StreamId::new(CanvasId::DEFAULT, category, "ada").unwrap();
+        bank.log.append(&stream, vec![event], AppendCondition::None).await.unwrap();
+    }
+    assert_eq!(bank.deposited("ada", 1).await.result.as_deref(), Some("1"));
+    withdraw(&processor).await;
+    assert_eq!(accept(&processor, 2).await, (1, 0));
+}
+
+/// New entities are accepted for as long as there is room, so that the next start is not refused.
+#[tokio::test]
+async fn new_entities_need_room() {
+    let bank = Bank::open().await;
+    let narrow = EntityConfig { memory_limit_bytes: 1024 * 1024, actors: 1, ..config() };
+    let processor = bank.owner(narrow.clone(), 1).await;
+    let note =
+        |number| (account(&format!("a{number}")), EntityEvent::of(&Change::Note { bytes: 10_000 }).unwrap());
+    let sent = bank.entities.send_all((0..100).map(note).collect()).await.unwrap();
+    let mut refused = Vec::new();
+    for sent in sent {
+        refused.extend(bank.ended(sent.id.0).await.error);
+    }
+    // Each takes 20,000 bytes and what is around them.
+    assert!((45..55).contains(&refused.len()), "{}", refused.len());
+    assert!(refused.iter().all(|why| why.contains("memory_limit_bytes is reached")), "{refused:?}");
+    // What is there goes on.
+    let kept: String = sqlx::query_scalar("select id::text from wakeq.entities limit 1")
+        .fetch_one(&bank.stage.pool)
+        .await
+        .unwrap();
+    assert_eq!(bank.deposited(&kept, 1).await.status, EntityStatus::Completed);
+    withdraw(&processor).await;
+    assert_eq!(accept(&bank.processor(narrow), 2).await.0, 100 - refused.len());
+}
+
+/// A processor that is held up says so, and works again when it is not: also if the type was taken from it meanwhile.
+#[tokio::test]
+async fn a_stall_ends() {
+    let bank = Bank::open().await;
+    let processor = bank.processor_of::<Held>(EntityConfig { stall: Duration::from_millis(10), ..config() });
+    accept(&processor, 1).await;
+    for withdraws in [false, true] {
+        bank.deposit("ada", 1).await;
+        assert!(unhealthy(&processor).await.contains("hold up a batch"));
+        if withdraws {
+            withdraw(&processor).await;
+        }
+        HOLDING.wait();
+        let mut health = processor.health();
+        let healthy = health.wait_for(|health| *health == Health::Healthy);
+        tokio::time::timeout(PATIENCE, healthy).await.expect("it recovers").unwrap();
+    }
+}
+
+/// Where an event is held.
+static HOLDING: LazyLock<Barrier> = LazyLock::new(|| Barrier::new(2));
+
+/// Is applied when it is let go.
+struct Held;
+
+impl Entity for Held {
+    const TYPE: &'static str = "account";
+    type State = Balance;
+    type Event = Change;
+
+    fn validate(_: &Balance, _: &Change) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    fn apply(balance: Balance, _: &Change) -> Applied<Balance> {
+        HOLDING.wait();
+        Applied::new(balance)
+    }
+}
+
+/// A log that panics when it is read.
+struct Panicking(wakeq::Log);
+
+#[async_trait::async_trait]
+impl EventProvider for Panicking {
+    async fn read(&self, _: &EventSource, _: i64, _: usize) -> Result<LogPage, ConsumerError> {
+        panic!("the provider was told to")
+    }
+
+    fn watch(&self, source: &EventSource) -> tokio::sync::watch::Receiver<u64> {
+        self.0.watch(source)
+    }
+}
+
+/// An owner that panics does not stay the owner in silence.
+#[tokio::test]
+async fn an_owner_that_panics_says_so() {
+    let bank = Bank::open().await;
+    let log = std::sync::Arc::new(Panicking(bank.log.clone()));
+    let processor =
+        wakeq::EntityProcessor::<super::Account>::new(bank.stage.queue.clone(), log, config()).unwrap();
+    processor.accept(processor.entity_type().source(), 1);
+    assert!(unhealthy(&processor).await.contains("was cut short"));
+    assert!(!processor.is_ready());
 }
 
 /// An event in the repository that can't be applied any more.

@@ -32,7 +32,10 @@ async fn who_was_deposed_commits_nothing() {
     assert_eq!(old.state(CanvasId::DEFAULT, "ada").await, None);
     let (balance, version) = new.state(CanvasId::DEFAULT, "ada").await.unwrap();
     assert_eq!((balance.cents, balance.changes), (version, u64::try_from(version).unwrap()));
-    assert_eq!(bank.count("select count(*) from wakeq.log where category = 'account'").await, version);
+    assert_eq!(
+        bank.count("select count(*) from wakeq.log where category = 'entities:account'").await,
+        version
+    );
     // An epoch that was refused does not come back; a higher one does.
     old.accept(old.entity_type().source(), 1);
     assert!(!old.is_ready());
@@ -55,10 +58,11 @@ async fn what_was_not_committed_is_done_by_the_next_owner() {
     for epoch in 1..=20 {
         let owner = &owners[usize::try_from(epoch).unwrap() % 2];
         accept(owner, epoch).await;
-        let stored = bank.count("select count(*) from wakeq.log where category = 'account'").await;
+        let stored = bank.count("select count(*) from wakeq.log where category = 'entities:account'").await;
         let goes_on = async {
             while !sending.is_finished()
-                && bank.count("select count(*) from wakeq.log where category = 'account'").await == stored
+                && bank.count("select count(*) from wakeq.log where category = 'entities:account'").await
+                    == stored
             {
                 tokio::task::yield_now().await;
             }
@@ -89,10 +93,10 @@ async fn accepting_again_changes_nothing() {
     let processor = bank.owner(config(), 1).await;
     bank.deposited("ada", 1).await;
     processor.accept(processor.entity_type().source(), 5);
-    processor.accept("category/account".parse().unwrap(), 6);
-    processor.withdraw(&"category/account".parse().unwrap()).await;
+    processor.accept("category/entities:account".parse().unwrap(), 6);
+    processor.withdraw(&"category/entities:account".parse().unwrap()).await;
     assert_eq!(bank.deposited("ada", 1).await.version, Some(2));
-    assert_eq!(processor.requests(), ["category/account.inbox".parse().unwrap()]);
+    assert_eq!(processor.requests(), ["category/entities:account.inbox".parse().unwrap()]);
     assert_eq!(processor.name().as_str(), "entities.account");
 }
 

@@ -83,7 +83,7 @@ async fn an_older_one_that_is_stored_is_done() {
     bank.gone_through().await;
     assert_eq!(bank.ended(id.0).await.status, EntityStatus::Completed);
     assert_eq!(bank.shown("ada").await.map(|(balance, version)| (balance.cents, version)), Some((6, 2)));
-    let stored = "select count(*) from wakeq.log where category = 'account'";
+    let stored = "select count(*) from wakeq.log where category = 'entities:account'";
     assert_eq!(bank.count(stored).await, 2);
     let dead = "select count(*) from wakeq.consumer_dead where attempts = 1";
     assert_eq!(bank.count(dead).await, 0);
@@ -112,6 +112,20 @@ async fn a_position_that_is_moved_back_changes_nothing() {
     assert_eq!(bank.shown("ada").await.map(|(balance, _)| balance.cents), Some(16));
     assert_eq!(bank.told().await.len(), 4, "nobody is told again");
     assert_eq!(bank.count("select count(*) from wakeq.consumer_dead").await, 0);
+}
+
+/// What is passed over although nobody had decided upon it fails, in words; here because the entity says that it went further.
+#[tokio::test]
+async fn what_is_passed_over_undecided_fails() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    bank.deposited("ada", 1).await;
+    withdraw(&processor).await;
+    sqlx::query("update wakeq.entities set last_link = 9000000000").execute(&bank.stage.pool).await.unwrap();
+    accept(&processor, 2).await;
+    let ended = bank.deposited("ada", 1).await;
+    assert_eq!(ended.status, EntityStatus::Failed);
+    assert!(ended.error.unwrap().contains("it was passed over"));
 }
 
 /// ENT-30: an older one that is not in the repository fails, at once and for good; it stays as it was decided upon.
@@ -159,6 +173,10 @@ async fn one_that_died_is_tried_again_and_one_that_never_was_is_refused() {
     let event = EntityEvent::of(&Change::Deposit { cents: 5 }).unwrap();
     let ahead = event.clone().sent_before(never, Link { id: i64::MAX, prev: i64::MAX - 1 });
     bank.post(ahead).await;
+    assert!(bank.ended(never.0).await.error.unwrap().contains("never came by"));
+    // A link that nobody was given yet: were it decided upon, whatever comes would be older.
+    let (never, first) = (EventId::new(), Link { id: i64::MAX, prev: 0 });
+    bank.post(event.clone().sent_before(never, first)).await;
     assert!(bank.ended(never.0).await.error.unwrap().contains("never came by"));
     let (old, first) = (EventId::new(), Link { id: 1, prev: 0 });
     bank.deposited("ada", 1).await;
