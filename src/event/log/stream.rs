@@ -71,16 +71,6 @@ names! {
     StreamName "stream";
 }
 
-/// How the categories of entities begin.
-pub(crate) const ENTITIES_PREFIX: &str = "entities:";
-
-impl Category {
-    /// Whether only the processors of entities append to it: what they keep there has to be theirs.
-    pub(crate) fn is_reserved(&self) -> bool {
-        self.0.starts_with(ENTITIES_PREFIX)
-    }
-}
-
 /// A stream: the events of one thing, in the order in which they were appended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId {
