@@ -3,6 +3,7 @@
 //! It decides nothing. A claim tried ahead of the questions only means that it holds their answers already.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -182,7 +183,12 @@ impl Run<'_> {
             }
             Effect::Remove(claim, removal) => match (self.remove(claim, removal).await, &self.facts.place) {
                 (true, Some(_)) => Input::LinkRemoved,
-                (removed, _) => Input::Removed(removed),
+                (false, Some(_)) => {
+                    // It may have happened all the same, and then nobody else wakes the next one.
+                    self.facts.next = self.next().await;
+                    Input::Removed(false)
+                }
+                (removed, None) => Input::Removed(removed),
             },
             Effect::HandOver => {
                 self.facts.next = self.next().await;
@@ -372,9 +378,9 @@ impl Run<'_> {
         match removal {
             Removal::Completed if self.facts.place.is_some() => {
                 crate::fault::point("link.processed");
-                self.until_lost(|| statements.link_completions.call(claim)).await
+                self.until_removed(claim, || statements.link_completions.call(claim)).await
             }
-            Removal::Completed => self.until_lost(|| statements.completions.call(claim)).await,
+            Removal::Completed => self.until_removed(claim, || statements.completions.call(claim)).await,
             Removal::Dead(cause) => {
                 let poison = "its workers died or stalled while it ran, too often";
                 let error = match cause {
@@ -382,7 +388,7 @@ impl Run<'_> {
                     Cause::Poison => Some(poison),
                 };
                 let halts = self.facts.handler.as_ref().is_some_and(|handler| handler.halts);
-                let died = self.until_lost(|| statements.die(claim, cause, error, halts)).await;
+                let died = self.until_removed(claim, || statements.die(claim, cause, error, halts)).await;
                 if died
                     && halts
                     && let Some(Place { object, link }) = &self.facts.place
@@ -426,6 +432,26 @@ impl Run<'_> {
         }
     }
 
+    /// Repeats a removal. One that finds no claim after a try without an answer may have been carried out by that try: then
+    /// the row is gone, and nobody else can have removed it while the lease stood.
+    async fn until_removed<F>(&self, claim: Claim, removal: impl Fn() -> F) -> bool
+    where
+        F: Future<Output = Result<bool, StoreError>>,
+    {
+        let unanswered = AtomicBool::new(false);
+        let remove = async || match removal().await {
+            Ok(false) if unanswered.load(Ordering::Relaxed) => {
+                self.runner.statements.loads.call(claim.id).await.map(|event| event.is_none())
+            }
+            Ok(removed) => Ok(removed),
+            Err(error) => {
+                unanswered.store(true, Ordering::Relaxed);
+                Err(error)
+            }
+        };
+        self.until_lost(remove).await
+    }
+
     /// Repeats a fenced write that gets no answer as long as the lease stands, and for one lease at most: a write that
     /// Postgres goes on refusing, while it renews the lease, must not keep its place for ever.
     async fn until_lost<F>(&self, write: impl Fn() -> F) -> bool
@@ -433,6 +459,7 @@ impl Run<'_> {
         F: Future<Output = Result<bool, StoreError>>,
     {
         let Some(held) = &self.facts.held else { return false };
+        held.ends();
         let repeated = async {
             loop {
                 match write().await {

@@ -44,6 +44,7 @@ mod http_queues;
 mod http_sdk;
 mod idempotency;
 mod idle;
+mod late;
 mod leases;
 mod lifting;
 mod listening;
