@@ -103,6 +103,8 @@ impl Doctor {
         findings.push(judged("old transactions", held, |held| {
             doctor::held_snapshots(&held, self.open_for, server.sees_others)
         }));
+        let locks = store.held_locks().await;
+        findings.push(judged("locks", locks, |held| doctor::held_locks(&held)));
         let appenders = store.log_appenders().await;
         findings.push(judged("readers of the log", appenders, |appenders| doctor::log_readers(&appenders)));
         findings
