@@ -132,6 +132,7 @@ async fn a_stranger_holds_up_neither_readers_of_the_log_nor_appenders() {
 }
 
 /// The doctor can say which sessions hold what claims and appends need.
+#[cfg(feature = "cli")]
 #[tokio::test]
 async fn holders_of_locks_are_named() {
     if is_skipped("several sessions") {
