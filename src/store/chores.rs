@@ -224,11 +224,7 @@ impl Store {
                         where last_seen < now() - $3::interval and exists (select from gate)
                         order by 1, 2, 3, 4 limit 1000 for update skip locked)
                ), audit as (
-                   delete from wakeq.audit_log where id = any (array(
-                       select id from wakeq.audit_log
-                        where at < now() - $4::interval and exists (select from gate)
-                        order by at limit 1000 for update skip locked))
-                returning id
+                   select wakeq.expire_audit($4) as gone from gate
                ), keys as (
                    delete from wakeq.idempotency_keys where (canvas_id, holder, key) in (
                        select canvas_id, holder, key from wakeq.idempotency_keys
@@ -242,7 +238,7 @@ impl Store {
                         order by ended_at limit 1000 for update skip locked)
                 returning event_id
                )
-               select greatest((select count(*) from ids), (select count(*) from dead), (select count(*) from audit),
+               select greatest((select count(*) from ids), (select count(*) from dead), (select max(gone) from audit),
                                (select count(*) from keys), (select count(*) from sent)) >= 1000 as "more!""#,
             again,
             interval(retention.emitted_ids),

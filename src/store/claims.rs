@@ -72,7 +72,7 @@ impl Store {
                       modifier as "modifier!", value as "value!", retries as "retries!", delay_until as "delay_until!",
                       enqueued_at as "enqueued_at!", locked_at as "locked_at!", claims as "claims!",
                       losses as "losses!", took_over as "took_over!", traceparent, object, seq, prev
-                 from wakeq.claim_3($1, $2, $3, $4, $5)"#,
+                 from wakeq.claim($1, $2, $3, $4, $5)"#,
             &keys,
             &limits.handlers,
             &limits.canvas_handlers,

@@ -10,9 +10,6 @@ use super::session::{Bounded, Session};
 use super::{Store, StoreError};
 use crate::event::{Actor, CanvasId, Name, Timestamp};
 
-/// Makes those wait who put crons on one canvas, so that their limit holds.
-const PUT_LOCK: i32 = 781_075_230;
-
 /// A cron as it is kept.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub(crate) struct CronRow {
@@ -237,6 +234,16 @@ async fn locked(
     .await
 }
 
+/// Makes others wait that put crons on the canvas, so that their limit holds.
+async fn lock_canvas(connection: &mut PgConnection, canvas: CanvasId) -> Result<(), sqlx::Error> {
+    let query = sqlx::query!(
+        "insert into wakeq.cron_canvases (canvas_id) values ($1)
+             on conflict (canvas_id) do update set canvas_id = excluded.canvas_id",
+        canvas.0
+    );
+    query.execute(connection).await.map(drop)
+}
+
 async fn put(
     connection: &mut PgConnection,
     new: &NewCronRow<'_>,
@@ -246,13 +253,7 @@ async fn put(
 ) -> Result<CronPut, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     patiently(&mut transaction).await?;
-    sqlx::query!(
-        "select pg_advisory_xact_lock($1, hashtext($2))::text as locked",
-        PUT_LOCK,
-        new.canvas.to_string()
-    )
-    .fetch_one(&mut *transaction)
-    .await?;
+    lock_canvas(&mut transaction, new.canvas).await?;
     let old = locked(&mut transaction, new.canvas, new.name).await?;
     let state = sqlx::query!(
         r#"select clock_timestamp() as "now!", count(*) as "count!" from wakeq.cron_records where canvas_id = $1"#,

@@ -48,6 +48,8 @@ mod probe;
 mod promises;
 mod queues;
 mod resume;
+mod rights;
+mod route;
 mod rules;
 #[cfg(feature = "http")]
 mod service_accounts;
@@ -98,6 +100,9 @@ pub use migrate::{MigrationState, MigrationStatus};
 pub(crate) use positions::{Buried, PositionMove};
 pub use queues::{Facet, FacetSettings, QueueDepth, RegisteredQueue};
 pub(crate) use queues::{NewQueueRow, QueuePut, Taken, TakenTurn};
+pub use rights::RoleKind;
+#[cfg(feature = "cli")]
+pub(crate) use route::Route;
 pub use rules::Rule;
 #[cfg(feature = "http")]
 pub(crate) use service_accounts::AccountRow;

@@ -13,6 +13,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Post
 use super::memory::Kit;
 use super::probe::Probe;
 use super::queues::RegistryCache;
+use super::route::Route;
 use super::{StoreError, TimingMode};
 use crate::event::Timing;
 
@@ -35,6 +36,9 @@ pub struct StoreConfig {
     pub lock_timeout: Duration,
     /// Work on a server that may forget commits (`fsync` or `synchronous_commit` off). Default false.
     pub allow_unsafe_durability: bool,
+    /// Connect to another host although its certificate is not checked: without `sslmode=verify-full`, or `verify-ca`
+    /// with an `sslrootcert`. Default false.
+    pub allow_unverified_database: bool,
     /// The durations that are written into rows; the same in every process of a deployment.
     pub timing: Timing,
     /// What to do about the durations that the deployment has already. Default: agree with them, or be refused.
@@ -48,6 +52,7 @@ impl Default for StoreConfig {
             statement_timeout: Duration::from_secs(5),
             lock_timeout: Duration::from_millis(200),
             allow_unsafe_durability: false,
+            allow_unverified_database: false,
             timing: Timing::default(),
             timing_mode: TimingMode::default(),
         }
@@ -87,11 +92,13 @@ impl Store {
     ///
     /// `url` has the form `postgres://user:password@host:port/database`. Errors: [`StoreError::Unavailable`] and
     /// [`StoreError::UnsafeDurability`]; [`StoreError::Timing`] for durations that no queue can work with,
-    /// [`StoreError::OtherTiming`] for others than the deployment's; [`StoreError::NotMigrated`].
+    /// [`StoreError::OtherTiming`] for others than the deployment's; [`StoreError::NotMigrated`]; [`StoreError::Config`]
+    /// for another host whose certificate would not be checked, before anything is sent to it.
     pub async fn connect(url: &str, config: StoreConfig) -> Result<Self, StoreError> {
         config.check()?;
         let options: PgConnectOptions =
             url.parse().map_err(|error| StoreError::from_sqlx("read the connection URL", error))?;
+        Route::check(&options, config.allow_unverified_database)?;
         let options = options.application_name("wakeq");
         let pool = pool(&config, config.max_connections).connect_lazy_with(options.clone());
         let renewals = pool_of_one(&config).connect_lazy_with(options.clone());
@@ -168,6 +175,12 @@ impl Store {
     #[cfg(feature = "telemetry")]
     pub(super) fn pool_of_statements(&self) -> &PgPool {
         &self.pool
+    }
+
+    /// How the database is reached.
+    #[cfg(feature = "cli")]
+    pub(crate) fn route(&self) -> Route {
+        Route::of(&self.pool.connect_options())
     }
 
     /// A session, or the reason why there is none, which the pool keeps to itself.

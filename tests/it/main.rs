@@ -65,6 +65,7 @@ mod queues;
 mod queues_admin;
 mod queues_crashes;
 mod receiver;
+mod roles;
 mod scenarios;
 mod schema;
 mod service;

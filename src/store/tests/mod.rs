@@ -15,6 +15,7 @@ mod queues;
 #[cfg(feature = "http")]
 mod registering;
 mod resuming;
+mod strangers;
 mod turns;
 
 use std::io::Write;

@@ -40,9 +40,9 @@ module "database" {
   network = module.network.network
 
   clients = {
-    api     = module.accounts.api
-    worker  = module.accounts.worker
-    migrate = module.accounts.migrate
+    api     = { account = module.accounts.api, role = "api" }
+    worker  = { account = module.accounts.worker, role = "worker" }
+    migrate = { account = module.accounts.migrate, role = "owner" }
   }
 }
 
@@ -67,7 +67,7 @@ module "service" {
   account    = module.accounts.api
   topic      = module.queue.topic
   audience   = local.api_audience
-  database   = module.database
+  database   = { connection_name = module.database.connection_name, secret = module.database.secrets["api"] }
   network    = module.network.network
   subnetwork = module.network.subnetwork
   env        = local.broadcast
@@ -83,7 +83,7 @@ module "workers" {
   account      = module.accounts.worker
   topic        = module.queue.topic
   subscription = module.queue.subscription
-  database     = module.database
+  database     = { connection_name = module.database.connection_name, secret = module.database.secrets["worker"] }
   network      = module.network.network
   subnetwork   = module.network.subnetwork
   env          = local.broadcast
@@ -98,7 +98,10 @@ module "jobs" {
   doctor_account  = module.accounts.worker
   topic           = module.queue.topic
   subscription    = module.queue.subscription
-  database        = module.database
+  database        = { connection_name = module.database.connection_name, secret = module.database.secrets["owner"] }
+  doctor_secret   = module.database.secrets["worker"]
+  api_roles       = [module.database.roles["api"]]
+  worker_roles    = [module.database.roles["worker"]]
   network         = module.network.network
   subnetwork      = module.network.subnetwork
   env             = local.broadcast

@@ -40,7 +40,11 @@ module "database" {
   project = var.project
   region  = var.region
   network = module.network.network
-  clients = { api = module.accounts.api, migrate = module.accounts.migrate }
+
+  clients = {
+    api     = { account = module.accounts.api, role = "api" }
+    migrate = { account = module.accounts.migrate, role = "owner" }
+  }
 }
 
 module "service" {
@@ -52,7 +56,7 @@ module "service" {
   account    = module.accounts.api
   topic      = local.name
   audience   = local.api_audience
-  database   = module.database
+  database   = { connection_name = module.database.connection_name, secret = module.database.secrets["api"] }
   network    = module.network.network
   subnetwork = module.network.subnetwork
   env        = local.broadcast
@@ -90,8 +94,12 @@ module "jobs" {
   doctor_account  = module.accounts.api
   topic           = local.name # not the outputs: the jobs come first, and the queue needs the service's address
   subscription    = local.name
-  database        = module.database
-  network         = module.network.network
-  subnetwork      = module.network.subnetwork
-  env             = merge({ WAKEQ_HORIZON = "0s" }, local.broadcast)
+  database        = { connection_name = module.database.connection_name, secret = module.database.secrets["owner"] }
+  doctor_secret   = module.database.secrets["api"]
+  # The service serves the API, and runs what is pushed.
+  api_roles    = [module.database.roles["api"]]
+  worker_roles = [module.database.roles["api"]]
+  network      = module.network.network
+  subnetwork   = module.network.subnetwork
+  env          = merge({ WAKEQ_HORIZON = "0s" }, local.broadcast)
 }
