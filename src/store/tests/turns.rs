@@ -52,7 +52,7 @@ async fn a_copy_outlives_its_queue() {
     let copies = emit_emails(&table.store, canvas(1), 1).await;
     table.run("delete from wakeq.queues").await;
     let turn = TakenTurn { queue: queue(EMAILS), asks: copies[0] };
-    assert_eq!(events(table.store.take_turns(&[turn], 2).await).len(), 1);
+    assert_eq!(events(table.store.take_turns(&[turn], 2, i32::MAX).await).len(), 1);
 }
 
 /// Two queues in one batch: each is answered for itself.
@@ -67,7 +67,7 @@ async fn a_queue_that_is_held_up_spoils_no_other() {
     let mut holder = table.pool.begin().await.unwrap();
     sqlx::query("select wakeq.lock_queue('all')").execute(&mut *holder).await.unwrap();
     let turn = |name| TakenTurn { queue: queue(name), asks: EventId::new() };
-    let taken = table.store.take_turns(&[turn("all"), turn(EMAILS)], 2).await;
+    let taken = table.store.take_turns(&[turn("all"), turn(EMAILS)], 2, i32::MAX).await;
     assert!(taken[0].as_ref().is_err_and(crate::store::StoreError::is_contention), "{taken:?}");
     assert!(taken[1].as_ref().is_ok_and(Option::is_some), "{taken:?}");
 }
