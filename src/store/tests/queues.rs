@@ -135,9 +135,9 @@ async fn an_emitter_that_has_not_heard_of_a_queue_copies_into_it_all_the_same() 
     let table = Table::new().await;
     let other = table.other_store(StoreConfig::default()).await;
     let plain = || NewEvent { only_queues: false, ..email(canvas(1)) };
-    assert_eq!(other.insert_alone(&plain()).await.unwrap().copies(), []);
+    assert_eq!(other.insert_alone(&Arc::new(plain())).await.unwrap().copies(), []);
     register(&table.store, EMAILS, &["email"], FacetSettings::default()).await;
-    assert_eq!(other.insert_alone(&plain()).await.unwrap().copies().len(), 1);
+    assert_eq!(other.insert_alone(&Arc::new(plain())).await.unwrap().copies().len(), 1);
     let chosen = plain();
     register(&table.store, "second", &["email"], FacetSettings::default()).await;
     assert_eq!(other.insert_chosen(&chosen).await.unwrap().copies().len(), 2);
@@ -148,7 +148,11 @@ async fn an_emitter_that_has_not_heard_of_a_queue_copies_into_it_all_the_same() 
     let inserted = other.insert_all(&[linked], &[false]).await.unwrap();
     assert_eq!((inserted[0].copies().len(), inserted[0].link().unwrap().prev), (3, 0));
     other.drain_queue(&queue("third"), &tester()).await.unwrap();
-    assert_eq!(table.store.insert_alone(&plain()).await.unwrap().copies().len(), 2, "it gets none any more");
+    assert_eq!(
+        table.store.insert_alone(&Arc::new(plain())).await.unwrap().copies().len(),
+        2,
+        "it gets none any more"
+    );
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 1 + 2 + 3 + 4 + 3);
 }
 

@@ -107,3 +107,21 @@ async fn a_turn_costs_what_it_takes() {
     assert!(taken < 600, "{taken} pages for a turn");
     println!("pages among 2,000 facets and 20,000 copies: {announced} to announce three, {taken} for a turn");
 }
+
+/// A copy whose value is too large for a turn keeps nobody waiting, of its own canvas or another; it is taken alone.
+#[tokio::test]
+async fn large_copies_are_passed_over_and_taken_alone() {
+    let table = emails(FacetSettings::default()).await;
+    let huge = NewEvent { value: format!("\"{}\"", "x".repeat(1000)), ..email(canvas(1)) };
+    let copies = emit(&table.store, vec![huge, email(canvas(1)), email(canvas(2))]).await;
+    let turn = TakenTurn { queue: queue(EMAILS), asks: EventId::new() };
+    let taken = events(table.store.take_turns(&vec![turn; 5], 2, 100).await);
+    assert_eq!(canvases(&taken), [1, 2]);
+    let large = copies[0];
+    assert!(taken.iter().all(|event| event.claim.id != large));
+    let loaded = table.store.load(&[large]).await.unwrap().pop().flatten().unwrap();
+    assert_eq!(loaded.value_bytes, 1002);
+    let alone = async |value_max| table.store.take_alone(&queue(EMAILS), large, 2, value_max).await.unwrap();
+    assert!(alone(1001).await.is_none());
+    assert_eq!(alone(1002).await.unwrap().value.len(), 1002);
+}
