@@ -269,7 +269,9 @@ create function wakeq.claim(
     handlers        text[],
     canvas_handlers text[],
     lease           interval,
-    losses_below    integer
+    losses_below    integer,
+    -- Larger values are claimed by those that have room for them.
+    value_max       integer default 2147483647
 )
 returns table (
     id          uuid,
@@ -304,6 +306,7 @@ begin
        and e.delay_until <= clock_timestamp()
        and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
        and e.losses + (e.locked_at is not null)::integer < losses_below
+       and octet_length(e.value) <= value_max
        and (   e.module || '/' || e.name || '/' || e.modifier = any (handlers)
             or e.canvas_id || '/' || e.module || '/' || e.name || '/' || e.modifier = any (canvas_handlers))
        and not exists (
@@ -335,7 +338,8 @@ create function wakeq.take_turns(
     wanted       integer,
     only_asked   boolean,
     lease        interval,
-    losses_below integer
+    losses_below integer,
+    value_max    integer default 2147483647
 )
 returns table (
     id          uuid,
@@ -405,6 +409,7 @@ begin
                    (c.locked_at is null or c.locked_at < moment - lease) and c.id <> all (taken)
                    and c.notify_at is not null and c.delay_until <= moment
                    and c.losses + (c.locked_at is not null)::integer < losses_below
+                   and octet_length(c.value) <= value_max
                    and not exists (
                        select from wakeq.scheduling_rules r
                         where r.canvas_id = c.canvas_id and r.event_space = c.module and r.handler_name = c.name

@@ -1,7 +1,8 @@
 //! What a listener has not read yet: a little, for the newest crowds the oldest out, and the reader is told how many.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -12,6 +13,24 @@ use crate::event::Broadcast;
 const WAITING_MAX: usize = 1_000;
 /// Most bytes of them, or one that is larger.
 const WAITING_BYTES: usize = 4 * 1024 * 1024;
+/// Most bytes that wait for all readers of a process together, or are with them: a larger one is missed.
+const ALL_BYTES: usize = 32 * 1024 * 1024;
+
+/// The bytes that wait for the listeners of one process, those that were just taken among them. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AllWaiting(Arc<AtomicUsize>);
+
+impl AllWaiting {
+    /// Whether so many more have room, and are counted from now on.
+    fn add(&self, bytes: usize) -> bool {
+        let added = |all: usize| all.checked_add(bytes).filter(|all| *all <= ALL_BYTES);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, added).is_ok()
+    }
+
+    fn remove(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
 
 /// What a listener hears.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +47,7 @@ pub enum Heard {
 pub(crate) struct Inbox {
     selection: Selection,
     waiting: Mutex<Waiting>,
+    all: AllWaiting,
     changed: Notify,
 }
 
@@ -35,6 +55,8 @@ pub(crate) struct Inbox {
 struct Waiting {
     broadcasts: VecDeque<Broadcast>,
     bytes: usize,
+    /// Bytes of the one that the reader took last, and is still busy with.
+    taken: usize,
     /// What was crowded out before those that wait.
     missed: u64,
     /// Whether the subscription was lost meanwhile.
@@ -44,8 +66,8 @@ struct Waiting {
 }
 
 impl Inbox {
-    pub(super) fn new(selection: Selection) -> Self {
-        Self { selection, waiting: Mutex::default(), changed: Notify::new() }
+    pub(super) fn new(selection: Selection, all: AllWaiting) -> Self {
+        Self { selection, waiting: Mutex::default(), all, changed: Notify::new() }
     }
 
     #[cfg(feature = "pubsub")]
@@ -66,14 +88,31 @@ impl Inbox {
         while waiting.broadcasts.len() >= WAITING_MAX
             || (waiting.bytes + size > WAITING_BYTES && !waiting.broadcasts.is_empty())
         {
-            let Some(oldest) = waiting.broadcasts.pop_front() else { break };
-            waiting.bytes -= oldest.size_bytes();
-            waiting.missed += 1;
+            self.crowd_out(&mut waiting);
+        }
+        // Its own go first; what others hold stays theirs.
+        while !self.all.add(size) {
+            if waiting.broadcasts.is_empty() {
+                waiting.missed += 1;
+                drop(waiting);
+                self.changed.notify_one();
+                return;
+            }
+            self.crowd_out(&mut waiting);
         }
         waiting.bytes += size;
         waiting.broadcasts.push_back(broadcast.clone());
         drop(waiting);
         self.changed.notify_one();
+    }
+
+    fn crowd_out(&self, waiting: &mut Waiting) {
+        if let Some(oldest) = waiting.broadcasts.pop_front() {
+            let size = oldest.size_bytes();
+            waiting.bytes -= size;
+            waiting.missed += 1;
+            self.all.remove(size);
+        }
     }
 
     /// Says that some were missed, and nobody knows how many.
@@ -103,8 +142,12 @@ impl Inbox {
     pub(super) async fn next(&self) -> Option<Heard> {
         loop {
             let changed = self.changed.notified();
-            if let Some(next) = self.waiting().take() {
-                return next;
+            {
+                let mut waiting = self.waiting();
+                self.all.remove(std::mem::take(&mut waiting.taken));
+                if let Some(next) = waiting.take() {
+                    return next;
+                }
             }
             changed.await;
         }
@@ -112,6 +155,13 @@ impl Inbox {
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        let waiting = self.waiting();
+        self.all.remove(waiting.bytes + waiting.taken);
     }
 }
 
@@ -126,7 +176,8 @@ impl Waiting {
         }
         match self.broadcasts.pop_front() {
             Some(broadcast) => {
-                self.bytes -= broadcast.size_bytes();
+                self.taken = broadcast.size_bytes();
+                self.bytes -= self.taken;
                 Some(Some(Heard::Event(Box::new(broadcast))))
             }
             None if self.closed => Some(None),
@@ -141,7 +192,11 @@ mod tests {
     use crate::broadcast::tests::broadcast;
 
     fn inbox() -> Inbox {
-        Inbox::new(Selection::new("*".parse().unwrap(), None))
+        inbox_among(&AllWaiting::default())
+    }
+
+    fn inbox_among(all: &AllWaiting) -> Inbox {
+        Inbox::new(Selection::new("*".parse().unwrap(), None), all.clone())
     }
 
     async fn names(inbox: &Inbox) -> Vec<String> {
@@ -179,6 +234,30 @@ mod tests {
         inbox.offer(&broadcast("small", "1"));
         inbox.offer(&broadcast("huge", &format!("\"{}\"", "x".repeat(2 * WAITING_BYTES))));
         assert_eq!(names(&inbox).await, ["Some(1) missed", "huge"]);
+    }
+
+    /// However many listen to large values and read none of them.
+    #[tokio::test]
+    async fn all_that_wait_are_bounded_together_and_who_comes_late_is_told() {
+        let all = AllWaiting::default();
+        let large = format!("\"{}\"", "x".repeat(WAITING_BYTES / 2 - 4096));
+        let full: Vec<Inbox> = (0..ALL_BYTES / WAITING_BYTES).map(|_| inbox_among(&all)).collect();
+        for inbox in &full {
+            (0..5).for_each(|number| inbox.offer(&broadcast(&format!("n{number}"), &large)));
+        }
+        let held = all.0.load(Ordering::Relaxed);
+        assert!(held <= ALL_BYTES && held > ALL_BYTES - WAITING_BYTES, "{held}");
+        let late = inbox_among(&all);
+        late.offer(&broadcast("large", &large));
+        late.offer(&broadcast("small", "1"));
+        assert_eq!(late.next().await, Some(Heard::Missed(Some(1))));
+        assert!(
+            matches!(late.next().await, Some(Heard::Event(small)) if small.value.as_deref() == Some("1"))
+        );
+        drop(late);
+        assert_eq!(names(&full[0]).await, ["Some(3) missed", "n3", "n4"], "what others hold stays theirs");
+        drop(full);
+        assert_eq!(all.0.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]

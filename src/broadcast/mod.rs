@@ -25,6 +25,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::event::{Broadcast, CanvasId};
+use inbox::AllWaiting;
 pub use inbox::Heard;
 pub(crate) use inbox::Inbox;
 use local::LocalChannel;
@@ -84,6 +85,7 @@ pub enum ListenError {
 pub struct Broadcasts {
     channel: Arc<dyn Channel>,
     outbox: Arc<Outbox>,
+    waiting: AllWaiting,
     listeners: TaskTracker,
     closing: CancellationToken,
 }
@@ -91,7 +93,8 @@ pub struct Broadcasts {
 impl Broadcasts {
     pub(crate) fn over(channel: Arc<dyn Channel>) -> Self {
         let outbox = Arc::new(Outbox::new(Arc::clone(&channel)));
-        Self { channel, outbox, listeners: TaskTracker::new(), closing: CancellationToken::new() }
+        let (waiting, listeners) = (AllWaiting::default(), TaskTracker::new());
+        Self { channel, outbox, waiting, listeners, closing: CancellationToken::new() }
     }
 
     /// To the listeners of this process alone.
@@ -132,7 +135,8 @@ impl Broadcasts {
         if self.closing.is_cancelled() {
             return Err(ListenError::Ending);
         }
-        let (inbox, token) = (Arc::new(Inbox::new(selection)), self.closing.child_token());
+        let (inbox, token) =
+            (Arc::new(Inbox::new(selection, self.waiting.clone())), self.closing.child_token());
         // Dropped by a caller who does not wait for the end of this, too.
         let closing = token.clone().drop_guard();
         let (told, opened) = oneshot::channel();
@@ -190,7 +194,7 @@ impl Drop for CloseWhenDropped {
 }
 
 /// Hears emitted events, through a subscription of its own. Whoever reads too slowly misses the oldest, and is told how
-/// many: it holds 1,000 events, or 4 MiB of them.
+/// many: it holds 1,000 events, or 4 MiB of them, and all listeners of a process hold 32 MiB together.
 ///
 /// Dropped without [`Listener::close`], it ends its subscription with nobody waiting for that; what is left by a process
 /// that died expires after a day.

@@ -21,6 +21,9 @@ pub(crate) struct WorkerArgs {
     /// HTTP targets of one canvas that are called at a time [default: a quarter of the capacity]
     #[arg(long, env = "WAKEQ_TARGET_SHARE")]
     target_share: Option<usize>,
+    /// Bytes of the values of running events, beyond what is small: larger values run beside each other only as far as they fit
+    #[arg(long, env = "WAKEQ_VALUE_BYTES_MAX", default_value_t = WorkerConfig::default().value_bytes_max)]
+    value_bytes_max: usize,
     /// How long handlers may run on after SIGTERM [default: 28s, on Cloud Run 8s]
     #[arg(long, env = "WAKEQ_SHUTDOWN_GRACE", value_parser = humantime::parse_duration)]
     shutdown_grace: Option<Duration>,
@@ -180,6 +183,7 @@ impl WorkerArgs {
         WorkerConfig {
             capacity: self.capacity,
             target_share: self.target_share,
+            value_bytes_max: self.value_bytes_max,
             shutdown_grace: self.shutdown_grace.unwrap_or(usual),
             retention: Retention {
                 emitted_ids: self.keep_ids.unwrap_or(defaults.retention.emitted_ids),
@@ -232,6 +236,7 @@ mod tests {
         let arguments = |shutdown_grace| WorkerArgs {
             capacity: 3,
             target_share: Some(2),
+            value_bytes_max: 1024 * 1024,
             shutdown_grace,
             no_targets: false,
             keep_dead_events: Some(Duration::from_secs(7200)),

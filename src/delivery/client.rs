@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Uri};
 use hyper_util::client::legacy::Client;
@@ -19,6 +19,7 @@ use super::id_token::IdTokens;
 use super::lookups::{LOOKUPS_MAX, Lookups};
 use super::rules::{RefusedTarget, Rules};
 use super::tls::Tls;
+use super::value::Value;
 use super::{Delivered, Delivery, DeliveryConfig, DeliveryError, answer, headers};
 use crate::event::{Target, TargetUrl};
 
@@ -55,7 +56,7 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// let delivery = Delivery {
 ///     event: EventId::new(),
 ///     address: &HandlerAddress { scope, modifier: Name::no_modifier() },
-///     json: "\"Ada\"",
+///     json: "\"Ada\"".into(),
 ///     attempt: 1,
 ///     enqueued_at: "2026-01-31T08:00:00Z".parse()?,
 ///     traceparent: &Traceparent::root(),
@@ -68,7 +69,7 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// ```
 #[derive(Clone)]
 pub struct Deliverer {
-    client: Client<Connector, Full<Bytes>>,
+    client: Client<Connector, Value>,
     connector: Connector,
     tokens: Arc<dyn IdTokens>,
 }
@@ -116,7 +117,7 @@ impl Deliverer {
     pub async fn deliver(&self, target: &Target, delivery: Delivery<'_>) -> Delivered {
         let within = target.policy.timeout.min(TIMEOUT_MAX);
         let (clock, begun) = (AttemptClock::new(), Instant::now());
-        let answered = match clock.within(within, self.send(target, &delivery)).await {
+        let answered = match clock.within(within, self.send(target, delivery)).await {
             Ok(Ok(answered)) => answered,
             Ok(Err(failure)) => return Delivered::failed(failure.to_string()),
             Err(_) => {
@@ -135,7 +136,7 @@ impl Deliverer {
     async fn send(
         &self,
         target: &Target,
-        delivery: &Delivery<'_>,
+        delivery: Delivery<'_>,
     ) -> Result<hyper::Response<Incoming>, Failure> {
         self.check(&target.url)?;
         let token = match &target.audience {
@@ -145,9 +146,9 @@ impl Deliverer {
         let uri: Uri = target.url.as_str().parse().map_err(|_| RefusedTarget::Unclear)?;
         // The receiver compares it with its own clock, and so it is that of the sender.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let headers = headers::headers(delivery, &target.secrets, now.as_secs(), token.as_deref())
+        let headers = headers::headers(&delivery, &target.secrets, now.as_secs(), token.as_deref())
             .map_err(|_| Failure("the request could not be written".to_owned()))?;
-        let mut request = Request::new(Full::new(Bytes::copy_from_slice(delivery.json.as_bytes())));
+        let mut request = Request::new(Value::new(delivery.json));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;

@@ -81,7 +81,7 @@ mod tests {
         let delivery = Delivery {
             event: EventId(ID.parse().unwrap()),
             address: &HandlerAddress { scope, modifier: "eu".parse().unwrap() },
-            json: r#"{"a": 1}"#,
+            json: r#"{"a": 1}"#.into(),
             attempt: 3,
             enqueued_at: "2026-01-31T08:00:00.123456Z".parse().unwrap(),
             traceparent: &"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().unwrap(),

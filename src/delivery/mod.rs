@@ -17,6 +17,7 @@ mod resolve;
 mod rules;
 mod sign;
 mod tls;
+mod value;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,14 +83,14 @@ pub enum DeliveryError {
 }
 
 /// One attempt at an event.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Delivery<'a> {
     /// The event: the same for every attempt, and the id of the message.
     pub event: EventId,
     /// The handler that the target stands for.
     pub address: &'a HandlerAddress,
     /// The event's value: the body.
-    pub json: &'a str,
+    pub json: String,
     /// Which attempt this is, from 1.
     pub attempt: u32,
     /// When the event was emitted.

@@ -8,9 +8,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::Api;
+use super::bytes::Held;
+use super::guard::Caller;
 use super::limits::Slot;
 use super::problem::{Kind, Problem};
 use crate::access::KeyId;
@@ -35,16 +36,21 @@ impl FromRequest<Api> for Whole {
             return Err(Problem::new(Kind::UnsupportedMediaType, "send the body without a content-encoding"));
         }
         let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-        if announced.and_then(|text| text.parse::<usize>().ok()).is_some_and(|length| length > limit) {
+        let announced = announced.and_then(|text| text.parse::<usize>().ok());
+        if announced.is_some_and(|length| length > limit) {
             return Err(too_large());
         }
         let slot = request.extensions().get::<Slot>().cloned();
         slot.iter().for_each(Slot::leave);
-        let reading = collect(Limited::new(request.into_body(), limit), &api.limits.unfinished);
+        let mut held =
+            api.limits.bodies.begin(request.extensions().get().map(|caller: &Caller| caller.canvas));
+        let reading =
+            collect(Limited::new(request.into_body(), limit), announced.unwrap_or(limit), &mut held);
         let bytes = match within(api.limits.body_time, reading).await? {
             Ok(bytes) => bytes,
             Err(Broken::NoRoom) => {
-                let words = "more arrives at this process than it can hold: try again";
+                let words =
+                    "more arrives on this canvas than this process can hold beside that of others: try again";
                 return Err(Problem::new(Kind::TooManyRequests, words));
             }
             Err(Broken::Body(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
@@ -54,6 +60,9 @@ impl FromRequest<Api> for Whole {
             }
         };
         slot.iter().try_for_each(Slot::take)?;
+        if let Some(slot) = slot {
+            slot.keep(held);
+        }
         Ok(Self(bytes))
     }
 }
@@ -64,17 +73,19 @@ enum Broken {
     Body(axum::BoxError),
 }
 
-async fn collect(body: Limited<Body>, room: &Semaphore) -> Result<Bytes, Broken> {
+/// Reads a body of at most `most` bytes; each is counted when it arrives.
+async fn collect(body: Limited<Body>, most: usize, held: &mut Held) -> Result<Bytes, Broken> {
     let mut body = std::pin::pin!(body);
-    let mut held: Option<SemaphorePermit<'_>> = None;
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(Broken::Body)?.into_data() else { continue };
-        let length = u32::try_from(data.len()).map_err(|_| Broken::NoRoom)?;
-        let more = room.try_acquire_many(length).map_err(|_| Broken::NoRoom)?;
-        match &mut held {
-            Some(held) => held.merge(more),
-            None => held = Some(more),
+        if !held.add(data.len()) {
+            return Err(Broken::NoRoom);
+        }
+        // Twice as much each time, but never more than there will be.
+        if bytes.capacity() - bytes.len() < data.len() {
+            let missing = most.saturating_sub(bytes.len());
+            bytes.reserve_exact(bytes.len().min(missing).max(data.len()));
         }
         bytes.extend_from_slice(&data);
     }

@@ -254,8 +254,10 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
     let (mut parts, body) = request.into_parts();
     match rule.caller(&mut parts).await {
         Ok(caller) => {
+            let (canvas, method) = (caller.canvas, parts.method.clone());
             parts.extensions.insert(caller);
-            next.run(Request::from_parts(parts, body)).await
+            let response = next.run(Request::from_parts(parts, body)).await;
+            rule.api.limits.answers.count(canvas, &method, response)
         }
         Err(problem) => problem.into_response(),
     }

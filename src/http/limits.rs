@@ -8,6 +8,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::bytes::{Answers, Held, Shares};
 use super::problem::{Kind, Problem};
 
 /// The bounds of one request, and of all together. Cheap to clone.
@@ -17,8 +18,10 @@ pub(super) struct Limits {
     pub(super) body_time: Duration,
     pub(super) request_time: Duration,
     pub(super) requests: usize,
-    /// Bytes of bodies that have not arrived whole.
-    pub(super) unfinished: Arc<Semaphore>,
+    /// Bytes of bodies, from when they arrive to the end of their requests.
+    pub(super) bodies: Arc<Shares>,
+    /// Bytes of answers that are on their way.
+    pub(super) answers: Answers,
 }
 
 /// Room for requests. Pushes, which last as long as handlers, have as much of their own: neither they nor the others keep
@@ -56,11 +59,13 @@ impl Slots {
 pub(super) struct Slot {
     room: Arc<Semaphore>,
     held: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+    /// The bytes of the request's body, which are here in one form or another as long as the request lasts.
+    body: Arc<Mutex<Option<Held>>>,
 }
 
 impl Slot {
     fn of(room: &Arc<Semaphore>) -> Result<Self, Problem> {
-        let slot = Self { room: Arc::clone(room), held: Arc::default() };
+        let slot = Self { room: Arc::clone(room), held: Arc::default(), body: Arc::default() };
         slot.take().map(|()| slot)
     }
 
@@ -75,6 +80,16 @@ impl Slot {
     /// Leaves the room to others.
     pub(super) fn leave(&self) {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Holds the bytes of the body until the request ends.
+    pub(super) fn keep(&self, body: Held) {
+        *self.body.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+    }
+
+    fn end(&self) {
+        self.leave();
+        self.body.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
@@ -91,7 +106,7 @@ pub(super) async fn shed(State(slots): State<Slots>, mut request: Request, next:
     request.extensions_mut().insert(slot.clone());
     let response = tokio::time::timeout(room.time, next.run(request)).await;
     // A clone of it may live on with what is left of the request.
-    slot.leave();
+    slot.end();
     match response {
         Ok(response) => response,
         Err(_) => {

@@ -5,6 +5,7 @@
 mod admin;
 mod answer;
 mod body;
+mod bytes;
 mod connection;
 mod crons;
 mod dead_events;

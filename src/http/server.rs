@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::bytes::{Answers, Shares};
 use super::connection::{Pace, Paced, Telling, Turns};
 use super::limits::Limits;
 use super::listen::Listening;
@@ -38,8 +39,8 @@ const HEADER_FIELDS: usize = 64;
 const WAKING: Duration = Duration::from_secs(2);
 /// How long the end waits until listeners elsewhere were told of what was emitted here.
 const BROADCASTING: Duration = Duration::from_secs(1);
-/// Bytes of all bodies together that have not arrived whole.
-const UNFINISHED_BYTES: usize = 64 * 1024 * 1024;
+/// Most bytes that either of bodies and answers may be given.
+const BYTES_MAX: usize = 64 * 1024 * 1024 * 1024;
 /// How long the end of a connection is waited for, and how many bytes are read meanwhile. Hanging up on bytes that nobody
 /// has read would take the answer away from who sent them.
 const LINGER: Duration = Duration::from_secs(1);
@@ -72,6 +73,13 @@ pub struct HttpConfig {
     pub listener_keep_alive: Duration,
     /// Largest body. Default 256 KiB, at most 16 MiB.
     pub body_limit_bytes: usize,
+    /// Bytes of the bodies of all requests at a time, until they are answered; more are answered 429. A canvas may hold as
+    /// much as it leaves to others: half of it alone, a third beside one other. Default 64 MiB; four of the largest bodies,
+    /// if that is more.
+    pub bodies_bytes_max: usize,
+    /// Bytes of answers that are on their way, in the same shares, those of more than 32 KiB; a request that only reads, and
+    /// whose answer does not fit, is answered 429. Default 40 MiB; four of the largest bodies, if that is more.
+    pub answers_bytes_max: usize,
     /// How long a connection may take over a request's header. Default 10 s.
     pub header_timeout: Duration,
     /// How long a connection may rest between two requests: longer than the load balancer keeps it, so that none is
@@ -99,6 +107,8 @@ impl Default for HttpConfig {
             max_listeners: 64,
             listener_keep_alive: Duration::from_secs(15),
             body_limit_bytes: 256 * 1024,
+            bodies_bytes_max: 64 * 1024 * 1024,
+            answers_bytes_max: 40 * 1024 * 1024,
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(620),
             body_timeout: Duration::from_secs(10),
@@ -305,7 +315,8 @@ impl HttpConfig {
             body_time: self.body_timeout,
             request_time: self.request_timeout,
             requests: self.max_requests,
-            unfinished: Arc::new(Semaphore::new(UNFINISHED_BYTES.max(4 * self.body_limit_bytes))),
+            bodies: Shares::new(self.bodies_bytes_max.max(4 * self.body_limit_bytes)),
+            answers: Answers::new(self.answers_bytes_max.max(4 * self.body_limit_bytes), self.write_timeout),
         }
     }
 
@@ -329,6 +340,9 @@ impl HttpConfig {
         }
         if !(1024..=16 * 1024 * 1024).contains(&self.body_limit_bytes) {
             return Err(HttpError::Config("the body limit must be 1 KiB to 16 MiB"));
+        }
+        if self.bodies_bytes_max > BYTES_MAX || self.answers_bytes_max > BYTES_MAX {
+            return Err(HttpError::Config("bodies_bytes_max and answers_bytes_max must be 64 GiB at most"));
         }
         if times.iter().any(|time| !(Duration::from_millis(100)..=hour).contains(time)) {
             return Err(HttpError::Config(

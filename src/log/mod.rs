@@ -139,8 +139,8 @@ impl Log {
         Ok(LogReceipt { appended, categories: categories(appends), signals: self.signals.clone() })
     }
 
-    /// The events of a source after this `seq`, at most `limit` (1 to 10,000) of them, in their order. The next page begins
-    /// after [`LogPage::through`].
+    /// The events of a source after this `seq`, at most `limit` (1 to 10,000) of them, in their order, and at most 4 MiB of
+    /// payloads and metadata, or one event. The next page begins after [`LogPage::through`].
     pub async fn read(&self, source: &EventSource, after: i64, limit: usize) -> Result<LogPage, LogError> {
         if !(1..=READ_MAX).contains(&limit) {
             return Err(LogError::Limit(limit));

@@ -64,7 +64,9 @@ pub enum StoreError {
         deployment: Duration,
     },
     /// A statement's own queue is full or gone: more is asked than the database answers.
-    #[error("too many statements wait for Postgres: slow down, or give it more room")]
+    #[error(
+        "too many statements, or too many bytes of them, wait for Postgres: slow down, or give it more room"
+    )]
     Overloaded,
     /// The configuration is wrong.
     #[error("{0}")]

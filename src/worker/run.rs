@@ -17,9 +17,10 @@ use super::handlers::{Execution, Handler, Registry, canvas_key};
 use super::leases::{Held, Leases};
 use super::process::process;
 use super::room::{Room, RoomKind};
-use super::statements::Statements;
+use super::statements::{Alone, Statements};
 #[cfg(feature = "http")]
 use super::targets::Targets;
+use super::values::Values;
 use crate::event::{
     Cause, Claim, CopyOf, HandlerAddress, Lane, Notification, Place, Schedule, Turn, target_of_queue,
 };
@@ -42,6 +43,8 @@ pub(super) struct Runner {
     pub(super) suspect_losses: u32,
     /// One event that lost its owners before may run here at a time: it might take the others with it.
     pub(super) suspects: Arc<Semaphore>,
+    /// Large values are here one beside the other only as far as there is room for them.
+    pub(super) values: Values,
     /// Cuts handlers off when the grace of a shutdown is over.
     pub(super) kill: CancellationToken,
 }
@@ -136,6 +139,8 @@ struct Facts {
     handler: Option<Arc<Handler>>,
     /// Losses that the event will have once it is claimed.
     losses: u32,
+    /// The bytes of its value, once it was looked at.
+    value_bytes: i32,
     event: Option<ClaimedEvent>,
     place: Option<Place>,
     copy_of: Option<CopyOf>,
@@ -215,6 +220,7 @@ impl Run<'_> {
             u32::try_from(event.losses).unwrap_or(0) + u32::from(event.schedule.locked_at.is_some());
         self.facts.address = Some(event.address);
         self.facts.copy_of = event.copy_of;
+        self.facts.value_bytes = event.value_bytes;
         Ok(Some(event.schedule))
     }
 
@@ -259,25 +265,29 @@ impl Run<'_> {
         // A suspect may wait long for its turn: it must not keep its handler's room from others meanwhile.
         let suspect = self.facts.losses >= self.runner.suspect_losses;
         if suspect {
-            self.enter(RoomKind::Suspect, &self.runner.suspects)?;
+            self.enter(RoomKind::Suspect, &self.runner.suspects, 1)?;
         }
         if let Some(handler) = self.facts.handler.clone() {
             if let Some(room) = &handler.room {
-                self.enter(RoomKind::Handler, room)?;
+                self.enter(RoomKind::Handler, room, 1)?;
             }
             // Last, so that whoever waits for a handler's room takes nothing from the canvas's other handlers.
             if let Some(share) = &handler.share {
-                self.enter(RoomKind::Canvas, share)?;
+                self.enter(RoomKind::Canvas, share, 1)?;
             }
         }
-        let id = self.notification.id;
+        // Waits for nothing else once it has room for its value.
+        let large = self.runner.values.places_of(self.facts.value_bytes);
+        if let Some(places) = large {
+            self.enter(RoomKind::Value, &self.runner.values.room, places)?;
+        }
+        let (id, alone) = (self.notification.id, Alone { suspect, large: large.is_some() });
         let sent = Instant::now();
         let key = self.facts.key_of_target();
         let statements = &self.runner.statements;
         let claimed = match &self.facts.copy_of {
-            Some(copy) => statements.take_turn(&copy.queue, id, suspect).await,
-            None if suspect => statements.claim_suspect(id, key).await,
-            None => statements.claim(id, key).await,
+            Some(copy) => statements.take_turn(&copy.queue, id, alone).await,
+            None => statements.claim(id, key, alone).await,
         };
         if let Some(event) = claimed.map_err(Halt::Failed)? {
             self.take(event, sent);
@@ -285,8 +295,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn enter(&mut self, kind: RoomKind, room: &Arc<Semaphore>) -> Result<(), Halt> {
-        if self.room.enter(kind, room) { Ok(()) } else { Err(Halt::Room(kind, Arc::clone(room))) }
+    fn enter(&mut self, kind: RoomKind, room: &Arc<Semaphore>, places: u32) -> Result<(), Halt> {
+        if self.room.enter(kind, room, places) {
+            Ok(())
+        } else {
+            Err(Halt::Room(kind, Arc::clone(room), places))
+        }
     }
 
     fn take(&mut self, event: ClaimedEvent, sent: Instant) {

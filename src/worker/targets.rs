@@ -66,7 +66,7 @@ async fn deliver(deliverer: &Deliverer, found: &FoundTarget, event: Execution) -
     let delivery = Delivery {
         event: event.id,
         address: &event.address,
-        json: &event.json,
+        json: event.json,
         attempt: event.attempt,
         enqueued_at: event.enqueued_at,
         traceparent: &traceparent,

@@ -8,6 +8,7 @@ mod admin_lists;
 mod audit;
 mod basics;
 mod brokers;
+mod bytes;
 mod carried;
 mod children;
 mod cli;

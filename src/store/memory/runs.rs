@@ -29,6 +29,7 @@ impl Tables {
             traceparent: row.traceparent.as_ref().map(ToString::to_string),
             place: row.place.clone(),
             copy_of: None,
+            value_bytes: bytes(row),
         }
     }
 
@@ -46,6 +47,7 @@ impl Tables {
         let may = row.delay_until <= self.now
             && self.is_free(row)
             && losses < limits.losses_below
+            && bytes(row) <= limits.value_max
             && knows(limits, &row.address)
             && self.rule_on(&row.address.scope).is_none()
             && self.turn(row) == Turn::First;
@@ -175,6 +177,7 @@ impl Tables {
             handlers: handlers.to_vec(),
             canvas_handlers: canvas_handlers.to_vec(),
             losses_below: i32::MAX,
+            value_max: i32::MAX,
         };
         let known = self.unknown.extract_if(.., |address, _| knows(&limits, address));
         let mut scopes: Vec<_> = known.map(|(address, _)| address.scope).collect();
@@ -185,6 +188,10 @@ impl Tables {
         }
         Ok(jobs)
     }
+}
+
+fn bytes(row: &Row) -> i32 {
+    i32::try_from(row.value.len()).unwrap_or(i32::MAX)
 }
 
 /// Whether a worker with these handlers has that of the address.

@@ -8,6 +8,7 @@ mod fences;
 mod groups;
 mod inserts;
 mod log;
+mod log_pages;
 mod minute;
 mod order;
 mod parking;
@@ -261,7 +262,8 @@ async fn set_turns(connection: &mut PgConnection, rows: &[Row], ids: &[EventId])
 
 /// What a worker with the handler `known` may claim.
 pub(crate) fn limits() -> ClaimLimits {
-    ClaimLimits { handlers: vec!["WORKER/known/_".into()], canvas_handlers: Vec::new(), losses_below: 5 }
+    let handlers = vec!["WORKER/known/_".into()];
+    ClaimLimits { handlers, canvas_handlers: Vec::new(), losses_below: 5, value_max: i32::MAX }
 }
 
 fn tester() -> Actor {

@@ -67,7 +67,7 @@ async fn deliver_event(
     let delivery = Delivery {
         event,
         address: &HandlerAddress { scope, modifier: Name::no_modifier() },
-        json,
+        json: json.to_owned(),
         attempt,
         enqueued_at: "2026-01-31T08:00:00Z".parse().unwrap(),
         traceparent: &traceparent,
