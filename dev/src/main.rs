@@ -159,7 +159,8 @@ async fn work(
     let joins = kept.other().is_some_and(|other| other.database_url == url);
     let may_forget = arguments.allow_unsafe_durability || joins || services.postgres.service.may_forget();
     let mut metrics = service::metrics().await?;
-    let store = store::connect(&url, !services.postgres.service.stays(), may_forget).await?;
+    let secret_keys = service::secret_keys(&kept.secret_key())?;
+    let store = store::connect(&url, !services.postgres.service.stays(), may_forget, &secret_keys).await?;
     metrics.watch(&store);
     let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(pubsub).await?);
     let server = service::bind(store.clone(), Arc::clone(&notifier), arguments.port).await?;

@@ -69,6 +69,7 @@ pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, 
     line("or on the command line:");
     line(&format!("  export DATABASE_URL={url}"));
     line(&format!("  export PUBSUB_EMULATOR_HOST={host}"));
+    line(&format!("  export WAKEQ_SECRET_KEY_FILE={}", kept.secret_key().display()));
     line("  export WAKEQ_BROADCAST=1    # who emits tells those who listen");
     if postgres.service.may_forget() {
         line("  export WAKEQ_ALLOW_UNSAFE_DURABILITY=1    # it does not wait for the disk");

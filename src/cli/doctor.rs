@@ -91,6 +91,9 @@ impl Doctor {
         }));
         let rights = store.missing_rights().await;
         findings.push(judged("rights", rights, |missing| doctor::rights(&missing, &server.role)));
+        let secrets = store.secret_counts().await;
+        findings
+            .push(judged("signing secrets", secrets, |counts| doctor::secrets(store.secret_keys(), &counts)));
         match store.chores(doctor::overdue_after(period)).await {
             Ok(chores) => findings.extend(doctor::chores(&chores, period)),
             Err(error) => findings.push(not_seen("minute's pass", &error)),

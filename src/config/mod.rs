@@ -4,6 +4,7 @@
 
 mod notifier;
 mod process;
+mod secrets;
 
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use clap::Args;
 
 pub(crate) use notifier::NotifierArgs;
 pub(crate) use process::{DeliveryArgs, LotArgs, PushArgs, ServeArgs, WorkerArgs, on_cloud_run};
+pub(crate) use secrets::SecretArgs;
 
 use crate::event::{CanvasId, Timing};
 use crate::store::{Store, StoreConfig, StoreError, TimingMode};
@@ -34,6 +36,8 @@ pub(crate) struct DatabaseArgs {
           default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
           hide_possible_values = true)]
     allow_unsafe_durability: bool,
+    #[command(flatten)]
+    secrets: SecretArgs,
 }
 
 /// The durations that all processes of a deployment share. What is not given is what the deployment has.
@@ -133,6 +137,7 @@ impl DatabaseArgs {
             allow_unsafe_durability: true,
             timing: timing.over(&Timing::default()),
             timing_mode: TimingMode::Unchecked,
+            secret_keys: self.secrets.keys()?,
             ..StoreConfig::default()
         };
         let connected: Result<Store, StoreError> = Store::connect(self.url()?, config).await;
@@ -182,6 +187,7 @@ impl DatabaseArgs {
             allow_unsafe_durability: self.allow_unsafe_durability,
             timing,
             timing_mode,
+            secret_keys: self.secrets.keys()?,
             ..StoreConfig::default()
         };
         let connected: Result<Store, StoreError> = Store::connect(self.url()?, config).await;

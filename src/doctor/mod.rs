@@ -7,6 +7,7 @@ mod database;
 mod log;
 mod pubsub;
 mod rights;
+mod secrets;
 
 use std::fmt;
 
@@ -17,6 +18,7 @@ pub(crate) use database::{clock, held_snapshots, migrations, pooler, server, set
 pub(crate) use log::log_readers;
 pub(crate) use pubsub::{local, pubsub_rights, push_horizon, topics};
 pub(crate) use rights::rights;
+pub(crate) use secrets::secrets;
 
 /// What one check found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
