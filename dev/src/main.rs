@@ -167,12 +167,12 @@ async fn work(
     if server.local_address().port() != arguments.port {
         screen::line(&format!("Port {} is taken: the API listens on another one", arguments.port));
     }
-    let key = service::key(store.clone(), &kept.key()).await?;
+    service::key(store.clone(), &kept.key()).await?;
     screen::introduction(
         services,
         kept,
         migrations.len(),
-        &screen::Access { url, host, address: server.local_address(), metrics: metrics.address(), key },
+        &screen::Access { url, host, address: server.local_address(), metrics: metrics.address() },
     );
     let (serving, served) = (server.stop_token(), tokio::spawn(server.run()));
     let worked = if arguments.no_worker {

@@ -47,13 +47,14 @@ pub(super) async fn metrics() -> anyhow::Result<Metrics> {
     }
 }
 
-/// The key of the last start, if it still counts, else a new one, with every scope on the default canvas.
-pub(super) async fn key(store: Store, file: &Path) -> anyhow::Result<String> {
+/// Keeps the key of the last start in its file, if it still counts, else a new one, with every scope on the default canvas.
+pub(super) async fn key(store: Store, file: &Path) -> anyhow::Result<()> {
     let access = Access::new(store, AccessConfig::default())?;
     if let Ok(kept) = std::fs::read_to_string(file)
         && access.authenticate(Some(&format!("Bearer {}", kept.trim()))).await.is_ok()
     {
-        return Ok(kept.trim().to_owned());
+        only_ours(&std::fs::File::open(file)?)?;
+        return Ok(());
     }
     let within = Within::from(CanvasId::DEFAULT);
     for key in access.keys(within, None, 1000).await? {
@@ -64,8 +65,7 @@ pub(super) async fn key(store: Store, file: &Path) -> anyhow::Result<String> {
     let (reach, scopes) = (Reach::Canvas(CanvasId::DEFAULT), Scope::ALL.into_iter().collect());
     let new = NewKey { holder: HOLDER.into(), reach, scopes, lifetime: None };
     let text = access.create_key(&new, &Actor::admin(HOLDER)).await?.key.reveal();
-    keep(file, &text).with_context(|| format!("write the key to {}", file.display()))?;
-    Ok(text)
+    keep(file, &text).with_context(|| format!("write the key to {}", file.display()))
 }
 
 /// The key that signing secrets are encrypted with: that of the last start, or a new one.
