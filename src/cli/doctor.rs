@@ -94,6 +94,8 @@ impl Doctor {
         let secrets = store.secret_counts().await;
         findings
             .push(judged("signing secrets", secrets, |counts| doctor::secrets(store.secret_keys(), &counts)));
+        let own = store.own_deployment().await;
+        findings.push(judged("own origins", own, |own| doctor::own_names(&own)));
         match store.chores(doctor::overdue_after(period)).await {
             Ok(chores) => findings.extend(doctor::chores(&chores, period)),
             Err(error) => findings.push(not_seen("minute's pass", &error)),

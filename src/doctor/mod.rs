@@ -5,6 +5,7 @@
 mod chores;
 mod database;
 mod log;
+mod own;
 mod pubsub;
 mod rights;
 mod secrets;
@@ -16,6 +17,7 @@ use serde::Serialize;
 pub(crate) use chores::{UNKNOWN_WITHIN, chores, durations, overdue_after, sizes, unknown_handlers};
 pub(crate) use database::{clock, held_snapshots, migrations, pooler, server, settings};
 pub(crate) use log::log_readers;
+pub(crate) use own::own_names;
 pub(crate) use pubsub::{local, pubsub_rights, push_horizon, topics};
 pub(crate) use rights::rights;
 pub(crate) use secrets::secrets;

@@ -190,7 +190,7 @@ async fn put(connection: &mut PgConnection, new: &NewTargetRow<'_>) -> Put {
     let mut transaction = connection.begin().await?;
     let is_awaited = hold_note(&mut transaction, new.address).await?;
     let repeats = new.replaces_secret && stands_already(&mut transaction, new).await?;
-    let row = write(&mut transaction, new, is_awaited, repeats).await?;
+    let row = write(&mut transaction, new, Seen { is_awaited, repeats }).await?;
     match &row {
         Some(_) => transaction.commit().await?,
         None => transaction.rollback().await?,
@@ -216,14 +216,16 @@ async fn stands_already(connection: &mut PgConnection, new: &NewTargetRow<'_>) -
     Ok(standing.is_some_and(|secret| secret.as_bytes() == new.secret.as_bytes()))
 }
 
-/// Writes the target and the record, and takes the note back. `is_awaited`: whether events may wait for the target;
-/// `repeats`: whether its secret is the one that stands.
-async fn write(
-    connection: &mut PgConnection,
-    new: &NewTargetRow<'_>,
+/// What was seen before a target is written, and can't change until then.
+struct Seen {
+    /// Whether events may wait for the target.
     is_awaited: bool,
+    /// Whether its secret is the one that stands.
     repeats: bool,
-) -> Put {
+}
+
+/// Writes the target and the record, and takes the note back.
+async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, seen: Seen) -> Put {
     let HandlerAddress { scope, modifier } = new.address;
     sqlx::query_as!(
         PutRow,
@@ -236,22 +238,20 @@ async fn write(
                    (canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms, timeout_ms,
                     concurrency, audience, secret, secret_key, created_by, updated_by, halts)
                select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer, $12::text, $13, $24::text, $17, $17, $22
-                 from others where count < $15
-                   on conflict (canvas_id, module, name, modifier) do update
+                 from others where count < $15 on conflict (canvas_id, module, name, modifier) do update
                   set url = excluded.url, retries = excluded.retries, delay_ms = excluded.delay_ms, halts = excluded.halts,
                       factor = excluded.factor, delay_max_ms = excluded.delay_max_ms, timeout_ms = excluded.timeout_ms,
                       concurrency = excluded.concurrency, audience = excluded.audience, revision = excluded.revision,
                       updated_by = excluded.updated_by, updated_at = now(),
                       secret = case when $14 then excluded.secret else t.secret end,
                       secret_key = case when $14 then excluded.secret_key else t.secret_key end,
-                      previous_secret = case when $14 and not $23 then t.secret else t.previous_secret end,
-                      previous_key = case when $14 and not $23 then t.secret_key else t.previous_key end,
-                      previous_until = case when $14 and not $23 then now() + $16::interval else t.previous_until end
+                      (previous_secret, previous_key, previous_until) = (
+                          select t.secret, t.secret_key, now() + $16::interval where $14 and not $23 union all
+                          select t.previous_secret, t.previous_key, t.previous_until where not $14 or $23)
             returning xmax = 0 as new, xmax = 0 or $14 as taken, previous_until, created_at, created_by, updated_at
            ), known as (
-               delete from wakeq.unknown_handlers
-                where canvas_id = $1 and module = $2 and name = $3 and modifier = $4 and exists (select from put)
-            returning canvas_id, module, name
+               delete from wakeq.unknown_handlers where canvas_id = $1 and module = $2 and name = $3 and modifier = $4
+                  and exists (select from put) returning canvas_id, module, name
            ), job as (
                insert into wakeq.resume_jobs (kind, canvas_id, module, name, created_at)
                select 'registered', canvas_id, module, name, clock_timestamp() from known where $21 returning id
@@ -264,9 +264,8 @@ async fn write(
            select new as "new!", taken as "taken!", created_at as "created_at!", created_by as "created_by!",
                   updated_at as "updated_at!", (select id from job) as job,
                   case when previous_until > now() then previous_until end as previous_until,
-                  (select max(r.rule_type)::text from wakeq.scheduling_rules r
-                    where r.canvas_id = $1 and r.event_space = $2 and r.handler_name = $3
-                      and (r.until is null or r.until > now())) as rule
+                  (select max(r.rule_type)::text from wakeq.scheduling_rules r where r.canvas_id = $1
+                      and r.event_space = $2 and r.handler_name = $3 and (r.until is null or r.until > now())) as rule
              from put"#,
         scope.canvas.0,
         scope.module.as_str() as _,
@@ -288,9 +287,9 @@ async fn write(
         new.actor.credential_id(),
         format!("modifier {modifier}; {}", new.url.origin()),
         new.actor.request_id(),
-        is_awaited,
+        seen.is_awaited,
         new.policy.halts,
-        repeats,
+        seen.repeats,
         new.sealed.key.as_deref()
     )
     .fetch_optional(connection)
