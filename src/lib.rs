@@ -73,7 +73,8 @@ pub use event::{
 };
 #[cfg(feature = "http")]
 pub use event::{
-    InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,
+    InvalidSecret, InvalidSecretKeys, InvalidTargetUrl, NewSecretKey, NoSecret, OwnDeployment, OwnTarget,
+    Secret, SecretKeys, Secrets, Target, TargetPolicy, TargetUrl,
 };
 pub use explain::{Explanation, Live};
 pub use log::{APPEND_MAX, Log, LogError, LogReceipt, READ_MAX};
@@ -90,7 +91,7 @@ pub use store::{
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{
-    Counters, Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, PushError, PushRunner,
+    Counters, Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Origin, PushError, PushRunner,
     QueueWorker, Route, RunReport, Verdict, WorkerConfig, WorkerError, shutdown_signal,
 };
 

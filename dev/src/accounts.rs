@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 use wakeq::{
     Applied, Asked, BrokerBacking, BrokerConfig, BrokerError, CanvasId, Entities, Entity, EntityAnswer,
     EntityConfig, EntityEvent, EntityId, EntityProcessor, EntityStatus, Event, EventBroker, Execution,
-    HandlerResult, Handlers, Log, Queue, Rejection, Store,
+    HandlerResult, Handlers, Log, Queue, Rejection, Route, Store,
 };
 
 use crate::screen;
@@ -80,7 +80,7 @@ impl Entity for Account {
 /// The handlers of the example: the bank outside, and whoever wants to know.
 pub(super) fn handlers(handlers: Handlers, entities: Entities) -> Handlers {
     let charge = move |execution: Execution| charge(entities.clone(), execution);
-    handlers.on("charge", charge).on("account-changed", told)
+    handlers.on("charge", charge).on(Route::new("account-changed").module("ANSWER"), told)
 }
 
 async fn charge(entities: Entities, execution: Execution) -> HandlerResult {

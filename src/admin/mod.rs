@@ -110,6 +110,16 @@ pub enum AdminError {
         "the patterns of all queues together are too costly: use smaller repetitions, or fewer alternatives"
     )]
     TooCostlyPatterns,
+    /// The target is the deployment itself.
+    #[cfg(feature = "http")]
+    #[error(transparent)]
+    OwnTarget(#[from] crate::event::OwnTarget),
+    /// The process has no key to encrypt signing secrets with.
+    #[error(
+        "this deployment has no key for signing secrets, so no target can be registered: its operator sets \
+         WAKEQ_SECRET_KEY (`wakeq secrets new-key` makes one), the same for every process"
+    )]
+    NoSecretKey,
     /// The operating system gave no random numbers.
     #[error("the system gave no random numbers: no secret was made")]
     NoRandomness,

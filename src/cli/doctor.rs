@@ -96,6 +96,11 @@ impl Doctor {
         }));
         let powers = store.role_powers().await;
         findings.push(judged("role", powers, |powers| doctor::role(powers, &server.role)));
+        let secrets = store.secret_counts().await;
+        findings
+            .push(judged("signing secrets", secrets, |counts| doctor::secrets(store.secret_keys(), &counts)));
+        let own = store.own_deployment().await;
+        findings.push(judged("own origins", own, |own| doctor::own_names(&own)));
         match store.chores(doctor::overdue_after(period)).await {
             Ok(chores) => findings.extend(doctor::chores(&chores, period)),
             Err(error) => findings.push(not_seen("minute's pass", &error)),

@@ -106,7 +106,7 @@ fn of_listening(error: &ListenError) -> Exit {
 fn of_admin(error: &AdminError) -> Exit {
     match error {
         AdminError::AdminOnly { .. } => Exit::Refused,
-        AdminError::Invalid(_) | AdminError::Cursor => Exit::Usage,
+        AdminError::Invalid(_) | AdminError::Cursor | AdminError::OwnTarget(_) => Exit::Usage,
         AdminError::NotFound(_)
         | AdminError::NoCron(_)
         | AdminError::NoTarget(_)
@@ -119,7 +119,7 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::TooManyQueues
         | AdminError::TooCostlyPatterns
         | AdminError::UnreadableCron(_) => Exit::Conflict,
-        AdminError::NoRandomness => Exit::Failed,
+        AdminError::NoRandomness | AdminError::NoSecretKey => Exit::Failed,
         AdminError::Store(error) => of_store(error),
         AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),
     }

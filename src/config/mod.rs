@@ -4,6 +4,7 @@
 
 mod notifier;
 mod process;
+mod secrets;
 
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use clap::Args;
 
 pub(crate) use notifier::NotifierArgs;
 pub(crate) use process::{DeliveryArgs, LotArgs, PushArgs, ServeArgs, WorkerArgs, on_cloud_run};
+pub(crate) use secrets::SecretArgs;
 
 use crate::event::{CanvasId, Timing};
 use crate::store::{Store, StoreConfig, StoreError, TimingMode};
@@ -39,6 +41,8 @@ pub(crate) struct DatabaseArgs {
           default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
           hide_possible_values = true)]
     allow_unverified_database: bool,
+    #[command(flatten)]
+    secrets: SecretArgs,
 }
 
 /// The durations that all processes of a deployment share. What is not given is what the deployment has.
@@ -144,6 +148,7 @@ impl DatabaseArgs {
             allow_unverified_database: self.allow_unverified_database,
             timing: timing.over(&Timing::default()),
             timing_mode: TimingMode::Unchecked,
+            secret_keys: self.secrets.keys()?,
             ..StoreConfig::default()
         };
         let connected: Result<Store, StoreError> = Store::connect(self.url()?, config).await;
@@ -194,6 +199,7 @@ impl DatabaseArgs {
             allow_unverified_database: self.allow_unverified_database,
             timing,
             timing_mode,
+            secret_keys: self.secrets.keys()?,
             ..StoreConfig::default()
         };
         let connected: Result<Store, StoreError> = Store::connect(self.url()?, config).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::access::{AccessConfig, PushCallers};
-use crate::delivery::{AllowedAudience, DeliveryConfig, IpRange};
+use crate::delivery::{AllowedAudience, AllowedPlace, DeliveryConfig};
 use crate::http::HttpConfig;
 use crate::store::Retention;
 use crate::worker::WorkerConfig;
@@ -82,15 +82,17 @@ pub(crate) struct PushArgs {
 #[derive(Args, Clone)]
 #[command(next_help_heading = "HTTP targets")]
 pub(crate) struct DeliveryArgs {
-    /// Addresses that targets may have although they are not public: 10.0.0.0/8,fd00::/8
-    #[arg(long = "deliver-to", env = "WAKEQ_DELIVER_TO", value_delimiter = ',', value_name = "RANGES")]
-    ranges: Vec<String>,
+    /// Where targets of a canvas (or `queues`, or `*`: all) may be beside public addresses at ports 443, 80 and 8000 to 8999:
+    /// CANVAS=10.1.2.0/24:8080, CANVAS=orders.internal:9000-9010, *=public:9443
+    #[arg(long = "deliver-to", env = "WAKEQ_DELIVER_TO", value_delimiter = ',', value_name = "PLACES")]
+    places: Vec<String>,
     /// Send to http:// as well
     #[arg(long = "deliver-http", env = "WAKEQ_DELIVER_HTTP", num_args = 0..=1, default_missing_value = "1",
           default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
           hide_possible_values = true)]
     allow_http: bool,
-    /// Audiences beside their own origins that targets may be given tokens for: orders=https://orders-x.a.run.app
+    /// Audiences that targets of a canvas (or `queues`, or `*`: all) may be given tokens for, and where those may go:
+    /// CANVAS=https://orders-x.a.run.app, CANVAS=orders=https://orders-x.a.run.app
     #[arg(
         id = "deliver_audiences",
         long = "deliver-audience",
@@ -122,6 +124,9 @@ pub(crate) struct ServeArgs {
     /// The URLs of this service that Google's ID tokens are made for; without one no ID token is taken
     #[arg(long = "audience", env = "WAKEQ_AUDIENCE", value_delimiter = ',')]
     audiences: Vec<String>,
+    /// Where this service is reached, if an audience does not say it: no HTTP target may be there
+    #[arg(long = "own-origin", env = "WAKEQ_OWN_ORIGINS", value_delimiter = ',', value_name = "ORIGINS")]
+    own_origins: Vec<String>,
     /// Where the public keys are that ID tokens are checked with; for emulators, on this machine
     #[arg(long, env = "WAKEQ_JWKS_URL", default_value_t = AccessConfig::default().jwks_url, hide_short_help = true)]
     jwks_url: String,
@@ -199,11 +204,12 @@ impl WorkerArgs {
 impl DeliveryArgs {
     /// As the deliverer takes them.
     pub(crate) fn config(&self) -> anyhow::Result<DeliveryConfig> {
-        let ranges: Result<Vec<IpRange>, _> = given(&self.ranges).iter().map(|range| range.parse()).collect();
+        let places: Result<Vec<AllowedPlace>, _> =
+            given(&self.places).iter().map(|place| place.parse()).collect();
         let audiences: Result<Vec<AllowedAudience>, _> =
             given(&self.audiences).iter().map(|pair| pair.parse()).collect();
         Ok(DeliveryConfig {
-            allow: ranges?,
+            allow: places?,
             allow_http: self.allow_http,
             audiences: audiences?,
             ..DeliveryConfig::default()
@@ -217,6 +223,7 @@ impl ServeArgs {
         let (audiences, jwks_url) = (given(&self.audiences), self.jwks_url.clone());
         HttpConfig {
             address: SocketAddr::new(self.listen, self.port),
+            own_origins: given(&self.own_origins),
             access: AccessConfig { audiences, jwks_url, ..AccessConfig::default() },
             max_connections: self.max_connections,
             max_requests: self.max_requests,
@@ -229,7 +236,7 @@ impl ServeArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::{InvalidAllowedAudience, InvalidIpRange};
+    use crate::delivery::{InvalidAllowedAudience, InvalidAllowedPlace};
 
     #[test]
     fn the_grace_fits_where_the_process_runs() {
@@ -256,17 +263,19 @@ mod tests {
 
     #[test]
     fn what_targets_may_reach_is_given_or_nothing() {
-        let arguments = |ranges: &[&str]| DeliveryArgs {
-            ranges: ranges.iter().map(|&range| range.to_owned()).collect(),
+        let arguments = |places: &[&str]| DeliveryArgs {
+            places: places.iter().map(|&place| place.to_owned()).collect(),
             allow_http: true,
-            audiences: vec![String::new(), "orders=https://orders.example".to_owned()],
+            audiences: vec![String::new(), "*=orders=https://orders.example".to_owned()],
         };
-        let config = arguments(&["127.0.0.1", "fd00::/8"]).config().unwrap();
-        let pair: AllowedAudience = "orders=https://orders.example".parse().unwrap();
+        let config = arguments(&["*=127.0.0.1", "queues=[fd00::/8]:8080"]).config().unwrap();
+        let pair: AllowedAudience = "*=orders=https://orders.example".parse().unwrap();
         assert_eq!((config.allow.len(), config.allow_http, config.audiences), (2, true, vec![pair]));
         assert!(arguments(&[""]).config().unwrap().allow.is_empty(), "an empty variable is none");
-        let refused = arguments(&["10.0.0.1/8"]).config().unwrap_err();
-        assert!(refused.is::<InvalidIpRange>(), "{refused}");
+        for range in ["*=10.0.0.1/8", "10.0.0.0/8"] {
+            let refused = arguments(&[range]).config().unwrap_err();
+            assert!(refused.is::<InvalidAllowedPlace>(), "{refused}");
+        }
         let unbound = DeliveryArgs { audiences: vec!["orders".to_owned()], ..arguments(&[]) };
         let refused = unbound.config().unwrap_err();
         assert!(refused.is::<InvalidAllowedAudience>(), "for anybody: {refused}");

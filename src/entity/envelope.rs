@@ -8,10 +8,9 @@ use uuid::Uuid;
 use super::define::{Asked, FollowUp};
 use crate::event::{CanvasId, Event, EventError, EventId, Link, LogEvent, Name, StreamName, Traceparent};
 
-/// The handler that is told what became of an event.
+/// The handler of module `ANSWER` that is told what became of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ReplyTo {
-    pub(super) module: String,
     pub(super) name: String,
 }
 
@@ -156,10 +155,9 @@ impl Received {
         };
         let value = serde_json::to_string(&answer).ok()?;
         // The names were checked when it was sent; what Postgres holds of them is what was written.
-        let event =
-            Event::from_json(&reply_to.name, "null").and_then(|event| event.module(&reply_to.module)).ok()?;
+        let event = Event::from_json(&reply_to.name, "null").ok()?;
         let traceparent = self.envelope.trace();
-        Some(Event { canvas: Some(self.canvas), traceparent, value, ..event })
+        Some(Event { canvas: Some(self.canvas), module: Name::answer(), traceparent, value, ..event })
     }
 }
 

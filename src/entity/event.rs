@@ -5,7 +5,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::envelope::{Envelope, ReplyTo};
-use crate::event::{CanvasId, EntityId, Event, EventError, EventId, JsonError, Link, Name, check_json};
+use crate::event::{EntityId, EventError, EventId, JsonError, Link, Name, check_json};
 use crate::store::ToEntity;
 use crate::telemetry;
 
@@ -80,18 +80,24 @@ impl EntityEvent {
         self
     }
 
-    /// The handler of module `WORKER` that is told what became of it, by an event with an
-    /// [`EntityAnswer`](crate::EntityAnswer). Default: nobody is told.
-    pub fn reply_to(self, handler: &str) -> Result<Self, EventError> {
-        self.reply_to_module("WORKER", handler)
-    }
-
-    /// The same for a handler of another module.
-    pub fn reply_to_module(mut self, module: &str, handler: &str) -> Result<Self, EventError> {
-        // The checks of an event's address.
-        let address = Event::from_json(handler, "null")?.module(module)?.address(CanvasId::DEFAULT);
-        self.reply_to =
-            Some(ReplyTo { module: address.scope.module.to_string(), name: address.scope.name.to_string() });
+    /// The handler of module `ANSWER` that is told what became of it, by an event with an
+    /// [`EntityAnswer`](crate::EntityAnswer). Nobody else can emit events of that module, so that its handlers may trust what they
+    /// get. Default: nobody is told.
+    ///
+    /// ```
+    /// use wakeq::{EntityAnswer, Execution, HandlerResult, Handlers, Route};
+    ///
+    /// async fn changed(execution: Execution) -> HandlerResult {
+    ///     let answer: EntityAnswer = execution.value()?;
+    ///     println!("{} of {}: {:?}", answer.name, answer.entity, answer.outcome);
+    ///     Ok(())
+    /// }
+    ///
+    /// let handlers = Handlers::new().on(Route::new("account-changed").module("ANSWER"), changed);
+    /// ```
+    pub fn reply_to(mut self, handler: &str) -> Result<Self, EventError> {
+        let name: Name = handler.parse()?;
+        self.reply_to = Some(ReplyTo { name: name.to_string() });
         Ok(self)
     }
 

@@ -11,8 +11,12 @@ mod handler;
 mod json;
 mod log;
 mod object;
+#[cfg(feature = "http")]
+mod own;
 mod queue;
 mod schedule;
+#[cfg(feature = "http")]
+mod sealed;
 #[cfg(feature = "http")]
 mod target;
 mod trace;
@@ -32,9 +36,15 @@ pub use log::{
     StreamAppend, StreamId, StreamName,
 };
 pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
+#[cfg(feature = "http")]
+pub use own::{OwnDeployment, OwnTarget};
 pub use queue::{CopyOf, InvalidPattern, QueuePattern};
 pub(crate) use queue::{QueuePatterns, target_of_queue};
 pub use schedule::{Cause, Claim, InvalidTiming, RuleKind, Schedule, Timing};
+#[cfg(feature = "http")]
+pub use sealed::{InvalidSecretKeys, NewSecretKey, SecretKeys};
+#[cfg(feature = "http")]
+pub(crate) use sealed::{SealedSecret, Unopened, Unsealed};
 #[cfg(feature = "http")]
 pub use target::{
     InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,

@@ -21,6 +21,7 @@ mod listen;
 mod log;
 mod objects;
 mod openapi;
+mod own;
 mod paging;
 mod problem;
 mod push;
@@ -42,6 +43,7 @@ use crate::admin::Admin;
 use crate::delivery::Deliverer;
 use crate::emit::Queue;
 use crate::entity::Entities;
+use crate::event::OwnDeployment;
 use crate::log::Log;
 use crate::telemetry::HttpMetrics;
 use guard::Guarded;
@@ -64,6 +66,8 @@ pub(crate) struct Api {
     deliverer: Deliverer,
     /// What the ids of CloudEvents are made in.
     namespace: Uuid,
+    /// What this deployment sends itself is known by.
+    own: Arc<OwnDeployment>,
     limits: Limits,
     refusals: Refusals,
     readiness: Arc<Readiness>,
@@ -78,6 +82,7 @@ fn router(api: &Api) -> Router {
         .merge(openapi::pages(document))
         .fallback(async || problem::Problem::not_found())
         .layer(from_fn_with_state(limits::Slots::new(&api.limits), limits::shed))
+        .layer(from_fn_with_state(Arc::clone(&api.own), own::refuse))
         .layer(from_fn_with_state(HttpMetrics::new(), answer::complete))
         .with_state(api.clone())
 }

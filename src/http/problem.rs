@@ -258,6 +258,7 @@ impl From<EventError> for Problem {
             | EventError::TooLate
             | EventError::LogName(_)
             | EventError::ReservedCategory(_)
+            | EventError::ReservedModule(_)
             | EventError::ReservedCanvas => Self::bad_request(error.to_string()),
         }
     }
@@ -283,6 +284,7 @@ impl From<AdminError> for Problem {
             AdminError::TooManyCrons | AdminError::UnreadableCron(_) => {
                 Self::new(Kind::Conflict, error.to_string())
             }
+            AdminError::OwnTarget(_) => Self::bad_request(error.to_string()),
             AdminError::Cursor => Self::bad_request(error.to_string()),
             AdminError::NotWaiting(_) => {
                 Self::new(Kind::NotWaiting, "the event runs now: look again when it has ended")
@@ -290,6 +292,7 @@ impl From<AdminError> for Problem {
             AdminError::TooManyTargets | AdminError::TooManyQueues | AdminError::TooCostlyPatterns => {
                 Self::new(Kind::Conflict, error.to_string())
             }
+            AdminError::NoSecretKey => Self::new(Kind::Unavailable, error.to_string()),
             AdminError::NoRandomness => Self::internal(&error),
             AdminError::Store(error) => error.into(),
             AdminError::Wake(ref waking) => match waking.of_store() {

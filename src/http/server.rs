@@ -27,6 +27,7 @@ use crate::admin::Admin;
 use crate::delivery::{Deliverer, DeliveryConfig, DeliveryError};
 use crate::emit::{Queue, QueueConfig};
 use crate::entity::Entities;
+use crate::event::OwnDeployment;
 use crate::log::Log;
 use crate::notify::Notifier;
 use crate::store::{Retention, Store, StoreError};
@@ -60,6 +61,9 @@ pub struct HttpConfig {
     pub access: AccessConfig,
     /// Which targets may be registered: as the workers have it.
     pub delivery: DeliveryConfig,
+    /// Where this API is reached, such as `https://queue.example`: no target may be there, on any process. The audiences of
+    /// [`AccessConfig`] are among these without being named. Default: none.
+    pub own_origins: Vec<String>,
     /// How long things are kept, for `POST /v1/wake`, which then deletes what is older. Default none: it deletes nothing.
     pub retention: Option<Retention>,
     /// Connections at a time; more are answered 503. Default 4,096.
@@ -101,6 +105,7 @@ impl Default for HttpConfig {
             address: SocketAddr::from(([0, 0, 0, 0], 8080)),
             access: AccessConfig::default(),
             delivery: DeliveryConfig::default(),
+            own_origins: Vec::new(),
             retention: None,
             max_connections: 4096,
             max_requests: 512,
@@ -187,6 +192,7 @@ impl HttpServer {
         let log = Log::new(store.clone(), notifier.as_ref()).with_payload_limit(config.body_limit_bytes);
         let queue = Queue::new(store.clone(), notifier, queue_config);
         let api = Api {
+            own: own_deployment(&store, &config).await?,
             namespace: store.namespace().await?,
             log,
             entities: Entities::new(queue.clone()),
@@ -296,6 +302,20 @@ impl HttpServer {
             }
         }
     }
+}
+
+/// Says what is served here, so that no process delivers to it; the deployment as it is known then.
+async fn own_deployment(store: &Store, config: &HttpConfig) -> Result<Arc<OwnDeployment>, HttpError> {
+    let AccessConfig { audiences, push, .. } = &config.access;
+    let names: Vec<String> =
+        [&config.own_origins, audiences, &push.audiences].into_iter().flatten().cloned().collect();
+    if names.iter().any(|name| name.len() > OwnDeployment::NAME_BYTES_MAX) {
+        return Err(HttpError::Config("an own origin or audience must have at most 2,048 bytes"));
+    }
+    if !store.add_own_names(&names).await? {
+        tracing::warn!("the deployment has 100 own names already: take old ones out of wakeq.deployment");
+    }
+    Ok(Arc::new(store.own_deployment().await?))
 }
 
 impl HttpConfig {

@@ -196,7 +196,7 @@ impl Store {
     }
 
     /// Deletes what is too old to keep: remembered ids, dead events, notes of unknown handlers, the audit, answers to
-    /// idempotent emits; at most 1,000 of each. Whether there is more.
+    /// idempotent emits, signing secrets that count no more; at most 1,000 of each. Whether there is more.
     pub(crate) async fn expire(&self, again: bool, retention: Retention) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
@@ -237,9 +237,16 @@ impl Store {
                         where ended_at < now() - $2::interval and exists (select from gate)
                         order by ended_at limit 1000 for update skip locked)
                 returning event_id
+               ), secrets as (
+                   update wakeq.http_targets set previous_secret = null, previous_key = null, previous_until = null
+                    where (canvas_id, module, name, modifier) in (
+                       select canvas_id, module, name, modifier from wakeq.http_targets
+                        where previous_until <= now() and exists (select from gate)
+                        order by 1, 2, 3, 4 limit 1000 for update skip locked)
+                returning canvas_id
                )
                select greatest((select count(*) from ids), (select count(*) from dead), (select max(gone) from audit),
-                               (select count(*) from keys), (select count(*) from sent)) >= 1000 as "more!""#,
+                               (select count(*) from keys), (select count(*) from sent), (select count(*) from secrets)) >= 1000 as "more!""#,
             again,
             interval(retention.emitted_ids),
             interval(retention.dead_events),

@@ -110,6 +110,8 @@ pub use session::{Store, StoreConfig};
 pub use settings::TimingMode;
 #[cfg(feature = "http")]
 pub use targets::RegisteredTarget;
+#[cfg(feature = "cli")]
+pub(crate) use targets::SecretCounts;
 #[cfg(feature = "http")]
 pub(crate) use targets::{FoundTarget, NewTargetRow, PutOutcome};
 pub(crate) use ticks::{CronDue, CronStep};

@@ -15,6 +15,8 @@ use super::probe::Probe;
 use super::queues::RegistryCache;
 use super::route::Route;
 use super::{StoreError, TimingMode};
+#[cfg(feature = "http")]
+use crate::event::SecretKeys;
 use crate::event::Timing;
 
 /// How long a connection may rest before it is asked whether it still lives.
@@ -43,6 +45,9 @@ pub struct StoreConfig {
     pub timing: Timing,
     /// What to do about the durations that the deployment has already. Default: agree with them, or be refused.
     pub timing_mode: TimingMode,
+    /// What the signing secrets of targets are encrypted with. Default: no key, and no target can be registered.
+    #[cfg(feature = "http")]
+    pub secret_keys: SecretKeys,
 }
 
 impl Default for StoreConfig {
@@ -55,6 +60,8 @@ impl Default for StoreConfig {
             allow_unverified_database: false,
             timing: Timing::default(),
             timing_mode: TimingMode::default(),
+            #[cfg(feature = "http")]
+            secret_keys: SecretKeys::default(),
         }
     }
 }
@@ -153,6 +160,12 @@ impl Store {
     /// The durations this store writes into rows.
     pub fn timing(&self) -> &Timing {
         &self.config.timing
+    }
+
+    /// What the signing secrets of targets are encrypted with.
+    #[cfg(feature = "http")]
+    pub(crate) fn secret_keys(&self) -> &SecretKeys {
+        &self.config.secret_keys
     }
 
     /// Closes every connection; running statements are waited for.

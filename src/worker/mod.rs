@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use counters::{Counters, RunReport, Verdict};
-pub use handlers::{Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Route};
+pub use handlers::{Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Origin, Route};
 pub use push::{PushError, PushRunner};
 pub use signal::shutdown_signal;
 

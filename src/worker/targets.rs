@@ -72,6 +72,7 @@ async fn deliver(deliverer: &Deliverer, found: &FoundTarget, event: Execution) -
         traceparent: &traceparent,
         place: event.place.as_ref(),
         copy_of: event.copy_of.as_ref(),
+        deployment: Some(&found.own),
     };
     match deliverer.deliver(&found.target, delivery).await {
         Delivered::Completed => Ok(()),

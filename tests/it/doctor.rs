@@ -12,7 +12,7 @@ use wakeq::{RoleKind, Store, StoreConfig};
 use wakeq_services::TestDatabase;
 
 use crate::brokers::Broker;
-use crate::support::{database, durability, is_skipped, login};
+use crate::support::{SECRET_KEY, database, durability, is_skipped, login};
 
 /// It does not wait for the disk, and all its connections share a process, as those of a pooler do.
 const OF_THE_EMBEDDED: [&str; 2] = ["durability", "pooler"];
@@ -66,7 +66,7 @@ async fn doctor(url: &str, pubsub: Option<&PubSubConfig>, arguments: &[&str]) ->
 async fn run(url: &str, pubsub: Option<&PubSubConfig>, arguments: &[&str]) -> std::process::Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wakeq"));
     command.arg("doctor").args(arguments).env_clear().env("DATABASE_URL", url);
-    command.env(durability().0, durability().1);
+    command.env(durability().0, durability().1).env(SECRET_KEY.0, SECRET_KEY.1);
     if let Some(config) = pubsub {
         command
             .env("PUBSUB_EMULATOR_HOST", config.emulator_host.as_ref().unwrap())

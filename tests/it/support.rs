@@ -143,8 +143,18 @@ pub(crate) fn fit(config: StoreConfig) -> StoreConfig {
     StoreConfig {
         max_connections: asked.filter(|_| is_usual).unwrap_or(config.max_connections),
         allow_unsafe_durability: config.allow_unsafe_durability || ALLOWED == durability().1,
+        secret_keys: if config.secret_keys.ids().is_empty() { secret_keys() } else { config.secret_keys },
         ..config
     }
+}
+
+/// What the signing secrets of the tests are encrypted with, as a variable and its value.
+pub(crate) const SECRET_KEY: (&str, &str) =
+    ("WAKEQ_SECRET_KEY", "5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e");
+
+/// The same for a store.
+pub(crate) fn secret_keys() -> wakeq::SecretKeys {
+    SECRET_KEY.1.parse().unwrap()
 }
 
 const ALLOWED: &str = "1";

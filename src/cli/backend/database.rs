@@ -124,7 +124,7 @@ impl Database {
         delivery: &DeliveryArgs,
     ) -> anyhow::Result<PutAnswer> {
         let new = new.read()?;
-        check(&new, delivery)?;
+        check(self.canvas, &new, delivery)?;
         let address = target.address(self.canvas);
         Ok(self.waking().await?.put_target(&address, &new, &self.actor).await?.into())
     }
@@ -208,7 +208,7 @@ impl Database {
     ) -> anyhow::Result<PutQueueAnswer> {
         let new = new.read()?;
         if let Some(target) = &new.target {
-            check(target, delivery)?;
+            check(CanvasId::OF_QUEUES, target, delivery)?;
         }
         Ok(self.waking().await?.put_queue(name, &new, &self.actor).await?.into())
     }
@@ -411,11 +411,11 @@ impl Database {
 }
 
 /// Asks the configuration of this command whether a target may be called.
-fn check(new: &NewTarget, delivery: &DeliveryArgs) -> anyhow::Result<()> {
+fn check(canvas: CanvasId, new: &NewTarget, delivery: &DeliveryArgs) -> anyhow::Result<()> {
     let deliverer = Deliverer::new(delivery.config()?)?;
-    deliverer.check(&new.url)?;
+    deliverer.check(canvas, &new.url)?;
     if let Some(audience) = &new.audience {
-        deliverer.check_audience(&new.url, audience)?;
+        deliverer.check_audience(canvas, &new.url, audience)?;
     }
     Ok(())
 }

@@ -216,6 +216,7 @@ impl From<Refusal> for Problem {
                 | EventError::Trace(_)
                 | EventError::TooLate
                 | EventError::ReservedCategory(_)
+                | EventError::ReservedModule(_)
                 | EventError::ReservedCanvas,
             )
             | Fault::Syntax(_)

@@ -69,7 +69,7 @@ impl Store {
         new: &NewQueueRow<'_>,
         target: &NewTargetRow<'_>,
     ) -> Result<(QueuePut, Option<PutOutcome>), StoreError> {
-        let mut session = self.session().await?.for_statements(9);
+        let mut session = self.session().await?.for_statements(10);
         let put = session
             .limit(async |connection| {
                 let mut transaction = connection.begin().await?;

@@ -16,6 +16,7 @@ mod queues;
 #[cfg(feature = "http")]
 mod registering;
 mod resuming;
+mod secrets;
 mod strangers;
 mod turns;
 
@@ -164,8 +165,14 @@ pub(crate) fn fit(config: StoreConfig) -> StoreConfig {
     StoreConfig {
         max_connections: asked.unwrap_or(config.max_connections),
         allow_unsafe_durability: config.allow_unsafe_durability || TestDatabase::is_embedded(),
+        secret_keys: if config.secret_keys.ids().is_empty() { secret_keys() } else { config.secret_keys },
         ..config
     }
+}
+
+/// What the signing secrets of the tests are encrypted with.
+pub(crate) fn secret_keys() -> crate::event::SecretKeys {
+    "5e".repeat(32).parse().unwrap()
 }
 
 /// Whether a test that needs this cannot run: the embedded Postgres has one session, which nobody else can use while a

@@ -46,6 +46,15 @@ module "database" {
   }
 }
 
+# What signs deliveries is encrypted with it; those that have the database's backups have no part in it.
+module "secret_key" {
+  source     = "../../modules/secret_key"
+  project    = var.project
+  region     = var.region
+  readers    = { api = module.accounts.api, worker = module.accounts.worker }
+  depends_on = [google_project_service.this]
+}
+
 module "queue" {
   source      = "../../modules/queue"
   project     = var.project
@@ -71,6 +80,7 @@ module "service" {
   network    = module.network.network
   subnetwork = module.network.subnetwork
   env        = local.broadcast
+  secrets    = { WAKEQ_SECRET_KEY = module.secret_key.secret }
 }
 
 module "workers" {
@@ -87,6 +97,7 @@ module "workers" {
   network      = module.network.network
   subnetwork   = module.network.subnetwork
   env          = local.broadcast
+  secrets      = { WAKEQ_SECRET_KEY = module.secret_key.secret }
 }
 
 module "jobs" {

@@ -60,12 +60,22 @@ module "service" {
   network    = module.network.network
   subnetwork = module.network.subnetwork
   env        = local.broadcast
+  secrets    = { WAKEQ_SECRET_KEY = module.secret_key.secret }
 
   push = {
     account           = module.accounts.invoker
     audience          = local.push_audience
     handler_timeout_s = var.handler_timeout_s
   }
+}
+
+# What signs deliveries is encrypted with it; those that have the database's backups have no part in it.
+module "secret_key" {
+  source     = "../../modules/secret_key"
+  project    = var.project
+  region     = var.region
+  readers    = { api = module.accounts.api }
+  depends_on = [google_project_service.this]
 }
 
 module "queue" {
