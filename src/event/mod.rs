@@ -12,6 +12,7 @@ mod json;
 mod log;
 mod object;
 mod queue;
+mod quota;
 mod schedule;
 #[cfg(feature = "http")]
 mod target;
@@ -34,6 +35,7 @@ pub use log::{
 pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
 pub use queue::{CopyOf, InvalidPattern, QueuePattern};
 pub(crate) use queue::{QueuePatterns, target_of_queue};
+pub use quota::{InvalidQuota, Quota, QuotaExceeded};
 pub use schedule::{Cause, Claim, InvalidTiming, RuleKind, Schedule, Timing};
 #[cfg(feature = "http")]
 pub use target::{

@@ -13,6 +13,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Post
 use super::memory::Kit;
 use super::probe::Probe;
 use super::queues::RegistryCache;
+use super::quotas::Quotas;
 use super::{StoreError, TimingMode};
 use crate::event::Timing;
 
@@ -77,6 +78,7 @@ pub struct Store {
     pub(super) config: Arc<StoreConfig>,
     pub(super) probe: Arc<Probe>,
     pub(super) registry: Arc<RegistryCache>,
+    pub(super) quotas: Arc<Quotas>,
     #[cfg(feature = "testing")]
     kit: Option<Arc<Kit>>,
 }
@@ -101,6 +103,7 @@ impl Store {
             config: Arc::new(config),
             probe: Arc::default(),
             registry: Arc::default(),
+            quotas: Arc::default(),
             #[cfg(feature = "testing")]
             kit: None,
         };
@@ -129,6 +132,7 @@ impl Store {
             config: Arc::new(config),
             probe: Arc::default(),
             registry: Arc::default(),
+            quotas: Arc::default(),
             kit: None,
         }
     }

@@ -63,6 +63,7 @@ mod push;
 mod queues;
 mod queues_admin;
 mod queues_crashes;
+mod quotas;
 mod receiver;
 mod scenarios;
 mod schema;

@@ -6,6 +6,7 @@ mod cost;
 mod entities;
 mod fences;
 mod groups;
+mod idle;
 mod inserts;
 mod log;
 mod minute;
@@ -15,6 +16,7 @@ mod queues;
 #[cfg(feature = "http")]
 mod registering;
 mod resuming;
+mod ticks;
 mod turns;
 
 use std::io::Write;
