@@ -5,6 +5,7 @@
 mod idempotent;
 mod listening;
 mod objects;
+mod quotas;
 mod room;
 
 use std::sync::Arc;
@@ -47,6 +48,9 @@ pub struct QueueConfig {
     pub waiting_bytes_max: usize,
     /// How long an emit waits for its notification to be published before it leaves it to the probe. Default 2 s.
     pub publish_timeout: Duration,
+    /// Whether the quotas of canvases count for what is emitted here. Default true; without them a program emits on any
+    /// canvas as much as it likes.
+    pub quotas: bool,
 }
 
 impl Default for QueueConfig {
@@ -56,6 +60,7 @@ impl Default for QueueConfig {
             payload_limit_bytes: 256 * 1024,
             waiting_bytes_max: 64 * 1024 * 1024,
             publish_timeout: Duration::from_secs(2),
+            quotas: true,
         }
     }
 }
@@ -179,6 +184,7 @@ impl Queue {
         let event = Arc::new(self.checked(event)?);
         telemetry::sends(event.id);
         let one = std::slice::from_ref(&*event);
+        self.admit(one).await?;
         let room = self.room.take(event.value.len()).map_err(|error| self.crowded(one, error))?;
         // A chosen id may have to wait for a stranger's transaction, and a large value for its own bytes: neither shares
         // a statement.
@@ -205,6 +211,7 @@ impl Queue {
 
     async fn emit_together(&self, events: Vec<Event>) -> Result<Vec<Emitted>, EmitError> {
         let Checked { events, chosen, room: _room } = self.all_checked(events)?;
+        self.admit(&events).await?;
         let inserted = patiently(&events, || self.store.insert_all(&events, &chosen)).await;
         let inserted = self.counted(&events, inserted).map_err(|error| refused(&events, error))?;
         self.inserted(&events, inserted).await
@@ -295,6 +302,7 @@ impl Queue {
         let chosen = event.id.is_some();
         let event = Arc::new(self.checked(event)?);
         telemetry::sends(event.id);
+        self.admit(std::slice::from_ref(&*event)).await?;
         let inserted = insert_one(connection, &event, chosen, self.store.emission()).await;
         let inserted = inserted.map_err(|error| StoreError::from_sqlx("insert an event", error));
         let inserted = inserted.map_err(|error| refused(std::slice::from_ref(&*event), error))?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Access, AccessError, ApiKey, KeyId, Reach, Scopes};
 use crate::event::{Actor, CanvasId, Timestamp};
-use crate::store::{AccountRow, KeyRow, NewKeyRow, RowsOf};
+use crate::store::{AccountRow, KeyRow, NewKeyRow, RowsOf, StoreError};
 
 /// Most characters of a holder's name, or of an account's address: with what is put before it, it has to fit where
 /// names of actors are kept.
@@ -166,6 +166,11 @@ impl Access {
             }
             if store.has_two_live_keys(new.reach.to_row(), &new.holder).await? {
                 return Err(AccessError::TwoLive { holder: holder() });
+            }
+            if let Reach::Canvas(canvas) = new.reach
+                && let Some(exceeded) = store.full_of_keys(canvas).await?
+            {
+                return Err(StoreError::Quota(exceeded).into());
             }
         }
         Err(AccessError::Busy { holder: holder() })

@@ -9,12 +9,15 @@ mod groups;
 mod lists;
 mod objects;
 mod queues;
+mod quotas;
 mod rules;
 mod stats;
 #[cfg(feature = "http")]
 mod targets;
 
-pub use crons::{CRONS_MAX, Cron, CronPause, CronTick, NewCron, PutCron};
+#[cfg(feature = "http")]
+pub(crate) use crons::search;
+pub use crons::{Cron, CronPause, CronTick, NewCron, PutCron};
 pub use cursor::Cursor;
 pub use groups::{Group, GroupNodes, GroupSource, ResetGroup, ResetTo};
 pub use lists::{EventFilter, EventSummary, Page};
@@ -75,11 +78,6 @@ pub enum AdminError {
          unpause it by the release that made it"
     )]
     UnreadableCron(Name),
-    /// The canvas has as many crons as it may have.
-    #[error(
-        "the canvas has {CRONS_MAX} crons, and may not have more: delete some, or let one emit for several"
-    )]
-    TooManyCrons,
     /// The cursor of a list is not one.
     #[error(
         "this is no cursor of this list: take `next_cursor` from its last page to the letter, or start without one"
@@ -88,9 +86,6 @@ pub enum AdminError {
     /// The handler has no target.
     #[error("there is no target for {0}: `wakeq handlers show` has those of the handler")]
     NoTarget(Box<HandlerAddress>),
-    /// The canvas has as many targets as it may.
-    #[error("the canvas has 1,000 targets: delete one first")]
-    TooManyTargets,
     /// There is no such queue.
     #[error("no queue {0} is registered: `wakeq queues list` shows those that are")]
     NoQueue(Name),

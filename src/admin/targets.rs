@@ -113,9 +113,7 @@ impl Admin {
             replaces_secret,
             actor,
         };
-        let Some(put) = self.store.put_target(&row).await? else {
-            return Err(AdminError::TooManyTargets);
-        };
+        let put = self.store.put_target(&row).await?;
         let PutOutcome { new, target, secret_taken, rule, job } = put;
         crate::fault::point("target.registered");
         let (woken, waking) = match job {

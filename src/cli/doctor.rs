@@ -170,6 +170,7 @@ fn not_seen(what: &'static str, error: &StoreError) -> Finding {
         | StoreError::Timing(_)
         | StoreError::OtherTiming { .. }
         | StoreError::Overloaded
+        | StoreError::Quota(_)
         | StoreError::Config(_)
         | StoreError::Defect => {
             Finding::fail(what, found, "see the reason: mostly a right that the role lacks")

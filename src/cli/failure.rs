@@ -7,7 +7,7 @@ use crate::broadcast::ListenError;
 use crate::delivery::{InvalidAllowedAudience, InvalidIpRange, RefusedTarget};
 use crate::emit::EmitError;
 use crate::entity::EntityError;
-use crate::event::{EventError, InvalidName};
+use crate::event::{EventError, InvalidName, InvalidQuota};
 use crate::log::LogError;
 use crate::notify::NotifyError;
 use crate::store::StoreError;
@@ -82,6 +82,7 @@ fn is_of_the_arguments(cause: &(dyn std::error::Error + 'static)) -> bool {
         || cause.is::<InvalidAllowedAudience>()
         || cause.is::<InvalidCron>()
         || cause.is::<InvalidAppend>()
+        || cause.is::<InvalidQuota>()
 }
 
 fn of_failure(failure: &Failure) -> Exit {
@@ -114,8 +115,6 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::NoGroup(_)
         | AdminError::NoSource(..) => Exit::NotFound,
         AdminError::NotWaiting(_)
-        | AdminError::TooManyTargets
-        | AdminError::TooManyCrons
         | AdminError::TooManyQueues
         | AdminError::TooCostlyPatterns
         | AdminError::UnreadableCron(_) => Exit::Conflict,
@@ -174,6 +173,7 @@ fn of_store(error: &StoreError) -> Exit {
             Exit::Unavailable
         }
         error if error.is_contention() => Exit::Unavailable,
+        StoreError::Quota(_) => Exit::Conflict,
         StoreError::Refused { .. }
         | StoreError::NotMigrated(_)
         | StoreError::Migration(_)

@@ -28,6 +28,7 @@ mod migrate;
 mod objects;
 mod process;
 mod queues;
+mod quotas;
 mod secrets;
 mod settings;
 mod show;
@@ -239,6 +240,8 @@ enum Command {
     Cron(cron::Crons),
     /// Register queues, and say what each canvas gets of them
     Queues(queues::Queues),
+    /// Show what a canvas may keep, and how much it does; set that
+    Quotas(quotas::Quotas),
     /// See who reads which part of the log, how far they have come, and let them go on elsewhere
     Groups(groups::Groups),
     /// List dead events, bring them back, or delete them
@@ -343,6 +346,7 @@ impl Cli {
             Command::Handlers(command) => command.run(&context).await,
             Command::Cron(command) => command.run(&context).await,
             Command::Queues(command) => command.run(&context).await,
+            Command::Quotas(command) => command.run(&context).await,
             Command::Groups(command) => command.run(&context).await,
             Command::Dead(command) => command.run(&context).await,
             Command::Objects(command) => command.run(&context).await,

@@ -40,6 +40,9 @@ pub(crate) struct WorkerArgs {
     /// How long the record of changes and refusals is kept (90days)
     #[arg(long, env = "WAKEQ_KEEP_RECORD", value_parser = kept, hide_short_help = true)]
     keep_record: Option<Duration>,
+    /// How long is kept what nobody uses: objects without a state, events for entities that nobody processes (90days)
+    #[arg(long, env = "WAKEQ_KEEP_IDLE", value_parser = kept, hide_short_help = true)]
+    keep_idle: Option<Duration>,
     /// How long the log is kept, where no consumer group needs it longer (default: for ever)
     #[arg(long, env = "WAKEQ_KEEP_LOG", value_parser = kept, hide_short_help = true)]
     keep_log: Option<Duration>,
@@ -194,6 +197,7 @@ impl WorkerArgs {
                 emitted_ids: self.keep_ids.unwrap_or(defaults.retention.emitted_ids),
                 dead_events: self.keep_dead_events.unwrap_or(defaults.retention.dead_events),
                 audit: self.keep_record.unwrap_or(defaults.retention.audit),
+                idle: self.keep_idle.unwrap_or(defaults.retention.idle),
                 log: self.keep_log.or(defaults.retention.log),
             },
             ..defaults
@@ -249,6 +253,7 @@ mod tests {
             keep_dead_events: Some(Duration::from_secs(7200)),
             keep_ids: None,
             keep_record: None,
+            keep_idle: None,
             keep_log: None,
         };
         let grace = |given, cloud_run| arguments(given).config_on(cloud_run).shutdown_grace.as_secs();

@@ -87,6 +87,11 @@ impl Queue {
         answer: impl FnOnce(&[Emitted]) -> String + Send,
     ) -> Result<Idempotent, EmitError> {
         let Checked { events, chosen, room: _room } = self.all_checked(events)?;
+        if let Err(full) = self.admit(&events).await {
+            // What was done before needs no room.
+            let replayed = self.store.replayed(&key.0).await?;
+            return replayed.map(|answer| Idempotent::Replayed { answer }).ok_or(full.into());
+        }
         let mut answered = String::new();
         let answer = |inserted: &[Inserted]| {
             let pairs = events.iter().zip(inserted);

@@ -40,6 +40,7 @@ impl Queue {
         let span = self.sending(&events, true);
         let emitting = async {
             let Checked { events, chosen, room: _room } = self.all_checked(events)?;
+            self.admit(&events).await?;
             let state = state.map(|state| NewState { canvas, object: &key, state });
             let inserted = patiently(&events, || self.store.insert_on(&events, &chosen, state)).await;
             let inserted = self.counted(&events, inserted).map_err(|error| refused(&events, error))?;
@@ -78,6 +79,7 @@ impl Queue {
         let span = self.sending(&events, true);
         let inserting = async {
             let Checked { events, chosen, room: _room } = self.all_checked(events)?;
+            self.admit(&events).await?;
             let state = state.map(|state| NewState { canvas, object: &key, state });
             let inserted =
                 insert_with_state(connection, &events, &chosen, state, self.store.emission()).await;

@@ -1,5 +1,7 @@
 //! Entities from outside: events are sent to them, and it is asked what became of both.
 
+use std::collections::BTreeMap;
+
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
@@ -11,7 +13,7 @@ use crate::event::{
     CanvasId, EntityId, EntityStatus, EntityType, EventError, EventId, InvalidEntityId, Link, stable_hash,
 };
 use crate::store::{
-    EntityEventStatus, SendEnd, SentEntityEvent, StoreError, StoredEntity, ToEntity, send_to_entities,
+    Added, EntityEventStatus, SendEnd, SentEntityEvent, StoreError, StoredEntity, ToEntity, send_to_entities,
 };
 
 /// Most events that one call may send.
@@ -118,6 +120,7 @@ impl Entities {
         events: Vec<(EntityId, EntityEvent)>,
     ) -> Result<Vec<SentToEntity>, EntityError> {
         let to = self.checked(events)?;
+        self.admit(&to).await?;
         let mut tries = 1;
         let end = loop {
             match self.queue.store().send_to_entities(&to).await {
@@ -139,6 +142,7 @@ impl Entities {
         events: Vec<(EntityId, EntityEvent)>,
     ) -> Result<SendReceipt, EntityError> {
         let to = self.checked(events)?;
+        self.admit(&to).await?;
         let end = send_to_entities(connection, &to).await;
         let end = end.map_err(|error| StoreError::from_sqlx("send to entities", error))?;
         let sent = outcome(&to, end)?;
@@ -195,6 +199,23 @@ impl Entities {
         let limit = self.queue.payload_limit_bytes();
         let checked = events.into_iter().map(|(entity, event)| event.to(entity, limit));
         Ok(checked.collect::<Result<_, EventError>>()?)
+    }
+
+    /// Refuses what there is no room for on its canvas, before anything is written.
+    async fn admit(&self, to: &[ToEntity]) -> Result<(), StoreError> {
+        if !self.queue.has_quotas() {
+            return Ok(());
+        }
+        let mut all: BTreeMap<CanvasId, Added<'_>> = BTreeMap::new();
+        for event in to {
+            let EntityId { canvas, entity_type, id } = &event.entity;
+            let size_bytes = event.payload.len() + event.metadata.len();
+            all.entry(*canvas).or_default().send(entity_type.as_str(), id.as_str(), size_bytes);
+        }
+        for (canvas, added) in all {
+            self.queue.store().admit(canvas, &added).await?;
+        }
+        Ok(())
     }
 
     /// Tells the owners of the inboxes, here and in other processes.

@@ -14,6 +14,7 @@ mod object;
 #[cfg(feature = "http")]
 mod own;
 mod queue;
+mod quota;
 mod schedule;
 #[cfg(feature = "http")]
 mod sealed;
@@ -40,6 +41,7 @@ pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
 pub use own::{OwnDeployment, OwnTarget};
 pub use queue::{CopyOf, InvalidPattern, QueuePattern};
 pub(crate) use queue::{QueuePatterns, target_of_queue};
+pub use quota::{InvalidQuota, Quota, QuotaExceeded};
 pub use schedule::{Cause, Claim, InvalidTiming, RuleKind, Schedule, Timing};
 #[cfg(feature = "http")]
 pub use sealed::{InvalidSecretKeys, NewSecretKey, SecretKeys};

@@ -15,7 +15,7 @@ use super::guard::Caller;
 use super::limits::Slot;
 use super::problem::{Kind, Problem};
 use crate::access::KeyId;
-use crate::event::{CanvasId, EntityId, EventId, InvalidEntityId, InvalidObjectKey, Name, ObjectKey};
+use crate::event::{CanvasId, EntityId, EventId, InvalidEntityId, InvalidObjectKey, Name, ObjectKey, Quota};
 
 /// A whole body, not larger than the limit, and in time.
 pub(super) struct Whole(pub(super) Bytes);
@@ -305,6 +305,19 @@ pub(super) async fn canvas(parts: &mut Parts, api: &Api) -> Option<CanvasId> {
     let parameters = parameters(parts, api).await.ok()?;
     let canvas: Option<CanvasId> = hyphenated(part(&parameters, "canvas").ok()?)?.parse().ok();
     canvas.filter(|canvas| !canvas.is_reserved())
+}
+
+/// The quota that a path names by `{quota}`.
+pub(super) struct QuotaPath(pub(super) Quota);
+
+impl FromRequestParts<Api> for QuotaPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let parameters = parameters(parts, api).await?;
+        let quota = part(&parameters, "quota")?.parse::<Quota>();
+        quota.map(Self).map_err(|error| Problem::bad_request(error.to_string()))
+    }
 }
 
 /// The queue that a path names by `{queue}`.

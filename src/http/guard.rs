@@ -33,7 +33,8 @@ const BODY_OPTIONAL: [&str; 5] =
     ["pause_handler", "block_handler", "purge_handler", "pause_cron", "set_facet"];
 
 /// Operations about no canvas that make what they name, or name nothing.
-const ALWAYS_THERE: [&str; 4] = ["put_queue", "list_queues", "list_groups", "list_nodes"];
+const ALWAYS_THERE: [&str; 6] =
+    ["put_queue", "list_queues", "list_groups", "list_nodes", "set_quota", "unset_quota"];
 
 /// How a part of a handler's address looks.
 const NAME: &str = "^[A-Za-z0-9_.-]{1,128}$";
@@ -121,6 +122,11 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
             "queue" => ("The queue's name", text.pattern(Some(NAME))),
             "cron" => ("The cron's name", text.pattern(Some(NAME))),
             "object" => ("What events are ordered by", text.pattern(Some(OBJECT))),
+            "quota" => (
+                "Of what: events, event-bytes, objects, log-streams, log-bytes, entities, entity-events, crons, cron-ticks, \
+                 keys or targets",
+                text.pattern(Some("^[a-z-]{1,32}$")),
+            ),
             "key" => ("The key's public part", text.pattern(Some("^[0-9a-f]{12}$"))),
             _ => ("The handler's name", text.pattern(Some(NAME))),
         };

@@ -26,6 +26,7 @@ mod paging;
 mod problem;
 mod push;
 mod queues;
+mod quotas;
 mod refusals;
 mod server;
 mod targets;
@@ -137,6 +138,9 @@ fn guarded(api: &Api) -> Guarded {
         .on(Scope::Operate, routes!(dead_events::redrive_one))
         .on(Scope::Operate, routes!(dead_events::redrive))
         .on(Scope::Operate, routes!(dead_events::delete))
+        .on(Scope::Read, routes!(quotas::list))
+        // No tenant sets its own.
+        .everywhere([Scope::Admin], routes!(quotas::set, quotas::unset))
         // A queue gets what is emitted on every canvas.
         .everywhere([Scope::Operate, Scope::Read], routes!(queues::put))
         .everywhere([Scope::Read], routes!(queues::list))

@@ -73,10 +73,14 @@ kinds! {
     TooLarge "too-large" PAYLOAD_TOO_LARGE "The request is too large";
     /// A content type that nobody here reads.
     UnsupportedMediaType "unsupported-media-type" UNSUPPORTED_MEDIA_TYPE "The content type is not supported";
+    /// The canvas keeps as much as it may, and by itself that does not become less.
+    QuotaReached "quota-reached" CONFLICT "The canvas has reached a quota";
     /// The key was used for another request.
     IdempotencyMismatch "idempotency-mismatch" UNPROCESSABLE_ENTITY "The Idempotency-Key was used for another request";
     /// More requests than the process takes on at a time.
     TooManyRequests "too-many-requests" TOO_MANY_REQUESTS "Too many requests at a time";
+    /// The canvas keeps as much as it may until some of it is done.
+    QuotaExceeded "quota-exceeded" TOO_MANY_REQUESTS "The canvas has reached a quota";
     /// The header is larger than what is accepted.
     HeadersTooLarge "headers-too-large" REQUEST_HEADER_FIELDS_TOO_LARGE "The request's header is too large";
     /// A defect of the service.
@@ -183,6 +187,9 @@ impl IntoResponse for Problem {
             Kind::TooManyRequests | Kind::Unavailable | Kind::IdempotencyInProgress => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
+            Kind::QuotaExceeded => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
+            }
             // What is left of the request is not read.
             Kind::TooLarge | Kind::Timeout => {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -195,6 +202,7 @@ impl IntoResponse for Problem {
             | Kind::IdTaken
             | Kind::Conflict
             | Kind::ConditionFailed
+            | Kind::QuotaReached
             | Kind::UnsupportedMediaType
             | Kind::IdempotencyMismatch
             | Kind::HeadersTooLarge
@@ -213,6 +221,10 @@ impl From<StoreError> for Problem {
             }
             StoreError::Unavailable(_) | StoreError::TimedOut { .. } => {
                 Self::unavailable("the database", &error)
+            }
+            StoreError::Quota(exceeded) => {
+                let kind = if exceeded.quota.drains() { Kind::QuotaExceeded } else { Kind::QuotaReached };
+                Self::new(kind, error.to_string())
             }
             StoreError::NotMigrated(_) => Self::unavailable("a schema that is up to date", &error),
             error if error.is_contention() => Self::unavailable("a lock in the database", error),
@@ -281,15 +293,13 @@ impl From<AdminError> for Problem {
             | AdminError::NoQueue(_)
             | AdminError::NoGroup(_) => Self::not_found(),
             AdminError::NoSource(..) => Self::bad_request(error.to_string()),
-            AdminError::TooManyCrons | AdminError::UnreadableCron(_) => {
-                Self::new(Kind::Conflict, error.to_string())
-            }
+            AdminError::UnreadableCron(_) => Self::new(Kind::Conflict, error.to_string()),
             AdminError::OwnTarget(_) => Self::bad_request(error.to_string()),
             AdminError::Cursor => Self::bad_request(error.to_string()),
             AdminError::NotWaiting(_) => {
                 Self::new(Kind::NotWaiting, "the event runs now: look again when it has ended")
             }
-            AdminError::TooManyTargets | AdminError::TooManyQueues | AdminError::TooCostlyPatterns => {
+            AdminError::TooManyQueues | AdminError::TooCostlyPatterns => {
                 Self::new(Kind::Conflict, error.to_string())
             }
             AdminError::NoSecretKey => Self::new(Kind::Unavailable, error.to_string()),

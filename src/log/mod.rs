@@ -5,16 +5,19 @@
 
 mod error;
 
+use std::collections::BTreeMap;
+
 use sqlx::postgres::PgConnection;
 use tokio::sync::watch;
 
 use crate::broadcast::{Signal, Signals};
 use crate::event::{
-    AppendCondition, Appended, Category, EventSource, LogPage, NewLogEvent, StreamAppend, StreamId,
+    AppendCondition, Appended, CanvasId, Category, EventSource, LogPage, NewLogEvent, StreamAppend, StreamId,
 };
 use crate::notify::Notifier;
 use crate::store::{
-    LogAppender, LogBatch, LogEnd, LogHorizon, Refused, Store, StoreError, append_batch, lacks_partition,
+    Added, LogAppender, LogBatch, LogEnd, LogHorizon, Refused, Store, StoreError, append_batch,
+    lacks_partition,
 };
 
 pub use error::LogError;
@@ -84,6 +87,7 @@ impl Log {
     /// it was before. The answer has the events in the order of the call, which is that of the log.
     pub async fn append_all(&self, appends: &[StreamAppend]) -> Result<Vec<Appended>, LogError> {
         self.check(appends)?;
+        self.admit(appends).await?;
         let batch = LogBatch::of(appends);
         let mut tries = 1;
         let appended = loop {
@@ -125,6 +129,7 @@ impl Log {
         appends: &[StreamAppend],
     ) -> Result<LogReceipt, LogError> {
         self.check(appends)?;
+        self.admit(appends).await?;
         let appended = append_batch(connection, &LogBatch::of(appends)).await;
         let appended = match appended.map_err(|error| StoreError::from_sqlx("append to the log", error)) {
             Ok(appended) => appended.map_err(refused)?,
@@ -180,6 +185,19 @@ impl Log {
 
     fn announce(&self, appends: &[StreamAppend]) {
         categories(appends).into_iter().for_each(|category| self.signals.send(Signal::Log(category)));
+    }
+
+    /// Refuses what there is no room for on its canvas, before anything is written.
+    async fn admit(&self, appends: &[StreamAppend]) -> Result<(), LogError> {
+        let mut all: BTreeMap<CanvasId, Added<'_>> = BTreeMap::new();
+        for append in appends.iter().filter(|append| !append.events.is_empty()) {
+            let added = all.entry(append.stream.canvas).or_default();
+            append.events.iter().for_each(|event| added.append(&append.stream, event.size_bytes()));
+        }
+        for (canvas, added) in all {
+            self.store.admit(canvas, &added).await?;
+        }
+        Ok(())
     }
 
     fn check(&self, appends: &[StreamAppend]) -> Result<(), LogError> {

@@ -73,6 +73,9 @@ pub struct Retention {
     pub dead_events: Duration,
     /// The record of what was changed and refused. Default 90 days.
     pub audit: Duration,
+    /// What nobody uses any more: objects without a state on which nothing was emitted, and what is known of events that were
+    /// sent to entities of a type without a processor. Default 90 days.
+    pub idle: Duration,
     /// Events of the log: whole partitions that are older, and that no consumer group needs any more. Default none: for ever.
     pub log: Option<Duration>,
 }
@@ -83,7 +86,7 @@ pub(super) const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(24 * 3600);
 impl Default for Retention {
     fn default() -> Self {
         let days = |count: u64| Duration::from_secs(count * 24 * 3600);
-        Self { emitted_ids: days(7), dead_events: days(30), audit: days(90), log: None }
+        Self { emitted_ids: days(7), dead_events: days(30), audit: days(90), idle: days(90), log: None }
     }
 }
 

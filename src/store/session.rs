@@ -13,6 +13,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Post
 use super::memory::Kit;
 use super::probe::Probe;
 use super::queues::RegistryCache;
+use super::quotas::Quotas;
 use super::route::Route;
 use super::{StoreError, TimingMode};
 #[cfg(feature = "http")]
@@ -89,6 +90,7 @@ pub struct Store {
     pub(super) config: Arc<StoreConfig>,
     pub(super) probe: Arc<Probe>,
     pub(super) registry: Arc<RegistryCache>,
+    pub(super) quotas: Arc<Quotas>,
     #[cfg(feature = "testing")]
     kit: Option<Arc<Kit>>,
 }
@@ -115,6 +117,7 @@ impl Store {
             config: Arc::new(config),
             probe: Arc::default(),
             registry: Arc::default(),
+            quotas: Arc::default(),
             #[cfg(feature = "testing")]
             kit: None,
         };
@@ -143,6 +146,7 @@ impl Store {
             config: Arc::new(config),
             probe: Arc::default(),
             registry: Arc::default(),
+            quotas: Arc::default(),
             kit: None,
         }
     }

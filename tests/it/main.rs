@@ -65,6 +65,7 @@ mod push;
 mod queues;
 mod queues_admin;
 mod queues_crashes;
+mod quotas;
 mod receiver;
 mod reserved;
 mod roles;

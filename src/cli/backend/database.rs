@@ -13,8 +13,8 @@ use crate::api::{
     DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet,
     FacetSet, Group, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange,
     NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer,
-    PutTarget, Queue as QueueAnswer, QueueDepth, Redriven, ResetGroup, ResetRequest, RuleKind, SentToEntity,
-    SetFacet, Skipped, StopRequest, Stopped, Waiting,
+    PutTarget, Queue as QueueAnswer, QueueDepth, Quota, Redriven, ResetGroup, ResetRequest, RuleKind,
+    SentToEntity, SetFacet, SetQuota, Skipped, StopRequest, Stopped, UnsetQuota, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
@@ -23,8 +23,8 @@ use crate::delivery::Deliverer;
 use crate::emit::{Queue, QueueConfig};
 use crate::entity::Entities;
 use crate::event::{
-    Actor, CanvasId, Category, EntityId, Event, EventError, EventId, EventSource, HandlerScope, Lane, Name,
-    ObjectKey, StreamId, StreamName,
+    self, Actor, CanvasId, Category, EntityId, Event, EventError, EventId, EventSource, HandlerScope, Lane,
+    Name, ObjectKey, StreamId, StreamName,
 };
 use crate::log::Log;
 use crate::notify::{NoNotifier, Notifier};
@@ -256,6 +256,20 @@ impl Database {
         facets.truncate(page.limit as usize);
         let next_cursor = facets.last().filter(|_| more).map(|facet| facet.canvas.to_string());
         Ok(List { items: facets.into_iter().map(Facet::from).collect(), next_cursor })
+    }
+
+    pub(super) async fn quotas(&self) -> anyhow::Result<List<Quota>> {
+        let quotas = self.silent().quotas(self.canvas).await?;
+        Ok(List::whole(quotas.into_iter().map(Quota::from).collect()))
+    }
+
+    pub(super) async fn set_quota(&self, quota: event::Quota, new: SetQuota) -> anyhow::Result<()> {
+        Ok(self.silent().set_quota(self.canvas, quota, new.limit, &self.actor).await?)
+    }
+
+    pub(super) async fn unset_quota(&self, quota: event::Quota) -> anyhow::Result<UnsetQuota> {
+        let unset = self.silent().unset_quota(self.canvas, quota, &self.actor).await?;
+        Ok(UnsetQuota { unset })
     }
 
     pub(super) async fn set_facet(&self, queue: &Name, settings: SetFacet) -> anyhow::Result<FacetSet> {

@@ -154,10 +154,13 @@ impl Tables {
     }
 
     pub(in crate::store) fn defer(&mut self, ids: &[EventId]) -> Result<(), StoreError> {
-        let (now, later) = (self.now, self.now + self.timing.unknown_handler_wait);
+        let now = self.now;
         for id in ids {
             let waits = self.events.get(id).filter(|row| row.delay_until <= now && self.is_free(row));
-            let Some(address) = waits.map(|row| row.address.clone()) else { continue };
+            let Some((address, probes)) = waits.map(|row| (row.address.clone(), row.probes)) else {
+                continue;
+            };
+            let later = now + self.timing.defer_for(probes.unsigned_abs());
             if let Some(notify_at) = self.events.get_mut(id).and_then(|row| row.notify_at.as_mut()) {
                 *notify_at = later;
             }

@@ -6,15 +6,14 @@ use sqlx::{Connection, PgConnection};
 
 use super::lookup::milliseconds;
 use crate::event::{
-    Actor, CanvasId, HandlerAddress, Name, RuleKind, SealedSecret, Secret, SecretKeys, TargetPolicy,
-    TargetUrl, Timestamp,
+    Actor, CanvasId, HandlerAddress, Name, Quota, QuotaExceeded, RuleKind, SealedSecret, Secret, SecretKeys,
+    TargetPolicy, TargetUrl, Timestamp,
 };
 use crate::store::load::address;
+use crate::store::quotas::{one_by_one, usual};
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// Most targets of a canvas. Requests at the same moment may exceed it by their number.
-pub(crate) const TARGETS_MAX: i64 = 1000;
 /// How long the secret before the current one still signs.
 const PREVIOUS_FOR: Duration = Duration::from_secs(24 * 3600);
 
@@ -104,12 +103,17 @@ struct Row {
 }
 
 impl Store {
-    /// Registers a target, or replaces what is registered, and makes the job that wakes what waited for it. `None`: the
-    /// canvas has [`TARGETS_MAX`] others.
-    pub(crate) async fn put_target(&self, new: &NewTargetRow<'_>) -> Result<Option<PutOutcome>, StoreError> {
+    /// Registers a target, or replaces what is registered, and makes the job that wakes what waited for it. Errors:
+    /// [`StoreError::Quota`], if the canvas has as many others as it may.
+    pub(crate) async fn put_target(&self, new: &NewTargetRow<'_>) -> Result<PutOutcome, StoreError> {
         let mut session = self.session().await?.for_statements(3);
         let row = session.limit(|connection| put(connection, new)).await;
-        Ok(session.answered("register a target", row)?.map(|row| row.into_outcome(new)))
+        if let Some(row) = session.answered("register a target", row)? {
+            return Ok(row.into_outcome(new));
+        }
+        let canvas = new.address.scope.canvas;
+        let limit = self.quota(canvas, Quota::Targets).await?;
+        Err(QuotaExceeded { canvas, quota: Quota::Targets, limit, used: limit, wanted: 1 }.into())
     }
 
     /// Deletes a target; whether there was one.
@@ -188,6 +192,7 @@ type Put = Result<Option<PutRow>, sqlx::Error>;
 /// Registers a target once nobody defers events of its handler.
 async fn put(connection: &mut PgConnection, new: &NewTargetRow<'_>) -> Put {
     let mut transaction = connection.begin().await?;
+    one_by_one(&mut transaction, new.address.scope.canvas).await?;
     let is_awaited = hold_note(&mut transaction, new.address).await?;
     let repeats = new.replaces_secret && stands_already(&mut transaction, new).await?;
     let row = write(&mut transaction, new, Seen { is_awaited, repeats }).await?;
@@ -232,13 +237,15 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, seen: Seen
         r#"with others as (
                select count(*) as count from (
                    select from wakeq.http_targets
-                    where canvas_id = $1 and (module, name, modifier) <> ($2, $3, $4) limit $15) as counted
+                    where canvas_id = $1 and (module, name, modifier) <> ($2, $3, $4)
+                    limit wakeq.quota_of($1, 'targets', $15)) as counted
            ), put as (
                insert into wakeq.http_targets as t
                    (canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms, timeout_ms,
                     concurrency, audience, secret, secret_key, created_by, updated_by, halts)
                select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer, $12::text, $13, $24::text, $17, $17, $22
-                 from others where count < $15 on conflict (canvas_id, module, name, modifier) do update
+                 from others where count < wakeq.quota_of($1, 'targets', $15)
+                   on conflict (canvas_id, module, name, modifier) do update
                   set url = excluded.url, retries = excluded.retries, delay_ms = excluded.delay_ms, halts = excluded.halts,
                       factor = excluded.factor, delay_max_ms = excluded.delay_max_ms, timeout_ms = excluded.timeout_ms,
                       concurrency = excluded.concurrency, audience = excluded.audience, revision = excluded.revision,
@@ -281,7 +288,7 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, seen: Seen
         new.audience,
         new.sealed.bytes.as_slice(),
         new.replaces_secret,
-        TARGETS_MAX,
+        usual(Quota::Targets),
         interval(PREVIOUS_FOR),
         new.actor.name(),
         new.actor.credential_id(),

@@ -6,6 +6,7 @@ mod cost;
 mod entities;
 mod fences;
 mod groups;
+mod idle;
 mod inserts;
 mod log;
 mod log_pages;
@@ -18,6 +19,7 @@ mod registering;
 mod resuming;
 mod secrets;
 mod strangers;
+mod ticks;
 mod turns;
 
 use std::io::Write;

@@ -5,6 +5,7 @@ mod ends;
 mod groups;
 mod life;
 mod queues;
+mod quotas;
 
 use std::process::Command;
 
