@@ -8,6 +8,7 @@ mod fences;
 mod groups;
 mod inserts;
 mod log;
+mod log_pages;
 mod minute;
 mod order;
 mod parking;
