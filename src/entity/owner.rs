@@ -17,7 +17,7 @@ use super::shard::{Broken, Shard, Worked};
 use super::warm::{ColdError, Warm, warm_up};
 use crate::consumer::{ConsumerError, EventProvider, Health};
 use crate::emit::Queue;
-use crate::event::{EntityId, EntityType, EventSource, Name};
+use crate::event::{EntityId, EntityType, EventSource, Name, PageLimit};
 use crate::store::{BatchEnd, PositionMove, Recorded, Store, StoreError, lacks_partition};
 
 /// How long after a failure it is tried again; doubled each time, up to the poll interval.
@@ -261,8 +261,8 @@ impl<E: Entity> Owner<E> {
             if self.cancel.is_cancelled() {
                 return Err(Halt::Withdrawn);
             }
-            let read = self.parts.provider.read(&self.parts.source, self.looked, self.parts.config.batch);
-            let page = read.await?;
+            let limit = PageLimit { events: self.parts.config.batch, bytes: PageLimit::BYTES };
+            let page = self.parts.provider.read(&self.parts.source, self.looked, limit).await?;
             let (through, more, held) = (page.through, page.more, page.held);
             let events: Vec<Received> = page.events.into_iter().map(Received::of).collect();
             let mut rest = events.as_slice();

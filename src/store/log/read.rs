@@ -4,7 +4,8 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use crate::event::{
-    CanvasId, Category, EventId, EventSource, LogEvent, LogPage, Partition, Place, StreamId, Timestamp,
+    CanvasId, Category, EventId, EventSource, LogEvent, LogPage, PageLimit, Partition, Place, StreamId,
+    Timestamp,
 };
 use crate::store::{Store, StoreError};
 
@@ -12,8 +13,6 @@ use crate::store::{Store, StoreError};
 const LOOKED_FOR_EACH: i64 = 8;
 const LOOKED_LEAST: i64 = 1_000;
 const LOOKED_MAX: i64 = 20_000;
-/// Most bytes of payloads and metadata of a page, unless the reader says otherwise.
-const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// How far the log can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +95,7 @@ impl Store {
         after: i64,
         limit: usize,
     ) -> Result<LogPage, StoreError> {
-        self.read_log_within(source, after, limit, PAGE_BYTES).await
+        self.read_log_within(source, after, limit, PageLimit::BYTES).await
     }
 
     /// The same with so many bytes of payloads and metadata at most; one event comes in any case. What does not fit is not sent by

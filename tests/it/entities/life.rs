@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use wakeq::{
     AppendCondition, Applied, CanvasId, ConsumerError, Entity, EntityConfig, EntityEvent, EntityStatus,
-    EventProvider, EventSource, EventSubscriber, Health, LogPage, NewLogEvent, Rejection, StreamId,
+    EventProvider, EventSource, EventSubscriber, Health, LogPage, NewLogEvent, PageLimit, Rejection, StreamId,
 };
 
 use crate::support::PATIENCE;
@@ -250,7 +250,7 @@ struct Panicking(wakeq::Log);
 
 #[async_trait::async_trait]
 impl EventProvider for Panicking {
-    async fn read(&self, _: &EventSource, _: i64, _: usize) -> Result<LogPage, ConsumerError> {
+    async fn read(&self, _: &EventSource, _: i64, _: PageLimit) -> Result<LogPage, ConsumerError> {
         panic!("the provider was told to")
     }
 
