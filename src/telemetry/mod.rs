@@ -8,6 +8,8 @@ mod brokering;
 #[cfg(feature = "telemetry")]
 mod consuming;
 #[cfg(feature = "telemetry")]
+mod entities;
+#[cfg(feature = "telemetry")]
 mod labels;
 #[cfg(feature = "telemetry")]
 mod metrics;
@@ -24,6 +26,8 @@ use crate::event::{EventId, HandlerAddress, HandlerScope, Traceparent};
 pub(crate) use brokering::{BrokerMetrics, GroupGauge, GroupGauges, GroupsGauge};
 #[cfg(feature = "telemetry")]
 pub(crate) use consuming::ConsumerMetrics;
+#[cfg(feature = "telemetry")]
+pub(crate) use entities::EntityMetrics;
 #[cfg(feature = "telemetry")]
 pub(crate) use metrics::{Gauges, HandlerGauge, QueueGauge};
 #[cfg(not(feature = "telemetry"))]
