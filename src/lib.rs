@@ -54,6 +54,7 @@ pub use broker::{
 pub use consumer::{
     Consumer, ConsumerConfig, ConsumerError, DeadLetter, ErrorStrategy, EventProcessor, EventProvider,
     EventSubscriber, GiveUp, Health, InvalidConsumer, MemoryLog, MemoryPositions, PositionKey, PositionStore,
+    ReadBudget,
 };
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
@@ -67,9 +68,9 @@ pub use event::{
     HandlerAddress, HandlerScope, InvalidCondition, InvalidEntityId, InvalidEntityType, InvalidLogName,
     InvalidName, InvalidObjectKey, InvalidPattern, InvalidQuota, InvalidSource, InvalidTiming,
     InvalidTraceparent, JsonError, Lane, Lead, Link, LogEvent, LogEventError, LogPage, MalformedBroadcast,
-    MalformedNotification, Name, NewLogEvent, NewSubscription, NodeId, Notification, ObjectKey, Partition,
-    Place, QueuePattern, Quota, QuotaExceeded, RuleKind, SourceList, StreamAppend, StreamId, StreamName,
-    SubscriberId, SubscriberState, Subscription, Timestamp, Timing, Traceparent,
+    MalformedNotification, Name, NewLogEvent, NewSubscription, NodeId, Notification, ObjectKey, PageLimit,
+    Partition, Place, QueuePattern, Quota, QuotaExceeded, RuleKind, SourceList, StreamAppend, StreamId,
+    StreamName, SubscriberId, SubscriberState, Subscription, Timestamp, Timing, Traceparent,
 };
 #[cfg(feature = "http")]
 pub use event::{

@@ -148,7 +148,7 @@ fn of_emit(error: &EmitError) -> Exit {
 fn of_entity(error: &EntityError) -> Exit {
     match error {
         EntityError::Event(_) | EntityError::Entity(_) | EntityError::TooMany(_) => Exit::Usage,
-        EntityError::Taken(_) => Exit::Conflict,
+        EntityError::Taken(_) | EntityError::NotAsked { .. } => Exit::Conflict,
         EntityError::Store(error) => of_store(error),
     }
 }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::define::{Asked, FollowUp};
+use super::asked::Question;
+use super::define::FollowUp;
 use crate::event::{CanvasId, Event, EventError, EventId, Link, LogEvent, Name, StreamName, Traceparent};
 
 /// The handler of module `ANSWER` that is told what became of an event.
@@ -127,7 +128,7 @@ impl Received {
     }
 
     fn asked(&self, entity_type: &str, value: &str) -> String {
-        let asked = Asked {
+        let asked = Question {
             canvas: self.canvas,
             entity_type: entity_type.to_owned(),
             entity: self.entity.to_string(),

@@ -74,6 +74,12 @@ impl EntityEvent {
         self
     }
 
+    /// It is the answer to a question, with an id that is made of the question's.
+    pub(super) fn answering(mut self, id: EventId, correlation_id: Uuid) -> Self {
+        (self.id, self.link, self.correlation_id) = (Some(id), None, Some(correlation_id));
+        self
+    }
+
     /// What connects it with other events. Default: its own id.
     pub fn correlation_id(mut self, correlation_id: Uuid) -> Self {
         self.correlation_id = Some(correlation_id);

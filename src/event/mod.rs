@@ -33,8 +33,8 @@ pub(crate) use json::check as check_json;
 pub(crate) use log::stable_hash;
 pub use log::{
     AppendCondition, Appended, Category, EventSequencePartitioner, EventSource, InvalidCondition,
-    InvalidLogName, InvalidSource, LogEvent, LogEventError, LogPage, NewLogEvent, Partition, SourceList,
-    StreamAppend, StreamId, StreamName,
+    InvalidLogName, InvalidSource, LogEvent, LogEventError, LogPage, NewLogEvent, PageLimit, Partition,
+    SourceList, StreamAppend, StreamId, StreamName,
 };
 pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
 #[cfg(feature = "http")]

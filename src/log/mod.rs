@@ -12,7 +12,8 @@ use tokio::sync::watch;
 
 use crate::broadcast::{Signal, Signals};
 use crate::event::{
-    AppendCondition, Appended, CanvasId, Category, EventSource, LogPage, NewLogEvent, StreamAppend, StreamId,
+    AppendCondition, Appended, CanvasId, Category, EventSource, LogPage, NewLogEvent, PageLimit, StreamAppend,
+    StreamId,
 };
 use crate::notify::Notifier;
 use crate::store::{
@@ -147,10 +148,19 @@ impl Log {
     /// The events of a source after this `seq`, at most `limit` (1 to 10,000) of them, in their order, and at most 4 MiB of
     /// payloads and metadata, or one event. The next page begins after [`LogPage::through`].
     pub async fn read(&self, source: &EventSource, after: i64, limit: usize) -> Result<LogPage, LogError> {
-        if !(1..=READ_MAX).contains(&limit) {
-            return Err(LogError::Limit(limit));
-        }
+        check_limit(limit)?;
         Ok(self.store.read_log(source, after.max(0), limit).await?)
+    }
+
+    /// The same with another limit in bytes. What does not fit is not sent by the database; the first event comes in any case.
+    pub async fn read_within(
+        &self,
+        source: &EventSource,
+        after: i64,
+        limit: PageLimit,
+    ) -> Result<LogPage, LogError> {
+        check_limit(limit.events)?;
+        Ok(self.store.read_log_within(source, after.max(0), limit.events, limit.bytes).await?)
     }
 
     /// The end of a stream; none, if it has no event.
@@ -222,6 +232,10 @@ impl Log {
         }
         Ok(())
     }
+}
+
+fn check_limit(events: usize) -> Result<(), LogError> {
+    if (1..=READ_MAX).contains(&events) { Ok(()) } else { Err(LogError::Limit(events)) }
 }
 
 /// The categories in which something is appended.

@@ -235,11 +235,22 @@ impl Store {
                         order by created_at limit 1000 for update skip locked)
                 returning key
                ), sent as (
-                   delete from wakeq.entity_events where (canvas_id, event_id) in (
-                       select canvas_id, event_id from wakeq.entity_events
-                        where ended_at < now() - $2::interval and exists (select from gate)
-                        order by ended_at limit 1000 for update skip locked)
-                returning event_id
+                   select canvas_id, event_id,
+                          exists (select from wakeq.events_v2 f
+                                   where f.canvas_id = e.canvas_id and f.id = any (e.follow_ups))
+                       or exists (select from wakeq.dead_events d
+                                   where d.canvas_id = e.canvas_id and d.id = any (e.follow_ups)) as open
+                     from wakeq.entity_events e
+                    where ended_at is not null and coalesce(held_at, ended_at) < now() - $2::interval
+                      and exists (select from gate)
+                    order by coalesce(held_at, ended_at) limit 1000 for update skip locked
+               ), held as (
+                   -- What follows from it may still be answered. It is looked at again when it is as old once more.
+                   update wakeq.entity_events e set held_at = now() from sent s
+                    where s.open and e.canvas_id = s.canvas_id and e.event_id = s.event_id
+               ), forgotten as (
+                   delete from wakeq.entity_events e using sent s
+                    where not s.open and e.canvas_id = s.canvas_id and e.event_id = s.event_id
                ), secrets as (
                    update wakeq.http_targets set previous_secret = null, previous_key = null, previous_until = null
                     where (canvas_id, module, name, modifier) in (

@@ -83,8 +83,8 @@ pub use depth::Depth;
 #[cfg(feature = "telemetry")]
 pub(crate) use depth::HandlerDepth;
 pub(crate) use entities::{
-    BatchEnd, Decided, EntityBatch, EntityPosition, EntityRow, EntitySize, LoadedEntity, Recorded, SendEnd,
-    SentEntityEvent, StoredEvent, ToEntity, send_to_entities,
+    BatchEnd, Decided, EntityBatch, EntityPosition, EntityQuestion, EntityRow, LoadedEntity, Recorded,
+    SendEnd, SentEntityEvent, StoredEvent, ToEntity, send_to_entities,
 };
 pub use entities::{EntityEventStatus, StoredEntity};
 pub use error::StoreError;

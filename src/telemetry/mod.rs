@@ -8,6 +8,8 @@ mod brokering;
 #[cfg(feature = "telemetry")]
 mod consuming;
 #[cfg(feature = "telemetry")]
+mod entities;
+#[cfg(feature = "telemetry")]
 mod keeping;
 #[cfg(feature = "telemetry")]
 mod labels;
@@ -26,6 +28,8 @@ use crate::event::{EventId, HandlerAddress, HandlerScope, Traceparent};
 pub(crate) use brokering::{BrokerMetrics, GroupGauge, GroupGauges, GroupsGauge};
 #[cfg(feature = "telemetry")]
 pub(crate) use consuming::ConsumerMetrics;
+#[cfg(feature = "telemetry")]
+pub(crate) use entities::EntityMetrics;
 #[cfg(feature = "telemetry")]
 pub(crate) use keeping::QuotaGauge;
 #[cfg(feature = "telemetry")]

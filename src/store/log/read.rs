@@ -4,7 +4,8 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use crate::event::{
-    CanvasId, Category, EventId, EventSource, LogEvent, LogPage, Partition, Place, StreamId, Timestamp,
+    CanvasId, Category, EventId, EventSource, LogEvent, LogPage, PageLimit, Partition, Place, StreamId,
+    Timestamp,
 };
 use crate::store::{Store, StoreError};
 
@@ -96,7 +97,7 @@ impl Store {
         after: i64,
         limit: usize,
     ) -> Result<LogPage, StoreError> {
-        self.read_log_within(source, after, limit, PAGE_BYTES).await
+        self.read_log_within(source, after, limit, PageLimit::BYTES).await
     }
 
     /// The same with so many bytes of payloads and metadata at most; one event comes in any case. What does not fit is not sent by
