@@ -76,9 +76,9 @@ impl Admin {
         let state = filter.state.map(Standing::as_str);
         let one_more = limit as i64 + 1;
         let look = if state.is_some() || !self.copies { LOOK_MAX } else { one_more };
-        let handlers = (module, filter.name.as_ref());
+        let handlers = (module.map(Name::as_str), filter.name.as_ref().map(Name::as_str));
         let which = (state, self.copies);
-        let listed = self.store.events(canvas, handlers, which, after.as_ref(), look, one_more).await?;
+        let listed = self.store.events(canvas, handlers, which, after.as_ref(), (look, one_more)).await?;
         Ok(self.page_of_events(listed, state, look, limit))
     }
 

@@ -5,9 +5,7 @@ use uuid::Uuid;
 use super::load::address;
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::{
-    CanvasId, CopyOf, EventId, HandlerAddress, Name, Place, RuleKind, Schedule, Timestamp, Turn,
-};
+use crate::event::{CanvasId, CopyOf, EventId, HandlerAddress, Place, RuleKind, Schedule, Timestamp, Turn};
 
 /// Where a list stands: the key of the last event that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,13 +44,11 @@ impl Store {
     pub(crate) async fn events(
         &self,
         canvas: CanvasId,
-        handlers: (Option<&Name>, Option<&Name>),
+        (module, name): (Option<&str>, Option<&str>),
         (state, copies): (Option<&str>, bool),
         after: Option<&Position>,
-        look: i64,
-        limit: i64,
+        (look, limit): (i64, i64),
     ) -> Result<Vec<Listed>, StoreError> {
-        let (module, name) = (handlers.0.map(Name::as_str), handlers.1.map(Name::as_str));
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Row,
@@ -113,8 +109,9 @@ impl Store {
             copies
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list events", rows)?;
-        Ok(rows.into_iter().filter_map(Row::into_listed).collect())
+        session
+            .answered("list events", rows)
+            .map(|rows| rows.into_iter().filter_map(Row::into_listed).collect())
     }
 }
 

@@ -34,7 +34,7 @@ fn failing(stage: &Stage) -> Running {
 async fn dies(stage: &Stage, worker: &mut Running, event: Event) -> EventId {
     let emitted = stage.queue.emit(event).await.unwrap();
     assert!(!emitted.duplicate, "it is nobody's on its canvas");
-    worker.until(emitted.id, Outcome::Deleted).await;
+    worker.until(emitted.id, Outcome::HandedOver).await;
     emitted.id
 }
 
@@ -64,7 +64,7 @@ async fn what_others_do_under_an_id_leaves_mine_alone() {
         assert_ne!(theirs, mine);
         untouched(&stage, mine).await;
         assert_eq!(stage.admin.redrive_one(THEIRS, chosen, &ada()).await.unwrap(), theirs);
-        worker.until(theirs, Outcome::Deleted).await;
+        worker.until(theirs, Outcome::HandedOver).await;
         untouched(&stage, mine).await;
         let only = DeadFilter { canvas: THEIRS, id: Some(chosen), ..DeadFilter::default() };
         assert_eq!(stage.admin.delete_dead(&only, &ada(), false).await.unwrap().count, 1);

@@ -240,6 +240,12 @@ async fn change(kit: &TestKit, first: u128, name: &'static str, object: &str, st
     format!("{:?}", emitting.unwrap().iter().map(|one| (one.duplicate, one.link)).collect::<Vec<_>>())
 }
 
+async fn emit_elsewhere(kit: &TestKit, number: u128, name: &str, delay: Duration) -> String {
+    let event = Event::new(name, "fo").unwrap().id(id(number)).after(delay).unwrap();
+    let emitted = kit.emit(event.canvas(ELSEWHERE)).await.unwrap();
+    format!("{} {}", emitted.duplicate, emitted.id)
+}
+
 fn lane(name: &str, object: &str) -> Lane {
     Lane { scope: scope(name), object: object.parse().unwrap(), queue: None }
 }
@@ -286,11 +292,7 @@ async fn take(kit: &mut TestKit, step: &Step) -> String {
             let emitted = kit.emit(event).await.unwrap();
             format!("{} {} {:?}", emitted.duplicate, emitted.notified, emitted.link)
         }
-        Step::EmitElsewhere { id: number, name, delay } => {
-            let event = Event::new(name, "fo").unwrap().id(id(number)).after(kilo(delay)).unwrap();
-            let emitted = kit.emit(event.canvas(ELSEWHERE)).await.unwrap();
-            format!("{} {}", emitted.duplicate, emitted.id)
-        }
+        Step::EmitElsewhere { id, name, delay } => emit_elsewhere(kit, id, name, kilo(delay)).await,
         Step::Change { first, name, object, state } => change(kit, first, name, object, state).await,
         Step::Object(object) => shown_object(kit, object).await,
         Step::Skip { name, object } => {
