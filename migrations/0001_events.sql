@@ -65,12 +65,14 @@ returns uuid language sql immutable strict parallel safe
 return (select encode(set_byte(set_byte(bytes, 6, get_byte(bytes, 6) & 15 | 128), 8, get_byte(bytes, 8) & 63 | 128), 'hex')::uuid
           from (select substring(sha256('wakeq chosen id'::bytea || uuid_send(canvas_id) || uuid_send(id)) from 1 for 16)) as hash (bytes));
 
--- Ids chosen by callers are remembered, so that emitting one twice makes one event, also after it completed.
+-- Ids chosen by callers are remembered, so that emitting one twice makes one event, also after it completed. They are
+-- those of the events, as chosen_id makes them.
 create table wakeq.emitted_ids (
-    id         uuid not null primary key,
     canvas_id  uuid not null,
+    id         uuid not null,
     emitted_at timestamptz not null default now(),
     -- Remembered from then on: an event that is due in a month may complete in a month.
-    due_at     timestamptz not null default now()
+    due_at     timestamptz not null default now(),
+    primary key (canvas_id, id)
 );
 create index emitted_ids_age on wakeq.emitted_ids (due_at);

@@ -193,7 +193,6 @@ impl HttpServer {
         let queue = Queue::new(store.clone(), notifier, queue_config);
         let api = Api {
             own: own_deployment(&store, &config).await?,
-            namespace: store.namespace().await?,
             log,
             entities: Entities::new(queue.clone()),
             queue,

@@ -22,11 +22,11 @@ const GONE_ACTOR: &str = "target";
 pub(super) struct Statements {
     pub(super) loads: Coalescer<EventId, Option<LoadedEvent>>,
     /// Claims whatever may run without further questions: no limit on its handler, few losses.
-    claims_ahead: Coalescer<EventId, Option<ClaimedEvent>>,
+    claims_ahead: Coalescer<Notification, Option<ClaimedEvent>>,
     /// Claims events that were looked at and have room at their handlers.
-    claims: Coalescer<EventId, Option<ClaimedEvent>>,
+    claims: Coalescer<Notification, Option<ClaimedEvent>>,
     /// Claims events of handlers that stand in no list here, each with the key of its own.
-    claims_elsewhere: Coalescer<(EventId, String), Option<ClaimedEvent>>,
+    claims_elsewhere: Coalescer<(Notification, String), Option<ClaimedEvent>>,
     /// Claims the next events of queues: not those that ask, but as many.
     turns: Coalescer<TakenTurn, Taken>,
     pub(super) completions: Coalescer<Claim, bool>,
@@ -87,9 +87,9 @@ impl Statements {
             loads: batched(store, |store, ids| async move { store.load(&ids).await }),
             claims_ahead: claims(store, limits(ahead)),
             claims: claims(store, every.clone()),
-            claims_elsewhere: batched(store, move |store, asked: Vec<(EventId, String)>| async move {
-                let (ids, keys): (Vec<EventId>, Vec<String>) = asked.into_iter().unzip();
-                store.claim(&ids, &of_one_canvas(keys, (trusted, value_max))).await
+            claims_elsewhere: batched(store, move |store, asked: Vec<(Notification, String)>| async move {
+                let (told, keys): (Vec<Notification>, Vec<String>) = asked.into_iter().unzip();
+                store.claim(&told, &of_one_canvas(keys, (trusted, value_max))).await
             }),
             turns: Coalescer::new(BATCH_MAX, 1, {
                 let store = store.clone();
@@ -119,23 +119,23 @@ impl Statements {
     }
 
     /// Claims an event of a function without further questions, if that is possible at all.
-    pub(super) async fn claim_ahead(&self, id: EventId) -> Result<Option<ClaimedEvent>, StoreError> {
-        if self.claims_any_ahead { self.claims_ahead.call(id).await } else { Ok(None) }
+    pub(super) async fn claim_ahead(&self, told: Notification) -> Result<Option<ClaimedEvent>, StoreError> {
+        if self.claims_any_ahead { self.claims_ahead.call(told).await } else { Ok(None) }
     }
 
     /// Claims an event that was looked at. `key`: of its handler, if that stands in no list here.
     pub(super) async fn claim(
         &self,
-        id: EventId,
+        told: Notification,
         key: Option<String>,
         alone: Alone,
     ) -> Result<Option<ClaimedEvent>, StoreError> {
         if alone.suspect || alone.large {
-            return self.claim_alone(id, key, alone).await;
+            return self.claim_alone(told, key, alone).await;
         }
         match key {
-            Some(key) => self.claims_elsewhere.call((id, key)).await,
-            None => self.claims.call(id).await,
+            Some(key) => self.claims_elsewhere.call((told, key)).await,
+            None => self.claims.call(told).await,
         }
     }
 
@@ -157,7 +157,7 @@ impl Statements {
     /// Claims an event whatever its losses, or however large its value is; a run that does so has room for that.
     async fn claim_alone(
         &self,
-        id: EventId,
+        told: Notification,
         key: Option<String>,
         alone: Alone,
     ) -> Result<Option<ClaimedEvent>, StoreError> {
@@ -166,7 +166,7 @@ impl Statements {
             Some(key) => of_one_canvas(vec![key], (losses_below, value_max)),
             None => ClaimLimits { losses_below, value_max, ..self.every.clone() },
         };
-        Ok(self.store.claim(&[id], &limits).await?.into_iter().next().flatten())
+        Ok(self.store.claim(&[told], &limits).await?.into_iter().next().flatten())
     }
 
     /// Pauses a handler that said it is gone, unless another one has taken its place: rare, so alone.
@@ -212,11 +212,11 @@ fn of_one_canvas(mut keys: Vec<String>, (losses_below, value_max): (i32, i32)) -
     ClaimLimits { handlers: Vec::new(), canvas_handlers: keys, losses_below, value_max }
 }
 
-fn claims(store: &Store, limits: ClaimLimits) -> Coalescer<EventId, Option<ClaimedEvent>> {
+fn claims(store: &Store, limits: ClaimLimits) -> Coalescer<Notification, Option<ClaimedEvent>> {
     let limits = Arc::new(limits);
-    batched(store, move |store, ids| {
+    batched(store, move |store, told| {
         let limits = Arc::clone(&limits);
-        async move { store.claim(&ids, &limits).await }
+        async move { store.claim(&told, &limits).await }
     })
 }
 

@@ -373,9 +373,9 @@ async fn a_page_of_events_reads_a_page() {
     table.add_for(40_000, "known").await;
     table.add_for(40_000, "zebra").await;
     table.run("vacuum analyze wakeq.events_v2").await;
-    let (module, name) = ("WORKER".parse().unwrap(), "rare".parse().unwrap());
-    let handlers = (Some(&module), Some(&name));
-    let listed = table.store.events(CanvasId::DEFAULT, handlers, None, None, 101, 101).await.unwrap();
+    let handlers = (Some("WORKER"), Some("rare"));
+    let listed =
+        table.store.events(CanvasId::DEFAULT, handlers, (None, true), None, (101, 101)).await.unwrap();
     assert_eq!(listed.len(), 101);
     for mode in ["force_custom_plan", "force_generic_plan"] {
         let mut session = table.store.session().await.unwrap();
