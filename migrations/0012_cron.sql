@@ -42,8 +42,3 @@ create index cron_records_due on wakeq.cron_records (next_at) where next_at is n
 
 comment on column wakeq.cron_records.next_at is
     'The first tick that was not emitted; whoever emits it moves this in the same transaction';
-
--- A row for each canvas that has had crons. It is locked while one is put, so that their number stays within its limit.
-create table wakeq.cron_canvases (
-    canvas_id uuid not null primary key
-);

@@ -12,6 +12,12 @@ create table wakeq.canvas_quotas (
     constraint canvas_quotas_pkey primary key (canvas_id, quota)
 );
 
+-- A row for each canvas that has added what is counted exactly: crons, keys, targets. It is locked while one is added, so
+-- that those added at the same time exceed no quota together.
+create table wakeq.canvas_turns (
+    canvas_id uuid not null primary key
+);
+
 -- The most events that a cron emits within one minute: one for each second that its expression names.
 alter table wakeq.cron_records
     add column minute_ticks smallint not null default 1 check (minute_ticks between 1 and 60);

@@ -6,7 +6,7 @@ use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::quotas::{full, usual};
+use super::quotas::{full, one_by_one, usual};
 use super::session::{Bounded, Session};
 use super::{Store, StoreError};
 use crate::event::{Actor, CanvasId, Name, Quota, QuotaExceeded, Timestamp};
@@ -236,16 +236,6 @@ async fn locked(
     .await
 }
 
-/// Makes others wait that put crons on the canvas, so that their limit holds.
-async fn lock_canvas(connection: &mut PgConnection, canvas: CanvasId) -> Result<(), sqlx::Error> {
-    let query = sqlx::query!(
-        "insert into wakeq.cron_canvases (canvas_id) values ($1)
-             on conflict (canvas_id) do update set canvas_id = excluded.canvas_id",
-        canvas.0
-    );
-    query.execute(connection).await.map(drop)
-}
-
 async fn put(
     connection: &mut PgConnection,
     new: &NewCronRow<'_>,
@@ -254,7 +244,7 @@ async fn put(
 ) -> Result<CronPut, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     patiently(&mut transaction).await?;
-    lock_canvas(&mut transaction, new.canvas).await?;
+    one_by_one(&mut transaction, new.canvas).await?;
     let old = locked(&mut transaction, new.canvas, new.name).await?;
     let state = others(&mut transaction, new).await?;
     let put = match (&old, state.full(new, old.is_none())) {

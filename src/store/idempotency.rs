@@ -63,7 +63,7 @@ impl Store {
         let earlier = session.answered("look for the answer under an idempotency key", earlier)?;
         Ok(match earlier {
             Keyed::Replayed(answer) => Some(answer),
-            Keyed::First(_) | Keyed::Foreign(_) | Keyed::Mismatch | Keyed::InProgress => None,
+            Keyed::First(_) | Keyed::Mismatch | Keyed::InProgress => None,
         })
     }
 }

@@ -279,16 +279,15 @@ fn refusal(
     Err(QuotaExceeded { canvas, quota, limit: limits[which], used, wanted: wanted[which] }.into())
 }
 
-/// Makes those wait who add something that is counted exactly on one canvas, so that they exceed no quota together.
-const EXACT_LOCK: i32 = 781_075_231;
-
-/// One after the other on a canvas, until the transaction ends.
+/// One after the other on a canvas, until the transaction ends: additions of what is counted exactly exceed no quota
+/// together.
 pub(super) async fn one_by_one(connection: &mut PgConnection, canvas: CanvasId) -> Result<(), sqlx::Error> {
-    let key = canvas.to_string();
-    sqlx::query!("select pg_advisory_xact_lock($1, hashtext($2))::text as locked", EXACT_LOCK, key)
-        .fetch_one(connection)
-        .await
-        .map(drop)
+    let query = sqlx::query!(
+        "insert into wakeq.canvas_turns (canvas_id) values ($1)
+             on conflict (canvas_id) do update set canvas_id = excluded.canvas_id",
+        canvas.0
+    );
+    query.execute(connection).await.map(drop)
 }
 
 /// Whether so much more exceeds a quota that is counted exactly: what there is, what is added, and the limit. What adds
