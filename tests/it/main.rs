@@ -74,6 +74,7 @@ mod targets;
 mod targets_raced;
 mod targets_share;
 mod telemetry;
+mod tenants;
 mod testing;
 mod theatre;
 mod tidy;

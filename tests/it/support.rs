@@ -67,7 +67,18 @@ impl Stage {
 
     pub(crate) async fn with(notifier: Arc<dyn Notifier>, timing: Timing) -> Self {
         let database = database().await;
-        let store = connect(database.url(), timing).await;
+        let url = database.url().to_owned();
+        Self::through(database, &url, notifier, timing).await
+    }
+
+    /// On a database that the queue reaches at another address, such as that of a proxy.
+    pub(crate) async fn through(
+        database: TestDatabase,
+        url: &str,
+        notifier: Arc<dyn Notifier>,
+        timing: Timing,
+    ) -> Self {
+        let store = connect(url, timing).await;
         let queue = Queue::new(store.clone(), notifier.clone(), QueueConfig::default());
         let admin = Admin::new(store.clone(), notifier.clone());
         let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
