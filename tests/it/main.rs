@@ -82,6 +82,7 @@ mod targets_guarded;
 mod targets_raced;
 mod targets_share;
 mod telemetry;
+mod tenants;
 mod testing;
 mod theatre;
 mod tidy;

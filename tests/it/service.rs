@@ -58,7 +58,19 @@ impl Service {
     async fn told_by(notifier: MemoryNotifier, store: StoreConfig, config: HttpConfig) -> Self {
         let notifier = Arc::new(notifier);
         let stage = Stage::with(notifier.clone(), Timing::default()).await;
-        let store = Store::connect(stage.database.url(), fit(store)).await.unwrap();
+        let url = stage.database.url().to_owned();
+        Self::through(stage, &url, notifier, store, config).await
+    }
+
+    /// Over a queue whose database the server reaches at this address.
+    pub(crate) async fn through(
+        stage: Stage,
+        url: &str,
+        notifier: Arc<MemoryNotifier>,
+        store: StoreConfig,
+        config: HttpConfig,
+    ) -> Self {
+        let store = Store::connect(url, fit(store)).await.unwrap();
         let config = HttpConfig { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), ..config };
         let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
         let key = make_key(&access, "tests", Reach::Canvas(CanvasId::DEFAULT), &Scope::ALL).await;

@@ -96,7 +96,18 @@ impl Stage {
 
     pub(crate) async fn with(notifier: Arc<dyn Notifier>, timing: Timing) -> Self {
         let database = database().await;
-        let store = connect(&url_of_the_store(&database).await, timing).await;
+        let url = url_of_the_store(&database).await;
+        Self::through(database, &url, notifier, timing).await
+    }
+
+    /// On a database that the queue reaches at another address, such as that of a proxy.
+    pub(crate) async fn through(
+        database: TestDatabase,
+        url: &str,
+        notifier: Arc<dyn Notifier>,
+        timing: Timing,
+    ) -> Self {
+        let store = connect(url, timing).await;
         let queue = Queue::new(store.clone(), notifier.clone(), QueueConfig::default());
         let admin = Admin::new(store.clone(), notifier.clone());
         let pool = sqlx::PgPool::connect(database.url()).await.unwrap();

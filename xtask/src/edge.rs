@@ -11,13 +11,14 @@ use anyhow::{Context, Result, bail};
 use crate::{cargo, root, succeed};
 
 /// Each by its short name, what it shows, and where it is.
-const CHECKS: [(&str, &str, &str); 8] = [
+const CHECKS: [(&str, &str, &str); 9] = [
     ("document", "every documented operation and status", "edge::document"),
     ("matrix", "every guarded operation with every kind of wrong credential", "edge::matrix"),
     ("garbage", "500 bad inputs", "edge::garbage"),
     ("leaks", "no secret in logs and errors", "edge::leaks"),
     ("memory", "resident memory after 10,000 requests, and after as many more", "edge::load::memory"),
     ("slow", "a normal client beside 1,000 slow connections", "edge::load::slow"),
+    ("worst", "a tenant at its worst for a minute, and another beside it", "edge::worst::the_worst"),
     ("schemathesis", "10,000 requests made from the OpenAPI document", "edge::load::schemathesis"),
     ("page", "the page of the document in Chromium, without any other host", "edge::page"),
 ];

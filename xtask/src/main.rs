@@ -13,6 +13,7 @@ mod image;
 mod prepare;
 mod pubsub_python;
 mod sdk;
+mod tenants;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -46,7 +47,7 @@ enum Verb {
     Deps,
     /// Check the edge of the HTTP API at length, with figures: load, slow connections, requests made from the document.
     Edge {
-        /// One of: document, matrix, garbage, leaks, memory, slow, schemathesis, page.
+        /// One of: document, matrix, garbage, leaks, memory, slow, worst, schemathesis, page.
         name: Option<String>,
     },
     /// Build a container image of the binary for this machine, from nothing but what it needs, and try it out.
@@ -74,6 +75,11 @@ enum Verb {
     /// Emit through the HTTP API with the official CloudEvents SDK for Python, and verify deliveries with the library of
     /// Standard Webhooks; both installed into target/sdk.
     Sdk,
+    /// Make each condition on a canvas in the SQL true, one at a time, and show that a test with a second tenant fails then.
+    Tenants {
+        /// Only those whose file and line contain this, such as `control.rs:44`.
+        place: Option<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -87,6 +93,7 @@ fn main() -> ExitCode {
         Verb::Prepare { check } => prepare::run(check),
         Verb::PubsubPython { google } => pubsub_python::run(google),
         Verb::Sdk => sdk::run(),
+        Verb::Tenants { place } => tenants::run(place.as_deref()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

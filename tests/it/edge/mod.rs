@@ -9,5 +9,6 @@ mod page;
 mod process;
 mod raw;
 mod refusals;
-mod requests;
+pub(crate) mod requests;
 mod room;
+mod worst;

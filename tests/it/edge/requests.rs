@@ -25,23 +25,23 @@ const ENTITY: [&str; 2] = ["account", "ada"];
 
 /// An operation of the document.
 #[derive(Clone, Debug)]
-pub(super) struct Operation {
-    pub(super) id: String,
-    pub(super) method: Method,
+pub(crate) struct Operation {
+    pub(crate) id: String,
+    pub(crate) method: Method,
     /// With its braces.
-    pub(super) path: String,
-    pub(super) statuses: BTreeSet<u16>,
+    pub(crate) path: String,
+    pub(crate) statuses: BTreeSet<u16>,
     /// All of them are needed. None: everybody may, or who pushes.
-    pub(super) scopes: Vec<Scope>,
+    pub(crate) scopes: Vec<Scope>,
     /// Whether it is for those who push. No service of these tests takes pushes: `push` has the tests of one that does.
-    pub(super) pushed: bool,
+    pub(crate) pushed: bool,
     /// Whether it is about every canvas, and needs the scopes there.
-    pub(super) everywhere: bool,
-    pub(super) described: Value,
+    pub(crate) everywhere: bool,
+    pub(crate) described: Value,
 }
 
 /// Everything that the served document has.
-pub(super) async fn operations(service: &Service) -> Vec<Operation> {
+pub(crate) async fn operations(service: &Service) -> Vec<Operation> {
     let document = Answer::of(service.request(Method::GET, "/openapi.json")).await.json();
     let mut operations = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -336,7 +336,7 @@ fn emitting(operation: &str, event: Value) -> Value {
 }
 
 /// What a good request of an operation sends; none where it takes no body.
-fn body(operation: &str) -> Option<Value> {
+pub(crate) fn body(operation: &str) -> Option<Value> {
     match operation {
         "emit" => Some(json!({"name": "greet", "value": "Ada"})),
         "emit_batch" => Some(json!({"events": [{"name": "greet", "value": "Bo"}]})),

@@ -1,0 +1,382 @@
+//! One tenant at its worst for a minute, and another beside it: `serve` and `work` as processes, their memory, and how long the
+//! other's events take from the emit to the start. Figures for `cargo xtask edge worst`.
+//!
+//! `WAKEQ_WORST` names the parts of the attack to run, with commas between them; `WAKEQ_WORST_S` says for how long.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+use wakeq::access::{Access, AccessConfig, Reach, Scope};
+use wakeq::notify::{PubSub, PubSubConfig, create_topics};
+use wakeq::{
+    BrokerBacking, BrokerConfig, CanvasId, EntityConfig, EntityProcessor, EventBroker, Execution,
+    HandlerResult, Handlers, Log, Queue, QueueConfig, Store, StoreConfig,
+};
+use wakeq_services::{Guard, Guarded, Launch};
+
+use crate::brokers::Broker;
+use crate::entities::Account;
+use crate::service::make_key;
+use crate::support::{Stage, durability, fit};
+
+/// Bounds: memory of each process, how much slower the other tenant may become, and how many of its requests may be refused.
+const SERVE_KIB: u64 = 256 * 1024;
+const WORK_KIB: u64 = 384 * 1024;
+const SLOWER: f64 = 3.0;
+
+const ATTACKER: CanvasId = CanvasId(Uuid::from_u128(0xa1));
+const VICTIM: CanvasId = CanvasId(Uuid::from_u128(0xb1));
+/// The victim emits one event each time.
+const PACE: Duration = Duration::from_millis(100);
+/// How long it is measured alone.
+const ALONE: Duration = Duration::from_secs(20);
+/// Longest wait for what was emitted, after the attack.
+const REST: Duration = Duration::from_secs(30);
+/// The largest value of the attack, in bytes.
+const LARGE: usize = 240_000;
+/// The variable that tells a child where starts are reported.
+const REPORT_TO: &str = "WAKEQ_TEST_REPORT_TO";
+
+/// The program of the workers: the victim's handler, one for the flood, and a processor of entities.
+#[test]
+#[ignore = "a role in the test of this file, which starts it itself"]
+fn worst_worker() -> ExitCode {
+    let to = std::env::var(REPORT_TO).expect("only the test of this file starts this");
+    wakeq::cli::run_from(["worst-worker", "work"], async move || {
+        let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await?);
+        socket.connect(to).await?;
+        process_entities().await?;
+        let report = move |event: Execution| -> futures_util::future::BoxFuture<'static, HandlerResult> {
+            let socket = Arc::clone(&socket);
+            Box::pin(async move {
+                let number: u64 = event.value()?;
+                socket.send(&number.to_be_bytes()).await?;
+                Ok(())
+            })
+        };
+        Ok(Handlers::new().on("start", report).on("flood", async |_| Ok(())))
+    })
+}
+
+async fn process_entities() -> Result<(), wakeq::cli::BoxError> {
+    let store = Store::connect(&std::env::var("DATABASE_URL")?, fit(StoreConfig::default())).await?;
+    let mut config = PubSubConfig::new("tests");
+    config.emulator_host = std::env::var("PUBSUB_EMULATOR_HOST").ok();
+    config.topic = std::env::var("WAKEQ_TOPIC")?;
+    config.subscription = std::env::var("WAKEQ_SUBSCRIPTION")?;
+    let notifier = Arc::new(PubSub::connect(config).await?);
+    let queue = Queue::new(store.clone(), notifier, QueueConfig::default());
+    let log = Log::with_signals(store.clone(), queue.signals().clone());
+    let accounts = EntityProcessor::<Account>::new(queue, Arc::new(log), EntityConfig::default())?;
+    let broker = EventBroker::single(BrokerBacking::Postgres(store), BrokerConfig::default())?;
+    broker.register(Arc::new(accounts)).await?;
+    // It ends with the process.
+    tokio::spawn(async move { broker.run().await });
+    Ok(())
+}
+
+/// Both processes, and who calls them.
+struct Place {
+    address: String,
+    client: reqwest::Client,
+    keys: BTreeMap<CanvasId, String>,
+    serve: Guarded,
+    work: Guarded,
+    starts: Arc<Mutex<BTreeMap<u64, Instant>>>,
+    stage: Stage,
+    _guard: Guard,
+}
+
+impl Place {
+    async fn start() -> Arc<Self> {
+        let config = Broker::pubsub_config("worst").await;
+        create_topics(&config).await.unwrap();
+        let notifier = Arc::new(PubSub::connect(config.clone()).await.unwrap());
+        let stage = Stage::with(notifier, wakeq::Timing::default()).await;
+        let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
+        let mut keys = BTreeMap::new();
+        for canvas in [ATTACKER, VICTIM] {
+            keys.insert(canvas, make_key(&access, "tests", Reach::Canvas(canvas), &Scope::ALL).await);
+        }
+        let (starts, socket) =
+            (Arc::<Mutex<BTreeMap<u64, Instant>>>::default(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
+        let reported_to = socket.local_addr().unwrap().to_string();
+        let noted = Arc::clone(&starts);
+        tokio::spawn(async move {
+            let mut number = [0; 8];
+            while socket.recv(&mut number).await.is_ok() {
+                noted.lock().unwrap().entry(u64::from_be_bytes(number)).or_insert_with(Instant::now);
+            }
+        });
+        let guard = Guard::new(None).unwrap();
+        let (said, mut heard) = tokio::sync::mpsc::channel(1);
+        let serve = Launch::new(env!("CARGO_BIN_EXE_wakeq")).argument("serve").environment("PORT", "0");
+        let serve = common(serve, stage.database.url(), &config).on_line(move |line| {
+            if let Some((_, address)) =
+                line.split_once("serving the API").and_then(|(_, rest)| rest.split_once("address="))
+            {
+                let _ = said.try_send(address.split(' ').next().unwrap_or_default().to_owned());
+            }
+        });
+        let serve = guard.start(serve.environment("WAKEQ_LISTEN", "127.0.0.1")).unwrap();
+        let address = tokio::time::timeout(REST, heard.recv()).await.unwrap().expect("it serves");
+        let work = Launch::new(std::env::current_exe().unwrap()).arguments([
+            "--exact",
+            "edge::worst::worst_worker",
+            "--ignored",
+            "--nocapture",
+        ]);
+        let work = common(work, stage.database.url(), &config).environment(REPORT_TO, &reported_to);
+        let work = guard.start(work).unwrap();
+        let client = reqwest::Client::builder().no_proxy().timeout(REST).build().unwrap();
+        Arc::new(Self { address, client, keys, serve, work, starts, stage, _guard: guard })
+    }
+
+    fn request(&self, canvas: CanvasId, method: Method, path: &str) -> RequestBuilder {
+        let url = format!("http://{}/v1/canvases/{canvas}{path}", self.address);
+        self.client.request(method, url).bearer_auth(&self.keys[&canvas])
+    }
+
+    /// What becomes of the attacker's requests is no concern of anybody's; whether it was served.
+    async fn attacks(&self, method: Method, path: &str, body: Option<&Value>) -> bool {
+        let mut request = self.request(ATTACKER, method, path);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let Ok(answer) = request.send().await else { return false };
+        let served = answer.status().is_success();
+        // Read as it comes, and kept nowhere.
+        let mut answer = answer;
+        while let Ok(Some(_)) = answer.chunk().await {}
+        served
+    }
+}
+
+fn common(launch: Launch, url: &str, config: &PubSubConfig) -> Launch {
+    launch
+        .environment("DATABASE_URL", url)
+        .environment("PUBSUB_EMULATOR_HOST", config.emulator_host.as_ref().unwrap())
+        .environment("GOOGLE_CLOUD_PROJECT", &config.project)
+        .environment("WAKEQ_TOPIC", &config.topic)
+        .environment("WAKEQ_SUBSCRIPTION", &config.subscription)
+        .environment(durability().0, durability().1)
+        .environment("NO_COLOR", "1")
+        .environment("RUST_LOG", "warn,wakeq=info")
+}
+
+/// The most memory that a process ever had, in KiB, as the kernel counts it; 0 if it is gone.
+fn peak_kib(child: &Guarded) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.pid())).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse().ok()).unwrap_or(0)
+}
+
+/// What the victim saw during a time.
+#[derive(Debug, Default)]
+struct Seen {
+    delays: Vec<Duration>,
+    refused: Vec<String>,
+    never: usize,
+}
+
+impl Seen {
+    fn percentile(&self, per_mille: usize) -> Duration {
+        let last = self.delays.len().saturating_sub(1);
+        self.delays.get((self.delays.len() * per_mille / 1000).min(last)).copied().unwrap_or_default()
+    }
+}
+
+/// The victim emits at its pace for a time; then it is waited for what it emitted.
+async fn emits(place: &Arc<Place>, first: u64, time: Duration) -> Seen {
+    let end = Instant::now() + time;
+    let mut ticks = tokio::time::interval(PACE);
+    let mut requests = JoinSet::new();
+    let mut number = first;
+    while Instant::now() < end {
+        ticks.tick().await;
+        let (place, value) = (Arc::clone(place), number);
+        requests.spawn(async move {
+            let begun = Instant::now();
+            let request = place.request(VICTIM, Method::POST, "/events");
+            let refused = match request.json(&json!({"name": "start", "value": value})).send().await {
+                Ok(answer) if answer.status().is_success() => None,
+                Ok(answer) => Some(format!("{}", answer.status())),
+                Err(error) => Some(error.to_string()),
+            };
+            (value, begun, refused)
+        });
+        number += 1;
+    }
+    let emitted = requests.join_all().await;
+    let accepted: Vec<_> = emitted.iter().filter(|(.., refused)| refused.is_none()).collect();
+    let all = async {
+        while !accepted.iter().all(|(value, ..)| place.starts.lock().unwrap().contains_key(value)) {
+            // Reports come from another process; nothing here could be awaited instead.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let _ = tokio::time::timeout(REST, all).await;
+    let starts = place.starts.lock().unwrap();
+    let mut seen = Seen {
+        refused: emitted.iter().filter_map(|(.., refused)| refused.clone()).collect(),
+        ..Seen::default()
+    };
+    for (value, begun, _) in accepted {
+        match starts.get(value) {
+            Some(started) => seen.delays.push(started.duration_since(*begun)),
+            None => {
+                seen.never += 1;
+                seen.delays.push(begun.elapsed());
+            }
+        }
+    }
+    seen.delays.sort();
+    seen
+}
+
+/// The parts of the attack.
+const PARTS: [&str; 6] = ["emits", "log", "keys", "names", "entities", "crons"];
+
+/// How often each part was served.
+#[derive(Default)]
+struct Served(Mutex<BTreeMap<&'static str, (u64, u64)>>);
+
+impl Served {
+    fn note(&self, part: &'static str, served: bool) {
+        let mut parts = self.0.lock().unwrap();
+        let (asked, done) = parts.entry(part).or_default();
+        *asked += 1;
+        *done += u64::from(served);
+    }
+}
+
+/// What has to be there before a part begins.
+async fn prepare(place: &Arc<Place>, parts: &[&'static str]) {
+    if parts.contains(&"log") {
+        let event = json!({"name": "opened", "payload": "x".repeat(LARGE)});
+        let append = json!({"appends": [{"category": "large", "stream": "a", "events": [event]}]});
+        for _ in 0..1000 {
+            place.attacks(Method::POST, "/log", Some(&append)).await;
+        }
+    }
+    if parts.contains(&"crons") {
+        let cron = json!({"expression": "* * * * * *", "value": 1});
+        for number in 0..1000 {
+            place.attacks(Method::PUT, &format!("/cron/every-{number}"), Some(&cron)).await;
+        }
+    }
+}
+
+/// Starts the tasks of a part, which end when they are dropped.
+fn begin(place: &Arc<Place>, part: &'static str, served: &Arc<Served>, tasks: &mut JoinSet<()>) {
+    let count = match part {
+        "emits" => 400,
+        "log" => 4,
+        "keys" => 100,
+        "names" => 42,
+        "entities" => 8,
+        _ => 0,
+    };
+    let next = Arc::new(AtomicUsize::new(0));
+    for task in 0..count {
+        let (place, served, next) = (Arc::clone(place), Arc::clone(served), Arc::clone(&next));
+        tasks.spawn(async move {
+            while let Some(done) = once(&place, part, task, &next).await {
+                served.note(part, done);
+            }
+        });
+    }
+}
+
+/// One request of a part; none if it has done all it wanted.
+async fn once(place: &Place, part: &'static str, task: usize, next: &AtomicUsize) -> Option<bool> {
+    let lists = part == "names" && task >= 2;
+    let number = if lists { 0 } else { next.fetch_add(1, Ordering::Relaxed) };
+    let large = || "x".repeat(LARGE);
+    Some(match part {
+        "emits" => {
+            let event = json!({"name": "flood", "value": large()});
+            place.attacks(Method::POST, "/events", Some(&event)).await
+        }
+        "log" => place.attacks(Method::GET, "/log?category=large&limit=1000", None).await,
+        "keys" => {
+            let key = format!("wakeq_{:012x}_{}", number, "0".repeat(64));
+            let url = format!("http://{}/v1/canvases/{ATTACKER}/handlers", place.address);
+            place.client.get(url).bearer_auth(key).send().await.is_ok()
+        }
+        // Two of them emit 100,000 events for 2,000 names, the others list.
+        "names" if task < 2 => {
+            if number >= 200 {
+                return None;
+            }
+            let event = |index: usize| json!({"name": format!("name-{}", (number * 500 + index) % 2000), "value": index});
+            let batch = json!({"events": (0..500).map(event).collect::<Vec<_>>()});
+            place.attacks(Method::POST, "/events:batch", Some(&batch)).await
+        }
+        "names" if task % 2 == 0 => place.attacks(Method::GET, "/events?limit=1000", None).await,
+        "names" => place.attacks(Method::GET, "/handlers", None).await,
+        _ if number >= 500 => return None,
+        _ => {
+            let event = json!({"name": "deposit", "payload": {"cents": 1, "pad": large()}});
+            place.attacks(Method::POST, &format!("/entities/account/e{number}/events"), Some(&event)).await
+        }
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a minute of a tenant at its worst: `cargo xtask edge worst` runs it"]
+async fn the_worst_of_a_tenant_is_its_own() {
+    let wanted = std::env::var("WAKEQ_WORST").unwrap_or_else(|_| PARTS.join(","));
+    let parts: Vec<_> =
+        PARTS.into_iter().filter(|part| wanted.split(',').any(|name| name == *part)).collect();
+    let time = std::env::var("WAKEQ_WORST_S").map_or(60, |time| time.parse().unwrap());
+    let place = Place::start().await;
+    // What is cold is no measure.
+    emits(&place, 0, Duration::from_secs(3)).await;
+    let alone = emits(&place, 1_000_000, ALONE).await;
+    let quiet = (peak_kib(&place.serve), peak_kib(&place.work));
+    prepare(&place, &parts).await;
+    let (served, mut tasks) = (Arc::new(Served::default()), JoinSet::new());
+    for part in &parts {
+        begin(&place, part, &served, &mut tasks);
+    }
+    let beside = emits(&place, 2_000_000, Duration::from_secs(time)).await;
+    tasks.shutdown().await;
+    let (serve, work) = (peak_kib(&place.serve), peak_kib(&place.work));
+    let (p50, p99) = (alone.percentile(500), alone.percentile(990));
+    let ratio = beside.percentile(990).as_secs_f64() / p99.as_secs_f64();
+    println!("parts: {}", parts.join(", "));
+    for (part, (asked, done)) in served.0.lock().unwrap().iter() {
+        println!("    {part}: {asked} requests, {done} served");
+    }
+    println!("serve: at most {serve} KiB ({} before the attack); work: {work} KiB ({})", quiet.0, quiet.1);
+    println!(
+        "emit to start: p50 {p50:?} and p99 {p99:?} alone; p50 {:?} and p99 {:?} beside it: {ratio:.1} times; {} of {} refused, {} never started",
+        beside.percentile(500),
+        beside.percentile(990),
+        beside.refused.len(),
+        beside.refused.len() + beside.delays.len(),
+        beside.never
+    );
+    let running = (place.serve.is_running(), place.work.is_running());
+    println!("waiting in the end: {} events", place.stage.rows().await);
+    assert_eq!(
+        running,
+        (true, true),
+        "both processes live:\n{}\n{}",
+        place.serve.last_lines(),
+        place.work.last_lines()
+    );
+    assert_eq!(beside.refused, Vec::<String>::new(), "the other tenant is never refused");
+    assert!(serve <= SERVE_KIB, "serve had {serve} KiB");
+    assert!(work <= WORK_KIB, "work had {work} KiB");
+    assert!(ratio <= SLOWER && beside.never == 0, "the other tenant's p99 is {ratio:.1} times its own alone");
+}

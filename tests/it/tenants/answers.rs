@@ -1,0 +1,147 @@
+//! Answers, as far as they can be compared between worlds: without what no two worlds have in common.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::program::Request;
+use crate::service::Answer;
+
+/// What was said to each request, by its label.
+pub(super) type Transcript = BTreeMap<String, Answered>;
+
+/// Numbers that one sequence gives to all canvases, and ages.
+const NUMBERS: [&str; 9] =
+    ["id", "seq", "prev", "last_id", "last_link", "through", "event_link", "oldest_age_s", "after"];
+/// Headers that differ with each answer.
+const HEADERS: [&str; 3] = ["date", "x-request-id", "content-length"];
+/// What stands in a body for the request it answers.
+const OF_THE_REQUEST: [&str; 2] = ["request_id", "instance"];
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Answered {
+    status: u16,
+    headers: BTreeMap<String, String>,
+    body: Value,
+    text: String,
+}
+
+impl Answered {
+    pub(super) fn of(answer: Answer) -> Self {
+        let headers = answer.headers.iter().filter(|(name, _)| !HEADERS.contains(&name.as_str()));
+        let headers =
+            headers.map(|(name, value)| (name.to_string(), mask(value.to_str().unwrap_or_default())));
+        let body = serde_json::from_str(&answer.text).unwrap_or_else(|_| Value::String(answer.text.clone()));
+        Self {
+            status: answer.status.as_u16(),
+            headers: headers.collect(),
+            body: masked(&body),
+            text: answer.text,
+        }
+    }
+
+    /// Something that was printed.
+    pub(super) fn printed(code: i32, text: &str) -> Self {
+        let age = regex::Regex::new(r"the oldest for [0-9a-z ]+").unwrap();
+        let text = age.replace_all(text, "the oldest for <age>").into_owned();
+        let body = match serde_json::from_str(&text) {
+            Ok(body) => masked(&body),
+            Err(_) => Value::Array(text.lines().map(|line| Value::String(mask(line))).collect()),
+        };
+        Self { status: code.unsigned_abs().try_into().unwrap_or(1), headers: BTreeMap::new(), body, text }
+    }
+
+    /// What is said otherwise than in the other world.
+    pub(super) fn difference(&self, label: &str, other: Option<&Self>) -> Option<String> {
+        let Some(other) = other else {
+            return Some(format!("{label}: nobody asked this in the other world"));
+        };
+        let same = (self.status, &self.headers, &self.body) == (other.status, &other.headers, &other.body);
+        let short = |answered: &Self| {
+            format!("{} {}", answered.status, answered.body).chars().take(300).collect::<String>()
+        };
+        (!same).then(|| format!("{label}: {} — alone it is: {}", short(self), short(other)))
+    }
+
+    /// What of the victim stands in it that the request did not say.
+    pub(super) fn revealed(&self, request: &Request, secrets: &BTreeSet<String>) -> Vec<String> {
+        let asked = format!("{} {:?} {:?}", request.path, request.headers, request.body);
+        let found = secrets
+            .iter()
+            .filter(|secret| self.text.contains(secret.as_str()) && !asked.contains(secret.as_str()));
+        found.map(|secret| format!("{}: reveals {secret}", request.label)).collect()
+    }
+}
+
+/// Without ids, moments, secrets, and numbers that all canvases share; lists in the order of what is left.
+fn masked(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(mask(text)),
+        Value::Array(items) => {
+            let mut items: Vec<_> = items.iter().map(masked).collect();
+            items.sort_by_key(Value::to_string);
+            Value::Array(items)
+        }
+        Value::Object(fields) => {
+            let field = |(name, value): (&String, &Value)| {
+                let value = match value {
+                    _ if OF_THE_REQUEST.contains(&name.as_str()) => Value::Null,
+                    Value::String(_) if name == "next_cursor" => Value::String("<cursor>".into()),
+                    Value::Number(_) if NUMBERS.contains(&name.as_str()) => Value::String("<number>".into()),
+                    other => masked(other),
+                };
+                (name.clone(), value)
+            };
+            Value::Object(fields.iter().map(field).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+pub(super) fn mask(text: &str) -> String {
+    let mut masked = String::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let word: usize =
+            rest.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
+        let id = rest.get(..36).filter(|start| Uuid::parse_str(start).is_ok());
+        let moment = moment(rest);
+        let hexadecimal = |text: &str| text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let (mask, length) = match (id, moment, &rest[..word]) {
+            (Some(_), ..) => ("<id>", 36),
+            (None, Some(length), _) => ("<moment>", length),
+            (None, None, word) if word.starts_with("wakeq_") && word.len() > 70 => ("<key>", word.len()),
+            (None, None, word) if word.starts_with("whsec_") => {
+                ("<secret>", rest.find(['"', ' ']).unwrap_or(rest.len()))
+            }
+            (None, None, word) if hexadecimal(word.trim_start_matches("wakeq_")) => ("<key>", word.len()),
+            (None, None, word) if word.len() > 1 => (word, word.len()),
+            _ => {
+                masked.push(first);
+                rest = &rest[first.len_utf8()..];
+                continue;
+            }
+        };
+        masked.push_str(mask);
+        rest = &rest[length..];
+    }
+    masked
+}
+
+/// How long the moment is that a text begins with.
+fn moment(text: &str) -> Option<usize> {
+    let start = text.as_bytes().get(..20)?;
+    let shape = b"dddd-dd-ddTdd:dd:dd";
+    let fits = |(byte, shape): (&u8, &u8)| match shape {
+        b'd' => byte.is_ascii_digit(),
+        b'T' => *byte == b'T' || *byte == b' ',
+        other => byte == other,
+    };
+    if !start.iter().zip(shape).all(fits) {
+        return None;
+    }
+    let rest =
+        text.bytes().skip(19).take_while(|byte| byte.is_ascii_digit() || b".Z+:".contains(byte)).count();
+    Some(19 + rest)
+}

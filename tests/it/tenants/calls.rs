@@ -1,0 +1,303 @@
+//! The same through the library: every public call of the queue's handles is either behind an operation of the API, whose
+//! requests `program` makes, or made here with what is the victim's, or of the platform.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::fs;
+use std::path::Path;
+
+use wakeq::access::{Reach, Within};
+use wakeq::{
+    Actor, CanvasId, DeadFilter, Entities, EntityEvent, EntityId, Event, EventId, HandlerScope, Log,
+    NewLogEvent, StreamAppend, StreamId,
+};
+
+use super::answers::{Answered, Transcript};
+use super::seed::{ATTACKER, VICTIM, Values};
+use super::world::World;
+use super::{Findings, pass, rows};
+
+/// How a call is tried.
+enum Tried {
+    /// It is what an operation of the API does.
+    By(&'static str),
+    Here,
+    /// It is about no canvas; the reason.
+    OfThePlatform(&'static str),
+    /// Another test has a second canvas in it.
+    There(&'static str),
+}
+use Tried::{By, Here, OfThePlatform, There};
+
+const QUEUES: Tried = OfThePlatform("queues belong to the platform");
+const GROUPS: Tried = OfThePlatform("groups read the log of every canvas");
+
+/// Type, call, and how it is tried.
+const CALLS: [(&str, &str, Tried); 69] = [
+    ("Admin", "put_cron", By("put_cron")),
+    ("Admin", "cron", By("show_cron")),
+    ("Admin", "crons", By("list_crons")),
+    ("Admin", "pause_cron", By("pause_cron")),
+    ("Admin", "unpause_cron", By("unpause_cron")),
+    ("Admin", "delete_cron", By("delete_cron")),
+    ("Admin", "redrive", Here),
+    ("Admin", "redrive_one", By("redrive_dead_event")),
+    ("Admin", "delete_dead", Here),
+    ("Admin", "explain", By("show_event")),
+    ("Admin", "value", Here),
+    ("Admin", "cancel", By("cancel_event")),
+    ("Admin", "run_now", By("run_event_now")),
+    ("Admin", "purge", By("purge_handler")),
+    ("Admin", "group_nodes", GROUPS),
+    ("Admin", "groups", GROUPS),
+    ("Admin", "group", GROUPS),
+    ("Admin", "reset_group", GROUPS),
+    ("Admin", "events", By("list_events")),
+    ("Admin", "dead", Here),
+    ("Admin", "audit", By("list_audit")),
+    ("Admin", "clock", OfThePlatform("the time")),
+    ("Admin", "is_migrated", OfThePlatform("the state of the schema")),
+    ("Admin", "check_notifier", OfThePlatform("Pub/Sub")),
+    ("Admin", "wake", OfThePlatform("what is overdue, of whomever")),
+    ("Admin", "refused", OfThePlatform("the record of refusals, each with its canvas")),
+    ("Admin", "object", By("show_object")),
+    ("Admin", "halted", Here),
+    ("Admin", "skip", By("skip_object")),
+    ("Admin", "put_queue", QUEUES),
+    ("Admin", "queues", QUEUES),
+    ("Admin", "queue", QUEUES),
+    ("Admin", "delete_queue", QUEUES),
+    ("Admin", "facets", QUEUES),
+    ("Admin", "queue_depth", QUEUES),
+    ("Admin", "set_facet", QUEUES),
+    ("Admin", "pause", By("pause_handler")),
+    ("Admin", "unpause", By("unpause_handler")),
+    ("Admin", "block", By("block_handler")),
+    ("Admin", "unblock", By("unblock_handler")),
+    ("Admin", "rules", Here),
+    ("Admin", "stats", Here),
+    ("Admin", "depth", By("depth")),
+    ("Admin", "put_target", By("put_target")),
+    ("Admin", "target", By("show_target")),
+    ("Admin", "targets", Here),
+    ("Admin", "delete_target", By("delete_target")),
+    ("Queue", "emit", By("emit")),
+    ("Queue", "emit_all", By("emit_batch")),
+    ("Queue", "emit_in", Here),
+    ("Log", "append", By("append_to_log")),
+    ("Log", "append_all", By("append_to_log")),
+    ("Log", "append_in", Here),
+    ("Log", "read", By("read_log")),
+    ("Log", "end", Here),
+    ("Log", "horizon", OfThePlatform("how far the whole log can be read")),
+    ("Log", "appenders", OfThePlatform("which sessions hold the horizon up")),
+    ("Entities", "send", By("send_to_entity")),
+    ("Entities", "send_all", Here),
+    ("Entities", "send_in", Here),
+    ("Entities", "answer", There("what_happens_outside_comes_back_as_an_event")),
+    ("Entities", "show", By("show_entity")),
+    ("Entities", "status", By("entity_status")),
+    ("Access", "create_key", By("create_key")),
+    ("Access", "keys", Here),
+    ("Access", "revoke_key", Here),
+    ("Access", "allow_account", Here),
+    ("Access", "remove_account", Here),
+    ("Access", "accounts", Here),
+];
+
+/// Where these types have their calls.
+const SOURCES: [(&str, &str); 5] = [
+    ("Admin", "src/admin"),
+    ("Queue", "src/emit.rs"),
+    ("Log", "src/log/mod.rs"),
+    ("Entities", "src/entity/handle.rs"),
+    ("Access", "src/access/keyring.rs"),
+];
+
+/// Calls of other types in these files.
+const OF_OTHERS: [&str; 1] = ["notify"];
+
+struct Calls<'a> {
+    world: &'a World,
+    victim: &'a Values,
+    said: Transcript,
+}
+
+/// Each call that is tried here, on the attacker's canvas and with what is the victim's.
+async fn said(world: &World, victim: &Values) -> Transcript {
+    let mut calls = Calls { world, victim, said: Transcript::new() };
+    calls.of_admin().await;
+    calls.of_events().await;
+    calls.of_access().await;
+    calls.said
+}
+
+impl Calls<'_> {
+    fn note(&mut self, call: &str, about: &str, said: impl Debug) {
+        let label = format!("{call} {}: {about}", self.said.len());
+        self.said.insert(label, Answered::printed(0, &numberless(&format!("{said:#?}"))));
+    }
+
+    fn ids(&self) -> Vec<(&'static str, EventId)> {
+        self.victim.ids.iter().map(|(kind, id)| (*kind, id.parse().unwrap())).collect()
+    }
+
+    fn scopes(&self) -> Vec<HandlerScope> {
+        let scope = |[module, name, _]: &[String; 3]| HandlerScope {
+            canvas: ATTACKER.canvas,
+            module: module.parse().unwrap(),
+            name: name.parse().unwrap(),
+        };
+        self.victim.handlers.iter().map(scope).collect()
+    }
+
+    async fn of_admin(&mut self) {
+        let (admin, by, canvas) = (&self.world.service.stage.admin, Actor::user("tests"), ATTACKER.canvas);
+        for (kind, id) in self.ids() {
+            let dead = DeadFilter { id: Some(id), ..of(canvas) };
+            let value = admin.value(canvas, id).await;
+            let listed = admin.dead(&dead, None, 10).await;
+            let redriven = admin.redrive(&dead, &by, false).await;
+            let deleted = admin.delete_dead(&dead, &by, false).await;
+            self.note("value", kind, value);
+            self.note("dead", kind, listed);
+            self.note("redrive", kind, redriven);
+            self.note("delete_dead", kind, deleted);
+        }
+        for scope in self.scopes() {
+            let about = scope.to_string();
+            let (rules, stats) = (admin.rules(Some(&scope)).await, admin.stats(canvas, Some(&scope)).await);
+            let targets = admin.targets(canvas, Some(&scope)).await;
+            self.note("rules", &about, rules);
+            self.note("stats", &about, stats);
+            self.note("targets", &about, targets);
+        }
+        for object in self.victim.objects.clone() {
+            let halted = admin.halted(canvas, Some(&object.parse().unwrap())).await;
+            self.note("halted", &object, halted);
+        }
+    }
+
+    async fn of_events(&mut self) {
+        let stage = &self.world.service.stage;
+        let (entities, log) =
+            (Entities::new(stage.queue.clone()), Log::new(stage.store.clone(), &*stage.notifier));
+        for (kind, id) in self.ids() {
+            let mut transaction = stage.pool.begin().await.unwrap();
+            let event = Event::new("greet", &1).unwrap().canvas(ATTACKER.canvas).id(id);
+            let emitted = stage.queue.emit_in(&mut transaction, event).await;
+            let emitted = emitted.map(|receipt| receipt.link()).map_err(|error| error.to_string());
+            transaction.commit().await.unwrap();
+            self.note("emit_in", kind, emitted);
+            for [entity_type, entity] in self.victim.entities.clone() {
+                let entity = EntityId::new(ATTACKER.canvas, &entity_type, &entity).unwrap();
+                let event = EntityEvent::new("deposit", &1).unwrap().id(id).correlation_id(id.0);
+                let mut transaction = stage.pool.begin().await.unwrap();
+                let sent = entities.send_in(&mut transaction, vec![(entity.clone(), event.clone())]).await;
+                let sent = sent.map(drop).map_err(|error| error.to_string());
+                transaction.commit().await.unwrap();
+                self.note("send_in", kind, sent);
+                let sent = entities.send_all(vec![(entity, event)]).await;
+                self.note("send_all", kind, sent.map_err(|error| error.to_string()));
+            }
+        }
+        for [category, stream] in self.victim.streams.clone() {
+            let stream = StreamId::new(ATTACKER.canvas, &category, &stream).unwrap();
+            let end = log.end(&stream).await;
+            let mut transaction = stage.pool.begin().await.unwrap();
+            let event = NewLogEvent::new("opened", &1).unwrap();
+            let appended = log.append_in(&mut transaction, &[StreamAppend::new(stream, vec![event])]).await;
+            let appended = appended.map(|receipt| receipt.appended().to_vec());
+            transaction.commit().await.unwrap();
+            self.note("end", &category, end);
+            self.note("append_in", &category, appended);
+        }
+    }
+
+    async fn of_access(&mut self) {
+        let (access, by) = (&self.world.service.access, Actor::user("tests"));
+        let (within, reach) = (Within::from(ATTACKER.canvas), Reach::Canvas(ATTACKER.canvas));
+        let email = format!("{}@project.iam.gserviceaccount.com", VICTIM.word);
+        for key in &self.victim.keys.clone() {
+            let id = key.parse().unwrap();
+            let (listed, revoked) =
+                (access.keys(within, Some(id), 10).await, access.revoke_key(within, id, &by).await);
+            self.note("keys", "after the victim's", listed.unwrap().len());
+            self.note("revoke_key", "the victim's", revoked);
+        }
+        let accounts = access.accounts(within).await.unwrap();
+        let removed = access.remove_account(&email, reach, &by).await;
+        let scopes = [wakeq::access::Scope::Read].into_iter().collect();
+        let allowed = access.allow_account(&email, reach, scopes, &by).await;
+        self.note("accounts", "all", accounts.into_iter().map(|account| account.email).collect::<Vec<_>>());
+        self.note("remove_account", "the victim's", removed);
+        self.note("allow_account", "the victim's", allowed);
+    }
+}
+
+fn of(canvas: CanvasId) -> DeadFilter {
+    DeadFilter { canvas, scope: None, id: None, since: None, before: None }
+}
+
+/// Without the numbers that one sequence gives to all canvases.
+fn numberless(text: &str) -> String {
+    let number = regex::Regex::new(r"\b(seq|prev|last_seq|id|event_link): -?\d+").unwrap();
+    number.replace_all(text, "$1: <number>").into_owned()
+}
+
+#[tokio::test]
+async fn nothing_crosses_canvases_through_the_library() {
+    let world = World::start(None).await;
+    world.seed(&ATTACKER).await;
+    let victim = world.seed(&VICTIM).await;
+    let alone = World::start(None).await;
+    alone.seed(&ATTACKER).await;
+    alone.advance(&world.sequences().await).await;
+    let pool = &world.service.stage.pool;
+    let before = rows::of(pool, VICTIM.canvas).await;
+    let (usual, said) = (self::said(&alone, &victim).await, self::said(&world, &victim).await);
+    let mut findings: Findings =
+        said.iter().flat_map(|(label, answered)| answered.difference(label, usual.get(label))).collect();
+    findings.extend(rows::differences("the calls", &before, &rows::of(pool, VICTIM.canvas).await));
+    let made: BTreeSet<_> = said.keys().filter_map(|label| label.split(' ').next()).collect();
+    let operations: BTreeSet<_> = world.operations.iter().map(|operation| operation.id.as_str()).collect();
+    for (of, call, tried) in CALLS {
+        let is_there = match tried {
+            By(operation) => operations.contains(operation),
+            Here => made.contains(call),
+            OfThePlatform(reason) | There(reason) => !reason.is_empty(),
+        };
+        assert!(is_there, "{of}::{call} is not tried as this file says");
+    }
+    world.service.stop().await;
+    alone.service.stop().await;
+    pass(&findings);
+}
+
+#[test]
+fn every_call_is_tried() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = BTreeSet::new();
+    for (of, place) in SOURCES {
+        let place = root.join(place);
+        let files = if place.is_dir() {
+            fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().path()).collect()
+        } else {
+            vec![place]
+        };
+        for file in files {
+            let text = fs::read_to_string(file).unwrap();
+            let calls = text.lines().filter_map(|line| line.strip_prefix("    pub async fn "));
+            let names = calls.map(|call| call.split(['(', '<']).next().unwrap().to_owned());
+            found.extend(names.filter(|name| !OF_OTHERS.contains(&name.as_str())).map(|name| (of, name)));
+        }
+    }
+    let known: BTreeSet<_> = CALLS.iter().map(|(of, call, _)| (*of, (*call).to_owned())).collect();
+    let forgotten: Vec<_> = found.difference(&known).collect();
+    let gone: Vec<_> = known.difference(&found).collect();
+    assert!(
+        forgotten.is_empty(),
+        "say in this file how these calls are tried with a second canvas: {forgotten:?}"
+    );
+    assert!(gone.is_empty(), "these calls are no more: {gone:?}");
+}

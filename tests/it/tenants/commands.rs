@@ -1,0 +1,265 @@
+//! The same over the command line, on the database and against a server: every verb with what is the victim's, on the
+//! attacker's canvas.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use wakeq::access::Scope;
+
+use super::answers::{Answered, Transcript};
+use super::seed::{ATTACKER, VICTIM, Values};
+use super::world::World;
+use super::{Findings, pass, rows};
+use crate::cli::Terminal;
+
+/// Each with the places of what is the victim's. Verbs without such a place are here too, for what they print.
+const LINES: [&str; 62] = [
+    "events list",
+    "events list --handler <handler>",
+    "events list --cursor <cursor list_events>",
+    "events show <id>",
+    "events explain <id>",
+    "explain <id>",
+    "handlers list",
+    "handlers show <handler>",
+    "stats",
+    "stats <handler>",
+    "depth",
+    "depth <handler>",
+    "cron list",
+    "cron show <cron>",
+    "dead list",
+    "objects halted",
+    "objects show <object>",
+    "entities show <entity>",
+    "entities status <id>",
+    "log read",
+    "log read <stream>",
+    "keys list",
+    "accounts list",
+    "audit list",
+    "queues list",
+    "queues show billing",
+    "queues facets billing",
+    "groups list",
+    "groups show projection",
+    "groups nodes",
+    "events emit greet 1 --id <id>",
+    "events emit greet 1 --on <object>",
+    "emit <handler> 1",
+    "emit greet 1 --id <id>",
+    "entities send <entity> deposit 1 --id <id>",
+    "entities send <entity> deposit 1 --correlation-id <id> --reply-to <handler>",
+    "log append accounts a opened 1 --id <id>",
+    "log append <stream> opened 1",
+    "keys create <holder> --scope read",
+    "accounts allow victim@project.iam.gserviceaccount.com --scope read",
+    "handlers put <handler> https://target.example/",
+    "cron put <cron> '0 0 1 1 *' 1",
+    "handlers pause <handler>",
+    "handlers block <handler>",
+    "pause <handler>",
+    "block <handler>",
+    "cron pause <cron>",
+    "events run-now <id>",
+    "run-now <id>",
+    "objects skip <object> step",
+    "dead redrive --id <id>",
+    "dead redrive --handler <handler>",
+    "handlers unpause <handler>",
+    "handlers unblock <handler>",
+    "unpause <handler>",
+    "unblock <handler>",
+    "cron unpause <cron>",
+    "events cancel <id>",
+    "cancel <id>",
+    "handlers delete <handler>",
+    "cron delete <cron>",
+    "keys revoke <key>",
+];
+
+/// What ends many things comes last.
+const LAST: [&str; 4] = [
+    "accounts remove victim@project.iam.gserviceaccount.com",
+    "handlers purge <handler>",
+    "purge <handler>",
+    "dead delete --all",
+];
+
+/// Verbs that are about no canvas and take nothing of one, or have no end.
+const ABOUT_NO_CANVAS: [&str; 18] = [
+    "all",
+    "completions",
+    "doctor",
+    "groups reset",
+    "health",
+    "help",
+    "migrate",
+    "queues delete",
+    "queues put",
+    "queues set-facet",
+    "serve",
+    "settings set",
+    "settings show",
+    "tail",
+    "topics check",
+    "topics create",
+    "wake",
+    "work",
+];
+
+/// What an operator with the database does for every canvas, whatever `--canvas` says; a server refuses it to a canvas's key.
+const WITH_THE_DATABASE: [&str; 4] = ["queues ", "groups ", "keys revoke ", "accounts list"];
+
+/// A line with everything that its places may stand for. One id of each kind is enough: a process is dear.
+fn filled(line: &str, values: &Values) -> Vec<(String, Vec<String>)> {
+    let kinds: BTreeSet<_> = values.ids.iter().map(|(kind, _)| *kind).collect();
+    let id = |kind: &str| values.ids.iter().rev().find(|(of, _)| of == &kind).unwrap().1.clone();
+    let few = ["waiting", "dead", "chosen", "sent to an entity", "a copy"];
+    let alternatives: Vec<(&str, Vec<String>)> = vec![
+        ("<id>", kinds.iter().filter(|kind| few.contains(kind)).map(|kind| id(kind)).collect()),
+        (
+            "<handler>",
+            values
+                .handlers
+                .iter()
+                .rev()
+                .take(9)
+                .map(|[module, name, _]| format!("{module}/{name}"))
+                .filter(|name| name.contains("only") || name.contains("held"))
+                .collect(),
+        ),
+        ("<cron>", values.crons.clone()),
+        ("<object>", values.objects.clone()),
+        ("<entity>", values.entities.iter().map(|[kind, id]| format!("{kind}/{id}")).collect()),
+        (
+            "<stream>",
+            values.streams.iter().map(|[category, stream]| format!("{category} {stream}")).collect(),
+        ),
+        ("<key>", values.keys.clone()),
+        ("<holder>", values.holders.clone()),
+        (
+            "<cursor list_events>",
+            values
+                .cursors
+                .iter()
+                .filter(|(of, _)| of == "list_events")
+                .map(|(_, cursor)| cursor.clone())
+                .collect(),
+        ),
+    ];
+    let mut lines = vec![line.to_owned()];
+    for (place, values) in alternatives {
+        if line.contains(place) {
+            assert!(!values.is_empty(), "no victim value known for {place}");
+            lines = lines
+                .iter()
+                .flat_map(|line| values.iter().map(|value| line.replace(place, value)).collect::<Vec<_>>())
+                .collect();
+        }
+    }
+    lines.into_iter().enumerate().map(|(index, filled)| (format!("{line} {index}"), words(&filled))).collect()
+}
+
+/// Splits at blanks outside quotes.
+fn words(line: &str) -> Vec<String> {
+    let parts = line.split('\'').enumerate();
+    parts
+        .flat_map(|(index, part)| match index % 2 {
+            1 => vec![part.to_owned()],
+            _ => part.split_whitespace().map(str::to_owned).collect(),
+        })
+        .collect()
+}
+
+fn all_lines() -> impl Iterator<Item = &'static str> {
+    LINES.into_iter().chain(LAST)
+}
+
+/// What each line prints.
+async fn printed(terminal: &Terminal, values: &Values, over_http: bool) -> Transcript {
+    let mut transcript = Transcript::new();
+    let of_an_operator = |line: &&str| WITH_THE_DATABASE.iter().any(|start| line.starts_with(start));
+    for line in all_lines().filter(|line| over_http || !of_an_operator(line)) {
+        for (label, mut arguments) in filled(line, values) {
+            arguments.extend(["--canvas".into(), ATTACKER.canvas.to_string()]);
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let printed = terminal.run(&arguments).await;
+            let text = format!("{}\n--\n{}", printed.out, printed.err);
+            transcript.insert(label, Answered::printed(printed.code.unwrap_or(-1), &text));
+        }
+    }
+    transcript
+}
+
+async fn terminal(world: &World, over_http: bool) -> Terminal {
+    if over_http {
+        let key = world.key(&ATTACKER, &Scope::ALL).await;
+        let server = format!("http://{}", world.service.address);
+        Terminal::without_variables().set("WAKEQ_SERVER", &server).set("WAKEQ_KEY", &key)
+    } else {
+        Terminal::on(&world.service.stage.database).set("WAKEQ_NOTIFIER", "local")
+    }
+}
+
+async fn compared(over_http: bool) -> Findings {
+    let world = World::start(None).await;
+    world.seed(&ATTACKER).await;
+    let victim = world.seed(&VICTIM).await;
+    let alone = World::start(None).await;
+    alone.seed(&ATTACKER).await;
+    alone.advance(&world.sequences().await).await;
+    let pool = &world.service.stage.pool;
+    let before = rows::of(pool, VICTIM.canvas).await;
+    let usual = printed(&terminal(&alone, over_http).await, &victim, over_http).await;
+    let said = printed(&terminal(&world, over_http).await, &victim, over_http).await;
+    let mut findings: Findings =
+        said.iter().flat_map(|(label, answered)| answered.difference(label, usual.get(label))).collect();
+    findings.extend(rows::differences("the commands", &before, &rows::of(pool, VICTIM.canvas).await));
+    println!("{} commands", said.len());
+    world.service.stop().await;
+    alone.service.stop().await;
+    findings
+}
+
+#[tokio::test]
+async fn nothing_crosses_canvases_at_the_command_line() {
+    pass(&compared(false).await);
+}
+
+#[tokio::test]
+async fn nothing_crosses_canvases_at_the_command_line_of_a_server() {
+    pass(&compared(true).await);
+}
+
+/// The verbs that a command's help lists.
+fn verbs(command: &[&str]) -> Vec<String> {
+    let mut help = Command::new(env!("CARGO_BIN_EXE_wakeq"));
+    let help = help.args(command).arg("--help").env_clear().output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let Some((_, list)) = help.split_once("Commands:\n") else { return Vec::new() };
+    let list = list.lines().take_while(|line| !line.is_empty());
+    let named = list.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    named
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|verb| *verb != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_verb_is_asked() {
+    let mut known = Vec::new();
+    for verb in verbs(&[]) {
+        let below = verbs(&[&verb]);
+        known.extend(below.iter().map(|below| format!("{verb} {below}")));
+        if below.is_empty() {
+            known.push(verb);
+        }
+    }
+    assert!(known.len() > 50, "{known:?}");
+    let asked = |verb: &String| all_lines().any(|line| line == verb || line.starts_with(&format!("{verb} ")));
+    let forgotten: Vec<_> =
+        known.iter().filter(|verb| !asked(verb) && !ABOUT_NO_CANVAS.contains(&verb.as_str())).collect();
+    assert!(forgotten.is_empty(), "say in this file what of a victim these verbs are given: {forgotten:?}");
+}

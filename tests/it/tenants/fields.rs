@@ -1,0 +1,166 @@
+//! Which part of a request names something, and what of a tenant it may name. A new parameter or field needs a line here.
+
+use serde_json::{Value, json};
+
+use super::seed::Values;
+use super::world::QUEUE;
+
+/// Query parameters and fields of bodies that name nothing of a tenant.
+const NAMES_NOTHING: [&str; 41] = [
+    // What is kept, as the caller wants it.
+    "value",
+    "payload",
+    "metadata",
+    "state",
+    "data",
+    "reason",
+    "url",
+    "audience",
+    "expression",
+    "zone",
+    "missed",
+    // How much, and from when to when.
+    "limit",
+    "delay_s",
+    "delay_until",
+    "since",
+    "before",
+    "until",
+    "for_s",
+    "lifetime_s",
+    "retries",
+    "factor",
+    "delay_max_s",
+    "timeout_s",
+    "concurrency",
+    "weight",
+    "in_flight_max",
+    "halts",
+    "expect",
+    // How.
+    "view",
+    "all",
+    "dry_run",
+    "only_queues",
+    "waiting",
+    "scopes",
+    "rotate_secret",
+    "to",
+    "policy",
+    // A secret of the caller's choice signs the caller's deliveries, and is looked up nowhere.
+    "secret",
+    // Of a queue or a group, which belong to the platform.
+    "source",
+    "patterns",
+    "target",
+];
+
+/// What a part of a path may be.
+pub(super) fn of_path(part: &str, values: &Values) -> Vec<Vec<(&'static str, String)>> {
+    let single = |name: &'static str, all: &[String]| {
+        all.iter().map(|value| vec![(name, value.clone())]).collect::<Vec<_>>()
+    };
+    match part {
+        "id" => values.ids.iter().map(|(_, id)| vec![("id", id.clone())]).collect(),
+        "module" => {
+            let parts = |[module, name, modifier]: &[String; 3]| {
+                vec![("module", module.clone()), ("name", name.clone()), ("modifier", modifier.clone())]
+            };
+            values.handlers.iter().map(parts).collect()
+        }
+        "type" => {
+            let parts = |[kind, id]: &[String; 2]| vec![("type", kind.clone()), ("entity", id.clone())];
+            values.entities.iter().map(parts).collect()
+        }
+        "cron" => single("cron", &values.crons),
+        "object" => single("object", &values.objects),
+        "key" => single("key", &values.keys),
+        "queue" => vec![vec![("queue", QUEUE.to_owned())]],
+        "group" => vec![vec![("group", "projection".to_owned())]],
+        other => panic!(
+            "no victim value known for the parameter `{other}` of a path: say in this file what it names"
+        ),
+    }
+}
+
+/// What a query parameter may be, together with what it can't be without; none if it names nothing.
+pub(super) fn of_query(operation: &str, name: &str, values: &Values) -> Vec<Vec<(&'static str, String)>> {
+    match name {
+        "cursor" => {
+            let own = values.cursors.iter().filter(|(listing, _)| listing == operation);
+            let own: Vec<_> = own.map(|(_, cursor)| vec![("cursor", cursor.clone())]).collect();
+            assert!(!own.is_empty(), "no victim value known for the cursor of `{operation}`");
+            own
+        }
+        // It goes with the name.
+        "module" => vec![],
+        "name" => {
+            let both =
+                |[module, name, _]: &[String; 3]| vec![("module", module.clone()), ("name", name.clone())];
+            values.handlers.iter().map(both).collect()
+        }
+        "category" => {
+            values.streams.iter().map(|[category, _]| vec![("category", category.clone())]).collect()
+        }
+        "stream" => {
+            let both = |[category, stream]: &[String; 2]| {
+                vec![("category", category.clone()), ("stream", stream.clone())]
+            };
+            values.streams.iter().map(both).collect()
+        }
+        "after" => values.seqs.iter().map(|seq| vec![("after", seq.clone())]).collect(),
+        "state" => {
+            ["waiting", "delayed", "paused", "running"].map(|state| vec![("state", state.to_owned())]).into()
+        }
+        "view" => vec![vec![("view", "full".to_owned())]],
+        other if NAMES_NOTHING.contains(&other) => vec![],
+        other => panic!(
+            "no victim value known for the query parameter `{other}` of `{operation}`: say in this file what it names"
+        ),
+    }
+}
+
+/// What a field of a body may be, as fields and their values; none if it names nothing.
+pub(super) fn of_body(operation: &str, pointer: &str, values: &Values) -> Vec<Vec<(&'static str, Value)>> {
+    let field = pointer.rsplit('/').next().unwrap_or_default();
+    let texts =
+        |name: &'static str, all: &[String]| all.iter().map(|text| vec![(name, json!(text))]).collect();
+    match (field, operation) {
+        ("id", _) => values.ids.iter().map(|(_, id)| vec![("id", json!(id))]).collect(),
+        ("correlation_id", _) => {
+            values.ids.iter().map(|(_, id)| vec![("correlation_id", json!(id))]).collect()
+        }
+        ("name", "send_to_entity") if pointer.contains("/reply_to/") => {
+            let parts =
+                |[module, name, _]: &[String; 3]| vec![("module", json!(module)), ("name", json!(name))];
+            values.handlers.iter().map(parts).collect()
+        }
+        // Of an event of a stream or an entity: what happened.
+        ("name", "append_to_log" | "send_to_entity") => vec![],
+        // They go with the name, where there is one.
+        ("module" | "modifier", operation) if operation != "put_cron" => vec![],
+        ("name" | "modifier", _) => {
+            let parts = |[module, name, modifier]: &[String; 3]| match operation {
+                "put_cron" => vec![("modifier", json!(modifier))],
+                "emit" | "emit_batch" | "change_object" => {
+                    vec![("module", json!(module)), ("name", json!(name)), ("modifier", json!(modifier))]
+                }
+                _ => vec![("module", json!(module)), ("name", json!(name))],
+            };
+            values.handlers.iter().map(parts).collect()
+        }
+        ("object", "change_object") => vec![],
+        ("object", _) => texts("object", &values.objects),
+        ("category" | "stream", _) => {
+            let both = |[category, stream]: &[String; 2]| {
+                vec![("category", json!(category)), ("stream", json!(stream))]
+            };
+            values.streams.iter().map(both).collect()
+        }
+        ("holder", _) => texts("holder", &values.holders),
+        (other, _) if NAMES_NOTHING.contains(&other) => vec![],
+        (other, _) => panic!(
+            "no victim value known for the field `{other}` of `{operation}`: say in this file what it names"
+        ),
+    }
+}

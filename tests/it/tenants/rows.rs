@@ -1,0 +1,103 @@
+//! What the tables hold of a tenant, and of nobody. A new table is found by itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sqlx::{PgPool, Row};
+use uuid::Uuid;
+use wakeq::CanvasId;
+
+use super::Findings;
+use super::seed::{Values, secret};
+
+/// Tables without a canvas, and why they have none. What is emitted or read by a tenant changes none of them.
+const OF_NOBODY: [(&str, &str); 15] = [
+    ("chores", "one row for each periodic task of the deployment"),
+    ("consumer_positions", "groups read the log of every canvas"),
+    ("deployment", "one row: what the deployment is"),
+    ("locks", "which process coordinates a group"),
+    ("log_appends", "how far the log is appended to, for its horizon"),
+    ("log_pins", "up to where the log may not be dropped"),
+    ("nodes", "processes with a broker"),
+    ("queue_patterns", "queues are of the platform"),
+    ("queue_registry", "the version of the patterns"),
+    ("queues", "queues are of the platform"),
+    ("roles", "roles of the database"),
+    ("settings", "the durations of the deployment"),
+    ("subscribers", "consumers of a group, on a node"),
+    ("subscriptions", "what each of these is given"),
+    ("_sqlx_migrations", "which migrations were applied"),
+];
+
+/// Columns that say when something was last used, and nothing else.
+const OF_USE: &str = "last_used_at";
+
+async fn tables(pool: &PgPool) -> Vec<(String, bool)> {
+    let tables = "select c.relname::text, exists (
+                      select from pg_attribute a where a.attrelid = c.oid and a.attname = 'canvas_id' and not a.attisdropped)
+                    from pg_class c where c.relnamespace = 'wakeq'::regnamespace and c.relkind in ('r', 'p')
+                     and not c.relispartition order by 1";
+    let rows = sqlx::query(tables).fetch_all(pool).await.unwrap();
+    rows.into_iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+/// Every row of a canvas, bit for bit.
+pub(super) async fn of(pool: &PgPool, canvas: CanvasId) -> BTreeMap<String, Vec<String>> {
+    let mut rows = BTreeMap::new();
+    for (table, _) in tables(pool).await.into_iter().filter(|(_, of_canvas)| *of_canvas) {
+        let statement = format!(
+            "select (to_jsonb(t) - '{OF_USE}')::text from wakeq.\"{table}\" t where canvas_id = $1 order by 1"
+        );
+        let query = sqlx::query_scalar(sqlx::AssertSqlSafe(statement)).bind(canvas.0);
+        rows.insert(table, query.fetch_all(pool).await.unwrap());
+    }
+    rows
+}
+
+/// Every row that is of no canvas, by its table or by its column.
+pub(super) async fn platform(pool: &PgPool, findings: &mut Findings) -> BTreeMap<String, Vec<String>> {
+    let mut rows = BTreeMap::new();
+    for (table, of_canvas) in tables(pool).await {
+        if !of_canvas && !OF_NOBODY.iter().any(|(known, _)| *known == table) {
+            findings.push(format!("the table `{table}` has no canvas: say in rows.rs why"));
+        }
+        let filter = if of_canvas { "where canvas_id is null" } else { "" };
+        let statement = format!("select to_jsonb(t)::text from wakeq.\"{table}\" t {filter} order by 1");
+        rows.insert(table, sqlx::query_scalar(sqlx::AssertSqlSafe(statement)).fetch_all(pool).await.unwrap());
+    }
+    rows
+}
+
+pub(super) fn differences(
+    place: &str,
+    before: &BTreeMap<String, Vec<String>>,
+    after: &BTreeMap<String, Vec<String>>,
+) -> Findings {
+    let mut findings = Findings::new();
+    for (table, rows) in after {
+        let (old, new): (BTreeSet<_>, BTreeSet<_>) = (before[table].iter().collect(), rows.iter().collect());
+        let short = |row: Option<&&String>| row.map(|row| row.chars().take(300).collect::<String>());
+        let (gone, come) = (old.difference(&new).next(), new.difference(&old).next());
+        if old != new {
+            let (gone, come) = (short(gone), short(come));
+            findings.push(format!(
+                "{place}: rows of `{table}` that are not its own changed: {gone:?} became {come:?}"
+            ));
+        }
+    }
+    findings
+}
+
+/// What nobody may be told who has not said it: every id of these rows, and what stands in them.
+pub(super) fn secrets(rows: &BTreeMap<String, Vec<String>>, values: &Values) -> BTreeSet<String> {
+    let mut secrets: BTreeSet<String> = [secret(super::VICTIM.word)].into();
+    secrets.extend(values.keys.iter().cloned());
+    for row in rows.values().flatten() {
+        let words = row.split(|character: char| !character.is_ascii_hexdigit() && character != '-');
+        secrets.extend(
+            words.filter(|word| word.len() == 36 && Uuid::parse_str(word).is_ok()).map(str::to_owned),
+        );
+    }
+    // Ids that say nothing.
+    secrets.remove(&Uuid::nil().to_string());
+    secrets
+}

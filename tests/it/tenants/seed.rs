@@ -1,0 +1,293 @@
+//! What a tenant has: something of each kind, under the names that the other one uses as well, and under names of its own.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use uuid::Uuid;
+use wakeq::access::{Reach, Scope};
+use wakeq::{Actor, CanvasId};
+
+use super::world::{QUEUE, World};
+use crate::service::Answer;
+
+pub(super) struct Tenant {
+    pub(super) canvas: CanvasId,
+    pub(super) word: &'static str,
+}
+
+pub(super) const ATTACKER: Tenant =
+    Tenant { canvas: CanvasId(Uuid::from_u128(0xa000_0000_0000_4000_8000_0000_0000_000a)), word: "attacker" };
+pub(super) const VICTIM: Tenant =
+    Tenant { canvas: CanvasId(Uuid::from_u128(0xb000_0000_0000_4000_8000_0000_0000_000b)), word: "victim" };
+
+/// What stands in everything that a tenant keeps to itself, and in no request.
+pub(super) fn secret(word: &str) -> String {
+    format!("hush-{word}")
+}
+
+/// What names something of a tenant, by its kind.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Values {
+    pub(super) canvas: String,
+    /// Of events, alive and dead, as the tenant chose them and as they are stored.
+    pub(super) ids: Vec<(&'static str, String)>,
+    /// Module, name and modifier.
+    pub(super) handlers: Vec<[String; 3]>,
+    pub(super) crons: Vec<String>,
+    pub(super) objects: Vec<String>,
+    /// Type and id.
+    pub(super) entities: Vec<[String; 2]>,
+    /// Category and stream.
+    pub(super) streams: Vec<[String; 2]>,
+    pub(super) seqs: Vec<String>,
+    pub(super) keys: Vec<String>,
+    pub(super) holders: Vec<String>,
+    pub(super) idempotency_keys: Vec<String>,
+    /// By the operation that lists.
+    pub(super) cursors: Vec<(String, String)>,
+}
+
+struct Planting<'a> {
+    world: &'a World,
+    tenant: &'a Tenant,
+    key: String,
+    values: Values,
+}
+
+/// Gives a tenant its things.
+pub(super) async fn plant(world: &World, tenant: &Tenant) -> Values {
+    let key = world.key(tenant, &Scope::ALL).await;
+    let values = Values { canvas: tenant.canvas.to_string(), ..Values::default() };
+    let mut planting = Planting { world, tenant, key, values };
+    planting.events().await;
+    planting.objects().await;
+    planting.copies().await;
+    planting.log_and_entities().await;
+    planting.settings().await;
+    planting.cursors().await;
+    planting.values
+}
+
+impl Planting<'_> {
+    async fn ask(&self, method: Method, path: &str, body: Value) -> Value {
+        let path = path.replace("{}", &self.tenant.canvas.to_string());
+        let mut request = self.world.service.request(method, &path).bearer_auth(&self.key);
+        if !body.is_null() {
+            request = request.json(&body);
+        }
+        let answer = Answer::of(request).await;
+        if answer.text.is_empty() { Value::Null } else { answer.json() }
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Value {
+        self.ask(Method::POST, &format!("/v1/canvases/{{}}{path}"), body).await
+    }
+
+    async fn put(&self, path: &str, body: Value) -> Value {
+        self.ask(Method::PUT, &format!("/v1/canvases/{{}}{path}"), body).await
+    }
+
+    async fn sql(&self, statement: &'static str, id: &str) {
+        let id: Uuid = id.parse().unwrap();
+        let query = sqlx::query(statement).bind(id);
+        let done = query.execute(&self.world.service.stage.pool).await.unwrap();
+        assert_eq!(done.rows_affected(), 1, "{statement}");
+    }
+
+    /// An id that the tenant makes up for something.
+    fn chosen(&self, what: &str) -> String {
+        Uuid::new_v5(&self.tenant.canvas.0, what.as_bytes()).to_string()
+    }
+
+    /// Emits, and notes the id under which it is stored, and the one that was chosen.
+    async fn emit(&mut self, what: &'static str, mut event: Value) -> String {
+        event["value"] = json!(format!("{} {what}", secret(self.tenant.word)));
+        let emitted = self.post("/events", event.clone()).await;
+        let id = emitted["id"].as_str().unwrap().to_owned();
+        self.values.ids.push((what, id.clone()));
+        if let Some(chosen) = event["id"].as_str().filter(|chosen| *chosen != id) {
+            self.values.ids.push((what, chosen.to_owned()));
+        }
+        id
+    }
+
+    async fn events(&mut self) {
+        let (reason, own) =
+            (json!({"reason": secret(self.tenant.word)}), format!("{}-only", self.tenant.word));
+        self.put("/handlers/WORKER/held/pause", reason.clone()).await;
+        self.ask(Method::PUT, "/v1/admin/canvases/{}/handlers/WORKER/blocked/block", reason).await;
+        self.emit("waiting", json!({"name": "greet"})).await;
+        self.emit("of its own handler", json!({"name": own})).await;
+        self.emit("delayed", json!({"name": "greet", "delay_s": 1_000_000})).await;
+        self.emit("paused", json!({"name": "held"})).await;
+        self.emit("blocked", json!({"name": "blocked"})).await;
+        let running = self.emit("running", json!({"name": "greet"})).await;
+        self.sql(
+            "update wakeq.events_v2 set locked_at = now() + interval '1 hour', claims = 1 where id = $1",
+            &running,
+        )
+        .await;
+        for what in ["dead", "another dead"] {
+            let dead = self.emit(what, json!({"name": "broken"})).await;
+            self.sql(DIES, &dead).await;
+        }
+        let id = self.chosen("chosen");
+        self.emit("chosen", json!({"name": "greet", "id": id})).await;
+        let id = self.chosen("chosen and dead");
+        let dead = self.emit("chosen and dead", json!({"name": "broken", "id": id})).await;
+        self.sql(DIES, &dead).await;
+        let id = self.chosen("chosen and completed");
+        let completed = self.emit("chosen and completed", json!({"name": "greet", "id": id})).await;
+        self.sql("delete from wakeq.events_v2 where id = $1", &completed).await;
+        let path = format!("/v1/canvases/{}/events", self.tenant.canvas);
+        let cloud = json!({"specversion": "1.0", "id": "1", "source": "/shop", "type": "greet",
+                           "data": secret(self.tenant.word)});
+        let request = self.world.service.request(Method::POST, &path).bearer_auth(&self.key);
+        let request = request.header("content-type", "application/cloudevents+json").body(cloud.to_string());
+        let emitted = Answer::of(request).await.json();
+        self.values.ids.push(("a CloudEvent", emitted["id"].as_str().unwrap().to_owned()));
+        let request = self.world.service.request(Method::POST, &path).bearer_auth(&self.key);
+        let request =
+            request.header("idempotency-key", "order-1").json(&json!({"name": "greet", "value": 7}));
+        let emitted = Answer::of(request).await.json();
+        self.values.ids.push(("under a key", emitted["id"].as_str().unwrap().to_owned()));
+        self.values.idempotency_keys = vec!["order-1".into()];
+        for (module, name) in
+            [("WORKER", "greet"), ("WORKER", "held"), ("WORKER", "blocked"), ("WORKER", "broken")]
+        {
+            self.values.handlers.push([module.into(), name.into(), "_".into()]);
+        }
+        self.values.handlers.push(["WORKER".into(), format!("{}-only", self.tenant.word), "_".into()]);
+    }
+
+    async fn objects(&mut self) {
+        let own = format!("{}:1", self.tenant.word);
+        for object in ["work:1", &own] {
+            for what in ["first of an object", "second of an object"] {
+                self.emit(what, json!({"name": "step", "object": object})).await;
+            }
+            let change = json!({"main": {"name": "step"}, "subevents": [{"name": "step"}],
+                                "state": secret(self.tenant.word)});
+            self.post(&format!("/objects/{object}/events"), change).await;
+            self.values.objects.push(object.to_owned());
+        }
+        let halted = self.emit("halts an object", json!({"name": "step", "object": "halt:1"})).await;
+        self.emit("behind a halt", json!({"name": "step", "object": "halt:1"})).await;
+        self.sql(HALTS, &halted).await;
+        self.values.objects.push("halt:1".into());
+        self.values.handlers.push(["WORKER".into(), "step".into(), "_".into()]);
+    }
+
+    async fn copies(&mut self) {
+        let copied = |only| json!({"module": "usage", "name": "gigabytes", "only_queues": only});
+        self.emit("copied", copied(false)).await;
+        self.emit("copied twice", copied(true)).await;
+        let copies = "select id::text from wakeq.events_v2 where canvas_id = $1 and queue is not null order by enqueued_at, id";
+        let copies = sqlx::query_scalar(copies).bind(self.tenant.canvas.0);
+        let copies: Vec<String> = copies.fetch_all(&self.world.service.stage.pool).await.unwrap();
+        let [waiting, dead] = copies.as_slice() else { panic!("two copies: {copies:?}") };
+        self.sql(DIES, dead).await;
+        self.values.ids.push(("a copy", waiting.clone()));
+        self.values.ids.push(("a dead copy", dead.clone()));
+        self.values.handlers.push(["usage".into(), "gigabytes".into(), "_".into()]);
+    }
+
+    async fn log_and_entities(&mut self) {
+        let own = format!("{}-only", self.tenant.word);
+        for [category, stream] in [["accounts", "a"], ["accounts", &own], [&own, "a"]] {
+            let id = self.chosen(&format!("{category}/{stream}"));
+            let event = |id: &str| json!({"name": "opened", "payload": secret(self.tenant.word), "id": id});
+            let events = [event(&id), event(&self.chosen(&format!("{category}/{stream} again")))];
+            let appends = json!({"appends": [{"category": category, "stream": stream, "events": events}]});
+            let appended = self.post("/log", appends).await;
+            self.values.seqs.push(appended["events"][0]["seq"].to_string());
+            self.values.ids.push(("an event of the log", id));
+            self.values.streams.push([category.to_owned(), stream.to_owned()]);
+        }
+        for entity in ["ada", &own] {
+            let (chosen, correlation) = (self.chosen(&format!("to {entity}")), self.chosen("correlation"));
+            let event = json!({"name": "deposit", "payload": secret(self.tenant.word), "id": chosen,
+                               "correlation_id": correlation, "reply_to": {"name": "told"}});
+            self.post(&format!("/entities/account/{entity}/events"), event).await;
+            self.values.ids.push(("sent to an entity", chosen));
+            self.values.ids.push(("a correlation id", correlation));
+            let stored = "insert into wakeq.entities (entity_type, canvas_id, id, version, last_link, state, state_version, state_seq)
+                          values ('account', $1, $2, 1, 1, to_jsonb($3::text)::text, 1, 2)";
+            let stored =
+                sqlx::query(stored).bind(self.tenant.canvas.0).bind(entity).bind(secret(self.tenant.word));
+            stored.execute(&self.world.service.stage.pool).await.unwrap();
+            self.values.entities.push(["account".into(), entity.to_owned()]);
+        }
+    }
+
+    async fn settings(&mut self) {
+        let own = format!("{}-only", self.tenant.word);
+        for cron in ["nightly", &own] {
+            let put = json!({"expression": "0 0 1 1 *", "value": secret(self.tenant.word)});
+            self.put(&format!("/cron/{cron}"), put).await;
+            self.values.crons.push(cron.to_owned());
+        }
+        let url = format!("https://{}.example/events", secret(self.tenant.word));
+        for path in ["/handlers/WORKER/sent", "/handlers/WORKER/sent/other"] {
+            self.put(path, json!({"url": url})).await;
+        }
+        self.emit("for a target", json!({"name": "sent"})).await;
+        for modifier in ["_", "other"] {
+            self.values.handlers.push(["WORKER".into(), "sent".into(), modifier.into()]);
+        }
+        for holder in ["bob", &own] {
+            let created = json!({"holder": holder, "scopes": ["read"]});
+            let created = self.ask(Method::POST, "/v1/admin/canvases/{}/keys", created).await;
+            self.values.keys.push(created["id"].as_str().unwrap().to_owned());
+            self.values.holders.push(holder.to_owned());
+        }
+        let pool = &self.world.service.stage.pool;
+        let unknown = "insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)
+                       values ($1, 'WORKER', 'greet', '_')";
+        sqlx::query(unknown).bind(self.tenant.canvas.0).execute(pool).await.unwrap();
+        let facet = "insert into wakeq.facet_settings (queue, canvas_id, weight) values ($1, $2, 3)";
+        sqlx::query(facet).bind(QUEUE).bind(self.tenant.canvas.0).execute(pool).await.unwrap();
+        let email = format!("{}@project.iam.gserviceaccount.com", self.tenant.word);
+        let (reach, scopes) = (Reach::Canvas(self.tenant.canvas), [Scope::Read].into_iter().collect());
+        self.world.service.access.allow_account(&email, reach, scopes, &Actor::admin("t")).await.unwrap();
+    }
+
+    /// Where the second page of each list begins.
+    async fn cursors(&mut self) {
+        for operation in &self.world.operations {
+            let parameters = operation.described["parameters"].as_array().cloned().unwrap_or_default();
+            if !parameters.iter().any(|parameter| parameter["name"] == "cursor") {
+                continue;
+            }
+            if operation.everywhere {
+                self.values.cursors.push((operation.id.clone(), self.tenant.canvas.to_string()));
+                continue;
+            }
+            let path = operation.path.replace("{canvas}", "{}");
+            assert!(
+                !path.contains("{c") && path.matches('{').count() == 1,
+                "no page of {} is known",
+                operation.id
+            );
+            let page = self.ask(Method::GET, &format!("{path}?limit=1"), Value::Null).await;
+            let cursor = page["next_cursor"].as_str();
+            let cursor = cursor.unwrap_or_else(|| panic!("one page of `{}` is all there is", operation.id));
+            self.values.cursors.push((operation.id.clone(), cursor.to_owned()));
+        }
+    }
+}
+
+/// An event ends as dead, as the worker's statement does it.
+const DIES: &str = "with gone as (delete from wakeq.events_v2 where id = $1 returning *)
+    insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
+                                   last_error, cause, object, seq, prev, queue, origin)
+    select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, value, 'retries', object, seq, prev, queue, origin
+      from gone";
+
+/// The same, and its object stands still.
+const HALTS: &str = "with gone as (delete from wakeq.events_v2 where id = $1 returning *), dead as (
+        insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
+                                       last_error, cause, object, seq, prev, queue, origin)
+        select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, value, 'retries', object, seq, prev, queue, origin
+          from gone)
+    insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
+    select canvas_id, object, module, name, id, seq from gone";
