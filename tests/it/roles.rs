@@ -79,7 +79,7 @@ async fn neither_role_can_do_more_than_its_work() {
     refused(&roles.api.0, NOBODYS).await;
     refused(&roles.worker.0, NOBODYS).await;
     let starts_nothing = [
-        "select wakeq.claim('{}', '{}', '{}', '1 min', 1)",
+        "select wakeq.claim('{}', '{}', null, '{}', '{}', '1 min', 1)",
         "select wakeq.take_turns('emails', '{}', 1, false, '1 min', 1)",
         "select wakeq.drop_log_partition('1 day')",
         "do $$ begin lock table wakeq.claim_gate in row exclusive mode; end $$",

@@ -57,7 +57,8 @@ fn array(ids: &[EventId]) -> String {
 }
 
 fn claim_arguments(ids: &[EventId]) -> String {
-    format!("{}, '{{WORKER/known/_}}', '{{}}', '1 min', 5", array(ids))
+    let (ids, canvas) = (array(ids), CanvasId::DEFAULT);
+    format!("{ids}, '{{}}', '{canvas}', '{{WORKER/known/_}}', '{{}}', '1 min', 5")
 }
 
 /// A claim leaves every index alone, and finds room for its version; so do renewal and release. Versions that a
@@ -384,7 +385,7 @@ async fn a_page_of_events_reads_a_page() {
         session.answered("set", set).unwrap();
         for (state, look, pages) in [("null", 101, 600), ("'delayed'", 10_000, 1200)] {
             let arguments = format!(
-                "'{}', 'WORKER', 'rare', 'WORKER', 'rare', null, '{}', {look}, '1 min', {state}, 101",
+                "'{}', 'WORKER', 'rare', 'WORKER', 'rare', null, '{}', {look}, '1 min', {state}, 101, true",
                 CanvasId::DEFAULT,
                 CanvasId::DEFAULT
             );
