@@ -63,5 +63,3 @@ create table wakeq.entity_events (
 create index entity_events_correlation on wakeq.entity_events (canvas_id, correlation_id);
 -- What is old enough to be forgotten; what has not ended is not.
 create index entity_events_ended on wakeq.entity_events (coalesce(held_at, ended_at)) where ended_at is not null;
--- The streams of a type's repository, for its warm-up.
-create index log_streams_category on wakeq.log_streams (category);
