@@ -87,7 +87,7 @@ mod tests {
         assert!(matches!(room.take(21), Err(StoreError::Overloaded)));
         let small = room.take(20).unwrap();
         drop(held);
-        room.take(50).unwrap();
+        drop(room.take(50).unwrap());
         drop(small);
     }
 
