@@ -171,7 +171,7 @@ async fn every_table_and_function_has_its_rights_decided() {
     .fetch_all(&stage.pool)
     .await
     .unwrap();
-    assert_eq!(tables, ["log_partitioning"], "add what is new to wakeq.needed_rights");
+    assert_eq!(tables, ["emitters", "log_partitioning"], "add what is new to wakeq.needed_rights");
     let everybodys: Vec<String> = sqlx::query_scalar(
         "select p.oid::regprocedure::text from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
           where p.pronamespace = 'wakeq'::regnamespace and a.grantee = 0",
