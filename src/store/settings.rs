@@ -67,15 +67,23 @@ impl Store {
     async fn write_timing(&self, replace: bool) -> Result<(), StoreError> {
         let (names, values): (Vec<String>, Vec<i64>) = self.config.timing.named().into_iter().unzip();
         let mut session = self.session().await?;
-        let query = sqlx::query!(
+        let first = sqlx::query!(
+            "insert into wakeq.settings (name, value_us)
+             select name, value_us from unnest($1::text[], $2::bigint[]) as new (name, value_us)
+                 on conflict (name) do nothing",
+            &names,
+            &values
+        );
+        // A statement of its own: processes have no right to change what stands.
+        let instead = sqlx::query!(
             "insert into wakeq.settings as s (name, value_us)
              select name, value_us from unnest($1::text[], $2::bigint[]) as new (name, value_us)
                  on conflict (name) do update set value_us = excluded.value_us, set_at = now()
-                         where $3 and s.value_us <> excluded.value_us",
+                         where s.value_us <> excluded.value_us",
             &names,
-            &values,
-            replace
+            &values
         );
+        let query = if replace { instead } else { first };
         let written = session.limit(|connection| query.execute(connection)).await;
         session.answered("write the deployment's durations", written).map(drop)
     }

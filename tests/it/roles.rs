@@ -1,5 +1,6 @@
 //! The roles of the API and of workers: each does its work with its own rights, and nothing else.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -171,7 +172,7 @@ async fn every_table_and_function_has_its_rights_decided() {
     .fetch_all(&stage.pool)
     .await
     .unwrap();
-    assert_eq!(tables, ["log_partitioning"], "add what is new to wakeq.needed_rights");
+    assert_eq!(tables, ["emitters", "log_partitioning"], "add what is new to wakeq.needed_rights");
     let everybodys: Vec<String> = sqlx::query_scalar(
         "select p.oid::regprocedure::text from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
           where p.pronamespace = 'wakeq'::regnamespace and a.grantee = 0",
@@ -189,4 +190,78 @@ async fn every_table_and_function_has_its_rights_decided() {
     .await
     .unwrap();
     assert_eq!(unsafe_definers, Vec::<String>::new(), "a caller's search path would choose what they run");
+}
+
+/// Every statement that is checked at the build, asked for its plan as a role: Postgres looks at the rights before it
+/// plans. What is refused, each once.
+async fn refused_to(stage: &Stage, kinds: &[RoleKind]) -> BTreeSet<String> {
+    let (role, _) = login(&stage.database, &kinds.iter().map(ToString::to_string).collect::<String>()).await;
+    for kind in kinds {
+        Store::grant_rights(stage.database.url(), &StoreConfig::default(), &role, *kind).await.unwrap();
+    }
+    let mut session = stage.pool.acquire().await.unwrap();
+    let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.sqlx")).unwrap();
+    let (mut refused, mut looked) = (BTreeSet::new(), 0);
+    for file in folder {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        let statement: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let query = statement["query"].as_str().unwrap();
+        let parameters = statement["describe"]["parameters"]["Left"].as_array().unwrap().len();
+        let nulls = vec!["null"; parameters].join(", ");
+        let arguments = if parameters == 0 { String::new() } else { format!("({nulls})") };
+        let explain = format!("set role {role}; prepare q as {query}; explain execute q{arguments}");
+        let answer = sqlx::raw_sql(AssertSqlSafe(explain)).execute(&mut *session).await;
+        match answer.map_err(|error| error.to_string()) {
+            Ok(_) => {}
+            Err(error) => {
+                let object = error.split("permission denied for ").nth(1);
+                refused.insert(
+                    object
+                        .unwrap_or_else(|| panic!("{query}: {error}"))
+                        .split(" at line")
+                        .next()
+                        .unwrap()
+                        .into(),
+                );
+            }
+        }
+        sqlx::raw_sql("reset role; deallocate all").execute(&mut *session).await.unwrap();
+        looked += 1;
+    }
+    assert!(looked > 150, "{looked} statements");
+    refused
+}
+
+/// The rights are enough for every statement, but for those that are another role's.
+#[tokio::test]
+async fn each_statement_is_permitted_to_the_processes_that_send_it() {
+    let (stage, _) = Stage::memory().await;
+    let unknown = |refused: &BTreeSet<String>, known: &[&str]| -> Vec<String> {
+        refused.iter().filter(|object| !known.contains(&object.as_str())).cloned().collect()
+    };
+    // To change durations, and to shift the time of a test.
+    let owners = ["function grant_rights", "table audit_log", "table settings"];
+    let both = refused_to(&stage, &[RoleKind::Api, RoleKind::Worker]).await;
+    assert_eq!(unknown(&both, &owners), [""; 0], "neither may, and somebody does");
+    let api = refused_to(&stage, &[RoleKind::Api]).await;
+    let workers = ["function claim", "function drop_log_partition", "function take_turns"];
+    assert_eq!(unknown(&api, &[&owners[..], &workers].concat()), [""; 0], "is it only a worker's?");
+    assert!(workers.iter().all(|object| api.contains(*object)), "{api:?}");
+    let worker = refused_to(&stage, &[RoleKind::Worker]).await;
+    let apis = [
+        "function await_claims",
+        "table access_keys",
+        "table canvas_quotas",
+        "table cron_canvases",
+        "table cron_records",
+        "table deployment",
+        "table facet_settings",
+        "table http_targets",
+        "table queue_patterns",
+        "table queue_registry",
+        "table queues",
+        "table service_accounts",
+    ];
+    assert_eq!(unknown(&worker, &[&owners[..], &apis].concat()), [""; 0], "is it only the API's?");
+    assert!(worker.contains("table access_keys") && worker.contains("table service_accounts"), "{worker:?}");
 }
