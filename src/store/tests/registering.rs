@@ -14,7 +14,7 @@ async fn put(store: &Store, name: &str) -> PutOutcome {
     let (address, url, policy, secret, actor) =
         (&address, &url, &TargetPolicy::default(), &secret, &tester());
     let row = NewTargetRow { address, url, policy, audience: None, secret, replaces_secret: false, actor };
-    store.put_target(&row).await.unwrap().unwrap()
+    store.put_target(&row).await.unwrap()
 }
 
 const PUT_OFF: &str = "select count(*) from wakeq.events_v2 where notify_at > now() + interval '4 min'";
