@@ -26,7 +26,7 @@ async fn put(store: &Store, name: &str) -> PutOutcome {
         replaces_secret: false,
         actor,
     };
-    store.put_target(&row).await.unwrap().unwrap()
+    store.put_target(&row).await.unwrap()
 }
 
 const PUT_OFF: &str = "select count(*) from wakeq.events_v2 where notify_at > now() + interval '4 min'";
