@@ -111,7 +111,7 @@ async fn a_delivery_that_comes_back_is_refused() {
     let refused = post(&sender).await;
     assert_eq!(refused.problem(), (403, "forbidden".into()));
     assert!(refused.text.contains("this deployment's own"), "{}", refused.text);
-    assert_eq!(post("of another deployment").await.status, 201);
+    assert_eq!(post("of another deployment").await.status, 202);
 
     let here = format!("http://{}/v1/canvases/{THEIRS}/events", service.address);
     service.put(GREET, json!({"url": here})).await.json();
@@ -132,8 +132,8 @@ async fn without_a_key_no_target_is_registered() {
             StoreConfig { allow_unsafe_durability: true, secret_keys: keys, ..StoreConfig::default() };
         let store = Store::connect(stage.database.url(), config).await.unwrap();
         let admin = Admin::new(store, stage.notifier.clone());
-        let put = admin.put_target(&greet(THEIRS), &new("https://a.example/", None), &Actor::user("ada"));
-        put.await
+        let (address, target) = (greet(THEIRS), new("https://a.example/", None));
+        admin.put_target(&address, &target, &Actor::user("ada")).await
     };
     let refused = with(wakeq::SecretKeys::default()).await.unwrap_err();
     assert!(matches!(refused, AdminError::NoSecretKey), "{refused}");

@@ -116,4 +116,5 @@ module "jobs" {
   network         = module.network.network
   subnetwork      = module.network.subnetwork
   env             = local.broadcast
+  doctor_secrets  = { WAKEQ_SECRET_KEY = module.secret_key.secret }
 }

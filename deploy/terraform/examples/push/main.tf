@@ -106,6 +106,7 @@ module "jobs" {
   subscription    = local.name
   database        = { connection_name = module.database.connection_name, secret = module.database.secrets["owner"] }
   doctor_secret   = module.database.secrets["api"]
+  doctor_secrets  = { WAKEQ_SECRET_KEY = module.secret_key.secret }
   # The service serves the API, and runs what is pushed.
   api_roles    = [module.database.roles["api"]]
   worker_roles = [module.database.roles["api"]]

@@ -14,13 +14,14 @@ locals {
     migrate = {
       account = var.migrate_account
       secret  = var.database.secret
+      secrets = {}
       args = concat(
         ["migrate"],
         [for role in var.api_roles : "--api-role=${role}"],
         [for role in var.worker_roles : "--worker-role=${role}"],
       )
     }
-    doctor = { account = var.doctor_account, secret = var.doctor_secret, args = ["doctor"] }
+    doctor = { account = var.doctor_account, secret = var.doctor_secret, secrets = var.doctor_secrets, args = ["doctor"] }
   }
 }
 
@@ -64,6 +65,19 @@ resource "google_cloud_run_v2_job" "this" {
             secret_key_ref {
               secret  = each.value.secret
               version = "latest"
+            }
+          }
+        }
+
+        dynamic "env" {
+          for_each = each.value.secrets
+          content {
+            name = env.key
+            value_source {
+              secret_key_ref {
+                secret  = env.value
+                version = "latest"
+              }
             }
           }
         }

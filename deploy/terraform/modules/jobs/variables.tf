@@ -82,3 +82,9 @@ variable "deletion_protection" {
   type        = bool
   default     = false
 }
+
+variable "doctor_secrets" {
+  description = "Variables of the doctor from Secret Manager: name of the variable to id of the secret, which its account must be able to read."
+  type        = map(string)
+  default     = {}
+}
