@@ -127,7 +127,9 @@ impl Side {
         sqlx::raw_sql("create schema if not exists wakeq").execute(&mut connection).await.unwrap();
         let claim = match claim {
             "claim" => "select id, claims from wakeq.claim($1, '{WORKER/bench/_}', '{}', '1 min', 5)",
-            _ => "select id, claims from wakeq.claim_3($1, '{WORKER/bench/_}', '{}', '1 min', 5)",
+            _ => {
+                "select id, claims from wakeq.claim_3($1, '{}', '00000000-0000-0000-0000-000000000000', '{WORKER/bench/_}', '{}', '1 min', 5)"
+            }
         };
         Self { connection, claim, took: Default::default() }
     }

@@ -58,12 +58,21 @@ create function wakeq.wake_at(due timestamptz, clock timestamptz, horizon interv
 returns timestamptz language sql immutable parallel safe
 return case when due > clock + horizon then due - horizon else greatest(due, clock) + wait end;
 
--- Ids chosen by callers are remembered, so that emitting one twice makes one event, also after it completed.
+-- The id that an event has whose caller chose one: a chosen id counts within its canvas, and the primary key over all.
+-- Random as one that is made here: 122 bits of SHA-256, marked as a uuid of version 8.
+create function wakeq.chosen_id(canvas_id uuid, id uuid)
+returns uuid language sql immutable strict parallel safe
+return (select encode(set_byte(set_byte(bytes, 6, get_byte(bytes, 6) & 15 | 128), 8, get_byte(bytes, 8) & 63 | 128), 'hex')::uuid
+          from (select substring(sha256('wakeq chosen id'::bytea || uuid_send(canvas_id) || uuid_send(id)) from 1 for 16)) as hash (bytes));
+
+-- Ids chosen by callers are remembered, so that emitting one twice makes one event, also after it completed. They are
+-- those of the events, as chosen_id makes them.
 create table wakeq.emitted_ids (
-    id         uuid not null primary key,
     canvas_id  uuid not null,
+    id         uuid not null,
     emitted_at timestamptz not null default now(),
     -- Remembered from then on: an event that is due in a month may complete in a month.
-    due_at     timestamptz not null default now()
+    due_at     timestamptz not null default now(),
+    primary key (canvas_id, id)
 );
 create index emitted_ids_age on wakeq.emitted_ids (due_at);

@@ -1,8 +1,8 @@
 -- Events that will not be tried again: their last state, and why.
 
 create table wakeq.dead_events (
-    id          uuid not null primary key,
     canvas_id   uuid not null,
+    id          uuid not null,
     module      wakeq.name not null,
     name        wakeq.name not null,
     modifier    wakeq.name not null,
@@ -14,7 +14,8 @@ create table wakeq.dead_events (
     traceparent wakeq.traceparent,
     last_error  text,
     cause       text not null check (cause in ('retries', 'poison')),
-    died_at     timestamptz not null default now()
+    died_at     timestamptz not null default now(),
+    primary key (canvas_id, id)
 );
 create index dead_events_handler on wakeq.dead_events (canvas_id, module, name, died_at, id);
 create index dead_events_canvas on wakeq.dead_events (canvas_id, died_at, id);

@@ -60,7 +60,7 @@ create table wakeq.halted_lanes (
     halted_at timestamptz not null default now(),
     constraint halted_lanes_pkey primary key (canvas_id, object, module, name)
 );
-create index halted_lanes_event on wakeq.halted_lanes (event_id);
+create index halted_lanes_event on wakeq.halted_lanes (canvas_id, event_id);
 
 alter table wakeq.http_targets add column halts boolean not null default false;
 

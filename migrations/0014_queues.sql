@@ -14,6 +14,8 @@ create table wakeq.queues (
     name          wakeq.name not null primary key,
     -- It gets no copies any more, and goes when the last one is done.
     draining      boolean not null default false,
+    -- Its copies are shown to their canvases, which may do with them as with their events, and hold them by their rules.
+    tenant_visible boolean not null default false,
     -- What a canvas gets that has no settings of its own: events a round, and events in flight.
     weight        integer not null default 1 check (weight between 0 and 1000),
     in_flight_max integer check (in_flight_max between 1 and 10000),
@@ -48,6 +50,14 @@ alter table wakeq.dead_events
     add column origin uuid;
 
 comment on column wakeq.events_v2.queue is 'The queue that this copy waits in; null for the event itself';
+
+-- Whether what stands in a queue is its canvas's, which then sees it and holds it by rules: all that is in none.
+create function wakeq.is_shown(queue text) returns boolean language sql stable
+return queue is null or exists (select from wakeq.queues q where q.name = is_shown.queue and q.tenant_visible);
+
+-- Counts of a canvas leave copies out, and read nothing but the index.
+drop index wakeq.events_v2_handler;
+create index events_v2_handler on wakeq.events_v2 (canvas_id, module, name, delay_until, id) include (queue);
 
 -- A facet of a queue: the copies of one canvas, the one that was due first at the front.
 create index events_v2_facet on wakeq.events_v2 (queue, canvas_id, delay_until, id) where queue is not null;
@@ -171,10 +181,10 @@ returns setof uuid language sql volatile as $$
              order by e.delay_until, e.id limit 100)) as c
      where f.queue = of_queue and f.canvas_id = of_canvas
        and (c.locked_at is null or c.locked_at < clock_timestamp() - lease) and c.notify_at is not null
-       and not exists (
+       and not ((select wakeq.is_shown(of_queue)) and exists (
            select from wakeq.scheduling_rules r
             where r.canvas_id = c.canvas_id and r.event_space = c.module and r.handler_name = c.name
-              and (r.until is null or r.until > clock_timestamp()))
+              and (r.until is null or r.until > clock_timestamp())))
        and (c.object is null
             or c.id = wakeq.first_of_lane(c.canvas_id, c.object, of_queue, c.module, c.name)
                and not wakeq.lane_halts(c.canvas_id, c.object, of_queue, c.module, c.name))
@@ -250,6 +260,9 @@ $$;
 -- The claim, of events that are in no queue.
 create function wakeq.claim_3(
     ids             uuid[],
+    -- Of the events, at the same positions; or the one that all are on.
+    canvases        uuid[],
+    one_canvas      uuid,
     handlers        text[],
     canvas_handlers text[],
     lease           interval,
@@ -284,6 +297,7 @@ begin
            claims = e.claims + 1,
            losses = e.losses + (e.locked_at is not null)::integer
      where e.id = any (ids)
+       and e.canvas_id = coalesce(one_canvas, canvases[array_position(ids, e.id)])
        and e.queue is null
        and e.delay_until <= clock_timestamp()
        and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
@@ -351,11 +365,14 @@ declare
     seen   integer;
     -- In a variable, because only then an index can be read up to it.
     moment timestamptz;
+    -- Whether rules hold its copies.
+    ruled  boolean;
 begin
     perform wakeq.lock_queue(of_queue);
     -- After the queue's: who pauses waits for as few as can be.
     perform pg_advisory_xact_lock_shared(7810752301);
     perform wakeq.enter_rotation(of_queue, asked);
+    ruled := wakeq.is_shown(of_queue);
     for pass in 1 .. 20 loop
         moment := clock_timestamp();
         with settled as (
@@ -389,10 +406,10 @@ begin
                    (c.locked_at is null or c.locked_at < moment - lease) and c.id <> all (taken)
                    and c.notify_at is not null and c.delay_until <= moment
                    and c.losses + (c.locked_at is not null)::integer < losses_below
-                   and not exists (
+                   and not (ruled and exists (
                        select from wakeq.scheduling_rules r
                         where r.canvas_id = c.canvas_id and r.event_space = c.module and r.handler_name = c.name
-                          and (r.until is null or r.until > moment))
+                          and (r.until is null or r.until > moment)))
                    and (c.object is null
                         or c.id = wakeq.first_of_lane(c.canvas_id, c.object, of_queue, c.module, c.name)
                            and not wakeq.lane_halts(c.canvas_id, c.object, of_queue, c.module, c.name)) as is_free

@@ -69,7 +69,7 @@ pub struct Queue {
 /// An event that was emitted: its row is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emitted {
-    /// The event's id.
+    /// The event's id; if its caller chose one, [`EventId::chosen`] of that.
     pub id: EventId,
     /// The id was the caller's choice and had been emitted before: nothing was added.
     pub duplicate: bool,
@@ -99,9 +99,6 @@ pub enum EmitError {
          events on an object in one call, and keep your own transactions that emit on objects short"
     )]
     ObjectBusy(#[source] StoreError),
-    /// The chosen id belongs to an event of another canvas.
-    #[error("the id {0} belongs to another canvas: choose another one")]
-    ForeignId(EventId),
     /// An earlier emit with this idempotency key has not ended yet.
     #[error("an emit with this idempotency key is in progress: ask again in a moment, with the same key")]
     IdempotencyInProgress,
@@ -310,8 +307,9 @@ impl Queue {
         if address.scope.canvas.is_reserved() {
             return Err(EventError::ReservedCanvas);
         }
+        let canvas = address.scope.canvas;
         Ok(NewEvent {
-            id: event.id.unwrap_or_default(),
+            id: event.id.map_or_else(EventId::new, |id| EventId::chosen(canvas, id)),
             address,
             logged: event.log_stream(self.config.canvas)?,
             value: event.value,
@@ -484,6 +482,5 @@ fn outcome(event: &NewEvent, inserted: &Inserted) -> Result<(Emitted, Vec<Notifi
             Ok((emitted(false), rows.map(|id| Notification { id: *id, canvas }).collect()))
         }
         Inserted::Known => Ok((emitted(true), Vec::new())),
-        Inserted::Foreign => Err(EmitError::ForeignId(event.id)),
     }
 }

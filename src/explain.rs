@@ -15,6 +15,8 @@ pub enum Explanation {
     Dead(Box<DeadEvent>),
     /// Its id was chosen by the caller and is remembered: it completed, or was cancelled or purged.
     Gone {
+        /// Its id.
+        id: EventId,
         /// When it was emitted.
         emitted_at: Timestamp,
     },
@@ -104,7 +106,7 @@ pub(crate) async fn explain(store: &Store, canvas: CanvasId, id: EventId) -> Res
         return Ok(Explanation::Dead(Box::new(dead)));
     }
     Ok(match store.emitted_at(canvas, id).await? {
-        Some(emitted_at) => Explanation::Gone { emitted_at },
+        Some(emitted_at) => Explanation::Gone { id, emitted_at },
         None => Explanation::Unknown,
     })
 }

@@ -62,9 +62,12 @@ impl Admin {
         checked(actor)?;
         let now = self.store.clock().await?;
         let before = filter.before.map_or(now, |before| before.min(now));
-        let filter = DeadFilter { before: Some(before), ..filter.clone() };
+        let filter = DeadFilter { before: Some(before), ..self.meant(filter).await? };
         if dry_run {
-            return Ok((counted(self.store.count_dead(&filter, true, BULK_MAX + 1).await?), before));
+            return Ok((
+                counted(self.store.count_dead(&filter, (true, self.copies), BULK_MAX + 1).await?),
+                before,
+            ));
         }
         Ok((self.redrive_pages(&filter, actor).await?, before))
     }
@@ -75,14 +78,15 @@ impl Admin {
         let mut count = 0;
         let mut pages = Pages { size: BULK_PAGE, skip: 0, near: 0 };
         while count < BULK_MAX && pages.skip < SKIP_MAX {
-            let page = match self.store.redrive_page(filter, pages.skip, pages.size, actor).await {
-                // Somebody's open transaction emits one of these ids: the others need not wait for it.
-                Err(error) if error.is_contention() && filter.id.is_none() => {
-                    pages.narrow();
-                    continue;
-                }
-                page => page?,
-            };
+            let page =
+                match self.store.redrive_page(filter, self.copies, (pages.skip, pages.size), actor).await {
+                    // Somebody's open transaction emits one of these ids: the others need not wait for it.
+                    Err(error) if error.is_contention() && filter.id.is_none() => {
+                        pages.narrow();
+                        continue;
+                    }
+                    page => page?,
+                };
             count += page.back.len() as u64;
             published = published && (page.back.is_empty() || self.publish(&page.back).await);
             if page.looked < pages.size {
@@ -90,17 +94,34 @@ impl Admin {
             }
             pages.widen(page.looked);
         }
-        let more = self.store.count_dead(filter, true, 1).await? > 0;
+        let more = self.store.count_dead(filter, (true, self.copies), 1).await? > 0;
         Ok(Bulk { count, more })
     }
 
-    /// Brings one dead event of the canvas back.
-    pub async fn redrive_one(&self, canvas: CanvasId, id: EventId, actor: &Actor) -> Result<(), AdminError> {
+    /// Brings one dead event of the canvas back; its id.
+    pub async fn redrive_one(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+        actor: &Actor,
+    ) -> Result<EventId, AdminError> {
+        let id = self.known(canvas, id).await?;
         let filter = DeadFilter { canvas, id: Some(id), ..DeadFilter::default() };
         match self.redrive(&filter, actor, false).await?.count {
             0 => Err(AdminError::NotFound(id)),
-            _ => Ok(()),
+            _ => Ok(id),
         }
+    }
+
+    /// The filter, with the event's own id where it names another one that was chosen for it.
+    pub(super) async fn meant(&self, filter: &DeadFilter) -> Result<DeadFilter, AdminError> {
+        let mut meant = filter.clone();
+        if let Some(id) = filter.id
+            && let Some(known) = self.store.known_event(filter.canvas, id, self.copies).await?
+        {
+            meant.id = Some(known);
+        }
+        Ok(meant)
     }
 
     /// Deletes dead events for good, the oldest first, [`BULK_MAX`] at most; or with `dry_run` only counts them.
@@ -111,17 +132,18 @@ impl Admin {
         dry_run: bool,
     ) -> Result<Bulk, AdminError> {
         checked(actor)?;
+        let filter = &self.meant(filter).await?;
         if dry_run {
-            return Ok(counted(self.store.count_dead(filter, false, BULK_MAX + 1).await?));
+            return Ok(counted(self.store.count_dead(filter, (false, self.copies), BULK_MAX + 1).await?));
         }
         let mut count = 0;
         while count < BULK_MAX {
-            let page = self.store.delete_dead_page(filter, actor).await?;
+            let page = self.store.delete_dead_page(filter, self.copies, actor).await?;
             count += page;
             if page < BULK_PAGE {
                 break;
             }
         }
-        Ok(Bulk { count, more: self.store.count_dead(filter, false, 1).await? > 0 })
+        Ok(Bulk { count, more: self.store.count_dead(filter, (false, self.copies), 1).await? > 0 })
     }
 }

@@ -6,32 +6,48 @@ use crate::explain::{Explanation, explain};
 use crate::store::{BULK_PAGE, Commanded};
 
 impl Admin {
-    /// Why an event is not running, since when, until when, and what happens next.
+    /// Why an event is not running, since when, until when, and what happens next. As everywhere where one event is named,
+    /// an id that its caller chose may stand for the event's own.
     pub async fn explain(&self, canvas: CanvasId, id: EventId) -> Result<Explanation, AdminError> {
-        Ok(explain(&self.store, canvas, id).await?)
+        match self.known(canvas, id).await {
+            Ok(id) => Ok(explain(&self.store, canvas, id).await?),
+            Err(AdminError::NotFound(_)) => Ok(Explanation::Unknown),
+            Err(error) => Err(error),
+        }
     }
 
     /// The value of an event that waits, runs or died, as JSON text to the letter.
     pub async fn value(&self, canvas: CanvasId, id: EventId) -> Result<Option<String>, AdminError> {
-        Ok(self.store.value(canvas, id).await?)
+        match self.known(canvas, id).await {
+            Ok(id) => Ok(self.store.value(canvas, id).await?),
+            Err(AdminError::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
-    /// Deletes a waiting event.
-    pub async fn cancel(&self, canvas: CanvasId, id: EventId, actor: &Actor) -> Result<(), AdminError> {
+    /// Deletes a waiting event; its id.
+    pub async fn cancel(&self, canvas: CanvasId, id: EventId, actor: &Actor) -> Result<EventId, AdminError> {
         checked(actor)?;
+        let id = self.known(canvas, id).await?;
         let (done, lane) = self.store.cancel(canvas, id, actor).await?;
         commanded(done, id)?;
         self.go_on(lane.as_slice()).await;
-        Ok(())
+        Ok(id)
     }
 
-    /// Makes a waiting event due at once. A rule on its handler still holds it. That its notification could not be
+    /// Makes a waiting event due at once; its id. A rule on its handler still holds it. That its notification could not be
     /// published is logged and no error: the change stands, and the event's promise brings it back within the minute.
-    pub async fn run_now(&self, canvas: CanvasId, id: EventId, actor: &Actor) -> Result<(), AdminError> {
+    pub async fn run_now(&self, canvas: CanvasId, id: EventId, actor: &Actor) -> Result<EventId, AdminError> {
         checked(actor)?;
+        let id = self.known(canvas, id).await?;
         commanded(self.store.run_now(canvas, id, actor).await?, id)?;
         self.publish(&[Notification { id, canvas }]).await;
-        Ok(())
+        Ok(id)
+    }
+
+    /// The id of the event that a caller means, who may have chosen another one for it.
+    pub(super) async fn known(&self, canvas: CanvasId, id: EventId) -> Result<EventId, AdminError> {
+        self.store.known_event(canvas, id, self.copies).await?.ok_or(AdminError::NotFound(id))
     }
 
     /// Deletes events of a handler that nobody runs, [`BULK_MAX`] at most, or with `dry_run` only counts them.

@@ -75,9 +75,10 @@ impl Admin {
         let limit = limit.clamp(1, LIST_MAX) as usize;
         let state = filter.state.map(Standing::as_str);
         let one_more = limit as i64 + 1;
-        let look = if state.is_some() { LOOK_MAX } else { one_more };
-        let handlers = (module, filter.name.as_ref());
-        let listed = self.store.events(canvas, handlers, state, after.as_ref(), look, one_more).await?;
+        let look = if state.is_some() || !self.copies { LOOK_MAX } else { one_more };
+        let handlers = (module.map(Name::as_str), filter.name.as_ref().map(Name::as_str));
+        let which = (state, self.copies);
+        let listed = self.store.events(canvas, handlers, which, after.as_ref(), (look, one_more)).await?;
         Ok(self.page_of_events(listed, state, look, limit))
     }
 
@@ -89,8 +90,10 @@ impl Admin {
         limit: usize,
     ) -> Page<EventSummary> {
         let boundary = listed.last().filter(|last| last.number >= look).map(position);
-        let mut meant: Vec<Listed> =
-            listed.into_iter().filter(|event| state.is_none_or(|state| state == event.state)).collect();
+        let mut meant: Vec<Listed> = listed
+            .into_iter()
+            .filter(|event| event.is_shown && state.is_none_or(|state| state == event.state))
+            .collect();
         let next = if meant.len() > limit {
             meant.truncate(limit);
             meant.last().map(position)
@@ -113,7 +116,10 @@ impl Admin {
         let after = cursor.map(Cursor::dead).transpose()?;
         let limit = limit.clamp(1, LIST_MAX);
         let after = after.map(|DeadPosition(died_at, id)| (died_at, id));
-        let mut items = self.store.dead_events(filter, after, i64::from(limit) + 1).await?;
+        let mut items = {
+            let filter = self.meant(filter).await?;
+            self.store.dead_events(&filter, self.copies, after, i64::from(limit) + 1).await?
+        };
         let more = items.len() > limit as usize;
         items.truncate(limit as usize);
         let last = items.last().filter(|_| more);

@@ -128,13 +128,15 @@ pub struct Admin {
     notifier: Arc<dyn Notifier>,
     waker: Waker,
     patience: Option<Duration>,
+    /// Whether copies in queues are there that are not shown to their canvases.
+    copies: bool,
 }
 
 impl Admin {
     /// Control over a store; what it lifts is woken through the notifier. Must be called inside a tokio runtime.
     pub fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
         let waker = Waker::new(store.clone(), Arc::clone(&notifier));
-        Self { store, notifier, waker, patience: None }
+        Self { store, notifier, waker, patience: None, copies: true }
     }
 
     /// How long lifting a rule waits for the waking of events; the rest is woken after the call has returned. Default:
@@ -142,6 +144,22 @@ impl Admin {
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
+    }
+
+    /// The same, for somebody who may act on single canvases only: copies in registered queues are not there, neither to be
+    /// looked at nor to be changed, unless their queue shows them ([`NewQueue::tenant_visible`]).
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin, canvas: wakeq::CanvasId) -> Result<(), wakeq::AdminError> {
+    /// use wakeq::EventFilter;
+    ///
+    /// let page = admin.for_tenants().events(canvas, &EventFilter::default(), None, 100).await?;
+    /// assert!(page.items.iter().all(|event| event.copy_of.is_none()), "no queue shows its copies");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn for_tenants(&self) -> Self {
+        Self { copies: false, ..self.clone() }
     }
 
     /// The database's clock.

@@ -19,14 +19,14 @@ impl Admin {
         canvas: CanvasId,
         object: Option<&ObjectKey>,
     ) -> Result<Vec<HaltedLane>, AdminError> {
-        Ok(self.store.halted_lanes(canvas, object, HALTED_MAX).await?)
+        Ok(self.store.halted_lanes(canvas, object, self.copies, HALTED_MAX).await?)
     }
 
     /// Lets an object go on for a handler, also in the registered queues, without the event that died there, which stays among the dead ones; whether it
     /// stood still. To let it go on with that event, redrive it.
     pub async fn skip(&self, lane: &Lane, actor: &Actor) -> Result<bool, AdminError> {
         checked(actor)?;
-        let mut lanes = self.store.skip_lane(lane, actor).await?;
+        let mut lanes = self.store.skip_lane(lane, self.copies, actor).await?;
         let lifted = !lanes.is_empty();
         // Also where nothing stood still: who repeats a call whose answer got lost makes up for a wake-up that did.
         if !lanes.contains(lane) {

@@ -31,6 +31,9 @@ pub struct NewQueue {
     pub patterns: Vec<QueuePattern>,
     /// What a canvas gets of it that has no settings of its own.
     pub facets: FacetSettings,
+    /// Whether its copies are shown to their canvases: who may look at events and operate on a canvas then may do so with them,
+    /// and rules on the handlers that they name hold them. Otherwise they are there only for callers that reach every canvas.
+    pub tenant_visible: bool,
     /// Where its events are sent. Without one, functions work it: [`Handlers::on_queue`](crate::Handlers::on_queue).
     #[cfg(feature = "http")]
     pub target: Option<NewTarget>,
@@ -117,7 +120,13 @@ impl Admin {
                 waking: false,
             });
         }
-        let row = NewQueueRow { name, patterns: &new.patterns, facets: new.facets, actor };
+        let row = NewQueueRow {
+            name,
+            patterns: &new.patterns,
+            facets: new.facets,
+            tenant_visible: new.tenant_visible,
+            actor,
+        };
         #[cfg(feature = "http")]
         let (put, secret) = self.put_row(&row, new.target.as_ref()).await?;
         #[cfg(not(feature = "http"))]
@@ -321,7 +330,8 @@ fn check_facets(settings: FacetSettings) -> Result<(), AdminError> {
 /// Whether registering this would change nothing.
 fn is_same(before: &RegisteredQueue, new: &NewQueue) -> bool {
     let patterns = before.patterns.iter().map(String::as_str);
-    let settings = !before.draining && before.facets == new.facets;
+    let settings =
+        !before.draining && before.facets == new.facets && before.tenant_visible == new.tenant_visible;
     settings && is_same_set(patterns, &new.patterns) && is_same_target(before, new)
 }
 

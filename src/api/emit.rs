@@ -28,7 +28,8 @@ pub(crate) struct NewEvent {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub(crate) value: Option<Box<RawValue>>,
-    /// An id of the caller's choice: emitting it again within 7 days adds nothing.
+    /// An id of the caller's choice: emitting it again within 7 days adds nothing. It counts on this canvas only; the event's
+    /// own id is in the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) id: Option<Uuid>,
     /// Not to run before this moment.

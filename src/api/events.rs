@@ -206,11 +206,11 @@ impl From<admin::EventSummary> for EventSummary {
 
 impl EventDetail {
     /// What is known of an event, without its value; `None` for what is not there.
-    pub(crate) fn of(id: EventId, explanation: Explanation) -> Option<Self> {
+    pub(crate) fn of(explanation: Explanation) -> Option<Self> {
         match explanation {
             Explanation::Live(live) => Some(Self::of_live(*live)),
             Explanation::Dead(dead) => Some(Self::of_dead(*dead)),
-            Explanation::Gone { emitted_at } => Some(Self::of_gone(id, emitted_at)),
+            Explanation::Gone { id, emitted_at } => Some(Self::of_gone(id, emitted_at)),
             Explanation::Unknown => None,
         }
     }

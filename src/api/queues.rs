@@ -25,6 +25,11 @@ pub(crate) struct PutQueue {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 10_000)]
     pub(crate) in_flight_max: Option<u32>,
+    /// Whether its copies are shown to their canvases: who may `read` and `operate` there then may do so with them, and rules on
+    /// the handlers that they name hold them. Otherwise only callers that reach every canvas see and change them.
+    #[serde(default)]
+    #[schema(default = false)]
+    pub(crate) tenant_visible: bool,
     /// Where its events are sent. Without one, functions of workers work it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) target: Option<PutTarget>,
@@ -46,6 +51,9 @@ pub(crate) struct Queue {
     #[schema(minimum = 0)]
     pub(crate) weight: u32,
     pub(crate) in_flight_max: Option<u32>,
+    /// Whether its copies are shown to their canvases, and held by their rules.
+    #[serde(default)]
+    pub(crate) tenant_visible: bool,
     /// Where its events are sent, if that is over HTTP.
     pub(crate) target: Option<Target>,
     pub(crate) created_at: DateTime<Utc>,
@@ -193,6 +201,7 @@ impl PutQueue {
         Ok(admin::NewQueue {
             patterns: patterns.collect::<Result<_, _>>()?,
             facets: store::FacetSettings { weight: Some(self.weight), in_flight_max: self.in_flight_max },
+            tenant_visible: self.tenant_visible,
             target: self.target.map(PutTarget::read).transpose()?,
         })
     }
@@ -231,6 +240,7 @@ impl From<store::RegisteredQueue> for Queue {
             draining: queue.draining,
             weight: queue.facets.weight.unwrap_or(1),
             in_flight_max: queue.facets.in_flight_max,
+            tenant_visible: queue.tenant_visible,
             target: queue.target.map(Target::from),
             created_at: queue.created_at,
             created_by: queue.created_by,

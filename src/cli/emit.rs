@@ -28,7 +28,7 @@ pub(crate) struct Emit {
     /// Run at this moment (2030-01-31T08:00:00Z)
     #[arg(long, value_parser = arguments::timestamp)]
     at: Option<Timestamp>,
-    /// An id of your choice: emitting it again within 7 days adds nothing
+    /// An id of your choice on the canvas: emitting it again within 7 days adds nothing
     #[arg(long, value_parser = arguments::event_id)]
     id: Option<EventId>,
     /// The object it is about: it runs after every earlier event on it for the same handler

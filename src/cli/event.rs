@@ -9,7 +9,7 @@ use crate::event::EventId;
 
 #[derive(Args)]
 pub(crate) struct Show {
-    /// The event's id
+    /// The event's id, or the one that was chosen for it
     #[arg(value_parser = arguments::event_id)]
     id: EventId,
     /// All of its value, however long
@@ -21,7 +21,7 @@ pub(crate) struct Show {
 
 #[derive(Args)]
 pub(crate) struct Explain {
-    /// The event's id
+    /// The event's id, or the one that was chosen for it
     #[arg(value_parser = arguments::event_id)]
     id: EventId,
     #[command(flatten)]

@@ -51,7 +51,7 @@ struct ListEvents {
 
 #[derive(Args)]
 pub(crate) struct Cancel {
-    /// The event's id
+    /// The event's id, or the one that was chosen for it
     #[arg(value_parser = arguments::event_id)]
     id: EventId,
     /// Say what would be deleted, and delete nothing
@@ -63,7 +63,7 @@ pub(crate) struct Cancel {
 
 #[derive(Args)]
 pub(crate) struct RunNow {
-    /// The event's id
+    /// The event's id, or the one that was chosen for it
     #[arg(value_parser = arguments::event_id)]
     id: EventId,
     #[command(flatten)]

@@ -141,7 +141,7 @@ fn of_emit(error: &EmitError) -> Exit {
         | EmitError::TooMany(_)
         | EmitError::IdempotencyMismatch
         | EmitError::IdempotencyKey(_) => Exit::Usage,
-        EmitError::ForeignId(_) | EmitError::IdempotencyInProgress => Exit::Conflict,
+        EmitError::IdempotencyInProgress => Exit::Conflict,
         EmitError::Store(error) | EmitError::ObjectBusy(error) => of_store(error),
     }
 }

@@ -50,6 +50,9 @@ struct Put {
     /// How many events of a canvas may run at a time on all workers
     #[arg(long)]
     in_flight_max: Option<u32>,
+    /// Show its copies to their canvases, which then may cancel, redrive and delete them, and hold them by pauses
+    #[arg(long)]
+    tenant_visible: bool,
     /// Send its events here: https, or http where the deployment allows it. Without it functions of workers work the queue
     #[arg(long)]
     url: Option<String>,
@@ -155,8 +158,8 @@ impl Put {
                 return Err(Failure::Usage(words.to_owned()).into());
             }
         };
-        let (patterns, weight, in_flight_max) = (self.patterns, self.weight, self.in_flight_max);
-        let new = PutQueue { patterns, weight, in_flight_max, target };
+        let Self { patterns, weight, in_flight_max, tenant_visible, .. } = self;
+        let new = PutQueue { patterns, weight, in_flight_max, tenant_visible, target };
         let answer = context.backend().await?.put_queue(&self.name, new, &self.delivery).await?;
         self.json.print(&answer, print_put)?;
         if answer.secret.is_some() {
@@ -203,8 +206,9 @@ impl ListOf {
 
 fn row(queue: &Queue) -> [String; 5] {
     let draining = if queue.draining { " (draining)" } else { "" };
+    let visible = if queue.tenant_visible { " (tenant-visible)" } else { "" };
     [
-        format!("{}{draining}", queue.name),
+        format!("{}{draining}{visible}", queue.name),
         queue.weight.to_string(),
         limit(queue.in_flight_max),
         queue.target.as_ref().map_or_else(|| "functions".to_owned(), |target| text::clean(&target.url)),
@@ -229,6 +233,9 @@ impl One {
                 "canvases",
                 format_args!("{} in each round{in_flight}", show::count(queue.weight.into(), "event")),
             )?;
+            if queue.tenant_visible {
+                field("copies", "shown to their canvases, and held by their rules")?;
+            }
             if queue.draining {
                 field("draining", "it gets no copies any more, and goes with the last one")?;
             }

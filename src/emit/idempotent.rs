@@ -106,7 +106,7 @@ impl Queue {
             self.not_sent(&events, error);
         }
         match keyed.map_err(|error| refused(&events, error))? {
-            Keyed::First(inserted) | Keyed::Foreign(inserted) => {
+            Keyed::First(inserted) => {
                 self.sent(&events);
                 let emitted = self.inserted(&events, inserted).await?;
                 Ok(Idempotent::First { emitted, answer: answered })

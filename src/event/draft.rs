@@ -180,7 +180,19 @@ impl Event {
         Ok(self)
     }
 
-    /// An id of the caller's choice: emitting it again within 7 days adds nothing, also when the event has completed.
+    /// An id of the caller's choice: emitting it again within 7 days adds nothing, also when the event has completed, and as long as it
+    /// waits or is among the dead events. It counts within the canvas: on every other one the same id is free. The event's own
+    /// id is [`EventId::chosen`] of it; where one event is named, [`Admin`](crate::Admin) takes either.
+    ///
+    /// ```
+    /// use wakeq::{Event, EventId};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let order: EventId = "0194e4f2-8a31-7c55-9d02-6f0a4b1c2d3e".parse()?;
+    /// let charge = Event::new("charge-card", &42)?.id(order);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn id(mut self, id: EventId) -> Self {
         self.id = Some(id);
         self

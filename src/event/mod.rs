@@ -4,6 +4,7 @@
 
 mod actor;
 mod broadcast;
+mod chosen;
 mod draft;
 mod entity;
 mod group;

@@ -10,6 +10,7 @@ use super::body::{self, EventPath, Parameters};
 use super::guard::Caller;
 use super::problem::Problem;
 use super::{Api, handlers, paging};
+use crate::access::Scope;
 use crate::api::{BulkRequest, DeadEvent, Deleted, List, Redriven, TheEvent};
 use crate::store::DeadFilter;
 
@@ -53,7 +54,7 @@ pub(super) async fn list(
         before: query.before.map(storable).transpose()?,
     };
     let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
-    Ok(Json(api.admin.dead(&filter, cursor.as_ref(), limit).await?.into()))
+    Ok(Json(caller.admin(&api, Scope::Read).dead(&filter, cursor.as_ref(), limit).await?.into()))
 }
 
 /// Bring a dead event back: as it was, without its retries.
@@ -64,7 +65,7 @@ pub(super) async fn redrive_one(
     caller: Caller,
     EventPath(id): EventPath,
 ) -> Result<Json<TheEvent>, Problem> {
-    api.admin.redrive_one(caller.canvas, id, &caller.actor()).await?;
+    let id = caller.admin(&api, Scope::Operate).redrive_one(caller.canvas, id, &caller.actor()).await?;
     Ok(Json(TheEvent { id: id.0 }))
 }
 
@@ -78,7 +79,8 @@ pub(super) async fn redrive(
     body::Json(request): body::Json<BulkRequest>,
 ) -> Result<Json<Redriven>, Problem> {
     let filter = filter(&caller, &request)?;
-    Ok(Json(api.admin.redrive_until_now(&filter, &caller.actor(), request.dry_run).await?.into()))
+    let admin = caller.admin(&api, Scope::Operate);
+    Ok(Json(admin.redrive_until_now(&filter, &caller.actor(), request.dry_run).await?.into()))
 }
 
 /// Delete dead events for good, at most 10,000 in one request, or count them.
@@ -91,7 +93,8 @@ pub(super) async fn delete(
     body::Json(request): body::Json<BulkRequest>,
 ) -> Result<Json<Deleted>, Problem> {
     let filter = filter(&caller, &request)?;
-    Ok(Json(api.admin.delete_dead(&filter, &caller.actor(), request.dry_run).await?.into()))
+    let admin = caller.admin(&api, Scope::Operate);
+    Ok(Json(admin.delete_dead(&filter, &caller.actor(), request.dry_run).await?.into()))
 }
 
 /// An empty body must not mean everything.

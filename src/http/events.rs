@@ -10,6 +10,7 @@ use super::body::{EventPath, Parameters};
 use super::guard::Caller;
 use super::problem::Problem;
 use super::{Api, paging};
+use crate::access::Scope;
 use crate::admin::EventFilter;
 use crate::api::{EventDetail, EventSummary, List, TheEvent, WaitingState};
 use crate::event::Name;
@@ -53,7 +54,9 @@ pub(super) async fn list(
         state: query.state.map(Into::into),
     };
     let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
-    Ok(Json(api.admin.events(caller.canvas, &filter, cursor.as_ref(), limit).await?.into()))
+    Ok(Json(
+        caller.admin(&api, Scope::Read).events(caller.canvas, &filter, cursor.as_ref(), limit).await?.into(),
+    ))
 }
 
 /// How much of an event is shown.
@@ -83,10 +86,11 @@ pub(super) async fn one(
     EventPath(id): EventPath,
     Parameters(query): Parameters<ViewQuery>,
 ) -> Result<Json<EventDetail>, Problem> {
-    let explanation = api.admin.explain(caller.canvas, id).await?;
-    let mut detail = EventDetail::of(id, explanation).ok_or_else(Problem::not_found)?;
+    let admin = caller.admin(&api, Scope::Read);
+    let explanation = admin.explain(caller.canvas, id).await?;
+    let mut detail = EventDetail::of(explanation).ok_or_else(Problem::not_found)?;
     if query.view == Some(View::Full) {
-        let value = api.admin.value(caller.canvas, id).await?;
+        let value = admin.value(caller.canvas, id).await?;
         detail.value = value.and_then(|value| RawValue::from_string(value).ok());
     }
     Ok(Json(detail))
@@ -103,7 +107,7 @@ pub(super) async fn cancel(
     caller: Caller,
     EventPath(id): EventPath,
 ) -> Result<Json<TheEvent>, Problem> {
-    api.admin.cancel(caller.canvas, id, &caller.actor()).await?;
+    let id = caller.admin(&api, Scope::Operate).cancel(caller.canvas, id, &caller.actor()).await?;
     Ok(Json(TheEvent { id: id.0 }))
 }
 
@@ -118,6 +122,6 @@ pub(super) async fn run_now(
     caller: Caller,
     EventPath(id): EventPath,
 ) -> Result<Json<TheEvent>, Problem> {
-    api.admin.run_now(caller.canvas, id, &caller.actor()).await?;
+    let id = caller.admin(&api, Scope::Operate).run_now(caller.canvas, id, &caller.actor()).await?;
     Ok(Json(TheEvent { id: id.0 }))
 }

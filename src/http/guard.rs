@@ -23,6 +23,7 @@ use super::{Api, body};
 use crate::access::{
     Denied, Principal, Reach, Scope, Scopes, Unauthenticated, authorize, authorize_everywhere,
 };
+use crate::admin::Admin;
 use crate::event::{Actor, CanvasId, HandlerAddress, HandlerScope};
 
 /// The name of the credential in the OpenAPI document.
@@ -195,6 +196,15 @@ impl Caller {
     /// The stable name of who calls.
     pub(super) fn name(&self) -> &str {
         self.principal.name()
+    }
+
+    /// Control as far as it goes for the caller of a route with this scope: copies in queues that are not shown to their
+    /// canvases are there for those who hold it on every canvas.
+    pub(super) fn admin(&self, api: &Api, scope: Scope) -> Admin {
+        match authorize_everywhere(&self.principal, scope) {
+            Ok(()) => api.admin.clone(),
+            Err(_) => api.admin.for_tenants(),
+        }
     }
 
     /// Whose idempotency keys these are: the same for two keys of one holder, but not for a holder of the same name on

@@ -34,7 +34,6 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use uuid::Uuid;
 
 use crate::access::{Access, Scope};
 use crate::admin::Admin;
@@ -61,8 +60,6 @@ pub(crate) struct Api {
     log: Log,
     access: Access,
     deliverer: Deliverer,
-    /// What the ids of CloudEvents are made in.
-    namespace: Uuid,
     limits: Limits,
     refusals: Refusals,
     readiness: Arc<Readiness>,

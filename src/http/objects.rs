@@ -7,6 +7,7 @@ use super::body::{self, ObjectPath};
 use super::guard::Caller;
 use super::problem::Problem;
 use super::{Api, handlers};
+use crate::access::Scope;
 use crate::api::{HaltedLane, List, Object, SkipRequest, Skipped};
 use crate::event::Lane;
 
@@ -17,7 +18,7 @@ pub(super) async fn halted(
     State(api): State<Api>,
     caller: Caller,
 ) -> Result<Json<List<HaltedLane>>, Problem> {
-    let halted = api.admin.halted(caller.canvas, None).await?;
+    let halted = caller.admin(&api, Scope::Read).halted(caller.canvas, None).await?;
     Ok(Json(List::whole(halted.into_iter().map(HaltedLane::from).collect())))
 }
 
@@ -30,7 +31,7 @@ pub(super) async fn one(
     ObjectPath(key): ObjectPath,
 ) -> Result<Json<Object>, Problem> {
     let object = api.admin.object(caller.canvas, &key).await?.ok_or_else(Problem::not_found)?;
-    let halted = api.admin.halted(caller.canvas, Some(&key)).await?;
+    let halted = caller.admin(&api, Scope::Read).halted(caller.canvas, Some(&key)).await?;
     Ok(Json(Object::of(object, halted)))
 }
 
@@ -46,6 +47,6 @@ pub(super) async fn skip(
 ) -> Result<Json<Skipped>, Problem> {
     let scope = handlers::scope(&caller, request.module.as_deref(), Some(&request.name))?;
     let lane = Lane { scope: scope.ok_or_else(Problem::not_found)?, object, queue: None };
-    let skipped = api.admin.skip(&lane, &caller.actor()).await?;
+    let skipped = caller.admin(&api, Scope::Operate).skip(&lane, &caller.actor()).await?;
     Ok(Json(Skipped { skipped }))
 }

@@ -309,9 +309,6 @@ impl From<EmitError> for Problem {
                 let words = "others emit on this object all the time, or a transaction holds it: try again";
                 Self::new(Kind::Unavailable, words)
             }
-            EmitError::ForeignId(_) => {
-                Self::new(Kind::IdTaken, "the id belongs to another event: choose another one")
-            }
             EmitError::IdempotencyMismatch => Self::new(Kind::IdempotencyMismatch, error.to_string()),
             EmitError::IdempotencyInProgress => Self::new(Kind::IdempotencyInProgress, error.to_string()),
             EmitError::IdempotencyKey(_) | EmitError::OtherCanvas | EmitError::TooMany(_) => {

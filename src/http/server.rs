@@ -177,7 +177,6 @@ impl HttpServer {
         let log = Log::new(store.clone(), notifier.as_ref()).with_payload_limit(config.body_limit_bytes);
         let queue = Queue::new(store.clone(), notifier, queue_config);
         let api = Api {
-            namespace: store.namespace().await?,
             log,
             entities: Entities::new(queue.clone()),
             queue,

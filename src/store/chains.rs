@@ -10,7 +10,6 @@ use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::chosen::foreign;
 use super::insert::{Columns, insert_pages, pages, statements};
 use super::queues::{Emission, Placements, Registered, STALE_TRIES, too_busy};
 use super::session::interval;
@@ -44,8 +43,8 @@ pub(crate) struct NewState<'a> {
 }
 
 impl Store {
-    /// Inserts events and sets an object's state in one transaction; nothing is kept if an id is foreign. The state is
-    /// that of the first event: if that was emitted before, so was the state.
+    /// Inserts events and sets an object's state in one transaction. The state is that of the first event: if
+    /// that was emitted before, so was the state.
     pub(crate) async fn insert_on(
         &self,
         events: &[NewEvent],
@@ -96,15 +95,11 @@ async fn insert_in_one_transaction(
 ) -> Result<Vec<Inserted>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     let inserted = insert_with_state(&mut transaction, events, chosen, state, emission).await?;
-    if inserted.contains(&Inserted::Foreign) {
-        transaction.rollback().await?;
-    } else {
-        transaction.commit().await?;
-    }
+    transaction.commit().await?;
     Ok(inserted)
 }
 
-/// The statements of [`Store::insert_on`], in a transaction that the caller ends: not by a commit, if an id is foreign.
+/// The statements of [`Store::insert_on`], in a transaction that the caller ends.
 pub(crate) async fn insert_with_state(
     transaction: &mut PgConnection,
     events: &[NewEvent],
@@ -147,11 +142,6 @@ pub(super) async fn insert_linked(
         for at in new {
             // Nobody wants it: it is not in the chain.
             inserted[at] = linked.remove(&events[at].id).unwrap_or(Inserted::new(false));
-        }
-        let known: Vec<usize> = page.iter().copied().filter(|at| inserted[*at] == Inserted::Known).collect();
-        let foreigns = foreign(&mut *transaction, known.iter().map(|at| &events[*at])).await?;
-        for at in known.iter().zip(foreigns).filter_map(|(at, foreign)| foreign?.then_some(at)) {
-            inserted[*at] = Inserted::Foreign;
         }
     }
     Ok(())
@@ -203,7 +193,7 @@ async fn lock_rows(
     Ok(rows.len())
 }
 
-/// Of a page's events, those that are new: with ids made here, or chosen ones that nobody emitted before. A chosen id
+/// Of a page's events, those that are new: with ids made here, or chosen ones that their canvas did not emit before. A chosen id
 /// counts once.
 async fn remember_chosen(
     transaction: &mut PgConnection,
@@ -220,7 +210,8 @@ async fn remember_chosen(
          select new.id, new.canvas_id, greatest(now(), coalesce(new.moment, now() + new.delay_s * interval '1 second'))
            from (select distinct on (id) * from unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::float8[])
                      as new (id, canvas_id, moment, delay_s) order by id) as new
-          where not exists (select from wakeq.events_v2 e where e.id = new.id)
+          where not exists (select from wakeq.events_v2 e where e.id = new.id and e.canvas_id = new.canvas_id)
+            and not exists (select from wakeq.dead_events d where d.canvas_id = new.canvas_id and d.id = new.id)
           order by new.id
              on conflict do nothing
       returning id",

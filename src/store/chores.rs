@@ -205,18 +205,19 @@ impl Store {
                     where name = 'expire' and ($1 or next_at <= now() or next_at > now() + interval '2 hours')
                 returning name
                ), ids as (
-                   delete from wakeq.emitted_ids where id = any (array(
-                       select id from wakeq.emitted_ids i
+                   delete from wakeq.emitted_ids where (canvas_id, id) in (
+                       select canvas_id, id from wakeq.emitted_ids i
                         where i.due_at < now() - $2::interval and exists (select from gate)
-                          and not exists (select from wakeq.events_v2 e where e.id = i.id)
-                        order by i.due_at limit 1000 for update skip locked))
+                          and not exists (select from wakeq.events_v2 e where e.id = i.id and e.canvas_id = i.canvas_id)
+                        order by i.due_at limit 1000 for update skip locked)
                 returning id
                ), dead as (
-                   delete from wakeq.dead_events where id = any (array(
-                       select id from wakeq.dead_events d
+                   delete from wakeq.dead_events where (canvas_id, id) in (
+                       select canvas_id, id from wakeq.dead_events d
                         where d.died_at < now() - $3::interval and exists (select from gate)
-                          and not exists (select from wakeq.halted_lanes h where h.event_id = d.id)
-                        order by d.died_at limit 1000 for update skip locked))
+                          and not exists (select from wakeq.halted_lanes h
+                                           where h.canvas_id = d.canvas_id and h.event_id = d.id)
+                        order by d.died_at limit 1000 for update skip locked)
                 returning id
                ), unknown as (
                    delete from wakeq.unknown_handlers where (canvas_id, module, name, modifier) in (

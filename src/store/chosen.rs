@@ -9,33 +9,19 @@ use super::queues::{Emission, Placements, Registered, STALE_TRIES, too_busy};
 use super::session::interval;
 use crate::event::{EventId, Timestamp};
 
-/// How often a chosen id is inserted that was known a moment ago and is forgotten now.
-const CHOSEN_TRIES: usize = 2;
-
 /// One event whose id the caller chose, unless it is known.
 pub(super) async fn insert_chosen_row(
     connection: &mut PgConnection,
     event: &NewEvent,
     emission: Emission<'_>,
 ) -> Result<Inserted, sqlx::Error> {
-    for _ in 0..CHOSEN_TRIES {
-        let mut new = insert_chosen_rows(&mut *connection, &[event], emission).await?;
-        if let Some(inserted) = new.remove(&event.id) {
-            return Ok(inserted);
-        }
-        match foreign(&mut *connection, [event].into_iter()).await?.first().copied().flatten() {
-            Some(true) => return Ok(Inserted::Foreign),
-            Some(false) => return Ok(Inserted::Known),
-            None => {}
-        }
-    }
-    // It was known each time that it was to be inserted.
-    Ok(Inserted::Known)
+    let mut new = insert_chosen_rows(connection, &[event], emission).await?;
+    Ok(new.remove(&event.id).unwrap_or(Inserted::Known))
 }
 
 /// Events whose ids the caller chose, each with another one: those that are new. An id may outlive its remembrance: its
-/// event waits, or its maker did not choose it. Several only in a transaction that is all or none: a stranger who holds
-/// one of the ids makes all of them wait.
+/// event waits, or is dead and may be brought back. Several only in a transaction that is all or none: another one that
+/// emits one of the ids makes all of them wait.
 pub(super) async fn insert_chosen_rows(
     connection: &mut PgConnection,
     events: &[&NewEvent],
@@ -81,7 +67,8 @@ async fn insert_chosen_copied(
            ), known as (
                insert into wakeq.emitted_ids (id, canvas_id, due_at)
                select id, canvas_id, greatest(now(), due) from new
-                where not exists (select from wakeq.events_v2 e where e.id = new.id)
+                where not exists (select from wakeq.events_v2 e where e.id = new.id and e.canvas_id = new.canvas_id)
+                  and not exists (select from wakeq.dead_events d where d.canvas_id = new.canvas_id and d.id = new.id)
                 order by id
                    on conflict do nothing returning id
            ), written as (
@@ -116,25 +103,4 @@ async fn insert_chosen_copied(
         return Ok(None);
     }
     Ok(Some(answers.into_iter().filter_map(|row| Some((row.position?, row.due_soon?))).collect()))
-}
-
-/// For each of these events whether its id belongs to another canvas; `None`: to nobody any more. An event may complete,
-/// and its id be forgotten, after the insert has found it known.
-pub(super) async fn foreign(
-    connection: &mut PgConnection,
-    events: impl Iterator<Item = &NewEvent>,
-) -> Result<Vec<Option<bool>>, sqlx::Error> {
-    let (ids, canvases): (Vec<_>, Vec<_>) =
-        events.map(|event| (event.id.0, event.address.scope.canvas.0)).unzip();
-    sqlx::query_scalar!(
-        "select new.canvas_id <> coalesce(
-                      (select e.canvas_id from wakeq.events_v2 e where e.id = new.id),
-                      (select k.canvas_id from wakeq.emitted_ids k where k.id = new.id)) as foreign
-             from unnest($1::uuid[], $2::uuid[]) with ordinality as new (id, canvas_id, position)
-            order by new.position",
-        &ids,
-        &canvases
-    )
-    .fetch_all(connection)
-    .await
 }

@@ -169,6 +169,33 @@ impl Store {
         Ok((row.count.cast_unsigned(), lanes))
     }
 
+    /// The id of the event of the canvas that is meant by an id: that itself, or the one that it was chosen for; `None`, if
+    /// neither is known. What is a copy in a queue is known only where its queue shows it, or with `copies`.
+    pub(crate) async fn known_event(
+        &self,
+        canvas: CanvasId,
+        id: EventId,
+        copies: bool,
+    ) -> Result<Option<EventId>, StoreError> {
+        let meant = [id, EventId::chosen(canvas, id)];
+        in_memory!(self, known_event(canvas, meant));
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"select asked.id as "id!" from unnest($2::uuid[]) with ordinality as asked (id, position)
+                where exists (select from wakeq.events_v2 e
+                               where e.id = asked.id and e.canvas_id = $1 and ($3 or wakeq.is_shown(e.queue)))
+                   or exists (select from wakeq.dead_events d
+                               where d.canvas_id = $1 and d.id = asked.id and ($3 or wakeq.is_shown(d.queue)))
+                   or exists (select from wakeq.emitted_ids i where i.canvas_id = $1 and i.id = asked.id)
+                order by asked.position limit 1"#,
+            canvas.0,
+            &meant.map(|id| id.0) as &[uuid::Uuid],
+            copies
+        );
+        let known = session.limit(|connection| query.fetch_optional(connection)).await;
+        Ok(session.answered("look for an event", known)?.map(EventId))
+    }
+
     /// When the canvas emitted a chosen id, if it is remembered.
     pub(crate) async fn emitted_at(
         &self,

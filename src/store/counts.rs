@@ -28,7 +28,7 @@ pub struct HandlerCounts {
 
 impl Store {
     /// Counts of every handler of a canvas that has events, or of the one named; at most `limit` handlers. The
-    /// counting is an index-only scan.
+    /// counting is an index-only scan. Copies in queues count where their queue shows them.
     pub(crate) async fn counts(
         &self,
         canvas: CanvasId,
@@ -43,14 +43,17 @@ impl Store {
                           min(delay_until) filter (where delay_until <= now()) as oldest_due
                      from wakeq.events_v2
                     where canvas_id = $1 and ($2::text is null or module = $2) and ($3::text is null or name = $3)
+                      and (queue is null or wakeq.is_shown(queue))
                     group by module, name
                ), dead as (
                    select module, name, count(*) as dead from wakeq.dead_events
                     where canvas_id = $1 and ($2::text is null or module = $2) and ($3::text is null or name = $3)
+                      and (queue is null or wakeq.is_shown(queue))
                     group by module, name
                ), halted as (
                    select module, name, count(*) as halted from wakeq.halted_lanes
                     where canvas_id = $1 and ($2::text is null or module = $2) and ($3::text is null or name = $3)
+                      and (queue is null or wakeq.is_shown(queue))
                     group by module, name
                )
                select module::text as "module!", name::text as "name!", coalesce(due, 0) as "due!",
@@ -84,12 +87,12 @@ impl Store {
     pub(crate) async fn running(&self, scope: &HandlerScope) -> Result<i64, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
-            r#"select count(*) filter (where locked_at >= now() - $4::interval) as "count!" from (
-                   (select id, locked_at from wakeq.events_v2
+            r#"select count(*) filter (where locked_at >= now() - $4::interval and (queue is null or wakeq.is_shown(queue))) as "count!" from (
+                   (select id, locked_at, queue from wakeq.events_v2
                      where canvas_id = $1 and module = $2 and name = $3 and delay_until <= now()
                      order by canvas_id, module, name, delay_until, id limit $5)
                     union
-                   (select id, locked_at from wakeq.events_v2
+                   (select id, locked_at, queue from wakeq.events_v2
                      where canvas_id = $1 and module = $2 and name = $3 and delay_until <= now()
                      order by canvas_id desc, module desc, name desc, delay_until desc, id desc limit $5)) as looked"#,
             scope.canvas.0,

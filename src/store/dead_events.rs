@@ -72,10 +72,12 @@ pub(crate) struct Redriven {
 }
 
 impl Store {
-    /// Dead events, the latest first, those after a position.
+    /// Dead events, the latest first, those after a position. Here as below: of copies in queues those that their queue shows, or
+    /// with `copies` all.
     pub(crate) async fn dead_events(
         &self,
         filter: &DeadFilter,
+        copies: bool,
         after: Option<(Timestamp, EventId)>,
         limit: i64,
     ) -> Result<Vec<DeadEvent>, StoreError> {
@@ -86,12 +88,14 @@ impl Store {
             r#"select id, canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
                       cause, retries, losses, last_error, enqueued_at, died_at, traceparent::text as traceparent,
                       object::text as object, seq, prev, queue::text as queue, origin,
-                      exists (select from wakeq.halted_lanes h where h.event_id = dead_events.id) as "halts!"
+                      exists (select from wakeq.halted_lanes h
+                               where h.canvas_id = dead_events.canvas_id and h.event_id = dead_events.id) as "halts!"
                  from wakeq.dead_events
                 where canvas_id = $1
                   and ($2::text is null or module = $2) and ($3::text is null or name = $3)
                   and ($4::uuid is null or id = $4)
                   and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)
+                  and ($10 or queue is null or wakeq.is_shown(queue))
                   and (died_at, id) < (coalesce($8::timestamptz, 'infinity'), coalesce($9::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
                 order by died_at desc, id desc limit $7"#,
             filter.canvas.0,
@@ -102,7 +106,8 @@ impl Store {
             filter.before,
             limit,
             after.map(|(died_at, _)| died_at),
-            after.map(|(_, id)| id.0)
+            after.map(|(_, id)| id.0),
+            copies
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("list dead events", rows)?;
@@ -122,7 +127,8 @@ impl Store {
             r#"select id, canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
                       cause, retries, losses, last_error, enqueued_at, died_at, traceparent::text as traceparent,
                       object::text as object, seq, prev, queue::text as queue, origin,
-                      exists (select from wakeq.halted_lanes h where h.event_id = dead_events.id) as "halts!"
+                      exists (select from wakeq.halted_lanes h
+                               where h.canvas_id = dead_events.canvas_id and h.event_id = dead_events.id) as "halts!"
                  from wakeq.dead_events where id = $1 and canvas_id = $2"#,
             id.0,
             canvas.0
@@ -135,7 +141,7 @@ impl Store {
     pub(crate) async fn count_dead(
         &self,
         filter: &DeadFilter,
-        back: bool,
+        (back, copies): (bool, bool),
         limit: u64,
     ) -> Result<u64, StoreError> {
         in_memory!(self, count_dead(filter, back, limit));
@@ -144,10 +150,11 @@ impl Store {
             r#"select count(*) as "count!" from (
                    select from wakeq.dead_events d
                     where canvas_id = $1
-                      and not ($7 and exists (select from wakeq.events_v2 e where e.id = d.id))
+                      and not ($7 and exists (select from wakeq.events_v2 e where e.id = d.id and e.canvas_id = $1))
                       and ($2::text is null or module = $2) and ($3::text is null or name = $3)
                       and ($4::uuid is null or id = $4)
                       and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)
+                      and ($9 or queue is null or wakeq.is_shown(queue))
                     limit $8) as meant"#,
             filter.canvas.0,
             filter.scope.as_ref().map(|scope| scope.module.as_str()),
@@ -156,7 +163,8 @@ impl Store {
             filter.since,
             filter.before,
             back,
-            limit.cast_signed()
+            limit.cast_signed(),
+            copies
         );
         let count = session.limit(|connection| query.fetch_one(connection)).await;
         session.answered("count dead events", count).map(i64::cast_unsigned)
@@ -171,15 +179,16 @@ impl Store {
     pub(crate) async fn redrive_page(
         &self,
         filter: &DeadFilter,
-        skip: u64,
-        limit: u64,
+        copies: bool,
+        (skip, limit): (u64, u64),
         actor: &Actor,
     ) -> Result<Redriven, StoreError> {
         in_memory!(self, redrive_page(filter, skip, limit));
         let mut session = self.session().await?.for_statements(REDRIVE_STATEMENTS);
         let timing = self.timing();
-        let redriven =
-            session.limit(|connection| redrive(connection, filter, (skip, limit), actor, timing)).await;
+        let redriven = session
+            .limit(|connection| redrive(connection, (filter, copies), (skip, limit), actor, timing))
+            .await;
         session.answered("redrive dead events", redriven)
     }
 
@@ -187,18 +196,20 @@ impl Store {
     pub(crate) async fn delete_dead_page(
         &self,
         filter: &DeadFilter,
+        copies: bool,
         actor: &Actor,
     ) -> Result<u64, StoreError> {
         in_memory!(self, delete_dead_page(filter));
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with gone as (
-                   delete from wakeq.dead_events where id = any (array(
+                   delete from wakeq.dead_events where canvas_id = $1 and id = any (array(
                        select id from wakeq.dead_events
                         where canvas_id = $1
                           and ($2::text is null or module = $2) and ($3::text is null or name = $3)
                           and ($4::uuid is null or id = $4)
                           and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)
+                          and ($11 or queue is null or wakeq.is_shown(queue))
                         order by died_at limit $7 for update skip locked))
                 returning module, name
                ), logged as (
@@ -217,7 +228,8 @@ impl Store {
             BULK_PAGE.cast_signed(),
             actor.name(),
             actor.request_id(),
-            actor.credential_id()
+            actor.credential_id(),
+            copies
         );
         let count = session.limit(|connection| query.fetch_one(connection)).await;
         session.answered("delete dead events", count).map(i64::cast_unsigned)
@@ -226,7 +238,7 @@ impl Store {
 
 async fn redrive(
     connection: &mut PgConnection,
-    filter: &DeadFilter,
+    (filter, copies): (&DeadFilter, bool),
     (skip, limit): (u64, u64),
     actor: &Actor,
     timing: &Timing,
@@ -235,10 +247,11 @@ async fn redrive(
     let page = sqlx::query!(
         r#"select id, object::text as object from wakeq.dead_events d
             where canvas_id = $1
-              and not exists (select from wakeq.events_v2 e where e.id = d.id)
+              and not exists (select from wakeq.events_v2 e where e.id = d.id and e.canvas_id = $1)
               and ($2::text is null or module = $2) and ($3::text is null or name = $3)
               and ($4::uuid is null or id = $4)
               and ($5::timestamptz is null or died_at >= $5) and ($6::timestamptz is null or died_at < $6)
+              and ($9 or queue is null or wakeq.is_shown(queue))
             order by died_at, id limit $7 offset $8 for update skip locked"#,
         filter.canvas.0,
         filter.scope.as_ref().map(|scope| scope.module.as_str()),
@@ -247,7 +260,8 @@ async fn redrive(
         filter.since,
         filter.before,
         limit.cast_signed(),
-        skip.cast_signed()
+        skip.cast_signed(),
+        copies
     )
     .fetch_all(&mut *transaction)
     .await?;
@@ -274,8 +288,9 @@ async fn bring_back(
 ) -> Result<Vec<Notification>, sqlx::Error> {
     let rows = sqlx::query!(
         r#"with page as (
-               select d.*, exists (select from wakeq.halted_lanes h where h.event_id = d.id) as returns
-                 from wakeq.dead_events d where d.id = any ($1)
+               select d.*, exists (select from wakeq.halted_lanes h
+                                      where h.canvas_id = d.canvas_id and h.event_id = d.id) as returns
+                 from wakeq.dead_events d where d.canvas_id = $4 and d.id = any ($1)
            ), numbered as materialized (
                select id, canvas_id, object, nextval('wakeq.event_seq') as seq
                  from (select * from page where object is not null and not returns order by seq) as last
@@ -296,9 +311,9 @@ async fn bring_back(
                    on conflict (id) do nothing
             returning id, canvas_id, module, name
            ), lifted as (
-               delete from wakeq.halted_lanes where event_id = any (array(select id from back))
+               delete from wakeq.halted_lanes where canvas_id = $4 and event_id = any (array(select id from back))
            ), gone as (
-               delete from wakeq.dead_events where id = any (array(select id from back))
+               delete from wakeq.dead_events where canvas_id = $4 and id = any (array(select id from back))
            ), logged as (
                insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, times, request_id, detail)
                select $4, $7, 'redrive', case when $5 or $6::uuid is not null then min(module) end,

@@ -37,8 +37,8 @@ pub struct Depth {
 }
 
 impl Store {
-    /// Counts what is due and free to run, of a canvas or of one handler, to whose events copies in queues don't belong,
-    /// although they name it. Handlers are found by skipping through the
+    /// Counts what is due and free to run, of a canvas or of one handler; copies in queues are counted with their queue
+    /// ([`Store::queue_depths`]). Handlers are found by skipping through the
     /// index from one to the next; the events of one under a rule, and those that are not due, are not read. Running ones
     /// are read and left out, so that those of one handler do not hide what another has; the last that may be read of a
     /// handler is found in any case, and says that there may be more.
@@ -74,7 +74,7 @@ impl Store {
                    select due.delay_until, due.free, due.number from unruled h, lateral (
                        select e.delay_until,
                               (e.locked_at is null or e.locked_at < now() - $4::interval)
-                              and ($2 is null or e.queue is null)
+                              and e.queue is null
                               and (e.object is null
                                    or e.id = wakeq.first_of_lane(e.canvas_id, e.object, e.queue, e.module, e.name)
                                       and not wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name)) as free,

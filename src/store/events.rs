@@ -5,9 +5,7 @@ use uuid::Uuid;
 use super::load::address;
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::{
-    CanvasId, CopyOf, EventId, HandlerAddress, Name, Place, RuleKind, Schedule, Timestamp, Turn,
-};
+use crate::event::{CanvasId, CopyOf, EventId, HandlerAddress, Place, RuleKind, Schedule, Timestamp, Turn};
 
 /// Where a list stands: the key of the last event that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +29,8 @@ pub(crate) struct Listed {
     pub(crate) losses: i32,
     pub(crate) place: Option<Place>,
     pub(crate) copy_of: Option<CopyOf>,
+    /// Whether it is more than the end of what was looked at: a copy may not be shown.
+    pub(crate) is_shown: bool,
     /// The how-manyth row this is that was looked at, from 1.
     pub(crate) number: i64,
 }
@@ -38,19 +38,17 @@ pub(crate) struct Listed {
 impl Store {
     /// Looks at up to `look` events after a position and lists up to `limit` of those in the state; the last one that
     /// was looked at is listed in any case, if there were so many. The states are those of the machine's checks, in their
-    /// order.
+    /// order. Copies in queues are listed if their queue shows them, or all of them.
     ///
     /// Where the handlers end is asked for first, so that the list is a range of the index whatever the planner knows.
     pub(crate) async fn events(
         &self,
         canvas: CanvasId,
-        handlers: (Option<&Name>, Option<&Name>),
-        state: Option<&str>,
+        (module, name): (Option<&str>, Option<&str>),
+        (state, copies): (Option<&str>, bool),
         after: Option<&Position>,
-        look: i64,
-        limit: i64,
+        (look, limit): (i64, i64),
     ) -> Result<Vec<Listed>, StoreError> {
-        let (module, name) = (handlers.0.map(Name::as_str), handlers.1.map(Name::as_str));
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Row,
@@ -64,7 +62,8 @@ impl Store {
                ), looked as (
                    select e.*, row_number() over () as number from (
                        select e.id, e.canvas_id, e.module, e.name, e.modifier, e.delay_until, e.enqueued_at, e.locked_at,
-                              e.retries, e.losses, e.object, e.seq, e.prev, e.queue, e.origin
+                              e.retries, e.losses, e.object, e.seq, e.prev, e.queue, e.origin,
+                              $12 or e.queue is null or wakeq.is_shown(e.queue) as is_shown
                          from wakeq.events_v2 e
                         where e.canvas_id = $1
                           and (e.module, e.name, e.delay_until, e.id) > ($4::text, $5::text, coalesce($6::timestamptz, '-infinity'), $7::uuid)
@@ -74,11 +73,12 @@ impl Store {
                select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
                       e.modifier::text as "modifier!", e.delay_until, e.enqueued_at, e.locked_at, e.retries, e.losses,
                       e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin, turn.word as turn,
-                      e.number as "number!", rule.kind as rule, stands.state as "state!", now() as "now!"
+                      e.number as "number!", e.is_shown as "is_shown!", rule.kind as rule, stands.state as "state!", now() as "now!"
                  from looked e,
                       lateral (select max(r.rule_type)::text as kind from wakeq.scheduling_rules r
                                 where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
-                                  and (r.until is null or r.until > now())) as rule,
+                                  and (r.until is null or r.until > now())
+                                  and (e.queue is null or wakeq.is_shown(e.queue))) as rule,
                       lateral (select case
                            when e.object is not null
                             and wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name) then 'halted'
@@ -93,7 +93,7 @@ impl Store {
                                            when rule.kind = 'block' then 'blocked'
                                            when rule.kind = 'pause' then 'paused'
                                            else 'ready' end as state) as stands
-                where $10::text is null or stands.state = $10 or e.number = $8
+                where (e.is_shown or e.number = $8) and ($10::text is null or stands.state = $10 or e.number = $8)
                 order by e.canvas_id, e.module, e.name, e.delay_until, e.id limit $11"#,
             canvas.0,
             module,
@@ -105,11 +105,13 @@ impl Store {
             look,
             interval(self.timing().lease),
             state,
-            limit
+            limit,
+            copies
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list events", rows)?;
-        Ok(rows.into_iter().filter_map(Row::into_listed).collect())
+        session
+            .answered("list events", rows)
+            .map(|rows| rows.into_iter().filter_map(Row::into_listed).collect())
     }
 }
 
@@ -131,6 +133,7 @@ struct Row {
     origin: Option<Uuid>,
     turn: Option<String>,
     number: i64,
+    is_shown: bool,
     rule: Option<String>,
     state: String,
     now: Timestamp,
@@ -150,6 +153,7 @@ impl Row {
             losses: self.losses,
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
+            is_shown: self.is_shown,
             number: self.number,
         })
     }

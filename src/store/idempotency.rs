@@ -25,8 +25,6 @@ pub(crate) struct NewKey {
 pub(crate) enum Keyed {
     /// The events and the answer are committed.
     First(Vec<Inserted>),
-    /// One of the chosen ids belongs to another canvas: nothing is kept, the key neither.
-    Foreign(Vec<Inserted>),
     /// The key was used for the same request: its answer.
     Replayed(String),
     /// The key was used for another request.
@@ -79,10 +77,6 @@ async fn once(
         Err(error) => return Err(error),
     }
     let inserted = insert_with_state(&mut transaction, events, chosen, state, emission).await?;
-    if inserted.contains(&Inserted::Foreign) {
-        transaction.rollback().await?;
-        return Ok(Keyed::Foreign(inserted));
-    }
     keep(&mut transaction, key, &answer(&inserted)).await?;
     transaction.commit().await?;
     Ok(Keyed::First(inserted))

@@ -7,7 +7,7 @@ use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::chosen::{foreign, insert_chosen_row, insert_chosen_rows};
+use super::chosen::{insert_chosen_row, insert_chosen_rows};
 use super::log::{LOG_STATEMENTS, append_emitted, lacks_partition};
 use super::queues::{Emission, Placements, Registered, STALE_TRIES, too_busy};
 use super::session::interval;
@@ -49,8 +49,6 @@ pub(crate) enum Inserted {
     },
     /// The chosen id was emitted before, on the same canvas.
     Known,
-    /// The chosen id belongs to an event of another canvas.
-    Foreign,
 }
 
 impl Inserted {
@@ -63,7 +61,7 @@ impl Inserted {
     pub(crate) fn link(&self) -> Option<Link> {
         match self {
             Self::New { link, .. } => *link,
-            Self::Known | Self::Foreign => None,
+            Self::Known => None,
         }
     }
 
@@ -71,7 +69,7 @@ impl Inserted {
     pub(crate) fn due_copies(&self) -> &[EventId] {
         match self {
             Self::New { due_soon: true, copies, .. } => copies,
-            Self::New { due_soon: false, .. } | Self::Known | Self::Foreign => &[],
+            Self::New { due_soon: false, .. } | Self::Known => &[],
         }
     }
 
@@ -79,7 +77,7 @@ impl Inserted {
     pub(crate) fn copies(&self) -> &[EventId] {
         match self {
             Self::New { copies, .. } => copies,
-            Self::Known | Self::Foreign => &[],
+            Self::Known => &[],
         }
     }
 }
@@ -100,7 +98,7 @@ impl Store {
         Ok(inserted.into_iter().next().unwrap_or(Inserted::new(true)))
     }
 
-    /// Inserts events in one transaction; `chosen` says which ids are the caller's. Nothing is kept if one is foreign.
+    /// Inserts events in one transaction; `chosen` says which ids are the caller's.
     pub(crate) async fn insert_all(
         &self,
         events: &[NewEvent],
@@ -165,15 +163,11 @@ async fn insert_in_one_transaction(
 ) -> Result<Vec<Inserted>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     let inserted = insert_pages(&mut transaction, events, chosen, emission).await?;
-    if inserted.contains(&Inserted::Foreign) {
-        transaction.rollback().await?;
-    } else {
-        transaction.commit().await?;
-    }
+    transaction.commit().await?;
     Ok(inserted)
 }
 
-/// The statements of [`Store::insert_all`], in a transaction that the caller ends: not by a commit, if one is foreign.
+/// The statements of [`Store::insert_all`], in a transaction that the caller ends.
 pub(super) async fn insert_pages(
     transaction: &mut PgConnection,
     events: &[NewEvent],
@@ -186,9 +180,8 @@ pub(super) async fn insert_pages(
     let (mut by_id, together): (Vec<usize>, Vec<usize>) = alone.partition(|at| chosen[*at]);
     // Two calls with the same ids wait for each other in one order only.
     by_id.sort_by_key(|at| events[*at].id);
-    let mut firsts = by_id.clone();
-    firsts.dedup_by_key(|at| events[*at].id);
-    for page in pages(&firsts, events) {
+    by_id.dedup_by_key(|at| events[*at].id);
+    for page in pages(&by_id, events) {
         let rows: Vec<&NewEvent> = page.iter().map(|at| &events[*at]).collect();
         let mut new = insert_chosen_rows(&mut *transaction, &rows, emission).await?;
         for at in page {
@@ -197,34 +190,21 @@ pub(super) async fn insert_pages(
             }
         }
     }
-    by_id.retain(|at| inserted[*at] == Inserted::Known);
-    for page in by_id.chunks(PAGE) {
-        let foreign = foreign(&mut *transaction, page.iter().map(|at| &events[*at])).await?;
-        for (at, foreign) in page.iter().zip(foreign) {
-            match foreign {
-                Some(false) => {}
-                Some(true) => inserted[*at] = Inserted::Foreign,
-                None => inserted[*at] = insert_chosen_row(&mut *transaction, &events[*at], emission).await?,
-            }
-        }
-    }
     for page in pages(&together, events) {
         let rows: Vec<_> = page.iter().map(|at| Arc::new(events[*at].clone())).collect();
         let answers = insert_rows(&mut *transaction, &rows, emission).await?;
         page.iter().zip(answers).for_each(|(at, answer)| inserted[*at] = answer);
     }
-    if !inserted.contains(&Inserted::Foreign) {
-        append_emitted(transaction, events, &inserted).await?;
-    }
+    append_emitted(transaction, events, &inserted).await?;
     Ok(inserted)
 }
 
-/// How many statements a transaction has at most: beginning, pages (chosen ids take two each, three on objects), end.
+/// How many statements a transaction has at most: beginning, pages (chosen ids on objects take two each), end.
 /// Each has its time.
 pub(super) fn statements(events: &[NewEvent]) -> usize {
     let pages = pages(&(0..events.len()).collect::<Vec<_>>(), events).len();
     let logged = if events.iter().any(|event| event.logged.is_some()) { LOG_STATEMENTS } else { 0 };
-    2 + chains::STATEMENTS + logged + (3 + logged) * pages
+    2 + chains::STATEMENTS + logged + (2 + logged) * pages
 }
 
 /// Cuts positions into pages of at most [`PAGE`] events and [`PAGE_BYTES`], or one event that is larger.

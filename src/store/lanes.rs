@@ -142,11 +142,13 @@ impl Store {
         Ok(row.map(|row| (EventId(row.id), Link { id: row.seq, prev: row.prev })))
     }
 
-    /// The lanes of a canvas that stand still, of one object or all, the longest first.
+    /// The lanes of a canvas that stand still, of one object or all, the longest first; those of a queue if it shows its copies,
+    /// or with `copies` all.
     pub(crate) async fn halted_lanes(
         &self,
         canvas: CanvasId,
         object: Option<&ObjectKey>,
+        copies: bool,
         limit: i64,
     ) -> Result<Vec<HaltedLane>, StoreError> {
         in_memory!(self, halted_lanes(canvas, object, limit));
@@ -156,10 +158,12 @@ impl Store {
                       event_id, seq, halted_at
                  from wakeq.halted_lanes
                 where canvas_id = $1 and ($2::text is null or object = $2)
+                  and ($4 or queue is null or wakeq.is_shown(queue))
                 order by halted_at, object, module, name limit $3"#,
             canvas.0,
             object.map(ObjectKey::as_str),
-            limit
+            limit,
+            copies
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("list halted lanes", rows)?;
@@ -180,9 +184,14 @@ impl Store {
     }
 
     /// Lets an object go on without the events of a handler that died on it; the lanes that stood still: the handler's, and
-    /// those of registered queues in which a copy for it died. Who asks wakes their first events after that, by
+    /// those of registered queues in which a copy for it died and which show it, or with `copies` all. Who asks wakes their first events after that, by
     /// [`Store::arm_firsts`].
-    pub(crate) async fn skip_lane(&self, lane: &Lane, actor: &Actor) -> Result<Vec<Lane>, StoreError> {
+    pub(crate) async fn skip_lane(
+        &self,
+        lane: &Lane,
+        copies: bool,
+        actor: &Actor,
+    ) -> Result<Vec<Lane>, StoreError> {
         in_memory!(self, skip_lane(lane));
         let HandlerScope { canvas, module, name } = &lane.scope;
         let mut session = self.session().await?;
@@ -190,6 +199,7 @@ impl Store {
             "with gone as (
                  delete from wakeq.halted_lanes
                   where canvas_id = $1 and object = $2 and module = $3 and name = $4
+                    and ($8 or queue is null or wakeq.is_shown(queue))
               returning event_id, queue
              ), logged as (
              insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)
@@ -202,7 +212,8 @@ impl Store {
             name.as_str() as _,
             actor.name(),
             actor.request_id(),
-            actor.credential_id()
+            actor.credential_id(),
+            copies
         );
         let queues = session.limit(|connection| query.fetch_all(connection)).await;
         let queues = session.answered("let an object go on", queues)?;

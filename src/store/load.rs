@@ -38,7 +38,8 @@ impl Store {
                       e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin,
                       (select max(r.rule_type)::text from wakeq.scheduling_rules r
                         where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
-                          and (r.until is null or r.until > now())) as rule,
+                          and (r.until is null or r.until > now())
+                          and (e.queue is null or wakeq.is_shown(e.queue))) as rule,
                       case when e.object is not null
                             and wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name) then 'halted'
                            when e.object is not null

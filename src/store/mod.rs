@@ -29,7 +29,6 @@ mod counts;
 mod crons;
 mod dead_events;
 #[cfg(feature = "http")]
-mod deployment;
 mod depth;
 mod entities;
 mod error;

@@ -11,7 +11,8 @@ use crate::event::EventId;
 
 impl Store {
     /// Clears the promise on events while a rule stands on their handler; `false` for each whose rule is gone. The
-    /// rule's row is locked, so that lifting it waits and then finds these events parked.
+    /// rule's row is locked, so that lifting it waits and then finds these events parked; and so is, of copies, the row of
+    /// their queue, which may stop to be one whose copies rules hold.
     pub(crate) async fn park(&self, ids: &[EventId]) -> Result<Vec<bool>, StoreError> {
         in_memory!(self, park(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
@@ -24,6 +25,8 @@ impl Store {
                      where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
                        and (r.until is null or r.until > clock_timestamp())
                        for share of r)
+                and (e.queue is null or exists (
+                    select from wakeq.queues q where q.name = e.queue and q.tenant_visible for share of q))
           returning e.id",
             &keys
         );

@@ -182,7 +182,7 @@ async fn tick(
 fn due_soon(events: &[NewEvent], inserted: &[Inserted]) -> Vec<Notification> {
     let due_soon = events.iter().zip(inserted).filter(|(_, inserted)| match inserted {
         Inserted::New { due_soon, .. } => *due_soon,
-        Inserted::Known | Inserted::Foreign => false,
+        Inserted::Known => false,
     });
     let ids = due_soon.flat_map(|(event, inserted)| {
         let canvas = event.address.scope.canvas;

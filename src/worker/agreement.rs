@@ -10,7 +10,7 @@ use proptest::test_runner::{Config, TestRunner};
 use super::handlers::{Handlers, Registry, Route};
 use crate::event::{CanvasId, EventId, RuleKind, Turn};
 use crate::machine::{Effect, Input, Policy, State, look};
-use crate::store::tests::{Row, Table};
+use crate::store::tests::{Row, Table, told};
 use crate::store::{ClaimLimits, LoadedEvent};
 
 const LOSSES_BELOW: i32 = 3;
@@ -111,7 +111,7 @@ async fn agree(table: &Table, drawn: Vec<(Row, Known)>) -> (usize, usize) {
     let ids = table.set(&rows).await;
     let (firsts, twins): (Vec<EventId>, Vec<EventId>) = ids.chunks(2).map(|pair| (pair[0], pair[1])).unzip();
     let before = table.store.load(&firsts).await.unwrap();
-    let claimed = table.store.claim(&firsts, &limits).await.unwrap();
+    let claimed = table.store.claim(&told(&firsts), &limits).await.unwrap();
     let after = table.store.load(&twins).await.unwrap();
     let mut won = 0;
     for (at, row) in rows.iter().step_by(2).enumerate() {
@@ -146,7 +146,8 @@ async fn listed(table: &Table, drawn: Vec<(Row, Known)>) -> BTreeSet<String> {
     table.set(&rows).await;
     let lease = Duration::from_millis(LEASE_MS.cast_unsigned());
     let policy = Policy { lease, horizon: Duration::from_secs(600), losses_max: 5 };
-    let all = table.store.events(CanvasId::DEFAULT, (None, None), None, None, 1000, 1000).await.unwrap();
+    let all =
+        table.store.events(CanvasId::DEFAULT, (None, None), (None, true), None, (1000, 1000)).await.unwrap();
     let ahead = rows.iter().filter(|row| row.turn == Some(Turn::Behind)).count();
     assert_eq!(all.len(), rows.len() + ahead);
     for event in &all {

@@ -102,7 +102,8 @@ impl<E: std::error::Error> From<E> for HandlerError {
 /// An event on its handler.
 #[derive(Clone, Debug)]
 pub struct Execution {
-    /// The event's id: the same for every attempt, so a key for idempotent effects.
+    /// The event's id: the same for every attempt, so a key for idempotent effects. If its caller chose one, it is
+    /// [`EventId::chosen`] of that.
     pub id: EventId,
     /// The handler it runs on.
     pub address: HandlerAddress,

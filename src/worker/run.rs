@@ -23,7 +23,7 @@ use crate::event::{
     Cause, Claim, CopyOf, HandlerAddress, Lane, Notification, Place, Schedule, Turn, target_of_queue,
 };
 use crate::machine::{Answer, Claimed, Effect, Input, Outcome, Policy, Removal, State};
-use crate::store::{ClaimedEvent, Retry, StoreError};
+use crate::store::{ClaimedEvent, LoadedEvent, Retry, StoreError};
 use crate::telemetry;
 
 /// How often a run starts over that met a change between two of its statements.
@@ -197,12 +197,15 @@ impl Run<'_> {
     async fn load(&mut self) -> Result<Option<Schedule>, StoreError> {
         let statements = &self.runner.statements;
         let sent = Instant::now();
-        if let Some(event) = statements.claim_ahead(self.notification.id).await? {
+        if let Some(event) = statements.claim_ahead(self.notification).await? {
             let schedule = self.schedule(&event);
             self.take(event, sent);
             return Ok(Some(schedule));
         }
-        let Some(event) = statements.loads.call(self.notification.id).await? else {
+        let loaded = statements.loads.call(self.notification.id).await?;
+        // A message is anybody's word: what it says of another canvas's event is about no event.
+        let told_truly = |event: &LoadedEvent| event.address.scope.canvas == self.notification.canvas;
+        let Some(event) = loaded.filter(told_truly) else {
             return Ok(None);
         };
         self.facts.losses =
@@ -264,14 +267,14 @@ impl Run<'_> {
                 self.enter(RoomKind::Canvas, share)?;
             }
         }
-        let id = self.notification.id;
+        let told = self.notification;
         let sent = Instant::now();
         let key = self.facts.key_of_target();
         let statements = &self.runner.statements;
         let claimed = match &self.facts.copy_of {
-            Some(copy) => statements.take_turn(&copy.queue, id, suspect).await,
-            None if suspect => statements.claim_suspect(id, key).await,
-            None => statements.claim(id, key).await,
+            Some(copy) => statements.take_turn(&copy.queue, told.id, suspect).await,
+            None if suspect => statements.claim_suspect(told, key).await,
+            None => statements.claim(told, key).await,
         };
         if let Some(event) = claimed.map_err(Halt::Failed)? {
             self.take(event, sent);

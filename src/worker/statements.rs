@@ -22,11 +22,11 @@ const GONE_ACTOR: &str = "target";
 pub(super) struct Statements {
     pub(super) loads: Coalescer<EventId, Option<LoadedEvent>>,
     /// Claims whatever may run without further questions: no limit on its handler, few losses.
-    claims_ahead: Coalescer<EventId, Option<ClaimedEvent>>,
+    claims_ahead: Coalescer<Notification, Option<ClaimedEvent>>,
     /// Claims events that were looked at and have room at their handlers.
-    claims: Coalescer<EventId, Option<ClaimedEvent>>,
+    claims: Coalescer<Notification, Option<ClaimedEvent>>,
     /// Claims events of handlers that stand in no list here, each with the key of its own.
-    claims_elsewhere: Coalescer<(EventId, String), Option<ClaimedEvent>>,
+    claims_elsewhere: Coalescer<(Notification, String), Option<ClaimedEvent>>,
     /// Claims the next events of queues: not those that ask, but as many.
     turns: Coalescer<TakenTurn, Taken>,
     pub(super) completions: Coalescer<Claim, bool>,
@@ -60,9 +60,9 @@ impl Statements {
             loads: batched(store, |store, ids| async move { store.load(&ids).await }),
             claims_ahead: claims(store, limits(ahead, trusted)),
             claims: claims(store, limits(all(), trusted)),
-            claims_elsewhere: batched(store, move |store, asked: Vec<(EventId, String)>| async move {
-                let (ids, keys): (Vec<EventId>, Vec<String>) = asked.into_iter().unzip();
-                store.claim(&ids, &of_one_canvas(keys, trusted)).await
+            claims_elsewhere: batched(store, move |store, asked: Vec<(Notification, String)>| async move {
+                let (told, keys): (Vec<Notification>, Vec<String>) = asked.into_iter().unzip();
+                store.claim(&told, &of_one_canvas(keys, trusted)).await
             }),
             turns: Coalescer::new(BATCH_MAX, 1, {
                 let store = store.clone();
@@ -92,19 +92,19 @@ impl Statements {
     }
 
     /// Claims an event of a function without further questions, if that is possible at all.
-    pub(super) async fn claim_ahead(&self, id: EventId) -> Result<Option<ClaimedEvent>, StoreError> {
-        if self.claims_any_ahead { self.claims_ahead.call(id).await } else { Ok(None) }
+    pub(super) async fn claim_ahead(&self, told: Notification) -> Result<Option<ClaimedEvent>, StoreError> {
+        if self.claims_any_ahead { self.claims_ahead.call(told).await } else { Ok(None) }
     }
 
     /// Claims an event that was looked at. `key`: of its handler, if that stands in no list here.
     pub(super) async fn claim(
         &self,
-        id: EventId,
+        told: Notification,
         key: Option<String>,
     ) -> Result<Option<ClaimedEvent>, StoreError> {
         match key {
-            Some(key) => self.claims_elsewhere.call((id, key)).await,
-            None => self.claims.call(id).await,
+            Some(key) => self.claims_elsewhere.call((told, key)).await,
+            None => self.claims.call(told).await,
         }
     }
 
@@ -125,12 +125,12 @@ impl Statements {
     /// Claims an event whatever its losses; a worker does so for one at a time.
     pub(super) async fn claim_suspect(
         &self,
-        id: EventId,
+        told: Notification,
         key: Option<String>,
     ) -> Result<Option<ClaimedEvent>, StoreError> {
         let claimed = match key {
-            Some(key) => self.store.claim(&[id], &of_one_canvas(vec![key], i32::MAX)).await?,
-            None => self.store.claim(&[id], &self.suspects).await?,
+            Some(key) => self.store.claim(&[told], &of_one_canvas(vec![key], i32::MAX)).await?,
+            None => self.store.claim(&[told], &self.suspects).await?,
         };
         Ok(claimed.into_iter().next().flatten())
     }
@@ -178,10 +178,10 @@ fn of_one_canvas(mut keys: Vec<String>, losses_below: i32) -> ClaimLimits {
     ClaimLimits { handlers: Vec::new(), canvas_handlers: keys, losses_below }
 }
 
-fn claims(store: &Store, limits: Arc<ClaimLimits>) -> Coalescer<EventId, Option<ClaimedEvent>> {
-    batched(store, move |store, ids| {
+fn claims(store: &Store, limits: Arc<ClaimLimits>) -> Coalescer<Notification, Option<ClaimedEvent>> {
+    batched(store, move |store, told| {
         let limits = Arc::clone(&limits);
-        async move { store.claim(&ids, &limits).await }
+        async move { store.claim(&told, &limits).await }
     })
 }
 

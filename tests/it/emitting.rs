@@ -4,12 +4,17 @@
 use std::time::Duration;
 
 use sqlx::Executor;
-use wakeq::{CanvasId, EmitError, Event, EventId};
+use wakeq::{CanvasId, Event, EventId};
 
 use crate::support::Stage;
 
 fn canvas(number: u128) -> CanvasId {
     CanvasId(uuid::Uuid::from_u128(number))
+}
+
+/// Larger than any event may be.
+fn too_large() -> Event {
+    Event::new("greet", &"x".repeat(20_000_000)).unwrap()
 }
 
 fn greeting() -> Event {
@@ -28,7 +33,7 @@ async fn an_emit_is_a_row_and_a_notification() {
     assert_eq!(stage.rows().await, 2);
 }
 
-/// A chosen id makes one event and one notification, on one canvas.
+/// A chosen id makes one event and one notification on each canvas, whatever others do with the same id.
 #[tokio::test]
 async fn an_event_with_a_chosen_id_is_emitted_once() {
     let (stage, notifier) = Stage::memory().await;
@@ -36,11 +41,12 @@ async fn an_event_with_a_chosen_id_is_emitted_once() {
     let first = stage.queue.emit(greeting().id(id)).await.unwrap();
     let again = stage.queue.emit(greeting().id(id)).await.unwrap();
     assert_eq!((first.duplicate, again.duplicate, again.notified), (false, true, false));
-    let foreign = stage.queue.emit(greeting().id(id).canvas(canvas(7))).await;
-    assert!(matches!(foreign, Err(EmitError::ForeignId(foreign)) if foreign == id));
+    assert_eq!((first.id, again.id), (EventId::chosen(CanvasId::DEFAULT, id), first.id));
+    let elsewhere = stage.queue.emit(greeting().id(id).canvas(canvas(7))).await.unwrap();
+    assert_eq!((elsewhere.id, elsewhere.duplicate), (EventId::chosen(canvas(7), id), false));
     stage.admin.cancel(CanvasId::DEFAULT, id, &wakeq::Actor::user("ada")).await.unwrap();
     assert!(stage.queue.emit(greeting().id(id)).await.unwrap().duplicate, "also when it has ended");
-    assert_eq!((stage.rows().await, notifier.published().len()), (0, 1));
+    assert_eq!((stage.rows().await, notifier.published().len()), (1, 2), "the other canvas's waits on");
 }
 
 /// All or none, and a limit that says what to do.
@@ -48,16 +54,20 @@ async fn an_event_with_a_chosen_id_is_emitted_once() {
 async fn events_emitted_together_are_all_there_or_none() {
     let (stage, notifier) = Stage::memory().await;
     let taken = stage.queue.emit(greeting().canvas(canvas(7))).await.unwrap().id;
-    let events = vec![greeting(), greeting().id(taken), greeting()];
-    assert!(
-        matches!(stage.queue.emit_all(events).await, Err(EmitError::ForeignId(_))),
-        "it is another canvas's"
-    );
+    let refused =
+        vec![greeting(), greeting().at("9999-12-31T00:00:00Z".parse().unwrap()).unwrap(), too_large()];
+    assert!(stage.queue.emit_all(refused).await.is_err());
     assert_eq!((stage.rows().await, notifier.published().len()), (1, 1));
+    let events = vec![greeting().id(taken), greeting().id(taken).canvas(canvas(7))];
+    let emitted = stage.queue.emit_all(events).await.unwrap();
+    assert!(emitted.iter().all(|emitted| !emitted.duplicate && emitted.id != taken), "{emitted:?}");
+    stage.admin.purge(&crate::support::scope("greet"), &wakeq::Actor::user("ada"), false).await.unwrap();
+    notifier.forget_everything();
+    assert_eq!(stage.rows().await, 2);
     let later = greeting().after(Duration::from_secs(86_400)).unwrap();
     let emitted = stage.queue.emit_all(vec![greeting(), later, greeting().id(EventId::new())]).await.unwrap();
     assert_eq!(emitted.iter().map(|emitted| emitted.notified).collect::<Vec<_>>(), [true, false, true]);
-    assert_eq!((stage.rows().await, notifier.published().len()), (4, 3));
+    assert_eq!((stage.rows().await, notifier.pending()), (5, 2));
     let error = stage.queue.emit_all(vec![greeting(); 10_001]).await.unwrap_err();
     assert!(error.to_string().contains("the limit is 10000"), "{error}");
     assert!(stage.queue.emit_all(Vec::new()).await.unwrap().is_empty());
@@ -71,7 +81,7 @@ async fn an_emit_shares_the_callers_transaction() {
     transaction.execute("set local search_path = pg_catalog").await.unwrap();
     let chosen = EventId::new();
     let dropped = stage.queue.emit_in(&mut transaction, greeting().id(chosen)).await.unwrap();
-    assert_eq!(dropped.id(), chosen);
+    assert_eq!(dropped.id(), EventId::chosen(CanvasId::DEFAULT, chosen));
     transaction.rollback().await.unwrap();
     drop(dropped);
     assert_eq!((stage.rows().await, notifier.published().len()), (0, 0));

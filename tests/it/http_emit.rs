@@ -142,9 +142,10 @@ async fn a_chosen_id_is_emitted_once() {
     let id = EventId::new().to_string();
     let body = json!({"name": "greet", "id": id});
     let first = service.post("/events", body.clone()).await;
-    assert_eq!(first.json(), json!({"id": id, "duplicate": false}));
+    let own = EventId::chosen(CanvasId::DEFAULT, id.parse().unwrap());
+    assert_eq!(first.json(), json!({"id": own, "duplicate": false}));
     let second = service.post("/events", body.clone()).await;
-    assert_eq!((second.status, second.json()), (StatusCode::ACCEPTED, json!({"id": id, "duplicate": true})));
+    assert_eq!((second.status, second.json()), (StatusCode::ACCEPTED, json!({"id": own, "duplicate": true})));
     assert_eq!(second.headers["location"], first.headers["location"]);
 
     let other = CanvasId(uuid::Uuid::from_u128(7));
@@ -152,12 +153,20 @@ async fn a_chosen_id_is_emitted_once() {
     let foreign = |path: &str, body: &Value| {
         service.request(Method::POST, &format!("/v1/canvases/{other}{path}")).bearer_auth(&key).json(body)
     };
+    let theirs = EventId::chosen(other, id.parse().unwrap());
+    let all = Answer::of(foreign("/events:batch", &json!({"events": [{"name": "a"}, body]}))).await.json();
+    assert_eq!((&all["events"][1]["id"], &all["events"][1]["duplicate"]), (&json!(theirs), &json!(false)));
     let taken = Answer::of(foreign("/events", &body)).await;
-    assert_eq!(taken.problem(), (409, "id-taken".into()));
-    let all = Answer::of(foreign("/events:batch", &json!({"events": [{"name": "a"}, body]}))).await;
-    assert_eq!(all.problem(), (409, "id-taken".into()));
-    assert_eq!(service.notifier.published().len(), 1);
-    assert_eq!(service.stop().await.rows().await, 1, "nothing of the foreign batch");
+    assert_eq!(taken.json(), json!({"id": theirs, "duplicate": true}), "their own, and nobody else's");
+    let shown = service.get(&format!("/events/{id}")).await;
+    assert_eq!(
+        (&shown.json()["id"], shown.status),
+        (&json!(own), StatusCode::OK),
+        "by the id that was chosen"
+    );
+    assert_eq!(service.get(&format!("/events/{theirs}")).await.problem().0, 404);
+    assert_eq!(service.notifier.published().len(), 3);
+    assert_eq!(service.stop().await.rows().await, 3);
 }
 
 #[tokio::test]
@@ -173,7 +182,8 @@ async fn a_batch_is_emitted_whole_or_not_at_all() {
     let duplicates: Vec<_> =
         emitted.as_array().unwrap().iter().map(|event| event["duplicate"].clone()).collect();
     assert_eq!(duplicates, [false, false, true, false]);
-    assert_eq!((&emitted[1]["id"], &emitted[2]["id"]), (&json!(id), &json!(id)));
+    let own = EventId::chosen(CanvasId::DEFAULT, id.parse().unwrap());
+    assert_eq!((&emitted[1]["id"], &emitted[2]["id"]), (&json!(own), &json!(own)));
     assert_eq!(row(&service, emitted[3]["id"].as_str().unwrap()).await.1, "[1]");
     assert_eq!(service.notifier.published().len(), 3);
 

@@ -42,10 +42,11 @@ async fn a_queue_is_registered_worked_and_taken_back() {
     let event = json!({"module": "email_event", "name": "opened_email", "value": 1, "only_queues": true});
     let emitted = service.post("/events", event.clone()).await.json();
     assert_eq!(emitted["copies"], 1, "{emitted}");
-    let listed = service.get("/events").await.json();
+    let events = format!("/canvases/{}/events", CanvasId::DEFAULT);
+    let listed = ask(Method::GET, &events, NONE).await.json();
     let copy = &listed["items"][0];
     assert_eq!(copy["copy_of"], json!({"queue": "email_events", "origin": emitted["id"]}), "{listed}");
-    let shown = service.get(&format!("/events/{}", copy["id"].as_str().unwrap())).await.json();
+    let shown = ask(Method::GET, &format!("{events}/{}", copy["id"].as_str().unwrap()), NONE).await.json();
     assert_eq!(shown["copy_of"], copy["copy_of"]);
     let plain = service.post("/events", json!({"name": "greet"})).await.json();
     assert_eq!(plain.get("copies"), None, "{plain}");

@@ -266,7 +266,7 @@ async fn gone_and_unknown() {
         sqlx::query_scalar("select emitted_at from wakeq.emitted_ids").fetch_one(&stage.pool).await.unwrap();
     assert_eq!(
         stage.admin.explain(CanvasId::DEFAULT, chosen).await.unwrap(),
-        Explanation::Gone { emitted_at }
+        Explanation::Gone { id: EventId::chosen(CanvasId::DEFAULT, chosen), emitted_at }
     );
     assert_eq!(stage.admin.explain(CanvasId::DEFAULT, made).await.unwrap(), Explanation::Unknown);
     worker.stop().await;

@@ -49,7 +49,7 @@ async fn a_notification_is_two_ids_and_nothing_else() {
     stage.queue.emit(event.after(std::time::Duration::from_secs(3)).unwrap()).await.unwrap();
     let bodies: Vec<_> = notifier.published().iter().map(Notification::body).collect();
     let golden =
-        br#"{"id":"01890a5d-ac96-774b-bcce-b302099a8057","canvasID":"6ba7b810-9dad-41d1-80b4-00c04fd430c8"}"#;
+        br#"{"id":"8ab8a2f3-9a82-8d4d-9893-aae3ba17a425","canvasID":"6ba7b810-9dad-41d1-80b4-00c04fd430c8"}"#;
     assert_eq!(bodies, [golden.to_vec()]);
 }
 

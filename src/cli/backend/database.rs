@@ -83,7 +83,7 @@ impl Database {
 
     pub(super) async fn event(&self, id: EventId, value: bool) -> anyhow::Result<EventDetail> {
         let admin = self.silent();
-        let known = EventDetail::of(id, admin.explain(self.canvas, id).await?);
+        let known = EventDetail::of(admin.explain(self.canvas, id).await?);
         let mut detail = known.ok_or_else(|| {
             Failure::NotFound(format!(
                 "there is no event {id} on canvas {}: it completed, was cancelled or purged, or never was",
@@ -98,11 +98,11 @@ impl Database {
     }
 
     pub(super) async fn cancel(&self, id: EventId) -> anyhow::Result<()> {
-        Ok(self.silent().cancel(self.canvas, id, &self.actor).await?)
+        Ok(self.silent().cancel(self.canvas, id, &self.actor).await.map(drop)?)
     }
 
     pub(super) async fn run_now(&self, id: EventId) -> anyhow::Result<()> {
-        Ok(self.waking().await?.run_now(self.canvas, id, &self.actor).await?)
+        Ok(self.waking().await?.run_now(self.canvas, id, &self.actor).await.map(drop)?)
     }
 
     pub(super) async fn handlers(&self) -> anyhow::Result<List<Handler>> {
@@ -350,7 +350,7 @@ impl Database {
     }
 
     pub(super) async fn redrive_one(&self, id: EventId) -> anyhow::Result<()> {
-        Ok(self.waking().await?.redrive_one(self.canvas, id, &self.actor).await?)
+        Ok(self.waking().await?.redrive_one(self.canvas, id, &self.actor).await.map(drop)?)
     }
 
     pub(super) async fn redrive(&self, which: &BulkRequest) -> anyhow::Result<Redriven> {

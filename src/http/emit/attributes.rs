@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::refusal::{Fault, named};
 use super::{json, plain};
-use crate::event::{CanvasId, EventId};
+use crate::event::EventId;
 
 /// Those that the specification knows, all of them strings.
 const CORE: [&str; 8] =
@@ -127,12 +127,12 @@ impl Attributes {
         Ok(Target { module, name, modifier: modifier.unwrap_or("_") })
     }
 
-    /// The same for every repeat of a CloudEvent on a canvas, and for no other: the source's length separates it from the
-    /// id.
-    pub(super) fn event_id(&self, namespace: Uuid, canvas: CanvasId) -> Result<EventId, Fault> {
+    /// The id of its choice, the same for every repeat of a CloudEvent, and for no other: the source's length separates it
+    /// from the id.
+    pub(super) fn event_id(&self) -> Result<EventId, Fault> {
         let (source, id) = (self.required("source")?, self.required("id")?);
-        let name = format!("{canvas}/{}/{source}/{id}", source.len());
-        Ok(EventId(Uuid::new_v5(&namespace, name.as_bytes())))
+        let name = format!("{}/{source}/{id}", source.len());
+        Ok(EventId(Uuid::new_v5(&Uuid::NAMESPACE_URL, name.as_bytes())))
     }
 
     /// A JSON object of all attributes, and one member more, whose value is JSON text.

@@ -116,7 +116,7 @@ impl<'a> CloudEvent<'a> {
         };
         let target = self.attributes.handler()?;
         let mut event = draft.event(target.name, &value)?.module(target.module)?.modifier(target.modifier)?;
-        event = event.id(self.attributes.event_id(draft.namespace(), draft.canvas())?);
+        event = event.id(self.attributes.event_id()?);
         if let Some(traceparent) = self.attributes.optional("traceparent").filter(|text| is_traceparent(text))
         {
             event = event.traceparent(traceparent)?;

@@ -66,7 +66,7 @@ struct Received {
     responses(
         (status = 202, description = "It is committed", body = EmitAnswer,
             headers(("location" = Option<String>, description = "Where to look at the event; not for batches"))),
-        (status = 409, description = "`id-taken`, `idempotency-in-progress`", body = Details<'static>, content_type = "application/problem+json"),
+        (status = 409, description = "An earlier request with this `idempotency-key` is in progress", body = Details<'static>, content_type = "application/problem+json"),
         (status = 413, description = "The body, or a value, is too large", body = Details<'static>, content_type = "application/problem+json"),
         (status = 415, description = "The content type is not read here, or data can't be a value", body = Details<'static>, content_type = "application/problem+json"),
         (status = 422, description = "The `idempotency-key` was used for another request", body = Details<'static>, content_type = "application/problem+json"),
@@ -93,7 +93,7 @@ pub(super) async fn one(
     request_body(content((NewEvents = "application/json"), (Vec<CloudEvent> = "application/cloudevents-batch+json"))),
     responses(
         (status = 202, description = "They are committed, all of them", body = EmittedBatch),
-        (status = 409, description = "`id-taken`, `idempotency-in-progress`", body = Details<'static>, content_type = "application/problem+json"),
+        (status = 409, description = "An earlier request with this `idempotency-key` is in progress", body = Details<'static>, content_type = "application/problem+json"),
         (status = 413, description = "The body, or a value, is too large", body = Details<'static>, content_type = "application/problem+json"),
         (status = 415, description = "The content type is not read here, or data can't be a value", body = Details<'static>, content_type = "application/problem+json"),
         (status = 422, description = "The `idempotency-key` was used for another request", body = Details<'static>, content_type = "application/problem+json"),
@@ -121,7 +121,7 @@ pub(super) async fn batch(
     request_body = NewChange,
     responses(
         (status = 202, description = "It is committed, all of it", body = EmittedBatch),
-        (status = 409, description = "`id-taken`, `idempotency-in-progress`", body = Details<'static>, content_type = "application/problem+json"),
+        (status = 409, description = "An earlier request with this `idempotency-key` is in progress", body = Details<'static>, content_type = "application/problem+json"),
         (status = 413, description = "The body, a value or the state is too large", body = Details<'static>, content_type = "application/problem+json"),
         (status = 415, description = "The content type is not read here", body = Details<'static>, content_type = "application/problem+json"),
         (status = 422, description = "The `idempotency-key` was used for another request", body = Details<'static>, content_type = "application/problem+json"),
@@ -138,12 +138,12 @@ pub(super) async fn change(
         return Err(Problem::bad_request("this takes no query: everything it can be told is in the body"));
     }
     let received = Received { batch: true, keep: Keep::default(), uri, headers, body };
-    let emission = request::read_change(&object, &received.incoming(&api, &caller, &received.borrowed()))?;
+    let emission = request::read_change(&object, &received.incoming(&caller, &received.borrowed()))?;
     send(&api, &caller, &received, emission).await
 }
 
 async fn emit(api: &Api, caller: &Caller, received: &Received) -> Result<Response, Problem> {
-    let emission = request::read(&received.incoming(api, caller, &received.borrowed()))?;
+    let emission = request::read(&received.incoming(caller, &received.borrowed()))?;
     send(api, caller, received, emission).await
 }
 
@@ -184,14 +184,8 @@ impl Received {
         self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
     }
 
-    fn incoming<'a>(
-        &'a self,
-        api: &Api,
-        caller: &Caller,
-        headers: &'a [(&'a str, &'a [u8])],
-    ) -> Incoming<'a> {
+    fn incoming<'a>(&'a self, caller: &Caller, headers: &'a [(&'a str, &'a [u8])]) -> Incoming<'a> {
         Incoming {
-            namespace: api.namespace,
             canvas: caller.canvas,
             batch: self.batch,
             keep: self.keep,

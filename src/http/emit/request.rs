@@ -6,8 +6,6 @@ use super::cloudevents::{self, Keep};
 use super::media::MediaType;
 use super::refusal::{Fault, Refusal};
 use super::{json, plain};
-use uuid::Uuid;
-
 use crate::event::{CanvasId, Event, ObjectKey, Traceparent};
 
 /// Most events in one request.
@@ -21,8 +19,6 @@ const MARKS: [&str; 4] = ["ce-specversion", "ce-id", "ce-source", "ce-type"];
 /// A request to emit, as far as it says what to emit.
 #[derive(Clone, Copy)]
 pub(super) struct Incoming<'a> {
-    /// What the ids of CloudEvents are made in.
-    pub(super) namespace: Uuid,
     /// The canvas of the path.
     pub(super) canvas: CanvasId,
     /// Whether the path is that of batches.
@@ -60,7 +56,6 @@ pub(super) struct Change {
 
 /// What all events of a request share.
 pub(super) struct Draft<'a> {
-    namespace: Uuid,
     canvas: CanvasId,
     /// The header `traceparent`, when it is one.
     traceparent: Option<&'a str>,
@@ -68,8 +63,8 @@ pub(super) struct Draft<'a> {
 
 /// Reads a request: plain JSON, or CloudEvents in any of their three modes.
 pub(super) fn read(incoming: &Incoming<'_>) -> Result<Emission, Refusal> {
-    let Incoming { namespace, canvas, batch, keep, headers, body } = *incoming;
-    let draft = Draft { namespace, canvas, traceparent: headers.traceparent() };
+    let Incoming { canvas, batch, keep, headers, body } = *incoming;
+    let draft = Draft { canvas, traceparent: headers.traceparent() };
     let media = headers.one("content-type")?.map(MediaType::parse).transpose()?;
     match &media {
         Some(media) if media.is("application", "cloudevents-batch+json") => {
@@ -114,8 +109,8 @@ pub(super) fn read(incoming: &Incoming<'_>) -> Result<Emission, Refusal> {
 
 /// Reads a request to change an object: plain JSON.
 pub(super) fn read_change(object: &ObjectKey, incoming: &Incoming<'_>) -> Result<Emission, Refusal> {
-    let Incoming { namespace, canvas, headers, body, .. } = *incoming;
-    let draft = Draft { namespace, canvas, traceparent: headers.traceparent() };
+    let Incoming { canvas, headers, body, .. } = *incoming;
+    let draft = Draft { canvas, traceparent: headers.traceparent() };
     let media = headers.one("content-type")?.map(MediaType::parse).transpose()?;
     match &media {
         Some(media) if media.is("application", "json") => media.check_charset()?,
@@ -158,14 +153,6 @@ pub(super) fn is_traceparent(text: &str) -> bool {
 }
 
 impl Draft<'_> {
-    pub(super) fn namespace(&self) -> Uuid {
-        self.namespace
-    }
-
-    pub(super) fn canvas(&self) -> CanvasId {
-        self.canvas
-    }
-
     /// An event for the handler `name` of module `WORKER` with this JSON text as its value.
     pub(super) fn event(&self, name: &str, value: &str) -> Result<Event, Fault> {
         let event = Event::from_json(name, value)?.canvas(self.canvas);

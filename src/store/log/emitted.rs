@@ -51,7 +51,7 @@ pub(in crate::store) async fn append_emitted(
 fn logged<'a>((event, inserted): (&'a NewEvent, &Inserted)) -> Option<(&'a StreamId, NewLogEvent)> {
     let (stream, link) = match (&event.logged, inserted) {
         (Some(stream), Inserted::New { link, .. }) => (stream, link),
-        (None, _) | (_, Inserted::Known | Inserted::Foreign) => return None,
+        (None, _) | (_, Inserted::Known) => return None,
     };
     let metadata = json!({
         "module": event.address.scope.module.as_str(),

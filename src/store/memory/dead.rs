@@ -95,6 +95,20 @@ impl Tables {
         Ok(page.len() as u64)
     }
 
+    /// The first of these ids that the canvas knows.
+    pub(in crate::store) fn known_event(
+        &self,
+        canvas: CanvasId,
+        meant: [EventId; 2],
+    ) -> Result<Option<EventId>, StoreError> {
+        let knows = |id: &EventId| {
+            let row = self.events.get(id).or_else(|| self.dead.get(id).map(|dead| &dead.row));
+            row.is_some_and(|row| row.address.scope.canvas == canvas)
+                || self.chosen.get(id).is_some_and(|chosen| chosen.canvas == canvas)
+        };
+        Ok(meant.into_iter().find(knows))
+    }
+
     pub(in crate::store) fn value(
         &self,
         canvas: CanvasId,

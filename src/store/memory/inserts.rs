@@ -54,9 +54,11 @@ impl Tables {
 
     pub(in crate::store) fn insert_chosen(&mut self, event: &NewEvent) -> Result<Inserted, StoreError> {
         let canvas = event.address.scope.canvas;
-        let owner = self.events.get(&event.id).map(|row| row.address.scope.canvas);
-        if let Some(owner) = owner.or_else(|| self.chosen.get(&event.id).map(|chosen| chosen.canvas)) {
-            return Ok(if owner == canvas { Inserted::Known } else { Inserted::Foreign });
+        let is_known = self.chosen.contains_key(&event.id)
+            || self.events.contains_key(&event.id)
+            || self.dead.contains_key(&event.id);
+        if is_known {
+            return Ok(Inserted::Known);
         }
         let inserted = self.insert(std::iter::once(event))?;
         let chosen = Chosen { canvas, emitted_at: self.now };
@@ -64,7 +66,7 @@ impl Tables {
         Ok(inserted.into_iter().next().unwrap_or(Inserted::Known))
     }
 
-    /// All or none: nothing is kept if an id is foreign.
+    /// All or none.
     pub(in crate::store) fn insert_all(
         &mut self,
         events: &[NewEvent],
@@ -86,7 +88,7 @@ impl Tables {
                 }
             }
         }
-        if refused.is_some() || inserted.contains(&Inserted::Foreign) {
+        if refused.is_some() {
             for (event, _) in
                 events.iter().zip(&inserted).filter(|(_, one)| matches!(one, Inserted::New { .. }))
             {
@@ -114,9 +116,6 @@ impl Tables {
             return Ok(if same { Keyed::Replayed(known.answer.clone()) } else { Keyed::Mismatch });
         }
         let inserted = self.insert_on(events, chosen, state)?;
-        if inserted.contains(&Inserted::Foreign) {
-            return Ok(Keyed::Foreign(inserted));
-        }
         let kept =
             Key { fingerprint: key.fingerprint.clone(), answer: answer(&inserted), created_at: self.now };
         self.keys.insert(place, kept);

@@ -13,8 +13,7 @@ impl Tables {
     ) -> Result<Vec<Inserted>, StoreError> {
         let inserted = self.insert_all(events, chosen)?;
         let is_new = matches!(inserted.first(), Some(Inserted::New { .. }));
-        let kept = is_new && !inserted.contains(&Inserted::Foreign);
-        if let Some(NewState { canvas, object, state }) = state.filter(|_| kept) {
+        if let Some(NewState { canvas, object, state }) = state.filter(|_| is_new) {
             let now = self.now;
             let object = self.object_row(canvas, object);
             (object.state, object.state_at) = (Some(state.to_owned()), Some(now));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Dead, Row, Tables, Unknown};
-use crate::event::{Cause, Claim, EventId, HandlerAddress, Schedule, Turn};
+use crate::event::{Cause, Claim, EventId, HandlerAddress, Notification, Schedule, Turn};
 use crate::store::{ClaimLimits, ClaimedEvent, LoadedEvent, Retry, StoreError};
 
 impl Tables {
@@ -34,14 +34,15 @@ impl Tables {
 
     pub(in crate::store) fn claim(
         &mut self,
-        ids: &[EventId],
+        told: &[Notification],
         limits: &ClaimLimits,
     ) -> Result<Vec<Option<ClaimedEvent>>, StoreError> {
-        Ok(ids.iter().map(|id| self.claim_one(*id, limits)).collect())
+        Ok(told.iter().map(|told| self.claim_one(*told, limits)).collect())
     }
 
-    fn claim_one(&mut self, id: EventId, limits: &ClaimLimits) -> Option<ClaimedEvent> {
-        let row = self.events.get(&id)?;
+    fn claim_one(&mut self, told: Notification, limits: &ClaimLimits) -> Option<ClaimedEvent> {
+        let Notification { id, canvas } = told;
+        let row = self.events.get(&id).filter(|row| row.address.scope.canvas == canvas)?;
         let losses = row.losses + i32::from(row.locked_at.is_some());
         let may = row.delay_until <= self.now
             && self.is_free(row)

@@ -24,6 +24,8 @@ pub struct RegisteredQueue {
     pub patterns: Vec<String>,
     /// It gets no copies any more, and goes with the last one that waits.
     pub draining: bool,
+    /// Its copies are shown to their canvases, which may do with them as with their events, and hold them by rules.
+    pub tenant_visible: bool,
     /// What a canvas gets of it that has no settings of its own.
     pub facets: FacetSettings,
     /// Where its events are sent, if that is over HTTP.
@@ -72,7 +74,7 @@ impl Store {
     pub(crate) async fn queues(&self, name: Option<&Name>) -> Result<Vec<RegisteredQueue>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
-            r#"select name::text as "name!", draining, weight, in_flight_max, created_at, created_by, updated_at, updated_by,
+            r#"select name::text as "name!", draining, tenant_visible, weight, in_flight_max, created_at, created_by, updated_at, updated_by,
                       array(select pattern from wakeq.queue_patterns p where p.queue = q.name order by pattern) as "patterns!"
                  from wakeq.queues q where $1::text is null or name = $1 order by name"#,
             name.map(Name::as_str)
@@ -88,6 +90,7 @@ impl Store {
                 name: row.name.parse().ok()?,
                 patterns: row.patterns,
                 draining: row.draining,
+                tenant_visible: row.tenant_visible,
                 facets: settings(Some(row.weight), row.in_flight_max),
                 created_at: row.created_at,
                 created_by: row.created_by,

@@ -18,6 +18,7 @@ pub(crate) struct NewQueueRow<'a> {
     pub(crate) name: &'a Name,
     pub(crate) patterns: &'a [QueuePattern],
     pub(crate) facets: FacetSettings,
+    pub(crate) tenant_visible: bool,
     pub(crate) actor: &'a Actor,
 }
 
@@ -47,7 +48,7 @@ impl Store {
     /// Registers a queue that functions work, or replaces what is registered. From its commit on each matching emit makes
     /// a copy.
     pub(crate) async fn put_queue(&self, new: &NewQueueRow<'_>) -> Result<QueuePut, StoreError> {
-        let mut session = self.session().await?.for_statements(7);
+        let mut session = self.session().await?.for_statements(9);
         let put = session
             .limit(async |connection| {
                 let mut transaction = connection.begin().await?;
@@ -69,7 +70,7 @@ impl Store {
         new: &NewQueueRow<'_>,
         target: &NewTargetRow<'_>,
     ) -> Result<(QueuePut, Option<PutOutcome>), StoreError> {
-        let mut session = self.session().await?.for_statements(9);
+        let mut session = self.session().await?.for_statements(11);
         let put = session
             .limit(async |connection| {
                 let mut transaction = connection.begin().await?;
@@ -91,23 +92,33 @@ async fn put(connection: &mut PgConnection, new: &NewQueueRow<'_>) -> Result<Que
     let patterns: Vec<String> = new.patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect();
     // Registrations one after the other; the version grows in any case, and emitters read the patterns once more.
     sqlx::query!("update wakeq.queue_registry set version = version + 1").execute(&mut *connection).await?;
+    let was_visible = sqlx::query_scalar!(
+        r#"select exists (select from wakeq.queues where name = $1 and tenant_visible) as "visible!""#,
+        new.name.as_str() as _
+    )
+    .fetch_one(&mut *connection)
+    .await?;
     let put = sqlx::query!(
-        r#"insert into wakeq.queues as q (name, weight, in_flight_max, created_by, updated_by)
-           select $1::text, coalesce($2, 1), $3, $4, $4
+        r#"insert into wakeq.queues as q (name, weight, in_flight_max, tenant_visible, created_by, updated_by)
+           select $1::text, coalesce($2, 1), $3, $6, $4, $4
             where (select count(*) from wakeq.queues where name <> $1::text) < $5
                on conflict (name) do update
               set draining = false, weight = excluded.weight, in_flight_max = excluded.in_flight_max,
-                  updated_by = excluded.updated_by, updated_at = now()
+                  tenant_visible = excluded.tenant_visible, updated_by = excluded.updated_by, updated_at = now()
         returning xmax = 0 as "new!""#,
         new.name.as_str(),
         integer(new.facets.weight),
         integer(new.facets.in_flight_max),
         new.actor.name(),
-        QUEUES_MAX
+        QUEUES_MAX,
+        new.tenant_visible
     )
     .fetch_optional(&mut *connection)
     .await?;
     let Some(put) = put else { return Ok(QueuePut::TooMany) };
+    if was_visible && !new.tenant_visible {
+        wake_parked(&mut *connection, new.name).await?;
+    }
     sqlx::query!(
         "with gone as (delete from wakeq.queue_patterns where queue = $1 and pattern <> all ($2))
          insert into wakeq.queue_patterns (queue, pattern) select $1, * from unnest($2::text[]) on conflict do nothing",
@@ -132,6 +143,20 @@ async fn put(connection: &mut PgConnection, new: &NewQueueRow<'_>) -> Result<Que
     .execute(&mut *connection)
     .await?;
     Ok(if put.new { QueuePut::New } else { QueuePut::Replaced })
+}
+
+/// Rules hold these copies no more. Whoever parks a copy shares the row of its queue, which is written by now: so the next
+/// statement sees all that are parked.
+async fn wake_parked(connection: &mut PgConnection, queue: &Name) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "insert into wakeq.resume_jobs (kind, canvas_id, module, name)
+         select distinct 'lifted', e.canvas_id, e.module, e.name from wakeq.events_v2 e
+          where e.queue = $1 and e.notify_at is null",
+        queue.as_str() as _
+    )
+    .execute(connection)
+    .await
+    .map(drop)
 }
 
 async fn delete_target(connection: &mut PgConnection, queue: &Name) -> Result<(), sqlx::Error> {

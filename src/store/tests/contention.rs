@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::{Table, is_skipped, limits, scope, shuffled, tester};
+use super::{Table, is_skipped, limits, scope, shuffled, tester, told};
 use crate::event::{CanvasId, Claim, EventId, RuleKind, Timing};
 use crate::store::{Commanded, Retry, Store, StoreConfig, StoreError};
 
@@ -60,7 +60,7 @@ async fn write(store: &Store, ids: &[EventId], tokens: &Tokens, kind: u64) -> Re
     };
     match kind {
         0 | 4 => {
-            let claimed = store.claim(ids, &limits).await?;
+            let claimed = store.claim(&told(ids), &limits).await?;
             tokens
                 .lock()
                 .unwrap()
@@ -173,7 +173,7 @@ async fn one_connection_is_enough() {
     for batch in ids.chunks(20) {
         let (store, batch) = (table.store.clone(), batch.to_vec());
         workers.spawn(async move {
-            let claimed = store.claim(&batch, &limits()).await.unwrap();
+            let claimed = store.claim(&told(&batch), &limits()).await.unwrap();
             let claims: Vec<Claim> = claimed.into_iter().flatten().map(|event| event.claim).collect();
             assert_eq!(store.renew(&claims).await.unwrap(), [true; 20]);
             assert_eq!(store.complete(&claims).await.unwrap(), [true; 20]);

@@ -57,7 +57,8 @@ fn array(ids: &[EventId]) -> String {
 }
 
 fn claim_arguments(ids: &[EventId]) -> String {
-    format!("{}, '{{WORKER/known/_}}', '{{}}', '1 min', 5", array(ids))
+    let (ids, canvas) = (array(ids), CanvasId::DEFAULT);
+    format!("{ids}, '{{}}', '{canvas}', '{{WORKER/known/_}}', '{{}}', '1 min', 5")
 }
 
 /// A claim leaves every index alone, and finds room for its version; so do renewal and release. Versions that a
@@ -373,9 +374,9 @@ async fn a_page_of_events_reads_a_page() {
     table.add_for(40_000, "known").await;
     table.add_for(40_000, "zebra").await;
     table.run("vacuum analyze wakeq.events_v2").await;
-    let (module, name) = ("WORKER".parse().unwrap(), "rare".parse().unwrap());
-    let handlers = (Some(&module), Some(&name));
-    let listed = table.store.events(CanvasId::DEFAULT, handlers, None, None, 101, 101).await.unwrap();
+    let handlers = (Some("WORKER"), Some("rare"));
+    let listed =
+        table.store.events(CanvasId::DEFAULT, handlers, (None, true), None, (101, 101)).await.unwrap();
     assert_eq!(listed.len(), 101);
     for mode in ["force_custom_plan", "force_generic_plan"] {
         let mut session = table.store.session().await.unwrap();
@@ -384,7 +385,7 @@ async fn a_page_of_events_reads_a_page() {
         session.answered("set", set).unwrap();
         for (state, look, pages) in [("null", 101, 600), ("'delayed'", 10_000, 1200)] {
             let arguments = format!(
-                "'{}', 'WORKER', 'rare', 'WORKER', 'rare', null, '{}', {look}, '1 min', {state}, 101",
+                "'{}', 'WORKER', 'rare', 'WORKER', 'rare', null, '{}', {look}, '1 min', {state}, 101, true",
                 CanvasId::DEFAULT,
                 CanvasId::DEFAULT
             );

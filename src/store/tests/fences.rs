@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Table, limits, shuffled, tester};
+use super::{Table, limits, shuffled, tester, told};
 use crate::event::{Cause, Claim, EventId};
 use crate::store::{DeadFilter, Retry};
 
@@ -96,7 +96,7 @@ async fn claims_are_never_reset() {
     assert!(table.holds("select bool_and(losses = 1 and retries = 1) from wakeq.events_v2").await);
     assert!(table.store.die(fourth, Cause::Retries, Some("enough"), false).await.unwrap());
     let notifications =
-        table.store.redrive_page(&DeadFilter::default(), 0, 1000, &tester()).await.unwrap().back;
+        table.store.redrive_page(&DeadFilter::default(), true, (0, 1000), &tester()).await.unwrap().back;
     assert_eq!(notifications.iter().map(|notification| notification.id).collect::<Vec<_>>(), ids);
     assert!(
         table.holds("select bool_and(losses = 0 and retries = 0 and claims = 4) from wakeq.events_v2").await
@@ -135,7 +135,7 @@ async fn of_many_claims_on_an_event_one_wins() {
         racers.spawn(async move {
             let mut won = Vec::new();
             for batch in ids.chunks(20) {
-                let claimed = store.claim(batch, &limits()).await.unwrap();
+                let claimed = store.claim(&told(batch), &limits()).await.unwrap();
                 won.extend(claimed.into_iter().flatten().map(|event| event.claim.id));
             }
             won
@@ -157,7 +157,7 @@ async fn a_claim_between_check_and_claim_is_noticed() {
     let seen = table.store.load(&ids).await.unwrap().pop().flatten().unwrap();
     assert_eq!(seen.schedule.locked_at, None);
     table.claim(&ids).await;
-    assert!(table.store.claim(&ids, &limits()).await.unwrap()[0].is_none());
+    assert!(table.store.claim(&told(&ids), &limits()).await.unwrap()[0].is_none());
 }
 
 /// One notification doubled in a batch is one claim.
@@ -165,7 +165,7 @@ async fn a_claim_between_check_and_claim_is_noticed() {
 async fn an_event_twice_in_a_batch_is_claimed_once() {
     let table = Table::new().await;
     let id = table.add(1).await[0];
-    let claimed = table.store.claim(&[id, id], &limits()).await.unwrap();
+    let claimed = table.store.claim(&told(&[id, id]), &limits()).await.unwrap();
     assert_eq!(claimed.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
 }
 
@@ -184,13 +184,13 @@ async fn an_id_may_die_twice() {
         .await;
     let filter = DeadFilter::default();
     assert_eq!(
-        table.store.redrive_page(&filter, 0, 1000, &tester()).await.unwrap().back,
+        table.store.redrive_page(&filter, true, (0, 1000), &tester()).await.unwrap().back,
         [],
         "its id lives again"
     );
     let claim = table.claim(&ids).await[0];
     assert!(table.store.die(claim, Cause::Poison, Some("second"), false).await.unwrap());
-    let dead = table.store.dead_events(&filter, None, 10).await.unwrap();
+    let dead = table.store.dead_events(&filter, true, None, 10).await.unwrap();
     assert_eq!(dead.len(), 1);
     assert_eq!((dead[0].cause.as_str(), dead[0].last_error.as_deref()), ("poison", Some("second")));
 }

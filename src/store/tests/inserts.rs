@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Table, is_skipped, scope};
-use crate::event::{CanvasId, Due, EventId, HandlerAddress, HandlerScope, Timestamp, Traceparent};
+use crate::event::{CanvasId, Cause, Due, EventId, HandlerAddress, HandlerScope, Timestamp, Traceparent};
 use crate::store::{Coalescer, Inserted, NewEvent, StoreConfig};
 
 const NEW: Inserted = Inserted::New { due_soon: true, link: None, copies: Vec::new() };
@@ -20,12 +20,6 @@ fn event(due: Due) -> NewEvent {
         only_queues: false,
         logged: None,
     }
-}
-
-fn of_canvas(event: &NewEvent, canvas: u128) -> NewEvent {
-    let canvas = CanvasId(uuid::Uuid::from_u128(canvas));
-    let scope = HandlerScope { canvas, ..event.address.scope.clone() };
-    NewEvent { address: HandlerAddress { scope, ..event.address.clone() }, ..event.clone() }
 }
 
 /// EV2-18, EV2-27, EV2-34: due within the horizon the promise is the grace after it; later, it is a horizon before.
@@ -63,7 +57,6 @@ async fn a_chosen_id_makes_one_event() {
     let chosen = event(Due::Now);
     assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), NEW);
     assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), Inserted::Known);
-    assert_eq!(table.store.insert_chosen(&of_canvas(&chosen, 7)).await.unwrap(), Inserted::Foreign);
     let claims = table.claim(&[chosen.id]).await;
     table.store.complete(&claims).await.unwrap();
     assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), Inserted::Known, "it completed");
@@ -72,32 +65,27 @@ async fn a_chosen_id_makes_one_event() {
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 1);
 }
 
-/// An id that was known a moment ago, and whose event completed and was forgotten before it was looked for, belongs to
-/// nobody: it is tried again, and no stranger's.
+/// What SQL makes of a canvas and a chosen id is what the library makes of them.
 #[tokio::test]
-async fn an_id_that_vanishes_meanwhile_is_nobody_elses() {
+async fn a_chosen_id_is_the_same_everywhere() {
     let table = Table::new().await;
-    table.run("create sequence wakeq.known_before").await;
-    table
-        .run(
-            "create function wakeq.vanish() returns trigger language plpgsql as $$
-             begin if nextval('wakeq.known_before') = 2 then return new; end if; return null; end $$",
-        )
-        .await;
-    table
-        .run(
-            "create trigger vanish before insert on wakeq.emitted_ids for each row execute function wakeq.vanish()",
-        )
-        .await;
-    assert_eq!(table.store.insert_chosen(&event(Due::Now)).await.unwrap(), NEW, "the second try");
-    assert_eq!(table.store.insert_chosen(&event(Due::Now)).await.unwrap(), Inserted::Known);
-    table.run("alter sequence wakeq.known_before restart").await;
-    let inserted = table.store.insert_all(&[event(Due::Now)], &[true]).await.unwrap();
-    assert_eq!(inserted, [NEW]);
-    assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 2);
+    let canvases = [CanvasId::DEFAULT, CanvasId(uuid::Uuid::from_u128(7)), CanvasId(uuid::Uuid::new_v4())];
+    let ids = [EventId(uuid::Uuid::nil()), EventId::new(), EventId(uuid::Uuid::max())];
+    let mut seen = std::collections::BTreeSet::new();
+    for (canvas, id) in canvases.into_iter().flat_map(|canvas| ids.map(|id| (canvas, id))) {
+        let made = EventId::chosen(canvas, id);
+        let of_sql: uuid::Uuid = sqlx::query_scalar("select wakeq.chosen_id($1, $2)")
+            .bind(canvas.0)
+            .bind(id.0)
+            .fetch_one(&table.pool)
+            .await
+            .unwrap();
+        assert_eq!((EventId(of_sql), of_sql.get_version_num()), (made, 8), "{canvas} {id}");
+        assert!(seen.insert(made), "{canvas} {id}");
+    }
 }
 
-/// An id may be forgotten while its event waits on: paused, or far off. The row is what counts then.
+/// An id may be forgotten while its event waits on: paused, or far off; or when it died. The row is what counts then.
 #[tokio::test]
 async fn a_chosen_id_is_known_as_long_as_its_event_waits() {
     let table = Table::new().await;
@@ -105,12 +93,12 @@ async fn a_chosen_id_is_known_as_long_as_its_event_waits() {
     table.store.insert_chosen(&chosen).await.unwrap();
     table.run("delete from wakeq.emitted_ids").await;
     assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), Inserted::Known);
-    assert_eq!(table.store.insert_chosen(&of_canvas(&chosen, 7)).await.unwrap(), Inserted::Foreign);
-    assert_eq!(
-        table.number("select count(*) from wakeq.emitted_ids").await,
-        0,
-        "nothing is claimed for a stranger"
-    );
+    let claim = table.claim(&[chosen.id]).await[0];
+    assert!(table.store.die(claim, Cause::Retries, None, false).await.unwrap());
+    let linked = NewEvent { object: Some("work:1".parse().unwrap()), ..chosen.clone() };
+    assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), Inserted::Known, "it is dead");
+    assert_eq!(table.store.insert_all(&[linked], &[true]).await.unwrap(), [Inserted::Known]);
+    assert_eq!(table.number("select count(*) from wakeq.emitted_ids").await, 0);
 }
 
 /// Eight callers choose the same id at the same time: one event, seven duplicates.
@@ -172,7 +160,7 @@ async fn a_refused_row_stands_alone() {
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 59);
 }
 
-/// All or none, with made and chosen ids, over several pages; a foreign id takes all back.
+/// All or none, with made and chosen ids, over several pages.
 #[tokio::test]
 async fn events_of_one_transaction_are_all_there_or_none() {
     let table = Table::new().await;
@@ -184,16 +172,13 @@ async fn events_of_one_transaction_are_all_there_or_none() {
     let again = [events[3].clone(), event(Due::Now), events[2100].clone()];
     let inserted = table.store.insert_all(&again, &[true, false, true]).await.unwrap();
     assert_eq!(inserted, [Inserted::Known, NEW, Inserted::Known]);
-    let foreign = [event(Due::Now), event(Due::Now), of_canvas(&events[3], 7)];
-    let inserted = table.store.insert_all(&foreign, &[false, true, true]).await.unwrap();
-    assert!(inserted.contains(&Inserted::Foreign));
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 2106);
     let refused = [event(Due::Now), NewEvent { value: "\0".into(), ..event(Due::Now) }];
     assert!(table.store.insert_all(&refused, &[true, false]).await.unwrap_err().is_data());
     assert_eq!(table.number("select count(*) from wakeq.emitted_ids").await, 2, "nothing is left of it");
 }
 
-/// An id that one call names twice is one event; on two canvases it is refused.
+/// An id that one call names twice is one event.
 #[tokio::test]
 async fn an_id_twice_in_a_call_is_one_event() {
     let table = Table::new().await;
@@ -202,10 +187,6 @@ async fn an_id_twice_in_a_call_is_one_event() {
     let inserted = table.store.insert_all(&events, &[true; 3]).await.unwrap();
     let later = Inserted::New { due_soon: false, link: None, copies: Vec::new() };
     assert_eq!(inserted, [later, NEW, Inserted::Known]);
-    let other = event(Due::Now);
-    let events = [other.clone(), of_canvas(&other, 7)];
-    let inserted = table.store.insert_all(&events, &[true; 2]).await.unwrap();
-    assert!(inserted.contains(&Inserted::Foreign), "{inserted:?}");
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 2);
 }
 

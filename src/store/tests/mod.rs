@@ -26,13 +26,18 @@ use sqlx::postgres::PgPoolOptions;
 use wakeq_services::TestDatabase;
 
 use super::{ClaimLimits, Store, StoreConfig};
-use crate::event::{Actor, CanvasId, Claim, EventId, HandlerScope, RuleKind, Turn};
+use crate::event::{Actor, CanvasId, Claim, EventId, HandlerScope, Notification, RuleKind, Turn};
 
 /// A migrated database, the store on it, and connections for the test's own looks.
 pub(crate) struct Table {
     pub(crate) store: Store,
     pub(crate) pool: PgPool,
     database: TestDatabase,
+}
+
+/// The notifications of events of the default canvas.
+pub(crate) fn told(ids: &[EventId]) -> Vec<Notification> {
+    ids.iter().map(|id| Notification { id: *id, canvas: CanvasId::DEFAULT }).collect()
 }
 
 impl Table {
@@ -106,7 +111,7 @@ impl Table {
 
     /// Claims events, all of which have to be free.
     async fn claim(&self, ids: &[EventId]) -> Vec<Claim> {
-        let claimed = self.store.claim(ids, &limits()).await.unwrap();
+        let claimed = self.store.claim(&told(ids), &limits()).await.unwrap();
         claimed.into_iter().map(|event| event.expect("it was free").claim).collect()
     }
 

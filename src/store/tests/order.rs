@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Table, is_skipped, limits, scope, tester};
+use super::{Table, is_skipped, limits, scope, tester, told};
 use crate::event::{
     CanvasId, Cause, Due, EventId, HandlerAddress, Lane, Link, Notification, ObjectKey, Traceparent, Turn,
 };
@@ -43,7 +43,7 @@ async fn emit(store: &Store, objects: &[&str]) -> Vec<(EventId, Link)> {
 }
 
 async fn may_claim(store: &Store, id: EventId) -> bool {
-    let claimed = store.claim(&[id], &limits()).await.unwrap().pop().flatten();
+    let claimed = store.claim(&told(&[id]), &limits()).await.unwrap().pop().flatten();
     match claimed {
         Some(event) => {
             store.release(&[event.claim]).await.unwrap();
@@ -59,12 +59,12 @@ async fn turn(store: &Store, id: EventId) -> Turn {
 
 /// Runs an event to its end.
 async fn complete(store: &Store, id: EventId) {
-    let claim = store.claim(&[id], &limits()).await.unwrap().pop().flatten().expect("its turn").claim;
+    let claim = store.claim(&told(&[id]), &limits()).await.unwrap().pop().flatten().expect("its turn").claim;
     assert_eq!(store.complete_links(&[claim]).await.unwrap(), [true]);
 }
 
 async fn die(store: &Store, id: EventId, halts: bool) {
-    let claim = store.claim(&[id], &limits()).await.unwrap().pop().flatten().expect("its turn").claim;
+    let claim = store.claim(&told(&[id]), &limits()).await.unwrap().pop().flatten().expect("its turn").claim;
     assert!(store.die(claim, Cause::Retries, Some("no"), halts).await.unwrap());
 }
 
@@ -145,12 +145,8 @@ async fn a_change_of_an_object_is_whole_or_nothing() {
     assert!(links.windows(2).all(|pair| pair[1].prev == pair[0].id), "{links:?}");
     let before = table.store.object(CanvasId::DEFAULT, &object).await.unwrap().unwrap();
     assert_eq!((before.last_id, before.state.as_deref()), (links[2].id, Some("1")));
-    // One of the ids belongs to another canvas.
-    table.run("insert into wakeq.emitted_ids (id, canvas_id) values ('00000000-0000-7000-8000-000000000001', gen_random_uuid())").await;
-    let foreign = NewEvent { id: "00000000-0000-7000-8000-000000000001".parse().unwrap(), ..event("work:1") };
-    let refused = [event("work:1"), foreign];
-    let inserted = table.store.insert_on(&refused, &[false, true], state("2")).await.unwrap();
-    assert!(inserted.contains(&Inserted::Foreign), "{inserted:?}");
+    let refused = [event("work:1"), NewEvent { value: "\0".into(), ..event("work:1") }];
+    assert!(table.store.insert_on(&refused, &[false; 2], state("2")).await.is_err());
     assert_eq!(table.store.object(CanvasId::DEFAULT, &object).await.unwrap().unwrap(), before);
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 3);
     let never = NewEvent { value: "\0".into(), ..event("work:2") };
@@ -286,14 +282,14 @@ async fn a_death_is_passed_over_or_halts_its_lane() {
         assert_eq!(turn(&table.store, late).await == Turn::Halted, halts);
         complete(&table.store, emitted[2].0).await;
     }
-    let halted = table.store.halted_lanes(CanvasId::DEFAULT, None, 10).await.unwrap();
+    let halted = table.store.halted_lanes(CanvasId::DEFAULT, None, true, 10).await.unwrap();
     assert_eq!(halted.iter().map(|halted| halted.lane.clone()).collect::<Vec<_>>(), [lane("stands")]);
     let counts = table.store.counts(CanvasId::DEFAULT, None, 10).await.unwrap();
     assert_eq!((counts[0].halted, counts[0].dead), (1, 2));
     let depth = table.store.depth(CanvasId::DEFAULT, None).await.unwrap();
     assert_eq!(depth.depth, 1, "the first of the lane that goes on");
-    assert_eq!(table.store.skip_lane(&lane("stands"), &tester()).await.unwrap(), [lane("stands")]);
-    assert_eq!(table.store.skip_lane(&lane("stands"), &tester()).await.unwrap(), []);
+    assert_eq!(table.store.skip_lane(&lane("stands"), true, &tester()).await.unwrap(), [lane("stands")]);
+    assert_eq!(table.store.skip_lane(&lane("stands"), true, &tester()).await.unwrap(), []);
     assert_eq!(table.store.arm_firsts(&[lane("stands")]).await.unwrap().len(), 1);
     assert_eq!(table.number("select count(*) from wakeq.audit_log where action = 'skip'").await, 1);
 }
@@ -308,7 +304,7 @@ async fn a_redriven_event_takes_its_place_or_the_last() {
         let emitted = emit(&table.store, &[object, object]).await;
         die(&table.store, emitted[0].0, halts).await;
         let filter = DeadFilter { id: Some(emitted[0].0), ..DeadFilter::default() };
-        let redriven = table.store.redrive_page(&filter, 0, 10, &tester()).await.unwrap();
+        let redriven = table.store.redrive_page(&filter, true, (0, 10), &tester()).await.unwrap();
         assert_eq!(redriven.back.len(), 1);
         let back = table.store.load(&[emitted[0].0]).await.unwrap().pop().flatten().unwrap();
         let link = back.place.unwrap().link;
@@ -329,7 +325,7 @@ async fn a_redriven_event_takes_its_place_or_the_last() {
     let alone = table.add(1).await;
     let claim = table.claim(&alone).await[0];
     assert!(table.store.die(claim, Cause::Retries, None, true).await.unwrap());
-    let redriven = table.store.redrive_page(&DeadFilter::default(), 0, 10, &tester()).await.unwrap();
+    let redriven = table.store.redrive_page(&DeadFilter::default(), true, (0, 10), &tester()).await.unwrap();
     assert_eq!((redriven.back.len(), redriven.looked), (3, 3), "with and without objects");
 }
 

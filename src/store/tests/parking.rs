@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Table, scope, tester};
+use super::{Table, scope, tester, told};
 use crate::event::{EventId, RuleKind};
 use crate::store::Store;
 
@@ -141,7 +141,7 @@ async fn no_claim_commits_after_a_pause_has_returned() {
         let batches: Vec<Vec<EventId>> = super::shuffled(&ids, round).chunks(6).map(<[_]>::to_vec).collect();
         let claiming = tokio::spawn(async move {
             for batch in batches {
-                store.claim(&batch, &super::limits()).await.unwrap();
+                store.claim(&told(&batch), &super::limits()).await.unwrap();
             }
         });
         for _ in 0..round % 6 {

@@ -54,7 +54,13 @@ pub(super) async fn register(
     facets: FacetSettings,
 ) -> QueuePut {
     let patterns: Vec<QueuePattern> = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
-    let row = NewQueueRow { name: &queue(name), patterns: &patterns, facets, actor: &tester() };
+    let row = NewQueueRow {
+        name: &queue(name),
+        patterns: &patterns,
+        facets,
+        tenant_visible: false,
+        actor: &tester(),
+    };
     store.put_queue(&row).await.unwrap()
 }
 
@@ -307,6 +313,7 @@ async fn room_wakes_others_only_where_there_was_none() {
 #[tokio::test]
 async fn what_a_facet_passed_over_is_recalled() {
     let table = emails(FacetSettings::default()).await;
+    table.run("update wakeq.queues set tenant_visible = true").await;
     let scope = email(canvas(1)).address.scope;
     let held = emit_emails(&table.store, canvas(1), 3).await;
     let free = emit(&table.store, (0..3).map(|_| event(canvas(1), "email_event", "closed")).collect()).await;

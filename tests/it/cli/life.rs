@@ -135,8 +135,9 @@ async fn an_operator_handles_waiting_events() {
     let terminal = &shared.terminal;
     let chosen = EventId::new().to_string();
     let emit = ["emit", "greet", "{\"to\":\"Ada\"}", "--after", "1h", "--id", &chosen];
-    assert_eq!(terminal.raw(&emit).await, format!("{chosen}\n"));
-    assert_eq!(terminal.raw(&emit).await, format!("{chosen}  (emitted before: nothing added)\n"));
+    let own = EventId::chosen(wakeq::CanvasId::DEFAULT, chosen.parse().unwrap());
+    assert_eq!(terminal.raw(&emit).await, format!("{own}\n"));
+    assert_eq!(terminal.raw(&emit).await, format!("{own}  (emitted before: nothing added)\n"));
     let cancelled = shared.emit(&["greet", "--after", "2days"]).await.to_string();
     for _ in 0..3 {
         shared.emit(&["REPORTS/weekly", "--modifier", "big", "--at", "2999-01-31T08:00:00Z"]).await;

@@ -78,7 +78,7 @@ pub(super) struct Targets {
     dead: EventId,
     /// The public part of a key.
     key: String,
-    /// An id that is another canvas's.
+    /// An id that an event of another entity has.
     taken: Uuid,
     queue: &'static str,
     group: &'static str,
@@ -118,10 +118,6 @@ impl Targets {
         let key = service.key("target", CanvasId::DEFAULT, &[Scope::Read]).await;
         let key = key.split('_').nth(1).unwrap().to_owned();
         let taken = Uuid::new_v4();
-        let foreign = service.key("foreign", FOREIGN, &[Scope::Emit]).await;
-        let path = format!("/v1/canvases/{FOREIGN}/events");
-        let emit = service.request(Method::POST, &path).bearer_auth(foreign);
-        Answer::of(emit.json(&json!({"name": "greet", "id": taken}))).await.json();
         let schedule = CronSchedule::new("0 0 1 1 *", "UTC").unwrap();
         let cron = NewCron::new(CRON, schedule, &1).unwrap();
         let put = service.stage.admin.put_cron(CanvasId::DEFAULT, &cron, &Actor::user("tests")).await;
@@ -257,7 +253,10 @@ impl Targets {
                 Answer::of(sent.json(&event)).await.json();
                 request.json(&event)
             }
-            409 => request.json(&event(json!({"name": "greet", "id": self.taken}))),
+            409 => {
+                hold_a_key(service).await;
+                request.header("idempotency-key", "held").json(&event(json!({"name": "greet"})))
+            }
             413 => request.json(&json!({"name": "x".repeat(300_000)})),
             415 => request.header("content-type", "application/xml").body("<event/>"),
             _ => {
@@ -280,6 +279,14 @@ async fn entities(pool: &sqlx::PgPool, event: EventId) {
                 values ($1, $4, $4, $2, $3, 'deposit', 1, 0)";
     let sent = sqlx::query(sent).bind(CanvasId::DEFAULT.0).bind(entity_type).bind(entity).bind(event.0);
     sent.execute(pool).await.unwrap();
+}
+
+/// Makes an idempotency key one that somebody else is about to use.
+async fn hold_a_key(service: &Service) {
+    let hold = "create or replace function wakeq.hold() returns trigger language plpgsql as $$ begin return null; end $$;
+                create or replace trigger held before insert on wakeq.idempotency_keys for each row
+                    when (new.key = 'held') execute function wakeq.hold()";
+    sqlx::raw_sql(hold).execute(&service.stage.pool).await.unwrap();
 }
 
 /// As many targets as a canvas may have.

@@ -20,6 +20,7 @@ const KILO: Duration = Duration::from_secs(1000);
 const BEYOND: Duration = Duration::from_secs(101);
 const NAMES: [&str; 4] = ["a", "b", "c", "late"];
 const OBJECTS: [&str; 2] = ["work:1", "work:2"];
+const ELSEWHERE: CanvasId = CanvasId(Uuid::from_u128(7));
 /// An object stands still for this handler when an event of it dies.
 const HALTING: &str = "c";
 
@@ -66,6 +67,12 @@ enum Step {
         name: &'static str,
         object: &'static str,
     },
+    /// The same id on another canvas.
+    EmitElsewhere {
+        id: u128,
+        name: &'static str,
+        delay: u32,
+    },
     EmitMany {
         first: u128,
         name: &'static str,
@@ -98,7 +105,7 @@ fn program(seed: u64) -> Vec<Step> {
             let name = NAMES[dice.below(4)];
             let old = dice.below(last as usize + 1) as u128;
             let object = OBJECTS[dice.below(2)];
-            match dice.below(31) {
+            match dice.below(33) {
                 0..=6 => {
                     // Again, now and then, an id that was emitted before.
                     last += 1;
@@ -131,6 +138,7 @@ fn program(seed: u64) -> Vec<Step> {
                 }
                 27 | 28 => Step::Object(object),
                 29 => Step::Skip { name: HALTING, object },
+                30 | 31 => Step::EmitElsewhere { id: old, name, delay: [0, 1, 900][dice.below(3)] },
                 _ => Step::Learn,
             }
         })
@@ -146,7 +154,7 @@ async fn act(event: Execution, queue: Queue) -> HandlerResult {
         'p' => panic!("as told"),
         'r' => Err(HandlerError::operational("later").retry_after(4 * KILO)),
         'e' => {
-            let child = EventId(Uuid::from_u128(event.id.0.as_u128() + 1_000_000));
+            let child = child_of(event.id);
             queue.emit(Event::new("b", "fo")?.id(child)).await?;
             Ok(())
         }
@@ -170,6 +178,11 @@ fn id(number: u128) -> EventId {
     EventId(Uuid::from_u128(number))
 }
 
+/// The id that an event of a handler has which emits another one.
+fn child_of(event: EventId) -> EventId {
+    EventId(Uuid::from_u128(event.0.as_u128() ^ 1))
+}
+
 /// What a drain did, in an order of its own: events that are due together are told by their ids. When a notification comes
 /// whose event was removed meanwhile is the lot's business, and no row's.
 fn shown(drained: &Drained, looks: bool) -> String {
@@ -187,8 +200,8 @@ fn shown(drained: &Drained, looks: bool) -> String {
     format!("{counts:?}{}", runs.concat())
 }
 
-async fn explained(kit: &TestKit, number: u128) -> String {
-    match kit.explain(id(number)).await.unwrap() {
+async fn explained(kit: &TestKit, event: EventId) -> String {
+    match kit.explain(event).await.unwrap() {
         Explanation::Live(live) => {
             // Without the sign that a zero may have.
             let seconds =
@@ -225,6 +238,12 @@ async fn change(kit: &TestKit, first: u128, name: &'static str, object: &str, st
     let state = state.map(|state| state.to_string());
     let emitting = kit.queue().emit_on(object, event(name, "o", 0), subevents, state.as_deref()).await;
     format!("{:?}", emitting.unwrap().iter().map(|one| (one.duplicate, one.link)).collect::<Vec<_>>())
+}
+
+async fn emit_elsewhere(kit: &TestKit, number: u128, name: &str, delay: Duration) -> String {
+    let event = Event::new(name, "fo").unwrap().id(id(number)).after(delay).unwrap();
+    let emitted = kit.emit(event.canvas(ELSEWHERE)).await.unwrap();
+    format!("{} {}", emitted.duplicate, emitted.id)
 }
 
 fn lane(name: &str, object: &str) -> Lane {
@@ -273,6 +292,7 @@ async fn take(kit: &mut TestKit, step: &Step) -> String {
             let emitted = kit.emit(event).await.unwrap();
             format!("{} {} {:?}", emitted.duplicate, emitted.notified, emitted.link)
         }
+        Step::EmitElsewhere { id, name, delay } => emit_elsewhere(kit, id, name, kilo(delay)).await,
         Step::Change { first, name, object, state } => change(kit, first, name, object, state).await,
         Step::Object(object) => shown_object(kit, object).await,
         Step::Skip { name, object } => {
@@ -318,7 +338,7 @@ async fn take(kit: &mut TestKit, step: &Step) -> String {
         Step::RunNow(number) => {
             format!("{:?}", admin.run_now(CanvasId::DEFAULT, id(number), &ada).await.is_ok())
         }
-        Step::Explain(number) => explained(kit, number).await,
+        Step::Explain(number) => explained(kit, id(number)).await,
         Step::Purge(name) => format!("{:?}", admin.purge(&scope(name), &ada, false).await.unwrap()),
         Step::Redrive => redrive(kit).await,
         Step::Learn => {
@@ -346,9 +366,12 @@ async fn memory_and_postgres_agree_on_every_step() {
             halted += usize::from(matches!(step, Step::Object(_)) && found.contains("HaltedLane"));
             skipped += usize::from(matches!(step, Step::Skip { .. }) && found == "true");
         }
-        for number in (0..100).chain(1_000_000..1_000_100) {
-            let (expected, found) = (explained(&real, number).await, explained(&memory, number).await);
-            assert_eq!(found, expected, "seed {seed}: event {number}");
+        for number in 0..100 {
+            let chosen = EventId::chosen(CanvasId::DEFAULT, id(number));
+            for event in [chosen, child_of(chosen)] {
+                let (expected, found) = (explained(&real, event).await, explained(&memory, event).await);
+                assert_eq!(found, expected, "seed {seed}: event {number}");
+            }
         }
         for object in OBJECTS {
             let (expected, found) = (shown_object(&real, object).await, shown_object(&memory, object).await);

@@ -6,7 +6,6 @@ use crate::http::emit::request::{Change, read_change};
 fn change(headers: &[(&str, &str)], body: &str) -> Result<Change, Refusal> {
     let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
     let incoming = Incoming {
-        namespace: NAMESPACE,
         canvas: CANVAS,
         batch: true,
         keep: Keep::Data,

@@ -12,8 +12,6 @@ use super::request::{Emission, Headers, Incoming, read};
 use crate::event::{CanvasId, Due, Event, EventError, EventId};
 
 const CANVAS: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
-/// Of no deployment.
-const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x8ef8_2adb_52d4_445c_842d_d18a_fe4d_6402);
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const JSON: (&str, &str) = ("content-type", "application/json");
 const STRUCTURED: (&str, &str) = ("content-type", "application/cloudevents+json; charset=UTF-8");
@@ -24,7 +22,7 @@ const BINARY: [(&str, &str); 4] =
 
 fn send(batch: bool, keep: Keep, headers: &[(&str, &str)], body: &[u8]) -> Result<Emission, Refusal> {
     let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
-    read(&Incoming { namespace: NAMESPACE, canvas: CANVAS, batch, keep, headers: Headers(&headers), body })
+    read(&Incoming { canvas: CANVAS, batch, keep, headers: Headers(&headers), body })
 }
 
 fn one(headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Result<Event, Refusal> {

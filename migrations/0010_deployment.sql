@@ -1,9 +1,0 @@
--- What makes this deployment this one: known to its processes, and told to nobody.
-
-create table wakeq.deployment (
-    sole      boolean not null primary key default true check (sole),
-    -- The ids of CloudEvents are made in it, so that no tenant can work out the ids of another.
-    namespace uuid not null default gen_random_uuid()
-);
-
-insert into wakeq.deployment default values;

@@ -1,0 +1,166 @@
+//! Ids that callers choose count within their canvas: what one does under an id touches no event of another, whether it
+//! chose the same id or the very one that the other's event has. And a notification is believed nothing of another canvas.
+
+use uuid::Uuid;
+use wakeq::notify::Notifier;
+use wakeq::{
+    Actor, AdminError, CanvasId, DeadFilter, Event, EventId, Execution, Explanation, HandlerError, Handlers,
+    IdempotencyKey, Idempotent, NewQueue, Notification, Outcome, RetryPolicy, Route,
+};
+
+use crate::support::{Running, Stage};
+
+const MINE: CanvasId = CanvasId::DEFAULT;
+const THEIRS: CanvasId = CanvasId(Uuid::from_u128(7));
+
+fn ada() -> Actor {
+    Actor::user("ada")
+}
+
+fn debit(canvas: CanvasId, object: &str) -> Event {
+    Event::new("debit", &1).unwrap().canvas(canvas).on(object).unwrap()
+}
+
+/// A worker on which every debit dies, and its object stands still.
+fn failing(stage: &Stage) -> Running {
+    let never = RetryPolicy { retries: 0, ..RetryPolicy::default() };
+    let route = Route::new("debit").retry(never).halt_on_death();
+    stage.worker(
+        Handlers::new().on(route, |_: Execution| async { Err(HandlerError::operational("no money")) }),
+    )
+}
+
+/// Emits an event that dies; its id.
+async fn dies(stage: &Stage, worker: &mut Running, event: Event) -> EventId {
+    let emitted = stage.queue.emit(event).await.unwrap();
+    assert!(!emitted.duplicate, "it is nobody's on its canvas");
+    worker.until(emitted.id, Outcome::HandedOver).await;
+    emitted.id
+}
+
+/// That my event is dead as it was, and its object stands still behind it.
+async fn untouched(stage: &Stage, mine: EventId) {
+    let Explanation::Dead(dead) = stage.admin.explain(MINE, mine).await.unwrap() else {
+        panic!("it is among the dead events");
+    };
+    assert_eq!((dead.id, dead.halts, dead.address.scope.canvas), (mine, true, MINE));
+    let halted = stage.admin.halted(MINE, None).await.unwrap();
+    assert!(halted.iter().any(|lane| lane.event == mine), "{halted:?}");
+    let filter = DeadFilter { canvas: MINE, ..DeadFilter::default() };
+    let listed = stage.admin.dead(&filter, None, 10).await.unwrap().items;
+    assert!(listed.iter().any(|dead| dead.id == mine), "{listed:?}");
+}
+
+/// Neither a death, nor a redrive, nor a deletion under my event's id takes it from me, or lets its object go on.
+#[tokio::test]
+async fn what_others_do_under_an_id_leaves_mine_alone() {
+    let (stage, _) = Stage::memory().await;
+    let mut worker = failing(&stage);
+    let id = EventId::new();
+    let mine = dies(&stage, &mut worker, debit(MINE, "acct:1").id(id)).await;
+    assert_eq!(mine, EventId::chosen(MINE, id));
+    for (number, chosen) in [id, mine].into_iter().enumerate() {
+        let theirs = dies(&stage, &mut worker, debit(THEIRS, &format!("acct:{number}")).id(chosen)).await;
+        assert_ne!(theirs, mine);
+        untouched(&stage, mine).await;
+        assert_eq!(stage.admin.redrive_one(THEIRS, chosen, &ada()).await.unwrap(), theirs);
+        worker.until(theirs, Outcome::HandedOver).await;
+        untouched(&stage, mine).await;
+        let only = DeadFilter { canvas: THEIRS, id: Some(chosen), ..DeadFilter::default() };
+        assert_eq!(stage.admin.delete_dead(&only, &ada(), false).await.unwrap().count, 1);
+        untouched(&stage, mine).await;
+    }
+    for chosen in [id, mine] {
+        let asked = stage.admin.redrive_one(THEIRS, chosen, &ada()).await;
+        assert!(matches!(asked, Err(AdminError::NotFound(_))), "{asked:?}");
+    }
+    worker.stop().await;
+    assert_eq!(stage.admin.redrive_one(MINE, id, &ada()).await.unwrap(), mine, "by the id that was chosen");
+    assert!(stage.admin.halted(MINE, None).await.unwrap().is_empty());
+}
+
+/// An event that waits for a hundred years under my event's id neither keeps mine from coming back nor from being emitted.
+#[tokio::test]
+async fn a_far_off_event_of_others_holds_no_id_of_mine() {
+    let (stage, _) = Stage::memory().await;
+    let mut worker = failing(&stage);
+    let (dead, id) = (EventId::new(), EventId::new());
+    let mine = dies(&stage, &mut worker, debit(MINE, "acct:1").id(dead)).await;
+    worker.stop().await;
+    for chosen in [dead, mine, id, EventId::chosen(MINE, id)] {
+        let far_off = Event::new("x", &1).unwrap().canvas(THEIRS).id(chosen);
+        let far_off = far_off.at("2125-01-01T00:00:00Z".parse().unwrap()).unwrap();
+        assert!(!stage.queue.emit(far_off).await.unwrap().duplicate, "{chosen}");
+    }
+    let all = DeadFilter { canvas: MINE, ..DeadFilter::default() };
+    let redriven = stage.admin.redrive(&all, &ada(), false).await.unwrap();
+    assert_eq!((redriven.count, redriven.more), (1, false));
+    assert!(
+        matches!(stage.admin.explain(MINE, dead).await.unwrap(), Explanation::Live(live) if live.id == mine)
+    );
+
+    let event = || Event::new("y", &1).unwrap().id(id);
+    assert!(!stage.queue.emit(event()).await.unwrap().duplicate);
+    let batch = stage.queue.emit_all(vec![event(), event().canvas(THEIRS)]).await.unwrap();
+    assert_eq!(
+        batch.iter().map(|one| one.duplicate).collect::<Vec<_>>(),
+        [true, true],
+        "each canvas its own"
+    );
+    let changed =
+        stage.queue.emit_on("work:1", event().canvas(CanvasId(Uuid::from_u128(8))), vec![], None).await;
+    assert!(!changed.unwrap()[0].duplicate);
+    let nine = CanvasId(Uuid::from_u128(9));
+    let key = IdempotencyKey::new(nine, "ada", "k", b"x").unwrap();
+    let kept =
+        stage.queue.emit_idempotent(&key, vec![event().canvas(nine)], |_| String::new()).await.unwrap();
+    assert!(matches!(&kept, Idempotent::First { emitted, .. } if !emitted[0].duplicate), "{kept:?}");
+}
+
+/// A dead event is its canvas's as long as it is kept: emitting its id again is a repeat, and overwrites nothing.
+#[tokio::test]
+async fn a_dead_event_is_not_emitted_over() {
+    let (stage, _) = Stage::memory().await;
+    let mut worker = failing(&stage);
+    let id = EventId::new();
+    let mine = dies(&stage, &mut worker, debit(MINE, "acct:1").id(id)).await;
+    sqlx::query("delete from wakeq.emitted_ids").execute(&stage.pool).await.unwrap();
+    assert!(stage.queue.emit(debit(MINE, "acct:2").id(id)).await.unwrap().duplicate);
+    assert!(stage.queue.emit(Event::new("debit", &2).unwrap().id(id)).await.unwrap().duplicate);
+    untouched(&stage, mine).await;
+    assert_eq!(stage.admin.value(MINE, id).await.unwrap().as_deref(), Some("1"));
+    worker.stop().await;
+}
+
+/// A message that names an event of another canvas than its own names none: it is neither run, nor given a turn.
+#[tokio::test]
+async fn a_notification_for_another_canvas_changes_nothing() {
+    let (stage, notifier) = Stage::memory().await;
+    let emails = NewQueue { patterns: vec![":email_event:".parse().unwrap()], ..NewQueue::default() };
+    stage.admin.put_queue(&"emails".parse().unwrap(), &emails, &ada()).await.unwrap();
+    let event = stage.emit("greet").await;
+    let copied = Event::new("opened", &1).unwrap().module("email_event").unwrap().only_to_queues();
+    assert_eq!(stage.queue.emit(copied).await.unwrap().copies, 1);
+    let copy: Uuid = sqlx::query_scalar("select id from wakeq.events_v2 where queue is not null")
+        .fetch_one(&stage.pool)
+        .await
+        .unwrap();
+    let rows = "select string_agg(e::text, ' ' order by id) from wakeq.events_v2 e";
+    let before: String = sqlx::query_scalar(rows).fetch_one(&stage.pool).await.unwrap();
+    notifier.forget_everything();
+    let done = |_: Execution| async { Ok(()) };
+    let handlers = Handlers::new().on("greet", done).on_queue("emails", done);
+    let mut worker = stage.worker(handlers);
+    for id in [event, EventId(copy)] {
+        notifier.publish(&[Notification { id, canvas: THEIRS }]).await.unwrap();
+        let report = worker.report().await;
+        assert_eq!((report.notification.id, &report.trail[..]), (id, &[Outcome::EventMissing][..]));
+    }
+    let after: String = sqlx::query_scalar(rows).fetch_one(&stage.pool).await.unwrap();
+    assert_eq!(after, before);
+    // The true ones do what they say.
+    notifier.publish(&[event, EventId(copy)].map(|id| Notification { id, canvas: MINE })).await.unwrap();
+    worker.until_count(2, Outcome::Deleted).await;
+    worker.stop().await;
+    assert_eq!(stage.rows().await, 0);
+}
