@@ -15,7 +15,6 @@ pub(crate) struct Right {
 
 /// What a role could do to the schema besides its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, told by name")]
 pub(crate) struct RolePowers {
     pub(crate) is_superuser: bool,
     /// It is, or may become, the owner of the schema.
