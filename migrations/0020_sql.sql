@@ -54,8 +54,8 @@ begin
                   hint = format('The owner of the schema allows it: insert into wakeq.emitters (role, canvas_id) values (%L, %L);',
                                 session_user, emit.canvas);
     end if;
-    if emit.canvas is null or emit.canvas = 'ffffffff-ffff-ffff-ffff-ffffffffffff' or emit.module in ('CRON', 'QUEUE') then
-        raise exception 'the canvas ffffffff-ffff-ffff-ffff-ffffffffffff and the modules CRON and QUEUE are reserved'
+    if emit.canvas is null or emit.canvas = 'ffffffff-ffff-ffff-ffff-ffffffffffff' or emit.module in ('ANSWER', 'CRON', 'QUEUE') then
+        raise exception 'the canvas ffffffff-ffff-ffff-ffff-ffffffffffff and the modules ANSWER, CRON and QUEUE are reserved'
             using errcode = 'invalid_parameter_value', hint = 'Take the canvas of a tenant, and the module WORKER.';
     end if;
     if emit.value is null or octet_length(emit.value) > 262144 then

@@ -13,8 +13,6 @@ use crate::store::{Store, StoreError};
 const LOOKED_FOR_EACH: i64 = 8;
 const LOOKED_LEAST: i64 = 1_000;
 const LOOKED_MAX: i64 = 20_000;
-/// Most bytes of payloads and metadata of a page, unless the reader says otherwise.
-const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// How far the log can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
