@@ -23,7 +23,10 @@ async fn an_emit_far_from_its_quota_sends_no_statement_more() {
     let url = cluster.url("postgres");
     Store::migrate(&url, false).await.unwrap();
     let mut observer = sqlx::PgConnection::connect(&url).await.unwrap();
-    sqlx::raw_sql("create extension pg_stat_statements").execute(&mut observer).await.unwrap();
+    sqlx::raw_sql("create extension pg_stat_statements; select pg_stat_statements_reset()")
+        .execute(&mut observer)
+        .await
+        .unwrap();
     let store = connect(&url, Timing::default()).await;
     let notifier = Arc::new(MemoryNotifier::new()) as Arc<dyn Notifier>;
     let queue = Queue::new(store, notifier, QueueConfig::default());

@@ -20,8 +20,8 @@ async fn a_tenant_sees_its_quotas_and_sets_none() {
     let higher = json!({"limit": 5});
     for (key, path) in [(&service.key, own.clone()), (&service.key, format!("/admin/quotas/{VICTIM}/events"))]
     {
-        assert_eq!(service.ask(key, Method::PUT, &path, higher.clone()).await.problem().0, 404);
-        assert_eq!(service.ask(key, Method::DELETE, &path, Value::Null).await.problem().0, 404);
+        assert_eq!(service.ask(key, Method::PUT, &path, higher.clone()).await.problem().0, 403);
+        assert_eq!(service.ask(key, Method::DELETE, &path, Value::Null).await.problem().0, 403);
     }
     let reader = make_key(&service.access, "reader", Reach::EveryCanvas, &[Scope::Read]).await;
     assert_eq!(
