@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures_util::{StreamExt, stream};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use tokio::net::UdpSocket;
@@ -269,9 +270,11 @@ async fn prepare(place: &Arc<Place>, parts: &[&'static str]) {
     }
     if parts.contains(&"crons") {
         let cron = json!({"expression": "* * * * * *", "value": 1});
-        for number in 0..1000 {
-            place.attacks(Method::PUT, &format!("/cron/every-{number}"), Some(&cron)).await;
-        }
+        let put = |number| {
+            let cron = &cron;
+            async move { place.attacks(Method::PUT, &format!("/cron/every-{number}"), Some(cron)).await }
+        };
+        stream::iter(0..1000).map(put).buffer_unordered(16).collect::<Vec<_>>().await;
     }
 }
 

@@ -6,7 +6,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 41] = [
+const NAMES_NOTHING: [&str; 43] = [
     // What is kept, as the caller wants it.
     "value",
     "payload",
@@ -35,6 +35,7 @@ const NAMES_NOTHING: [&str; 41] = [
     "concurrency",
     "weight",
     "in_flight_max",
+    "on_death",
     "halts",
     "expect",
     // How.
@@ -51,6 +52,7 @@ const NAMES_NOTHING: [&str; 41] = [
     "secret",
     // Of a queue or a group, which belong to the platform.
     "source",
+    "tenant_visible",
     "patterns",
     "target",
 ];
@@ -76,6 +78,7 @@ pub(super) fn of_path(part: &str, values: &Values) -> Vec<Vec<(&'static str, Str
         "object" => single("object", &values.objects),
         "key" => single("key", &values.keys),
         "queue" => vec![vec![("queue", QUEUE.to_owned())]],
+        "quota" => vec![vec![("quota", "events".to_owned())]],
         "group" => vec![vec![("group", "projection".to_owned())]],
         other => panic!(
             "no victim value known for the parameter `{other}` of a path: say in this file what it names"

@@ -10,22 +10,25 @@ use super::Findings;
 use super::seed::{Values, secret};
 
 /// Tables without a canvas, and why they have none. What is emitted or read by a tenant changes none of them.
-const OF_NOBODY: [(&str, &str); 15] = [
+const OF_NOBODY: [(&str, &str); 18] = [
     ("chores", "one row for each periodic task of the deployment"),
     ("consumer_positions", "groups read the log of every canvas"),
     ("deployment", "one row: what the deployment is"),
     ("locks", "which process coordinates a group"),
-    ("log_appends", "how far the log is appended to, for its horizon"),
+    ("claim_gate", "what claims pass through when rules are set"),
+    ("idle_cursor", "how far what is idle has been looked through"),
+    ("log_gate", "what appends pass through, for the horizon of the log"),
+    ("log_partitioning", "which partitions of the log there are"),
     ("log_pins", "up to where the log may not be dropped"),
     ("nodes", "processes with a broker"),
     ("queue_patterns", "queues are of the platform"),
     ("queue_registry", "the version of the patterns"),
     ("queues", "queues are of the platform"),
-    ("roles", "roles of the database"),
+    ("queue_turns", "whose turn it is in a queue"),
     ("settings", "the durations of the deployment"),
     ("subscribers", "consumers of a group, on a node"),
     ("subscriptions", "what each of these is given"),
-    ("_sqlx_migrations", "which migrations were applied"),
+    ("_migrations", "which migrations were applied"),
 ];
 
 /// Columns that say when something was last used, and nothing else.
