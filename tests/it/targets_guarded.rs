@@ -174,7 +174,7 @@ async fn a_key_is_replaced_while_deliveries_run() {
         take(receiver.next().await);
     }
     let terminal = Terminal::on(&service.stage.database).set("WAKEQ_SECRET_KEY", &both);
-    let rotated = terminal.run(&["secrets", "rotate", "--json"]).await;
+    let rotated = terminal.run(&["secrets", "--json", "rotate"]).await;
     assert_eq!(rotated.code, Some(0), "{}", rotated.err);
     let rotated: Value = serde_json::from_str(&rotated.out).unwrap();
     assert_eq!(rotated, json!({"changed": 2, "unopened": []}));
