@@ -144,8 +144,9 @@ impl Access {
         }
         let store = &self.inner.store;
         let holder = || new.holder.clone();
+        let checks = self.checks().await?;
         for _ in 0..ATTEMPTS {
-            let key = ApiKey::generate()?;
+            let key = ApiKey::generate(checks)?;
             let hash = key.hash();
             let row = NewKeyRow {
                 id: &key.id().to_string(),

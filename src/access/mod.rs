@@ -28,9 +28,11 @@ pub use principal::{Denied, Grant, Principal, Reach, authorize, authorize_everyw
 pub use push::PushCallers;
 pub use scope::{InvalidScope, Scope, Scopes};
 
+use tokio::sync::OnceCell;
+
 use crate::store::{Store, StoreError};
 use jwks::{Jwks, NoKey};
-use key::KeyHash;
+use key::{KeyChecks, KeyHash};
 use lookup::{Limits, Lookup};
 use push::Pushers;
 use token::Accepted;
@@ -93,6 +95,7 @@ struct Inner {
     accepted: Accepted,
     pushers: Option<Pushers>,
     jwks: Option<Jwks>,
+    checks: OnceCell<KeyChecks>,
     keys: Lookup<KeyId, KnownKey>,
     accounts: Lookup<String, Vec<Grant>>,
 }
@@ -130,6 +133,7 @@ impl Access {
             accepted: Accepted { audiences, issuers },
             pushers,
             jwks,
+            checks: OnceCell::new(),
             keys: Lookup::new(limits, clock.clone()),
             accounts: Lookup::new(limits, clock.clone()),
             clock,
@@ -153,6 +157,9 @@ impl Access {
     async fn by_key(&self, key: &ApiKey) -> Result<Principal, Unauthenticated> {
         let inner = &self.inner;
         let id = key.id();
+        if !self.checks().await.map_err(unchecked)?.hold(key) {
+            return Err(Unauthenticated::Unknown(Refusal::MadeUp(id)));
+        }
         let load = load_key(inner.store.clone(), inner.clock.clone(), id);
         let known = inner.keys.find(&id, load).await.map_err(unchecked)?.value;
         let hash = known.as_ref().map_or(KeyHash::OF_NOTHING, |known| known.hash);
@@ -172,6 +179,18 @@ impl Access {
             tokio::spawn(note_use(inner.store.clone(), id));
         }
         Ok(known.principal.clone())
+    }
+
+    /// Fetches from the database what keys are checked with, if that is not known yet: afterwards a made-up key is refused
+    /// without the database. A service does it before it takes requests.
+    pub(crate) async fn prepare(&self) -> Result<(), StoreError> {
+        self.checks().await.map(drop)
+    }
+
+    /// What tells keys that were made here from others; asked for once.
+    async fn checks(&self) -> Result<&KeyChecks, StoreError> {
+        let load = async || Ok(KeyChecks::new(&self.inner.store.key_check_secret().await?));
+        self.inner.checks.get_or_try_init(load).await
     }
 
     async fn by_token(&self, text: &str) -> Result<Principal, Unauthenticated> {

@@ -176,12 +176,14 @@ impl HttpServer {
         let stop = CancellationToken::new();
         let log = Log::new(store.clone(), notifier.as_ref()).with_payload_limit(config.body_limit_bytes);
         let queue = Queue::new(store.clone(), notifier, queue_config);
+        let access = Access::new(store.clone(), config.access.clone())?;
+        access.prepare().await?;
         let api = Api {
             namespace: store.namespace().await?,
             log,
             entities: Entities::new(queue.clone()),
             queue,
-            access: Access::new(store, config.access.clone())?,
+            access,
             deliverer: Deliverer::new(config.delivery.clone())?,
             limits: config.limits(),
             refusals: Refusals::start(admin.clone()),

@@ -18,6 +18,8 @@ use crate::event::Timing;
 
 /// How long a connection may rest before it is asked whether it still lives.
 const RESTED: Duration = Duration::from_secs(1);
+/// Connections for looking up credentials: emits never wait for look-ups, nor look-ups for emits.
+const LOOKUPS: u32 = 2;
 
 /// How the store uses Postgres.
 ///
@@ -27,7 +29,8 @@ const RESTED: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
-    /// Most connections at a time, without the one that renews leases. Default 6; one is enough to work.
+    /// Most connections at a time, without the one that renews leases and the two that look up credentials, which are made
+    /// when they are needed. Default 6; one is enough to work.
     pub max_connections: u32,
     /// The server ends a statement after this long. Default 5 s.
     pub statement_timeout: Duration,
@@ -74,6 +77,7 @@ impl StoreConfig {
 pub struct Store {
     pool: PgPool,
     renewals: PgPool,
+    lookups: PgPool,
     pub(super) config: Arc<StoreConfig>,
     pub(super) probe: Arc<Probe>,
     pub(super) registry: Arc<RegistryCache>,
@@ -93,11 +97,13 @@ impl Store {
         let options: PgConnectOptions =
             url.parse().map_err(|error| StoreError::from_sqlx("read the connection URL", error))?;
         let options = options.application_name("wakeq");
-        let pool = pool(&config, config.max_connections).connect_lazy_with(options.clone());
+        let statements = pool(&config, config.max_connections).connect_lazy_with(options.clone());
         let renewals = pool_of_one(&config).connect_lazy_with(options.clone());
+        let lookups = pool(&config, LOOKUPS).connect_lazy_with(options.clone());
         let mut store = Self {
-            pool,
+            pool: statements,
             renewals,
+            lookups,
             config: Arc::new(config),
             probe: Arc::default(),
             registry: Arc::default(),
@@ -122,10 +128,12 @@ impl Store {
         let config = StoreConfig { timing, ..StoreConfig::default() };
         let options = PgConnectOptions::new_without_pgpass();
         let pool = pool_of_one(&config).connect_lazy_with(options.clone());
-        let renewals = pool_of_one(&config).connect_lazy_with(options);
+        let renewals = pool_of_one(&config).connect_lazy_with(options.clone());
+        let lookups = pool_of_one(&config).connect_lazy_with(options);
         Self {
             pool,
             renewals,
+            lookups,
             config: Arc::new(config),
             probe: Arc::default(),
             registry: Arc::default(),
@@ -151,6 +159,7 @@ impl Store {
     /// Closes every connection; running statements are waited for.
     pub async fn close(&self) {
         self.renewals.close().await;
+        self.lookups.close().await;
         self.pool.close().await;
     }
 
@@ -181,6 +190,12 @@ impl Store {
 
     pub(super) async fn renewal_session(&self) -> Result<Session, StoreError> {
         Session::of(&self.renewals, self.config.statement_timeout).await
+    }
+
+    /// For looking up credentials, whatever the other connections are busy with.
+    #[cfg(feature = "http")]
+    pub(super) async fn lookup_session(&self) -> Result<Session, StoreError> {
+        Session::of(&self.lookups, self.config.statement_timeout).await
     }
 
     async fn check_durability(&self) -> Result<(), StoreError> {

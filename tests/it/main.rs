@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod access;
+mod access_flood;
 mod access_tokens;
 mod admin_lists;
 mod audit;

@@ -42,7 +42,7 @@ fn mixed(process: &Process, index: usize) -> RequestBuilder {
         6 => process.on_canvas(Method::GET, &missing),
         _ => process
             .request(Method::GET, "/v1/canvases/x/handlers")
-            .bearer_auth(format!("wakeq_{index:012x}_{}", "0".repeat(64))),
+            .bearer_auth(format!("wakeq_{index:012x}_{}", "0".repeat(80))),
     }
 }
 

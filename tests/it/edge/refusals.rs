@@ -23,7 +23,7 @@ async fn refusals_are_in_the_record_when_the_server_has_ended() {
     let foreign = format!("/v1/canvases/{FOREIGN}/events");
     let foreign = Answer::of(service.request(Method::GET, &foreign).bearer_auth(&operator)).await;
     assert_eq!(foreign.problem(), (404, "not-found".into()));
-    let unknown = format!("wakeq_{}_{}", "a".repeat(12), "b".repeat(64));
+    let unknown = format!("wakeq_{}_{}", "a".repeat(12), "b".repeat(80));
     let list = format!("/v1/canvases/{}/handlers", CanvasId::DEFAULT);
     let stranger = Answer::of(service.request(Method::GET, &list).bearer_auth(unknown)).await;
     assert_eq!(stranger.problem(), (401, "unauthenticated".into()));
@@ -44,7 +44,7 @@ async fn refusals_are_in_the_record_when_the_server_has_ended() {
     assert_eq!(row(0), lifts);
     assert_eq!(rows[0].get::<String, _>(6), "try-0");
     let (stranger, action) = ("unauthenticated".to_owned(), "list_handlers".to_owned());
-    let words = format!("there is no key wakeq_{}", "a".repeat(12));
+    let words = format!("key wakeq_{} was not made by this deployment, or is mistyped", "a".repeat(12));
     assert_eq!(row(1), (default, stranger.clone(), action, String::new(), words, 1));
     // Another canvas does not learn who it was.
     let words = "the credential of another canvas".to_owned();
