@@ -21,12 +21,14 @@ pub use error::{AccessError, InvalidToken, PushDenied, Refusal, Unauthenticated,
 pub use jwks::FetchError;
 pub use key::{ApiKey, InvalidKeyId, KeyId, NoRandomness};
 pub use keyring::{
-    Account, CreatedKey, DEFAULT_LIFETIME, Key, KeyState, LIFETIME_MAX, NAME_MAX, NewKey, Within,
+    Account, CreatedKey, DEFAULT_LIFETIME, Key, KeyState, LIFETIME_MAX, NAME_MAX, NARROW_MAX, NewKey, Within,
 };
-pub(crate) use principal::canvases;
+use principal::Granted;
 pub use principal::{Denied, Grant, Principal, Reach, authorize, authorize_everywhere};
+pub(crate) use principal::{authorize_handler, authorize_some_handler, canvases};
 pub use push::PushCallers;
-pub use scope::{InvalidScope, Scope, Scopes};
+pub(crate) use scope::read_scopes;
+pub use scope::{InvalidScope, NarrowScope, Scope, Scopes};
 
 use tokio::sync::OnceCell;
 
@@ -97,7 +99,7 @@ struct Inner {
     jwks: Option<Jwks>,
     checks: OnceCell<KeyChecks>,
     keys: Lookup<KeyId, KnownKey>,
-    accounts: Lookup<String, Vec<Grant>>,
+    accounts: Lookup<String, Granted>,
 }
 
 /// A key as it was a moment ago.
@@ -201,7 +203,7 @@ impl Access {
         let email = self.verified(text, &inner.accepted).await?;
         let load = load_grants(inner.store.clone(), email.clone());
         match inner.accounts.find(&email, load).await.map_err(unchecked)?.value {
-            Some(grants) => Ok(Principal::of_account(&email, grants.to_vec())),
+            Some(granted) => Ok(Principal::of_account(&email, (*granted).clone())),
             None => Err(Unauthenticated::Unknown(Refusal::NotListed { email })),
         }
     }
@@ -238,24 +240,23 @@ async fn load_key(store: Store, clock: Clock, id: KeyId) -> Result<Option<KnownK
     // Before the database is asked, so that the key ends here no later than there.
     let asked_at = clock.now();
     let Some(row) = store.key_for_use(&id.to_string()).await? else { return Ok(None) };
-    let grant = Grant { reach: Reach::of_row(row.canvas), scopes: Scopes::of_row(&row.scopes) };
+    let granted = Granted::default().and(Reach::of_row(row.canvas), &row.scopes);
     let expires_in = Duration::try_from_secs_f64(row.expires_in_s.max(0.0)).unwrap_or(Duration::ZERO);
     Ok(KeyHash::of_row(&row.secret_sha256).map(|hash| KnownKey {
         hash,
-        principal: Principal::of_key(id, &row.holder, grant),
+        principal: Principal::of_key(id, &row.holder, granted),
         revoked: row.revoked,
         expires: asked_at.checked_add(expires_in),
         use_to_note: AtomicBool::new(row.use_to_note),
     }))
 }
 
-async fn load_grants(store: Store, email: String) -> Result<Option<Vec<Grant>>, StoreError> {
+async fn load_grants(store: Store, email: String) -> Result<Option<Granted>, StoreError> {
     let rows = store.grants_of_account(&email, CANVASES_MAX).await?;
-    let grant = |row: crate::store::AccountRow| Grant {
-        reach: Reach::of_row(row.canvas),
-        scopes: Scopes::of_row(&row.scopes),
+    let add = |granted: Granted, row: &crate::store::AccountRow| {
+        granted.and(Reach::of_row(row.canvas), &row.scopes)
     };
-    Ok((!rows.is_empty()).then(|| rows.into_iter().map(grant).collect()))
+    Ok((!rows.is_empty()).then(|| rows.iter().fold(Granted::default(), add)))
 }
 
 /// For operators, who wonder whether a key is still used. Nobody waits for it, and nothing depends on it.

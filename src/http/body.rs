@@ -40,13 +40,15 @@ impl FromRequest<Api> for Whole {
         }
         let slot = request.extensions().get::<Slot>().cloned();
         slot.iter().for_each(Slot::leave);
-        let reading = collect(Limited::new(request.into_body(), limit), &api.limits.unfinished);
+        let body = Limited::new(request.into_body(), limit);
+        let reading = collect(body, &api.limits.unfinished, slot.as_ref());
         let bytes = match within(api.limits.body_time, reading).await? {
             Ok(bytes) => bytes,
             Err(Broken::NoRoom) => {
                 let words = "more arrives at this process than it can hold: try again";
                 return Err(Problem::new(Kind::TooManyRequests, words));
             }
+            Err(Broken::NoShare(problem)) => return Err(problem),
             Err(Broken::Body(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
             Err(Broken::Body(_)) => {
                 let words = "the body ended too early, or is not encoded as its header says";
@@ -61,16 +63,18 @@ impl FromRequest<Api> for Whole {
 /// Why a body was not read to its end.
 enum Broken {
     NoRoom,
+    NoShare(Problem),
     Body(axum::BoxError),
 }
 
-async fn collect(body: Limited<Body>, room: &Semaphore) -> Result<Bytes, Broken> {
+async fn collect(body: Limited<Body>, room: &Semaphore, slot: Option<&Slot>) -> Result<Bytes, Broken> {
     let mut body = std::pin::pin!(body);
     let mut held: Option<SemaphorePermit<'_>> = None;
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(Broken::Body)?.into_data() else { continue };
         let length = u32::try_from(data.len()).map_err(|_| Broken::NoRoom)?;
+        slot.map_or(Ok(()), |slot| slot.hold_bytes(data.len())).map_err(Broken::NoShare)?;
         let more = room.try_acquire_many(length).map_err(|_| Broken::NoRoom)?;
         match &mut held {
             Some(held) => held.merge(more),
@@ -220,7 +224,9 @@ impl FromRequestParts<Api> for EventPath {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let parameters = parameters(parts, api).await?;
-        let id = hyphenated(part(&parameters, "id")?).ok_or(()).and_then(|text| text.parse().map_err(|_| ()));
+        let id = in_the_path(part(&parameters, "id")?, parts)
+            .ok_or(())
+            .and_then(|text| text.parse().map_err(|_| ()));
         id.map(Self)
             .map_err(|_| Problem::bad_request("an event's id is a uuid, as the answer to its emit has it"))
     }
@@ -292,7 +298,7 @@ impl FromRequestParts<Api> for KeyPath {
 /// The canvas that a path names, if it is one that a tenant may have.
 pub(super) async fn canvas(parts: &mut Parts, api: &Api) -> Option<CanvasId> {
     let parameters = parameters(parts, api).await.ok()?;
-    let canvas: Option<CanvasId> = hyphenated(part(&parameters, "canvas").ok()?)?.parse().ok();
+    let canvas: Option<CanvasId> = in_the_path(part(&parameters, "canvas").ok()?, parts)?.parse().ok();
     canvas.filter(|canvas| !canvas.is_reserved())
 }
 
@@ -340,9 +346,10 @@ async fn parameters(parts: &mut Parts, api: &Api) -> Result<RawPathParams, Probl
         .map_err(|_| Problem::bad_request("the path is not percent-encoded UTF-8"))
 }
 
-/// A uuid in its one usual form, so that rules of a proxy in front see the same path.
-fn hyphenated(text: &str) -> Option<&str> {
-    (text.len() == 36).then_some(text)
+/// A uuid in its one usual form, and not percent-encoded, so that rules of a proxy in front see the same path.
+fn in_the_path<'a>(text: &'a str, parts: &Parts) -> Option<&'a str> {
+    let usual = text.len() == 36 && !text.bytes().any(|byte| byte.is_ascii_uppercase());
+    (usual && parts.uri.path().split('/').any(|part| part == text)).then_some(text)
 }
 
 fn part<'a>(parameters: &'a RawPathParams, name: &str) -> Result<&'a str, Problem> {

@@ -1,6 +1,6 @@
 //! How much a process takes on at a time, and what happens beyond: a quick refusal, never a queue of requests.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::problem::{Kind, Problem};
+use super::shares::{Party, Shares, Taken};
 
 /// The bounds of one request, and of all together. Cheap to clone.
 #[derive(Clone)]
@@ -27,6 +28,7 @@ pub(super) struct Limits {
 pub(super) struct Slots {
     usual: Room,
     pushes: Room,
+    shares: Shares,
 }
 
 /// Room for requests of a kind, and how long each may take.
@@ -37,11 +39,12 @@ struct Room {
 }
 
 impl Slots {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits, shares: &Shares) -> Self {
         let room = |time| Room { slots: Arc::new(Semaphore::new(limits.requests)), time };
         Self {
             usual: room(limits.request_time),
             pushes: room(super::push::TIME_MAX.max(limits.request_time)),
+            shares: shares.clone(),
         }
     }
 
@@ -55,26 +58,66 @@ impl Slots {
 #[derive(Clone)]
 pub(super) struct Slot {
     room: Arc<Semaphore>,
-    held: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+    shares: Shares,
+    /// Whom the request counts for, once that is known.
+    parties: Arc<OnceLock<Vec<Party>>>,
+    held: Arc<Mutex<Held>>,
+}
+
+#[derive(Default)]
+struct Held {
+    room: Option<OwnedSemaphorePermit>,
+    share: Option<Taken>,
+    /// What its body takes, until it is answered.
+    body: Vec<Taken>,
 }
 
 impl Slot {
-    fn of(room: &Arc<Semaphore>) -> Result<Self, Problem> {
-        let slot = Self { room: Arc::clone(room), held: Arc::default() };
+    fn of(room: &Arc<Semaphore>, shares: &Shares) -> Result<Self, Problem> {
+        let (parties, held) = (Arc::default(), Arc::default());
+        let slot = Self { room: Arc::clone(room), shares: shares.clone(), parties, held };
         slot.take().map(|()| slot)
+    }
+
+    /// Counts the request for those who send it, if they have a share left.
+    pub(super) fn belongs_to(&self, parties: Vec<Party>) -> Result<(), Problem> {
+        let share = self.shares.request(&parties)?;
+        if self.parties.set(parties).is_ok() {
+            self.held().share = Some(share);
+        }
+        Ok(())
     }
 
     /// Takes room, if there is any.
     pub(super) fn take(&self) -> Result<(), Problem> {
         let busy = |_| Problem::new(Kind::TooManyRequests, "this process is busy: try again");
-        let permit = Arc::clone(&self.room).try_acquire_owned().map_err(busy)?;
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(permit);
+        let room = Arc::clone(&self.room).try_acquire_owned().map_err(busy)?;
+        let share = self.parties.get().map(|parties| self.shares.request(parties)).transpose()?;
+        let mut held = self.held();
+        (held.room, held.share) = (Some(room), share);
         Ok(())
     }
 
     /// Leaves the room to others.
     pub(super) fn leave(&self) {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut held = self.held();
+        (held.room, held.share) = (None, None);
+    }
+
+    /// Takes of the share of those who send it what a piece of the body needs, until the request is answered.
+    pub(super) fn hold_bytes(&self, count: usize) -> Result<(), Problem> {
+        let Some(parties) = self.parties.get() else { return Ok(()) };
+        let taken = self.shares.bytes(parties, count)?;
+        self.held().body.push(taken);
+        Ok(())
+    }
+
+    fn end(&self) {
+        *self.held() = Held::default();
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,14 +127,14 @@ pub(super) async fn shed(State(slots): State<Slots>, mut request: Request, next:
         return next.run(request).await;
     }
     let room = slots.of(request.uri().path());
-    let slot = match Slot::of(&room.slots) {
+    let slot = match Slot::of(&room.slots, &slots.shares) {
         Ok(slot) => slot,
         Err(busy) => return busy.into_response(),
     };
     request.extensions_mut().insert(slot.clone());
     let response = tokio::time::timeout(room.time, next.run(request)).await;
     // A clone of it may live on with what is left of the request.
-    slot.leave();
+    slot.end();
     match response {
         Ok(response) => response,
         Err(_) => {

@@ -5,6 +5,7 @@
 mod admin;
 mod answer;
 mod body;
+mod client;
 mod connection;
 mod crons;
 mod dead_events;
@@ -24,8 +25,9 @@ mod paging;
 mod problem;
 mod push;
 mod queues;
-mod refusals;
+mod record;
 mod server;
+mod shares;
 mod targets;
 
 use std::sync::Arc;
@@ -48,7 +50,8 @@ use health::Readiness;
 use limits::Limits;
 use listen::Listening;
 use push::Push;
-use refusals::Refusals;
+use record::Record;
+use shares::Shares;
 
 pub use server::{HttpConfig, HttpError, HttpServer};
 
@@ -64,19 +67,21 @@ pub(crate) struct Api {
     /// What the ids of CloudEvents are made in.
     namespace: Uuid,
     limits: Limits,
-    refusals: Refusals,
+    shares: Shares,
+    record: Record,
     readiness: Arc<Readiness>,
     push: Push,
     listening: Listening,
 }
 
-/// The API with its layers. The outermost is the last.
-fn router(api: &Api) -> Router {
+/// The API with its layers, and its documentation if that is wanted. The outermost is the last.
+fn router(api: &Api, docs: bool) -> Router {
     let (router, document) = routes(api).split_for_parts();
+    let pages = if docs { openapi::pages(document) } else { Router::new() };
     router
-        .merge(openapi::pages(document))
+        .merge(pages)
         .fallback(async || problem::Problem::not_found())
-        .layer(from_fn_with_state(limits::Slots::new(&api.limits), limits::shed))
+        .layer(from_fn_with_state(limits::Slots::new(&api.limits, &api.shares), limits::shed))
         .layer(from_fn_with_state(HttpMetrics::new(), answer::complete))
         .with_state(api.clone())
 }
@@ -95,8 +100,8 @@ fn routes(api: &Api) -> OpenApiRouter<Api> {
 /// Everything below needs a credential; its scopes stand beside the route.
 fn guarded(api: &Api) -> Guarded {
     Guarded::new(api)
-        .on(Scope::Emit, routes!(emit::one))
-        .on(Scope::Emit, routes!(emit::batch))
+        .emitting(routes!(emit::one))
+        .emitting(routes!(emit::batch))
         .on(Scope::Read, routes!(events::list))
         .on(Scope::Read, routes!(events::one))
         .on(Scope::Operate, routes!(events::cancel))
@@ -121,7 +126,7 @@ fn guarded(api: &Api) -> Guarded {
         .on(Scope::Read, routes!(objects::halted))
         .on(Scope::Read, routes!(objects::one))
         .on(Scope::Operate, routes!(objects::skip))
-        .on(Scope::Emit, routes!(emit::change))
+        .emitting(routes!(emit::change))
         .on(Scope::Read, routes!(entities::status))
         .on(Scope::Read, routes!(entities::one))
         .on(Scope::Emit, routes!(entities::send))

@@ -3,6 +3,7 @@
 //! A problem's words never repeat what the caller sent as a payload or as a secret, nor what the database said.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -75,8 +76,8 @@ kinds! {
     UnsupportedMediaType "unsupported-media-type" UNSUPPORTED_MEDIA_TYPE "The content type is not supported";
     /// The key was used for another request.
     IdempotencyMismatch "idempotency-mismatch" UNPROCESSABLE_ENTITY "The Idempotency-Key was used for another request";
-    /// More requests than the process takes on at a time.
-    TooManyRequests "too-many-requests" TOO_MANY_REQUESTS "Too many requests at a time";
+    /// More requests than the process takes on, or than the caller's share of it.
+    TooManyRequests "too-many-requests" TOO_MANY_REQUESTS "Too many requests";
     /// The header is larger than what is accepted.
     HeadersTooLarge "headers-too-large" REQUEST_HEADER_FIELDS_TOO_LARGE "The request's header is too large";
     /// A defect of the service.
@@ -90,6 +91,8 @@ kinds! {
 pub(super) struct Problem {
     pub(super) kind: Kind,
     detail: Cow<'static, str>,
+    /// After how many seconds it may go better, where time mends it.
+    retry_after_s: u64,
 }
 
 /// A problem as `application/problem+json` (RFC 9457).
@@ -113,7 +116,13 @@ pub(super) struct Details<'a> {
 
 impl Problem {
     pub(super) fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, detail: detail.into() }
+        Self { kind, detail: detail.into(), retry_after_s: 1 }
+    }
+
+    /// For how long to wait, in whole seconds, one at least.
+    pub(super) fn retry_after(self, wait: Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Self { retry_after_s: seconds.max(1), ..self }
     }
 
     pub(super) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
@@ -181,7 +190,7 @@ impl IntoResponse for Problem {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"wakeq\""));
             }
             Kind::TooManyRequests | Kind::Unavailable | Kind::IdempotencyInProgress => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(self.retry_after_s));
             }
             // What is left of the request is not read.
             Kind::TooLarge | Kind::Timeout => {
@@ -353,7 +362,7 @@ impl From<Denied> for Problem {
     fn from(denied: Denied) -> Self {
         match denied {
             Denied::NotFound => Self::not_found(),
-            Denied::Forbidden { .. } | Denied::NotEverywhere { .. } => {
+            Denied::Forbidden { .. } | Denied::Narrow { .. } | Denied::NotEverywhere { .. } => {
                 Self::new(Kind::Forbidden, denied.to_string())
             }
         }

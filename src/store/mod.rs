@@ -43,6 +43,7 @@ mod log;
 #[cfg(feature = "testing")]
 mod memory;
 mod migrate;
+mod places;
 mod positions;
 mod probe;
 mod promises;
@@ -64,6 +65,7 @@ mod unknown_handlers;
 
 #[cfg(feature = "http")]
 pub(crate) use access_keys::{KeyRow, NewKeyRow, RowsOf};
+pub(crate) use audit::Noted;
 pub use audit::{AuditEntry, AuditOutcome, Refusal};
 pub use chains::Object;
 pub(crate) use chains::{NewState, insert_with_state};
@@ -95,6 +97,8 @@ pub(crate) use log::{LogBatch, Refused, append_batch, lacks_partition};
 #[cfg(feature = "cli")]
 pub(crate) use migrate::MigrationDifferences;
 pub use migrate::{MigrationState, MigrationStatus};
+#[cfg(feature = "http")]
+pub(crate) use places::on_behalf_of;
 pub(crate) use positions::{Buried, PositionMove};
 pub use queues::{Facet, FacetSettings, QueueDepth, RegisteredQueue};
 pub(crate) use queues::{NewQueueRow, QueuePut, Taken, TakenTurn};

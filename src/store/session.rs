@@ -11,6 +11,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Post
 
 #[cfg(feature = "testing")]
 use super::memory::Kit;
+use super::places::{Place, Places};
 use super::probe::Probe;
 use super::queues::RegistryCache;
 use super::{StoreError, TimingMode};
@@ -78,6 +79,7 @@ pub struct Store {
     pool: PgPool,
     renewals: PgPool,
     lookups: PgPool,
+    places: Arc<Places>,
     pub(super) config: Arc<StoreConfig>,
     pub(super) probe: Arc<Probe>,
     pub(super) registry: Arc<RegistryCache>,
@@ -104,6 +106,7 @@ impl Store {
             pool: statements,
             renewals,
             lookups,
+            places: Arc::new(Places::among(config.max_connections)),
             config: Arc::new(config),
             probe: Arc::default(),
             registry: Arc::default(),
@@ -134,6 +137,7 @@ impl Store {
             pool,
             renewals,
             lookups,
+            places: Arc::new(Places::among(config.max_connections)),
             config: Arc::new(config),
             probe: Arc::default(),
             registry: Arc::default(),
@@ -170,7 +174,10 @@ impl Store {
                 "a store in memory does not do this: give the test kit a database",
             ));
         }
-        Session::of(&self.pool, self.config.statement_timeout).await
+        let place = self.places.take().await;
+        let mut session = Session::of(&self.pool, self.config.statement_timeout).await?;
+        session.place = place;
+        Ok(session)
     }
 
     /// The pool that all statements but renewals share.
@@ -273,6 +280,8 @@ fn pool(config: &StoreConfig, max_connections: u32) -> PgPoolOptions {
 /// server may still be busy with what nobody waits for.
 pub(super) struct Session {
     connection: Option<PoolConnection<Postgres>>,
+    /// Of the canvas on whose behalf it is used.
+    place: Option<Place>,
     limit: Duration,
 }
 
@@ -283,7 +292,11 @@ impl Session {
     async fn of(pool: &PgPool, statement_timeout: Duration) -> Result<Self, StoreError> {
         // Whatever the server's reason to refuse a connection is, it is away for us.
         let connection = pool.acquire().await.map_err(|error| StoreError::Unavailable(Arc::new(error)))?;
-        Ok(Self { connection: Some(connection), limit: statement_timeout + Duration::from_secs(1) })
+        Ok(Self {
+            connection: Some(connection),
+            place: None,
+            limit: statement_timeout + Duration::from_secs(1),
+        })
     }
 
     /// For a transaction of so many statements.
@@ -331,6 +344,7 @@ impl Drop for Session {
         if let Some(connection) = self.connection.take() {
             drop(connection.detach());
         }
+        drop(self.place.take());
     }
 }
 
