@@ -34,7 +34,7 @@ use crate::event::{Actor, EventId, EventSource, HandlerAddress, Name, Notificati
 use crate::notify::Notifier;
 #[cfg(feature = "http")]
 use crate::store::Retention;
-use crate::store::{DUE_PAGE, Refusal, Store, StoreError};
+use crate::store::{DUE_PAGE, Noted, Refusal, Store, StoreError};
 use crate::wake::{Pass, WakeError, Waker};
 
 /// Most rows that a list holds.
@@ -185,6 +185,7 @@ impl Admin {
     /// Runs the minute's pass now; with `all`, makes the promises of everything that could run due first.
     pub async fn wake(&self, all: bool) -> Result<Pass, AdminError> {
         if all {
+            self.store.note_wake_all().await?;
             // It makes the minute's statement due, too.
             while self.store.make_all_due().await? >= DUE_PAGE {}
         } else {
@@ -207,14 +208,20 @@ impl Admin {
 
     /// Writes into the record what was asked for and not allowed, in one statement; a page has at most [`LIST_MAX`].
     pub async fn refused(&self, refusals: &[Refusal]) -> Result<(), AdminError> {
-        for refusal in refusals {
-            checked(&refusal.actor)?;
-            if !(1..=64).contains(&refusal.action.chars().count()) || refusal.action.contains('\0') {
+        let notes: Vec<_> = refusals.iter().map(Noted::from).collect();
+        self.note(&notes).await
+    }
+
+    /// Writes into the record what changed nothing, in one statement; a page has at most [`LIST_MAX`].
+    pub(crate) async fn note(&self, notes: &[Noted]) -> Result<(), AdminError> {
+        for note in notes {
+            checked(&note.actor)?;
+            if !(1..=64).contains(&note.action.chars().count()) || note.action.contains('\0') {
                 return Err(AdminError::Invalid("the action must have 1 to 64 characters, none of them NUL"));
             }
         }
-        for page in refusals.chunks(LIST_MAX as usize) {
-            self.store.add_refusals(page).await?;
+        for page in notes.chunks(LIST_MAX as usize) {
+            self.store.note(page).await?;
         }
         Ok(())
     }

@@ -1,8 +1,11 @@
-//! What a listener has not read yet: a little, for the newest crowds the oldest out, and the reader is told how many.
+//! What a listener has not read yet: a little, for the newest crowds the oldest out, and the reader is told how many. Or the
+//! inboxes of many listeners, which each have what is for them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+#[cfg(feature = "http")]
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -49,6 +52,8 @@ pub(crate) struct Inbox {
     waiting: Mutex<Waiting>,
     all: AllWaiting,
     changed: Notify,
+    /// Of many listeners: nothing waits here, but in these.
+    members: Option<Mutex<Vec<Arc<Inbox>>>>,
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +72,66 @@ struct Waiting {
 
 impl Inbox {
     pub(super) fn new(selection: Selection, all: AllWaiting) -> Self {
-        Self { selection, waiting: Mutex::default(), all, changed: Notify::new() }
+        Self { selection, waiting: Mutex::default(), all, changed: Notify::new(), members: None }
+    }
+
+    /// One for many listeners, who join it.
+    #[cfg(feature = "http")]
+    pub(super) fn of_many(selection: Selection) -> Self {
+        Self {
+            selection,
+            waiting: Mutex::default(),
+            all: AllWaiting::default(),
+            changed: Notify::new(),
+            members: Some(Mutex::default()),
+        }
+    }
+
+    /// Gives a listener what comes from now on; not if this is closed.
+    #[cfg(feature = "http")]
+    pub(super) fn join(&self, member: &Arc<Inbox>) -> bool {
+        let Some(mut members) = self.members() else { return false };
+        if self.waiting().closed {
+            return false;
+        }
+        member.waiting().trouble = self.trouble();
+        members.push(Arc::clone(member));
+        true
+    }
+
+    /// Gives it nothing more.
+    #[cfg(feature = "http")]
+    pub(super) fn leave(&self, member: &Arc<Inbox>) {
+        if let Some(mut members) = self.members() {
+            members.retain(|other| !Arc::ptr_eq(other, member));
+        }
+        self.changed.notify_one();
+    }
+
+    /// Returns, closed, once nobody has joined it for so long, or when it is closed.
+    #[cfg(feature = "http")]
+    pub(super) async fn unused(&self, linger: Duration) {
+        let is_empty = || self.members().is_none_or(|members| members.is_empty());
+        while !self.waiting().closed {
+            if is_empty() {
+                tokio::time::sleep(linger).await;
+                let members = self.members();
+                if members.as_ref().is_none_or(|members| members.is_empty()) {
+                    self.waiting().closed = true;
+                }
+            } else {
+                self.changed.notified().await;
+            }
+        }
+    }
+
+    fn members(&self) -> Option<MutexGuard<'_, Vec<Arc<Inbox>>>> {
+        Some(self.members.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn each_member(&self, tell: impl Fn(&Inbox)) {
+        let members = self.members().map(|members| members.clone()).unwrap_or_default();
+        members.iter().for_each(|member| tell(member));
     }
 
     #[cfg(feature = "pubsub")]
@@ -79,6 +143,9 @@ impl Inbox {
     pub(crate) fn offer(&self, broadcast: &Broadcast) {
         if !self.selection.hears(broadcast) {
             return;
+        }
+        if self.members.is_some() {
+            return self.each_member(|member| member.offer(broadcast));
         }
         let mut waiting = self.waiting();
         if waiting.closed {
@@ -118,6 +185,9 @@ impl Inbox {
     /// Says that some were missed, and nobody knows how many.
     #[cfg(feature = "pubsub")]
     pub(crate) fn lost(&self) {
+        if self.members.is_some() {
+            return self.each_member(Self::lost);
+        }
         self.waiting().lost = true;
         self.changed.notify_one();
     }
@@ -125,6 +195,7 @@ impl Inbox {
     /// Why nothing is heard now; none, if all is well.
     #[cfg(feature = "pubsub")]
     pub(crate) fn in_trouble(&self, words: Option<String>) {
+        self.each_member(|member| member.in_trouble(words.clone()));
         self.waiting().trouble = words;
     }
 
@@ -135,6 +206,7 @@ impl Inbox {
     /// Nothing comes any more.
     pub(super) fn close(&self) {
         self.waiting().closed = true;
+        self.each_member(Self::close);
         self.changed.notify_one();
     }
 

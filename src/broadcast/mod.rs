@@ -4,6 +4,8 @@
 //! Nothing depends on a broadcast: one may be lost, and what must not be lost is a handler. An emit never waits for one
 //! and never fails for one.
 
+#[cfg(feature = "http")]
+mod hub;
 mod inbox;
 mod local;
 mod outbox;
@@ -25,6 +27,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::event::{Broadcast, CanvasId};
+#[cfg(feature = "http")]
+pub(crate) use hub::{Ear, Hub};
 use inbox::AllWaiting;
 pub use inbox::Heard;
 pub(crate) use inbox::Inbox;
@@ -132,11 +136,14 @@ impl Broadcasts {
     }
 
     async fn listen(&self, selection: Selection) -> Result<Listener, ListenError> {
+        self.listen_with(Arc::new(Inbox::new(selection, self.waiting.clone()))).await
+    }
+
+    async fn listen_with(&self, inbox: Arc<Inbox>) -> Result<Listener, ListenError> {
         if self.closing.is_cancelled() {
             return Err(ListenError::Ending);
         }
-        let (inbox, token) =
-            (Arc::new(Inbox::new(selection, self.waiting.clone())), self.closing.child_token());
+        let token = self.closing.child_token();
         // Dropped by a caller who does not wait for the end of this, too.
         let closing = token.clone().drop_guard();
         let (told, opened) = oneshot::channel();

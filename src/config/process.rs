@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::Args;
 
 use crate::access::{AccessConfig, PushCallers};
@@ -142,6 +143,25 @@ pub(crate) struct ServeArgs {
     /// Listeners at a time
     #[arg(long, env = "WAKEQ_MAX_LISTENERS", default_value_t = HttpConfig::default().max_listeners)]
     max_listeners: usize,
+    /// How much of these one canvas, credential or client address may take, in percent
+    #[arg(long, env = "WAKEQ_SHARE", default_value_t = HttpConfig::default().share_percent)]
+    share: u8,
+    /// Requests a second with one credential
+    #[arg(long, env = "WAKEQ_CREDENTIAL_RATE", default_value_t = HttpConfig::default().credential_rate)]
+    credential_rate: u32,
+    /// Requests a second of one canvas
+    #[arg(long, env = "WAKEQ_CANVAS_RATE", default_value_t = HttpConfig::default().canvas_rate)]
+    canvas_rate: u32,
+    /// Requests a second from one address without a credential that counts
+    #[arg(long, env = "WAKEQ_STRANGER_RATE", default_value_t = HttpConfig::default().stranger_rate)]
+    stranger_rate: u32,
+    /// Proxies whose X-Forwarded-For is believed, as ranges of addresses: 35.191.0.0/16,130.211.0.0/22
+    #[arg(long, env = "WAKEQ_TRUSTED_PROXIES", value_delimiter = ',', value_name = "RANGES")]
+    trusted_proxies: Vec<String>,
+    /// Don't serve /docs and /openapi.json, which need no credential
+    #[arg(long, env = "WAKEQ_NO_DOCS", num_args = 0..=1, default_missing_value = "1", default_value = "0",
+          value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
+    no_docs: bool,
 }
 
 /// Cloud Run ends a process ten seconds after it asked it to stop; two of them are for releasing claims.
@@ -223,17 +243,25 @@ impl DeliveryArgs {
 
 impl ServeArgs {
     /// As the server takes them.
-    pub(crate) fn config(&self) -> HttpConfig {
+    pub(crate) fn config(&self) -> anyhow::Result<HttpConfig> {
+        let proxies: Result<Vec<IpRange>, _> =
+            given(&self.trusted_proxies).iter().map(|range| range.parse()).collect();
         let (audiences, jwks_url) = (given(&self.audiences), self.jwks_url.clone());
-        HttpConfig {
+        Ok(HttpConfig {
             address: SocketAddr::new(self.listen, self.port),
             own_origins: given(&self.own_origins),
             access: AccessConfig { audiences, jwks_url, ..AccessConfig::default() },
             max_connections: self.max_connections,
             max_requests: self.max_requests,
             max_listeners: self.max_listeners,
+            share_percent: self.share,
+            credential_rate: self.credential_rate,
+            canvas_rate: self.canvas_rate,
+            stranger_rate: self.stranger_rate,
+            docs: !self.no_docs,
+            trusted_proxies: proxies.context("--trusted-proxies (WAKEQ_TRUSTED_PROXIES)")?,
             ..HttpConfig::default()
-        }
+        })
     }
 }
 

@@ -11,7 +11,7 @@ use crate::store::{MigrationDifferences, Route};
 const VERSION_MIN: i32 = 150_000;
 
 /// What one process uses with its defaults.
-const CONNECTIONS_OF_A_PROCESS: i64 = 7;
+const CONNECTIONS_OF_A_PROCESS: i64 = 9;
 
 /// From here on, logs of two machines can't be read side by side.
 const SKEW_WARN_MS: i64 = 1_000;

@@ -279,6 +279,12 @@ impl Event {
         }
     }
 
+    /// The module and the name of its handler.
+    #[cfg(feature = "http")]
+    pub(crate) fn handler(&self) -> (&Name, &Name) {
+        (&self.module, &self.name)
+    }
+
     /// Where it goes, on a queue whose default canvas is `canvas`.
     pub(crate) fn address(&self, canvas: CanvasId) -> HandlerAddress {
         let canvas = self.canvas.unwrap_or(canvas);

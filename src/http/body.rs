@@ -231,7 +231,9 @@ impl FromRequestParts<Api> for EventPath {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let parameters = parameters(parts, api).await?;
-        let id = hyphenated(part(&parameters, "id")?).ok_or(()).and_then(|text| text.parse().map_err(|_| ()));
+        let id = in_the_path(part(&parameters, "id")?, parts)
+            .ok_or(())
+            .and_then(|text| text.parse().map_err(|_| ()));
         id.map(Self)
             .map_err(|_| Problem::bad_request("an event's id is a uuid, as the answer to its emit has it"))
     }
@@ -303,7 +305,7 @@ impl FromRequestParts<Api> for KeyPath {
 /// The canvas that a path names, if it is one that a tenant may have.
 pub(super) async fn canvas(parts: &mut Parts, api: &Api) -> Option<CanvasId> {
     let parameters = parameters(parts, api).await.ok()?;
-    let canvas: Option<CanvasId> = hyphenated(part(&parameters, "canvas").ok()?)?.parse().ok();
+    let canvas: Option<CanvasId> = in_the_path(part(&parameters, "canvas").ok()?, parts)?.parse().ok();
     canvas.filter(|canvas| !canvas.is_reserved())
 }
 
@@ -364,9 +366,10 @@ async fn parameters(parts: &mut Parts, api: &Api) -> Result<RawPathParams, Probl
         .map_err(|_| Problem::bad_request("the path is not percent-encoded UTF-8"))
 }
 
-/// A uuid in its one usual form, so that rules of a proxy in front see the same path.
-fn hyphenated(text: &str) -> Option<&str> {
-    (text.len() == 36).then_some(text)
+/// A uuid in its one usual form, and not percent-encoded, so that rules of a proxy in front see the same path.
+fn in_the_path<'a>(text: &'a str, parts: &Parts) -> Option<&'a str> {
+    let usual = text.len() == 36 && !text.bytes().any(|byte| byte.is_ascii_uppercase());
+    (usual && parts.uri.path().split('/').any(|part| part == text)).then_some(text)
 }
 
 fn part<'a>(parameters: &'a RawPathParams, name: &str) -> Result<&'a str, Problem> {

@@ -28,7 +28,7 @@ pub(super) type Owner = Option<CanvasId>;
 
 /// How many bytes there may be, and who holds how many.
 #[derive(Debug)]
-pub(super) struct Shares {
+pub(super) struct Budget {
     most: usize,
     held: Mutex<Counts>,
 }
@@ -39,7 +39,7 @@ struct Counts {
     of: HashMap<Owner, usize>,
 }
 
-impl Shares {
+impl Budget {
     pub(super) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, held: Mutex::default() })
     }
@@ -57,7 +57,7 @@ impl Shares {
 /// What one request or answer holds, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Held {
-    shares: Arc<Shares>,
+    shares: Arc<Budget>,
     owner: Owner,
     bytes: usize,
 }
@@ -108,14 +108,14 @@ impl Drop for Held {
 /// Answers on their way out. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Answers {
-    shares: Arc<Shares>,
+    shares: Arc<Budget>,
     /// How long the caller may take over one.
     within: Duration,
 }
 
 impl Answers {
     pub(super) fn new(most: usize, within: Duration) -> Self {
-        Self { shares: Shares::new(most), within }
+        Self { shares: Budget::new(most), within }
     }
 
     /// Counts an answer until it is sent. Refused instead, if there is no room for it, and only something was looked at:
@@ -214,14 +214,14 @@ mod tests {
     const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    fn take(shares: &Arc<Shares>, canvas: CanvasId, bytes: usize) -> Option<Held> {
+    fn take(shares: &Arc<Budget>, canvas: CanvasId, bytes: usize) -> Option<Held> {
         let mut held = shares.begin(Some(canvas));
         held.add(bytes).then_some(held)
     }
 
     #[test]
     fn a_canvas_holds_as_much_as_it_leaves_and_another_finds_room() {
-        let shares = Shares::new(120);
+        let shares = Budget::new(120);
         let mut one: Vec<Held> = std::iter::from_fn(|| take(&shares, ONE, 10)).collect();
         assert_eq!(one.len(), 6, "half of it");
         let other: Vec<Held> = std::iter::from_fn(|| take(&shares, OTHER, 10)).collect();

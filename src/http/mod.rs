@@ -6,6 +6,7 @@ mod admin;
 mod answer;
 mod body;
 mod bytes;
+mod client;
 mod connection;
 mod crons;
 mod dead_events;
@@ -27,8 +28,9 @@ mod problem;
 mod push;
 mod queues;
 mod quotas;
-mod refusals;
+mod record;
 mod server;
+mod shares;
 mod targets;
 
 use std::sync::Arc;
@@ -51,7 +53,8 @@ use health::Readiness;
 use limits::Limits;
 use listen::Listening;
 use push::Push;
-use refusals::Refusals;
+use record::Record;
+use shares::Shares;
 
 pub use server::{HttpConfig, HttpError, HttpServer};
 
@@ -67,19 +70,21 @@ pub(crate) struct Api {
     /// What this deployment sends itself is known by.
     own: Arc<OwnDeployment>,
     limits: Limits,
-    refusals: Refusals,
+    shares: Shares,
+    record: Record,
     readiness: Arc<Readiness>,
     push: Push,
     listening: Listening,
 }
 
-/// The API with its layers. The outermost is the last.
-fn router(api: &Api) -> Router {
+/// The API with its layers, and its documentation if that is wanted. The outermost is the last.
+fn router(api: &Api, docs: bool) -> Router {
     let (router, document) = routes(api).split_for_parts();
+    let pages = if docs { openapi::pages(document) } else { Router::new() };
     router
-        .merge(openapi::pages(document))
+        .merge(pages)
         .fallback(async || problem::Problem::not_found())
-        .layer(from_fn_with_state(limits::Slots::new(&api.limits), limits::shed))
+        .layer(from_fn_with_state(limits::Slots::new(&api.limits, &api.shares), limits::shed))
         .layer(from_fn_with_state(Arc::clone(&api.own), own::refuse))
         .layer(from_fn_with_state(HttpMetrics::new(), answer::complete))
         .with_state(api.clone())
@@ -99,8 +104,8 @@ fn routes(api: &Api) -> OpenApiRouter<Api> {
 /// Everything below needs a credential; its scopes stand beside the route.
 fn guarded(api: &Api) -> Guarded {
     Guarded::new(api)
-        .on(Scope::Emit, routes!(emit::one))
-        .on(Scope::Emit, routes!(emit::batch))
+        .emitting(routes!(emit::one))
+        .emitting(routes!(emit::batch))
         .on(Scope::Read, routes!(events::list))
         .on(Scope::Read, routes!(events::one))
         .on(Scope::Operate, routes!(events::cancel))
@@ -125,7 +130,7 @@ fn guarded(api: &Api) -> Guarded {
         .on(Scope::Read, routes!(objects::halted))
         .on(Scope::Read, routes!(objects::one))
         .on(Scope::Operate, routes!(objects::skip))
-        .on(Scope::Emit, routes!(emit::change))
+        .emitting(routes!(emit::change))
         .on(Scope::Read, routes!(entities::status))
         .on(Scope::Read, routes!(entities::one))
         .on(Scope::Emit, routes!(entities::send))

@@ -19,7 +19,7 @@ use super::guard::CREDENTIAL;
 use super::problem::{Details, Problem};
 
 /// What the page may load: its own files, and the document.
-const POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; \
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 /// How long a caller may take over a page.

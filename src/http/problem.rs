@@ -3,6 +3,7 @@
 //! A problem's words never repeat what the caller sent as a payload or as a secret, nor what the database said.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -77,8 +78,8 @@ kinds! {
     QuotaReached "quota-reached" CONFLICT "The canvas has reached a quota";
     /// The key was used for another request.
     IdempotencyMismatch "idempotency-mismatch" UNPROCESSABLE_ENTITY "The Idempotency-Key was used for another request";
-    /// More requests than the process takes on at a time.
-    TooManyRequests "too-many-requests" TOO_MANY_REQUESTS "Too many requests at a time";
+    /// More requests than the process takes on, or than the caller's share of it.
+    TooManyRequests "too-many-requests" TOO_MANY_REQUESTS "Too many requests";
     /// The canvas keeps as much as it may until some of it is done.
     QuotaExceeded "quota-exceeded" TOO_MANY_REQUESTS "The canvas has reached a quota";
     /// The header is larger than what is accepted.
@@ -94,6 +95,8 @@ kinds! {
 pub(super) struct Problem {
     pub(super) kind: Kind,
     detail: Cow<'static, str>,
+    /// After how many seconds it may go better, where time mends it.
+    retry_after_s: u64,
 }
 
 /// A problem as `application/problem+json` (RFC 9457).
@@ -117,7 +120,13 @@ pub(super) struct Details<'a> {
 
 impl Problem {
     pub(super) fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, detail: detail.into() }
+        Self { kind, detail: detail.into(), retry_after_s: 1 }
+    }
+
+    /// For how long to wait, in whole seconds, one at least.
+    pub(super) fn retry_after(self, wait: Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Self { retry_after_s: seconds.max(1), ..self }
     }
 
     pub(super) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
@@ -185,7 +194,7 @@ impl IntoResponse for Problem {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"wakeq\""));
             }
             Kind::TooManyRequests | Kind::Unavailable | Kind::IdempotencyInProgress => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(self.retry_after_s));
             }
             Kind::QuotaExceeded => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
@@ -365,7 +374,7 @@ impl From<Denied> for Problem {
     fn from(denied: Denied) -> Self {
         match denied {
             Denied::NotFound => Self::not_found(),
-            Denied::Forbidden { .. } | Denied::NotEverywhere { .. } => {
+            Denied::Forbidden { .. } | Denied::Narrow { .. } | Denied::NotEverywhere { .. } => {
                 Self::new(Kind::Forbidden, denied.to_string())
             }
         }

@@ -163,9 +163,9 @@ impl Store {
         Ok(full(canvas, Quota::Keys, (row.keys, 1, row.most)))
     }
 
-    /// A key as a request needs it, revoked and expired ones included.
+    /// A key as a request needs it, revoked and expired ones included. Over the connections of look-ups.
     pub(crate) async fn key_for_use(&self, id: &str) -> Result<Option<KeyForUse>, StoreError> {
-        let mut session = self.session().await?;
+        let mut session = self.lookup_session().await?;
         let query = sqlx::query!(
             r#"select secret_sha256, canvas_id, holder, scopes, revoked_at is not null as "revoked!",
                       extract(epoch from expires_at - now())::float8 as "expires_in_s!",

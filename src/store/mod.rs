@@ -29,6 +29,7 @@ mod counts;
 mod crons;
 mod dead_events;
 #[cfg(feature = "http")]
+mod deployment;
 mod depth;
 mod entities;
 mod error;
@@ -43,6 +44,7 @@ mod log;
 #[cfg(feature = "testing")]
 mod memory;
 mod migrate;
+mod places;
 mod positions;
 mod probe;
 mod promises;
@@ -67,6 +69,7 @@ mod unknown_handlers;
 
 #[cfg(feature = "http")]
 pub(crate) use access_keys::{KeyRow, NewKeyRow, RowsOf};
+pub(crate) use audit::Noted;
 pub use audit::{AuditEntry, AuditOutcome, Refusal};
 pub use chains::Object;
 pub(crate) use chains::{NewState, insert_with_state};
@@ -99,6 +102,8 @@ pub(crate) use log::{LogBatch, Refused, append_batch, lacks_partition};
 #[cfg(feature = "cli")]
 pub(crate) use migrate::MigrationDifferences;
 pub use migrate::{MigrationState, MigrationStatus};
+#[cfg(feature = "http")]
+pub(crate) use places::on_behalf_of;
 pub(crate) use positions::{Buried, PositionMove};
 pub use queues::{Facet, FacetSettings, QueueDepth, RegisteredQueue};
 pub(crate) use queues::{NewQueueRow, QueuePut, Taken, TakenTurn};

@@ -62,8 +62,8 @@ impl Store {
         Ok(Some(timing))
     }
 
-    /// Writes all of them in one statement, always in the same order: of two processes the first writes, and the second
-    /// waits for it.
+    /// Writes all of them in one statement, with the line of the record for what an operator replaces; always in the same
+    /// order: of two processes the first writes, and the second waits for it.
     async fn write_timing(&self, replace: bool) -> Result<(), StoreError> {
         let (names, values): (Vec<String>, Vec<i64>) = self.config.timing.named().into_iter().unzip();
         let mut session = self.session().await?;
@@ -76,10 +76,17 @@ impl Store {
         );
         // A statement of its own: processes have no right to change what stands.
         let instead = sqlx::query!(
-            "insert into wakeq.settings as s (name, value_us)
-             select name, value_us from unnest($1::text[], $2::bigint[]) as new (name, value_us)
-                 on conflict (name) do update set value_us = excluded.value_us, set_at = now()
-                         where s.value_us <> excluded.value_us",
+            "with written as (
+                 insert into wakeq.settings as s (name, value_us)
+                 select name, value_us from unnest($1::text[], $2::bigint[]) as new (name, value_us)
+                     on conflict (name) do update set value_us = excluded.value_us, set_at = now()
+                             where s.value_us <> excluded.value_us
+              returning name, value_us
+             )
+             insert into wakeq.audit_log (actor, action, outcome, detail)
+             select left('database:' || session_user, 200), 'set-timing', 'done',
+                    left(string_agg(name || ' ' || value_us || ' us', ', ' order by name), 1000)
+               from written having count(*) > 0",
             &names,
             &values
         );

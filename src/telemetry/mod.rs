@@ -73,11 +73,12 @@ pub(crate) use run_span;
 /// Span of one HTTP request. Neither path nor headers are in it: they may hold what a log must not.
 #[cfg(feature = "http")]
 macro_rules! request_span {
-    ($method:expr, $id:expr) => {
+    ($method:expr, $id:expr, $client:expr) => {
         tracing::info_span!(
             "request",
-            method = %$method,
+            method = $method,
             request_id = %$id,
+            client = %$client,
             trace_id = tracing::field::Empty,
         )
     };

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 mod access;
+mod access_flood;
 mod access_tokens;
 mod admin_lists;
 mod audit;
@@ -46,6 +47,7 @@ mod http_queues;
 mod http_sdk;
 mod idempotency;
 mod idle;
+mod key_scopes;
 mod late;
 mod leases;
 mod lifting;
@@ -74,6 +76,7 @@ mod roles;
 mod scenarios;
 mod schema;
 mod service;
+mod shares;
 mod simulation;
 mod states;
 mod support;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::{Canvases, WhichEvents};
-use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Scope, Within};
+use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Within, read_scopes};
 use crate::admin::{Admin, AdminError, Cursor, EventFilter, NewTarget};
 use crate::api::{
     Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
@@ -403,14 +403,14 @@ impl Database {
     }
 
     pub(super) async fn create_key(&self, canvases: Canvases, new: CreateKey) -> anyhow::Result<CreatedKey> {
-        let scopes: Result<_, _> = new.scopes.iter().map(|scope| scope.parse::<Scope>()).collect();
+        let (scopes, narrow) = read_scopes(&new.scopes)?;
         let reach = match canvases {
             Canvases::One => Reach::Canvas(self.canvas),
             Canvases::Every => Reach::EveryCanvas,
         };
         let lifetime = new.lifetime_s.map(Duration::from_secs);
-        let new = NewKey { holder: new.holder, reach, scopes: scopes?, lifetime };
-        Ok(self.access()?.create_key(&new, &self.actor).await?.into())
+        let new = NewKey { holder: new.holder, reach, scopes, lifetime };
+        Ok(self.access()?.create_narrow_key(&new, &narrow, &self.actor).await?.into())
     }
 
     pub(super) async fn revoke_key(&self, id: &str) -> anyhow::Result<()> {

@@ -153,6 +153,7 @@ async fn send(
     received: Received,
     emission: Emission,
 ) -> Result<Response, Problem> {
+    caller.may_emit(api, emission.events())?;
     if let Some(key) = idempotency::key(&received.headers)? {
         return idempotency::emit(api, caller, &key, received, emission).await;
     }

@@ -84,7 +84,7 @@ variable "min_instances" {
 }
 
 variable "max_instances" {
-  description = "Instances at most. Each may take seven connections to Postgres."
+  description = "Instances at most. Each may take nine connections to Postgres."
   type        = number
   default     = 10
 }
