@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 
 use crate::access::{AccessConfig, PushCallers};
-use crate::delivery::{AllowedAudience, AllowedPlace, DeliveryConfig};
+use crate::delivery::{AllowedAudience, AllowedPlace, DeliveryConfig, IpRange};
 use crate::http::HttpConfig;
 use crate::store::Retention;
 use crate::worker::WorkerConfig;

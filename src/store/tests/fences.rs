@@ -203,11 +203,11 @@ async fn a_claim_leaves_large_values_where_they_are() {
     let large = sqlx::query("update wakeq.events_v2 set value = repeat('1', 1000) where id = $1");
     large.bind(ids[1].0).execute(&table.pool).await.unwrap();
     let small = ClaimLimits { value_max: 999, ..limits() };
-    let claimed = table.store.claim(&ids, &small).await.unwrap();
+    let claimed = table.store.claim(&told(&ids), &small).await.unwrap();
     assert_eq!(claimed.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true]);
     let sizes: Vec<_> =
         table.store.load(&ids).await.unwrap().into_iter().flatten().map(|row| row.value_bytes).collect();
     assert_eq!(sizes, [1, 1000, 1]);
-    let claimed = table.store.claim(&ids[1..2], &ClaimLimits { value_max: 1000, ..limits() }).await.unwrap();
+    let claimed = table.store.claim(&told(&ids[1..2]), &ClaimLimits { value_max: 1000, ..limits() }).await.unwrap();
     assert_eq!(claimed[0].as_ref().unwrap().value.len(), 1000);
 }

@@ -38,7 +38,7 @@ async fn put(store: &Store, address: &HandlerAddress) -> Secret {
         replaces_secret: true,
         actor: &tester(),
     };
-    store.put_target(&row).await.unwrap().unwrap();
+    store.put_target(&row).await.unwrap();
     secret
 }
 

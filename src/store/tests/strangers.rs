@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use super::queues::{canvas, canvases, emails, emit_emails, take};
-use super::{Table, is_skipped, limits, tester};
+use super::{Table, is_skipped, limits, tester, told};
 use crate::event::{CanvasId, EventSource, NewLogEvent, StreamAppend, StreamId};
 use crate::store::crons::{CronPut, NewCronRow};
 use crate::store::{FacetSettings, LogBatch, StoreConfig, append_batch};
@@ -58,9 +58,9 @@ async fn a_stranger_stops_no_claim_no_turn_and_no_cron() {
     assert!(refused.to_string().contains("permission denied"), "{refused}");
 
     let ids = table.add(2).await;
-    assert!(table.store.claim(&ids[..1], &limits()).await.unwrap()[0].is_some());
+    assert!(table.store.claim(&told(&ids[..1]), &limits()).await.unwrap()[0].is_some());
     table.pause().await;
-    assert!(table.store.claim(&ids[1..], &limits()).await.unwrap()[0].is_none(), "it is paused");
+    assert!(table.store.claim(&told(&ids[1..]), &limits()).await.unwrap()[0].is_none(), "it is paused");
     emit_emails(&table.store, canvas(1), 1).await;
     emit_emails(&table.store, canvas(2), 1).await;
     assert_eq!(canvases(&take(&table.store, 2).await), [1, 2]);
@@ -74,8 +74,9 @@ async fn a_stranger_stops_no_claim_no_turn_and_no_cron() {
             modifier: &modifier,
             value: "1",
             missed: "once",
+            minute_ticks: 1,
         };
-        let put = table.store.put_cron(&row, 1, &tester(), |_, passed| Some(passed)).await.unwrap();
+        let put = table.store.put_cron(&row, &tester(), |_, passed| Some(passed)).await.unwrap();
         assert_eq!(put, CronPut::New);
     }
     table.run("select setval('wakeq.log_seq', 10500000)").await;
