@@ -297,7 +297,8 @@ begin
            claims = e.claims + 1,
            losses = e.losses + (e.locked_at is not null)::integer
      where e.id = any (ids)
-       and e.canvas_id = coalesce(one_canvas, canvases[array_position(ids, e.id)])
+       -- Not by "=", for which an index of handlers would do: batches have to visit rows in the order of their ids.
+       and e.canvas_id is not distinct from coalesce(one_canvas, canvases[array_position(ids, e.id)])
        and e.queue is null
        and e.delay_until <= clock_timestamp()
        and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)

@@ -18,7 +18,7 @@ fn ada() -> Actor {
     Actor::user("ada")
 }
 
-async fn cancel(stage: &Stage, id: EventId) -> Result<(), AdminError> {
+async fn cancel(stage: &Stage, id: EventId) -> Result<EventId, AdminError> {
     stage.admin.cancel(CanvasId::DEFAULT, id, &ada()).await
 }
 

@@ -187,7 +187,7 @@ async fn a_claim_costs_the_same_in_a_long_queue() {
     table
         .run(
             "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
-             select gen_random_uuid(), gen_random_uuid(), 'WORKER', 'known', '_', '1', null
+             select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'known', '_', '1', null
                from generate_series(1, 100000)",
         )
         .await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Table, is_skipped, scope};
-use crate::event::{CanvasId, Cause, Due, EventId, HandlerAddress, HandlerScope, Timestamp, Traceparent};
+use crate::event::{CanvasId, Cause, Due, EventId, HandlerAddress, Timestamp, Traceparent};
 use crate::store::{Coalescer, Inserted, NewEvent, StoreConfig};
 
 const NEW: Inserted = Inserted::New { due_soon: true, link: None, copies: Vec::new() };
