@@ -251,11 +251,11 @@ fn numberless(text: &str) -> String {
 
 #[tokio::test]
 async fn nothing_crosses_canvases_through_the_library() {
+    let alone = World::start(None).await;
+    alone.seed(&ATTACKER).await;
     let world = World::start(None).await;
     world.seed(&ATTACKER).await;
     let victim = world.seed(&VICTIM).await;
-    let alone = World::start(None).await;
-    alone.seed(&ATTACKER).await;
     alone.advance(&world.sequences().await).await;
     let pool = &world.service.stage.pool;
     let before = rows::of(pool, VICTIM.canvas).await;

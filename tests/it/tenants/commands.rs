@@ -203,11 +203,11 @@ async fn terminal(world: &World, over_http: bool) -> Terminal {
 }
 
 async fn compared(over_http: bool) -> Findings {
+    let alone = World::start(None).await;
+    alone.seed(&ATTACKER).await;
     let world = World::start(None).await;
     world.seed(&ATTACKER).await;
     let victim = world.seed(&VICTIM).await;
-    let alone = World::start(None).await;
-    alone.seed(&ATTACKER).await;
     alone.advance(&world.sequences().await).await;
     let pool = &world.service.stage.pool;
     let before = rows::of(pool, VICTIM.canvas).await;
