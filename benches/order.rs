@@ -31,6 +31,9 @@ const BATCHES: usize = 400;
 /// The last migration before that of order.
 const BEFORE: u32 = 12;
 
+const CLAIM_BEFORE: &str = "select id, claims from wakeq.claim($1, '{WORKER/bench/_}', '{}', '1 min', 5)";
+const CLAIM: &str = "select id, claims from wakeq.claim(
+    $1, '{}', '00000000-0000-0000-0000-000000000000', '{WORKER/bench/_}', '{}', '1 min', 5)";
 /// As `src/store/insert.rs` has it.
 const INSERT: &str = "insert into wakeq.events_v2
         (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
@@ -66,11 +69,13 @@ struct Side {
 
 /// Compares what an event without an object costs on the tables of before, and on those of today.
 async fn without_objects(cluster: &Cluster) {
-    let mut before = Side::new(cluster, "before", "claim").await;
+    let mut before = Side::new(cluster, "before", CLAIM_BEFORE).await;
     for entry in migrations() {
         sqlx::raw_sql(AssertSqlSafe(entry)).execute(&mut before.connection).await.unwrap();
     }
-    let mut today = Side::new(cluster, "today", "claim_3").await;
+    let claim = include_str!("claim_without_order.sql");
+    sqlx::raw_sql(claim).execute(&mut before.connection).await.unwrap();
+    let mut today = Side::new(cluster, "today", CLAIM).await;
     Store::migrate(&cluster.url("today"), false).await.unwrap();
     for batch in 0..BATCHES {
         if batch % 2 == 0 {
@@ -114,7 +119,7 @@ fn migrations() -> Vec<String> {
 }
 
 impl Side {
-    async fn new(cluster: &Cluster, database: &str, claim: &str) -> Self {
+    async fn new(cluster: &Cluster, database: &str, claim: &'static str) -> Self {
         let mut connection = PgConnection::connect(&cluster.url("postgres")).await.unwrap();
         let create = format!("create database {database}");
         sqlx::raw_sql(AssertSqlSafe(create)).execute(&mut connection).await.unwrap();
@@ -125,12 +130,6 @@ impl Side {
             sqlx::raw_sql(AssertSqlSafe(off)).execute(&mut connection).await.unwrap();
         }
         sqlx::raw_sql("create schema if not exists wakeq").execute(&mut connection).await.unwrap();
-        let claim = match claim {
-            "claim" => "select id, claims from wakeq.claim($1, '{WORKER/bench/_}', '{}', '1 min', 5)",
-            _ => {
-                "select id, claims from wakeq.claim_3($1, '{}', '00000000-0000-0000-0000-000000000000', '{WORKER/bench/_}', '{}', '1 min', 5)"
-            }
-        };
         Self { connection, claim, took: Default::default() }
     }
 

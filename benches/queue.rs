@@ -172,7 +172,8 @@ impl Bench {
         let started = Instant::now();
         join_all(halves.iter().map(|half| async {
             for batch in half.chunks(BATCH) {
-                let claim = "select id from wakeq.claim($1, '{WORKER/bench/_}', '{}', '1 min', 2)";
+                let claim = "select id from wakeq.claim(
+                    $1, '{}', '00000000-0000-0000-0000-000000000000', '{WORKER/bench/_}', '{}', '1 min', 2)";
                 let claimed: Vec<uuid::Uuid> =
                     sqlx::query_scalar(claim).bind(batch).fetch_all(&self.pool).await.unwrap();
                 assert_eq!(claimed.len(), batch.len());

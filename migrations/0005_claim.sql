@@ -1,55 +1,18 @@
--- The claim: the only way to start an event.
---
--- A function, because the shared lock has to be taken before the claiming statement's snapshot: a pause commits its
--- rule and then passes through the same lock exclusively, so that no claim that did not see the rule commits after it.
--- `volatile` gives each statement in it a snapshot of its own.
+-- The gate of claims. Claims pass through it together, before their snapshots; a new rule is committed and then passes
+-- through it alone, so that no claim that did not see the rule commits after it. It is a lock on an empty table: the
+-- rights on the table say whose sessions can take it, while any session of the database can take an advisory lock.
 
-create function wakeq.claim(
-    ids             uuid[],
-    handlers        text[],
-    canvas_handlers text[],
-    lease           interval,
-    losses_below    integer
-)
-returns table (
-    id          uuid,
-    canvas_id   uuid,
-    module      text,
-    name        text,
-    modifier    text,
-    value       text,
-    retries     integer,
-    delay_until timestamptz,
-    enqueued_at timestamptz,
-    locked_at   timestamptz,
-    claims      integer,
-    losses      integer,
-    took_over   boolean,
-    traceparent text
-)
-language plpgsql volatile as $$
-#variable_conflict use_column
+create table wakeq.claim_gate (
+    nothing boolean not null check (false)
+);
+
+comment on table wakeq.claim_gate is 'Always empty: claims and new rules lock it';
+
+-- Waits until every claim has ended that may not have seen what was committed before. With the rights of the schema's
+-- owner: a role that makes rules need not be able to hold the gate.
+create function wakeq.await_claims() returns void language plpgsql volatile
+security definer set search_path = pg_catalog, pg_temp set lock_timeout = '4s' as $$
 begin
-    perform pg_advisory_xact_lock_shared(7810752301);
-    return query
-    update wakeq.events_v2 e
-       set locked_at = clock_timestamp(),
-           claims = e.claims + 1,
-           losses = e.losses + (e.locked_at is not null)::integer
-     where e.id = any (ids)
-       and e.delay_until <= clock_timestamp()
-       and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
-       and e.losses + (e.locked_at is not null)::integer < losses_below
-       and (   e.module || '/' || e.name || '/' || e.modifier = any (handlers)
-            or e.canvas_id || '/' || e.module || '/' || e.name || '/' || e.modifier = any (canvas_handlers))
-       and not exists (
-           select from wakeq.scheduling_rules r
-            where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
-              and (r.until is null or r.until > clock_timestamp()))
-    returning e.id, e.canvas_id, e.module::text, e.name::text, e.modifier::text, e.value::text, e.retries,
-              e.delay_until, e.enqueued_at, e.locked_at, e.claims, e.losses,
-              e.losses > 0 and exists (
-                  select from wakeq.events_v2 before where before.id = e.id and before.locked_at is not null),
-              e.traceparent::text;
+    lock table wakeq.claim_gate in share mode;
 end
 $$;

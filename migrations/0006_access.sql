@@ -1,5 +1,5 @@
 -- Who may do what: keys of programs and people, and the Google service accounts that are let in. A row without a canvas
--- counts on every canvas.
+-- counts on every canvas. A scope may be limited to handlers: `emit:WORKER/*`, `operate:WORKER/resize`.
 
 create table wakeq.access_keys (
     -- The public part of the key, 12 hexadecimal digits.
@@ -9,7 +9,9 @@ create table wakeq.access_keys (
     canvas_id     uuid,
     holder        text not null check (length(holder) between 1 and 190),
     scopes        text[] not null
-                  check (cardinality(scopes) between 1 and 4 and scopes <@ array['emit', 'read', 'operate', 'admin']),
+                  check (cardinality(scopes) between 1 and 20 and array_position(scopes, null) is null
+                         and array_to_string(scopes, ' ')
+                             ~ '^((admin|(emit|read|operate)(:[A-Za-z0-9_.-]{1,128}/([*]|[A-Za-z0-9_.-]{1,128}))?)( |$))+$'),
     created_at    timestamptz not null default now(),
     created_by    text not null check (length(created_by) between 1 and 200),
     expires_at    timestamptz not null,
@@ -31,7 +33,9 @@ create table wakeq.service_accounts (
     email      text not null check (length(email) between 3 and 190 and email = lower(email)),
     canvas_id  uuid,
     scopes     text[] not null
-               check (cardinality(scopes) between 1 and 4 and scopes <@ array['emit', 'read', 'operate', 'admin']),
+               check (cardinality(scopes) between 1 and 20 and array_position(scopes, null) is null
+                         and array_to_string(scopes, ' ')
+                             ~ '^((admin|(emit|read|operate)(:[A-Za-z0-9_.-]{1,128}/([*]|[A-Za-z0-9_.-]{1,128}))?)( |$))+$'),
     created_at timestamptz not null default now(),
     created_by text not null check (length(created_by) between 1 and 200),
     revoked_at timestamptz,

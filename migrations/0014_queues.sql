@@ -236,13 +236,24 @@ begin
 end
 $$;
 
--- Takes the lock of a queue, which ends with the transaction. Others hold it for a statement of theirs.
+-- A row for each queue that has turns. Locking it is the lock of the queue.
+create table wakeq.queue_turns (
+    queue wakeq.name not null primary key
+);
+
+-- Takes the lock of a queue, which ends with the transaction. Others hold it for a statement of theirs. The row may be
+-- missing, or be deleted while this waits for it: then a new one is inserted, which locks it as well.
 create function wakeq.lock_queue(of_queue text) returns void language plpgsql volatile as $$
 declare
     patience text := current_setting('lock_timeout');
 begin
     perform set_config('lock_timeout', '1s', true);
-    perform pg_advisory_xact_lock(78107530, hashtext(of_queue));
+    loop
+        perform from wakeq.queue_turns t where t.queue = of_queue for update;
+        exit when found;
+        insert into wakeq.queue_turns (queue) values (of_queue) on conflict do nothing;
+        exit when found;
+    end loop;
     perform set_config('lock_timeout', patience, true);
 end
 $$;
@@ -257,8 +268,13 @@ begin
 end
 $$;
 
--- The claim, of events that are in no queue.
-create function wakeq.claim_3(
+-- The claim of events that are not in a queue: the only way to start one.
+--
+-- A function, because the gate has to be passed before the claiming statement's snapshot. `volatile` gives each statement
+-- in it a snapshot of its own. An event on an object runs when no earlier one of its lane is left, and its lane does not
+-- stand still. Both are scalar subqueries, which Postgres never answers by reading a whole table, and neither is asked for
+-- an event without an object. What is earlier was committed earlier, so a claim that sees an event sees all before it.
+create function wakeq.claim(
     ids             uuid[],
     -- Of the events, at the same positions; or the one that all are on.
     canvases        uuid[],
@@ -266,7 +282,9 @@ create function wakeq.claim_3(
     handlers        text[],
     canvas_handlers text[],
     lease           interval,
-    losses_below    integer
+    losses_below    integer,
+    -- Larger values are claimed by those that have room for them.
+    value_max       integer default 2147483647
 )
 returns table (
     id          uuid,
@@ -290,7 +308,7 @@ returns table (
 language plpgsql volatile as $$
 #variable_conflict use_column
 begin
-    perform pg_advisory_xact_lock_shared(7810752301);
+    lock table wakeq.claim_gate in row exclusive mode;
     return query
     update wakeq.events_v2 e
        set locked_at = clock_timestamp(),
@@ -303,6 +321,7 @@ begin
        and e.delay_until <= clock_timestamp()
        and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
        and e.losses + (e.locked_at is not null)::integer < losses_below
+       and octet_length(e.value) <= value_max
        and (   e.module || '/' || e.name || '/' || e.modifier = any (handlers)
             or e.canvas_id || '/' || e.module || '/' || e.name || '/' || e.modifier = any (canvas_handlers))
        and not exists (
@@ -334,7 +353,8 @@ create function wakeq.take_turns(
     wanted       integer,
     only_asked   boolean,
     lease        interval,
-    losses_below integer
+    losses_below integer,
+    value_max    integer default 2147483647
 )
 returns table (
     id          uuid,
@@ -371,7 +391,7 @@ declare
 begin
     perform wakeq.lock_queue(of_queue);
     -- After the queue's: who pauses waits for as few as can be.
-    perform pg_advisory_xact_lock_shared(7810752301);
+    lock table wakeq.claim_gate in row exclusive mode;
     perform wakeq.enter_rotation(of_queue, asked);
     ruled := wakeq.is_shown(of_queue);
     for pass in 1 .. 20 loop
@@ -407,6 +427,7 @@ begin
                    (c.locked_at is null or c.locked_at < moment - lease) and c.id <> all (taken)
                    and c.notify_at is not null and c.delay_until <= moment
                    and c.losses + (c.locked_at is not null)::integer < losses_below
+                   and octet_length(c.value) <= value_max
                    and not (ruled and exists (
                        select from wakeq.scheduling_rules r
                         where r.canvas_id = c.canvas_id and r.event_space = c.module and r.handler_name = c.name

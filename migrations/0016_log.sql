@@ -77,6 +77,12 @@ alter table wakeq.log enable always trigger log_never_changes;
 create function wakeq.log_partition_of(seq bigint) returns bigint language sql immutable parallel safe
 return log_partition_of.seq / 5000000;
 
+-- One row, locked by the session that makes partitions.
+create table wakeq.log_partitioning (
+    one boolean not null default true primary key check (one)
+);
+insert into wakeq.log_partitioning default values;
+
 -- Makes the partitions that numbers need up to so many ahead, unless another session is at it; how many it made. It runs
 -- with the rights of the schema's owner, since who appends may make no tables. The parent is not locked against appenders.
 create function wakeq.add_log_partitions(ahead bigint) returns integer
@@ -92,7 +98,8 @@ begin
     for number in wakeq.log_partition_of(last + 1) .. wakeq.log_partition_of(last + ahead) loop
         part := 'log_' || number;
         continue when to_regclass('wakeq.' || part) is not null;
-        exit when not pg_try_advisory_xact_lock(7810752302);
+        perform from wakeq.log_partitioning for update skip locked;
+        exit when not found;
         continue when to_regclass('wakeq.' || part) is not null;
         execute format('create table wakeq.%I (like wakeq.log including all)', part);
         execute format('create trigger log_never_changes before update or delete or truncate on wakeq.%I
@@ -111,9 +118,16 @@ select wakeq.add_log_partitions(10000000);
 create function wakeq.log_lacks_partitions() returns boolean language sql volatile
 return to_regclass('wakeq.log_' || wakeq.log_partition_of(coalesce(pg_sequence_last_value('wakeq.log_seq'), 0) + 5000000)) is null;
 
--- Taken by who appends, before the first number: from then on, and until its transaction has ended, no reader reads
--- further than the number that was the last one then. It is a lock and no row, so that everybody sees it before the
--- commit; shared, so that nobody waits. Once in a transaction is enough: the first is the lowest.
+-- Always empty. An appender locks it, which takes rights on it: a floor counts only with this lock, so that a session
+-- that may merely connect can't make one.
+create table wakeq.log_gate (
+    nothing boolean not null check (false)
+);
+
+-- Taken by an appender, before its first number: from then on, and until its transaction has ended, no reader reads
+-- further than the number that was the last one then. It is a lock and not a row, so that everybody sees it before the
+-- commit. It is never waited for: other appenders share it, and if a stranger holds the key alone, any lower number is
+-- as right a floor. Once in a transaction is enough: the first is the lowest.
 create function wakeq.log_floor() returns bigint language plpgsql volatile as $$
 declare
     own  text := pg_current_xact_id()::text || '/';
@@ -123,18 +137,30 @@ begin
     if starts_with(held, own) then
         return split_part(held, '/', 2)::bigint;
     end if;
+    lock table wakeq.log_gate in row exclusive mode;
     last := coalesce(pg_sequence_last_value('wakeq.log_seq'), 0);
-    perform pg_advisory_xact_lock_shared((30577::bigint << 48) | last);
+    while not pg_try_advisory_xact_lock_shared((30577::bigint << 48) | last) loop
+        last := last - 1;
+        if last < 0 then
+            raise exception 'no floor of the log is free' using errcode = 'lock_not_available',
+                hint = 'Another session holds advisory locks with the keys of wakeq: `wakeq doctor` names it.';
+        end if;
+    end loop;
     perform set_config('wakeq.log_floor', own || last::text, true);
     return last;
 end $$;
 
--- Who appends now, and the number that was the last when it began to.
+-- The transactions that append now, and the number that was the last when each began to. One that ends during the look
+-- may be left out, since what it appended is then seen by later snapshots; none that goes on is.
 create view wakeq.log_appenders as
-    select pid, ((classid::bigint & 65535) << 32) | objid::bigint as floor
+    select max(pid) as pid,
+           min(((classid::bigint & 65535) << 32) | objid::bigint) filter (where locktype = 'advisory') as floor
       from pg_catalog.pg_locks
-     where locktype = 'advisory' and objsubid = 1 and classid::bigint >> 16 = 30577
-       and database = (select oid from pg_catalog.pg_database where datname = current_database());
+     where database = (select oid from pg_catalog.pg_database where datname = current_database())
+       and (   locktype = 'advisory' and objsubid = 1 and classid::bigint >> 16 = 30577
+            or locktype = 'relation' and relation = 'wakeq.log_gate'::regclass and mode = 'RowExclusiveLock')
+     group by virtualtransaction
+    having bool_or(locktype = 'advisory') and bool_or(locktype = 'relation');
 
 -- Up to which number all of the log is there, whatever is still open, for a statement that begins after this: and the last
 -- number that was taken. The order of the two looks is what makes it right. A number up to `last` was taken before the

@@ -47,6 +47,8 @@ create table wakeq.entity_events (
     follow_ups     uuid[] not null default '{}',
     sent_at        timestamptz not null default now(),
     ended_at       timestamptz,
+    -- When it was old enough to be forgotten, and was kept: an event that followed from it had not ended, and may be answered.
+    held_at        timestamptz,
     constraint entity_events_pkey primary key (canvas_id, event_id),
     constraint entity_events_link check (link_prev >= 0 and link_prev < link_id),
     constraint entity_events_ended check ((status = 'accepted') = (ended_at is null)),
@@ -60,6 +62,4 @@ create table wakeq.entity_events (
 
 create index entity_events_correlation on wakeq.entity_events (canvas_id, correlation_id);
 -- What is old enough to be forgotten; what has not ended is not.
-create index entity_events_ended on wakeq.entity_events (ended_at) where ended_at is not null;
--- The streams of a type's repository, for its warm-up.
-create index log_streams_category on wakeq.log_streams (category);
+create index entity_events_ended on wakeq.entity_events (coalesce(held_at, ended_at)) where ended_at is not null;

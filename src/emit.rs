@@ -5,6 +5,8 @@
 mod idempotent;
 mod listening;
 mod objects;
+mod quotas;
+mod room;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +22,15 @@ use crate::telemetry::{SendMetrics, Sending};
 use crate::{fault, telemetry};
 
 pub use idempotent::{IdempotencyKey, Idempotent};
+use room::{Admitted, Checked, Room};
 
 /// Most events that one call may emit.
 const EVENTS_MAX: usize = 10_000;
 /// Most events in one statement.
 const BATCH_MAX: usize = 500;
-/// Largest value that shares a statement: a full one has at most 8 MB.
+/// Largest value that shares a statement, and most bytes of the values in one: with the last of them a little more.
 const SHARED_BYTES_MAX: usize = 16 * 1024;
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// How many insert statements run at a time.
 const IN_FLIGHT: usize = 2;
 /// How often an emit is tried whose object others hold.
@@ -39,8 +43,14 @@ pub struct QueueConfig {
     pub canvas: CanvasId,
     /// Largest value of an event, as JSON. Default 256 KiB.
     pub payload_limit_bytes: usize,
+    /// Bytes of the values of all emits that wait for Postgres at a time. Default 64 MiB; emits beyond are refused with
+    /// [`StoreError::Overloaded`]. One call counts as half of it at most, so that it is never too large by itself.
+    pub waiting_bytes_max: usize,
     /// How long an emit waits for its notification to be published before it leaves it to the probe. Default 2 s.
     pub publish_timeout: Duration,
+    /// Whether the quotas of canvases count for what is emitted here. Default true; without them a program emits on any
+    /// canvas as much as it likes.
+    pub quotas: bool,
 }
 
 impl Default for QueueConfig {
@@ -48,7 +58,9 @@ impl Default for QueueConfig {
         Self {
             canvas: CanvasId::DEFAULT,
             payload_limit_bytes: 256 * 1024,
+            waiting_bytes_max: 64 * 1024 * 1024,
             publish_timeout: Duration::from_secs(2),
+            quotas: true,
         }
     }
 }
@@ -59,7 +71,8 @@ pub struct Queue {
     store: Store,
     notifier: Arc<dyn Notifier>,
     config: QueueConfig,
-    inserts: Coalescer<Arc<NewEvent>, Inserted>,
+    inserts: Coalescer<Admitted, Inserted>,
+    room: Room,
     announcements: Coalescer<Arc<[EventId]>, ()>,
     metrics: SendMetrics,
     broadcasts: Option<Broadcasts>,
@@ -121,13 +134,14 @@ pub enum EmitError {
 impl Queue {
     /// A queue over a store and a notifier. Must be called inside a tokio runtime.
     pub fn new(store: Store, notifier: Arc<dyn Notifier>, config: QueueConfig) -> Self {
-        let inserts = Coalescer::new(BATCH_MAX, IN_FLIGHT, {
+        let inserts = Coalescer::within((BATCH_MAX, BATCH_BYTES_MAX), Admitted::bytes, IN_FLIGHT, {
             let store = store.clone();
-            move |events: Vec<Arc<NewEvent>>| {
+            move |admitted: Vec<Admitted>| {
                 let store = store.clone();
-                async move { store.insert(&events).await }
+                async move { store.insert(&Admitted::events(&admitted)).await }
             }
         });
+        let room = Room::new(config.waiting_bytes_max);
         let (broadcasts, signals) = (notifier.broadcasts(), notifier.signals());
         let announcements = Coalescer::new(BATCH_MAX, 1, {
             let store = store.clone();
@@ -137,7 +151,7 @@ impl Queue {
             }
         });
         let metrics = SendMetrics::new();
-        Self { store, notifier, config, inserts, announcements, metrics, broadcasts, signals }
+        Self { store, notifier, config, inserts, room, announcements, metrics, broadcasts, signals }
     }
 
     /// Emits an event: when this returns, its row is committed.
@@ -164,8 +178,11 @@ impl Queue {
             return Ok(emitted);
         }
         let chosen = event.id.is_some();
-        let event = self.checked(event)?;
+        let event = Arc::new(self.checked(event)?);
         telemetry::sends(event.id);
+        let one = std::slice::from_ref(&*event);
+        self.admit(one).await?;
+        let room = self.room.take(event.value.len()).map_err(|error| self.crowded(one, error))?;
         // A chosen id may have to wait for a stranger's transaction, and a large value for its own bytes: neither shares
         // a statement.
         let inserted = if chosen {
@@ -173,9 +190,9 @@ impl Queue {
         } else if event.value.len() > SHARED_BYTES_MAX {
             self.store.insert_alone(&event).await
         } else {
-            self.inserts.call(Arc::new(event.clone())).await
+            self.inserts.call(Admitted::new(Arc::clone(&event), room)).await
         };
-        let inserted = self.counted(std::slice::from_ref(&event), inserted)?;
+        let inserted = self.counted(one, inserted)?;
         fault::point("emit.committed");
         let (mut emitted, notifications) = outcome(&event, &inserted)?;
         self.remember(&event, &inserted);
@@ -190,7 +207,8 @@ impl Queue {
     }
 
     async fn emit_together(&self, events: Vec<Event>) -> Result<Vec<Emitted>, EmitError> {
-        let (events, chosen) = self.all_checked(events)?;
+        let Checked { events, chosen, room: _room } = self.all_checked(events)?;
+        self.admit(&events).await?;
         let inserted = patiently(&events, || self.store.insert_all(&events, &chosen)).await;
         let inserted = self.counted(&events, inserted).map_err(|error| refused(&events, error))?;
         self.inserted(&events, inserted).await
@@ -231,15 +249,6 @@ impl Queue {
                 );
             }
         });
-    }
-
-    fn all_checked(&self, events: Vec<Event>) -> Result<(Vec<NewEvent>, Vec<bool>), EmitError> {
-        if events.len() > EVENTS_MAX {
-            return Err(EmitError::TooMany(events.len()));
-        }
-        let chosen: Vec<bool> = events.iter().map(|event| event.id.is_some()).collect();
-        let events = events.into_iter().map(|event| self.checked(event)).collect::<Result<Vec<_>, _>>()?;
-        Ok((events, chosen))
     }
 
     /// What follows the commit of several events, or their refusal.
@@ -290,6 +299,7 @@ impl Queue {
         let chosen = event.id.is_some();
         let event = Arc::new(self.checked(event)?);
         telemetry::sends(event.id);
+        self.admit(std::slice::from_ref(&*event)).await?;
         let inserted = insert_one(connection, &event, chosen, self.store.emission()).await;
         let inserted = inserted.map_err(|error| StoreError::from_sqlx("insert an event", error));
         let inserted = inserted.map_err(|error| refused(std::slice::from_ref(&*event), error))?;

@@ -37,9 +37,9 @@ mod wake;
 mod worker;
 
 pub use admin::{
-    Admin, AdminError, BULK_MAX, Bulk, CRONS_MAX, Cron, CronPause, CronTick, Cursor, DeletedQueue,
-    EventFilter, EventSummary, Group, GroupNodes, GroupSource, HandlerStats, LIST_MAX, NewCron, NewQueue,
-    Page, PutCron, PutQueue, ResetGroup, ResetTo, Resumed, SetFacet, Stop, Stopped, Waiting,
+    Admin, AdminError, BULK_MAX, Bulk, Cron, CronPause, CronTick, Cursor, DeletedQueue, EventFilter,
+    EventSummary, Group, GroupNodes, GroupSource, HandlerStats, LIST_MAX, NewCron, NewQueue, Page, PutCron,
+    PutQueue, ResetGroup, ResetTo, Resumed, SetFacet, Stop, Stopped, Waiting,
 };
 #[cfg(feature = "http")]
 pub use admin::{NewSecret, NewTarget, Registered};
@@ -54,6 +54,7 @@ pub use broker::{
 pub use consumer::{
     Consumer, ConsumerConfig, ConsumerError, DeadLetter, ErrorStrategy, EventProcessor, EventProvider,
     EventSubscriber, GiveUp, Health, InvalidConsumer, MemoryLog, MemoryPositions, PositionKey, PositionStore,
+    ReadBudget,
 };
 pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
@@ -65,15 +66,16 @@ pub use event::{
     Actor, AppendCondition, Appended, Broadcast, CanvasId, Category, Claim, CopyOf, Due, EntityId,
     EntityStatus, EntityType, Event, EventError, EventId, EventSequencePartitioner, EventSource, GroupNode,
     HandlerAddress, HandlerScope, InvalidCondition, InvalidEntityId, InvalidEntityType, InvalidLogName,
-    InvalidName, InvalidObjectKey, InvalidPattern, InvalidSource, InvalidTiming, InvalidTraceparent,
-    JsonError, Lane, Lead, Link, LogEvent, LogEventError, LogPage, MalformedBroadcast, MalformedNotification,
-    Name, NewLogEvent, NewSubscription, NodeId, Notification, ObjectKey, Partition, Place, QueuePattern,
-    RuleKind, SourceList, StreamAppend, StreamId, StreamName, SubscriberId, SubscriberState, Subscription,
-    Timestamp, Timing, Traceparent,
+    InvalidName, InvalidObjectKey, InvalidPattern, InvalidQuota, InvalidSource, InvalidTiming,
+    InvalidTraceparent, JsonError, Lane, Lead, Link, LogEvent, LogEventError, LogPage, MalformedBroadcast,
+    MalformedNotification, Name, NewLogEvent, NewSubscription, NodeId, Notification, ObjectKey, PageLimit,
+    Partition, Place, QueuePattern, Quota, QuotaExceeded, RuleKind, SourceList, StreamAppend, StreamId,
+    StreamName, SubscriberId, SubscriberState, Subscription, Timestamp, Timing, Traceparent,
 };
 #[cfg(feature = "http")]
 pub use event::{
-    InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,
+    InvalidSecret, InvalidSecretKeys, InvalidTargetUrl, NewSecretKey, NoSecret, OwnDeployment, OwnTarget,
+    Secret, SecretKeys, Secrets, Target, TargetPolicy, TargetUrl,
 };
 pub use explain::{Explanation, Live};
 pub use log::{APPEND_MAX, Log, LogError, LogReceipt, READ_MAX};
@@ -85,12 +87,12 @@ pub use store::RegisteredTarget;
 pub use store::{
     AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, EntityEventStatus, Facet, FacetSettings,
     GroupPosition, HaltedLane, HandlerCounts, LogAppender, LogEnd, LogHorizon, MigrationState,
-    MigrationStatus, Object, QueueDepth, Refusal, RegisteredQueue, Retention, Rule, Store, StoreConfig,
-    StoreError, StoredEntity, TimingMode,
+    MigrationStatus, Object, QueueDepth, QuotaUse, Refusal, RegisteredQueue, Retention, RoleKind, Rule, Store,
+    StoreConfig, StoreError, StoredEntity, TimingMode,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{
-    Counters, Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, PushError, PushRunner,
+    Counters, Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Origin, PushError, PushRunner,
     QueueWorker, Route, RunReport, Verdict, WorkerConfig, WorkerError, shutdown_signal,
 };
 

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Shows what waits for each handler, and the connections to Postgres, as metrics of the program's global OpenTelemetry
 /// meter provider, until it is dropped: `wakeq.handler.depth`, `wakeq.handler.oldest`, `wakeq.handler.halted`,
-/// `wakeq.queue.depth`, `wakeq.queue.canvases`, `wakeq.log.held`, `wakeq.pool.connections`, and of consumer groups
+/// `wakeq.queue.depth`, `wakeq.queue.canvases`, `wakeq.log.held`, `wakeq.quota.used`, `wakeq.pool.connections`, and of consumer groups
 /// `wakeq.group.nodes`, `wakeq.group.coordinator.term`, `wakeq.group.sources`, `wakeq.group.owned`, `wakeq.group.lag`.
 ///
 /// What events, runs and requests are counted by needs no more than the provider; these have to be asked for. They ask the
@@ -42,6 +42,7 @@ pub struct Observer {
     look: Arc<Look>,
     _gauges: telemetry::Gauges,
     _of_groups: telemetry::GroupGauges,
+    _of_quotas: telemetry::QuotaGauge,
 }
 
 /// What was seen last.
@@ -82,7 +83,9 @@ impl Observer {
         );
         let of_groups = Arc::downgrade(&look);
         let groups = telemetry::GroupGauges::over(move || of_groups.upgrade().and_then(Look::groups));
-        Self { look, _gauges: gauges, _of_groups: groups }
+        let of_quotas = store.clone();
+        let quotas = telemetry::QuotaGauge::over(move || of_quotas.near_quotas());
+        Self { look, _gauges: gauges, _of_groups: groups, _of_quotas: quotas }
     }
 
     /// Asks now what waits, unless that is known, for who is about to collect.

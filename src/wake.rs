@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::event::Notification;
 use crate::notify::{Notifier, NotifyError};
-use crate::store::{Retention, Store, StoreError};
+use crate::store::{IdleRetention, Retention, Store, StoreError};
 use crate::telemetry::WakeMetrics;
 
 /// Least time between two pages of 1,000 notifications: workers and broker are not to be flooded.
@@ -24,6 +24,8 @@ const EXPIRE_EVERY: u64 = 60;
 
 /// Most pages of what is old that one pass deletes; the next passes go on, so that none takes minutes.
 const EXPIRE_PAGES: usize = 100;
+/// Most pages of what nobody uses that one process looks at in a row.
+const IDLE_PAGES: usize = 20;
 
 /// Most partitions of the log that one look drops.
 const LOG_PARTITIONS: usize = 10;
@@ -244,6 +246,7 @@ impl Waker {
         if let Some(kept) = retention.log {
             self.expire_log(kept).await?;
         }
+        self.expire_idle(retention).await?;
         for page in 0..EXPIRE_PAGES {
             if !self.store.expire(page > 0, retention).await? {
                 return Ok(());
@@ -254,6 +257,18 @@ impl Waker {
         }
         self.passes.store(0, Ordering::Relaxed);
         self.store.hasten_expiry().await
+    }
+
+    /// Deletes what nobody uses any more, a part of it at a time: the next part is left to the next hour.
+    async fn expire_idle(&self, retention: Retention) -> Result<(), StoreError> {
+        let Retention { idle, audit, .. } = retention;
+        let kept = IdleRetention { objects: idle, entity_events: idle, keys: audit };
+        for page in 0..IDLE_PAGES {
+            if !self.store.expire_idle(page > 0, kept).await? || self.is_over() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {

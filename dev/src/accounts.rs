@@ -9,9 +9,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio_util::task::AbortOnDropHandle;
 use wakeq::{
-    Applied, Asked, BrokerBacking, BrokerConfig, BrokerError, CanvasId, Entities, Entity, EntityAnswer,
+    Applied, BrokerBacking, BrokerConfig, BrokerError, CanvasId, Entities, Entity, EntityAnswer,
     EntityConfig, EntityEvent, EntityId, EntityProcessor, EntityStatus, Event, EventBroker, Execution,
-    HandlerResult, Handlers, Log, Queue, Rejection, Store,
+    HandlerResult, Handlers, Log, Queue, Rejection, Route, Store,
 };
 
 use crate::screen;
@@ -80,15 +80,17 @@ impl Entity for Account {
 /// The handlers of the example: the bank outside, and whoever wants to know.
 pub(super) fn handlers(handlers: Handlers, entities: Entities) -> Handlers {
     let charge = move |execution: Execution| charge(entities.clone(), execution);
-    handlers.on("charge", charge).on("account-changed", told)
+    handlers.on("charge", charge).on(Route::new("account-changed").module("ANSWER"), told)
 }
 
 async fn charge(entities: Entities, execution: Execution) -> HandlerResult {
-    let asked: Asked<u32> = execution.value()?;
+    let asked = execution.asked::<u32>()?;
+    // Anybody may have emitted it: nothing is charged for whom nobody asked.
+    entities.verify(&asked).await?;
     tokio::time::sleep(BANK).await;
-    let charged = EntityEvent::of(&Change::Charged { cents: asked.value })?;
+    let charged = EntityEvent::of(&Change::Charged { cents: *asked.value() })?;
     // However often this runs, the account gets the answer once.
-    entities.answer(&asked, execution.id, charged).await?;
+    entities.answer(&asked, charged).await?;
     Ok(())
 }
 

@@ -4,12 +4,15 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tokio::time::sleep;
 use wakeq_services::remove_kept;
+
+use crate::service::only_ours;
 
 /// Held as long as this process runs; inside are its number and the address of its database.
 const LOCK: &str = "lock";
@@ -21,6 +24,7 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 const EMBEDDED: &str = "embedded";
 const POSTGRES: &str = "postgres";
 const KEY: &str = "key";
+const SECRET_KEY: &str = "secret-key";
 
 /// The folder, and whether it is ours.
 pub(super) struct Kept {
@@ -53,10 +57,12 @@ impl Kept {
         fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
         let path = folder.join(LOCK);
         let mut options = File::options();
-        let opened = options.read(true).write(true).create(true).truncate(false).open(&path);
+        let opened = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let mut file = opened.with_context(|| format!("open {}", path.display()))?;
         let hold = match file.try_lock() {
             Ok(()) => {
+                // The address of the database has its password.
+                only_ours(&file).with_context(|| format!("keep {} to its owner", path.display()))?;
                 say_who(&file, "").with_context(|| format!("write {}", path.display()))?;
                 Hold::Ours(file)
             }
@@ -145,6 +151,11 @@ impl Kept {
     /// The data of Postgres.
     pub(super) fn postgres(&self) -> PathBuf {
         self.folder.join(POSTGRES)
+    }
+
+    /// The key that signing secrets are encrypted with.
+    pub(super) fn secret_key(&self) -> PathBuf {
+        self.folder.join(SECRET_KEY)
     }
 
     /// The key to the API.

@@ -159,19 +159,20 @@ async fn work(
     let joins = kept.other().is_some_and(|other| other.database_url == url);
     let may_forget = arguments.allow_unsafe_durability || joins || services.postgres.service.may_forget();
     let mut metrics = service::metrics().await?;
-    let store = store::connect(&url, !services.postgres.service.stays(), may_forget).await?;
+    let secret_keys = service::secret_keys(&kept.secret_key())?;
+    let store = store::connect(&url, !services.postgres.service.stays(), may_forget, &secret_keys).await?;
     metrics.watch(&store);
     let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(pubsub).await?);
     let server = service::bind(store.clone(), Arc::clone(&notifier), arguments.port).await?;
     if server.local_address().port() != arguments.port {
         screen::line(&format!("Port {} is taken: the API listens on another one", arguments.port));
     }
-    let key = service::key(store.clone(), &kept.key()).await?;
+    service::key(store.clone(), &kept.key()).await?;
     screen::introduction(
         services,
         kept,
         migrations.len(),
-        &screen::Access { url, host, address: server.local_address(), metrics: metrics.address(), key },
+        &screen::Access { url, host, address: server.local_address(), metrics: metrics.address() },
     );
     let (serving, served) = (server.stop_token(), tokio::spawn(server.run()));
     let worked = if arguments.no_worker {

@@ -39,14 +39,12 @@ pub(super) struct Access {
     pub(super) address: SocketAddr,
     /// The metrics.
     pub(super) metrics: SocketAddr,
-    /// A key with every scope on the default canvas.
-    pub(super) key: String,
 }
 
 /// What runs, and what to type in a second terminal.
 pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, access: &Access) {
     let Services { postgres, emulator } = services;
-    let Access { url, host, address, metrics, key } = access;
+    let Access { url, host, address, metrics } = access;
     line(&format!("{postgres}"));
     line(&format!("{emulator}"));
     if let Some(other) = kept.other().filter(|other| other.database_url == *url) {
@@ -60,7 +58,7 @@ pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, 
     line(&format!("Metrics: http://{metrics}/metrics"));
     line("");
     line("In a second terminal, over HTTP:");
-    line(&format!("  export KEY={key}"));
+    line(&format!("  export KEY=\"$(cat {})\"", kept.key().display()));
     line(&format!("  export API=http://{address}/v1/canvases/{}", CanvasId::DEFAULT));
     line(&format!("  export ADMIN=http://{address}/v1/admin/canvases/{}", CanvasId::DEFAULT));
     line("  curl -sS $API/events -H \"authorization: Bearer $KEY\" -H 'content-type: application/json' \\");
@@ -69,6 +67,7 @@ pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, 
     line("or on the command line:");
     line(&format!("  export DATABASE_URL={url}"));
     line(&format!("  export PUBSUB_EMULATOR_HOST={host}"));
+    line(&format!("  export WAKEQ_SECRET_KEY_FILE={}", kept.secret_key().display()));
     line("  export WAKEQ_BROADCAST=1    # who emits tells those who listen");
     if postgres.service.may_forget() {
         line("  export WAKEQ_ALLOW_UNSAFE_DURABILITY=1    # it does not wait for the disk");

@@ -2,25 +2,25 @@
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
 use wakeq::access::{Access, AccessConfig, KeyState, NewKey, Reach, Scope, Within};
 use wakeq::cli::Metrics;
-use wakeq::delivery::{DeliveryConfig, InvalidIpRange};
+use wakeq::delivery::{DeliveryConfig, InvalidAllowedPlace};
 use wakeq::http::{HttpConfig, HttpError, HttpServer};
 use wakeq::notify::Notifier;
-use wakeq::{Actor, CanvasId, Store};
+use wakeq::{Actor, CanvasId, SecretKeys, Store};
 
 /// Whose key it is, for the record.
 const HOLDER: &str = "cargo-dev";
 const METRICS_PORT: u16 = 9464;
 
 /// Where events may be sent: to this machine, too, and without TLS.
-pub(super) fn delivery() -> Result<DeliveryConfig, InvalidIpRange> {
-    let allow = vec!["127.0.0.1".parse()?, "::1".parse()?];
+pub(super) fn delivery() -> Result<DeliveryConfig, InvalidAllowedPlace> {
+    let allow = vec!["*=127.0.0.1:1-65535".parse()?, "*=[::1]:1-65535".parse()?];
     Ok(DeliveryConfig { allow, allow_http: true, ..DeliveryConfig::default() })
 }
 
@@ -47,13 +47,14 @@ pub(super) async fn metrics() -> anyhow::Result<Metrics> {
     }
 }
 
-/// The key of the last start, if it still counts, else a new one, with every scope on the default canvas.
-pub(super) async fn key(store: Store, file: &Path) -> anyhow::Result<String> {
+/// Keeps the key of the last start in its file, if it still counts, else a new one, with every scope on the default canvas.
+pub(super) async fn key(store: Store, file: &Path) -> anyhow::Result<()> {
     let access = Access::new(store, AccessConfig::default())?;
     if let Ok(kept) = std::fs::read_to_string(file)
         && access.authenticate(Some(&format!("Bearer {}", kept.trim()))).await.is_ok()
     {
-        return Ok(kept.trim().to_owned());
+        only_ours(&std::fs::File::open(file)?)?;
+        return Ok(());
     }
     let within = Within::from(CanvasId::DEFAULT);
     for key in access.keys(within, None, 1000).await? {
@@ -64,16 +65,58 @@ pub(super) async fn key(store: Store, file: &Path) -> anyhow::Result<String> {
     let (reach, scopes) = (Reach::Canvas(CanvasId::DEFAULT), Scope::ALL.into_iter().collect());
     let new = NewKey { holder: HOLDER.into(), reach, scopes, lifetime: None };
     let text = access.create_key(&new, &Actor::admin(HOLDER)).await?.key.reveal();
-    keep(file, &text).with_context(|| format!("write the key to {}", file.display()))?;
-    Ok(text)
+    keep(file, &text).with_context(|| format!("write the key to {}", file.display()))
 }
 
-/// For nobody else's eyes.
+/// The key that signing secrets are encrypted with: that of the last start, or a new one.
+pub(super) fn secret_keys(file: &Path) -> anyhow::Result<SecretKeys> {
+    match std::fs::read_to_string(file) {
+        Ok(kept) => {
+            only_ours(&std::fs::File::open(file)?)?;
+            kept.trim().parse().with_context(|| format!("read {}", file.display()))
+        }
+        Err(missing) if missing.kind() == std::io::ErrorKind::NotFound => {
+            let text = SecretKeys::generate()?.to_string();
+            keep(file, &text).with_context(|| format!("write the key to {}", file.display()))?;
+            Ok(text.parse()?)
+        }
+        Err(error) => Err(error).with_context(|| format!("read {}", file.display())),
+    }
+}
+
+/// For nobody else's eyes, also if the file was there.
 fn keep(file: &Path, text: &str) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }
     let mut options = std::fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(file)?;
+    let mut file = options.write(true).create(true).truncate(false).mode(0o600).open(file)?;
+    only_ours(&file)?;
+    file.set_len(0)?;
     writeln!(file, "{text}")
+}
+
+/// Takes from everybody else what a file's mode may give them.
+pub(super) fn only_ours(file: &std::fs::File) -> std::io::Result<()> {
+    file.set_permissions(std::fs::Permissions::from_mode(0o600))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_kept_for_its_owner_alone() {
+        let file = std::env::temp_dir().join(format!("wakeq-dev-secret-key-{}", std::process::id()));
+        let mode = || std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+        let first = secret_keys(&file).unwrap();
+        assert_eq!(mode(), 0o600);
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(secret_keys(&file).unwrap().ids(), first.ids(), "the same from one start to the next");
+        assert_eq!(mode(), 0o600, "also if it was open to others");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        keep(&file, "key").unwrap();
+        assert_eq!((mode(), std::fs::read_to_string(&file).unwrap().as_str()), (0o600, "key\n"));
+        std::fs::remove_file(&file).unwrap();
+    }
 }

@@ -2,16 +2,22 @@
 //!
 //! It must never change the durations of a server that was given: other processes go by them.
 
-use wakeq::{Store, StoreConfig, StoreError, Timing, TimingMode};
+use wakeq::{SecretKeys, Store, StoreConfig, StoreError, Timing, TimingMode};
 
 use crate::screen;
 
 /// Connects. A server of our own has the defaults, so that a program of one's own can join without a word about durations; a
 /// given one gets them if it has none yet, and else keeps its own, which are said.
-pub(super) async fn connect(url: &str, is_ours: bool, may_forget: bool) -> Result<Store, StoreError> {
+pub(super) async fn connect(
+    url: &str,
+    is_ours: bool,
+    may_forget: bool,
+    secret_keys: &SecretKeys,
+) -> Result<Store, StoreError> {
     let config = |timing_mode| StoreConfig {
         allow_unsafe_durability: may_forget,
         timing_mode,
+        secret_keys: secret_keys.clone(),
         ..StoreConfig::default()
     };
     if is_ours {
@@ -54,7 +60,7 @@ mod tests {
         let database = TestDatabase::create(b"the tables of a test of cargo dev", migrate).await.unwrap();
         let lease = |store: &Store| store.timing().lease;
 
-        let first = connect(database.url(), false, true).await.unwrap();
+        let first = connect(database.url(), false, true, &SecretKeys::default()).await.unwrap();
         assert_eq!(first.timing(), &Timing::default());
         let timing = Timing { lease: Duration::from_secs(45), ..Timing::default() };
         let replacing = StoreConfig {
@@ -66,10 +72,10 @@ mod tests {
         Store::connect(database.url(), replacing).await.unwrap();
 
         for _ in 0..2 {
-            let given = connect(database.url(), false, true).await.unwrap();
+            let given = connect(database.url(), false, true, &SecretKeys::default()).await.unwrap();
             assert_eq!(lease(&given), Duration::from_secs(45), "and it stays so");
         }
-        let ours = connect(database.url(), true, true).await.unwrap();
+        let ours = connect(database.url(), true, true, &SecretKeys::default()).await.unwrap();
         assert_eq!(ours.timing(), &Timing::default());
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -61,6 +62,10 @@ async fn a_kept_folder_is_used_again_but_not_by_two() {
     let options = ClusterOptions { folder: Folder::Kept(folder.clone()), ..ClusterOptions::default() };
     let Some(first) = cluster(options.clone()).await else { return };
     answer(&first.url("postgres"), "create table kept as select 'here' as word").await;
+    let stranger = format!("postgres://postgres@127.0.0.1:{}/postgres", first.port());
+    assert!(PgConnection::connect(&stranger).await.is_err(), "whoever has no password is kept out");
+    let password = first.data_folder().join("wakeq.password");
+    assert_eq!(std::fs::metadata(password).unwrap().permissions().mode() & 0o777, 0o600);
     let refused = Cluster::start(options.clone()).await.unwrap_err();
     assert!(matches!(refused, PostgresError::AlreadyRunning { .. }), "{refused}");
     assert!(refused.to_string().contains(&first.port().to_string()), "{refused}");

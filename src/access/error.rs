@@ -43,6 +43,8 @@ pub enum PushDenied {
 /// What is wrong with a credential. For operators, and not for who sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
+    /// This deployment made no such key: the check at its end does not hold.
+    MadeUp(KeyId),
     /// There is no such key.
     NoSuchKey(KeyId),
     /// There is such a key, with another secret.
@@ -63,6 +65,9 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::MadeUp(id) => {
+                write!(formatter, "key {id:?} was not made by this deployment, or is mistyped")
+            }
             Self::NoSuchKey(id) => write!(formatter, "there is no key {id:?}"),
             Self::WrongSecret(id) => write!(formatter, "wrong secret for key {id:?}"),
             Self::Revoked(id) => write!(formatter, "key {id:?} was revoked"),

@@ -1,15 +1,17 @@
-//! API keys: their text, how they are made, and what is kept of them. A secret is never shown but by
-//! [`ApiKey::reveal`], and never compared byte by byte.
+//! API keys: their text, how they are made, the check in their text, and what is kept of them. A secret is never shown but
+//! by [`ApiKey::reveal`], and never compared byte by byte.
 
 use std::fmt;
 use std::str::FromStr;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::hmac;
 
 const PREFIX: &str = "wakeq_";
 const ID_DIGITS: usize = 12;
 const SECRET_BYTES: usize = 32;
+const CHECK_BYTES: usize = 8;
 
 /// The public part of a key: 12 hexadecimal digits, shown wherever the key is spoken of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,7 +50,7 @@ impl fmt::Debug for KeyId {
 /// ```
 /// use wakeq::access::ApiKey;
 ///
-/// let text = format!("wakeq_0123456789ab_{}", "5".repeat(64));
+/// let text = format!("wakeq_0123456789ab_{}", "5".repeat(80));
 /// let key = ApiKey::parse(&text).unwrap();
 /// assert_eq!(format!("{key:?}"), "ApiKey(wakeq_0123456789ab)");
 /// assert_eq!(*key.reveal(), *text);
@@ -56,6 +58,7 @@ impl fmt::Debug for KeyId {
 pub struct ApiKey {
     id: KeyId,
     secret: [u8; SECRET_BYTES],
+    check: [u8; CHECK_BYTES],
 }
 
 /// The operating system gave no random numbers.
@@ -64,18 +67,21 @@ pub struct ApiKey {
 pub struct NoRandomness;
 
 impl ApiKey {
-    /// A new key: 48 random bits for its public part, 256 for its secret.
-    pub fn generate() -> Result<Self, NoRandomness> {
+    /// A new key of a deployment: 48 random bits for its public part, 256 for its secret.
+    pub(super) fn generate(checks: &KeyChecks) -> Result<Self, NoRandomness> {
         let (mut id, mut secret) = ([0; ID_DIGITS / 2], [0; SECRET_BYTES]);
         aws_lc_rs::rand::fill(&mut id).map_err(|_| NoRandomness)?;
         aws_lc_rs::rand::fill(&mut secret).map_err(|_| NoRandomness)?;
-        Ok(Self { id: KeyId(id), secret })
+        let id = KeyId(id);
+        Ok(Self { id, secret, check: checks.of(id, &secret) })
     }
 
-    /// Reads `wakeq_<12 digits>_<64 digits>`, lower case. Whatever else it is, nothing is said about it.
+    /// Reads `wakeq_<12 digits>_<80 digits>`, lower case; the last 16 are the check. Whether that is the deployment's, and
+    /// whatever else the key is, nothing is said about it.
     pub fn parse(text: &str) -> Option<Self> {
-        let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
-        Some(Self { id: KeyId(hex_bytes(id)?), secret: hex_bytes(secret)? })
+        let (id, rest) = text.strip_prefix(PREFIX)?.split_once('_')?;
+        let (secret, check) = rest.split_at_checked(2 * SECRET_BYTES)?;
+        Some(Self { id: KeyId(hex_bytes(id)?), secret: hex_bytes(secret)?, check: hex_bytes(check)? })
     }
 
     /// Its public part.
@@ -85,7 +91,7 @@ impl ApiKey {
 
     /// The whole key as text: for its holder, and nobody else.
     pub fn reveal(&self) -> String {
-        format!("{PREFIX}{}_{}", self.id, hex_text(&self.secret))
+        format!("{PREFIX}{}_{}{}", self.id, hex_text(&self.secret), hex_text(&self.check))
     }
 
     /// What is kept of the secret.
@@ -104,6 +110,38 @@ impl ApiKey {
 impl fmt::Debug for ApiKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "ApiKey({:?})", self.id)
+    }
+}
+
+/// Makes and verifies the checks in the texts of keys: an HMAC under the deployment's secret, so that only the deployment
+/// can make a key that passes, and a made-up one is refused without asking the database.
+pub(super) struct KeyChecks(hmac::Key);
+
+impl KeyChecks {
+    /// Under the secret that the deployment keeps for this.
+    pub(super) fn new(secret: &[u8]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    }
+
+    /// Whether a key was made by the deployment, in a time that does not depend on where its check differs. It may have been
+    /// revoked since.
+    pub(super) fn hold(&self, key: &ApiKey) -> bool {
+        verify_slices_are_equal(&self.of(key.id, &key.secret), &key.check).is_ok()
+    }
+
+    fn of(&self, id: KeyId, secret: &[u8; SECRET_BYTES]) -> [u8; CHECK_BYTES] {
+        let mut signing = hmac::Context::with_key(&self.0);
+        signing.update(&id.0);
+        signing.update(secret);
+        let mut check = [0; CHECK_BYTES];
+        check.copy_from_slice(&signing.sign().as_ref()[..CHECK_BYTES]);
+        check
+    }
+}
+
+impl fmt::Debug for KeyChecks {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("KeyChecks(redacted)")
     }
 }
 
@@ -168,11 +206,19 @@ mod tests {
 
     use super::*;
 
+    fn checks() -> KeyChecks {
+        KeyChecks::new(b"of this deployment")
+    }
+
+    fn generate() -> ApiKey {
+        ApiKey::generate(&checks()).unwrap()
+    }
+
     #[test]
     fn a_key_is_read_as_it_was_revealed() {
-        let key = ApiKey::generate().unwrap();
+        let key = generate();
         let text = key.reveal();
-        assert_eq!(text.len(), 6 + 12 + 1 + 64);
+        assert_eq!(text.len(), 6 + 12 + 1 + 64 + 16);
         let read = ApiKey::parse(&text).unwrap();
         assert_eq!((read.id(), read.secret), (key.id(), key.secret));
         assert!(read.hash().matches(&key.hash()));
@@ -182,14 +228,14 @@ mod tests {
 
     #[test]
     fn no_two_keys_are_alike() {
-        let keys: HashSet<_> = (0..1000).map(|_| ApiKey::generate().unwrap().reveal()).collect();
+        let keys: HashSet<_> = (0..1000).map(|_| generate().reveal()).collect();
         assert_eq!(keys.len(), 1000);
     }
 
     /// Known answer: SHA-256 of 32 zero bytes.
     #[test]
     fn what_is_kept_is_the_plain_sha_256_of_the_secret() {
-        let key = ApiKey::parse(&format!("wakeq_{}_{}", "0".repeat(12), "0".repeat(64))).unwrap();
+        let key = ApiKey::parse(&format!("wakeq_{}_{}", "0".repeat(12), "0".repeat(80))).unwrap();
         let expected = "66687aadf862bd776c8fc18b8e9f8e20089714856ee233b3902a591d0d5f2925";
         assert_eq!(hex_text(key.hash().as_bytes()), expected);
         assert!(!key.hash().matches(&KeyHash::OF_NOTHING));
@@ -197,17 +243,39 @@ mod tests {
 
     #[test]
     fn one_flipped_bit_is_another_secret() {
-        let key = ApiKey::generate().unwrap();
+        let key = generate();
         for bit in 0..256 {
             let mut secret = key.secret;
             secret[bit / 8] ^= 1 << (bit % 8);
-            assert!(!ApiKey { id: key.id, secret }.hash().matches(&key.hash()), "bit {bit}");
+            assert!(!ApiKey { secret, ..generate() }.hash().matches(&key.hash()), "bit {bit}");
         }
     }
 
     #[test]
+    fn a_check_holds_for_one_key_of_one_deployment() {
+        let key = generate();
+        let text = key.reveal();
+        assert!(checks().hold(&ApiKey::parse(&text).unwrap()));
+        assert!(!KeyChecks::new(b"of another deployment").hold(&key), "another deployment's");
+        for at in (6..text.len()).filter(|at| *at != 18) {
+            let digit = if text.as_bytes()[at] == b'0' { "1" } else { "0" };
+            let mut changed = text.clone();
+            changed.replace_range(at..=at, digit);
+            assert!(!checks().hold(&ApiKey::parse(&changed).unwrap()), "digit {at}");
+        }
+        assert!(!checks().hold(&ApiKey { id: generate().id, ..generate() }), "of another key");
+    }
+
+    /// Known answer: HMAC-SHA-256 under `key` of 38 zero bytes, its first eight bytes.
+    #[test]
+    fn the_check_is_the_beginning_of_an_hmac() {
+        let check = KeyChecks::new(b"key").of(KeyId([0; 6]), &[0; SECRET_BYTES]);
+        assert_eq!(hex_text(&check), "ebf44358c861ec14");
+    }
+
+    #[test]
     fn whatever_is_not_a_key_is_refused() {
-        let (id, secret) = ("0123456789ab", "5".repeat(64));
+        let (id, secret) = ("0123456789ab", "5".repeat(80));
         let good = format!("wakeq_{id}_{secret}");
         assert!(ApiKey::parse(&good).is_some());
         let bad = [
@@ -219,11 +287,13 @@ mod tests {
             format!("wakeq-{id}-{secret}"),
             format!("{id}_{secret}"),
             format!("wakeq_{}_{secret}", id.to_uppercase()),
-            format!("wakeq_{id}_{}", "A".repeat(64)),
-            format!("wakeq_{id}_{}", "g".repeat(64)),
-            format!("wakeq_{id}_{}", "5".repeat(63)),
-            format!("wakeq_{id}_{}", "5".repeat(65)),
-            format!("wakeq_{id}_{}", "é".repeat(32)),
+            format!("wakeq_{id}_{}", "A".repeat(80)),
+            format!("wakeq_{id}_{}", "g".repeat(80)),
+            format!("wakeq_{id}_{}", "5".repeat(79)),
+            format!("wakeq_{id}_{}", "5".repeat(81)),
+            format!("wakeq_{id}_{}", "5".repeat(64)),
+            format!("wakeq_{id}_{}", "é".repeat(40)),
+            format!("wakeq_{id}_{}é{}", "5".repeat(63), "5".repeat(15)),
             format!("wakeq_{}_{secret}", &id[1..]),
             format!("wakeq_{id}{secret}"),
             format!("wakeq_{id}__{secret}"),
@@ -240,7 +310,7 @@ mod tests {
 
     #[test]
     fn nothing_shows_the_secret() {
-        let key = ApiKey::generate().unwrap();
+        let key = generate();
         let secret = hex_text(&key.secret);
         let shown = format!("{key:?} {:?} {} {:?}", key.id(), key.id(), key.hash());
         assert!(

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Access, AccessError, ApiKey, KeyId, Reach, Scopes};
+use super::{Access, AccessError, ApiKey, KeyId, NarrowScope, Reach, Scopes};
 use crate::event::{Actor, CanvasId, Timestamp};
-use crate::store::{AccountRow, KeyRow, NewKeyRow, RowsOf};
+use crate::store::{AccountRow, KeyRow, NewKeyRow, RowsOf, StoreError};
 
 /// Most characters of a holder's name, or of an account's address: with what is put before it, it has to fit where
 /// names of actors are kept.
@@ -13,6 +13,9 @@ pub const NAME_MAX: usize = 190;
 pub const DEFAULT_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How long a key lives at most: ten years.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(3652 * 24 * 3600);
+
+/// Most scopes of a key or an account that are limited to handlers.
+pub const NARROW_MAX: usize = 16;
 
 const LIFETIME_MIN: Duration = Duration::from_secs(1);
 const ATTEMPTS: usize = 4;
@@ -27,7 +30,7 @@ pub struct NewKey {
     pub holder: String,
     /// Where it counts.
     pub reach: Reach,
-    /// What it allows; something.
+    /// What it allows; something, unless [`Access::create_narrow_key`] is told more.
     pub scopes: Scopes,
     /// How long it lives, a second to ten years; [`DEFAULT_LIFETIME`] if nothing is said.
     pub lifetime: Option<Duration>,
@@ -55,6 +58,8 @@ pub struct Key {
     pub reach: Reach,
     /// What it allows.
     pub scopes: Scopes,
+    /// What it allows for some handlers besides.
+    pub narrow: Vec<NarrowScope>,
     /// Whether it counts.
     pub state: KeyState,
     /// Since when.
@@ -100,6 +105,8 @@ pub struct Account {
     pub reach: Reach,
     /// What it is allowed there.
     pub scopes: Scopes,
+    /// What it is allowed there for some handlers besides.
+    pub narrow: Vec<NarrowScope>,
     /// Since when.
     pub created_at: Timestamp,
     /// Who let it in.
@@ -134,25 +141,36 @@ impl Access {
     /// Makes a key, and a line of the record beside it. Errors: [`AccessError::Invalid`], [`AccessError::TwoLive`] and,
     /// when others make keys for the same holder at the same time, [`AccessError::Busy`].
     pub async fn create_key(&self, new: &NewKey, by: &Actor) -> Result<CreatedKey, AccessError> {
+        self.create_narrow_key(new, &[], by).await
+    }
+
+    /// The same for a key that besides has scopes for some handlers only, at most [`NARROW_MAX`].
+    pub async fn create_narrow_key(
+        &self,
+        new: &NewKey,
+        narrow: &[NarrowScope],
+        by: &Actor,
+    ) -> Result<CreatedKey, AccessError> {
         let lifetime = new.lifetime.unwrap_or(DEFAULT_LIFETIME);
         check_holder(&new.holder)?;
         check_reach(new.reach)?;
-        check_scopes(new.scopes)?;
+        check_scopes(new.scopes, narrow)?;
         check_actor(by)?;
         if !(LIFETIME_MIN..=LIFETIME_MAX).contains(&lifetime) {
             return Err(AccessError::Invalid("a key lives for at least a second and at most ten years"));
         }
         let store = &self.inner.store;
         let holder = || new.holder.clone();
+        let checks = self.checks().await?;
         for _ in 0..ATTEMPTS {
-            let key = ApiKey::generate()?;
+            let key = ApiKey::generate(checks)?;
             let hash = key.hash();
             let row = NewKeyRow {
                 id: &key.id().to_string(),
                 secret_sha256: hash.as_bytes(),
                 canvas: new.reach.to_row(),
                 holder: &new.holder,
-                scopes: &new.scopes.to_row(),
+                scopes: &rows_of(new.scopes, narrow),
                 actor: by,
                 lifetime,
             };
@@ -166,6 +184,11 @@ impl Access {
             }
             if store.has_two_live_keys(new.reach.to_row(), &new.holder).await? {
                 return Err(AccessError::TwoLive { holder: holder() });
+            }
+            if let Reach::Canvas(canvas) = new.reach
+                && let Some(exceeded) = store.full_of_keys(canvas).await?
+            {
+                return Err(StoreError::Quota(exceeded).into());
             }
         }
         Err(AccessError::Busy { holder: holder() })
@@ -201,11 +224,24 @@ impl Access {
         scopes: Scopes,
         by: &Actor,
     ) -> Result<bool, AccessError> {
+        self.allow_narrow_account(email, reach, scopes, &[], by).await
+    }
+
+    /// The same for an account that besides has scopes for some handlers only, at most [`NARROW_MAX`].
+    pub async fn allow_narrow_account(
+        &self,
+        email: &str,
+        reach: Reach,
+        scopes: Scopes,
+        narrow: &[NarrowScope],
+        by: &Actor,
+    ) -> Result<bool, AccessError> {
         let email = account_email(email)?;
         check_reach(reach)?;
-        check_scopes(scopes)?;
+        check_scopes(scopes, narrow)?;
         check_actor(by)?;
-        let new = self.inner.store.allow_account(&email, reach.to_row(), &scopes.to_row(), by).await?;
+        let rows = rows_of(scopes, narrow);
+        let new = self.inner.store.allow_account(&email, reach.to_row(), &rows, by).await?;
         self.inner.accounts.forget(&email);
         Ok(new)
     }
@@ -247,6 +283,7 @@ fn key_of_row(row: KeyRow) -> Option<Key> {
         holder: row.holder,
         reach: Reach::of_row(row.canvas),
         scopes: Scopes::of_row(&row.scopes),
+        narrow: NarrowScope::of_row(&row.scopes),
         state,
         created_at: row.created_at,
         created_by: row.created_by,
@@ -261,6 +298,7 @@ fn account_of_row(row: AccountRow) -> Account {
         email: row.email,
         reach: Reach::of_row(row.canvas),
         scopes: Scopes::of_row(&row.scopes),
+        narrow: NarrowScope::of_row(&row.scopes),
         created_at: row.created_at,
         created_by: row.created_by,
     }
@@ -279,8 +317,21 @@ fn check_holder(name: &str) -> Result<(), AccessError> {
     }
 }
 
-fn check_scopes(scopes: Scopes) -> Result<(), AccessError> {
-    if scopes.is_empty() { Err(AccessError::Invalid("give at least one scope")) } else { Ok(()) }
+fn check_scopes(scopes: Scopes, narrow: &[NarrowScope]) -> Result<(), AccessError> {
+    if scopes.is_empty() && narrow.is_empty() {
+        return Err(AccessError::Invalid("give at least one scope"));
+    }
+    if narrow.len() > NARROW_MAX {
+        return Err(AccessError::Invalid(
+            "at most 16 scopes may be limited to handlers: limit them to modules",
+        ));
+    }
+    Ok(())
+}
+
+/// As a row names them.
+fn rows_of(scopes: Scopes, narrow: &[NarrowScope]) -> Vec<String> {
+    scopes.to_row().into_iter().chain(narrow.iter().map(NarrowScope::to_string)).collect()
 }
 
 fn check_actor(actor: &Actor) -> Result<(), AccessError> {

@@ -21,16 +21,20 @@ pub use error::{AccessError, InvalidToken, PushDenied, Refusal, Unauthenticated,
 pub use jwks::FetchError;
 pub use key::{ApiKey, InvalidKeyId, KeyId, NoRandomness};
 pub use keyring::{
-    Account, CreatedKey, DEFAULT_LIFETIME, Key, KeyState, LIFETIME_MAX, NAME_MAX, NewKey, Within,
+    Account, CreatedKey, DEFAULT_LIFETIME, Key, KeyState, LIFETIME_MAX, NAME_MAX, NARROW_MAX, NewKey, Within,
 };
-pub(crate) use principal::canvases;
+use principal::Granted;
 pub use principal::{Denied, Grant, Principal, Reach, authorize, authorize_everywhere};
+pub(crate) use principal::{authorize_handler, authorize_some_handler, canvases};
 pub use push::PushCallers;
-pub use scope::{InvalidScope, Scope, Scopes};
+pub(crate) use scope::read_scopes;
+pub use scope::{InvalidScope, NarrowScope, Scope, Scopes};
+
+use tokio::sync::OnceCell;
 
 use crate::store::{Store, StoreError};
 use jwks::{Jwks, NoKey};
-use key::KeyHash;
+use key::{KeyChecks, KeyHash};
 use lookup::{Limits, Lookup};
 use push::Pushers;
 use token::Accepted;
@@ -93,8 +97,9 @@ struct Inner {
     accepted: Accepted,
     pushers: Option<Pushers>,
     jwks: Option<Jwks>,
+    checks: OnceCell<KeyChecks>,
     keys: Lookup<KeyId, KnownKey>,
-    accounts: Lookup<String, Vec<Grant>>,
+    accounts: Lookup<String, Granted>,
 }
 
 /// A key as it was a moment ago.
@@ -130,6 +135,7 @@ impl Access {
             accepted: Accepted { audiences, issuers },
             pushers,
             jwks,
+            checks: OnceCell::new(),
             keys: Lookup::new(limits, clock.clone()),
             accounts: Lookup::new(limits, clock.clone()),
             clock,
@@ -153,6 +159,9 @@ impl Access {
     async fn by_key(&self, key: &ApiKey) -> Result<Principal, Unauthenticated> {
         let inner = &self.inner;
         let id = key.id();
+        if !self.checks().await.map_err(unchecked)?.hold(key) {
+            return Err(Unauthenticated::Unknown(Refusal::MadeUp(id)));
+        }
         let load = load_key(inner.store.clone(), inner.clock.clone(), id);
         let known = inner.keys.find(&id, load).await.map_err(unchecked)?.value;
         let hash = known.as_ref().map_or(KeyHash::OF_NOTHING, |known| known.hash);
@@ -174,6 +183,18 @@ impl Access {
         Ok(known.principal.clone())
     }
 
+    /// Fetches from the database what keys are checked with, if that is not known yet: afterwards a made-up key is refused
+    /// without the database. A service does it before it takes requests.
+    pub(crate) async fn prepare(&self) -> Result<(), StoreError> {
+        self.checks().await.map(drop)
+    }
+
+    /// What tells keys that were made here from others; asked for once.
+    async fn checks(&self) -> Result<&KeyChecks, StoreError> {
+        let load = async || Ok(KeyChecks::new(&self.inner.store.key_check_secret().await?));
+        self.inner.checks.get_or_try_init(load).await
+    }
+
     async fn by_token(&self, text: &str) -> Result<Principal, Unauthenticated> {
         let inner = &self.inner;
         if inner.accepted.audiences.is_empty() {
@@ -182,7 +203,7 @@ impl Access {
         let email = self.verified(text, &inner.accepted).await?;
         let load = load_grants(inner.store.clone(), email.clone());
         match inner.accounts.find(&email, load).await.map_err(unchecked)?.value {
-            Some(grants) => Ok(Principal::of_account(&email, grants.to_vec())),
+            Some(granted) => Ok(Principal::of_account(&email, (*granted).clone())),
             None => Err(Unauthenticated::Unknown(Refusal::NotListed { email })),
         }
     }
@@ -219,24 +240,23 @@ async fn load_key(store: Store, clock: Clock, id: KeyId) -> Result<Option<KnownK
     // Before the database is asked, so that the key ends here no later than there.
     let asked_at = clock.now();
     let Some(row) = store.key_for_use(&id.to_string()).await? else { return Ok(None) };
-    let grant = Grant { reach: Reach::of_row(row.canvas), scopes: Scopes::of_row(&row.scopes) };
+    let granted = Granted::default().and(Reach::of_row(row.canvas), &row.scopes);
     let expires_in = Duration::try_from_secs_f64(row.expires_in_s.max(0.0)).unwrap_or(Duration::ZERO);
     Ok(KeyHash::of_row(&row.secret_sha256).map(|hash| KnownKey {
         hash,
-        principal: Principal::of_key(id, &row.holder, grant),
+        principal: Principal::of_key(id, &row.holder, granted),
         revoked: row.revoked,
         expires: asked_at.checked_add(expires_in),
         use_to_note: AtomicBool::new(row.use_to_note),
     }))
 }
 
-async fn load_grants(store: Store, email: String) -> Result<Option<Vec<Grant>>, StoreError> {
+async fn load_grants(store: Store, email: String) -> Result<Option<Granted>, StoreError> {
     let rows = store.grants_of_account(&email, CANVASES_MAX).await?;
-    let grant = |row: crate::store::AccountRow| Grant {
-        reach: Reach::of_row(row.canvas),
-        scopes: Scopes::of_row(&row.scopes),
+    let add = |granted: Granted, row: &crate::store::AccountRow| {
+        granted.and(Reach::of_row(row.canvas), &row.scopes)
     };
-    Ok((!rows.is_empty()).then(|| rows.into_iter().map(grant).collect()))
+    Ok((!rows.is_empty()).then(|| rows.iter().fold(Granted::default(), add)))
 }
 
 /// For operators, who wonder whether a key is still used. Nobody waits for it, and nothing depends on it.

@@ -1,8 +1,8 @@
 //! Who asks, what that one was granted, and the one function that decides. Pure: no I/O, no clock, no credential.
 
-use crate::event::CanvasId;
+use crate::event::{CanvasId, Name};
 
-use super::{KeyId, Scope, Scopes};
+use super::{KeyId, NarrowScope, Scope, Scopes};
 
 /// Where a grant counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,23 +51,27 @@ pub struct Principal {
     name: String,
     key: Option<KeyId>,
     grants: Vec<Grant>,
+    /// What counts for some handlers only, and where.
+    narrow: Vec<(Reach, NarrowScope)>,
 }
 
 impl Principal {
     /// Somebody whom this program vouches for, such as the user of a command. `name` is what the audit shows, for
     /// example `cli:ada`.
     pub fn trusted(name: impl Into<String>, grants: Vec<Grant>) -> Self {
-        Self { name: name.into(), key: None, grants }
+        Self { name: name.into(), key: None, grants, narrow: Vec::new() }
     }
 
     /// The holder of a key.
-    pub(super) fn of_key(key: KeyId, holder: &str, grant: Grant) -> Self {
-        Self { name: format!("key:{holder}"), key: Some(key), grants: vec![grant] }
+    pub(super) fn of_key(key: KeyId, holder: &str, granted: Granted) -> Self {
+        let Granted { grants, narrow } = granted;
+        Self { name: format!("key:{holder}"), key: Some(key), grants, narrow }
     }
 
     /// A Google service account.
-    pub(super) fn of_account(email: &str, grants: Vec<Grant>) -> Self {
-        Self { name: format!("account:{email}"), key: None, grants }
+    pub(super) fn of_account(email: &str, granted: Granted) -> Self {
+        let Granted { grants, narrow } = granted;
+        Self { name: format!("account:{email}"), key: None, grants, narrow }
     }
 
     /// For the audit: `key:<holder>`, `account:<email>`, or what the program said. At most 200 characters, except for
@@ -84,6 +88,22 @@ impl Principal {
     /// What was granted.
     pub fn grants(&self) -> &[Grant] {
         &self.grants
+    }
+}
+
+/// What rows say of a credential.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Granted {
+    grants: Vec<Grant>,
+    narrow: Vec<(Reach, NarrowScope)>,
+}
+
+impl Granted {
+    /// What one row says is added to it.
+    pub(super) fn and(mut self, reach: Reach, scopes: &[String]) -> Self {
+        self.grants.push(Grant { reach, scopes: Scopes::of_row(scopes) });
+        self.narrow.extend(NarrowScope::of_row(scopes).into_iter().map(|narrow| (reach, narrow)));
+        self
     }
 }
 
@@ -109,6 +129,15 @@ pub enum Denied {
         /// The missing scope.
         needed: Scope,
     },
+    /// It is granted on this canvas for some handlers, and this is not about one of them, or about none at all.
+    #[error(
+        "the scope `{needed}` was granted for some handlers only, and this is about another one, or about no single one: lists, and \
+         events by their ids, need the scope for all of them"
+    )]
+    Narrow {
+        /// The scope.
+        needed: Scope,
+    },
 }
 
 /// Whether somebody may do a kind of thing on a canvas: the only place where that is decided. What is not granted is
@@ -132,13 +161,44 @@ pub fn authorize(principal: &Principal, canvas: CanvasId, needed: Scope) -> Resu
         .iter()
         .filter(|grant| grant.reach.covers(canvas) && !grant.scopes.is_empty())
         .peekable();
-    if granted.peek().is_none() {
+    let mut narrow = principal.narrow.iter().filter(|(reach, _)| reach.covers(canvas)).peekable();
+    if granted.peek().is_none() && narrow.peek().is_none() {
         return Err(Denied::NotFound);
     }
     if granted.any(|grant| grant.scopes.contains(needed)) {
         Ok(())
+    } else if narrow.any(|(_, narrow)| narrow.scope() == needed) {
+        Err(Denied::Narrow { needed })
     } else {
         Err(Denied::Forbidden { needed })
+    }
+}
+
+/// The same for what is about one handler, for which a scope may have been granted alone.
+pub(crate) fn authorize_handler(
+    principal: &Principal,
+    canvas: CanvasId,
+    needed: Scope,
+    module: &Name,
+    name: &Name,
+) -> Result<(), Denied> {
+    let allows =
+        |(reach, narrow): &(Reach, NarrowScope)| reach.covers(canvas) && narrow.allows(needed, module, name);
+    match authorize(principal, canvas, needed) {
+        Err(Denied::Narrow { .. }) if principal.narrow.iter().any(allows) => Ok(()),
+        decided => decided,
+    }
+}
+
+/// The same for what is about handlers that are not known yet: each has to be asked about with [`authorize_handler`].
+pub(crate) fn authorize_some_handler(
+    principal: &Principal,
+    canvas: CanvasId,
+    needed: Scope,
+) -> Result<(), Denied> {
+    match authorize(principal, canvas, needed) {
+        Err(Denied::Narrow { .. }) => Ok(()),
+        decided => decided,
     }
 }
 
@@ -274,6 +334,36 @@ mod tests {
         }
         let nobody = Principal::trusted("nobody", Vec::new());
         assert_eq!(canvases(&nobody, Scope::Read), Err(Denied::NotFound));
+    }
+
+    #[test]
+    fn a_narrow_scope_counts_for_its_handlers_on_its_canvas_and_for_nothing_else() {
+        let rows = ["emit:WORKER/resize".to_owned(), "operate:image/*".to_owned()];
+        let robot = Principal::of_account("robot", Granted::default().and(Reach::Canvas(OWN), &rows));
+        let name = |text: &str| text.parse::<Name>().unwrap();
+        for canvas in [OWN, OTHER] {
+            for (module, handler) in
+                [("WORKER", "resize"), ("WORKER", "other"), ("image", "resize"), ("image", "other")]
+            {
+                for needed in Scope::ALL {
+                    let asked = authorize_handler(&robot, canvas, needed, &name(module), &name(handler));
+                    let expected = match (needed, canvas == OWN) {
+                        (_, false) => Err(Denied::NotFound),
+                        (Scope::Emit, true) if (module, handler) == ("WORKER", "resize") => Ok(()),
+                        (Scope::Operate, true) if module == "image" => Ok(()),
+                        (Scope::Emit | Scope::Operate, true) => Err(Denied::Narrow { needed }),
+                        (Scope::Read | Scope::Admin, true) => Err(Denied::Forbidden { needed }),
+                    };
+                    assert_eq!(asked, expected, "{canvas} {module}/{handler} {needed}");
+                }
+            }
+        }
+        assert_eq!(authorize(&robot, OWN, Scope::Emit), Err(Denied::Narrow { needed: Scope::Emit }));
+        assert_eq!(authorize_some_handler(&robot, OWN, Scope::Emit), Ok(()));
+        assert_eq!(authorize_some_handler(&robot, OTHER, Scope::Emit), Err(Denied::NotFound));
+        assert!(
+            canvases(&robot, Scope::Emit).is_err() && authorize_everywhere(&robot, Scope::Operate).is_err()
+        );
     }
 
     #[test]

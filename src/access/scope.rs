@@ -1,7 +1,10 @@
-//! What a credential may be allowed: four scopes, and sets of them. Says nothing about canvases or about who asks.
+//! What a credential may be allowed: four scopes, sets of them, and scopes for some handlers only. Says nothing about
+//! canvases or about who asks.
 
 use std::fmt;
 use std::str::FromStr;
+
+use crate::event::Name;
 
 /// One kind of thing to be allowed. None implies another: who may do everything holds all four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,7 +51,10 @@ impl fmt::Display for Scope {
 
 /// A text that names no scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a scope is one of emit, read, operate, admin")]
+#[error(
+    "a scope is one of emit, read, operate, admin; the first three may be limited to handlers: emit:WORKER/*, \
+     operate:WORKER/resize"
+)]
 pub struct InvalidScope;
 
 impl FromStr for Scope {
@@ -57,6 +63,77 @@ impl FromStr for Scope {
     fn from_str(text: &str) -> Result<Self, InvalidScope> {
         Self::ALL.into_iter().find(|scope| scope.as_str() == text).ok_or(InvalidScope)
     }
+}
+
+/// A scope for the handlers of one module, or for one of them: `emit:WORKER/*`, `operate:WORKER/resize`. It allows what is about
+/// such a handler and nothing else: no lists, and no event by its id.
+///
+/// ```
+/// use wakeq::access::{NarrowScope, Scope};
+///
+/// let narrow: NarrowScope = "emit:WORKER/*".parse().unwrap();
+/// assert_eq!((narrow.scope(), narrow.to_string().as_str()), (Scope::Emit, "emit:WORKER/*"));
+/// assert!("admin:WORKER/*".parse::<NarrowScope>().is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NarrowScope {
+    scope: Scope,
+    module: Name,
+    /// None: all of them.
+    name: Option<Name>,
+}
+
+impl NarrowScope {
+    /// What it allows there.
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// Whether it allows this for a handler.
+    pub(super) fn allows(&self, needed: Scope, module: &Name, name: &Name) -> bool {
+        self.scope == needed && self.module == *module && self.name.as_ref().is_none_or(|own| own == name)
+    }
+
+    /// Those that a row names.
+    pub(super) fn of_row(names: &[String]) -> Vec<Self> {
+        names.iter().filter_map(|name| name.parse().ok()).collect()
+    }
+}
+
+impl fmt::Display for NarrowScope {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.as_ref().map_or("*", Name::as_str);
+        formatter.pad(&format!("{}:{}/{name}", self.scope, self.module))
+    }
+}
+
+impl FromStr for NarrowScope {
+    type Err = InvalidScope;
+
+    fn from_str(text: &str) -> Result<Self, InvalidScope> {
+        let (scope, handlers) = text.split_once(':').ok_or(InvalidScope)?;
+        let (module, name) = handlers.split_once('/').ok_or(InvalidScope)?;
+        let scope: Scope = scope.parse()?;
+        let part = |text: &str| text.parse::<Name>().map_err(|_| InvalidScope);
+        match scope {
+            // Keys, blocks and the record are about a whole canvas.
+            Scope::Admin => Err(InvalidScope),
+            Scope::Emit | Scope::Read | Scope::Operate => {
+                let name = if name == "*" { None } else { Some(part(name)?) };
+                Ok(Self { scope, module: part(module)?, name })
+            }
+        }
+    }
+}
+
+/// What is to be allowed, from texts: whole scopes, and those for some handlers.
+pub(crate) fn read_scopes(texts: &[String]) -> Result<(Scopes, Vec<NarrowScope>), InvalidScope> {
+    let (narrow, whole): (Vec<&String>, Vec<&String>) = texts.iter().partition(|text| text.contains(':'));
+    let whole = whole.into_iter().map(|text| text.parse::<Scope>()).collect::<Result<_, _>>()?;
+    let mut narrow = narrow.into_iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>()?;
+    narrow.sort();
+    narrow.dedup();
+    Ok((whole, narrow))
 }
 
 /// A set of scopes. There is no default, so that nobody holds rights without having been given them.
@@ -129,6 +206,36 @@ mod tests {
         for text in ["", "EMIT", " emit", "all", "*", "admin,read"] {
             assert_eq!(text.parse::<Scope>(), Err(InvalidScope), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_scope_for_some_handlers_is_read_as_it_is_written() {
+        for text in ["emit:WORKER/*", "operate:WORKER/resize", "read:image/a.b-c_d"] {
+            assert_eq!(text.parse::<NarrowScope>().unwrap().to_string(), text);
+        }
+        for text in [
+            "emit",
+            "emit:",
+            "emit:WORKER",
+            "emit:WORKER/",
+            "emit:/x",
+            "emit:*/x",
+            "emit:*/*",
+            "emit:WORKER/re*",
+            "admin:WORKER/*",
+            "all:WORKER/*",
+            "emit:WORKER/a/b",
+            "emit: WORKER/x",
+            "emit:WORKER/x:y",
+        ] {
+            assert_eq!(text.parse::<NarrowScope>(), Err(InvalidScope), "{text:?}");
+        }
+        let texts = ["emit:B/*", "read", "emit:A/x", "emit:A/x"].map(str::to_owned);
+        let (whole, narrow) = read_scopes(&texts).unwrap();
+        assert_eq!(
+            (whole.to_string(), narrow.len(), narrow[0].to_string()),
+            ("read".into(), 2, "emit:A/x".into())
+        );
     }
 
     #[test]

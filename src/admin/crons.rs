@@ -2,14 +2,13 @@
 
 use chrono::{DateTime, FixedOffset};
 use serde::Serialize;
+use tokio::sync::Semaphore;
 
 use super::{Admin, AdminError, LIST_MAX, checked};
 use crate::cron::{CronSchedule, Missed};
 use crate::event::{Actor, CanvasId, Event, EventError, Name, Timestamp};
-use crate::store::{CronPut, CronRow, CronUnpaused, NewCronRow};
+use crate::store::{CronPut, CronRow, CronUnpaused, NewCronRow, StoreError};
 
-/// Most crons of one canvas.
-pub const CRONS_MAX: u32 = 1000;
 /// Largest value of a cron, in bytes.
 const VALUE_BYTES_MAX: usize = 64 * 1024;
 /// How many ticks of a cron are shown that is looked at alone.
@@ -166,11 +165,12 @@ impl Admin {
             modifier: &event.modifier,
             value: &event.value,
             missed: missed.as_str(),
+            minute_ticks: schedule.minute_ticks(),
         };
         let next = |old: Option<&CronRow>, passed| first_tick(schedule, old, passed);
-        let put = self.store.put_cron(&row, i64::from(CRONS_MAX), actor, next).await?;
-        if put == CronPut::Full {
-            return Err(AdminError::TooManyCrons);
+        let put = self.store.put_cron(&row, actor, next).await?;
+        if let CronPut::Full(exceeded) = put {
+            return Err(StoreError::Quota(exceeded).into());
         }
         crate::fault::point("cron.put");
         if put != CronPut::Unchanged {
@@ -183,7 +183,7 @@ impl Admin {
     /// A cron with its next five ticks.
     pub async fn cron(&self, canvas: CanvasId, name: &Name) -> Result<Cron, AdminError> {
         let found = self.store.cron(canvas, name).await?;
-        let cron = found.and_then(|(row, now)| cron(canvas, row, now, NEXT));
+        let cron = search(move || found.and_then(|(row, now)| cron(canvas, row, now, NEXT))).await?;
         cron.ok_or_else(|| AdminError::NoCron(name.clone()))
     }
 
@@ -197,7 +197,7 @@ impl Admin {
     ) -> Result<Vec<Cron>, AdminError> {
         let limit = i64::from(limit.clamp(1, LIST_MAX));
         let (rows, now) = self.store.crons(canvas, None, after, limit).await?;
-        Ok(rows.into_iter().filter_map(|row| cron(canvas, row, now, 1)).collect())
+        search(move || rows.into_iter().filter_map(|row| cron(canvas, row, now, 1)).collect()).await
     }
 
     /// Stops a cron: it ticks no more, and what it emitted ahead of its ticks is taken back. Ticks that pass meanwhile are
@@ -248,6 +248,16 @@ impl Admin {
             Err(AdminError::NoCron(name.clone()))
         }
     }
+}
+
+/// Searches for ticks beside the runtime, two searches at a time: one may go through the days of some hundred years.
+pub(crate) async fn search<T: Send + 'static>(
+    search: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, AdminError> {
+    static SEARCHES: Semaphore = Semaphore::const_new(2);
+    // Nobody closes it.
+    let _place = SEARCHES.acquire().await.map_err(|_| StoreError::Defect)?;
+    Ok(tokio::task::spawn_blocking(search).await.map_err(|_| StoreError::Defect)?)
 }
 
 /// The first tick that a cron has to emit once it is put: after what has passed, or, where only something else than its

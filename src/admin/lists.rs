@@ -8,6 +8,8 @@ use crate::store::{AuditEntry, DeadEvent, DeadFilter, Listed, Position};
 
 /// Most events that one page of a list looks at.
 const LOOK_MAX: i64 = 10_000;
+/// Most bytes of the texts on a page whose rows may have long ones, or one row.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// A page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,8 +122,7 @@ impl Admin {
             let filter = self.meant(filter).await?;
             self.store.dead_events(&filter, self.copies, after, i64::from(limit) + 1).await?
         };
-        let more = items.len() > limit as usize;
-        items.truncate(limit as usize);
+        let more = cut(&mut items, limit as usize, |dead| dead.last_error.as_deref().map_or(0, str::len));
         let last = items.last().filter(|_| more);
         let next = last.map(|last| Cursor::of_dead(&DeadPosition(last.died_at, last.id)));
         Ok(Page { items, next })
@@ -137,11 +138,24 @@ impl Admin {
         let before = cursor.map(Cursor::audit).transpose()?;
         let limit = limit.clamp(1, LIST_MAX);
         let mut items = self.store.audit(canvas, before, i64::from(limit) + 1).await?;
-        let more = items.len() > limit as usize;
-        items.truncate(limit as usize);
+        let more = cut(&mut items, limit as usize, |entry| {
+            entry.actor.len() + entry.detail.as_deref().map_or(0, str::len)
+        });
         let next = items.last().filter(|_| more).map(|last| Cursor::of_audit(last.id));
         Ok(Page { items, next })
     }
+}
+
+/// Leaves so many, and of so many bytes, but at least one; whether some were cut off.
+fn cut<T>(items: &mut Vec<T>, limit: usize, bytes: impl Fn(&T) -> usize) -> bool {
+    let sums = items.iter().scan(0, |sum, item| {
+        *sum += bytes(item);
+        Some(*sum)
+    });
+    let fitting = sums.take_while(|sum| *sum <= PAGE_BYTES).count().max(1);
+    let more = items.len() > limit.min(fitting);
+    items.truncate(limit.min(fitting));
+    more
 }
 
 fn position(event: &Listed) -> Position {
@@ -161,5 +175,25 @@ fn summary(event: Listed, policy: &Policy) -> EventSummary {
         losses: event.losses,
         place: event.place,
         copy_of: event.copy_of,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_ends_with_its_count_or_its_bytes_and_has_one_row_at_least() {
+        let cut = |sizes: &[usize], limit| {
+            let mut items = sizes.to_vec();
+            let more = cut(&mut items, limit, |size| *size);
+            (items.len(), more)
+        };
+        assert_eq!(cut(&[1, 1, 1], 2), (2, true));
+        assert_eq!(cut(&[1, 1], 2), (2, false));
+        assert_eq!(cut(&[PAGE_BYTES / 2, PAGE_BYTES / 2, 1], 9), (2, true));
+        assert_eq!(cut(&[PAGE_BYTES + 1, 1], 9), (1, true));
+        assert_eq!(cut(&[PAGE_BYTES + 1], 9), (1, false));
+        assert_eq!(cut(&[], 9), (0, false));
     }
 }

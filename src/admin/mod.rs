@@ -9,12 +9,15 @@ mod groups;
 mod lists;
 mod objects;
 mod queues;
+mod quotas;
 mod rules;
 mod stats;
 #[cfg(feature = "http")]
 mod targets;
 
-pub use crons::{CRONS_MAX, Cron, CronPause, CronTick, NewCron, PutCron};
+#[cfg(feature = "http")]
+pub(crate) use crons::search;
+pub use crons::{Cron, CronPause, CronTick, NewCron, PutCron};
 pub use cursor::Cursor;
 pub use groups::{Group, GroupNodes, GroupSource, ResetGroup, ResetTo};
 pub use lists::{EventFilter, EventSummary, Page};
@@ -31,7 +34,7 @@ use crate::event::{Actor, EventId, EventSource, HandlerAddress, Name, Notificati
 use crate::notify::Notifier;
 #[cfg(feature = "http")]
 use crate::store::Retention;
-use crate::store::{DUE_PAGE, Refusal, Store, StoreError};
+use crate::store::{DUE_PAGE, Noted, Refusal, Store, StoreError};
 use crate::wake::{Pass, WakeError, Waker};
 
 /// Most rows that a list holds.
@@ -75,11 +78,6 @@ pub enum AdminError {
          unpause it by the release that made it"
     )]
     UnreadableCron(Name),
-    /// The canvas has as many crons as it may have.
-    #[error(
-        "the canvas has {CRONS_MAX} crons, and may not have more: delete some, or let one emit for several"
-    )]
-    TooManyCrons,
     /// The cursor of a list is not one.
     #[error(
         "this is no cursor of this list: take `next_cursor` from its last page to the letter, or start without one"
@@ -88,9 +86,6 @@ pub enum AdminError {
     /// The handler has no target.
     #[error("there is no target for {0}: `wakeq handlers show` has those of the handler")]
     NoTarget(Box<HandlerAddress>),
-    /// The canvas has as many targets as it may.
-    #[error("the canvas has 1,000 targets: delete one first")]
-    TooManyTargets,
     /// There is no such queue.
     #[error("no queue {0} is registered: `wakeq queues list` shows those that are")]
     NoQueue(Name),
@@ -110,6 +105,16 @@ pub enum AdminError {
         "the patterns of all queues together are too costly: use smaller repetitions, or fewer alternatives"
     )]
     TooCostlyPatterns,
+    /// The target is the deployment itself.
+    #[cfg(feature = "http")]
+    #[error(transparent)]
+    OwnTarget(#[from] crate::event::OwnTarget),
+    /// The process has no key to encrypt signing secrets with.
+    #[error(
+        "this deployment has no key for signing secrets, so no target can be registered: its operator sets \
+         WAKEQ_SECRET_KEY (`wakeq secrets new-key` makes one), the same for every process"
+    )]
+    NoSecretKey,
     /// The operating system gave no random numbers.
     #[error("the system gave no random numbers: no secret was made")]
     NoRandomness,
@@ -180,6 +185,7 @@ impl Admin {
     /// Runs the minute's pass now; with `all`, makes the promises of everything that could run due first.
     pub async fn wake(&self, all: bool) -> Result<Pass, AdminError> {
         if all {
+            self.store.note_wake_all().await?;
             // It makes the minute's statement due, too.
             while self.store.make_all_due().await? >= DUE_PAGE {}
         } else {
@@ -202,14 +208,20 @@ impl Admin {
 
     /// Writes into the record what was asked for and not allowed, in one statement; a page has at most [`LIST_MAX`].
     pub async fn refused(&self, refusals: &[Refusal]) -> Result<(), AdminError> {
-        for refusal in refusals {
-            checked(&refusal.actor)?;
-            if !(1..=64).contains(&refusal.action.chars().count()) || refusal.action.contains('\0') {
+        let notes: Vec<_> = refusals.iter().map(Noted::from).collect();
+        self.note(&notes).await
+    }
+
+    /// Writes into the record what changed nothing, in one statement; a page has at most [`LIST_MAX`].
+    pub(crate) async fn note(&self, notes: &[Noted]) -> Result<(), AdminError> {
+        for note in notes {
+            checked(&note.actor)?;
+            if !(1..=64).contains(&note.action.chars().count()) || note.action.contains('\0') {
                 return Err(AdminError::Invalid("the action must have 1 to 64 characters, none of them NUL"));
             }
         }
-        for page in refusals.chunks(LIST_MAX as usize) {
-            self.store.add_refusals(page).await?;
+        for page in notes.chunks(LIST_MAX as usize) {
+            self.store.note(page).await?;
         }
         Ok(())
     }

@@ -160,6 +160,7 @@ impl Admin {
         target: Option<&NewTarget>,
     ) -> Result<(QueuePut, Option<Secret>), AdminError> {
         let Some(new) = target else { return Ok((self.store.put_queue(row).await?, None)) };
+        self.check_not_own(new).await?;
         let (secret, replaces_secret, is_made) = match &new.secret {
             NewSecret::Keep => (made()?, false, true),
             NewSecret::Given(secret) => (secret.clone(), true, false),
@@ -167,7 +168,18 @@ impl Admin {
         };
         let (address, actor) = (&target_of_queue(row.name), row.actor);
         let (url, policy, audience) = (&new.url, &new.policy, new.audience.as_deref());
-        let target = NewTargetRow { address, url, policy, audience, secret: &secret, replaces_secret, actor };
+        let (sealed, keys) = (self.sealed(address, &secret)?, self.store.secret_keys());
+        let target = NewTargetRow {
+            address,
+            url,
+            policy,
+            audience,
+            secret: &secret,
+            sealed: &sealed,
+            keys,
+            replaces_secret,
+            actor,
+        };
         let (put, outcome) = self.store.put_queue_with_target(row, &target).await?;
         let taken = outcome.is_some_and(|outcome: PutOutcome| outcome.secret_taken);
         Ok((put, (taken && is_made).then_some(secret)))

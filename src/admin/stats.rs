@@ -105,7 +105,7 @@ impl Admin {
         let HandlerCounts { scope, due, delayed, oldest_due, dead, halted } = counts;
         let running = if due > 0 { self.store.running(&scope).await?.min(due) } else { 0 };
         let unknown_since =
-            self.store.unknown_since(&scope, None, 2 * self.store.timing().unknown_handler_wait).await?;
+            self.store.unknown_since(&scope, None, self.store.timing().unknown_noted_within()).await?;
         let held = due - running;
         let (waiting, paused) = if rules.is_empty() { (held, 0) } else { (0, held) };
         Ok(HandlerStats {

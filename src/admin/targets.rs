@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::{Admin, AdminError, LIST_MAX, checked};
 use crate::event::{
-    Actor, CanvasId, HandlerAddress, HandlerScope, Name, RuleKind, Secret, TargetPolicy, TargetUrl,
+    Actor, CanvasId, HandlerAddress, HandlerScope, Name, RuleKind, SealedSecret, Secret, TargetPolicy,
+    TargetUrl, Unsealed,
 };
 use crate::store::{NewTargetRow, PutOutcome, RegisteredTarget};
 
@@ -93,16 +94,26 @@ impl Admin {
             ));
         }
         self.check_target(address, new)?;
+        self.check_not_own(new).await?;
         let (secret, replaces_secret, is_made) = match &new.secret {
             NewSecret::Keep => (made()?, false, true),
             NewSecret::Given(secret) => (secret.clone(), true, false),
             NewSecret::Rotate => (made()?, true, true),
         };
         let (url, policy, audience) = (&new.url, &new.policy, new.audience.as_deref());
-        let row = NewTargetRow { address, url, policy, audience, secret: &secret, replaces_secret, actor };
-        let Some(put) = self.store.put_target(&row).await? else {
-            return Err(AdminError::TooManyTargets);
+        let (sealed, keys) = (self.sealed(address, &secret)?, self.store.secret_keys());
+        let row = NewTargetRow {
+            address,
+            url,
+            policy,
+            audience,
+            secret: &secret,
+            sealed: &sealed,
+            keys,
+            replaces_secret,
+            actor,
         };
+        let put = self.store.put_target(&row).await?;
         let PutOutcome { new, target, secret_taken, rule, job } = put;
         crate::fault::point("target.registered");
         let (woken, waking) = match job {
@@ -116,6 +127,18 @@ impl Admin {
             still: rule,
             woken,
             waking,
+        })
+    }
+
+    /// A secret as its row has it.
+    pub(super) fn sealed(
+        &self,
+        address: &HandlerAddress,
+        secret: &Secret,
+    ) -> Result<SealedSecret, AdminError> {
+        self.store.secret_keys().seal(address, secret).map_err(|unsealed| match unsealed {
+            Unsealed::NoKey => AdminError::NoSecretKey,
+            Unsealed::NoRandomness(_) => AdminError::NoRandomness,
         })
     }
 
@@ -145,6 +168,11 @@ impl Admin {
         } else {
             Err(AdminError::NoTarget(Box::new(address.clone())))
         }
+    }
+
+    /// A target is not the deployment itself, under the names that it is known to have.
+    pub(super) async fn check_not_own(&self, new: &NewTarget) -> Result<(), AdminError> {
+        Ok(self.store.own_deployment().await?.check(&new.url, new.audience.as_deref())?)
     }
 
     pub(super) fn check_target(&self, address: &HandlerAddress, new: &NewTarget) -> Result<(), AdminError> {

@@ -3,8 +3,10 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{Array, ArrayBuilder, ObjectBuilder, Type};
 use uuid::Uuid;
 
+use super::SecretText;
 use crate::{access, store};
 
 /// Something that was done, or asked for and refused.
@@ -43,8 +45,9 @@ pub(crate) struct CreateKey {
     #[schema(min_length = 1, max_length = 190, example = "billing")]
     pub(crate) holder: String,
     /// Some of `emit`, `read`, `operate`, `admin`; none implies another. Registering a target takes `operate` and `read`,
-    /// putting a cron `operate` and `emit`.
-    #[schema(value_type = Vec<ScopeName>, min_items = 1, example = json!(["emit", "read"]))]
+    /// putting a cron `operate` and `emit`. All but `admin` may be limited to the handlers of a module, or to one:
+    /// `emit:WORKER/*`, `operate:WORKER/resize`; at most 16 of these.
+    #[schema(schema_with = scopes)]
     pub(crate) scopes: Vec<String>,
     /// For how long it counts, in seconds: ten years at most. Default: a year.
     #[schema(minimum = 1, maximum = 315_532_800)]
@@ -52,18 +55,11 @@ pub(crate) struct CreateKey {
 }
 
 /// What a key may allow.
-#[derive(ToSchema)]
-#[schema(rename_all = "snake_case")]
-#[allow(dead_code, reason = "only described: requests are read by the scopes' own parser")]
-pub(crate) enum ScopeName {
-    /// Emitting.
-    Emit,
-    /// Looking.
-    Read,
-    /// Pausing, cancelling, redriving, deleting.
-    Operate,
-    /// Blocks, keys, the record.
-    Admin,
+fn scopes() -> Array {
+    let scope = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some("^(admin|(emit|read|operate)(:[A-Za-z0-9_.-]{1,128}/([*]|[A-Za-z0-9_.-]{1,128}))?)$"));
+    ArrayBuilder::new().items(scope).min_items(Some(1)).max_items(Some(20)).build()
 }
 
 /// A key that was made. Its text is shown this once.
@@ -73,7 +69,8 @@ pub(crate) struct CreatedKey {
     #[schema(example = "0123456789ab")]
     pub(crate) id: String,
     /// The whole key: for its holder, and nobody else.
-    pub(crate) key: String,
+    #[schema(value_type = String)]
+    pub(crate) key: SecretText,
     pub(crate) expires_at: DateTime<Utc>,
 }
 
@@ -132,8 +129,12 @@ impl From<store::AuditEntry> for AuditEntry {
 impl From<access::CreatedKey> for CreatedKey {
     fn from(created: access::CreatedKey) -> Self {
         let id = created.key.id().to_string();
-        Self { id, key: created.key.reveal(), expires_at: created.expires_at }
+        Self { id, key: SecretText(created.key.reveal()), expires_at: created.expires_at }
     }
+}
+
+fn scope_texts(whole: access::Scopes, narrow: &[access::NarrowScope]) -> Vec<String> {
+    whole.iter().map(|scope| scope.to_string()).chain(narrow.iter().map(ToString::to_string)).collect()
 }
 
 impl From<access::Key> for Key {
@@ -142,7 +143,7 @@ impl From<access::Key> for Key {
             id: key.id.to_string(),
             holder: key.holder,
             canvas: canvas(key.reach),
-            scopes: key.scopes.iter().map(|scope| scope.to_string()).collect(),
+            scopes: scope_texts(key.scopes, &key.narrow),
             state: key.state.as_str().to_owned(),
             created_at: key.created_at,
             created_by: key.created_by,
@@ -158,7 +159,7 @@ impl From<access::Account> for Account {
         Self {
             email: account.email,
             canvas: canvas(account.reach),
-            scopes: account.scopes.iter().map(|scope| scope.to_string()).collect(),
+            scopes: scope_texts(account.scopes, &account.narrow),
             created_at: account.created_at,
             created_by: account.created_by,
         }

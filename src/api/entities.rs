@@ -31,14 +31,10 @@ pub(crate) struct Entity {
     pub(crate) updated_at: DateTime<Utc>,
 }
 
-/// A handler that is told.
+/// A handler of module `ANSWER` that is told.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplyTo {
-    /// The handler's module, `WORKER` if it is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "WORKER")]
-    pub(crate) module: Option<String>,
     #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "account-changed")]
     pub(crate) name: String,
 }
@@ -77,9 +73,7 @@ impl NewEntityEvent {
             event = event.correlation_id(correlation_id);
         }
         match self.reply_to {
-            Some(ReplyTo { module, name }) => {
-                event.reply_to_module(module.as_deref().unwrap_or("WORKER"), &name)
-            }
+            Some(ReplyTo { name }) => event.reply_to(&name),
             None => Ok(event),
         }
     }

@@ -14,6 +14,7 @@ mod list;
 mod log;
 mod objects;
 mod queues;
+mod quotas;
 mod rules;
 mod targets;
 
@@ -36,5 +37,6 @@ pub(crate) use queues::{
     Copied, DeletedQueue, Facet, FacetSet, InvalidQueue, PutQueue, PutQueueAnswer, Queue, QueueDepth,
     SetFacet, Waiting,
 };
+pub(crate) use quotas::{Quota, SetQuota, UnsetQuota};
 pub(crate) use rules::{Lifted, Rule, RuleKind, StopRequest, Stopped};
 pub(crate) use targets::{InvalidTarget, OnDeath, Policy, PutAnswer, PutTarget, SecretText, Target};

@@ -1,7 +1,11 @@
-//! What a listener has not read yet: a little, for the newest crowds the oldest out, and the reader is told how many.
+//! What a listener has not read yet: a little, for the newest crowds the oldest out, and the reader is told how many. Or the
+//! inboxes of many listeners, which each have what is for them.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+#[cfg(feature = "http")]
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -12,6 +16,24 @@ use crate::event::Broadcast;
 const WAITING_MAX: usize = 1_000;
 /// Most bytes of them, or one that is larger.
 const WAITING_BYTES: usize = 4 * 1024 * 1024;
+/// Most bytes that wait for all readers of a process together, or are with them: a larger one is missed.
+const ALL_BYTES: usize = 32 * 1024 * 1024;
+
+/// The bytes that wait for the listeners of one process, those that were just taken among them. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AllWaiting(Arc<AtomicUsize>);
+
+impl AllWaiting {
+    /// Whether so many more have room, and are counted from now on.
+    fn add(&self, bytes: usize) -> bool {
+        let added = |all: usize| all.checked_add(bytes).filter(|all| *all <= ALL_BYTES);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, added).is_ok()
+    }
+
+    fn remove(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
 
 /// What a listener hears.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,13 +50,18 @@ pub enum Heard {
 pub(crate) struct Inbox {
     selection: Selection,
     waiting: Mutex<Waiting>,
+    all: AllWaiting,
     changed: Notify,
+    /// Of many listeners: nothing waits here, but in these.
+    members: Option<Mutex<Vec<Arc<Inbox>>>>,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     broadcasts: VecDeque<Broadcast>,
     bytes: usize,
+    /// Bytes of the one that the reader took last, and is still busy with.
+    taken: usize,
     /// What was crowded out before those that wait.
     missed: u64,
     /// Whether the subscription was lost meanwhile.
@@ -44,8 +71,67 @@ struct Waiting {
 }
 
 impl Inbox {
-    pub(super) fn new(selection: Selection) -> Self {
-        Self { selection, waiting: Mutex::default(), changed: Notify::new() }
+    pub(super) fn new(selection: Selection, all: AllWaiting) -> Self {
+        Self { selection, waiting: Mutex::default(), all, changed: Notify::new(), members: None }
+    }
+
+    /// One for many listeners, who join it.
+    #[cfg(feature = "http")]
+    pub(super) fn of_many(selection: Selection) -> Self {
+        Self {
+            selection,
+            waiting: Mutex::default(),
+            all: AllWaiting::default(),
+            changed: Notify::new(),
+            members: Some(Mutex::default()),
+        }
+    }
+
+    /// Gives a listener what comes from now on; not if this is closed.
+    #[cfg(feature = "http")]
+    pub(super) fn join(&self, member: &Arc<Inbox>) -> bool {
+        let Some(mut members) = self.members() else { return false };
+        if self.waiting().closed {
+            return false;
+        }
+        member.waiting().trouble = self.trouble();
+        members.push(Arc::clone(member));
+        true
+    }
+
+    /// Gives it nothing more.
+    #[cfg(feature = "http")]
+    pub(super) fn leave(&self, member: &Arc<Inbox>) {
+        if let Some(mut members) = self.members() {
+            members.retain(|other| !Arc::ptr_eq(other, member));
+        }
+        self.changed.notify_one();
+    }
+
+    /// Returns, closed, once nobody has joined it for so long, or when it is closed.
+    #[cfg(feature = "http")]
+    pub(super) async fn unused(&self, linger: Duration) {
+        let is_empty = || self.members().is_none_or(|members| members.is_empty());
+        while !self.waiting().closed {
+            if is_empty() {
+                tokio::time::sleep(linger).await;
+                let members = self.members();
+                if members.as_ref().is_none_or(|members| members.is_empty()) {
+                    self.waiting().closed = true;
+                }
+            } else {
+                self.changed.notified().await;
+            }
+        }
+    }
+
+    fn members(&self) -> Option<MutexGuard<'_, Vec<Arc<Inbox>>>> {
+        Some(self.members.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn each_member(&self, tell: impl Fn(&Inbox)) {
+        let members = self.members().map(|members| members.clone()).unwrap_or_default();
+        members.iter().for_each(|member| tell(member));
     }
 
     #[cfg(feature = "pubsub")]
@@ -58,6 +144,9 @@ impl Inbox {
         if !self.selection.hears(broadcast) {
             return;
         }
+        if self.members.is_some() {
+            return self.each_member(|member| member.offer(broadcast));
+        }
         let mut waiting = self.waiting();
         if waiting.closed {
             return;
@@ -66,9 +155,17 @@ impl Inbox {
         while waiting.broadcasts.len() >= WAITING_MAX
             || (waiting.bytes + size > WAITING_BYTES && !waiting.broadcasts.is_empty())
         {
-            let Some(oldest) = waiting.broadcasts.pop_front() else { break };
-            waiting.bytes -= oldest.size_bytes();
-            waiting.missed += 1;
+            self.crowd_out(&mut waiting);
+        }
+        // Its own go first; what others hold stays theirs.
+        while !self.all.add(size) {
+            if waiting.broadcasts.is_empty() {
+                waiting.missed += 1;
+                drop(waiting);
+                self.changed.notify_one();
+                return;
+            }
+            self.crowd_out(&mut waiting);
         }
         waiting.bytes += size;
         waiting.broadcasts.push_back(broadcast.clone());
@@ -76,9 +173,21 @@ impl Inbox {
         self.changed.notify_one();
     }
 
+    fn crowd_out(&self, waiting: &mut Waiting) {
+        if let Some(oldest) = waiting.broadcasts.pop_front() {
+            let size = oldest.size_bytes();
+            waiting.bytes -= size;
+            waiting.missed += 1;
+            self.all.remove(size);
+        }
+    }
+
     /// Says that some were missed, and nobody knows how many.
     #[cfg(feature = "pubsub")]
     pub(crate) fn lost(&self) {
+        if self.members.is_some() {
+            return self.each_member(Self::lost);
+        }
         self.waiting().lost = true;
         self.changed.notify_one();
     }
@@ -86,6 +195,7 @@ impl Inbox {
     /// Why nothing is heard now; none, if all is well.
     #[cfg(feature = "pubsub")]
     pub(crate) fn in_trouble(&self, words: Option<String>) {
+        self.each_member(|member| member.in_trouble(words.clone()));
         self.waiting().trouble = words;
     }
 
@@ -96,6 +206,7 @@ impl Inbox {
     /// Nothing comes any more.
     pub(super) fn close(&self) {
         self.waiting().closed = true;
+        self.each_member(Self::close);
         self.changed.notify_one();
     }
 
@@ -103,8 +214,12 @@ impl Inbox {
     pub(super) async fn next(&self) -> Option<Heard> {
         loop {
             let changed = self.changed.notified();
-            if let Some(next) = self.waiting().take() {
-                return next;
+            {
+                let mut waiting = self.waiting();
+                self.all.remove(std::mem::take(&mut waiting.taken));
+                if let Some(next) = waiting.take() {
+                    return next;
+                }
             }
             changed.await;
         }
@@ -112,6 +227,13 @@ impl Inbox {
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        let waiting = self.waiting();
+        self.all.remove(waiting.bytes + waiting.taken);
     }
 }
 
@@ -126,7 +248,8 @@ impl Waiting {
         }
         match self.broadcasts.pop_front() {
             Some(broadcast) => {
-                self.bytes -= broadcast.size_bytes();
+                self.taken = broadcast.size_bytes();
+                self.bytes -= self.taken;
                 Some(Some(Heard::Event(Box::new(broadcast))))
             }
             None if self.closed => Some(None),
@@ -141,7 +264,11 @@ mod tests {
     use crate::broadcast::tests::broadcast;
 
     fn inbox() -> Inbox {
-        Inbox::new(Selection::new("*".parse().unwrap(), None))
+        inbox_among(&AllWaiting::default())
+    }
+
+    fn inbox_among(all: &AllWaiting) -> Inbox {
+        Inbox::new(Selection::new("*".parse().unwrap(), None), all.clone())
     }
 
     async fn names(inbox: &Inbox) -> Vec<String> {
@@ -179,6 +306,30 @@ mod tests {
         inbox.offer(&broadcast("small", "1"));
         inbox.offer(&broadcast("huge", &format!("\"{}\"", "x".repeat(2 * WAITING_BYTES))));
         assert_eq!(names(&inbox).await, ["Some(1) missed", "huge"]);
+    }
+
+    /// However many listen to large values and read none of them.
+    #[tokio::test]
+    async fn all_that_wait_are_bounded_together_and_who_comes_late_is_told() {
+        let all = AllWaiting::default();
+        let large = format!("\"{}\"", "x".repeat(WAITING_BYTES / 2 - 4096));
+        let full: Vec<Inbox> = (0..ALL_BYTES / WAITING_BYTES).map(|_| inbox_among(&all)).collect();
+        for inbox in &full {
+            (0..5).for_each(|number| inbox.offer(&broadcast(&format!("n{number}"), &large)));
+        }
+        let held = all.0.load(Ordering::Relaxed);
+        assert!(held <= ALL_BYTES && held > ALL_BYTES - WAITING_BYTES, "{held}");
+        let late = inbox_among(&all);
+        late.offer(&broadcast("large", &large));
+        late.offer(&broadcast("small", "1"));
+        assert_eq!(late.next().await, Some(Heard::Missed(Some(1))));
+        assert!(
+            matches!(late.next().await, Some(Heard::Event(small)) if small.value.as_deref() == Some("1"))
+        );
+        drop(late);
+        assert_eq!(names(&full[0]).await, ["Some(3) missed", "n3", "n4"], "what others hold stays theirs");
+        drop(full);
+        assert_eq!(all.0.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]

@@ -4,6 +4,8 @@
 //! Nothing depends on a broadcast: one may be lost, and what must not be lost is a handler. An emit never waits for one
 //! and never fails for one.
 
+#[cfg(feature = "http")]
+mod hub;
 mod inbox;
 mod local;
 mod outbox;
@@ -25,6 +27,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::event::{Broadcast, CanvasId};
+#[cfg(feature = "http")]
+pub(crate) use hub::{Ear, Hub};
+use inbox::AllWaiting;
 pub use inbox::Heard;
 pub(crate) use inbox::Inbox;
 use local::LocalChannel;
@@ -84,6 +89,7 @@ pub enum ListenError {
 pub struct Broadcasts {
     channel: Arc<dyn Channel>,
     outbox: Arc<Outbox>,
+    waiting: AllWaiting,
     listeners: TaskTracker,
     closing: CancellationToken,
 }
@@ -91,7 +97,8 @@ pub struct Broadcasts {
 impl Broadcasts {
     pub(crate) fn over(channel: Arc<dyn Channel>) -> Self {
         let outbox = Arc::new(Outbox::new(Arc::clone(&channel)));
-        Self { channel, outbox, listeners: TaskTracker::new(), closing: CancellationToken::new() }
+        let (waiting, listeners) = (AllWaiting::default(), TaskTracker::new());
+        Self { channel, outbox, waiting, listeners, closing: CancellationToken::new() }
     }
 
     /// To the listeners of this process alone.
@@ -129,10 +136,14 @@ impl Broadcasts {
     }
 
     async fn listen(&self, selection: Selection) -> Result<Listener, ListenError> {
+        self.listen_with(Arc::new(Inbox::new(selection, self.waiting.clone()))).await
+    }
+
+    async fn listen_with(&self, inbox: Arc<Inbox>) -> Result<Listener, ListenError> {
         if self.closing.is_cancelled() {
             return Err(ListenError::Ending);
         }
-        let (inbox, token) = (Arc::new(Inbox::new(selection)), self.closing.child_token());
+        let token = self.closing.child_token();
         // Dropped by a caller who does not wait for the end of this, too.
         let closing = token.clone().drop_guard();
         let (told, opened) = oneshot::channel();
@@ -190,7 +201,7 @@ impl Drop for CloseWhenDropped {
 }
 
 /// Hears emitted events, through a subscription of its own. Whoever reads too slowly misses the oldest, and is told how
-/// many: it holds 1,000 events, or 4 MiB of them.
+/// many: it holds 1,000 events, or 4 MiB of them, and all listeners of a process hold 32 MiB together.
 ///
 /// Dropped without [`Listener::close`], it ends its subscription with nobody waiting for that; what is left by a process
 /// that died expires after a day.

@@ -13,11 +13,11 @@ use crate::telemetry::BroadcastMetrics;
 /// Most broadcasts that wait to be published.
 const WAITING_MAX: usize = 10_000;
 /// Most bytes of them.
-const WAITING_BYTES: usize = 64 * 1024 * 1024;
+const WAITING_BYTES: usize = 16 * 1024 * 1024;
 /// Most that are published at a time.
 const BATCH_MAX: usize = 500;
 /// Most bytes of these, or one that is larger.
-const BATCH_BYTES: usize = 4 * 1024 * 1024;
+const BATCH_BYTES: usize = 2 * 1024 * 1024;
 /// How often it is said that broadcasts are lost.
 const COMPLAINT: Duration = Duration::from_secs(10);
 

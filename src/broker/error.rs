@@ -33,6 +33,15 @@ pub enum BrokerError {
         /// What is asked for.
         asked: Box<EventSource>,
     },
+    /// The name of the group is that of a type's processors.
+    #[error(
+        "the group {group} is that of the processors of a type of entities, which ask for the type's inbox and nothing else: \
+         choose another name for the subscriber"
+    )]
+    Reserved {
+        /// The group.
+        group: Name,
+    },
     /// No sources, or too many.
     #[error("a subscriber of the group {group} asks for {count} sources: ask for 1 to 1,024")]
     Requests {

@@ -45,7 +45,7 @@ pub use stores::{
 
 use crate::broadcast::Signals;
 use crate::consumer::EventSubscriber;
-use crate::event::{EventSource, Name, NodeId};
+use crate::event::{EntityType, EventSource, Name, NodeId};
 use crate::store::Store;
 
 /// The most sources of a subscriber.
@@ -166,7 +166,7 @@ impl EventBroker {
 
     /// Adds a subscriber. It is given sources once the broker [runs](Self::run).
     ///
-    /// Errors: [`BrokerError::Config`] once it runs; [`BrokerError::Requests`]; [`BrokerError::Grace`] if it may take longer than a third of the lease to end;
+    /// Errors: [`BrokerError::Config`] once it runs; [`BrokerError::Requests`]; [`BrokerError::Reserved`] for the name of a type's processors; [`BrokerError::Grace`] if it may take longer than a third of the lease to end;
     /// [`BrokerError::Partitions`] if its group has read a category of its in another number of partitions; [`BrokerError::Unavailable`].
     pub async fn register(&self, subscriber: Arc<dyn EventSubscriber>) -> Result<(), BrokerError> {
         if self.begun.load(Ordering::Relaxed) {
@@ -175,6 +175,9 @@ impl EventBroker {
         let (group, requests) = (subscriber.name().clone(), subscriber.requests());
         if !(1..=REQUESTS_MAX).contains(&requests.len()) {
             return Err(BrokerError::Requests { group, count: requests.len() });
+        }
+        if !is_own_name(&group, &requests) {
+            return Err(BrokerError::Reserved { group });
         }
         let (grace, config) = (subscriber.grace(), &self.node.config);
         if grace > config.grace_max() {
@@ -228,6 +231,12 @@ impl EventBroker {
         }
         self.node.leave().await.and(resigned)
     }
+}
+
+/// Whether a subscriber may have this name: that of a type's processors is for whoever asks for the inbox of that type.
+fn is_own_name(group: &Name, requests: &[EventSource]) -> bool {
+    let Some(entity_type) = group.as_str().strip_prefix("entities.") else { return true };
+    entity_type.parse::<EntityType>().is_ok_and(|entity_type| *requests == [entity_type.source()])
 }
 
 /// Parts of a category are read in one division only: a position says nothing about another one.

@@ -5,10 +5,10 @@ use clap::{Args, Subcommand};
 use super::Context;
 use super::backend::Canvases;
 use super::failure::Failure;
-use super::keys::CanvasesArg;
+use super::keys::{CanvasesArg, scope};
 use super::show::{self, JsonArg};
 use super::table::Table;
-use crate::access::{Access, AccessConfig, Reach, Scope, Scopes, Within};
+use crate::access::{Access, AccessConfig, Reach, Within, read_scopes};
 use crate::api::{Account as Listed, List};
 
 #[derive(Args)]
@@ -37,9 +37,9 @@ struct Allow {
     /// Its address, name@project.iam.gserviceaccount.com
     email: String,
     /// What it is allowed: emit, read, operate or admin; may be given several times. Registering targets takes operate and
-    /// read, putting crons operate and emit
-    #[arg(long = "scope", value_name = "SCOPE", required = true)]
-    scopes: Vec<Scope>,
+    /// read, putting crons operate and emit. All but admin may be limited to handlers: emit:WORKER/*, operate:WORKER/resize
+    #[arg(long = "scope", value_name = "SCOPE", required = true, value_parser = scope)]
+    scopes: Vec<String>,
     #[command(flatten)]
     canvases: CanvasesArg,
 }
@@ -65,8 +65,10 @@ impl Accounts {
 impl Allow {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let (email, reach) = (&self.email, reach(context, self.canvases));
-        let scopes: Scopes = self.scopes.into_iter().collect();
-        let new = access(context).await?.allow_account(email, reach, scopes, &context.actor()).await?;
+        let (scopes, narrow) = read_scopes(&self.scopes)?;
+        let access = access(context).await?;
+        let new = access.allow_narrow_account(email, reach, scopes, &narrow, &context.actor()).await?;
+        let scopes = self.scopes.join(",");
         let what = if new { "is let in" } else { "was let in already: scopes replaced" };
         show::line(format_args!("{email} {what}, on {}: {scopes}", named(reach)))
     }

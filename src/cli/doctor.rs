@@ -10,7 +10,8 @@ use super::{Context, show};
 use crate::doctor::{self, Finding, Level};
 use crate::event::Timestamp;
 use crate::notify::{NotifyError, describe_topics, missing_permissions};
-use crate::store::{Store, StoreError};
+use crate::store::checkup::Right;
+use crate::store::{RoleKind, Store, StoreError};
 
 #[derive(Args)]
 pub(crate) struct Doctor {
@@ -69,6 +70,7 @@ impl Doctor {
         };
         let after = Timestamp::from(SystemTime::now());
         let mut findings = doctor::server(&server);
+        findings.push(doctor::route(&store.route()));
         findings.push(doctor::clock(server.clock, before, after));
         let backends = store.backends().await;
         findings.push(judged("pooler", backends, |both| doctor::pooler(both, server.settings_kept)));
@@ -89,8 +91,16 @@ impl Doctor {
             let ours = standing.as_ref().map(|standing| context.timing.over(standing));
             doctor::durations(standing.as_ref(), ours.as_ref())
         }));
-        let rights = store.missing_rights().await;
-        findings.push(judged("rights", rights, |missing| doctor::rights(&missing, &server.role)));
+        findings.push(judged("rights", missing_rights(store).await, |missing| {
+            doctor::rights(&missing, &server.role)
+        }));
+        let powers = store.role_powers().await;
+        findings.push(judged("role", powers, |powers| doctor::role(powers, &server.role)));
+        let secrets = store.secret_counts().await;
+        findings
+            .push(judged("signing secrets", secrets, |counts| doctor::secrets(store.secret_keys(), &counts)));
+        let own = store.own_deployment().await;
+        findings.push(judged("own origins", own, |own| doctor::own_names(&own)));
         match store.chores(doctor::overdue_after(period)).await {
             Ok(chores) => findings.extend(doctor::chores(&chores, period)),
             Err(error) => findings.push(not_seen("minute's pass", &error)),
@@ -103,10 +113,20 @@ impl Doctor {
         findings.push(judged("old transactions", held, |held| {
             doctor::held_snapshots(&held, self.open_for, server.sees_others)
         }));
+        let locks = store.held_locks().await;
+        findings.push(judged("locks", locks, |held| doctor::held_locks(&held)));
         let appenders = store.log_appenders().await;
         findings.push(judged("readers of the log", appenders, |appenders| doctor::log_readers(&appenders)));
         findings
     }
+}
+
+async fn missing_rights(store: &Store) -> Result<Vec<(RoleKind, Vec<Right>)>, StoreError> {
+    let mut missing = Vec::new();
+    for kind in [RoleKind::Api, RoleKind::Worker] {
+        missing.push((kind, store.missing_rights(kind).await?));
+    }
+    Ok(missing)
 }
 
 async fn pubsub(context: &Context, horizon: Option<Duration>) -> Vec<Finding> {
@@ -150,6 +170,7 @@ fn not_seen(what: &'static str, error: &StoreError) -> Finding {
         | StoreError::Timing(_)
         | StoreError::OtherTiming { .. }
         | StoreError::Overloaded
+        | StoreError::Quota(_)
         | StoreError::Config(_)
         | StoreError::Defect => {
             Finding::fail(what, found, "see the reason: mostly a right that the role lacks")

@@ -8,7 +8,7 @@ use super::show::{self, JsonArg, field, moment};
 use super::table::Table;
 use super::{Context, emit, value};
 use crate::api::{EntityEvent, NewEntityEvent, ReplyTo};
-use crate::cli::arguments::{self, HandlerName};
+use crate::cli::arguments;
 use crate::event::{CanvasId, EntityId, EventId, Name};
 
 #[derive(Args)]
@@ -55,9 +55,9 @@ struct Send {
     /// What connects it with other events [default: its own id]
     #[arg(long)]
     correlation_id: Option<Uuid>,
-    /// The handler that is told what became of it: its name, or MODULE/name
-    #[arg(long, value_name = "HANDLER")]
-    reply_to: Option<HandlerName>,
+    /// The handler of module ANSWER that is told what became of it
+    #[arg(long, value_name = "NAME")]
+    reply_to: Option<Name>,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -109,10 +109,7 @@ impl Show {
 
 impl Send {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let reply_to = self.reply_to.map(|handler| ReplyTo {
-            module: Some(handler.module.to_string()),
-            name: handler.name.to_string(),
-        });
+        let reply_to = self.reply_to.map(|name| ReplyTo { name: name.to_string() });
         let event = NewEntityEvent {
             name: self.name.to_string(),
             payload: Some(RawValue::from_string(self.payload.trim().to_owned())?),

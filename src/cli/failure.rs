@@ -7,7 +7,7 @@ use crate::broadcast::ListenError;
 use crate::delivery::{InvalidAllowedAudience, InvalidIpRange, RefusedTarget};
 use crate::emit::EmitError;
 use crate::entity::EntityError;
-use crate::event::{EventError, InvalidName};
+use crate::event::{EventError, InvalidName, InvalidQuota};
 use crate::log::LogError;
 use crate::notify::NotifyError;
 use crate::store::StoreError;
@@ -82,6 +82,7 @@ fn is_of_the_arguments(cause: &(dyn std::error::Error + 'static)) -> bool {
         || cause.is::<InvalidAllowedAudience>()
         || cause.is::<InvalidCron>()
         || cause.is::<InvalidAppend>()
+        || cause.is::<InvalidQuota>()
 }
 
 fn of_failure(failure: &Failure) -> Exit {
@@ -106,7 +107,7 @@ fn of_listening(error: &ListenError) -> Exit {
 fn of_admin(error: &AdminError) -> Exit {
     match error {
         AdminError::AdminOnly { .. } => Exit::Refused,
-        AdminError::Invalid(_) | AdminError::Cursor => Exit::Usage,
+        AdminError::Invalid(_) | AdminError::Cursor | AdminError::OwnTarget(_) => Exit::Usage,
         AdminError::NotFound(_)
         | AdminError::NoCron(_)
         | AdminError::NoTarget(_)
@@ -114,12 +115,10 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::NoGroup(_)
         | AdminError::NoSource(..) => Exit::NotFound,
         AdminError::NotWaiting(_)
-        | AdminError::TooManyTargets
-        | AdminError::TooManyCrons
         | AdminError::TooManyQueues
         | AdminError::TooCostlyPatterns
         | AdminError::UnreadableCron(_) => Exit::Conflict,
-        AdminError::NoRandomness => Exit::Failed,
+        AdminError::NoRandomness | AdminError::NoSecretKey => Exit::Failed,
         AdminError::Store(error) => of_store(error),
         AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),
     }
@@ -149,7 +148,7 @@ fn of_emit(error: &EmitError) -> Exit {
 fn of_entity(error: &EntityError) -> Exit {
     match error {
         EntityError::Event(_) | EntityError::Entity(_) | EntityError::TooMany(_) => Exit::Usage,
-        EntityError::Taken(_) => Exit::Conflict,
+        EntityError::Taken(_) | EntityError::NotAsked { .. } => Exit::Conflict,
         EntityError::Store(error) => of_store(error),
     }
 }
@@ -174,6 +173,7 @@ fn of_store(error: &StoreError) -> Exit {
             Exit::Unavailable
         }
         error if error.is_contention() => Exit::Unavailable,
+        StoreError::Quota(_) => Exit::Conflict,
         StoreError::Refused { .. }
         | StoreError::NotMigrated(_)
         | StoreError::Migration(_)

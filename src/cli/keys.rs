@@ -9,7 +9,7 @@ use super::arguments::ListArgs;
 use super::backend::Canvases;
 use super::show::{self, JsonArg, moment};
 use super::table::Table;
-use crate::access::{KeyId, Scope, Scopes};
+use crate::access::{InvalidScope, KeyId, read_scopes};
 use crate::api::{CreateKey, Key};
 
 #[derive(Args)]
@@ -48,9 +48,9 @@ struct Create {
     #[arg(value_name = "NAME")]
     holder: String,
     /// What it allows: emit, read, operate or admin; may be given several times. Registering targets takes operate and
-    /// read, putting crons operate and emit
-    #[arg(long = "scope", value_name = "SCOPE", required = true)]
-    scopes: Vec<Scope>,
+    /// read, putting crons operate and emit. All but admin may be limited to handlers: emit:WORKER/*, operate:WORKER/resize
+    #[arg(long = "scope", value_name = "SCOPE", required = true, value_parser = scope)]
+    scopes: Vec<String>,
     #[command(flatten)]
     canvases: CanvasesArg,
     /// How long it lives, ten years at most (90d)
@@ -58,6 +58,13 @@ struct Create {
     expires: Duration,
     #[command(flatten)]
     json: JsonArg,
+}
+
+/// A scope as it is written.
+pub(super) fn scope(text: &str) -> Result<String, InvalidScope> {
+    let text = text.to_owned();
+    read_scopes(std::slice::from_ref(&text))?;
+    Ok(text)
 }
 
 #[derive(Args)]
@@ -90,15 +97,15 @@ impl Keys {
 impl Create {
     /// The key alone goes to standard output, so that a script can take it from there.
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let scopes: Scopes = self.scopes.into_iter().collect();
+        let scopes = self.scopes.join(",");
         let new = CreateKey {
             holder: self.holder.clone(),
-            scopes: scopes.iter().map(|scope| scope.to_string()).collect(),
+            scopes: self.scopes,
             lifetime_s: Some(self.expires.as_secs()),
         };
         let canvases = self.canvases.canvases();
         let created = context.backend().await?.create_key(canvases, new).await?;
-        self.json.print(&created, |created| show::line(&created.key))?;
+        self.json.print(&created, |created| show::line(&created.key.0))?;
         let place = match canvases {
             Canvases::One => format!("canvas {}", context.canvas.canvas),
             Canvases::Every => "every canvas".to_owned(),

@@ -1,27 +1,42 @@
-//! `wakeq migrate`.
+//! `wakeq migrate`: the tables, and the rights of roles on them. It makes no role.
 
 use clap::Args;
 
 use super::{Context, show};
-use crate::store::{MigrationStatus, Store};
+use crate::store::{MigrationStatus, RoleKind, Store};
 
 #[derive(Args)]
 pub(crate) struct Migrate {
     /// Show what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
+    /// Grant this role of the database what the API needs; it has to be there. May be given several times
+    #[arg(long, env = "WAKEQ_API_ROLE", value_name = "ROLE", value_delimiter = ',')]
+    api_role: Vec<String>,
+    /// Grant this role of the database what a worker needs; it has to be there. May be given several times
+    #[arg(long, env = "WAKEQ_WORKER_ROLE", value_name = "ROLE", value_delimiter = ',')]
+    worker_role: Vec<String>,
 }
 
 impl Migrate {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         context.without_server()?;
-        for migration in Store::migrate(context.database.url()?, self.dry_run).await? {
+        let (url, config) = (context.database.url()?, context.database.to_migrate());
+        for migration in Store::migrate_with(url, self.dry_run, &config).await? {
             let status = match migration.status {
                 MigrationStatus::Present => "present",
                 MigrationStatus::Applied => "applied",
                 MigrationStatus::Missing => "missing",
             };
             show::line(format_args!("{:>4}  {status:8} {}", migration.version, migration.description))?;
+        }
+        let api = self.api_role.iter().map(|role| (role, RoleKind::Api));
+        let worker = self.worker_role.iter().map(|role| (role, RoleKind::Worker));
+        for (role, kind) in api.chain(worker).filter(|(role, _)| !role.is_empty()) {
+            if !self.dry_run {
+                Store::grant_rights(url, &config, role, kind).await?;
+            }
+            show::line(format_args!("      granted  what the kind `{kind}` needs to {role}"))?;
         }
         Ok(())
     }

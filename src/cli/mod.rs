@@ -28,6 +28,8 @@ mod migrate;
 mod objects;
 mod process;
 mod queues;
+mod quotas;
+mod secrets;
 mod settings;
 mod show;
 mod stats;
@@ -170,7 +172,7 @@ fn complain(error: &anyhow::Error, stays: bool) {
 /// What `--help` says below the options.
 const AFTER_HELP: &str = "\
 Where: commands work on the database (DATABASE_URL), or ask a server (WAKEQ_SERVER or --server, with the key in \
-WAKEQ_KEY). `migrate`, `topics`, `settings`, `accounts`, `wake`, `doctor`, `work` and `all` need the database or \
+WAKEQ_KEY). `migrate`, `topics`, `settings`, `secrets`, `accounts`, `wake`, `doctor`, `work` and `all` need the database or \
 Pub/Sub themselves.
 
 Exit codes: 0 done, 1 failed, 2 the arguments make no sense, 3 there is no such event, target, cron, queue or key, 4 refused for want of \
@@ -224,6 +226,8 @@ enum Command {
     Migrate(migrate::Migrate),
     /// Show or change the durations that all processes share
     Settings(settings::Settings),
+    /// Make a key that signing secrets are encrypted with, or put a new one in the place of the old
+    Secrets(secrets::Secrets),
     /// Create the topic and the subscription, or check them
     Topics(topics::Topics),
     /// Publish what is overdue now, instead of within the minute
@@ -236,6 +240,8 @@ enum Command {
     Cron(cron::Crons),
     /// Register queues, and say what each canvas gets of them
     Queues(queues::Queues),
+    /// Show what a canvas may keep, and how much it does; set that
+    Quotas(quotas::Quotas),
     /// See who reads which part of the log, how far they have come, and let them go on elsewhere
     Groups(groups::Groups),
     /// List dead events, bring them back, or delete them
@@ -333,12 +339,14 @@ impl Cli {
             Command::Doctor(command) => command.run(&context).await,
             Command::Migrate(command) => command.run(&context).await,
             Command::Settings(command) => command.run(&context).await,
+            Command::Secrets(command) => command.run(&context).await,
             Command::Topics(command) => command.run(&context).await,
             Command::Wake(command) => command.run(&context).await,
             Command::Events(command) => command.run(&context).await,
             Command::Handlers(command) => command.run(&context).await,
             Command::Cron(command) => command.run(&context).await,
             Command::Queues(command) => command.run(&context).await,
+            Command::Quotas(command) => command.run(&context).await,
             Command::Groups(command) => command.run(&context).await,
             Command::Dead(command) => command.run(&context).await,
             Command::Objects(command) => command.run(&context).await,

@@ -86,7 +86,7 @@ impl Serve {
         }
         let process = Process::start(context, context.notifier.connect().await?).await?;
         let serving =
-            process.serve(HttpConfig { delivery: self.delivery.config()?, ..self.http.config() }).await?;
+            process.serve(HttpConfig { delivery: self.delivery.config()?, ..self.http.config()? }).await?;
         if process.is_local {
             tracing::info!(
                 "this process wakes nobody: those that work find what it takes in by its promises"
@@ -114,7 +114,7 @@ impl Serve {
             retention: Some(config.retention),
             // Whose run was cut off is told so.
             shutdown_grace: config.shutdown_grace + TOLD_WITHIN,
-            ..self.http.config()
+            ..self.http.config()?
         };
         http.access.push = self.push.callers();
         let connecting = context.database.connect_to_be_pushed(&context.timing);
@@ -162,7 +162,7 @@ impl All {
              `serve`, which then runs handlers, too"
         );
         let process = Process::start(context, context.notifier.connect_to_work().await?).await?;
-        let mut http = HttpConfig { delivery: self.delivery.config()?, ..self.http.config() };
+        let mut http = HttpConfig { delivery: self.delivery.config()?, ..self.http.config()? };
         http.shutdown_grace = http.shutdown_grace.min(self.worker.config().shutdown_grace);
         let serving = process.serve(http).await?;
         let working = process.work(handlers, self.worker, self.lot, &self.delivery).await?;

@@ -4,6 +4,7 @@
 
 mod notifier;
 mod process;
+mod secrets;
 
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use clap::Args;
 
 pub(crate) use notifier::NotifierArgs;
 pub(crate) use process::{DeliveryArgs, LotArgs, PushArgs, ServeArgs, WorkerArgs, on_cloud_run};
+pub(crate) use secrets::SecretArgs;
 
 use crate::event::{CanvasId, Timing};
 use crate::store::{Store, StoreConfig, StoreError, TimingMode};
@@ -34,6 +36,13 @@ pub(crate) struct DatabaseArgs {
           default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
           hide_possible_values = true)]
     allow_unsafe_durability: bool,
+    /// Connect to a database on another host although its certificate is not checked
+    #[arg(long, env = "WAKEQ_ALLOW_UNVERIFIED_DATABASE", global = true, num_args = 0..=1, default_missing_value = "1",
+          default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
+          hide_possible_values = true)]
+    allow_unverified_database: bool,
+    #[command(flatten)]
+    secrets: SecretArgs,
 }
 
 /// The durations that all processes of a deployment share. What is not given is what the deployment has.
@@ -127,12 +136,19 @@ impl DatabaseArgs {
         self.allow_unsafe_durability
     }
 
+    /// What counts for connections that only migrate, and grant.
+    pub(crate) fn to_migrate(&self) -> StoreConfig {
+        StoreConfig { allow_unverified_database: self.allow_unverified_database, ..StoreConfig::default() }
+    }
+
     /// For who only looks, at whatever is there: nothing is asked of the server yet, not even whether it is there.
     pub(crate) async fn connect_to_look(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
         let config = StoreConfig {
             allow_unsafe_durability: true,
+            allow_unverified_database: self.allow_unverified_database,
             timing: timing.over(&Timing::default()),
             timing_mode: TimingMode::Unchecked,
+            secret_keys: self.secrets.keys()?,
             ..StoreConfig::default()
         };
         let connected: Result<Store, StoreError> = Store::connect(self.url()?, config).await;
@@ -180,8 +196,10 @@ impl DatabaseArgs {
     async fn connect_as(&self, timing_mode: TimingMode, timing: Timing) -> anyhow::Result<Store> {
         let config = StoreConfig {
             allow_unsafe_durability: self.allow_unsafe_durability,
+            allow_unverified_database: self.allow_unverified_database,
             timing,
             timing_mode,
+            secret_keys: self.secrets.keys()?,
             ..StoreConfig::default()
         };
         let connected: Result<Store, StoreError> = Store::connect(self.url()?, config).await;

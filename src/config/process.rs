@@ -3,10 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::Args;
 
 use crate::access::{AccessConfig, PushCallers};
-use crate::delivery::{AllowedAudience, DeliveryConfig, IpRange};
+use crate::delivery::{AllowedAudience, AllowedPlace, DeliveryConfig, IpRange};
 use crate::http::HttpConfig;
 use crate::store::Retention;
 use crate::worker::WorkerConfig;
@@ -21,6 +22,9 @@ pub(crate) struct WorkerArgs {
     /// HTTP targets of one canvas that are called at a time [default: a quarter of the capacity]
     #[arg(long, env = "WAKEQ_TARGET_SHARE")]
     target_share: Option<usize>,
+    /// Bytes of the values of running events, beyond what is small: larger values run beside each other only as far as they fit
+    #[arg(long, env = "WAKEQ_VALUE_BYTES_MAX", default_value_t = WorkerConfig::default().value_bytes_max)]
+    value_bytes_max: usize,
     /// How long handlers may run on after SIGTERM [default: 28s, on Cloud Run 8s]
     #[arg(long, env = "WAKEQ_SHUTDOWN_GRACE", value_parser = humantime::parse_duration)]
     shutdown_grace: Option<Duration>,
@@ -37,6 +41,9 @@ pub(crate) struct WorkerArgs {
     /// How long the record of changes and refusals is kept (90days)
     #[arg(long, env = "WAKEQ_KEEP_RECORD", value_parser = kept, hide_short_help = true)]
     keep_record: Option<Duration>,
+    /// How long is kept what nobody uses: objects without a state, events for entities that nobody processes (90days)
+    #[arg(long, env = "WAKEQ_KEEP_IDLE", value_parser = kept, hide_short_help = true)]
+    keep_idle: Option<Duration>,
     /// How long the log is kept, where no consumer group needs it longer (default: for ever)
     #[arg(long, env = "WAKEQ_KEEP_LOG", value_parser = kept, hide_short_help = true)]
     keep_log: Option<Duration>,
@@ -79,15 +86,17 @@ pub(crate) struct PushArgs {
 #[derive(Args, Clone)]
 #[command(next_help_heading = "HTTP targets")]
 pub(crate) struct DeliveryArgs {
-    /// Addresses that targets may have although they are not public: 10.0.0.0/8,fd00::/8
-    #[arg(long = "deliver-to", env = "WAKEQ_DELIVER_TO", value_delimiter = ',', value_name = "RANGES")]
-    ranges: Vec<String>,
+    /// Where targets of a canvas (or `queues`, or `*`: all) may be beside public addresses at ports 443, 80 and 8000 to 8999:
+    /// CANVAS=10.1.2.0/24:8080, CANVAS=orders.internal:9000-9010, *=public:9443
+    #[arg(long = "deliver-to", env = "WAKEQ_DELIVER_TO", value_delimiter = ',', value_name = "PLACES")]
+    places: Vec<String>,
     /// Send to http:// as well
     #[arg(long = "deliver-http", env = "WAKEQ_DELIVER_HTTP", num_args = 0..=1, default_missing_value = "1",
           default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
           hide_possible_values = true)]
     allow_http: bool,
-    /// Audiences beside their own origins that targets may be given tokens for: orders=https://orders-x.a.run.app
+    /// Audiences that targets of a canvas (or `queues`, or `*`: all) may be given tokens for, and where those may go:
+    /// CANVAS=https://orders-x.a.run.app, CANVAS=orders=https://orders-x.a.run.app
     #[arg(
         id = "deliver_audiences",
         long = "deliver-audience",
@@ -119,6 +128,9 @@ pub(crate) struct ServeArgs {
     /// The URLs of this service that Google's ID tokens are made for; without one no ID token is taken
     #[arg(long = "audience", env = "WAKEQ_AUDIENCE", value_delimiter = ',')]
     audiences: Vec<String>,
+    /// Where this service is reached, if an audience does not say it: no HTTP target may be there
+    #[arg(long = "own-origin", env = "WAKEQ_OWN_ORIGINS", value_delimiter = ',', value_name = "ORIGINS")]
+    own_origins: Vec<String>,
     /// Where the public keys are that ID tokens are checked with; for emulators, on this machine
     #[arg(long, env = "WAKEQ_JWKS_URL", default_value_t = AccessConfig::default().jwks_url, hide_short_help = true)]
     jwks_url: String,
@@ -131,6 +143,25 @@ pub(crate) struct ServeArgs {
     /// Listeners at a time
     #[arg(long, env = "WAKEQ_MAX_LISTENERS", default_value_t = HttpConfig::default().max_listeners)]
     max_listeners: usize,
+    /// How much of these one canvas, credential or client address may take, in percent
+    #[arg(long, env = "WAKEQ_SHARE", default_value_t = HttpConfig::default().share_percent)]
+    share: u8,
+    /// Requests a second with one credential
+    #[arg(long, env = "WAKEQ_CREDENTIAL_RATE", default_value_t = HttpConfig::default().credential_rate)]
+    credential_rate: u32,
+    /// Requests a second of one canvas
+    #[arg(long, env = "WAKEQ_CANVAS_RATE", default_value_t = HttpConfig::default().canvas_rate)]
+    canvas_rate: u32,
+    /// Requests a second from one address without a credential that counts
+    #[arg(long, env = "WAKEQ_STRANGER_RATE", default_value_t = HttpConfig::default().stranger_rate)]
+    stranger_rate: u32,
+    /// Proxies whose X-Forwarded-For is believed, as ranges of addresses: 35.191.0.0/16,130.211.0.0/22
+    #[arg(long, env = "WAKEQ_TRUSTED_PROXIES", value_delimiter = ',', value_name = "RANGES")]
+    trusted_proxies: Vec<String>,
+    /// Don't serve /docs and /openapi.json, which need no credential
+    #[arg(long, env = "WAKEQ_NO_DOCS", num_args = 0..=1, default_missing_value = "1", default_value = "0",
+          value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
+    no_docs: bool,
 }
 
 /// Cloud Run ends a process ten seconds after it asked it to stop; two of them are for releasing claims.
@@ -180,11 +211,13 @@ impl WorkerArgs {
         WorkerConfig {
             capacity: self.capacity,
             target_share: self.target_share,
+            value_bytes_max: self.value_bytes_max,
             shutdown_grace: self.shutdown_grace.unwrap_or(usual),
             retention: Retention {
                 emitted_ids: self.keep_ids.unwrap_or(defaults.retention.emitted_ids),
                 dead_events: self.keep_dead_events.unwrap_or(defaults.retention.dead_events),
                 audit: self.keep_record.unwrap_or(defaults.retention.audit),
+                idle: self.keep_idle.unwrap_or(defaults.retention.idle),
                 log: self.keep_log.or(defaults.retention.log),
             },
             ..defaults
@@ -195,11 +228,12 @@ impl WorkerArgs {
 impl DeliveryArgs {
     /// As the deliverer takes them.
     pub(crate) fn config(&self) -> anyhow::Result<DeliveryConfig> {
-        let ranges: Result<Vec<IpRange>, _> = given(&self.ranges).iter().map(|range| range.parse()).collect();
+        let places: Result<Vec<AllowedPlace>, _> =
+            given(&self.places).iter().map(|place| place.parse()).collect();
         let audiences: Result<Vec<AllowedAudience>, _> =
             given(&self.audiences).iter().map(|pair| pair.parse()).collect();
         Ok(DeliveryConfig {
-            allow: ranges?,
+            allow: places?,
             allow_http: self.allow_http,
             audiences: audiences?,
             ..DeliveryConfig::default()
@@ -209,34 +243,45 @@ impl DeliveryArgs {
 
 impl ServeArgs {
     /// As the server takes them.
-    pub(crate) fn config(&self) -> HttpConfig {
+    pub(crate) fn config(&self) -> anyhow::Result<HttpConfig> {
+        let proxies: Result<Vec<IpRange>, _> =
+            given(&self.trusted_proxies).iter().map(|range| range.parse()).collect();
         let (audiences, jwks_url) = (given(&self.audiences), self.jwks_url.clone());
-        HttpConfig {
+        Ok(HttpConfig {
             address: SocketAddr::new(self.listen, self.port),
+            own_origins: given(&self.own_origins),
             access: AccessConfig { audiences, jwks_url, ..AccessConfig::default() },
             max_connections: self.max_connections,
             max_requests: self.max_requests,
             max_listeners: self.max_listeners,
+            share_percent: self.share,
+            credential_rate: self.credential_rate,
+            canvas_rate: self.canvas_rate,
+            stranger_rate: self.stranger_rate,
+            docs: !self.no_docs,
+            trusted_proxies: proxies.context("--trusted-proxies (WAKEQ_TRUSTED_PROXIES)")?,
             ..HttpConfig::default()
-        }
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::delivery::{InvalidAllowedAudience, InvalidIpRange};
+    use crate::delivery::{InvalidAllowedAudience, InvalidAllowedPlace};
 
     #[test]
     fn the_grace_fits_where_the_process_runs() {
         let arguments = |shutdown_grace| WorkerArgs {
             capacity: 3,
             target_share: Some(2),
+            value_bytes_max: 1024 * 1024,
             shutdown_grace,
             no_targets: false,
             keep_dead_events: Some(Duration::from_secs(7200)),
             keep_ids: None,
             keep_record: None,
+            keep_idle: None,
             keep_log: None,
         };
         let grace = |given, cloud_run| arguments(given).config_on(cloud_run).shutdown_grace.as_secs();
@@ -251,17 +296,19 @@ mod tests {
 
     #[test]
     fn what_targets_may_reach_is_given_or_nothing() {
-        let arguments = |ranges: &[&str]| DeliveryArgs {
-            ranges: ranges.iter().map(|&range| range.to_owned()).collect(),
+        let arguments = |places: &[&str]| DeliveryArgs {
+            places: places.iter().map(|&place| place.to_owned()).collect(),
             allow_http: true,
-            audiences: vec![String::new(), "orders=https://orders.example".to_owned()],
+            audiences: vec![String::new(), "*=orders=https://orders.example".to_owned()],
         };
-        let config = arguments(&["127.0.0.1", "fd00::/8"]).config().unwrap();
-        let pair: AllowedAudience = "orders=https://orders.example".parse().unwrap();
+        let config = arguments(&["*=127.0.0.1", "queues=[fd00::/8]:8080"]).config().unwrap();
+        let pair: AllowedAudience = "*=orders=https://orders.example".parse().unwrap();
         assert_eq!((config.allow.len(), config.allow_http, config.audiences), (2, true, vec![pair]));
         assert!(arguments(&[""]).config().unwrap().allow.is_empty(), "an empty variable is none");
-        let refused = arguments(&["10.0.0.1/8"]).config().unwrap_err();
-        assert!(refused.is::<InvalidIpRange>(), "{refused}");
+        for range in ["*=10.0.0.1/8", "10.0.0.0/8"] {
+            let refused = arguments(&[range]).config().unwrap_err();
+            assert!(refused.is::<InvalidAllowedPlace>(), "{refused}");
+        }
         let unbound = DeliveryArgs { audiences: vec!["orders".to_owned()], ..arguments(&[]) };
         let refused = unbound.config().unwrap_err();
         assert!(refused.is::<InvalidAllowedAudience>(), "for anybody: {refused}");

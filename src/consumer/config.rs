@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use crate::event::{EventSource, Name, Partition};
+use crate::event::{EventSource, Name, PageLimit, Partition};
 
 /// Longest period, delay or time-out.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// Most events that are read at a time, and most between two writes of a position.
 const EVENTS_MAX: u32 = 10_000;
+/// Most bytes that may be read at a time.
+const PAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How the names of the groups begin that processors of entities have.
+const OF_ENTITIES: &str = "entities.";
 
 /// How a consumer works.
 ///
@@ -26,6 +30,9 @@ pub struct ConsumerConfig {
     pub commit_every: u32,
     /// How many events are read at a time, 1 to 10,000. Default 500.
     pub page: u32,
+    /// How many bytes of events are read at a time for a source, up to 64 MiB; one event in any case. Default 4 MiB. Of all sources
+    /// together: [`ReadBudget`](crate::ReadBudget).
+    pub page_bytes: usize,
     /// How long an event may be handled before that counts as a failure. Default 5 minutes.
     pub timeout: Duration,
     /// How long the event that is being handled may go on when its source is withdrawn; then it is cut off. Default 5 s.
@@ -40,6 +47,7 @@ impl Default for ConsumerConfig {
             poll_interval: Duration::from_secs(10),
             commit_every: 100,
             page: 500,
+            page_bytes: PageLimit::BYTES,
             timeout: Duration::from_secs(300),
             withdraw_grace: Duration::from_secs(5),
             on_error: ErrorStrategy { retries: 2, ..ErrorStrategy::stop() },
@@ -114,6 +122,9 @@ impl ConsumerConfig {
         if !(1..=EVENTS_MAX).contains(&self.commit_every) || !(1..=EVENTS_MAX).contains(&self.page) {
             return Err(InvalidConsumer("commit_every and page of a consumer are 1 to 10,000"));
         }
+        if !(1..=PAGE_BYTES_MAX).contains(&self.page_bytes) {
+            return Err(InvalidConsumer("page_bytes of a consumer is 1 byte to 64 MiB"));
+        }
         let ErrorStrategy { backoff, backoff_max, .. } = self.on_error;
         if ![self.poll_interval, self.timeout, backoff, backoff_max].into_iter().all(within) {
             return Err(InvalidConsumer("durations of a consumer are 1 ms to one day"));
@@ -127,6 +138,16 @@ impl ConsumerConfig {
 pub(super) struct Work {
     pub(super) group: Name,
     pub(super) sources: Vec<EventSource>,
+}
+
+/// The names of processors of entities are theirs: a consumer of such a name would take the inbox from its processor.
+pub(super) fn check_name(group: &Name) -> Result<(), InvalidConsumer> {
+    if group.as_str().starts_with(OF_ENTITIES) {
+        return Err(InvalidConsumer(
+            "a group whose name begins with `entities.` is that of a type's processors: choose another name for the consumer",
+        ));
+    }
+    Ok(())
 }
 
 impl Work {
@@ -174,5 +195,22 @@ mod tests {
         assert_eq!(work(&companies, Some(16)).unwrap().sources.len(), 16);
         assert!(work(&companies, Some(0)).is_err() && work(&companies, Some(1025)).is_err());
         assert!(work(&EventSource::Log { canvas: None }, Some(2)).is_err());
+    }
+
+    #[test]
+    fn a_name_of_processors_is_no_consumer_s() {
+        for name in ["entities.account", "entities.x"] {
+            let refused = check_name(&name.parse().unwrap()).unwrap_err().to_string();
+            assert!(refused.contains("choose another name"), "{refused}");
+        }
+        assert!(check_name(&"entities".parse().unwrap()).is_ok());
+    }
+
+    #[test]
+    fn a_page_has_limits() {
+        for page_bytes in [0, PAGE_BYTES_MAX + 1] {
+            let config = ConsumerConfig { page_bytes, ..ConsumerConfig::default() };
+            assert!(config.check().unwrap_err().to_string().contains("page_bytes"));
+        }
     }
 }

@@ -11,11 +11,11 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::config::Work;
+use super::config::{Work, check_name};
 use super::reading::{End, Parts, Reading};
 use super::{
     ConsumerConfig, EventProcessor, EventProvider, EventSubscriber, Health, InvalidConsumer, PositionKey,
-    PositionStore,
+    PositionStore, ReadBudget,
 };
 use crate::event::{EventSource, Name, SubscriberId};
 
@@ -54,6 +54,7 @@ pub struct Consumer {
     source: EventSource,
     id: SubscriberId,
     parts: Arc<Parts>,
+    budget: ReadBudget,
     health: Arc<watch::Sender<Health>>,
     running: Mutex<BTreeMap<EventSource, Running>>,
 }
@@ -67,7 +68,8 @@ struct Running {
 }
 
 impl Consumer {
-    /// A consumer of a source, which is one piece of work. Errors: [`InvalidConsumer`] for a configuration outside its limits.
+    /// A consumer of a source, which is one piece of work. Errors: [`InvalidConsumer`] for a configuration outside its limits, and for a name
+    /// that begins with `entities.`: those are the groups of processors of entities.
     pub fn new(
         group: Name,
         source: EventSource,
@@ -77,12 +79,14 @@ impl Consumer {
         config: ConsumerConfig,
     ) -> Result<Self, InvalidConsumer> {
         config.check()?;
+        check_name(&group)?;
         let work = Work::new(group.clone(), source.clone(), None)?;
         Ok(Self {
             work,
             source,
             id: SubscriberId::new(),
             parts: Arc::new(Parts::new(group, provider, positions, processor, config)),
+            budget: ReadBudget::default(),
             health: Arc::new(watch::Sender::new(Health::Healthy)),
             running: Mutex::default(),
         })
@@ -93,6 +97,18 @@ impl Consumer {
     pub fn partitioned(self, partitions: u16) -> Result<Self, InvalidConsumer> {
         let work = Work::new(self.work.group.clone(), self.source.clone(), Some(partitions))?;
         Ok(Self { work, ..self })
+    }
+
+    /// The same with a budget of its own, or one that it shares with those that are given a clone of it. By default it has a part of that of the
+    /// process, 64 MiB.
+    ///
+    /// ```
+    /// # fn example(consumer: wakeq::Consumer) {
+    /// let consumer = consumer.with_budget(wakeq::ReadBudget::new(16 * 1024 * 1024));
+    /// # }
+    /// ```
+    pub fn with_budget(self, budget: ReadBudget) -> Self {
+        Self { budget, ..self }
     }
 
     /// Makes a consumer that stopped at a failure healthy again, so that it may be given sources, and begins anew with those
@@ -120,7 +136,8 @@ impl Consumer {
     fn start(&self, source: &EventSource, epoch: i64) -> Running {
         let cancel = CancellationToken::new();
         let key = PositionKey { group: self.work.group.clone(), source: source.clone() };
-        let reading = Reading::new(key, epoch, Arc::clone(&self.parts), cancel.clone());
+        let (parts, budget) = (Arc::clone(&self.parts), self.budget.clone());
+        let reading = Reading::new(key, epoch, parts, budget, cancel.clone());
         let (health, name) = (Arc::clone(&self.health), source.to_string());
         let task = tokio::spawn(async move {
             // Provider and positions are whatever somebody brings.

@@ -4,13 +4,18 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{ConsumerError, EventProvider};
-use crate::event::{EventSource, LogPage};
+use crate::event::{EventSource, LogPage, PageLimit};
 use crate::log::Log;
 
 #[async_trait]
 impl EventProvider for Log {
-    async fn read(&self, source: &EventSource, after: i64, limit: usize) -> Result<LogPage, ConsumerError> {
-        let page = Log::read(self, source, after, limit).await;
+    async fn read(
+        &self,
+        source: &EventSource,
+        after: i64,
+        limit: PageLimit,
+    ) -> Result<LogPage, ConsumerError> {
+        let page = self.read_within(source, after, limit).await;
         page.map_err(|error| ConsumerError::unavailable("the log was not read", error))
     }
 

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{ConsumerError, DeadLetter, EventProvider, PositionKey, PositionStore};
-use crate::event::{EventId, EventSource, LogEvent, LogPage, Name, StreamId, Timestamp};
+use crate::event::{EventId, EventSource, LogEvent, LogPage, Name, PageLimit, StreamId, Timestamp};
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing that is done under it panics half-way.
@@ -57,13 +57,23 @@ impl MemoryLog {
 
 #[async_trait]
 impl EventProvider for MemoryLog {
-    async fn read(&self, source: &EventSource, after: i64, limit: usize) -> Result<LogPage, ConsumerError> {
+    async fn read(
+        &self,
+        source: &EventSource,
+        after: i64,
+        limit: PageLimit,
+    ) -> Result<LogPage, ConsumerError> {
         let events = locked(&self.events);
         let of_source = |event: &&LogEvent| event.seq > after && source.has(&event.stream);
-        let mut found: Vec<LogEvent> =
-            events.iter().filter(of_source).take(limit.saturating_add(1)).cloned().collect();
-        let more = found.len() > limit;
-        found.truncate(limit);
+        let (mut found, mut bytes, mut more): (Vec<LogEvent>, usize, bool) = (Vec::new(), 0, false);
+        for event in events.iter().filter(of_source) {
+            bytes += event.size_bytes();
+            more = found.len() >= limit.events || !found.is_empty() && bytes > limit.bytes;
+            if more {
+                break;
+            }
+            found.push(event.clone());
+        }
         let end = if more { found.last() } else { events.last() };
         let through = end.map_or(after, |event| event.seq.max(after));
         Ok(LogPage { events: found, through, more, held: false })

@@ -4,6 +4,7 @@
 //! it may read. Nothing here decides who reads what, and nothing relies on having been decided upon: a position is moved
 //! only under the epoch that it was opened with.
 
+mod budget;
 mod config;
 #[expect(clippy::module_inception, reason = "the consumer itself, among what it is made of")]
 mod consumer;
@@ -16,6 +17,7 @@ mod provider;
 mod reading;
 mod subscriber;
 
+pub use budget::ReadBudget;
 pub use config::{ConsumerConfig, ErrorStrategy, GiveUp, InvalidConsumer};
 pub use consumer::Consumer;
 pub use error::ConsumerError;

@@ -4,14 +4,19 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::ConsumerError;
-use crate::event::{EventSource, LogEvent, LogPage};
+use crate::event::{EventSource, LogEvent, LogPage, PageLimit};
 
 /// Where events come from: the log in Postgres, one in memory, or what somebody else brings.
 #[async_trait]
 pub trait EventProvider: Send + Sync + 'static {
-    /// The events of a source after this `seq`, at most `limit` of them, in their order. Never one that is followed, later, by
-    /// one that stands before it.
-    async fn read(&self, source: &EventSource, after: i64, limit: usize) -> Result<LogPage, ConsumerError>;
+    /// The events of a source after this `seq`, in their order: no more than the limit says, in events and in bytes, but always one if there is
+    /// one. Never one that is followed, later, by one that stands before it.
+    async fn read(
+        &self,
+        source: &EventSource,
+        after: i64,
+        limit: PageLimit,
+    ) -> Result<LogPage, ConsumerError>;
 
     /// Changes whenever the source may have grown. It may change for nothing, and it may miss something: the consumer's poll
     /// interval makes up for that.

@@ -9,11 +9,13 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
+use super::budget::Part;
 use super::config::{After, GiveUp};
 use super::{
     ConsumerConfig, ConsumerError, DeadLetter, EventProcessor, EventProvider, PositionKey, PositionStore,
+    ReadBudget,
 };
-use crate::event::{LogEvent, Name};
+use crate::event::{LogEvent, LogPage, Name, PageLimit};
 use crate::telemetry::{ConsumerMetrics, faults};
 
 /// How long after a failure of provider or positions it is tried again; doubled each time, up to the poll interval.
@@ -64,12 +66,45 @@ impl From<ConsumerError> for Halt {
     }
 }
 
+/// Events that were read and not handled yet, and the part of the budget that they take.
+#[derive(Default)]
+struct Page {
+    events: std::vec::IntoIter<LogEvent>,
+    bytes: usize,
+    part: Option<Part>,
+    /// Whether the rest of it was dropped.
+    is_cut: bool,
+}
+
+impl Page {
+    /// The next one; what those before it took of the budget is given back.
+    fn next(&mut self) -> Option<LogEvent> {
+        self.shrink();
+        let event = self.events.next()?;
+        self.bytes = self.bytes.saturating_sub(event.size_bytes());
+        Some(event)
+    }
+
+    fn shrink(&mut self) {
+        if let Some(part) = &mut self.part {
+            part.shrink(self.bytes);
+        }
+    }
+
+    fn cut(&mut self) {
+        *self = Self { is_cut: true, ..Self::default() };
+    }
+}
+
 /// One source, under one epoch.
 pub(super) struct Reading {
     key: PositionKey,
     epoch: i64,
     parts: Arc<Parts>,
+    budget: ReadBudget,
     cancel: CancellationToken,
+    /// What was read and is not handled yet.
+    page: Page,
     /// Where the position stands; none before it was opened.
     committed: Option<i64>,
     /// Up to where it is done with.
@@ -79,8 +114,15 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new(key: PositionKey, epoch: i64, parts: Arc<Parts>, cancel: CancellationToken) -> Self {
-        Self { key, epoch, parts, cancel, committed: None, done: 0, uncommitted: 0 }
+    pub(super) fn new(
+        key: PositionKey,
+        epoch: i64,
+        parts: Arc<Parts>,
+        budget: ReadBudget,
+        cancel: CancellationToken,
+    ) -> Self {
+        let page = Page::default();
+        Self { key, epoch, parts, budget, cancel, page, committed: None, done: 0, uncommitted: 0 }
     }
 
     /// Consumes the source until it is told to end, or must.
@@ -91,7 +133,10 @@ impl Reading {
         loop {
             // What is appended from here on is seen below, or changes this again.
             grown.mark_unchanged();
-            let pause = match self.consume_all().await {
+            let consumed = self.consume_all().await;
+            // What is left of a page is read again: nothing is held while it waits.
+            self.page = Page::default();
+            let pause = match consumed {
                 Ok(held) => {
                     wait = FIRST_WAIT;
                     held_wait = if held { self.doubled(held_wait) } else { FIRST_HELD };
@@ -152,23 +197,49 @@ impl Reading {
             if self.cancel.is_cancelled() {
                 return Err(Halt::End(End::Withdrawn));
             }
-            let limit = usize::try_from(self.parts.config.page).unwrap_or(usize::MAX);
-            let page = self.parts.provider.read(&self.key.source, self.done, limit).await?;
-            for event in &page.events {
+            let LogPage { events, through, more, held } = self.read().await?;
+            let is_empty = events.is_empty();
+            self.page.events = events.into_iter();
+            while let Some(event) = self.page.next() {
                 if self.uncommitted >= self.parts.config.commit_every {
                     self.commit().await?;
                 }
-                self.handle(event).await?;
+                self.handle(&event).await?;
             }
-            self.done = self.done.max(page.through);
+            if std::mem::take(&mut self.page).is_cut {
+                continue;
+            }
+            self.done = self.done.max(through);
             // Far through what is others', nobody is to look at it again.
-            if !page.more || page.events.is_empty() {
+            if !more || is_empty {
                 self.commit().await?;
             }
-            if !page.more {
-                return Ok(page.held);
+            if !more {
+                return Ok(held);
             }
         }
+    }
+
+    /// Reads as much as there is room for; where there is none, one event.
+    async fn read(&mut self) -> Result<LogPage, Halt> {
+        let ConsumerConfig { page, page_bytes, .. } = self.parts.config;
+        let part = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return Err(Halt::End(End::Withdrawn)),
+            part = self.budget.part(page_bytes) => part,
+        };
+        let limit = match &part {
+            Some(part) => PageLimit {
+                events: usize::try_from(page).unwrap_or(usize::MAX),
+                bytes: part.bytes().min(page_bytes),
+            },
+            None => PageLimit { events: 1, bytes: page_bytes },
+        };
+        let read = self.parts.provider.read(&self.key.source, self.done, limit).await?;
+        self.page.bytes = read.events.iter().map(LogEvent::size_bytes).sum();
+        self.page.part = part;
+        self.page.shrink();
+        Ok(read)
     }
 
     /// Hands an event to the processor until it is done with, as the error strategy says.
@@ -191,6 +262,8 @@ impl Reading {
                 attempts, error, "an event failed");
             match after {
                 After::Retry(delay) => {
+                    // What comes after it is read again, when it is done with: it may take long.
+                    self.page.cut();
                     tokio::select! {
                         biased;
                         () = self.cancel.cancelled() => return Err(Halt::End(End::Withdrawn)),

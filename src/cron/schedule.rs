@@ -5,7 +5,7 @@
 //! every hour is about intervals: it follows the clock, and so ticks in both hours of the same name, and in none that is
 //! left out. A day that a zone left out as a whole has no ticks.
 
-use chrono::{DateTime, FixedOffset, NaiveDateTime, TimeDelta};
+use chrono::{DateTime, Datelike, FixedOffset, NaiveDateTime, TimeDelta};
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 
@@ -18,7 +18,13 @@ const EXPRESSION_BYTES_MAX: usize = 256;
 /// Longest name of a zone, in bytes; the longest there is has 32.
 const ZONE_BYTES_MAX: usize = 64;
 
-/// From when on a new schedule has to tick: any moment will do, the search goes on for three thousand years.
+/// The parser's search ends with the year 5000. From this one it goes on for a hundred years.
+const SEARCHED_FROM_MAX: i32 = 4899;
+/// The calendar repeats itself, weekdays and leap years included, after so many years, which have so many days.
+const CYCLE_YEARS: i32 = 400;
+const CYCLE_DAYS: i64 = 146_097;
+
+/// From when on a new schedule has to tick: any moment will do.
 const ORIGIN: Timestamp = DateTime::UNIX_EPOCH;
 
 /// A cron expression in a zone.
@@ -31,7 +37,7 @@ const ORIGIN: Timestamp = DateTime::UNIX_EPOCH;
 /// assert_eq!(schedule.next(friday), Some("2027-01-04T07:30:00Z".parse().unwrap()));
 ///
 /// let never = CronSchedule::new("0 0 30 2 *", "UTC").unwrap_err();
-/// assert_eq!(never.to_string(), "`0 0 30 2 *` never comes: no date is like that");
+/// assert_eq!(never.to_string(), "`0 0 30 2 *` never comes: no date within a hundred years is like that");
 /// ```
 #[derive(Clone, Debug)]
 pub struct CronSchedule {
@@ -56,7 +62,7 @@ pub enum InvalidSchedule {
         reason: String,
     },
     /// Nothing matches it.
-    #[error("`{0}` never comes: no date is like that")]
+    #[error("`{0}` never comes: no date within a hundred years is like that")]
     Never(String),
     /// There is no such zone.
     #[error("{name:?} is no time zone: {}", hint(.meant))]
@@ -107,6 +113,11 @@ impl CronSchedule {
     /// The zone's name.
     pub fn zone(&self) -> &str {
         self.zone.name()
+    }
+
+    /// The most ticks that it has within one minute: 1 to 60.
+    pub fn minute_ticks(&self) -> i16 {
+        i16::try_from(self.cron.pattern.seconds.values().len()).unwrap_or(60).clamp(1, 60)
     }
 
     /// The first tick after a moment. Ticks are whole seconds.
@@ -160,8 +171,14 @@ impl CronSchedule {
     }
 
     /// The first time after this one that matches the expression, on a clock that nobody puts forward or back.
+    ///
+    /// The search begins in a year of the same kind not far from where the parser's own ends, so that one for a date that
+    /// never comes gives up after one to five hundred years, and not after thousands.
     fn matching(&self, wall: NaiveDateTime) -> Option<NaiveDateTime> {
-        self.cron.find_next_occurrence(&wall, false).ok()
+        let cycles = (SEARCHED_FROM_MAX - wall.year()).div_euclid(CYCLE_YEARS);
+        let shift = TimeDelta::days(i64::from(cycles) * CYCLE_DAYS);
+        let found = self.cron.find_next_occurrence(&wall.checked_add_signed(shift)?, false).ok()?;
+        found.checked_sub_signed(shift)
     }
 }
 

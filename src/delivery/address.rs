@@ -37,6 +37,9 @@ impl IpRange {
         Self { network: IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0)), prefix }
     }
 
+    /// Of both kinds.
+    pub(super) const EVERYTHING: [Self; 2] = [Self::v4(0, 0, 0, 0, 0), Self::v6([0; 4], 0)];
+
     /// Whether the address lies in it. An address of IPv4 never lies in a range of IPv6.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.network.is_ipv4() == address.is_ipv4()
@@ -197,6 +200,11 @@ pub(super) fn check(address: IpAddr, allowed: &[IpRange]) -> Result<IpAddr, Addr
     }
     let kind = if is_allowed(plain) { embedded(plain).find_map(refused) } else { special(plain) };
     kind.map_or(Ok(plain), Err)
+}
+
+/// Whether anybody's machine may be there.
+pub(super) fn is_public(address: IpAddr) -> bool {
+    check(address, &[]).is_ok()
 }
 
 /// What kind of address it is, if it is one that no range opens.

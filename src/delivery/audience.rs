@@ -2,20 +2,27 @@
 
 use std::str::FromStr;
 
-use crate::event::TargetUrl;
+use super::allowed::Whose;
+use crate::event::{CanvasId, TargetUrl};
 
-/// An audience, and the only origin that tokens for it may go to: `orders=https://orders-x.a.run.app`.
+/// An audience, the only origin that tokens for it may go to, and whose targets may be given them:
+/// `CANVAS=orders=https://orders-x.a.run.app`, or `CANVAS=https://orders-x.a.run.app` where the audience is that origin.
+///
+/// In front is a canvas, `queues` for the targets of registered queues, or `*` for all.
 ///
 /// ```
+/// use wakeq::CanvasId;
 /// use wakeq::delivery::{AllowedAudience, InvalidAllowedAudience};
 ///
-/// let allowed: AllowedAudience = "orders=https://orders-x.a.run.app".parse().unwrap();
-/// assert!(allowed.allows("orders", &"https://orders-x.a.run.app/events".parse().unwrap()));
-/// assert!(!allowed.allows("orders", &"https://elsewhere.example/events".parse().unwrap()));
-/// assert_eq!("orders".parse::<AllowedAudience>(), Err(InvalidAllowedAudience));
+/// let allowed: AllowedAudience = "*=orders=https://orders-x.a.run.app".parse().unwrap();
+/// let canvas = CanvasId::DEFAULT;
+/// assert!(allowed.allows(canvas, "orders", &"https://orders-x.a.run.app/events".parse().unwrap()));
+/// assert!(!allowed.allows(canvas, "orders", &"https://elsewhere.example/events".parse().unwrap()));
+/// assert_eq!("orders=https://orders-x.a.run.app".parse::<AllowedAudience>(), Err(InvalidAllowedAudience));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedAudience {
+    pub(super) whose: Whose,
     audience: String,
     origin: String,
 }
@@ -23,15 +30,23 @@ pub struct AllowedAudience {
 /// A text that does not say which audience is meant for which origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "an allowed audience stands with the origin its tokens may go to, orders=https://orders-x.a.run.app: https, and no \
-     path; one with several origins is given once for each"
+    "an allowed audience stands behind whose targets may have it, a canvas, `queues` or `*`, and before the origin its \
+     tokens may go to, CANVAS=orders=https://orders-x.a.run.app, or CANVAS=https://orders-x.a.run.app where it is that \
+     origin: https, and no path; one with several origins is given once for each"
 )]
 pub struct InvalidAllowedAudience;
 
 impl AllowedAudience {
-    /// Whether a token for this audience may go to this URL.
-    pub fn allows(&self, audience: &str, url: &TargetUrl) -> bool {
-        self.audience == audience && self.origin == url.origin()
+    /// Whether a token for this audience may go to this URL, for a target of this canvas.
+    pub fn allows(&self, canvas: CanvasId, audience: &str, url: &TargetUrl) -> bool {
+        self.whose.includes(canvas) && self.allows_at(audience, url)
+    }
+
+    /// Whether its tokens may go to this URL, of whomever it is.
+    pub(super) fn allows_at(&self, audience: &str, url: &TargetUrl) -> bool {
+        let is_it = self.audience == audience
+            || self.audience == self.origin && audience.trim_end_matches('/') == self.origin;
+        is_it && self.origin == url.origin()
     }
 }
 
@@ -39,14 +54,19 @@ impl FromStr for AllowedAudience {
     type Err = InvalidAllowedAudience;
 
     fn from_str(text: &str) -> Result<Self, InvalidAllowedAudience> {
+        let (whose, pair) = text.split_once('=').ok_or(InvalidAllowedAudience)?;
+        let whose = Whose::read(whose).ok_or(InvalidAllowedAudience)?;
         // An origin has no "=", and an audience may have.
-        let (audience, origin) = text.rsplit_once('=').ok_or(InvalidAllowedAudience)?;
+        let (audience, origin) = match pair.rsplit_once('=') {
+            Some((audience, origin)) => (Some(audience), origin),
+            None => (None, pair),
+        };
         let url: TargetUrl = origin.parse().map_err(|_| InvalidAllowedAudience)?;
         let origin = url.origin();
-        if audience.is_empty() || !url.is_https() || url.as_str() != format!("{origin}/") {
+        if audience == Some("") || !url.is_https() || url.as_str() != format!("{origin}/") {
             return Err(InvalidAllowedAudience);
         }
-        Ok(Self { audience: audience.to_owned(), origin })
+        Ok(Self { whose, audience: audience.unwrap_or(&origin).to_owned(), origin })
     }
 }
 
@@ -57,8 +77,11 @@ mod tests {
     #[test]
     fn a_pair_is_read_whole_or_not_at_all() {
         let allows = |pair: &str, audience: &str, url: &str| {
-            pair.parse::<AllowedAudience>().unwrap().allows(audience, &url.parse().unwrap())
+            let allowed = format!("*={pair}").parse::<AllowedAudience>().unwrap();
+            allowed.allows(CanvasId::DEFAULT, audience, &url.parse().unwrap())
         };
+        assert!(allows("https://a.example", "https://a.example/", "https://a.example/b"));
+        assert!(!allows("https://a.example", "https://a.example.evil.example", "https://a.example/b"));
         assert!(allows("orders=https://Orders.example:443/", "orders", "https://orders.example/a?b=c"));
         assert!(allows("a=b=https://orders.example:8443", "a=b", "https://orders.example:8443/"));
         for (audience, url) in [
@@ -84,6 +107,21 @@ mod tests {
             "orders=https://*.example@orders.example",
         ] {
             assert_eq!(text.parse::<AllowedAudience>(), Err(InvalidAllowedAudience), "{text}");
+            if text != "https://orders.example" {
+                let whole = format!("*={text}");
+                assert_eq!(whole.parse::<AllowedAudience>(), Err(InvalidAllowedAudience), "{whole}");
+            }
         }
+    }
+
+    #[test]
+    fn an_audience_is_allowed_for_one_canvas_and_not_for_another() {
+        let (ours, theirs) = (CanvasId(uuid::Uuid::from_u128(1)), CanvasId(uuid::Uuid::from_u128(2)));
+        let url = "https://orders.example/events".parse().unwrap();
+        let allowed: AllowedAudience = format!("{ours}=https://orders.example").parse().unwrap();
+        assert!(allowed.allows(ours, "https://orders.example", &url));
+        assert!(!allowed.allows(theirs, "https://orders.example", &url));
+        let queues: AllowedAudience = "queues=orders=https://orders.example".parse().unwrap();
+        assert!(queues.allows(CanvasId::OF_QUEUES, "orders", &url) && !queues.allows(ours, "orders", &url));
     }
 }

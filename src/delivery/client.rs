@@ -1,26 +1,29 @@
 //! One attempt: check, token, sign, send, read the answer. Everything within the target's time.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::allowed::Whose;
 use super::clock::AttemptClock;
-use super::connect::{ConnectError, Connector, ROOM_WITHIN};
+use super::connect::{ConnectError, Connector, ROOM_WITHIN, Shared};
 use super::id_token::IdTokens;
 use super::lookups::{LOOKUPS_MAX, Lookups};
 use super::rules::{RefusedTarget, Rules};
 use super::tls::Tls;
+use super::value::Value;
 use super::{Delivered, Delivery, DeliveryConfig, DeliveryError, answer, headers};
-use crate::event::{Target, TargetUrl};
+use crate::event::{CanvasId, Target, TargetUrl};
 
 /// Longest body of an answer that is read; a longer one costs the connection.
 const BODY_MAX_BYTES: usize = 64 * 1024;
@@ -55,12 +58,13 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// let delivery = Delivery {
 ///     event: EventId::new(),
 ///     address: &HandlerAddress { scope, modifier: Name::no_modifier() },
-///     json: "\"Ada\"",
+///     json: "\"Ada\"".into(),
 ///     attempt: 1,
 ///     enqueued_at: "2026-01-31T08:00:00Z".parse()?,
 ///     traceparent: &Traceparent::root(),
 ///     place: None,
 ///     copy_of: None,
+///     deployment: None,
 /// };
 /// assert_eq!(deliverer.deliver(&target, delivery).await, Delivered::Completed);
 /// # Ok(())
@@ -68,8 +72,11 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// ```
 #[derive(Clone)]
 pub struct Deliverer {
-    client: Client<Connector, Full<Bytes>>,
-    connector: Connector,
+    /// For the canvases that nothing is allowed alone.
+    usual: Door,
+    /// For the others, each with connections of its own: what one may reach, another must not find open.
+    others: Arc<HashMap<CanvasId, Door>>,
+    shared: Shared,
     tokens: Arc<dyn IdTokens>,
 }
 
@@ -79,36 +86,44 @@ impl Deliverer {
 
     /// Connects to nothing yet.
     pub fn new(config: DeliveryConfig) -> Result<Self, DeliveryError> {
-        let DeliveryConfig { allow, allow_http, audiences, connections_max, authorities, resolver, tokens } =
-            config;
-        let rules = Rules { allow, allow_http, audiences };
-        let lookups = Lookups::new(resolver, LOOKUPS_MAX);
-        let connector = Connector::new(rules, lookups, Tls::new(&authorities)?, connections_max);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(IDLE_MAX_PER_HOST)
-            .http1_max_buf_size(HEAD_MAX_BYTES)
-            .http1_max_headers(HEADERS_MAX)
-            .build(connector.clone());
-        Ok(Self { client, connector, tokens })
+        let lookups = Lookups::new(Arc::clone(&config.resolver), LOOKUPS_MAX);
+        let shared = Shared::new(lookups, Tls::new(&config.authorities)?, config.connections_max);
+        let places = config.allow.iter().map(|place| place.whose);
+        let audiences = config.audiences.iter().map(|audience| audience.whose);
+        let others = places.chain(audiences).filter_map(Whose::alone);
+        let others = others.map(|canvas| (canvas, Door::new(Rules::of(&config, Some(canvas)), &shared)));
+        Ok(Self {
+            usual: Door::new(Rules::of(&config, None), &shared),
+            others: Arc::new(others.collect()),
+            shared,
+            tokens: config.tokens,
+        })
+    }
+
+    fn door(&self, canvas: CanvasId) -> &Door {
+        self.others.get(&canvas).unwrap_or(&self.usual)
     }
 
     /// What is refused already when a target is registered, because it needs no name resolved: scheme, port, names and
     /// addresses that stand in the URL. What its name leads to is checked at each connection.
-    pub fn check(&self, url: &TargetUrl) -> Result<(), RefusedTarget> {
-        self.connector.rules().check(url)
+    pub fn check(&self, canvas: CanvasId, url: &TargetUrl) -> Result<(), RefusedTarget> {
+        self.door(canvas).connector.rules().check(url)
     }
 
-    /// Whether a target may be given a token for this audience: its own origin, or one that the deployment allows for
-    /// that origin. A token for somebody else is one that the target could use there, as the account of the queue.
-    pub fn check_audience(&self, url: &TargetUrl, audience: &str) -> Result<(), RefusedTarget> {
-        self.connector.rules().check_audience(url, audience)
+    /// Whether a target of this canvas may be given a token for this audience: if the deployment allows that canvas to have
+    /// it sent to that origin. A token says that it comes from the account of the queue.
+    pub fn check_audience(
+        &self,
+        canvas: CanvasId,
+        url: &TargetUrl,
+        audience: &str,
+    ) -> Result<(), RefusedTarget> {
+        self.door(canvas).connector.rules().check_audience(url, audience)
     }
 
     /// How many connections were begun, ever; also those that failed.
     pub fn connects(&self) -> u64 {
-        self.connector.connects()
+        self.shared.connects()
     }
 
     /// Sends an event to a target, once, and says how that ended; within the time of the target's policy, in which waiting
@@ -116,7 +131,7 @@ impl Deliverer {
     pub async fn deliver(&self, target: &Target, delivery: Delivery<'_>) -> Delivered {
         let within = target.policy.timeout.min(TIMEOUT_MAX);
         let (clock, begun) = (AttemptClock::new(), Instant::now());
-        let answered = match clock.within(within, self.send(target, &delivery)).await {
+        let answered = match clock.within(within, self.send(target, delivery)).await {
             Ok(Ok(answered)) => answered,
             Ok(Err(failure)) => return Delivered::failed(failure.to_string()),
             Err(_) => {
@@ -135,27 +150,32 @@ impl Deliverer {
     async fn send(
         &self,
         target: &Target,
-        delivery: &Delivery<'_>,
+        delivery: Delivery<'_>,
     ) -> Result<hyper::Response<Incoming>, Failure> {
-        self.check(&target.url)?;
+        let canvas = delivery.address.scope.canvas;
+        if let Some(own) = delivery.deployment {
+            own.check(&target.url, target.audience.as_deref()).map_err(Failure::unsent)?;
+        }
+        self.check(canvas, &target.url)?;
         let token = match &target.audience {
-            Some(audience) => Some(self.token(&target.url, audience).await?),
+            Some(audience) => Some(self.token(canvas, &target.url, audience).await?),
             None => None,
         };
         let uri: Uri = target.url.as_str().parse().map_err(|_| RefusedTarget::Unclear)?;
         // The receiver compares it with its own clock, and so it is that of the sender.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let headers = headers::headers(delivery, &target.secrets, now.as_secs(), token.as_deref())
+        let headers = headers::headers(&delivery, &target.secrets, now.as_secs(), token.as_deref())
             .map_err(|_| Failure("the request could not be written".to_owned()))?;
-        let mut request = Request::new(Full::new(Bytes::copy_from_slice(delivery.json.as_bytes())));
+        let mut request = Request::new(Value::new(delivery.json));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
-        self.client.request(request).await.map_err(|error| Failure(explain(&error)))
+        let sent = self.door(canvas).client.request(request).await;
+        sent.map_err(|error| Failure(explain(&target.url, &error)))
     }
 
-    async fn token(&self, url: &TargetUrl, audience: &str) -> Result<String, Failure> {
-        self.check_audience(url, audience)?;
+    async fn token(&self, canvas: CanvasId, url: &TargetUrl, audience: &str) -> Result<String, Failure> {
+        self.check_audience(canvas, url, audience)?;
         match timeout(TOKEN_WITHIN, self.tokens.token(audience)).await {
             Ok(Ok(token)) => Ok(token),
             Ok(Err(error)) => Err(Failure(format!("nothing was sent to the target: {error}"))),
@@ -172,14 +192,41 @@ impl fmt::Debug for Deliverer {
     }
 }
 
+/// A way out: what may be reached by it, and the connections that were opened so.
+#[derive(Clone)]
+struct Door {
+    client: Client<Connector, Value>,
+    connector: Connector,
+}
+
+impl Door {
+    fn new(rules: Rules, shared: &Shared) -> Self {
+        let connector = Connector::new(rules, shared);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_MAX_PER_HOST)
+            .http1_max_buf_size(HEAD_MAX_BYTES)
+            .http1_max_headers(HEADERS_MAX)
+            .build(connector.clone());
+        Self { client, connector }
+    }
+}
+
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Failure(String);
 
+impl Failure {
+    fn unsent(why: impl fmt::Display) -> Self {
+        Self(format!("nothing was sent to the target: {why}"))
+    }
+}
+
 impl From<RefusedTarget> for Failure {
     fn from(refused: RefusedTarget) -> Self {
-        Self(format!("nothing was sent to the target: {refused}"))
+        Self::unsent(refused)
     }
 }
 
@@ -199,25 +246,30 @@ async fn read(mut body: Incoming, until: Instant) -> String {
     }
 }
 
-/// What went wrong between us and a target, in words for who registered it.
-fn explain(error: &(dyn Error + 'static)) -> String {
+/// What is told of every host that is not at a public address, or at none: whether it is there, and what answers, is the
+/// operator's to know.
+const NOT_REACHED: &str = "its host could not be reached: its name leads nowhere, nothing answers there as it should, or it is \
+                           where this deployment does not send; check how it is written. The operator's log says which it is";
+
+/// What went wrong between us and a target, in words for whoever registered it.
+fn explain(url: &TargetUrl, error: &(dyn Error + 'static)) -> String {
     if let Some(error) = cause::<ConnectError>(error) {
+        if error.tells_of_the_inside() {
+            let (origin, source) = (url.origin(), error.source().map(ToString::to_string));
+            tracing::info!(%origin, %error, source, "a target's host could not be reached");
+            return Failure::unsent(NOT_REACHED).0;
+        }
         return match error {
-            ConnectError::Refused(refused) => Failure::from(refused.clone()).0,
-            ConnectError::Unresolved(_) => {
-                format!("nothing was sent to the target: {error}; check how it is written")
-            }
-            ConnectError::NoAddress
+            ConnectError::Unreachable(source) => Failure::unsent(format_args!("{error}: {source}")).0,
+            ConnectError::Refused(_)
+            | ConnectError::Unresolved(_)
+            | ConnectError::NoAddress
             | ConnectError::NoRoom
             | ConnectError::Late
             | ConnectError::Tls(_)
             | ConnectError::LateTls
-            | ConnectError::NoAuthorities => {
-                format!("nothing was sent to the target: {error}")
-            }
-            ConnectError::Unreachable(source) => {
-                format!("nothing was sent to the target: {error}: {source}")
-            }
+            | ConnectError::NoAuthorities
+            | ConnectError::Inside(_) => Failure::unsent(error).0,
         };
     }
     let broken = match (cause::<hyper::Error>(error), cause::<io::Error>(error)) {

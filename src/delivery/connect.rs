@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 
+use super::address;
 use super::clock::AttemptClock;
 use super::lookups::{Lookup, Lookups};
 use super::rules::{RefusedTarget, Rules};
@@ -55,6 +56,46 @@ pub(super) enum ConnectError {
     LateTls,
     #[error("this machine has no certificates of authorities: install ca-certificates, or set SSL_CERT_FILE")]
     NoAuthorities,
+    /// At an address that is not public.
+    #[error(transparent)]
+    Inside(Box<Self>),
+}
+
+impl ConnectError {
+    /// Whether whoever registered the target would learn something of the network that the worker is in: which names there
+    /// are, where they lead, and what answers there.
+    pub(super) fn tells_of_the_inside(&self) -> bool {
+        match self {
+            Self::Inside(_)
+            | Self::Unresolved(_)
+            | Self::NoAddress
+            | Self::Late
+            | Self::Refused(
+                RefusedTarget::Address(_)
+                | RefusedTarget::Metadata
+                | RefusedTarget::LinkLocal
+                | RefusedTarget::PortNotOpened(_),
+            ) => true,
+            Self::Refused(
+                RefusedTarget::PlainHttp
+                | RefusedTarget::Port(_)
+                | RefusedTarget::MetadataName
+                | RefusedTarget::Unclear
+                | RefusedTarget::Audience { .. }
+                | RefusedTarget::TokenInClear,
+            )
+            | Self::Unreachable(_)
+            | Self::NoRoom
+            | Self::Tls(_)
+            | Self::LateTls
+            | Self::NoAuthorities => false,
+        }
+    }
+
+    /// The same, hidden if the address is not public.
+    fn at(self, is_public: bool) -> Self {
+        if is_public { self } else { Self::Inside(Box::new(self)) }
+    }
 }
 
 /// Opens connections. Cheap to clone.
@@ -65,25 +106,41 @@ pub(super) struct Connector {
 
 struct Inner {
     rules: Rules,
+    shared: Shared,
+}
+
+/// What all connectors of a process share, whatever their rules.
+#[derive(Clone)]
+pub(super) struct Shared {
+    inner: Arc<SharedInner>,
+}
+
+struct SharedInner {
     lookups: Lookups,
     tls: Tls,
     room: Arc<Semaphore>,
     connects: AtomicU64,
 }
 
-impl Connector {
-    pub(super) fn new(rules: Rules, lookups: Lookups, tls: Tls, connections_max: usize) -> Self {
+impl Shared {
+    pub(super) fn new(lookups: Lookups, tls: Tls, connections_max: usize) -> Self {
         let room = Arc::new(Semaphore::new(connections_max.clamp(1, Semaphore::MAX_PERMITS)));
-        Self { inner: Arc::new(Inner { rules, lookups, tls, room, connects: AtomicU64::new(0) }) }
-    }
-
-    pub(super) fn rules(&self) -> &Rules {
-        &self.inner.rules
+        Self { inner: Arc::new(SharedInner { lookups, tls, room, connects: AtomicU64::new(0) }) }
     }
 
     /// How many connections were begun.
     pub(super) fn connects(&self) -> u64 {
         self.inner.connects.load(Ordering::SeqCst)
+    }
+}
+
+impl Connector {
+    pub(super) fn new(rules: Rules, shared: &Shared) -> Self {
+        Self { inner: Arc::new(Inner { rules, shared: shared.clone() }) }
+    }
+
+    pub(super) fn rules(&self) -> &Rules {
+        &self.inner.rules
     }
 }
 
@@ -110,49 +167,55 @@ impl Inner {
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
         let (room, found) = {
             let _stopped = clock.stop();
-            timeout(ROOM_WITHIN, self.begin(host)).await.map_err(|_| ConnectError::NoRoom)??
+            timeout(ROOM_WITHIN, self.begin(host, port)).await.map_err(|_| ConnectError::NoRoom)??
         };
-        let opening = async { self.open(&self.addresses(host, found).await?, port).await };
-        let tcp = timeout(CONNECT_WITHIN, opening).await.map_err(|_| ConnectError::Late)??;
+        let opening = async { self.open(&self.addresses(host, port, found).await?, port).await };
+        let (tcp, is_public) = timeout(CONNECT_WITHIN, opening).await.map_err(|_| ConnectError::Late)??;
         if !is_tls {
             return Ok(Stream { io: TokioIo::new(Box::new(tcp)), _room: room });
         }
+        let io = self.encrypted(host, tcp).await.map_err(|error| error.at(is_public))?;
+        Ok(Stream { io: TokioIo::new(io), _room: room })
+    }
+
+    /// The same connection over TLS.
+    async fn encrypted(&self, host: &str, tcp: TcpStream) -> Result<Box<dyn Io>, ConnectError> {
         let name = ServerName::try_from(host.trim_end_matches('.').to_owned())
             .map_err(|_| ConnectError::Tls("no certificate can have the name of its host"))?;
-        let connector = self.tls.connector().ok_or(ConnectError::NoAuthorities)?;
+        let connector = self.shared.inner.tls.connector().ok_or(ConnectError::NoAuthorities)?;
         let handshake = timeout(TLS_WITHIN, connector.connect(name, tcp));
         let tls = handshake.await.map_err(|_| ConnectError::LateTls)?.map_err(|error| {
             // With the names of its certificate: for the operator.
             tracing::debug!(host, %error, "a target does not speak TLS as it should");
             ConnectError::Tls(tls::fault(&error))
         })?;
-        Ok(Stream { io: TokioIo::new(Box::new(tls)), _room: room })
+        Ok(Box::new(tls))
     }
 
     /// A place among the connections, and a lookup that has begun, if the host is a name.
-    async fn begin(&self, host: &str) -> Result<(OwnedSemaphorePermit, Found), ConnectError> {
+    async fn begin(&self, host: &str, port: u16) -> Result<(OwnedSemaphorePermit, Found), ConnectError> {
         if let Ok(address) = host.parse() {
-            let address = self.rules.check_address(address)?;
+            let address = self.rules.check_address("", port, address)?;
             return Ok((self.place().await?, Found::Address(address)));
         }
         self.rules.check_name(host)?;
         let place = self.place().await?;
-        Ok((place, Found::Name(self.lookups.begin(host).await)))
+        Ok((place, Found::Name(self.shared.inner.lookups.begin(host).await)))
     }
 
     async fn place(&self) -> Result<OwnedSemaphorePermit, ConnectError> {
-        Arc::clone(&self.room).acquire_owned().await.map_err(|_| ConnectError::NoRoom)
+        Arc::clone(&self.shared.inner.room).acquire_owned().await.map_err(|_| ConnectError::NoRoom)
     }
 
     /// Addresses that were checked: of a host that is one, or of what its name leads to now.
-    async fn addresses(&self, host: &str, found: Found) -> Result<Vec<IpAddr>, ConnectError> {
+    async fn addresses(&self, host: &str, port: u16, found: Found) -> Result<Vec<IpAddr>, ConnectError> {
         let lookup = match found {
             Found::Address(checked) => return Ok(vec![checked]),
             Found::Name(lookup) => lookup,
         };
         let found = lookup.addresses().await.map_err(ConnectError::Unresolved)?;
-        let mut checked = self.rules.check_addresses(&found).inspect_err(|refused| {
-            // Where it led is for the operator: a tenant is told the kind only.
+        let mut checked = self.rules.check_addresses(host, port, &found).inspect_err(|refused| {
+            // Where it led is for the operator: a tenant is told nothing of it.
             tracing::info!(host, addresses = ?found, %refused, "a target's name leads to where nothing is sent");
         })?;
         if checked.is_empty() {
@@ -162,23 +225,24 @@ impl Inner {
         Ok(checked)
     }
 
-    /// The first of these addresses that takes a connection.
-    async fn open(&self, addresses: &[IpAddr], port: u16) -> Result<TcpStream, ConnectError> {
+    /// The first of these addresses that takes a connection, and whether all are public.
+    async fn open(&self, addresses: &[IpAddr], port: u16) -> Result<(TcpStream, bool), ConnectError> {
+        let is_public = addresses.iter().all(|address| address::is_public(*address));
         let mut failure = io::Error::other("no address was tried");
         let within = if addresses.len() > 1 { ADDRESS_WITHIN } else { CONNECT_WITHIN };
         for address in addresses {
-            self.connects.fetch_add(1, Ordering::SeqCst);
+            self.shared.inner.connects.fetch_add(1, Ordering::SeqCst);
             match timeout(within, TcpStream::connect(SocketAddr::new(*address, port))).await {
                 Ok(Ok(tcp)) => {
                     // A delivery is one write: waiting for more would only delay it.
                     tcp.set_nodelay(true).map_err(ConnectError::Unreachable)?;
-                    return Ok(tcp);
+                    return Ok((tcp, is_public));
                 }
                 Ok(Err(error)) => failure = error,
                 Err(_) => failure = io::ErrorKind::TimedOut.into(),
             }
         }
-        Err(ConnectError::Unreachable(failure))
+        Err(ConnectError::Unreachable(failure).at(is_public))
     }
 }
 
@@ -240,7 +304,7 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
-    use crate::delivery::Resolve;
+    use crate::delivery::{DeliveryConfig, Resolve};
 
     /// Knows no address of any name, and says so at its own pace.
     #[derive(Debug)]
@@ -255,8 +319,8 @@ mod tests {
     }
 
     fn connector() -> Connector {
-        let rules = Rules { allow: Vec::new(), allow_http: false, audiences: Vec::new() };
-        Connector::new(rules, Lookups::new(Arc::new(Slow), 1), Tls::new(&[]).unwrap(), 2)
+        let rules = Rules::of(&DeliveryConfig::default(), None);
+        Connector::new(rules, &Shared::new(Lookups::new(Arc::new(Slow), 1), Tls::new(&[]).unwrap(), 2))
     }
 
     async fn connect(connector: &Connector, uri: &'static str, clock: &AttemptClock) -> ConnectError {
@@ -280,7 +344,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_room_without_end() {
         let (connector, clock) = (connector(), AttemptClock::new());
-        let all = connector.inner.room.acquire_many(2).await.unwrap();
+        let all = connector.inner.shared.inner.room.acquire_many(2).await.unwrap();
         let refused = connect(&connector, "https://healthy.example/", &clock).await;
         assert!(matches!(refused, ConnectError::NoRoom), "{refused}");
         assert_eq!(clock.waited(), ROOM_WITHIN);

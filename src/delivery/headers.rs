@@ -7,7 +7,7 @@ use hyper::header::{
 };
 
 use super::{Delivery, sign};
-use crate::event::{CopyOf, Place, Secrets};
+use crate::event::{CopyOf, OwnDeployment, Place, Secrets};
 
 const AGENT: &str = concat!("wakeq/", env!("CARGO_PKG_VERSION"));
 
@@ -53,6 +53,9 @@ pub(super) fn headers(
             headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value)?);
         }
     }
+    if let Some(deployment) = delivery.deployment {
+        headers.insert(OwnDeployment::HEADER, HeaderValue::from_str(deployment.id())?);
+    }
     if let Some(token) = token {
         let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
         value.set_sensitive(true);
@@ -81,12 +84,13 @@ mod tests {
         let delivery = Delivery {
             event: EventId(ID.parse().unwrap()),
             address: &HandlerAddress { scope, modifier: "eu".parse().unwrap() },
-            json: r#"{"a": 1}"#,
+            json: r#"{"a": 1}"#.into(),
             attempt: 3,
             enqueued_at: "2026-01-31T08:00:00.123456Z".parse().unwrap(),
             traceparent: &"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().unwrap(),
             place,
             copy_of,
+            deployment: None,
         };
         let current = Secret::from_bytes(vec![7; 24]).unwrap();
         let headers = headers(&delivery, &Secrets { current, previous: None }, 1_769_846_400, token)?;

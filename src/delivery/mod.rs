@@ -4,6 +4,7 @@
 //! use a proxy, send a header that somebody else chose, or repeat what a target said.
 
 mod address;
+mod allowed;
 mod answer;
 mod audience;
 mod client;
@@ -17,34 +18,38 @@ mod resolve;
 mod rules;
 mod sign;
 mod tls;
+mod value;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use address::{AddressKind, InvalidIpRange, IpRange};
+pub use allowed::{AllowedPlace, InvalidAllowedPlace};
 pub use audience::{AllowedAudience, InvalidAllowedAudience};
 pub use client::Deliverer;
 pub use id_token::{GoogleIdTokens, IdTokens, NoIdToken};
 pub use resolve::{Resolve, SystemResolver};
 pub use rules::RefusedTarget;
 
-use crate::event::{CopyOf, EventId, HandlerAddress, Place, Timestamp, Traceparent};
+use crate::event::{CopyOf, EventId, HandlerAddress, OwnDeployment, Place, Timestamp, Traceparent};
 
 /// What a deployment lets its requests go to. The default is for the public internet: `https` and public addresses.
 ///
 /// ```
 /// use wakeq::delivery::DeliveryConfig;
 ///
-/// let at_home = DeliveryConfig { allow: vec!["127.0.0.1".parse().unwrap()], allow_http: true, ..Default::default() };
-/// assert!(DeliveryConfig::default().allow.is_empty() && at_home.allow[0].contains("127.0.0.1".parse().unwrap()));
+/// let at_home = DeliveryConfig { allow: vec!["*=127.0.0.1".parse().unwrap()], allow_http: true, ..Default::default() };
+/// assert!(DeliveryConfig::default().allow.is_empty() && at_home.allow.len() == 1);
 /// ```
 #[derive(Clone, Debug)]
 pub struct DeliveryConfig {
-    /// Ranges that are allowed although they are not public. Metadata services are refused even so.
-    pub allow: Vec<IpRange>,
+    /// Places that are allowed the targets of a canvas, or of all, although they are not public, or their ports not those of
+    /// HTTP. Metadata services are refused even so.
+    pub allow: Vec<AllowedPlace>,
     /// Whether requests may go without TLS.
     pub allow_http: bool,
-    /// Audiences beside their own origins that targets may be given tokens for, each with the origin it is meant for.
+    /// Audiences that the targets of a canvas, or of all, may be given tokens for, each with the origin it is meant for. A token
+    /// carries the workers' own identity, so that none is sent without leave.
     pub audiences: Vec<AllowedAudience>,
     /// Connections at a time, idle ones included. Default 512.
     pub connections_max: usize,
@@ -82,14 +87,14 @@ pub enum DeliveryError {
 }
 
 /// One attempt at an event.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Delivery<'a> {
     /// The event: the same for every attempt, and the id of the message.
     pub event: EventId,
     /// The handler that the target stands for.
     pub address: &'a HandlerAddress,
     /// The event's value: the body.
-    pub json: &'a str,
+    pub json: String,
     /// Which attempt this is, from 1.
     pub attempt: u32,
     /// When the event was emitted.
@@ -100,6 +105,8 @@ pub struct Delivery<'a> {
     pub place: Option<&'a Place>,
     /// The registered queue that it is in, and the event that it is a copy of, if it is one.
     pub copy_of: Option<&'a CopyOf>,
+    /// The deployment that sends it, so that its own API can refuse it.
+    pub deployment: Option<&'a OwnDeployment>,
 }
 
 /// How an attempt ended.

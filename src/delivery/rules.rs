@@ -6,9 +6,10 @@ use std::net::IpAddr;
 use url::Host;
 
 use super::address::{self, AddressKind, IpRange};
+use super::allowed::{AllowedPlace, Whose, is_usual};
 use super::audience::AllowedAudience;
-use super::names;
-use crate::event::TargetUrl;
+use super::{DeliveryConfig, names};
+use crate::event::{CanvasId, TargetUrl};
 
 /// Ports of other protocols, which might take a request for one of theirs: those that browsers refuse, too.
 const PORTS_REFUSED: &[u16] = &[
@@ -26,6 +27,12 @@ pub enum RefusedTarget {
         "plain http is refused: use https, or have the operator allow it with --deliver-http (WAKEQ_DELIVER_HTTP)"
     )]
     PlainHttp,
+    /// Not a port of HTTP, and not opened.
+    #[error(
+        "port {0} is refused: without leave targets have 443, 80 or one of 8000 to 8999; the operator opens others with \
+         --deliver-to CANVAS=HOST:{0} (WAKEQ_DELIVER_TO)"
+    )]
+    PortNotOpened(u16),
     /// The port of another protocol.
     #[error("port {0} is refused: it belongs to another protocol than HTTP")]
     Port(u16),
@@ -42,20 +49,20 @@ pub enum RefusedTarget {
     LinkLocal,
     /// It leads to another address that is not public.
     #[error(
-        "its host leads to an address that is {0}: the operator allows such addresses with --deliver-to \
-         (WAKEQ_DELIVER_TO)"
+        "its host leads to an address that is {0}: the operator allows such addresses, by canvas, range and port, with \
+         --deliver-to CANVAS=RANGE:PORT (WAKEQ_DELIVER_TO)"
     )]
     Address(AddressKind),
     /// The client reads it differently than the check did.
     #[error("its URL can't be sent as it is: write what is unusual in it as %20 and the like")]
     Unclear,
-    /// A token for somebody else than the target.
+    /// A token that the canvas may not have sent.
     #[error(
-        "a token for another audience than the origin of the URL, {origin}, could be used elsewhere by the target: the \
-         operator allows it with --deliver-audience AUDIENCE={origin} (WAKEQ_DELIVER_AUDIENCE)"
+        "a token for this audience says that it comes from this deployment's workers, so the operator has to allow it, with \
+         --deliver-audience CANVAS=AUDIENCE={origin} (WAKEQ_DELIVER_AUDIENCE)"
     )]
     Audience {
-        /// The only audience that needs no permission.
+        /// The origin of the URL.
         origin: String,
     },
     /// A token over plain HTTP.
@@ -81,15 +88,25 @@ impl From<AddressKind> for RefusedTarget {
     }
 }
 
-/// What a deployment allows.
+/// What a deployment allows the targets of one canvas, or of all that nothing is allowed alone.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
-    pub(super) allow: Vec<IpRange>,
-    pub(super) allow_http: bool,
-    pub(super) audiences: Vec<AllowedAudience>,
+    allow: Vec<AllowedPlace>,
+    allow_http: bool,
+    audiences: Vec<AllowedAudience>,
 }
 
 impl Rules {
+    /// Of a canvas; `None`: what is allowed everybody.
+    pub(super) fn of(config: &DeliveryConfig, canvas: Option<CanvasId>) -> Self {
+        let counts = |whose: Whose| whose.alone().is_none_or(|alone| canvas == Some(alone));
+        Self {
+            allow: config.allow.iter().filter(|place| counts(place.whose)).cloned().collect(),
+            allow_http: config.allow_http,
+            audiences: config.audiences.iter().filter(|audience| counts(audience.whose)).cloned().collect(),
+        }
+    }
+
     /// What can be said of a URL without resolving its name.
     pub(super) fn check(&self, url: &TargetUrl) -> Result<(), RefusedTarget> {
         if !url.is_https() && !self.allow_http {
@@ -104,10 +121,20 @@ impl Rules {
         {
             return Err(RefusedTarget::Unclear);
         }
+        let port = url.port();
         match host {
-            Host::Domain(name) => self.check_name(name),
-            Host::Ipv4(address) => self.check_address(IpAddr::V4(address)).map(drop),
-            Host::Ipv6(address) => self.check_address(IpAddr::V6(address)).map(drop),
+            Host::Domain(name) => self.check_name(name).and_then(|()| self.check_port(name, port)),
+            Host::Ipv4(address) => self.check_address("", port, IpAddr::V4(address)).map(drop),
+            Host::Ipv6(address) => self.check_address("", port, IpAddr::V6(address)).map(drop),
+        }
+    }
+
+    /// Whether there is an address at which this port is open.
+    fn check_port(&self, host: &str, port: u16) -> Result<(), RefusedTarget> {
+        if is_usual(port) || self.allow.iter().any(|place| place.may_open(host, port)) {
+            Ok(())
+        } else {
+            Err(RefusedTarget::PortNotOpened(port))
         }
     }
 
@@ -117,9 +144,7 @@ impl Rules {
         if !url.is_https() {
             return Err(RefusedTarget::TokenInClear);
         }
-        if audience.trim_end_matches('/') == origin
-            || self.audiences.iter().any(|allowed| allowed.allows(audience, url))
-        {
+        if self.audiences.iter().any(|allowed| allowed.allows_at(audience, url)) {
             return Ok(());
         }
         Err(RefusedTarget::Audience { origin })
@@ -129,15 +154,30 @@ impl Rules {
         if names::is_metadata_name(name) { Err(RefusedTarget::MetadataName) } else { Ok(()) }
     }
 
-    /// The address to connect to.
-    pub(super) fn check_address(&self, address: IpAddr) -> Result<IpAddr, RefusedTarget> {
-        Ok(address::check(address, &self.allow)?)
+    /// The address to connect to at this port; `host`: the name that led there, if one did.
+    pub(super) fn check_address(
+        &self,
+        host: &str,
+        port: u16,
+        address: IpAddr,
+    ) -> Result<IpAddr, RefusedTarget> {
+        let ranges: Vec<IpRange> = self.allow.iter().flat_map(|place| place.ranges(host, port)).collect();
+        let checked = address::check(address, &ranges)?;
+        let is_open = is_usual(port)
+            || !address::is_public(checked)
+            || self.allow.iter().any(|place| place.opens_public(host, checked, port));
+        if is_open { Ok(checked) } else { Err(RefusedTarget::PortNotOpened(port)) }
     }
 
     /// The addresses to connect to. One that is refused refuses them all: a name that leads to places of both kinds is
     /// not one to send to, and what became of it must not depend on their order.
-    pub(super) fn check_addresses(&self, addresses: &[IpAddr]) -> Result<Vec<IpAddr>, RefusedTarget> {
-        addresses.iter().map(|address| self.check_address(*address)).collect()
+    pub(super) fn check_addresses(
+        &self,
+        host: &str,
+        port: u16,
+        addresses: &[IpAddr],
+    ) -> Result<Vec<IpAddr>, RefusedTarget> {
+        addresses.iter().map(|address| self.check_address(host, port, *address)).collect()
     }
 }
 
@@ -146,8 +186,10 @@ mod tests {
     use super::*;
 
     fn rules(allow: &[&str], allow_http: bool) -> Rules {
-        let allow = allow.iter().map(|range| range.parse().unwrap()).collect();
-        Rules { allow, allow_http, audiences: vec!["orders=https://orders-x.a.run.app".parse().unwrap()] }
+        let allow = allow.iter().map(|place| place.parse().unwrap()).collect();
+        let audiences = ["*=orders=https://orders-x.a.run.app", "*=https://orders-x.a.run.app"];
+        let audiences = audiences.iter().map(|audience| audience.parse().unwrap()).collect();
+        Rules { allow, allow_http, audiences }
     }
 
     fn checked(rules: &Rules, url: &str) -> Result<(), RefusedTarget> {
@@ -169,6 +211,10 @@ mod tests {
             ("http://a.example/", RefusedTarget::PlainHttp),
             ("https://a.example:22/", RefusedTarget::Port(22)),
             ("https://a.example:0/", RefusedTarget::Port(0)),
+            ("https://a.example:9200/", RefusedTarget::PortNotOpened(9200)),
+            ("https://1.1.1.1:2375/", RefusedTarget::PortNotOpened(2375)),
+            ("https://a.example:7999/", RefusedTarget::PortNotOpened(7999)),
+            ("https://a.example:9000/", RefusedTarget::PortNotOpened(9000)),
             ("https://metadata.google.internal./", RefusedTarget::MetadataName),
             ("https://0xa9fea9fe/", RefusedTarget::Metadata),
             ("https://[::ffff:10.0.0.1]/", RefusedTarget::Address(AddressKind::Private)),
@@ -176,10 +222,44 @@ mod tests {
         ] {
             assert_eq!(checked(&strict, url), Err(refused), "{url}");
         }
-        let home = rules(&["127.0.0.1", "0.0.0.0/0"], true);
+        let home = rules(&["*=127.0.0.1", "*=0.0.0.0/0"], true);
         assert_eq!(checked(&home, "http://127.1:8000/"), Ok(()));
         assert_eq!(checked(&home, "http://169.254.169.254/"), Err(RefusedTarget::Metadata));
         assert_eq!(checked(&home, "http://metadata/"), Err(RefusedTarget::MetadataName));
+        assert_eq!(
+            checked(&home, "http://a.example:22/"),
+            Err(RefusedTarget::Port(22)),
+            "never, however it is opened"
+        );
+    }
+
+    #[test]
+    fn a_range_is_open_at_its_ports_and_for_its_canvas_alone() {
+        let (ours, theirs) = (CanvasId(uuid::Uuid::from_u128(1)), CanvasId(uuid::Uuid::from_u128(2)));
+        let allow = [
+            &format!("{ours}=10.0.0.0/8:8080"),
+            &format!("{ours}=orders.internal:9000"),
+            "queues=10.0.0.1:80",
+            "*=public:9443",
+        ];
+        let allow = allow.iter().map(|place| place.parse().unwrap()).collect();
+        let config = DeliveryConfig { allow, ..DeliveryConfig::default() };
+        let private = |canvas: Option<CanvasId>, host: &str, port: u16| {
+            Rules::of(&config, canvas).check_address(host, port, "10.0.0.1".parse().unwrap()).is_ok()
+        };
+        let public = |host: &str, port: u16| {
+            Rules::of(&config, Some(ours)).check_address(host, port, "1.1.1.1".parse().unwrap()).is_ok()
+        };
+        assert!(private(Some(ours), "", 8080) && private(Some(ours), "orders.internal", 9000));
+        for (host, port) in [("", 443), ("", 80), ("", 2375), ("others.internal", 9000)] {
+            assert!(!private(Some(ours), host, port), "{host}:{port}");
+        }
+        for canvas in [Some(theirs), None] {
+            assert!(!private(canvas, "", 8080) && !private(canvas, "orders.internal", 9000));
+        }
+        assert!(private(Some(CanvasId::OF_QUEUES), "", 80) && !private(Some(CanvasId::OF_QUEUES), "", 8080));
+        assert!(public("", 443) && public("", 9443) && public("orders.internal", 9000));
+        assert!(!public("", 9444) && !public("", 9000));
     }
 
     #[test]
@@ -187,10 +267,17 @@ mod tests {
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
         let strict = rules(&[], false);
         let both = [address("1.1.1.1"), address("10.0.0.1")];
-        assert_eq!(strict.check_addresses(&both), Err(RefusedTarget::Address(AddressKind::Private)));
-        assert_eq!(strict.check_addresses(&both[..1]), Ok(both[..1].to_vec()));
+        assert_eq!(
+            strict.check_addresses("a.example", 443, &both),
+            Err(RefusedTarget::Address(AddressKind::Private))
+        );
+        assert_eq!(strict.check_addresses("a.example", 443, &both[..1]), Ok(both[..1].to_vec()));
         let mapped = address("::ffff:1.1.1.1");
-        assert_eq!(strict.check_addresses(&[mapped]), Ok(vec![both[0]]), "what was checked is connected to");
+        assert_eq!(
+            strict.check_addresses("a.example", 443, &[mapped]),
+            Ok(vec![both[0]]),
+            "what was checked is connected to"
+        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub(crate) fn overdue_after(period: Duration) -> Duration {
 }
 
 /// How long ago a handler that a worker lacked still matters.
-pub(crate) const UNKNOWN_WITHIN: Duration = Duration::from_secs(600);
+pub(crate) const UNKNOWN_WITHIN: Duration = Duration::from_secs(7200);
 
 /// A resume job wakes a million events in a minute; one that is older has nobody who carries it on.
 const JOB_AGE_MAX_S: f64 = 600.0;

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use super::{Finding, list};
 use crate::event::Timestamp;
-use crate::store::MigrationDifferences;
 use crate::store::checkup::{HeldSnapshot, Server, Settings};
+use crate::store::{MigrationDifferences, Route};
 
 /// Postgres 15: the oldest that the migrations and statements were written for.
 const VERSION_MIN: i32 = 150_000;
 
 /// What one process uses with its defaults.
-const CONNECTIONS_OF_A_PROCESS: i64 = 7;
+const CONNECTIONS_OF_A_PROCESS: i64 = 9;
 
 /// From here on, logs of two machines can't be read side by side.
 const SKEW_WARN_MS: i64 = 1_000;
@@ -45,6 +45,20 @@ pub(crate) fn server(server: &Server) -> Vec<Finding> {
         Finding::ok("connections", found)
     };
     vec![reached, primary, connections]
+}
+
+/// Whether others on the way could read or change what is sent.
+pub(crate) fn route(route: &Route) -> Finding {
+    let what = "TLS";
+    match route {
+        Route::Local => Finding::ok(what, "not needed: the connection stays on this host"),
+        Route::Verified(host) => Finding::ok(what, format!("the certificate of {host} is checked")),
+        Route::Unverified(host) => {
+            let found = format!("the certificate of {host} is not checked, which is allowed here");
+            let mend = "add sslmode=verify-full to DATABASE_URL (and sslrootcert=FILE for an authority of your own), and unset                         WAKEQ_ALLOW_UNVERIFIED_DATABASE";
+            Finding::warn(what, found, mend)
+        }
+    }
 }
 
 /// Whether what is committed stays, and what is dead goes.
@@ -197,6 +211,14 @@ mod tests {
         assert_eq!(levels(&server(&Server { version: 140_012, ..healthy() })), [Fail, Ok, Ok]);
         assert_eq!(levels(&server(&Server { in_recovery: true, ..healthy() })), [Ok, Fail, Ok]);
         assert_eq!(levels(&server(&Server { free_connections: 6, ..healthy() })), [Ok, Ok, Warn]);
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_checked_is_told() {
+        assert_eq!(route(&Route::Local).level, Level::Ok);
+        assert_eq!(route(&Route::Verified("db".into())).level, Level::Ok);
+        let found = route(&Route::Unverified("db.example.com".into()));
+        assert!(found.level == Level::Warn && found.found.contains("db.example.com"), "{found}");
     }
 
     #[test]

@@ -4,19 +4,25 @@
 
 mod chores;
 mod database;
+mod locks;
 mod log;
+mod own;
 mod pubsub;
 mod rights;
+mod secrets;
 
 use std::fmt;
 
 use serde::Serialize;
 
 pub(crate) use chores::{UNKNOWN_WITHIN, chores, durations, overdue_after, sizes, unknown_handlers};
-pub(crate) use database::{clock, held_snapshots, migrations, pooler, server, settings};
+pub(crate) use database::{clock, held_snapshots, migrations, pooler, route, server, settings};
+pub(crate) use locks::held_locks;
 pub(crate) use log::log_readers;
+pub(crate) use own::own_names;
 pub(crate) use pubsub::{local, pubsub_rights, push_horizon, topics};
-pub(crate) use rights::rights;
+pub(crate) use rights::{rights, role};
+pub(crate) use secrets::secrets;
 
 /// What one check found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

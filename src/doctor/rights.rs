@@ -1,91 +1,57 @@
-//! Judges which rights on the schema a role lacks.
+//! Judges the role: which rights it lacks for what kind of process, and which it should not have.
 
 use super::{Finding, list};
-use crate::store::checkup::Right;
+use crate::store::RoleKind;
+use crate::store::checkup::{Right, RolePowers};
 
-/// Rights that no statement needs, by table. What is not listed is needed.
-const NEVER_NEEDED: &[(&str, &[&str])] = &[
-    ("wakeq._migrations", &["insert", "update", "delete"]),
-    ("wakeq.access_keys", &["delete"]),
-    ("wakeq.chores", &["insert", "delete"]),
-    ("wakeq.log", &["update", "delete"]),
-    ("wakeq.log_pins", &["update", "delete"]),
-    ("wakeq.log_streams", &["delete"]),
-    ("wakeq.service_accounts", &["delete"]),
-    ("wakeq.settings", &["delete"]),
-];
-
-/// What a worker can't do without; of some it only deletes what is old, in one statement with the rest. Other tables are the API's, or of a release that this one does not know.
-const WORKERS_TABLES: &[&str] = &[
-    "wakeq.audit_log",
-    "wakeq.chores",
-    "wakeq.cron_records",
-    "wakeq.dead_events",
-    "wakeq.emitted_ids",
-    "wakeq.events_v2",
-    "wakeq.http_targets",
-    "wakeq.idempotency_keys",
-    "wakeq.resume_jobs",
-    "wakeq.scheduling_rules",
-    "wakeq.settings",
-    "wakeq.unknown_handlers",
-];
-
-/// What only drops old partitions of the log.
-const DROPS_LOG: &str = "wakeq.drop_log_partition";
-
-/// What the role lacks of what the statements need, and the statements that grant it.
-pub(crate) fn rights(missing: &[Right], role: &str) -> Finding {
+/// What the role lacks of what an API, and what a worker needs. One of the two is enough.
+pub(crate) fn rights(missing: &[(RoleKind, Vec<Right>)], role: &str) -> Finding {
     let what = "rights";
-    let needed: Vec<&Right> = missing.iter().filter(|right| is_needed(right)).collect();
-    if needed.is_empty() {
-        return Finding::ok(what, format!("{role} has what a worker needs"));
+    let complete: Vec<RoleKind> =
+        missing.iter().filter(|(_, missing)| missing.is_empty()).map(|(kind, _)| *kind).collect();
+    match complete.as_slice() {
+        [] => {}
+        [RoleKind::Api] => {
+            return Finding::ok(what, format!("{role} has what the API needs, and starts no event"));
+        }
+        [RoleKind::Worker] => {
+            return Finding::ok(what, format!("{role} has what a worker needs, and serves no API"));
+        }
+        [_, _, ..] => return Finding::ok(what, format!("{role} has what the API and a worker need")),
     }
-    let words: Vec<String> =
-        needed.iter().map(|right| format!("{} on {}", right.right, right.object)).collect();
-    let found = format!("{role} lacks {}", list(&words));
-    let mend = grants(&needed, role);
-    let a_worker_can = |right: &&Right| {
-        right.object == DROPS_LOG || right.kind == "table" && !WORKERS_TABLES.contains(&right.object.as_str())
+    // What it was meant for is what it lacks least of.
+    let nearest = missing.iter().min_by_key(|(_, missing)| missing.len());
+    let Some((kind, missing)) = nearest else {
+        return Finding::ok(what, format!("{role} was not looked at"));
     };
-    if needed.iter().all(a_worker_can) {
-        return Finding::warn(
-            what,
-            found,
-            format!(
-                "{mend} A worker does without; the API, `wakeq keys`, this check of the migrations and WAKEQ_KEEP_LOG do not"
-            ),
-        );
-    }
-    Finding::fail(what, found, format!("{mend} (who only emits needs less: docs/sql.md)"))
+    let words: Vec<String> =
+        missing.iter().map(|right| format!("{} on {}", right.right, right.object)).collect();
+    let mend = format!(
+        "run `wakeq migrate --{kind}-role '{role}'` as the owner of the schema (a role that only emits needs less: docs/sql.md)"
+    );
+    Finding::fail(what, format!("{role} lacks {} for the kind `{kind}`", list(&words)), mend)
 }
 
-fn is_needed(right: &Right) -> bool {
-    let never = NEVER_NEEDED.iter().find(|(table, _)| *table == right.object);
-    !never.is_some_and(|(_, never)| never.contains(&right.right.as_str()))
-}
-
-/// One statement per kind of object: who lacks one right usually lacks its neighbours.
-fn grants(needed: &[&Right], role: &str) -> String {
-    let role = format!("\"{}\"", role.replace('"', "\"\""));
-    let has = |kind: &str| needed.iter().any(|right| right.kind == kind);
-    let mut grants = Vec::new();
-    if has("schema") {
-        grants.push(format!("grant usage on schema wakeq to {role};"));
+/// What a process's role should not be able to do.
+pub(crate) fn role(powers: RolePowers, role: &str) -> Finding {
+    let what = "role";
+    let mend = "make roles for the API and the workers, and run `wakeq migrate --api-role … --worker-role …` as the owner \
+                (docs/operations.md#rights)";
+    let RolePowers { is_superuser, owns_schema, makes_roles, public_functions } = powers;
+    let powers = [
+        (is_superuser, "is, or may become, a superuser"),
+        (owns_schema, "owns the schema: it may drop the log, delete the record and alter every table"),
+        (makes_roles, "may make roles, and so give itself the rights of others"),
+    ];
+    let powers: Vec<&str> = powers.into_iter().filter(|(has, _)| *has).map(|(_, words)| words).collect();
+    if let [first, ..] = powers.as_slice() {
+        return Finding::warn(what, format!("{role} {first}"), mend);
     }
-    if has("table") {
-        grants.push(format!("grant select, insert, update, delete on all tables in schema wakeq to {role};"));
+    if public_functions {
+        let mend = "run `revoke all on all functions in schema wakeq from public` as the owner, or `wakeq migrate --api-role …`";
+        return Finding::warn(what, "everybody may execute functions of the schema", mend);
     }
-    if has("sequence") {
-        grants.push(format!("grant usage on all sequences in schema wakeq to {role};"));
-    }
-    if has("function") {
-        grants.push(format!("grant execute on all functions in schema wakeq to {role};"));
-    }
-    for right in needed.iter().filter(|right| right.kind == "type") {
-        grants.push(format!("grant usage on type {} to {role};", right.object));
-    }
-    grants.join(" ")
+    Finding::ok(what, format!("{role} owns nothing of the schema"))
 }
 
 #[cfg(test)]
@@ -93,35 +59,44 @@ mod tests {
     use super::*;
     use crate::doctor::Level;
 
-    fn right(kind: &str, object: &str, right: &str) -> Right {
-        Right { kind: kind.into(), object: object.into(), right: right.into() }
+    fn lacking(count: usize) -> Vec<Right> {
+        let right = Right { kind: "table".into(), object: "wakeq.log".into(), right: "insert".into() };
+        vec![right; count]
     }
 
     #[test]
-    fn only_what_statements_need_is_asked_for() {
-        let unneeded =
-            [right("table", "wakeq.chores", "insert"), right("table", "wakeq._migrations", "delete")];
-        assert_eq!(rights(&unneeded, "app").level, Level::Ok);
-        let kept = [
-            right("table", "wakeq.access_keys", "delete"),
-            right("table", "wakeq.service_accounts", "delete"),
-        ];
-        assert_eq!(rights(&kept, "app").level, Level::Ok);
-        for expired in ["wakeq.audit_log", "wakeq.idempotency_keys"] {
-            assert_eq!(rights(&[right("table", expired, "delete")], "app").level, Level::Fail, "{expired}");
-        }
-        let doctor = [right("table", "wakeq._migrations", "select")];
-        assert_eq!(rights(&doctor, "app").level, Level::Warn);
-        let worker = [right("table", "wakeq.events_v2", "update"), right("schema", "wakeq", "usage")];
-        let found = rights(&worker, "o\"d");
+    fn one_kind_is_enough() {
+        let found = |api, worker| {
+            rights(&[(RoleKind::Api, lacking(api)), (RoleKind::Worker, lacking(worker))], "app")
+        };
+        assert_eq!(found(0, 0).found, "app has what the API and a worker need");
+        assert_eq!(found(0, 3).found, "app has what the API needs, and starts no event");
+        assert_eq!(found(3, 0).found, "app has what a worker needs, and serves no API");
+        let lacks = found(30, 1);
         assert_eq!(
-            (found.level, found.found.as_str()),
-            (Level::Fail, "o\"d lacks update on wakeq.events_v2, usage on wakeq")
+            (lacks.level, lacks.found.as_str()),
+            (Level::Fail, "app lacks insert on wakeq.log for the kind `worker`")
         );
-        let mend = found.mend.unwrap();
-        assert!(
-            mend.starts_with("grant usage on schema wakeq to \"o\"\"d\"; grant select, insert"),
-            "{mend}"
-        );
+        assert!(lacks.mend.unwrap().starts_with("run `wakeq migrate --worker-role 'app'` as the owner"));
+    }
+
+    #[test]
+    fn a_role_that_could_do_more_is_a_warning() {
+        let none = RolePowers {
+            is_superuser: false,
+            owns_schema: false,
+            makes_roles: false,
+            public_functions: false,
+        };
+        assert_eq!(role(none, "app").level, Level::Ok);
+        for (powers, words) in [
+            (RolePowers { is_superuser: true, ..none }, "superuser"),
+            (RolePowers { owns_schema: true, ..none }, "owns the schema"),
+            (RolePowers { makes_roles: true, ..none }, "make roles"),
+            (RolePowers { public_functions: true, ..none }, "everybody"),
+        ] {
+            let found = role(powers, "app");
+            assert!(found.level == Level::Warn && found.found.contains(words), "{found}");
+        }
     }
 }

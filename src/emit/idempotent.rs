@@ -2,6 +2,7 @@
 
 use tracing::Instrument;
 
+use super::room::Checked;
 use super::{EmitError, Emitted, Queue, refused};
 use crate::event::{CanvasId, Event};
 use crate::store::{Inserted, Keyed, NewKey, NewState};
@@ -85,7 +86,12 @@ impl Queue {
         state: Option<NewState<'_>>,
         answer: impl FnOnce(&[Emitted]) -> String + Send,
     ) -> Result<Idempotent, EmitError> {
-        let (events, chosen) = self.all_checked(events)?;
+        let Checked { events, chosen, room: _room } = self.all_checked(events)?;
+        if let Err(full) = self.admit(&events).await {
+            // What was done before needs no room.
+            let replayed = self.store.replayed(&key.0).await?;
+            return replayed.map(|answer| Idempotent::Replayed { answer }).ok_or(full.into());
+        }
         let mut answered = String::new();
         let answer = |inserted: &[Inserted]| {
             let pairs = events.iter().zip(inserted);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sqlx::postgres::PgConnection;
 use tracing::Instrument;
 
+use super::room::Checked;
 use super::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, Receipt, patiently, refused};
 use crate::event::{CanvasId, Event, EventError, ObjectKey, check_json};
 use crate::store::{NewState, Object, StoreError, insert_with_state};
@@ -38,7 +39,8 @@ impl Queue {
         let Change { canvas, key, events } = self.change(object, main, subevents, state)?;
         let span = self.sending(&events, true);
         let emitting = async {
-            let (events, chosen) = self.all_checked(events)?;
+            let Checked { events, chosen, room: _room } = self.all_checked(events)?;
+            self.admit(&events).await?;
             let state = state.map(|state| NewState { canvas, object: &key, state });
             let inserted = patiently(&events, || self.store.insert_on(&events, &chosen, state)).await;
             let inserted = self.counted(&events, inserted).map_err(|error| refused(&events, error))?;
@@ -76,7 +78,8 @@ impl Queue {
         let Change { canvas, key, events } = self.change(object, main, subevents, state)?;
         let span = self.sending(&events, true);
         let inserting = async {
-            let (events, chosen) = self.all_checked(events)?;
+            let Checked { events, chosen, room: _room } = self.all_checked(events)?;
+            self.admit(&events).await?;
             let state = state.map(|state| NewState { canvas, object: &key, state });
             let inserted =
                 insert_with_state(connection, &events, &chosen, state, self.store.emission()).await;

@@ -4,12 +4,13 @@
 //! long or panic; it holds no connection meanwhile.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use tokio::sync::oneshot;
 
 use super::define::Entity;
 use super::envelope::Received;
+use super::run::Written;
 use super::shard::{Broken, Key, Limits, Shard, Worked};
 use crate::event::stable_hash;
 
@@ -94,15 +95,15 @@ impl<E: Entity> Actors<E> {
     }
 
     /// Has the events of a batch worked, each by its entity's actor, all of them side by side.
-    /// `stored`: whether they are in the repository already, which is asked of what was sent before.
-    /// `room_bytes`: the memory that new entities may take.
+    /// `stored`: whether they are in the repository already, which is asked of what was sent before. None, if the batch would write
+    /// more than `limit_bytes`: then nothing of it may be committed.
     pub(super) async fn work(
         &self,
         events: &[Received],
         stored: bool,
-        room_bytes: usize,
-    ) -> Result<Worked, Broken> {
-        let room = room_bytes / self.threads.len().max(1);
+        limit_bytes: usize,
+    ) -> Result<Option<Worked>, Broken> {
+        let written = Arc::new(Written::new(limit_bytes));
         let mut parts: Vec<Vec<(usize, Received)>> = vec![Vec::new(); self.threads.len()];
         for (place, event) in events.iter().enumerate() {
             let key = Key { canvas: event.canvas, id: event.entity.clone() };
@@ -112,16 +113,44 @@ impl<E: Entity> Actors<E> {
             .into_iter()
             .enumerate()
             .filter(|(_, part)| !part.is_empty())
-            .map(|(actor, part)| self.begin(actor, move |shard| shard.work(part, stored, room)))
+            .map(|(actor, part)| {
+                let written = Arc::clone(&written);
+                self.begin(actor, move |shard| shard.work(part, stored, &written))
+            })
             .collect();
-        let mut worked = Worked::default();
+        let (mut worked, mut is_whole) = (Worked::default(), true);
         for part in begun {
-            let mut part = part.await.map_err(|_| died())??;
+            // All of them are waited for: none is in the midst of it afterwards.
+            let Some(mut part) = part.await.map_err(|_| died())?? else {
+                is_whole = false;
+                continue;
+            };
             worked.decisions.append(&mut part.decisions);
             worked.changed.append(&mut part.changed);
         }
+        if !is_whole || written.is_too_much() {
+            self.ask_all(|shard| shard.roll_back()).await?;
+            return Ok(None);
+        }
         worked.decisions.sort_unstable_by_key(|(place, _)| *place);
-        Ok(worked)
+        Ok(Some(worked))
+    }
+
+    /// Those of the keys of which nothing is in memory and the database may have something, in their order.
+    pub(super) async fn cold(&self, keys: Vec<Key>) -> Result<Vec<Key>, Broken> {
+        let mut parts: Vec<Vec<(usize, Key)>> = vec![Vec::new(); self.threads.len()];
+        for (place, key) in keys.into_iter().enumerate() {
+            parts[self.of(&key)].push((place, key));
+        }
+        let parts = parts.into_iter().enumerate().filter(|(_, part)| !part.is_empty());
+        let begun: Vec<_> =
+            parts.map(|(actor, part)| self.begin(actor, move |shard| shard.cold(part))).collect();
+        let mut cold = Vec::new();
+        for part in begun {
+            cold.extend(part.await.map_err(|_| died())?);
+        }
+        cold.sort_unstable_by_key(|(place, _)| *place);
+        Ok(cold.into_iter().map(|(_, key)| key).collect())
     }
 }
 

@@ -2,11 +2,10 @@
 
 use std::fmt;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
-use crate::event::{CanvasId, Event, EventError, EventId};
+use crate::event::{Event, EventError};
 
 /// The most characters of a rejection.
 const REASON_MAX: usize = 1000;
@@ -115,7 +114,7 @@ pub struct Applied<S> {
 pub(super) enum FollowUp {
     /// As it is.
     Emit(Event),
-    /// With its value inside an [`Asked`].
+    /// With its value inside a question.
     Ask(Event),
 }
 
@@ -152,7 +151,8 @@ impl<S> Applied<S> {
         self.follow(event.map(FollowUp::Emit))
     }
 
-    /// The same for an event whose handler is to answer: its value is put into an [`Asked`], which says whom to answer.
+    /// The same for an event whose handler is to answer: it gets what was asked, and whom to answer,
+    /// from [`Execution::asked`](crate::Execution::asked).
     pub fn ask(self, event: Result<Event, EventError>) -> Self {
         self.follow(event.map(FollowUp::Ask))
     }
@@ -166,21 +166,4 @@ impl<S> Applied<S> {
         }
         self
     }
-}
-
-/// The value of an event that an entity has asked for: whom to answer, with [`Entities::answer`](crate::Entities::answer).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked<T> {
-    /// The tenant.
-    pub canvas: CanvasId,
-    /// The type of the entity that asks.
-    pub entity_type: String,
-    /// The entity that asks.
-    pub entity: String,
-    /// The event because of which it asks.
-    pub event_id: EventId,
-    /// What connects all that follows from one cause.
-    pub correlation_id: Uuid,
-    /// What was asked.
-    pub value: T,
 }

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::define::{Asked, FollowUp};
+use super::asked::Question;
+use super::define::FollowUp;
 use crate::event::{CanvasId, Event, EventError, EventId, Link, LogEvent, Name, StreamName, Traceparent};
 
-/// The handler that is told what became of an event.
+/// The handler of module `ANSWER` that is told what became of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ReplyTo {
-    pub(super) module: String,
     pub(super) name: String,
 }
 
@@ -128,7 +128,7 @@ impl Received {
     }
 
     fn asked(&self, entity_type: &str, value: &str) -> String {
-        let asked = Asked {
+        let asked = Question {
             canvas: self.canvas,
             entity_type: entity_type.to_owned(),
             entity: self.entity.to_string(),
@@ -156,10 +156,9 @@ impl Received {
         };
         let value = serde_json::to_string(&answer).ok()?;
         // The names were checked when it was sent; what Postgres holds of them is what was written.
-        let event =
-            Event::from_json(&reply_to.name, "null").and_then(|event| event.module(&reply_to.module)).ok()?;
+        let event = Event::from_json(&reply_to.name, "null").ok()?;
         let traceparent = self.envelope.trace();
-        Some(Event { canvas: Some(self.canvas), traceparent, value, ..event })
+        Some(Event { canvas: Some(self.canvas), module: Name::answer(), traceparent, value, ..event })
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::envelope::{Envelope, ReplyTo};
-use crate::event::{CanvasId, EntityId, Event, EventError, EventId, JsonError, Link, Name, check_json};
+use crate::event::{EntityId, EventError, EventId, JsonError, Link, Name, check_json};
 use crate::store::ToEntity;
 use crate::telemetry;
 
@@ -74,24 +74,36 @@ impl EntityEvent {
         self
     }
 
+    /// It is the answer to a question, with an id that is made of the question's.
+    pub(super) fn answering(mut self, id: EventId, correlation_id: Uuid) -> Self {
+        (self.id, self.link, self.correlation_id) = (Some(id), None, Some(correlation_id));
+        self
+    }
+
     /// What connects it with other events. Default: its own id.
     pub fn correlation_id(mut self, correlation_id: Uuid) -> Self {
         self.correlation_id = Some(correlation_id);
         self
     }
 
-    /// The handler of module `WORKER` that is told what became of it, by an event with an
-    /// [`EntityAnswer`](crate::EntityAnswer). Default: nobody is told.
-    pub fn reply_to(self, handler: &str) -> Result<Self, EventError> {
-        self.reply_to_module("WORKER", handler)
-    }
-
-    /// The same for a handler of another module.
-    pub fn reply_to_module(mut self, module: &str, handler: &str) -> Result<Self, EventError> {
-        // The checks of an event's address.
-        let address = Event::from_json(handler, "null")?.module(module)?.address(CanvasId::DEFAULT);
-        self.reply_to =
-            Some(ReplyTo { module: address.scope.module.to_string(), name: address.scope.name.to_string() });
+    /// The handler of module `ANSWER` that is told what became of it, by an event with an
+    /// [`EntityAnswer`](crate::EntityAnswer). Nobody else can emit events of that module, so that its handlers may trust what they
+    /// get. Default: nobody is told.
+    ///
+    /// ```
+    /// use wakeq::{EntityAnswer, Execution, HandlerResult, Handlers, Route};
+    ///
+    /// async fn changed(execution: Execution) -> HandlerResult {
+    ///     let answer: EntityAnswer = execution.value()?;
+    ///     println!("{} of {}: {:?}", answer.name, answer.entity, answer.outcome);
+    ///     Ok(())
+    /// }
+    ///
+    /// let handlers = Handlers::new().on(Route::new("account-changed").module("ANSWER"), changed);
+    /// ```
+    pub fn reply_to(mut self, handler: &str) -> Result<Self, EventError> {
+        let name: Name = handler.parse()?;
+        self.reply_to = Some(ReplyTo { name: name.to_string() });
         Ok(self)
     }
 

@@ -1,9 +1,11 @@
 //! Entities from outside: events are sent to them, and it is asked what became of both.
 
+use std::collections::BTreeMap;
+
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::define::Asked;
+use super::asked::Asked;
 use super::event::EntityEvent;
 use crate::broadcast::Signal;
 use crate::emit::Queue;
@@ -11,7 +13,8 @@ use crate::event::{
     CanvasId, EntityId, EntityStatus, EntityType, EventError, EventId, InvalidEntityId, Link, stable_hash,
 };
 use crate::store::{
-    EntityEventStatus, SendEnd, SentEntityEvent, StoreError, StoredEntity, ToEntity, send_to_entities,
+    Added, EntityEventStatus, EntityQuestion, SendEnd, SentEntityEvent, StoreError, StoredEntity, ToEntity,
+    send_to_entities,
 };
 
 /// Most events that one call may send.
@@ -77,6 +80,17 @@ pub enum EntityError {
         "the id {0} belongs to an event that was sent to another entity, or twice in one call: choose another one"
     )]
     Taken(EventId),
+    /// An answer to what was not asked: the event was not emitted by this entity on the canvas of the execution, or its value was made up.
+    #[error(
+        "the event {asking} is not a question of the entity {entity}, whatever its value says: only an event that an entity has \
+         asked for can be answered, by its own handler; to tell the entity something else, send it an event"
+    )]
+    NotAsked {
+        /// The event that was to be answered.
+        asking: EventId,
+        /// The entity that its value names, on the canvas of the event.
+        entity: Box<EntityId>,
+    },
     /// More events than one call may send.
     #[error("{0} events in one call, the limit is {EVENTS_MAX}: send them in several calls")]
     TooMany(usize),
@@ -118,16 +132,28 @@ impl Entities {
         events: Vec<(EntityId, EntityEvent)>,
     ) -> Result<Vec<SentToEntity>, EntityError> {
         let to = self.checked(events)?;
+        self.admit(&to).await?;
+        self.sent(&to, None).await
+    }
+
+    async fn sent(
+        &self,
+        to: &[ToEntity],
+        question: Option<&EntityQuestion<'_>>,
+    ) -> Result<Vec<SentToEntity>, EntityError> {
         let mut tries = 1;
         let end = loop {
-            match self.queue.store().send_to_entities(&to).await {
+            match self.queue.store().send_to_entities(to, question).await {
                 // Whoever sends to the same entity was in the way.
                 Err(error) if error.is_contention() && tries < TRIES => tries += 1,
                 end => break end?,
             }
         };
-        let sent = outcome(&to, end)?;
-        self.signal(&to);
+        let sent = match (end, question) {
+            (SendEnd::NotAsked, Some(question)) => return Err(not_asked(question)),
+            (end, _) => outcome(to, end)?,
+        };
+        self.signal(to);
         Ok(sent)
     }
 
@@ -139,33 +165,45 @@ impl Entities {
         events: Vec<(EntityId, EntityEvent)>,
     ) -> Result<SendReceipt, EntityError> {
         let to = self.checked(events)?;
+        self.admit(&to).await?;
         let end = send_to_entities(connection, &to).await;
         let end = end.map_err(|error| StoreError::from_sqlx("send to entities", error))?;
         let sent = outcome(&to, end)?;
         Ok(SendReceipt { entities: self.clone(), to, sent })
     }
 
-    /// Answers an entity that has asked for something outside: sends it an event with the correlation id of what it asked. `asking`
-    /// is the id of the event with the question: however often its handler runs, the entity gets the answer once.
+    /// Answers an entity that has asked for something outside, from the handler of the question: sends it an event with the correlation
+    /// id of what it asked. However often the handler runs, the entity gets the answer once.
+    ///
+    /// The entity is looked for on the canvas of the execution, and in the transaction of the send: that this entity asked this, because
+    /// of this event. What is recorded of that is kept for as long as the question waits, runs, or is among the dead.
     ///
     /// ```no_run
-    /// # use wakeq::{Asked, Entities, EntityEvent, Execution, HandlerResult};
+    /// # use wakeq::{Entities, EntityEvent, Execution, HandlerResult};
     /// async fn charge(entities: Entities, execution: Execution) -> HandlerResult {
-    ///     let asked: Asked<u32> = execution.value()?;
-    ///     // … charge the card of `asked.entity` with `asked.value` …
-    ///     entities.answer(&asked, execution.id, EntityEvent::new("charged", &asked.value)?).await?;
+    ///     let asked = execution.asked::<u32>()?;
+    ///     entities.verify(&asked).await?;
+    ///     // … charge the card of `asked.entity()` with `asked.value()` …
+    ///     entities.answer(&asked, EntityEvent::new("charged", asked.value())?).await?;
     ///     Ok(())
     /// }
     /// ```
-    pub async fn answer<T>(
-        &self,
-        asked: &Asked<T>,
-        asking: EventId,
-        event: EntityEvent,
-    ) -> Result<SentToEntity, EntityError> {
-        let entity = EntityId::new(asked.canvas, &asked.entity_type, &asked.entity)?;
-        let event = event.id(answer_id(asking)).correlation_id(asked.correlation_id);
-        self.send(&entity, event).await
+    ///
+    /// Errors: [`EntityError::NotAsked`] for an event that anybody else has emitted, whatever its value says; nothing was sent then.
+    pub async fn answer<T>(&self, asked: &Asked<T>, event: EntityEvent) -> Result<SentToEntity, EntityError> {
+        let event = event.answering(answer_id(asked.asking()), asked.correlation_id());
+        let to = self.checked(vec![(asked.entity().clone(), event)])?;
+        let mut sent = self.sent(&to, Some(&asked.question())).await?;
+        sent.pop().ok_or(EntityError::Store(StoreError::Defect))
+    }
+
+    /// Whether the entity has asked this, before its handler does what can't be undone: anybody who may emit on a canvas can emit an event
+    /// that looks like a question. [`answer`](Self::answer) looks once more.
+    ///
+    /// Errors: [`EntityError::NotAsked`].
+    pub async fn verify<T>(&self, asked: &Asked<T>) -> Result<(), EntityError> {
+        let question = asked.question();
+        if self.queue.store().was_asked(&question).await? { Ok(()) } else { Err(not_asked(&question)) }
     }
 
     /// An entity, as it was committed; none, if no event of it was ever stored.
@@ -197,6 +235,23 @@ impl Entities {
         Ok(checked.collect::<Result<_, EventError>>()?)
     }
 
+    /// Refuses what there is no room for on its canvas, before anything is written.
+    async fn admit(&self, to: &[ToEntity]) -> Result<(), StoreError> {
+        if !self.queue.has_quotas() {
+            return Ok(());
+        }
+        let mut all: BTreeMap<CanvasId, Added<'_>> = BTreeMap::new();
+        for event in to {
+            let EntityId { canvas, entity_type, id } = &event.entity;
+            let size_bytes = event.payload.len() + event.metadata.len();
+            all.entry(*canvas).or_default().send(entity_type.as_str(), id.as_str(), size_bytes);
+        }
+        for (canvas, added) in all {
+            self.queue.store().admit(canvas, &added).await?;
+        }
+        Ok(())
+    }
+
     /// Tells the owners of the inboxes, here and in other processes.
     fn signal(&self, to: &[ToEntity]) {
         let mut types: Vec<&EntityType> = to.iter().map(|to| &to.entity.entity_type).collect();
@@ -205,6 +260,10 @@ impl Entities {
         let inboxes = types.into_iter().map(|entity_type| entity_type.inbox().clone());
         inboxes.for_each(|inbox| self.queue.signals().send(Signal::Log(inbox)));
     }
+}
+
+fn not_asked(question: &EntityQuestion<'_>) -> EntityError {
+    EntityError::NotAsked { asking: question.asking, entity: Box::new(question.entity.clone()) }
 }
 
 /// The id of the answer to an event: always the same.
@@ -218,6 +277,8 @@ fn outcome(to: &[ToEntity], end: SendEnd) -> Result<Vec<SentToEntity>, EntityErr
     match end {
         SendEnd::Sent(sent) => Ok(to.iter().zip(sent).map(|(to, sent)| of(to, sent)).collect()),
         SendEnd::Taken(id) => Err(EntityError::Taken(id)),
+        // Only an answer hears that.
+        SendEnd::NotAsked => Err(StoreError::Defect.into()),
     }
 }
 

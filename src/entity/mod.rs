@@ -6,19 +6,24 @@
 //! the user runs in threads of its own, and never while a connection is held.
 
 mod actors;
+mod asked;
 mod batch;
+mod cache;
 mod config;
 mod define;
 mod envelope;
 mod event;
+mod halt;
 mod handle;
 mod owner;
 mod processor;
+mod run;
 mod shard;
 mod warm;
 
+pub use asked::Asked;
 pub use config::EntityConfig;
-pub use define::{Applied, Asked, Entity, Rejection};
+pub use define::{Applied, Entity, Rejection};
 pub use envelope::{EntityAnswer, EntityOutcome};
 pub use event::EntityEvent;
 pub use handle::{Entities, EntityError, EntityProgress, SendReceipt, SentToEntity};

@@ -2,6 +2,7 @@
 //! end, or finds that the inbox is another's.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +14,14 @@ use super::batch::{Unmade, batch};
 use super::config::EntityConfig;
 use super::define::Entity;
 use super::envelope::Received;
-use super::shard::{Broken, Shard, Worked};
-use super::warm::{ColdError, Warm, warm_up};
-use crate::consumer::{ConsumerError, EventProvider, Health};
+use super::halt::{Halt, refusal};
+use super::shard::{Broken, Key, Shard, Size, Worked};
+use super::warm::{Stove, Warm};
+use crate::consumer::{EventProvider, Health};
 use crate::emit::Queue;
-use crate::event::{EntityId, EntityType, EventSource, Name};
-use crate::store::{BatchEnd, PositionMove, Recorded, Store, StoreError, lacks_partition};
+use crate::event::{EntityId, EntityType, EventSource, Name, PageLimit};
+use crate::store::{BatchEnd, EntityBatch, PositionMove, Recorded, Store};
+use crate::telemetry::EntityMetrics;
 
 /// How long after a failure it is tried again; doubled each time, up to the poll interval.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -29,8 +32,6 @@ const IDLE_MOVE: i64 = 10_000;
 
 /// So many times in a row the database may refuse the same before somebody has to look.
 const SAME_REFUSALS: u32 = 20;
-/// From how many percent of the memory limit on it is warned.
-const WARN_PERCENT: usize = 80;
 
 /// What a processor works with.
 pub(super) struct Parts<E: Entity> {
@@ -42,56 +43,17 @@ pub(super) struct Parts<E: Entity> {
     pub(super) provider: Arc<dyn EventProvider>,
     pub(super) actors: Arc<Actors<E>>,
     pub(super) config: EntityConfig,
+    pub(super) metrics: EntityMetrics,
     pub(super) health: watch::Sender<Health>,
     pub(super) ready: watch::Sender<Option<Warm>>,
     /// Held from before a commit until memory has followed it: whoever reads after an answer sees what was answered.
     pub(super) committing: RwLock<()>,
 }
 
-/// Why it goes no further.
-enum Halt {
-    /// The database or the provider gave no answer: tried again.
-    Away(&'static str, Box<dyn std::error::Error + Send + Sync>),
-    /// The inbox is another's.
-    Fenced,
-    /// It was told to end.
-    Withdrawn,
-    /// Somebody has to do something first.
-    Broken(Broken),
-}
-
-impl From<StoreError> for Halt {
-    fn from(error: StoreError) -> Self {
-        if error.is_data() && !lacks_partition(&error) {
-            // What is refused once is refused for ever.
-            let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-            return Self::Broken(Broken(format!("{error}: {why}")));
-        }
-        Self::Away("the database", Box::new(error))
-    }
-}
-
-impl From<Broken> for Halt {
-    fn from(broken: Broken) -> Self {
-        Self::Broken(broken)
-    }
-}
-
-impl From<ConsumerError> for Halt {
-    fn from(error: ConsumerError) -> Self {
-        match error {
-            ConsumerError::Fenced { .. } => Self::Fenced,
-            error @ ConsumerError::Unavailable { .. } => Self::Away("the log", Box::new(error)),
-        }
-    }
-}
-
-impl From<ColdError> for Halt {
-    fn from(error: ColdError) -> Self {
-        match error {
-            ColdError::Store(error) => error.into(),
-            ColdError::Broken(broken) => broken.into(),
-        }
+impl<E: Entity> Parts<E> {
+    pub(super) fn stove(&self) -> Stove<'_, E> {
+        let Self { store, actors, entity_type, config, .. } = self;
+        Stove { store, actors, entity_type, page_bytes: config.batch_bytes }
     }
 }
 
@@ -108,9 +70,11 @@ pub(super) struct Owner<E: Entity> {
     looked: i64,
     /// Whether what is in memory is what the repository says.
     warm: bool,
-    /// The memory that the entities take, by estimate, and whether it was warned of that.
-    bytes: usize,
+    /// Whether all entities that there are are in memory, and whether it was said that some have left it.
+    whole: bool,
     warned: bool,
+    /// How many events at most are a batch: fewer, where a batch of more would write too much.
+    most: usize,
     /// What the database refused last, and how often in a row.
     refusals: (String, u32),
     /// What was said about actors that hold up a batch; nothing, if none do.
@@ -119,6 +83,7 @@ pub(super) struct Owner<E: Entity> {
 
 impl<E: Entity> Owner<E> {
     pub(super) fn new(parts: Arc<Parts<E>>, epoch: i64, cancel: CancellationToken) -> Self {
+        let most = parts.config.batch;
         Self {
             parts,
             epoch,
@@ -127,8 +92,9 @@ impl<E: Entity> Owner<E> {
             stood: 0,
             looked: 0,
             warm: false,
-            bytes: 0,
+            whole: false,
             warned: false,
+            most,
             refusals: (String::new(), 0),
             stalled: None,
         }
@@ -261,16 +227,14 @@ impl<E: Entity> Owner<E> {
             if self.cancel.is_cancelled() {
                 return Err(Halt::Withdrawn);
             }
-            let read = self.parts.provider.read(&self.parts.source, self.looked, self.parts.config.batch);
-            let page = read.await?;
+            let limit = PageLimit { events: self.parts.config.batch, bytes: self.parts.config.batch_bytes };
+            let page = self.parts.provider.read(&self.parts.source, self.looked, limit).await?;
             let (through, more, held) = (page.through, page.more, page.held);
             let events: Vec<Received> = page.events.into_iter().map(Received::of).collect();
             let mut rest = events.as_slice();
             while !rest.is_empty() {
-                let part = first_part(rest);
-                rest = &rest[part.len()..];
-                let to = if rest.is_empty() { through } else { part.last().map_or(through, |last| last.seq) };
-                self.process(part, to).await?;
+                let done = self.process(rest, through).await?;
+                rest = &rest[done..];
             }
             self.looked = self.looked.max(through);
             self.catch_up().await?;
@@ -296,7 +260,8 @@ impl<E: Entity> Owner<E> {
             let Parts { store, actors, entity_type, config, .. } = &*self.parts;
             actors.ask_all(|shard| shard.forget()).await?;
             store.pin_repository(entity_type).await?;
-            let warm = warm_up(store, actors, entity_type, config.memory_limit_bytes).await?;
+            let warm = self.parts.stove().warm_up(config.memory_limit_bytes).await?;
+            let sizes = actors.ask_all(|shard| shard.size()).await?;
             tracing::info!(
                 entity_type = E::TYPE,
                 epoch = self.epoch,
@@ -305,34 +270,50 @@ impl<E: Entity> Owner<E> {
                 "the entities are in memory"
             );
             self.warm = true;
-            let bytes = self.parts.actors.ask_all(|shard| shard.bytes()).await?;
-            self.takes(bytes.iter().sum());
+            self.takes(&sizes);
             self.parts.ready.send_replace(Some(warm));
         }
         Ok(())
     }
 
-    /// Has a part of the inbox worked and committed: all of it, or nothing.
-    async fn process(&mut self, events: &[Received], to: i64) -> Result<(), Halt> {
+    /// Has events of the inbox worked and committed, all of them or nothing, which go up to `through`: how many of them, one at least.
+    async fn process(&mut self, rest: &[Received], through: i64) -> Result<usize, Halt> {
         let parts = Arc::clone(&self.parts);
-        let recorded = self.recorded(events).await?;
+        let mut part = first_part(rest, self.most);
+        part = &part[..self.load(part).await?];
+        let recorded = self.recorded(part).await?;
         let stored = recorded.as_ref().is_some_and(|recorded| recorded.stored);
         let (from, epoch) = (self.committed.unwrap_or_default(), self.epoch);
-        let mut events = Cow::Borrowed(events);
-        let batch = loop {
-            let worked = self.work(&events, stored).await?;
+        let mut events = Cow::Borrowed(part);
+        let (batch, done) = loop {
+            let Some(worked) = self.work(&events, stored).await? else {
+                self.most = (events.len() / 2).max(1);
+                truncate(&mut events, self.most);
+                continue;
+            };
+            let done = events.len();
+            let to =
+                if done == rest.len() { through } else { events.last().map_or(through, |last| last.seq) };
             let position = PositionMove { group: &parts.group, source: &parts.source, epoch, from, to };
             let made =
                 batch::<E>(&parts.entity_type, position, &events, worked, recorded.as_ref(), &parts.queue);
             match made {
-                Ok(batch) => break batch,
+                Ok(batch) => break (batch, done),
                 // All is worked again without these, so it comes to an end.
                 Err(unmade) => doom(events.to_mut(), unmade),
             }
         };
+        self.commit(batch).await?;
+        self.most = self.most.saturating_mul(2).min(parts.config.batch);
+        Ok(done)
+    }
+
+    /// Commits a batch; memory follows.
+    async fn commit(&mut self, batch: EntityBatch<'_>) -> Result<(), Halt> {
         if self.cancel.is_cancelled() {
             return Err(Halt::Withdrawn);
         }
+        let (parts, to) = (Arc::clone(&self.parts), batch.position.to);
         let _committing = parts.committing.write().await;
         // The position says what came of it, if the answer gets lost.
         self.committed = None;
@@ -340,12 +321,8 @@ impl<E: Entity> Owner<E> {
         if let Ok(BatchEnd::Committed(inserted)) = ended {
             crate::fault::point("entity.committed");
             (self.committed, self.stood, self.looked) = (Some(to), to, to);
-            let committed = |shard: &mut Shard<E>| {
-                shard.commit();
-                shard.bytes()
-            };
-            let bytes = parts.actors.ask_all(committed).await?;
-            self.takes(bytes.iter().sum());
+            let sizes = parts.actors.ask_all(Shard::commit).await?;
+            self.takes(&sizes);
             parts.queue.announce_inserted(batch.events, inserted);
             return Ok(());
         }
@@ -360,21 +337,47 @@ impl<E: Entity> Owner<E> {
         }
     }
 
-    /// Knows what the entities take, and says once that it is much.
-    fn takes(&mut self, bytes: usize) {
-        self.bytes = bytes;
-        let limit = self.parts.config.memory_limit_bytes;
-        let is_much = bytes / 100 >= limit / 100 * WARN_PERCENT / 100;
-        if is_much && !self.warned {
-            tracing::warn!(
-                entity_type = E::TYPE,
-                bytes,
-                limit,
-                "the entities take most of the memory that they may: at the limit no new ones are accepted, and a start is \
-                 refused; give the process more memory and raise memory_limit_bytes"
-            );
+    /// Has the entities in memory that events are about: of how many of them, one at least. It costs nothing while all there are fit into memory.
+    async fn load(&self, events: &[Received]) -> Result<usize, Halt> {
+        if self.whole {
+            return Ok(events.len());
         }
-        self.warned = is_much;
+        let mut known = HashSet::new();
+        let key = |event: &Received| Key { canvas: event.canvas, id: event.entity.clone() };
+        let keys = events.iter().map(key).filter(|key| known.insert(key.clone())).collect();
+        let cold = self.parts.actors.cold(keys).await?;
+        if cold.is_empty() {
+            return Ok(events.len());
+        }
+        let stove = self.parts.stove();
+        let loaded = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return Err(Halt::Withdrawn),
+            loaded = stove.load(&cold) => loaded?,
+        };
+        self.parts.metrics.loaded(loaded);
+        let missing =
+            cold.get(loaded).and_then(|missing| events.iter().position(|event| key(event) == *missing));
+        Ok(missing.unwrap_or(events.len()).max(1))
+    }
+
+    /// Knows what the entities take, and says once that some have left.
+    fn takes(&mut self, sizes: &[Size]) {
+        self.whole = sizes.iter().all(|size| size.is_whole);
+        let left: usize = sizes.iter().map(|size| size.left.entities).sum();
+        self.parts.metrics.took(sizes.iter().map(|size| size.bytes).sum(), left);
+        if self.whole || self.warned {
+            return;
+        }
+        self.warned = true;
+        let canvas = sizes.iter().find_map(|size| size.left.last).map(|canvas| canvas.to_string());
+        tracing::warn!(
+            entity_type = E::TYPE,
+            canvas,
+            limit_bytes = self.parts.config.memory_limit_bytes,
+            "not all entities fit into memory: those that were not used for the longest time leave it, and are loaded again when \
+             events come for them; if wakeq.entity.loaded stays high, give the process more memory and raise memory_limit_bytes"
+        );
     }
 
     /// What it means that a commit was refused.
@@ -391,13 +394,14 @@ impl<E: Entity> Owner<E> {
         }
     }
 
-    /// Has the actors work, `stored` says whether an event that was sent before is in the repository; they may be waited for no longer than until it is told to end: nothing of it is done before the
+    /// Has the actors work; none, if that writes too much for a batch. `stored` says whether an event that was sent before is in the repository; they may be waited for no longer than until it is told to end: nothing of it is done before the
     /// commit.
-    async fn work(&mut self, events: &[Received], stored: bool) -> Result<Worked, Halt> {
+    async fn work(&mut self, events: &[Received], stored: bool) -> Result<Option<Worked>, Halt> {
         let parts = Arc::clone(&self.parts);
         let stall = parts.config.stall;
-        let room = parts.config.memory_limit_bytes.saturating_sub(self.bytes);
-        let working = parts.actors.work(events, stored, room);
+        // One event is a batch, whatever it writes.
+        let limit = if events.len() > 1 { parts.config.batch_bytes } else { usize::MAX };
+        let working = parts.actors.work(events, stored, limit);
         tokio::pin!(working);
         loop {
             tokio::select! {
@@ -447,18 +451,6 @@ impl<E: Entity> Owner<E> {
     }
 }
 
-/// The words of a refusal; none, if there was no answer at all, or another one may come at any time.
-fn refusal(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Option<String> {
-    let error =
-        error.downcast_ref::<StoreError>().or_else(|| error.source()?.downcast_ref::<StoreError>())?;
-    // A full disk, or a server that shuts down, is nothing that a program could be made to stand.
-    let passes =
-        error.code().is_some_and(|code| ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class)));
-    let refused = matches!(error, StoreError::Refused { .. }) && !error.is_contention() && !passes;
-    let why = || std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-    refused.then(|| format!("{error}: {}", why()))
-}
-
 /// These events must not be processed.
 fn doom(events: &mut [Received], unmade: Vec<Unmade>) {
     for Unmade { place, why } in unmade {
@@ -468,8 +460,15 @@ fn doom(events: &mut [Received], unmade: Vec<Unmade>) {
     }
 }
 
+fn truncate(events: &mut Cow<'_, [Received]>, count: usize) {
+    match events {
+        Cow::Borrowed(all) => *all = &all[..count.min(all.len())],
+        Cow::Owned(all) => all.truncate(count),
+    }
+}
+
 /// What is one batch of a page: events that were not sent before, or a single one that was.
-fn first_part(events: &[Received]) -> &[Received] {
-    let fresh = events.iter().take_while(|event| !event.is_repost()).count();
+fn first_part(events: &[Received], most: usize) -> &[Received] {
+    let fresh = events.iter().take(most).take_while(|event| !event.is_repost()).count();
     &events[..fresh.max(1)]
 }

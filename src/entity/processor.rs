@@ -11,11 +11,13 @@ use super::actors::Actors;
 use super::config::EntityConfig;
 use super::define::Entity;
 use super::owner::{Owner, Parts};
-use super::shard::{AROUND_BYTES, Key, Limits};
+use super::run::AROUND_BYTES;
+use super::shard::{Found, Key, Limits};
 use super::warm::Warm;
 use crate::consumer::{EventProvider, EventSubscriber, Health};
 use crate::emit::Queue;
 use crate::event::{CanvasId, EntityType, EventSource, InvalidEntityType, Name, SubscriberId};
+use crate::telemetry::EntityMetrics;
 
 /// Why a processor was not made.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +80,7 @@ impl<E: Entity> EntityProcessor<E> {
             state_bytes: config.state_limit_bytes,
             payload_bytes: queue.payload_limit_bytes(),
             attempts: config.attempts,
+            memory_bytes: config.memory_limit_bytes / config.actors,
         };
         let actors = Actors::start(config.actors, limits).map_err(InvalidProcessor::Threads)?;
         let parts = Parts {
@@ -85,6 +88,7 @@ impl<E: Entity> EntityProcessor<E> {
             source: entity_type.source(),
             entity_type,
             store: queue.store().clone(),
+            metrics: EntityMetrics::new(E::TYPE),
             queue,
             provider,
             actors: Arc::new(actors),
@@ -101,8 +105,8 @@ impl<E: Entity> EntityProcessor<E> {
         &self.parts.entity_type
     }
 
-    /// Returns once it owns the inbox and has its entities in memory: how many there are, and how many events were applied for
-    /// that because they were in no snapshot.
+    /// Returns once it owns the inbox and has its entities in memory, as far as there is room: how many those are, and how many events
+    /// were applied for that because they were in no snapshot.
     pub async fn ready(&self) -> (usize, u64) {
         let mut ready = self.parts.ready.subscribe();
         // The sender lives as long as this.
@@ -117,8 +121,8 @@ impl<E: Entity> EntityProcessor<E> {
         self.parts.ready.borrow().is_some()
     }
 
-    /// The state and the version of an entity, from memory, as of the last commit; none, if there is no such entity, or this
-    /// processor does not own the type. [`Entities::show`](crate::Entities::show) asks the database, from any process.
+    /// The state and the version of an entity as of the last commit: from memory, or, if it has left that, made of what is stored. None, if there is
+    /// no such entity, or this processor does not own the type, or the database gives no answer. [`Entities::show`](crate::Entities::show) asks the database, from any process.
     pub async fn state(&self, canvas: CanvasId, id: &str) -> Option<(E::State, i64)> {
         let key = Key { canvas, id: id.parse().ok()? };
         let actor = self.parts.actors.of(&key);
@@ -126,7 +130,16 @@ impl<E: Entity> EntityProcessor<E> {
         if !self.is_ready() {
             return None;
         }
-        self.parts.actors.ask(actor, move |shard| shard.read(&key)).await.ok().flatten()
+        let at = key.clone();
+        match self.parts.actors.ask(actor, move |shard| shard.read(&at)).await.ok()? {
+            Found::Kept(state, version) => Some((state, version)),
+            Found::Nothing => None,
+            Found::Cold => self.parts.stove().show(&key).await.unwrap_or_else(|error| {
+                tracing::warn!(entity_type = E::TYPE, %canvas, entity = %key.id, error = &error as &dyn std::error::Error,
+                    "an entity that is not in memory can't be read");
+                None
+            }),
+        }
     }
 
     /// Which of its actors an entity has, from 0: the same after every start, and in every processor that has as many. None for
@@ -137,8 +150,10 @@ impl<E: Entity> EntityProcessor<E> {
 
     /// How many entities are in memory, and how many bytes they take, by estimate.
     pub async fn size(&self) -> (usize, usize) {
-        let sizes = self.parts.actors.ask_all(|shard| (shard.len(), shard.bytes())).await.unwrap_or_default();
-        sizes.into_iter().fold((0, 0), |(entities, all), (len, bytes)| (entities + len, all + bytes))
+        let sizes = self.parts.actors.ask_all(|shard| shard.size()).await.unwrap_or_default();
+        sizes
+            .into_iter()
+            .fold((0, 0), |(entities, bytes), size| (entities + size.entities, bytes + size.bytes))
     }
 
     /// Makes a processor that stopped because somebody had to do something healthy again, and begins anew with its inbox, if

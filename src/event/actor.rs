@@ -35,7 +35,7 @@ impl Actor {
     }
 
     /// By means of this, of which only a public part is named: `with wakeq_0123456789ab`. It tells apart what has one name, and
-    /// stands at the beginning of the record's `detail`. 1 to 64 characters, none of them NUL.
+    /// stands at the beginning of the record's `detail`. 1 to 100 characters, none of them NUL.
     pub fn credential(mut self, public_part: &str) -> Self {
         self.credential = Some(public_part.into());
         self
@@ -71,8 +71,8 @@ impl Actor {
         if !self.request.as_ref().is_none_or(|id| within(id, 64)) {
             return Err("the request's id must have 1 to 64 characters, none of them NUL");
         }
-        if !self.credential.as_ref().is_none_or(|id| within(id, 64)) {
-            return Err("the credential's public part must have 1 to 64 characters, none of them NUL");
+        if !self.credential.as_ref().is_none_or(|id| within(id, 100)) {
+            return Err("the credential's public part must have 1 to 100 characters, none of them NUL");
         }
         Ok(())
     }
@@ -92,7 +92,7 @@ mod tests {
             Actor::user("ada").request(""),
             Actor::admin("ops").request(&"x".repeat(65)),
             Actor::user("ada").credential(""),
-            Actor::user("ada").credential(&"x".repeat(65)),
+            Actor::user("ada").credential(&"x".repeat(101)),
         ] {
             assert!(actor.check().is_err(), "{actor:?}");
         }

@@ -67,6 +67,12 @@ pub enum EventError {
     /// A category of the log that is kept for entities.
     #[error("only entities write into {0}: send the event to its entity, or take another category")]
     ReservedCategory(Category),
+    /// A module that is kept for events that wakeq itself emits.
+    #[error(
+        "only wakeq itself emits events of module {0} (ticks of crons, answers of entities, copies in queues): take another \
+         module; handlers for its events are free to all"
+    )]
+    ReservedModule(Name),
     /// A part of the handler's address is not a valid name.
     #[error(transparent)]
     Name(#[from] InvalidName),
@@ -129,9 +135,13 @@ impl Event {
         })
     }
 
-    /// The handler's module, when it is not `WORKER`.
+    /// The handler's module, when it is not `WORKER`. `CRON`, `ANSWER` and `QUEUE` are refused: only wakeq itself emits
+    /// events of these.
     pub fn module(mut self, module: &str) -> Result<Self, EventError> {
         self.module = module.parse()?;
+        if self.module.is_reserved_module() {
+            return Err(EventError::ReservedModule(self.module));
+        }
         Ok(self)
     }
 
@@ -267,6 +277,12 @@ impl Event {
                 Ok(Some(StreamId::new(canvas, self.module.as_str(), stream)?))
             }
         }
+    }
+
+    /// The module and the name of its handler.
+    #[cfg(feature = "http")]
+    pub(crate) fn handler(&self) -> (&Name, &Name) {
+        (&self.module, &self.name)
     }
 
     /// Where it goes, on a queue whose default canvas is `canvas`.

@@ -5,6 +5,10 @@ use std::str::FromStr;
 
 use super::CanvasId;
 
+/// Modules whose events only wakeq itself emits, so that their handlers may trust what they say: ticks of crons, answers of
+/// entities, and what stands in registered queues. Every way in refuses them, that of plain SQL included.
+pub(crate) const RESERVED_MODULES: [&str; 3] = ["ANSWER", "CRON", "QUEUE"];
+
 /// One part of a handler's address: `[A-Za-z0-9_.-]{1,128}`.
 ///
 /// ```
@@ -33,6 +37,16 @@ impl Name {
     /// The module of events that crons emit.
     pub(crate) fn cron() -> Self {
         Self("CRON".into())
+    }
+
+    /// The module of events in which entities say what became of others.
+    pub(crate) fn answer() -> Self {
+        Self("ANSWER".into())
+    }
+
+    /// Whether only wakeq itself emits events of this module: see [`RESERVED_MODULES`].
+    pub(crate) fn is_reserved_module(&self) -> bool {
+        RESERVED_MODULES.contains(&self.as_str())
     }
 
     /// The module under which the targets of queues are registered.

@@ -12,8 +12,13 @@ mod handler;
 mod json;
 mod log;
 mod object;
+#[cfg(feature = "http")]
+mod own;
 mod queue;
+mod quota;
 mod schedule;
+#[cfg(feature = "http")]
+mod sealed;
 #[cfg(feature = "http")]
 mod target;
 mod trace;
@@ -29,13 +34,20 @@ pub(crate) use json::check as check_json;
 pub(crate) use log::stable_hash;
 pub use log::{
     AppendCondition, Appended, Category, EventSequencePartitioner, EventSource, InvalidCondition,
-    InvalidLogName, InvalidSource, LogEvent, LogEventError, LogPage, NewLogEvent, Partition, SourceList,
-    StreamAppend, StreamId, StreamName,
+    InvalidLogName, InvalidSource, LogEvent, LogEventError, LogPage, NewLogEvent, PageLimit, Partition,
+    SourceList, StreamAppend, StreamId, StreamName,
 };
 pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
+#[cfg(feature = "http")]
+pub use own::{OwnDeployment, OwnTarget};
 pub use queue::{CopyOf, InvalidPattern, QueuePattern};
 pub(crate) use queue::{QueuePatterns, target_of_queue};
+pub use quota::{InvalidQuota, Quota, QuotaExceeded};
 pub use schedule::{Cause, Claim, InvalidTiming, RuleKind, Schedule, Timing};
+#[cfg(feature = "http")]
+pub use sealed::{InvalidSecretKeys, NewSecretKey, SecretKeys};
+#[cfg(feature = "http")]
+pub(crate) use sealed::{SealedSecret, Unopened, Unsealed};
 #[cfg(feature = "http")]
 pub use target::{
     InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,

@@ -101,7 +101,8 @@ pub struct Timing {
     pub probe_backoff: Duration,
     /// The longest such wait. Default 1 h.
     pub probe_backoff_max: Duration,
-    /// When an event is looked at again whose handler a worker did not know. Default 5 min.
+    /// When an event is looked at again whose handler a worker did not know: doubled each time, up to twelve times this.
+    /// Default 5 min.
     pub unknown_handler_wait: Duration,
 }
 
@@ -119,7 +120,20 @@ pub struct InvalidTiming {
     pub most: Duration,
 }
 
+/// The longest wait for the next look at an event whose handler nobody knows, in terms of the shortest.
+const DEFERS_MAX: u32 = 12;
+
 impl Timing {
+    /// How long an event that the probe woke so often waits for its next look while nobody knows its handler.
+    pub(crate) fn defer_for(&self, probes: u32) -> Duration {
+        self.unknown_handler_wait * 2_u32.pow(probes.min(4)).min(DEFERS_MAX)
+    }
+
+    /// How old the note of an unknown handler is at most while events wait for it.
+    pub(crate) fn unknown_noted_within(&self) -> Duration {
+        2 * DEFERS_MAX * self.unknown_handler_wait
+    }
+
     /// Refuses durations that would make workers spin or never look again.
     ///
     /// ```

@@ -12,7 +12,7 @@ use super::body::{self, KeyPath, Parameters};
 use super::guard::Caller;
 use super::problem::Problem;
 use super::{Api, paging};
-use crate::access::{NewKey, Reach, Scope, Within};
+use crate::access::{NewKey, Reach, Within, read_scopes};
 use crate::api::{AuditEntry, CreateKey, CreatedKey, Key, List};
 
 /// Which page.
@@ -72,15 +72,15 @@ pub(super) async fn create_key(
     caller: Caller,
     body::Json(request): body::Json<CreateKey>,
 ) -> Result<(StatusCode, Json<CreatedKey>), Problem> {
-    let scopes: Result<_, _> = request.scopes.iter().map(|scope| scope.parse::<Scope>()).collect();
-    let scopes = scopes.map_err(|_| Problem::bad_request("a scope is one of emit, read, operate, admin"))?;
+    let scopes = read_scopes(&request.scopes);
+    let (scopes, narrow) = scopes.map_err(|error| Problem::bad_request(error.to_string()))?;
     let new = NewKey {
         holder: request.holder,
         reach: Reach::Canvas(caller.canvas),
         scopes,
         lifetime: request.lifetime_s.map(Duration::from_secs),
     };
-    let created = api.access.create_key(&new, &caller.actor()).await?;
+    let created = api.access.create_narrow_key(&new, &narrow, &caller.actor()).await?;
     Ok((StatusCode::CREATED, Json(created.into())))
 }
 

@@ -13,6 +13,7 @@ use futures_util::FutureExt;
 use tracing::Instrument;
 use uuid::Uuid;
 
+use super::client::Client;
 use super::problem::{Kind, Problem};
 use crate::event::Traceparent;
 use crate::telemetry::{HttpMetrics, Requested, answered, known_method, request_span, server_span};
@@ -49,17 +50,15 @@ pub(super) async fn complete(
     let started = Instant::now();
     let id = RequestId::of(request.headers());
     request.extensions_mut().insert(id.clone());
-    let span = request_span!(request.method(), id.0);
+    let method = known_method(request.method().as_str());
+    let span = request_span!(method, id.0, Client::of(request.extensions()).0);
     let cause = cause(request.headers());
     if let Some(cause) = &cause {
         span.record("trace_id", cause.trace_id());
     }
     let matched = request.extensions().get::<MatchedPath>().cloned();
-    let requested = Requested {
-        method: known_method(request.method().as_str()),
-        route: matched.as_ref().map(MatchedPath::as_str),
-        cause: cause.as_ref(),
-    };
+    let requested =
+        Requested { method, route: matched.as_ref().map(MatchedPath::as_str), cause: cause.as_ref() };
     let traced = server_span(&requested);
     let answering = AssertUnwindSafe(next.run(request)).catch_unwind().instrument(traced.clone());
     let answering = answering.instrument(span.clone());
@@ -115,11 +114,16 @@ pub(super) fn bare(status: u16) -> Vec<u8> {
         StatusCode::SERVICE_UNAVAILABLE => {
             Problem::new(Kind::Unavailable, "this process has as many connections as it takes: try again")
         }
+        StatusCode::TOO_MANY_REQUESTS => Problem::new(
+            Kind::TooManyRequests,
+            "this address has as many connections open as its share of this process: use those, or end some",
+        ),
         other => Problem::of_status(other),
     };
     let (status, id) = (problem.kind.status(), RequestId::new().0);
     let body = serde_json::to_string(&problem.details(&id)).unwrap_or_default();
-    let retry = if problem.kind == Kind::Unavailable { "retry-after: 1\r\n" } else { "" };
+    let passes = matches!(problem.kind, Kind::Unavailable | Kind::TooManyRequests);
+    let retry = if passes { "retry-after: 1\r\n" } else { "" };
     format!(
         "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\nx-request-id: {id}\r\n{retry}\
          cache-control: no-store\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\

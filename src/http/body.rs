@@ -8,13 +8,14 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::Api;
+use super::bytes::Held;
+use super::guard::Caller;
 use super::limits::Slot;
 use super::problem::{Kind, Problem};
 use crate::access::KeyId;
-use crate::event::{CanvasId, EntityId, EventId, InvalidEntityId, InvalidObjectKey, Name, ObjectKey};
+use crate::event::{CanvasId, EntityId, EventId, InvalidEntityId, InvalidObjectKey, Name, ObjectKey, Quota};
 
 /// A whole body, not larger than the limit, and in time.
 pub(super) struct Whole(pub(super) Bytes);
@@ -35,16 +36,21 @@ impl FromRequest<Api> for Whole {
             return Err(Problem::new(Kind::UnsupportedMediaType, "send the body without a content-encoding"));
         }
         let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-        if announced.and_then(|text| text.parse::<usize>().ok()).is_some_and(|length| length > limit) {
+        let announced = announced.and_then(|text| text.parse::<usize>().ok());
+        if announced.is_some_and(|length| length > limit) {
             return Err(too_large());
         }
         let slot = request.extensions().get::<Slot>().cloned();
         slot.iter().for_each(Slot::leave);
-        let reading = collect(Limited::new(request.into_body(), limit), &api.limits.unfinished);
+        let mut held =
+            api.limits.bodies.begin(request.extensions().get().map(|caller: &Caller| caller.canvas));
+        let reading =
+            collect(Limited::new(request.into_body(), limit), announced.unwrap_or(limit), &mut held);
         let bytes = match within(api.limits.body_time, reading).await? {
             Ok(bytes) => bytes,
             Err(Broken::NoRoom) => {
-                let words = "more arrives at this process than it can hold: try again";
+                let words =
+                    "more arrives on this canvas than this process can hold beside that of others: try again";
                 return Err(Problem::new(Kind::TooManyRequests, words));
             }
             Err(Broken::Body(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
@@ -54,6 +60,9 @@ impl FromRequest<Api> for Whole {
             }
         };
         slot.iter().try_for_each(Slot::take)?;
+        if let Some(slot) = slot {
+            slot.keep(held);
+        }
         Ok(Self(bytes))
     }
 }
@@ -64,17 +73,19 @@ enum Broken {
     Body(axum::BoxError),
 }
 
-async fn collect(body: Limited<Body>, room: &Semaphore) -> Result<Bytes, Broken> {
+/// Reads a body of at most `most` bytes; each is counted when it arrives.
+async fn collect(body: Limited<Body>, most: usize, held: &mut Held) -> Result<Bytes, Broken> {
     let mut body = std::pin::pin!(body);
-    let mut held: Option<SemaphorePermit<'_>> = None;
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(Broken::Body)?.into_data() else { continue };
-        let length = u32::try_from(data.len()).map_err(|_| Broken::NoRoom)?;
-        let more = room.try_acquire_many(length).map_err(|_| Broken::NoRoom)?;
-        match &mut held {
-            Some(held) => held.merge(more),
-            None => held = Some(more),
+        if !held.add(data.len()) {
+            return Err(Broken::NoRoom);
+        }
+        // Twice as much each time, but never more than there will be.
+        if bytes.capacity() - bytes.len() < data.len() {
+            let missing = most.saturating_sub(bytes.len());
+            bytes.reserve_exact(bytes.len().min(missing).max(data.len()));
         }
         bytes.extend_from_slice(&data);
     }
@@ -220,7 +231,9 @@ impl FromRequestParts<Api> for EventPath {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let parameters = parameters(parts, api).await?;
-        let id = hyphenated(part(&parameters, "id")?).ok_or(()).and_then(|text| text.parse().map_err(|_| ()));
+        let id = in_the_path(part(&parameters, "id")?, parts)
+            .ok_or(())
+            .and_then(|text| text.parse().map_err(|_| ()));
         id.map(Self)
             .map_err(|_| Problem::bad_request("an event's id is a uuid, as the answer to its emit has it"))
     }
@@ -292,8 +305,21 @@ impl FromRequestParts<Api> for KeyPath {
 /// The canvas that a path names, if it is one that a tenant may have.
 pub(super) async fn canvas(parts: &mut Parts, api: &Api) -> Option<CanvasId> {
     let parameters = parameters(parts, api).await.ok()?;
-    let canvas: Option<CanvasId> = hyphenated(part(&parameters, "canvas").ok()?)?.parse().ok();
+    let canvas: Option<CanvasId> = in_the_path(part(&parameters, "canvas").ok()?, parts)?.parse().ok();
     canvas.filter(|canvas| !canvas.is_reserved())
+}
+
+/// The quota that a path names by `{quota}`.
+pub(super) struct QuotaPath(pub(super) Quota);
+
+impl FromRequestParts<Api> for QuotaPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let parameters = parameters(parts, api).await?;
+        let quota = part(&parameters, "quota")?.parse::<Quota>();
+        quota.map(Self).map_err(|error| Problem::bad_request(error.to_string()))
+    }
 }
 
 /// The queue that a path names by `{queue}`.
@@ -340,9 +366,10 @@ async fn parameters(parts: &mut Parts, api: &Api) -> Result<RawPathParams, Probl
         .map_err(|_| Problem::bad_request("the path is not percent-encoded UTF-8"))
 }
 
-/// A uuid in its one usual form, so that rules of a proxy in front see the same path.
-fn hyphenated(text: &str) -> Option<&str> {
-    (text.len() == 36).then_some(text)
+/// A uuid in its one usual form, and not percent-encoded, so that rules of a proxy in front see the same path.
+fn in_the_path<'a>(text: &'a str, parts: &Parts) -> Option<&'a str> {
+    let usual = text.len() == 36 && !text.bytes().any(|byte| byte.is_ascii_uppercase());
+    (usual && parts.uri.path().split('/').any(|part| part == text)).then_some(text)
 }
 
 fn part<'a>(parameters: &'a RawPathParams, name: &str) -> Result<&'a str, Problem> {

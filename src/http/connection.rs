@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -23,6 +24,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::answer;
+use super::client::Proxies;
 
 /// Longer than anything hyper answers by itself.
 const BARE_MAX: usize = 256;
@@ -122,6 +124,8 @@ pub(super) struct Endless;
 pub(super) struct Telling {
     pub(super) router: Router,
     pub(super) turns: Turns,
+    pub(super) peer: SocketAddr,
+    pub(super) proxies: Proxies,
 }
 
 impl Service<Request<Incoming>> for Telling {
@@ -129,7 +133,9 @@ impl Service<Request<Incoming>> for Telling {
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let client = self.proxies.client(self.peer, request.headers());
+        request.extensions_mut().insert(client);
         let turns = self.turns.clone();
         turns.enter(Phase::Request);
         let answering = TowerToHyperService::new(self.router.clone()).call(request);

@@ -10,6 +10,7 @@ use super::body::{self, CronPath, Parameters};
 use super::guard::Caller;
 use super::problem::Problem;
 use super::{Api, paging};
+use crate::admin::search;
 use crate::api::{Cron, InvalidCron, List, PauseCron, PutCron};
 use crate::event::Name;
 
@@ -59,7 +60,7 @@ pub(super) async fn one(
     request_body = PutCron, responses(
     (status = 200, description = "There was one of this name, and it is so now", body = Cron),
     (status = 201, description = "It is new", body = Cron),
-    (status = 409, description = "The canvas has 1,000 crons", content_type = "application/problem+json",
+    (status = 409, description = "The canvas has as many crons as it may, or they tick as often (`quota-reached`)", content_type = "application/problem+json",
         body = super::problem::Details)))]
 pub(super) async fn put(
     State(api): State<Api>,
@@ -67,7 +68,8 @@ pub(super) async fn put(
     CronPath(name): CronPath,
     body::Json(request): body::Json<PutCron>,
 ) -> Result<(StatusCode, Json<Cron>), Problem> {
-    let new = request.named(name.as_str())?;
+    let named = name.clone();
+    let new = search(move || request.named(named.as_str())).await??;
     let put = api.admin.put_cron(caller.canvas, &new, &caller.actor()).await?;
     let status = if put.new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(put.cron.into())))

@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use url::form_urlencoded;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem, Paths};
 use utoipa::openapi::schema::{KnownFormat, SchemaFormat, Type};
 use utoipa::openapi::security::SecurityRequirement;
@@ -17,14 +18,19 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterE
 
 use super::answer::RequestId;
 use super::body::{AddressPath, HandlerPath};
+use super::client::Client;
+use super::limits::Slot;
 use super::problem::Problem;
-use super::refusals::Refused;
+use super::record::{Line, shown};
+use super::shares::{Party, credential_of};
 use super::{Api, body};
 use crate::access::{
     Denied, Principal, Reach, Scope, Scopes, Unauthenticated, authorize, authorize_everywhere,
+    authorize_handler, authorize_some_handler,
 };
 use crate::admin::Admin;
-use crate::event::{Actor, CanvasId, HandlerAddress, HandlerScope};
+use crate::event::{Actor, CanvasId, Event, HandlerAddress, HandlerScope};
+use crate::store::{AuditOutcome, on_behalf_of};
 
 /// The name of the credential in the OpenAPI document.
 pub(super) const CREDENTIAL: &str = "bearer";
@@ -34,7 +40,22 @@ const BODY_OPTIONAL: [&str; 5] =
     ["pause_handler", "block_handler", "purge_handler", "pause_cron", "set_facet"];
 
 /// Operations about no canvas that make what they name, or name nothing.
-const ALWAYS_THERE: [&str; 4] = ["put_queue", "list_queues", "list_groups", "list_nodes"];
+const ALWAYS_THERE: [&str; 6] =
+    ["put_queue", "list_queues", "list_groups", "list_nodes", "set_quota", "unset_quota"];
+
+/// Operations whose answers hold values or states: the record says who read them.
+const READS_VALUES: [&str; 8] = [
+    "show_event",
+    "list_dead_events",
+    "show_object",
+    "show_entity",
+    "entity_status",
+    "read_log",
+    "show_cron",
+    "list_crons",
+];
+/// The operation whose answer holds values if it is asked to.
+const LISTS_VALUES: &str = "list_events";
 
 /// How a part of a handler's address looks.
 const NAME: &str = "^[A-Za-z0-9_.-]{1,128}$";
@@ -46,8 +67,10 @@ const UUID: SchemaFormat = SchemaFormat::KnownFormat(KnownFormat::Uuid);
 /// What a route is about, and so where its scopes are asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum About {
-    /// The canvas that its path names first.
+    /// The canvas that its path names first, and the handler, if it names one.
     Canvas,
+    /// Events on the canvas that its path names first: for each the route itself asks [`Caller::may_emit`].
+    Events,
     EveryCanvas,
 }
 
@@ -65,6 +88,11 @@ impl Guarded {
     /// Adds a route for holders of a scope.
     pub(super) fn on(self, scope: Scope, routes: UtoipaMethodRouter<Api>) -> Self {
         self.on_all(About::Canvas, [scope].into_iter().collect(), routes)
+    }
+
+    /// Adds a route for holders of [`Scope::Emit`], if only for some handlers: it has to ask [`Caller::may_emit`] for each event.
+    pub(super) fn emitting(self, routes: UtoipaMethodRouter<Api>) -> Self {
+        self.on_all(About::Events, [Scope::Emit].into_iter().collect(), routes)
     }
 
     /// Adds a route for those who hold both scopes, since it does what each of them allows.
@@ -90,7 +118,7 @@ impl Guarded {
         for (path, item) in &mut paths.paths {
             item.parameters = Some(path_parameters(path));
             let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
-            let varies = path.matches('{').count() > usize::from(about == About::Canvas);
+            let varies = path.matches('{').count() > usize::from(about != About::EveryCanvas);
             operations.into_iter().flatten().for_each(|operation| describe(operation, about, scopes, varies));
         }
         let rule = Rule { api: self.api.clone(), about, scopes, actions: actions(&paths) };
@@ -122,6 +150,11 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
             "queue" => ("The queue's name", text.pattern(Some(NAME))),
             "cron" => ("The cron's name", text.pattern(Some(NAME))),
             "object" => ("What events are ordered by", text.pattern(Some(OBJECT))),
+            "quota" => (
+                "Of what: events, event-bytes, objects, log-streams, log-bytes, entities, entity-events, crons, cron-ticks, \
+                 keys or targets",
+                text.pattern(Some("^[a-z-]{1,32}$")),
+            ),
             "key" => ("The key's public part", text.pattern(Some("^[0-9a-f]{12}$"))),
             _ => ("The handler's name", text.pattern(Some(NAME))),
         };
@@ -138,7 +171,7 @@ fn describe(operation: &mut Operation, about: About, scopes: Scopes, varies: boo
     let names: Vec<_> = scopes.iter().map(|scope| format!("`{scope}`")).collect();
     let noun = if names.len() == 1 { "scope" } else { "scopes" };
     let place = match about {
-        About::Canvas => "the canvas",
+        About::Canvas | About::Events => "the canvas",
         About::EveryCanvas => "every canvas: no key or account of single canvases will do",
     };
     let words = format!("Needs the {noun} {} on {place}.", names.join(" and "));
@@ -178,6 +211,7 @@ pub(super) struct Caller {
     /// The canvas of the path, on which the caller holds the route's scopes; the default one, if it is about every canvas.
     pub(super) canvas: CanvasId,
     request: RequestId,
+    client: Client,
 }
 
 impl Caller {
@@ -186,11 +220,39 @@ impl Caller {
         let admin = authorize(&self.principal, self.canvas, Scope::Admin).is_ok();
         let name = self.principal.name();
         let actor = if admin { Actor::admin(name) } else { Actor::user(name) };
-        let actor = actor.request(&self.request.0);
-        match credential(&self.principal) {
-            Some(shown) => actor.credential(&shown),
-            None => actor,
+        actor.request(&self.request.0).credential(&shown(credential(&self.principal).as_deref(), self.client))
+    }
+
+    /// A line for the record of what this one did.
+    fn line(&self, outcome: AuditOutcome, action: Arc<str>, scope: Option<HandlerScope>) -> Line {
+        Line {
+            outcome,
+            canvas: Some(self.canvas),
+            actor: Some(self.principal.name().to_owned()),
+            credential: credential(&self.principal),
+            client: self.client,
+            action,
+            scope,
+            reason: None,
         }
+    }
+
+    /// Whether this one may emit these events; if not, the record says which was the first that it may not.
+    pub(super) fn may_emit<'e>(
+        &self,
+        api: &Api,
+        mut events: impl Iterator<Item = &'e Event>,
+    ) -> Result<(), Problem> {
+        events.try_for_each(|event| {
+            let (module, name) = event.handler();
+            let decided = authorize_handler(&self.principal, self.canvas, Scope::Emit, module, name);
+            decided.map_err(|denied| {
+                let scope = HandlerScope { canvas: self.canvas, module: module.clone(), name: name.clone() };
+                let line = self.line(AuditOutcome::Refused, "emit".into(), Some(scope));
+                api.record.refused(Line { reason: Some(denied.to_string()), ..line }, &self.request.0);
+                denied.into()
+            })
+        })
     }
 
     /// The stable name of who calls.
@@ -264,8 +326,18 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
     let (mut parts, body) = request.into_parts();
     match rule.caller(&mut parts).await {
         Ok(caller) => {
-            parts.extensions.insert(caller);
-            next.run(Request::from_parts(parts, body)).await
+            let read = rule.reading(&parts, &caller);
+            let (canvas, method) = (caller.canvas, parts.method.clone());
+            parts.extensions.insert(caller.clone());
+            let answering = next.run(Request::from_parts(parts, body));
+            let response = match rule.about {
+                About::Canvas | About::Events => on_behalf_of(canvas, answering).await,
+                About::EveryCanvas => answering.await,
+            };
+            if let Some(line) = read.filter(|_| response.status().is_success()) {
+                rule.api.record.read(line, &caller.request.0);
+            }
+            rule.api.limits.answers.count(canvas, &method, response)
         }
         Err(problem) => problem.into_response(),
     }
@@ -273,28 +345,30 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
 
 impl Rule {
     async fn caller(&self, parts: &mut Parts) -> Result<Caller, Problem> {
+        let client = Client::of(&parts.extensions);
         let principal = self.api.access.authenticate(authorization(&parts.headers)).await;
         // What is about every canvas stands in the record of the first one.
         let canvas = match self.about {
-            About::Canvas => body::canvas(parts, &self.api).await,
+            About::Canvas | About::Events => body::canvas(parts, &self.api).await,
             About::EveryCanvas => Some(CanvasId::DEFAULT),
         };
         let principal = match principal {
             Ok(principal) => principal,
             Err(error) => {
-                if let (Some(canvas), Some(reason)) = (canvas, reason(&error)) {
-                    self.note(parts, canvas, None, reason).await;
+                if let Some(reason) = reason(&error) {
+                    self.api.shares.stranger(client)?;
+                    if let Some(canvas) = canvas {
+                        self.note(parts, canvas, None, reason).await;
+                    }
                 }
                 return Err(error.into());
             }
         };
+        let credential = credential_of(&principal);
+        self.api.shares.come(&credential)?;
         let canvas = canvas.ok_or_else(Problem::not_found)?;
         let request = parts.extensions.get::<RequestId>().cloned().ok_or_else(Problem::not_found)?;
-        let missing = self.scopes.iter().find_map(|scope| match self.about {
-            About::Canvas => authorize(&principal, canvas, scope).err(),
-            About::EveryCanvas => authorize_everywhere(&principal, scope).err(),
-        });
-        if let Some(denied) = missing {
+        if let Some(denied) = self.missing(parts, &principal, canvas).await {
             match denied {
                 // Names of one canvas are not told on another.
                 Denied::NotFound => {
@@ -303,26 +377,78 @@ impl Rule {
                 Denied::NotEverywhere { .. } => {
                     self.note(parts, canvas, None, "no credential of every canvas".to_owned()).await;
                 }
-                Denied::Forbidden { .. } => {
+                Denied::Forbidden { .. } | Denied::Narrow { .. } => {
                     self.note(parts, canvas, Some(&principal), denied.to_string()).await
                 }
             }
             return Err(denied.into());
         }
-        Ok(Caller { principal, canvas, request })
+        let mut parties = vec![Party::Credential(Arc::clone(&credential))];
+        if self.about != About::EveryCanvas {
+            // Only now, so that the credential of another canvas uses up nothing of this one.
+            self.api.shares.come_to(canvas)?;
+            parties.push(Party::Canvas(canvas));
+        }
+        if let Some(slot) = parts.extensions.get::<Slot>() {
+            slot.belongs_to(parties)?;
+        }
+        let caller = Caller { principal, canvas, request, client };
+        self.api.record.signed_in(&credential, Some(canvas), &caller.request.0, || {
+            caller.line(AuditOutcome::Done, "sign-in".into(), None)
+        });
+        Ok(caller)
+    }
+
+    /// What is denied of what the route needs.
+    async fn missing(&self, parts: &mut Parts, principal: &Principal, canvas: CanvasId) -> Option<Denied> {
+        let handler = match self.about {
+            About::Canvas => HandlerPath::from_request_parts(parts, &self.api).await.ok(),
+            About::Events | About::EveryCanvas => None,
+        };
+        self.scopes.iter().find_map(|scope| {
+            let decided = match (self.about, &handler) {
+                (About::Canvas, None) => authorize(principal, canvas, scope),
+                (About::Canvas, Some(HandlerPath { module, name })) => {
+                    authorize_handler(principal, canvas, scope, module, name)
+                }
+                (About::Events, _) => authorize_some_handler(principal, canvas, scope),
+                (About::EveryCanvas, _) => authorize_everywhere(principal, scope),
+            };
+            decided.err()
+        })
+    }
+
+    /// For the canvas's admins: that values are read by this, if it succeeds.
+    fn reading(&self, parts: &Parts, caller: &Caller) -> Option<Line> {
+        let action = self.action(&parts.method);
+        let query = parts.uri.query().unwrap_or_default().as_bytes();
+        let whole = || form_urlencoded::parse(query).any(|(name, value)| name == "view" && value == "full");
+        let reads = READS_VALUES.contains(&&*action) || action.as_ref() == LISTS_VALUES && whole();
+        reads.then(|| caller.line(AuditOutcome::Done, action, None))
+    }
+
+    /// What an operation is called in the document, and so in the record.
+    fn action(&self, method: &Method) -> Arc<str> {
+        let method = if method == Method::HEAD { &Method::GET } else { method };
+        let action = self.actions.iter().find(|(known, _)| known == method);
+        action.map_or_else(|| "call".into(), |(_, action)| Arc::clone(action))
     }
 
     /// For the canvas's admins: who was not let in, and to what.
     async fn note(&self, parts: &mut Parts, canvas: CanvasId, who: Option<&Principal>, reason: String) {
         let handler = HandlerPath::from_request_parts(parts, &self.api).await.ok();
-        let scope = handler.map(|HandlerPath { module, name }| HandlerScope { canvas, module, name });
-        let method = if parts.method == Method::HEAD { &Method::GET } else { &parts.method };
-        let action = self.actions.iter().find(|(known, _)| known == method);
-        let action = action.map_or_else(|| "call".into(), |(_, action)| Arc::clone(action));
         let request = parts.extensions.get::<RequestId>().map_or("", |id| &id.0);
-        let (actor, credential) = (who.map(|who| who.name().to_owned()), who.and_then(credential));
-        let refused = Refused { canvas, actor, credential, action, scope, reason };
-        self.api.refusals.note(refused, request);
+        let line = Line {
+            outcome: AuditOutcome::Refused,
+            canvas: Some(canvas),
+            actor: who.map(|who| who.name().to_owned()),
+            credential: who.and_then(credential),
+            client: Client::of(&parts.extensions),
+            action: self.action(&parts.method),
+            scope: handler.map(|HandlerPath { module, name }| HandlerScope { canvas, module, name }),
+            reason: Some(reason),
+        };
+        self.api.record.refused(line, request);
     }
 }
 
@@ -335,12 +461,12 @@ pub(super) fn authorization(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// What tells two keys of one holder apart in the record.
-fn credential(principal: &Principal) -> Option<String> {
+pub(super) fn credential(principal: &Principal) -> Option<String> {
     principal.key().map(|key| format!("with {key:?}"))
 }
 
 /// Why a credential was refused, in words that hold its public part at most; none if that could not be told.
-fn reason(error: &Unauthenticated) -> Option<String> {
+pub(super) fn reason(error: &Unauthenticated) -> Option<String> {
     match error {
         Unauthenticated::Missing => Some("no credential".to_owned()),
         Unauthenticated::Malformed => Some("neither a key nor an ID token".to_owned()),

@@ -1,6 +1,6 @@
 //! How much a process takes on at a time, and what happens beyond: a quick refusal, never a queue of requests.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -8,7 +8,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::bytes::{Answers, Budget, Held};
 use super::problem::{Kind, Problem};
+use super::shares::{Party, Shares, Taken};
 
 /// The bounds of one request, and of all together. Cheap to clone.
 #[derive(Clone)]
@@ -17,8 +19,10 @@ pub(super) struct Limits {
     pub(super) body_time: Duration,
     pub(super) request_time: Duration,
     pub(super) requests: usize,
-    /// Bytes of bodies that have not arrived whole.
-    pub(super) unfinished: Arc<Semaphore>,
+    /// Bytes of bodies, from when they arrive to the end of their requests.
+    pub(super) bodies: Arc<Budget>,
+    /// Bytes of answers that are on their way.
+    pub(super) answers: Answers,
 }
 
 /// Room for requests. Pushes, which last as long as handlers, have as much of their own: neither they nor the others keep
@@ -27,6 +31,7 @@ pub(super) struct Limits {
 pub(super) struct Slots {
     usual: Room,
     pushes: Room,
+    shares: Shares,
 }
 
 /// Room for requests of a kind, and how long each may take.
@@ -37,11 +42,12 @@ struct Room {
 }
 
 impl Slots {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits, shares: &Shares) -> Self {
         let room = |time| Room { slots: Arc::new(Semaphore::new(limits.requests)), time };
         Self {
             usual: room(limits.request_time),
             pushes: room(super::push::TIME_MAX.max(limits.request_time)),
+            shares: shares.clone(),
         }
     }
 
@@ -55,26 +61,64 @@ impl Slots {
 #[derive(Clone)]
 pub(super) struct Slot {
     room: Arc<Semaphore>,
-    held: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+    shares: Shares,
+    /// Whom the request counts for, once that is known.
+    parties: Arc<OnceLock<Vec<Party>>>,
+    taken: Arc<Mutex<Taking>>,
+}
+
+/// What a request has taken.
+#[derive(Default)]
+struct Taking {
+    room: Option<OwnedSemaphorePermit>,
+    share: Option<Taken>,
+    /// The bytes of its body, which are here in one form or another as long as it lasts.
+    body: Option<Held>,
 }
 
 impl Slot {
-    fn of(room: &Arc<Semaphore>) -> Result<Self, Problem> {
-        let slot = Self { room: Arc::clone(room), held: Arc::default() };
+    fn of(room: &Arc<Semaphore>, shares: &Shares) -> Result<Self, Problem> {
+        let (parties, taken) = (Arc::default(), Arc::default());
+        let slot = Self { room: Arc::clone(room), shares: shares.clone(), parties, taken };
         slot.take().map(|()| slot)
+    }
+
+    /// Counts the request for those who send it, if they have a share left.
+    pub(super) fn belongs_to(&self, parties: Vec<Party>) -> Result<(), Problem> {
+        let share = self.shares.request(&parties)?;
+        if self.parties.set(parties).is_ok() {
+            self.taken().share = Some(share);
+        }
+        Ok(())
     }
 
     /// Takes room, if there is any.
     pub(super) fn take(&self) -> Result<(), Problem> {
         let busy = |_| Problem::new(Kind::TooManyRequests, "this process is busy: try again");
-        let permit = Arc::clone(&self.room).try_acquire_owned().map_err(busy)?;
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(permit);
+        let room = Arc::clone(&self.room).try_acquire_owned().map_err(busy)?;
+        let share = self.parties.get().map(|parties| self.shares.request(parties)).transpose()?;
+        let mut taken = self.taken();
+        (taken.room, taken.share) = (Some(room), share);
         Ok(())
     }
 
     /// Leaves the room to others.
     pub(super) fn leave(&self) {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut taken = self.taken();
+        (taken.room, taken.share) = (None, None);
+    }
+
+    /// Holds the bytes of the body until the request ends.
+    pub(super) fn keep(&self, body: Held) {
+        self.taken().body = Some(body);
+    }
+
+    fn end(&self) {
+        *self.taken() = Taking::default();
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taking> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,14 +128,14 @@ pub(super) async fn shed(State(slots): State<Slots>, mut request: Request, next:
         return next.run(request).await;
     }
     let room = slots.of(request.uri().path());
-    let slot = match Slot::of(&room.slots) {
+    let slot = match Slot::of(&room.slots, &slots.shares) {
         Ok(slot) => slot,
         Err(busy) => return busy.into_response(),
     };
     request.extensions_mut().insert(slot.clone());
     let response = tokio::time::timeout(room.time, next.run(request)).await;
     // A clone of it may live on with what is left of the request.
-    slot.leave();
+    slot.end();
     match response {
         Ok(response) => response,
         Err(_) => {

@@ -3,10 +3,9 @@
 //! A caller hears what its credential may read, and nothing else: that is asked for when it comes, and again and again
 //! while it listens. How many listen at a time is bounded, and none holds up the end of the process.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -16,96 +15,92 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::unfold;
 use serde::Deserialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use utoipa::IntoParams;
 
 use super::Api;
+use super::answer::RequestId;
 use super::body::Parameters;
+use super::client::Client;
 use super::connection::Endless;
-use super::guard::authorization;
+use super::guard::{authorization, credential, reason};
 use super::problem::{Kind, Problem};
+use super::record::Line;
+use super::shares::{Party, Taken, Tally, credential_of};
 use crate::access::{Access, Denied, Principal, Scope, canvases};
-use crate::broadcast::{Heard, ListenError, Listener, TopicPattern};
+use crate::broadcast::{Ear, Heard, Hub, ListenError, TopicPattern};
 use crate::event::CanvasId;
+use crate::store::AuditOutcome;
 
-/// Most listeners with the same credential. Another process has as many of its own.
-const OF_ONE_CALLER: usize = 16;
-/// How long the subscriptions of listeners may take to be deleted at the end of the process.
+/// How long the subscription of listeners may take to be deleted at the end of the process.
 const CLOSING: Duration = Duration::from_secs(2);
 /// What every stream begins with: how long to wait before coming again.
 const BEGIN: &str = "retry: 1000\n\n";
 
 const NO_BUFFER: HeaderName = HeaderName::from_static("x-accel-buffering");
 
+/// How many may listen.
+#[derive(Clone, Copy)]
+pub(super) struct ListeningLimits {
+    /// To this process.
+    pub(super) most: usize,
+    /// With the same credential, or to the same canvas.
+    pub(super) share: usize,
+    /// How often a stream says that it lives, and the credential is looked at again.
+    pub(super) keep_alive: Duration,
+}
+
 /// Who listens to this process. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Listening {
-    most: usize,
-    /// How often a stream says that it lives, and the credential is looked at again.
-    keep_alive: Duration,
-    callers: Arc<Mutex<HashMap<String, usize>>>,
+    limits: ListeningLimits,
+    room: Arc<Semaphore>,
+    shares: Tally<Party>,
+    /// What all of them hear through; none, if nothing is broadcast.
+    hub: Option<Hub>,
     stop: CancellationToken,
-    closing: TaskTracker,
 }
 
 impl Listening {
-    pub(super) fn new(most: usize, keep_alive: Duration, stop: CancellationToken) -> Self {
-        Self { most, keep_alive, callers: Arc::default(), stop, closing: TaskTracker::new() }
+    pub(super) fn new(limits: ListeningLimits, hub: Option<Hub>, stop: CancellationToken) -> Self {
+        let room = Arc::new(Semaphore::new(limits.most));
+        Self { limits, room, shares: Tally::new(limits.share), hub, stop }
     }
 
-    /// Waits until the subscriptions of those who listened are deleted.
+    /// Waits until the subscription of those who listened is deleted.
     pub(super) async fn finish(&self) {
-        self.closing.close();
-        if tokio::time::timeout(CLOSING, self.closing.wait()).await.is_err() {
-            tracing::warn!("subscriptions of listeners are left to expire");
+        if let Some(hub) = &self.hub {
+            hub.close(CLOSING).await;
         }
     }
 
-    fn place(&self, caller: &Principal) -> Result<Place, Problem> {
-        let busy = |words: String| Err(Problem::new(Kind::TooManyRequests, words));
-        let name =
-            caller.key().map_or_else(|| caller.name().to_owned(), |key| format!("{}:{key}", caller.name()));
-        let mut callers = self.callers();
-        if callers.values().sum::<usize>() >= self.most {
-            return busy(format!("{} listen to this process, which is all that it takes", self.most));
-        }
-        let own = callers.entry(name.clone()).or_default();
-        if *own >= OF_ONE_CALLER {
-            return busy(format!("this credential listens {OF_ONE_CALLER} times already: end one of them"));
-        }
-        *own += 1;
-        drop(callers);
-        Ok(Place { listening: self.clone(), name })
-    }
-
-    fn callers(&self) -> MutexGuard<'_, HashMap<String, usize>> {
-        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn place(&self, credential: Arc<str>, canvases: Option<&[CanvasId]>) -> Result<Place, Problem> {
+        let busy = |words: String| Problem::new(Kind::TooManyRequests, words);
+        let canvases = canvases.unwrap_or_default().iter().map(|canvas| Party::Canvas(*canvas));
+        let parties: Vec<_> = [Party::Credential(credential)].into_iter().chain(canvases).collect();
+        let ListeningLimits { most, share, .. } = self.limits;
+        let share = self.shares.take(&parties, 1).map_err(|party| {
+            busy(format!("{party} has {share} listeners already, its share of this process: end one of them"))
+        })?;
+        let room = Arc::clone(&self.room).try_acquire_owned();
+        let room =
+            room.map_err(|_| busy(format!("{most} listen to this process, which is all that it takes")))?;
+        Ok(Place { stop: self.stop.clone(), _share: share, _room: room })
     }
 }
 
 /// A listener's place; left when it is dropped.
 struct Place {
-    listening: Listening,
-    name: String,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut callers = self.listening.callers();
-        if let Some(own) = callers.get_mut(&self.name) {
-            *own -= 1;
-            if *own == 0 {
-                callers.remove(&self.name);
-            }
-        }
-    }
+    stop: CancellationToken,
+    _share: Taken,
+    _room: OwnedSemaphorePermit,
 }
 
 /// Somebody who may read events, and where; asked for before anything else of the request is looked at.
 pub(super) struct Reader {
-    caller: Principal,
+    credential: Arc<str>,
     authorization: Option<String>,
     /// None: on every canvas.
     canvases: Option<Vec<CanvasId>>,
@@ -115,14 +110,51 @@ impl FromRequestParts<Api> for Reader {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let authorization = authorization(&parts.headers).map(str::to_owned);
-        let caller = api.access.authenticate(authorization.as_deref()).await?;
+        let (authorization, client) =
+            (authorization(&parts.headers).map(str::to_owned), Client::of(&parts.extensions));
+        let caller = match api.access.authenticate(authorization.as_deref()).await {
+            Ok(caller) => caller,
+            Err(error) => {
+                if reason(&error).is_some() {
+                    api.shares.stranger(client)?;
+                }
+                return Err(error.into());
+            }
+        };
+        let credential = credential_of(&caller);
+        api.shares.come(&credential)?;
         let canvases = canvases(&caller, Scope::Read).map_err(|denied| match denied {
             // There is no canvas in the path whose existence could be told.
             Denied::NotFound => Denied::Forbidden { needed: Scope::Read },
-            denied @ (Denied::Forbidden { .. } | Denied::NotEverywhere { .. }) => denied,
+            denied @ (Denied::Forbidden { .. } | Denied::Narrow { .. } | Denied::NotEverywhere { .. }) => {
+                denied
+            }
         })?;
-        Ok(Self { caller, authorization, canvases })
+        note(api, parts, &caller, &credential, canvases.as_deref());
+        Ok(Self { credential, authorization, canvases })
+    }
+}
+
+/// For the admins of each canvas: who listens to it.
+fn note(api: &Api, parts: &Parts, caller: &Principal, shown: &Arc<str>, canvases: Option<&[CanvasId]>) {
+    let request = parts.extensions.get::<RequestId>().map_or("", |id| &id.0);
+    let line = |action: &str, canvas| Line {
+        outcome: AuditOutcome::Done,
+        canvas,
+        actor: Some(caller.name().to_owned()),
+        credential: credential(caller),
+        client: Client::of(&parts.extensions),
+        action: action.into(),
+        scope: None,
+        reason: None,
+    };
+    let canvases = match canvases {
+        Some(canvases) => canvases.iter().copied().map(Some).collect(),
+        None => vec![None],
+    };
+    for canvas in canvases {
+        api.record.signed_in(shown, canvas, request, || line("sign-in", canvas));
+        api.record.listens(line("listen", canvas), request);
     }
 }
 
@@ -165,16 +197,12 @@ pub(super) async fn listen(
 ) -> Result<Response, Problem> {
     // What is wrong with it is told whether or not there is anything to hear.
     query.pattern.parse::<TopicPattern>().map_err(ListenError::from)?;
-    let broadcasts = api.queue.broadcasts().ok_or(ListenError::Off)?;
-    let place = api.listening.place(&reader.caller)?;
-    let listener = match &reader.canvases {
-        Some(canvases) => broadcasts.subscribe_on(canvases, &query.pattern).await?,
-        None => broadcasts.subscribe(&query.pattern).await?,
-    };
-    let keep_alive = api.listening.keep_alive;
+    let hub = api.listening.hub.as_ref().ok_or(ListenError::Off)?;
+    let place = api.listening.place(Arc::clone(&reader.credential), reader.canvases.as_deref())?;
+    let listener = hub.listen(reader.canvases.as_deref(), &query.pattern).await?;
+    let keep_alive = api.listening.limits.keep_alive;
     let mut ticks = interval_at(tokio::time::Instant::now() + keep_alive, keep_alive);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let listener = Some(listener);
     let stream = EventStream { listener, reader, access: api.access.clone(), place, ticks, begun: false };
     let body = Body::from_stream(unfold(stream, EventStream::next));
     let headers = [
@@ -189,8 +217,8 @@ pub(super) async fn listen(
 
 /// What one caller is sent.
 struct EventStream {
-    /// There until it is dropped.
-    listener: Option<Listener>,
+    /// Dropped before its place is left.
+    listener: Ear,
     reader: Reader,
     access: Access,
     place: Place,
@@ -203,8 +231,7 @@ impl EventStream {
         if !std::mem::replace(&mut self.begun, true) {
             return Some((Ok(BEGIN.into()), self));
         }
-        let stop = self.place.listening.stop.clone();
-        let listener = self.listener.as_mut()?;
+        let stop = self.place.stop.clone();
         let text = tokio::select! {
             biased;
             () = stop.cancelled() => return None,
@@ -214,7 +241,7 @@ impl EventStream {
                 }
                 ": still here\n\n".to_owned()
             }
-            heard = listener.next() => frame(&heard?),
+            heard = self.listener.next() => frame(&heard?),
         };
         Some((Ok(text.into()), self))
     }
@@ -227,14 +254,6 @@ impl EventStream {
                 tracing::debug!(error = &error as &dyn std::error::Error, "a listener has to come again");
                 false
             }
-        }
-    }
-}
-
-impl Drop for EventStream {
-    fn drop(&mut self) {
-        if let Some(listener) = self.listener.take() {
-            self.place.listening.closing.spawn(listener.close());
         }
     }
 }
@@ -264,28 +283,34 @@ impl From<ListenError> for Problem {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
-    use crate::access::{Grant, Reach};
 
-    fn caller(name: &str) -> Principal {
-        let scopes = [Scope::Read].into_iter().collect();
-        Principal::trusted(name, vec![Grant { reach: Reach::EveryCanvas, scopes }])
-    }
-
+    /// Four keys of one canvas take its share, and not all there is.
     #[test]
-    fn places_are_bounded_for_each_caller_and_for_all() {
-        let listening = Listening::new(OF_ONE_CALLER + 2, CLOSING, CancellationToken::new());
-        let kind = |name: &str| listening.place(&caller(name)).map(drop).map_err(|problem| problem.kind);
-        let mut ada: Vec<_> =
-            (0..OF_ONE_CALLER).map(|_| listening.place(&caller("ada")).ok().unwrap()).collect();
-        assert_eq!(kind("ada"), Err(Kind::TooManyRequests));
-        let bo = [listening.place(&caller("bo")), listening.place(&caller("bo"))];
-        assert!(bo.iter().all(Result::is_ok));
-        assert_eq!(kind("cy"), Err(Kind::TooManyRequests), "no room for anybody");
-        ada.pop();
-        assert_eq!((kind("cy"), kind("ada")), (Ok(()), Ok(())));
-        drop((ada, bo));
-        assert!(listening.callers().is_empty(), "nobody is remembered");
+    fn places_are_bounded_for_each_caller_each_canvas_and_all() {
+        let limits = ListeningLimits { most: 5, share: 2, keep_alive: Duration::from_secs(15) };
+        let listening = Listening::new(limits, None, CancellationToken::new());
+        let (own, other) = ([CanvasId(Uuid::from_u128(1))], [CanvasId(Uuid::from_u128(2))]);
+        let place = |name: &str, canvases: Option<&[CanvasId]>| listening.place(name.into(), canvases);
+        let mut held: Vec<_> = ["a", "b"].iter().map(|name| place(name, Some(&own)).ok().unwrap()).collect();
+        for name in ["c", "d"] {
+            assert_eq!(
+                place(name, Some(&own)).err().unwrap().kind,
+                Kind::TooManyRequests,
+                "of the same canvas"
+            );
+        }
+        held.extend([place("e", None), place("e", None)].map(|place| place.ok().unwrap()));
+        assert!(place("e", None).is_err(), "the same credential");
+        held.push(place("f", Some(&other)).ok().unwrap());
+        assert!(place("g", Some(&other)).is_err(), "no room for anybody");
+        assert_eq!(listening.shares.len(), 6, "who was refused has taken nothing");
+        held.remove(0);
+        held.push(place("c", Some(&own)).ok().unwrap());
+        drop(held);
+        assert_eq!(listening.shares.len(), 0, "nobody is remembered");
     }
 
     #[test]

@@ -54,7 +54,8 @@ pub(super) struct ReadQuery {
 
 /// Read the canvas's log, a category of it, or a stream, a page at a time
 ///
-/// In the order of `seq`. What is not there yet when a page is read never comes before what is on it.
+/// In the order of `seq`. What is not there yet when a page is read never comes before what is on it. A page has at most 4 MiB
+/// of payloads and metadata, or one event: `more` says that it ended there.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/log", operation_id = "read_log", tag = "log", params(ReadQuery),
     responses((status = 200, description = "A page", body = LogPage)))]
 pub(super) async fn read(

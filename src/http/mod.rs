@@ -5,6 +5,8 @@
 mod admin;
 mod answer;
 mod body;
+mod bytes;
+mod client;
 mod connection;
 mod crons;
 mod dead_events;
@@ -20,12 +22,15 @@ mod listen;
 mod log;
 mod objects;
 mod openapi;
+mod own;
 mod paging;
 mod problem;
 mod push;
 mod queues;
-mod refusals;
+mod quotas;
+mod record;
 mod server;
+mod shares;
 mod targets;
 
 use std::sync::Arc;
@@ -40,6 +45,7 @@ use crate::admin::Admin;
 use crate::delivery::Deliverer;
 use crate::emit::Queue;
 use crate::entity::Entities;
+use crate::event::OwnDeployment;
 use crate::log::Log;
 use crate::telemetry::HttpMetrics;
 use guard::Guarded;
@@ -47,7 +53,8 @@ use health::Readiness;
 use limits::Limits;
 use listen::Listening;
 use push::Push;
-use refusals::Refusals;
+use record::Record;
+use shares::Shares;
 
 pub use server::{HttpConfig, HttpError, HttpServer};
 
@@ -60,20 +67,25 @@ pub(crate) struct Api {
     log: Log,
     access: Access,
     deliverer: Deliverer,
+    /// What this deployment sends itself is known by.
+    own: Arc<OwnDeployment>,
     limits: Limits,
-    refusals: Refusals,
+    shares: Shares,
+    record: Record,
     readiness: Arc<Readiness>,
     push: Push,
     listening: Listening,
 }
 
-/// The API with its layers. The outermost is the last.
-fn router(api: &Api) -> Router {
+/// The API with its layers, and its documentation if that is wanted. The outermost is the last.
+fn router(api: &Api, docs: bool) -> Router {
     let (router, document) = routes(api).split_for_parts();
+    let pages = if docs { openapi::pages(document) } else { Router::new() };
     router
-        .merge(openapi::pages(document))
+        .merge(pages)
         .fallback(async || problem::Problem::not_found())
-        .layer(from_fn_with_state(limits::Slots::new(&api.limits), limits::shed))
+        .layer(from_fn_with_state(limits::Slots::new(&api.limits, &api.shares), limits::shed))
+        .layer(from_fn_with_state(Arc::clone(&api.own), own::refuse))
         .layer(from_fn_with_state(HttpMetrics::new(), answer::complete))
         .with_state(api.clone())
 }
@@ -92,8 +104,8 @@ fn routes(api: &Api) -> OpenApiRouter<Api> {
 /// Everything below needs a credential; its scopes stand beside the route.
 fn guarded(api: &Api) -> Guarded {
     Guarded::new(api)
-        .on(Scope::Emit, routes!(emit::one))
-        .on(Scope::Emit, routes!(emit::batch))
+        .emitting(routes!(emit::one))
+        .emitting(routes!(emit::batch))
         .on(Scope::Read, routes!(events::list))
         .on(Scope::Read, routes!(events::one))
         .on(Scope::Operate, routes!(events::cancel))
@@ -118,7 +130,7 @@ fn guarded(api: &Api) -> Guarded {
         .on(Scope::Read, routes!(objects::halted))
         .on(Scope::Read, routes!(objects::one))
         .on(Scope::Operate, routes!(objects::skip))
-        .on(Scope::Emit, routes!(emit::change))
+        .emitting(routes!(emit::change))
         .on(Scope::Read, routes!(entities::status))
         .on(Scope::Read, routes!(entities::one))
         .on(Scope::Emit, routes!(entities::send))
@@ -128,6 +140,9 @@ fn guarded(api: &Api) -> Guarded {
         .on(Scope::Operate, routes!(dead_events::redrive_one))
         .on(Scope::Operate, routes!(dead_events::redrive))
         .on(Scope::Operate, routes!(dead_events::delete))
+        .on(Scope::Read, routes!(quotas::list))
+        // No tenant sets its own.
+        .everywhere([Scope::Admin], routes!(quotas::set, quotas::unset))
         // A queue gets what is emitted on every canvas.
         .everywhere([Scope::Operate, Scope::Read], routes!(queues::put))
         .everywhere([Scope::Read], routes!(queues::list))

@@ -1,21 +1,29 @@
 //! The OpenAPI 3.1 document, made from the routes, and a page that shows it without asking any other host.
 
+use std::borrow::Cow;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
 use axum::extract::Path;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
-use axum::{Json, Router};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_swagger_ui::{Config, Url};
 
 use super::Api;
+use super::bytes::sliced;
 use super::guard::CREDENTIAL;
 use super::problem::{Details, Problem};
 
 /// What the page may load: its own files, and the document.
-const POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; \
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+/// How long a caller may take over a page.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(OpenApi)]
 #[openapi(
@@ -62,6 +70,8 @@ pub(super) fn base() -> utoipa::openapi::OpenApi {
 
 /// `/openapi.json` and `/docs`.
 pub(super) fn pages(document: utoipa::openapi::OpenApi) -> Router<Api> {
+    // Written once: nobody pays for it who asks.
+    let document: Bytes = serde_json::to_vec(&document).unwrap_or_default().into();
     let config = std::sync::Arc::new(Config::new([Url::new("wakeq", "/openapi.json")]).validator_url("none"));
     let page = move |file: String| {
         let config = config.clone();
@@ -69,16 +79,25 @@ pub(super) fn pages(document: utoipa::openapi::OpenApi) -> Router<Api> {
     };
     let index = page.clone();
     Router::new()
-        .route("/openapi.json", get(async move || Json(document.clone())))
+        .route("/openapi.json", get(async move || shown(document.clone())))
         .route("/docs", get(async || Redirect::permanent("/docs/")))
         .route("/docs/", get(async move || index(String::new()).await))
         .route("/docs/{*file}", get(async move |Path(file): Path<String>| page(file).await))
 }
 
+fn shown(document: Bytes) -> Response {
+    let kind = HeaderValue::from_static("application/json");
+    sliced(([(header::CONTENT_TYPE, kind)], document).into_response(), PATIENCE)
+}
+
 fn asset(file: &str, config: std::sync::Arc<Config<'static>>) -> Response {
     match utoipa_swagger_ui::serve(file, config) {
         Ok(Some(file)) => {
-            let mut response = (StatusCode::OK, file.bytes.into_owned()).into_response();
+            let bytes = match file.bytes {
+                Cow::Borrowed(bytes) => Bytes::from_static(bytes),
+                Cow::Owned(bytes) => bytes.into(),
+            };
+            let mut response = sliced((StatusCode::OK, bytes).into_response(), PATIENCE);
             let headers = response.headers_mut();
             if let Ok(kind) = HeaderValue::from_str(&file.content_type) {
                 headers.insert(header::CONTENT_TYPE, kind);

@@ -3,6 +3,7 @@
 //! A problem's words never repeat what the caller sent as a payload or as a secret, nor what the database said.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -73,10 +74,14 @@ kinds! {
     TooLarge "too-large" PAYLOAD_TOO_LARGE "The request is too large";
     /// A content type that nobody here reads.
     UnsupportedMediaType "unsupported-media-type" UNSUPPORTED_MEDIA_TYPE "The content type is not supported";
+    /// The canvas keeps as much as it may, and by itself that does not become less.
+    QuotaReached "quota-reached" CONFLICT "The canvas has reached a quota";
     /// The key was used for another request.
     IdempotencyMismatch "idempotency-mismatch" UNPROCESSABLE_ENTITY "The Idempotency-Key was used for another request";
-    /// More requests than the process takes on at a time.
-    TooManyRequests "too-many-requests" TOO_MANY_REQUESTS "Too many requests at a time";
+    /// More requests than the process takes on, or than the caller's share of it.
+    TooManyRequests "too-many-requests" TOO_MANY_REQUESTS "Too many requests";
+    /// The canvas keeps as much as it may until some of it is done.
+    QuotaExceeded "quota-exceeded" TOO_MANY_REQUESTS "The canvas has reached a quota";
     /// The header is larger than what is accepted.
     HeadersTooLarge "headers-too-large" REQUEST_HEADER_FIELDS_TOO_LARGE "The request's header is too large";
     /// A defect of the service.
@@ -90,6 +95,8 @@ kinds! {
 pub(super) struct Problem {
     pub(super) kind: Kind,
     detail: Cow<'static, str>,
+    /// After how many seconds it may go better, where time mends it.
+    retry_after_s: u64,
 }
 
 /// A problem as `application/problem+json` (RFC 9457).
@@ -113,7 +120,13 @@ pub(super) struct Details<'a> {
 
 impl Problem {
     pub(super) fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, detail: detail.into() }
+        Self { kind, detail: detail.into(), retry_after_s: 1 }
+    }
+
+    /// For how long to wait, in whole seconds, one at least.
+    pub(super) fn retry_after(self, wait: Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Self { retry_after_s: seconds.max(1), ..self }
     }
 
     pub(super) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
@@ -181,7 +194,10 @@ impl IntoResponse for Problem {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"wakeq\""));
             }
             Kind::TooManyRequests | Kind::Unavailable | Kind::IdempotencyInProgress => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(self.retry_after_s));
+            }
+            Kind::QuotaExceeded => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
             }
             // What is left of the request is not read.
             Kind::TooLarge | Kind::Timeout => {
@@ -195,6 +211,7 @@ impl IntoResponse for Problem {
             | Kind::IdTaken
             | Kind::Conflict
             | Kind::ConditionFailed
+            | Kind::QuotaReached
             | Kind::UnsupportedMediaType
             | Kind::IdempotencyMismatch
             | Kind::HeadersTooLarge
@@ -213,6 +230,10 @@ impl From<StoreError> for Problem {
             }
             StoreError::Unavailable(_) | StoreError::TimedOut { .. } => {
                 Self::unavailable("the database", &error)
+            }
+            StoreError::Quota(exceeded) => {
+                let kind = if exceeded.quota.drains() { Kind::QuotaExceeded } else { Kind::QuotaReached };
+                Self::new(kind, error.to_string())
             }
             StoreError::NotMigrated(_) => Self::unavailable("a schema that is up to date", &error),
             error if error.is_contention() => Self::unavailable("a lock in the database", error),
@@ -258,6 +279,7 @@ impl From<EventError> for Problem {
             | EventError::TooLate
             | EventError::LogName(_)
             | EventError::ReservedCategory(_)
+            | EventError::ReservedModule(_)
             | EventError::ReservedCanvas => Self::bad_request(error.to_string()),
         }
     }
@@ -280,16 +302,16 @@ impl From<AdminError> for Problem {
             | AdminError::NoQueue(_)
             | AdminError::NoGroup(_) => Self::not_found(),
             AdminError::NoSource(..) => Self::bad_request(error.to_string()),
-            AdminError::TooManyCrons | AdminError::UnreadableCron(_) => {
-                Self::new(Kind::Conflict, error.to_string())
-            }
+            AdminError::UnreadableCron(_) => Self::new(Kind::Conflict, error.to_string()),
+            AdminError::OwnTarget(_) => Self::bad_request(error.to_string()),
             AdminError::Cursor => Self::bad_request(error.to_string()),
             AdminError::NotWaiting(_) => {
                 Self::new(Kind::NotWaiting, "the event runs now: look again when it has ended")
             }
-            AdminError::TooManyTargets | AdminError::TooManyQueues | AdminError::TooCostlyPatterns => {
+            AdminError::TooManyQueues | AdminError::TooCostlyPatterns => {
                 Self::new(Kind::Conflict, error.to_string())
             }
+            AdminError::NoSecretKey => Self::new(Kind::Unavailable, error.to_string()),
             AdminError::NoRandomness => Self::internal(&error),
             AdminError::Store(error) => error.into(),
             AdminError::Wake(ref waking) => match waking.of_store() {
@@ -326,7 +348,9 @@ impl From<EntityError> for Problem {
             EntityError::Taken(_) => {
                 Self::new(Kind::IdTaken, "the id belongs to an event of another entity: choose another one")
             }
-            EntityError::Entity(_) | EntityError::TooMany(_) => Self::bad_request(error.to_string()),
+            EntityError::Entity(_) | EntityError::TooMany(_) | EntityError::NotAsked { .. } => {
+                Self::bad_request(error.to_string())
+            }
         }
     }
 }
@@ -350,7 +374,7 @@ impl From<Denied> for Problem {
     fn from(denied: Denied) -> Self {
         match denied {
             Denied::NotFound => Self::not_found(),
-            Denied::Forbidden { .. } | Denied::NotEverywhere { .. } => {
+            Denied::Forbidden { .. } | Denied::Narrow { .. } | Denied::NotEverywhere { .. } => {
                 Self::new(Kind::Forbidden, denied.to_string())
             }
         }

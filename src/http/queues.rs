@@ -35,10 +35,11 @@ pub(super) async fn put(
 ) -> Result<(StatusCode, Json<PutQueueAnswer>), Problem> {
     let new = queue.read().map_err(|error| Problem::bad_request(error.to_string()))?;
     if let Some(target) = &new.target {
-        let allowed = api.deliverer.check(&target.url).and_then(|()| match &target.audience {
-            Some(audience) => api.deliverer.check_audience(&target.url, audience),
-            None => Ok(()),
-        });
+        let allowed =
+            api.deliverer.check(CanvasId::OF_QUEUES, &target.url).and_then(|()| match &target.audience {
+                Some(audience) => api.deliverer.check_audience(CanvasId::OF_QUEUES, &target.url, audience),
+                None => Ok(()),
+            });
         allowed.map_err(|refused| Problem::bad_request(refused.to_string()))?;
     }
     let put = api.admin.put_queue(&name, &new, &caller.actor()).await?;

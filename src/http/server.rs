@@ -2,11 +2,10 @@
 //! balancer in front of it has the certificate.
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,17 +14,22 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::bytes::{Answers, Budget};
+use super::client::{Client, Proxies};
 use super::connection::{Pace, Paced, Telling, Turns};
 use super::limits::Limits;
-use super::listen::Listening;
+use super::listen::{Listening, ListeningLimits};
 use super::push::Push;
-use super::refusals::Refusals;
+use super::record::Record;
+use super::shares::{ShareLimits, Shares, Taken, Tally};
 use super::{Api, answer, router};
 use crate::access::{Access, AccessConfig, AccessError};
 use crate::admin::Admin;
-use crate::delivery::{Deliverer, DeliveryConfig, DeliveryError};
+use crate::broadcast::Hub;
+use crate::delivery::{Deliverer, DeliveryConfig, DeliveryError, IpRange};
 use crate::emit::{Queue, QueueConfig};
 use crate::entity::Entities;
+use crate::event::OwnDeployment;
 use crate::log::Log;
 use crate::notify::Notifier;
 use crate::store::{Retention, Store, StoreError};
@@ -38,8 +42,8 @@ const HEADER_FIELDS: usize = 64;
 const WAKING: Duration = Duration::from_secs(2);
 /// How long the end waits until listeners elsewhere were told of what was emitted here.
 const BROADCASTING: Duration = Duration::from_secs(1);
-/// Bytes of all bodies together that have not arrived whole.
-const UNFINISHED_BYTES: usize = 64 * 1024 * 1024;
+/// Most bytes that either of bodies and answers may be given.
+const BYTES_MAX: usize = 64 * 1024 * 1024 * 1024;
 /// How long the end of a connection is waited for, and how many bytes are read meanwhile. Hanging up on bytes that nobody
 /// has read would take the answer away from who sent them.
 const LINGER: Duration = Duration::from_secs(1);
@@ -59,6 +63,9 @@ pub struct HttpConfig {
     pub access: AccessConfig,
     /// Which targets may be registered: as the workers have it.
     pub delivery: DeliveryConfig,
+    /// Where this API is reached, such as `https://queue.example`: no target may be there, on any process. The audiences of
+    /// [`AccessConfig`] are among these without being named. Default: none.
+    pub own_origins: Vec<String>,
     /// How long things are kept, for `POST /v1/wake`, which then deletes what is older. Default none: it deletes nothing.
     pub retention: Option<Retention>,
     /// Connections at a time; more are answered 503. Default 4,096.
@@ -67,11 +74,33 @@ pub struct HttpConfig {
     pub max_requests: usize,
     /// Listeners at a time (`GET /v1/listen`); more are answered 429. Default 64; each may hold 4 MiB.
     pub max_listeners: usize,
+    /// How much of these one canvas, one credential, and for connections one client address may take at a time, in percent,
+    /// rounded up; more is answered 429. Of the bytes of bodies, too. Default 25; 100 leaves everything to everybody.
+    pub share_percent: u8,
+    /// Requests a second with one credential, and twice as many at once; more are answered 429. Default 1,000.
+    pub credential_rate: u32,
+    /// The same for one canvas, with all its credentials. Default 2,000.
+    pub canvas_rate: u32,
+    /// The same for requests from one client address whose credential does not count; they are answered 401 before.
+    /// Default 20.
+    pub stranger_rate: u32,
+    /// Proxies whose `x-forwarded-for` is believed: the rightmost address there that is none of them is the client's.
+    /// Default none: the client is the other end of the connection. Connections from them are not counted by address.
+    pub trusted_proxies: Vec<IpRange>,
+    /// Whether `/docs` and `/openapi.json` are served, to anybody. Default true.
+    pub docs: bool,
     /// How often a listener is told that its stream lives, and its credential is looked at again. Default 15 s, at most
     /// 30 s, so that a revocation counts within 60 s.
     pub listener_keep_alive: Duration,
     /// Largest body. Default 256 KiB, at most 16 MiB.
     pub body_limit_bytes: usize,
+    /// Bytes of the bodies of all requests at a time, until they are answered; more are answered 429. A canvas may hold as
+    /// much as it leaves to others: half of it alone, a third beside one other. Default 64 MiB; four of the largest bodies,
+    /// if that is more.
+    pub bodies_bytes_max: usize,
+    /// Bytes of answers that are on their way, in the same shares, those of more than 32 KiB; a request that only reads, and
+    /// whose answer does not fit, is answered 429. Default 40 MiB; four of the largest bodies, if that is more.
+    pub answers_bytes_max: usize,
     /// How long a connection may take over a request's header. Default 10 s.
     pub header_timeout: Duration,
     /// How long a connection may rest between two requests: longer than the load balancer keeps it, so that none is
@@ -93,12 +122,21 @@ impl Default for HttpConfig {
             address: SocketAddr::from(([0, 0, 0, 0], 8080)),
             access: AccessConfig::default(),
             delivery: DeliveryConfig::default(),
+            own_origins: Vec::new(),
             retention: None,
             max_connections: 4096,
             max_requests: 512,
             max_listeners: 64,
+            share_percent: 25,
+            credential_rate: 1000,
+            canvas_rate: 2000,
+            stranger_rate: 20,
+            trusted_proxies: Vec::new(),
+            docs: true,
             listener_keep_alive: Duration::from_secs(15),
             body_limit_bytes: 256 * 1024,
+            bodies_bytes_max: 64 * 1024 * 1024,
+            answers_bytes_max: 40 * 1024 * 1024,
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(620),
             body_timeout: Duration::from_secs(10),
@@ -176,17 +214,22 @@ impl HttpServer {
         let stop = CancellationToken::new();
         let log = Log::new(store.clone(), notifier.as_ref()).with_payload_limit(config.body_limit_bytes);
         let queue = Queue::new(store.clone(), notifier, queue_config);
+        let hub = queue.broadcasts().cloned().map(Hub::new);
+        let access = Access::new(store.clone(), config.access.clone())?;
+        access.prepare().await?;
         let api = Api {
+            own: own_deployment(&store, &config).await?,
             log,
             entities: Entities::new(queue.clone()),
             queue,
-            access: Access::new(store, config.access.clone())?,
+            access,
             deliverer: Deliverer::new(config.delivery.clone())?,
             limits: config.limits(),
-            refusals: Refusals::start(admin.clone()),
+            shares: Shares::new(config.share_limits()),
+            record: Record::start(&admin),
             readiness: Arc::default(),
             push: Push::new(config.retention),
-            listening: Listening::new(config.max_listeners, config.listener_keep_alive, stop.clone()),
+            listening: Listening::new(config.listening(), hub, stop.clone()),
             admin,
         };
         let failed = |source| HttpError::Address { address: config.address, source };
@@ -228,23 +271,40 @@ impl HttpServer {
     /// Serves until [`HttpServer::stop_token`] is cancelled: then takes no new connection, lets requests end within the
     /// grace, and cuts off the rest.
     pub async fn run(self) {
-        let router = router(&self.api);
+        let router = router(&self.api, self.config.docs);
         let room = Arc::new(Semaphore::new(self.config.max_connections));
         let doorstep = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
         let pace = self.config.pace(&room);
         let connections = TaskTracker::new();
         let cut = CancellationToken::new();
-        while let Some(stream) = self.accept().await {
-            let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
-                if let Ok(place) = Arc::clone(&doorstep).try_acquire_owned() {
-                    connections.spawn(async move {
-                        turn_away(stream).await;
-                        drop(place);
-                    });
-                }
-                continue;
+        let addresses = Tally::new(self.config.share_of(self.config.max_connections));
+        let proxies = Proxies::new(&self.config.trusted_proxies);
+        while let Some((stream, peer)) = self.accept().await {
+            let place = match Arc::clone(&room).try_acquire_owned() {
+                Ok(place) => from_one_address(&addresses, &proxies, peer.ip()).map(|own| (place, own)),
+                Err(_) => Err(503),
             };
-            let serving = serve(stream, router.clone(), pace.clone(), self.stop.clone());
+            let place = match place {
+                Ok(place) => place,
+                Err(status) => {
+                    if let Ok(place) = Arc::clone(&doorstep).try_acquire_owned() {
+                        connections.spawn(async move {
+                            turn_away(stream, status).await;
+                            drop(place);
+                        });
+                    }
+                    continue;
+                }
+            };
+            // Answers are written whole: waiting to fill a packet would only delay them.
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended at once");
+                continue;
+            }
+            let turns = Turns::new();
+            let telling =
+                Telling { router: router.clone(), turns: turns.clone(), peer, proxies: proxies.clone() };
+            let serving = serve(Paced::new(stream, turns, pace.clone()), telling, self.stop.clone());
             let cut = cut.clone();
             connections.spawn(async move {
                 cut.run_until_cancelled(serving).await;
@@ -263,15 +323,15 @@ impl HttpServer {
         if let Some(broadcasts) = self.api.queue.broadcasts() {
             broadcasts.flush(BROADCASTING).await;
         }
-        self.api.refusals.finish().await;
+        self.api.record.finish().await;
     }
 
     /// The next connection; `None` once the server shall stop.
-    async fn accept(&self) -> Option<TcpStream> {
+    async fn accept(&self) -> Option<(TcpStream, SocketAddr)> {
         let mut complained: Option<Instant> = None;
         loop {
             match self.stop.run_until_cancelled(self.listener.accept()).await? {
-                Ok((stream, _)) => return Some(stream),
+                Ok(accepted) => return Some(accepted),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
                     // No file descriptor or memory left: that passes as connections end.
@@ -287,6 +347,20 @@ impl HttpServer {
     }
 }
 
+/// Says what is served here, so that no process delivers to it; the deployment as it is known then.
+async fn own_deployment(store: &Store, config: &HttpConfig) -> Result<Arc<OwnDeployment>, HttpError> {
+    let AccessConfig { audiences, push, .. } = &config.access;
+    let names: Vec<String> =
+        [&config.own_origins, audiences, &push.audiences].into_iter().flatten().cloned().collect();
+    if names.iter().any(|name| name.len() > OwnDeployment::NAME_BYTES_MAX) {
+        return Err(HttpError::Config("an own origin or audience must have at most 2,048 bytes"));
+    }
+    if !store.add_own_names(&names).await? {
+        tracing::warn!("the deployment has 100 own names already: take old ones out of wakeq.deployment");
+    }
+    Ok(Arc::new(store.own_deployment().await?))
+}
+
 impl HttpConfig {
     fn pace(&self, room: &Arc<Semaphore>) -> Pace {
         Pace {
@@ -298,13 +372,36 @@ impl HttpConfig {
         }
     }
 
+    /// What one of many may take of so much; something in any case.
+    fn share_of(&self, whole: usize) -> usize {
+        whole.saturating_mul(usize::from(self.share_percent)).div_ceil(100)
+    }
+
+    fn share_limits(&self) -> ShareLimits {
+        ShareLimits {
+            requests: self.share_of(self.max_requests),
+            per_credential: self.credential_rate,
+            per_canvas: self.canvas_rate,
+            of_strangers: self.stranger_rate,
+        }
+    }
+
+    fn listening(&self) -> ListeningLimits {
+        ListeningLimits {
+            most: self.max_listeners,
+            share: self.share_of(self.max_listeners),
+            keep_alive: self.listener_keep_alive,
+        }
+    }
+
     fn limits(&self) -> Limits {
         Limits {
             body_bytes: self.body_limit_bytes,
             body_time: self.body_timeout,
             request_time: self.request_timeout,
             requests: self.max_requests,
-            unfinished: Arc::new(Semaphore::new(UNFINISHED_BYTES.max(4 * self.body_limit_bytes))),
+            bodies: Budget::new(self.bodies_bytes_max.max(4 * self.body_limit_bytes)),
+            answers: Answers::new(self.answers_bytes_max.max(4 * self.body_limit_bytes), self.write_timeout),
         }
     }
 
@@ -320,6 +417,15 @@ impl HttpConfig {
         if !(1..=100_000).contains(&self.max_connections) || !(1..=100_000).contains(&self.max_requests) {
             return Err(HttpError::Config("max_connections and max_requests must be 1 to 100,000"));
         }
+        if !(1..=100).contains(&self.share_percent) {
+            return Err(HttpError::Config("share_percent must be 1 to 100"));
+        }
+        let rates = [self.credential_rate, self.canvas_rate, self.stranger_rate];
+        if rates.iter().any(|rate| !(1..=1_000_000).contains(rate)) {
+            return Err(HttpError::Config(
+                "the rates of credentials, canvases and strangers must be 1 to 1,000,000",
+            ));
+        }
         if self.max_listeners > 10_000 {
             return Err(HttpError::Config("max_listeners must be 10,000 at most"));
         }
@@ -328,6 +434,9 @@ impl HttpConfig {
         }
         if !(1024..=16 * 1024 * 1024).contains(&self.body_limit_bytes) {
             return Err(HttpError::Config("the body limit must be 1 KiB to 16 MiB"));
+        }
+        if self.bodies_bytes_max > BYTES_MAX || self.answers_bytes_max > BYTES_MAX {
+            return Err(HttpError::Config("bodies_bytes_max and answers_bytes_max must be 64 GiB at most"));
         }
         if times.iter().any(|time| !(Duration::from_millis(100)..=hour).contains(time)) {
             return Err(HttpError::Config(
@@ -338,21 +447,27 @@ impl HttpConfig {
     }
 }
 
-/// Serves one connection to its end; once the server shall stop, to the end of its request.
-async fn serve(stream: TcpStream, router: Router, pace: Pace, stop: CancellationToken) {
-    // Answers are written whole: waiting to fill a packet would only delay them.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended at once");
-        return;
+/// A place in the share of a connection's address, which a proxy that is trusted has none of; or the status to refuse it with.
+fn from_one_address(
+    addresses: &Tally<IpAddr>,
+    proxies: &Proxies,
+    peer: IpAddr,
+) -> Result<Option<Taken>, u16> {
+    if proxies.has(peer) {
+        return Ok(None);
     }
-    let turns = Turns::new();
-    let stream = Paced::new(stream, turns.clone(), pace);
+    let place = Client(peer.to_canonical()).place();
+    addresses.take(&[place], 1).map(Some).map_err(|_| 429)
+}
+
+/// Serves one connection to its end; once the server shall stop, to the end of its request.
+async fn serve(stream: Paced<TcpStream>, telling: Telling, stop: CancellationToken) {
     let mut connection = http1::Builder::new()
         .header_read_timeout(None)
         .max_buf_size(HEADER_BYTES)
         .max_header_size(HEADER_BYTES)
         .max_headers(HEADER_FIELDS)
-        .serve_connection(TokioIo::new(stream), Telling { router, turns });
+        .serve_connection(TokioIo::new(stream), telling);
     let ended = tokio::select! {
         ended = poll_fn(|context| connection.poll_without_shutdown(context)) => ended,
         () = stop.cancelled() => {
@@ -384,9 +499,9 @@ async fn linger(mut stream: TcpStream) {
 }
 
 /// Answers before anything was read.
-async fn turn_away(mut stream: TcpStream) {
+async fn turn_away(mut stream: TcpStream, status: u16) {
     let telling = async {
-        stream.write_all(&answer::bare(503)).await?;
+        stream.write_all(&answer::bare(status)).await?;
         linger(stream).await;
         Ok::<(), std::io::Error>(())
     };

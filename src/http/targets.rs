@@ -50,8 +50,8 @@ async fn register(
     target: PutTarget,
 ) -> Result<(StatusCode, Json<PutAnswer>), Problem> {
     let new = target.read().map_err(|error| Problem::bad_request(error.to_string()))?;
-    let allowed = api.deliverer.check(&new.url).and_then(|()| match &new.audience {
-        Some(audience) => api.deliverer.check_audience(&new.url, audience),
+    let allowed = api.deliverer.check(address.scope.canvas, &new.url).and_then(|()| match &new.audience {
+        Some(audience) => api.deliverer.check_audience(address.scope.canvas, &new.url, audience),
         None => Ok(()),
     });
     allowed.map_err(|refused| Problem::bad_request(refused.to_string()))?;

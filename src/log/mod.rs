@@ -5,16 +5,20 @@
 
 mod error;
 
+use std::collections::BTreeMap;
+
 use sqlx::postgres::PgConnection;
 use tokio::sync::watch;
 
 use crate::broadcast::{Signal, Signals};
 use crate::event::{
-    AppendCondition, Appended, Category, EventSource, LogPage, NewLogEvent, StreamAppend, StreamId,
+    AppendCondition, Appended, CanvasId, Category, EventSource, LogPage, NewLogEvent, PageLimit, StreamAppend,
+    StreamId,
 };
 use crate::notify::Notifier;
 use crate::store::{
-    LogAppender, LogBatch, LogEnd, LogHorizon, Refused, Store, StoreError, append_batch, lacks_partition,
+    Added, LogAppender, LogBatch, LogEnd, LogHorizon, Refused, Store, StoreError, append_batch,
+    lacks_partition,
 };
 
 pub use error::LogError;
@@ -84,6 +88,7 @@ impl Log {
     /// it was before. The answer has the events in the order of the call, which is that of the log.
     pub async fn append_all(&self, appends: &[StreamAppend]) -> Result<Vec<Appended>, LogError> {
         self.check(appends)?;
+        self.admit(appends).await?;
         let batch = LogBatch::of(appends);
         let mut tries = 1;
         let appended = loop {
@@ -125,6 +130,7 @@ impl Log {
         appends: &[StreamAppend],
     ) -> Result<LogReceipt, LogError> {
         self.check(appends)?;
+        self.admit(appends).await?;
         let appended = append_batch(connection, &LogBatch::of(appends)).await;
         let appended = match appended.map_err(|error| StoreError::from_sqlx("append to the log", error)) {
             Ok(appended) => appended.map_err(refused)?,
@@ -139,13 +145,22 @@ impl Log {
         Ok(LogReceipt { appended, categories: categories(appends), signals: self.signals.clone() })
     }
 
-    /// The events of a source after this `seq`, at most `limit` (1 to 10,000) of them, in their order. The next page begins
-    /// after [`LogPage::through`].
+    /// The events of a source after this `seq`, at most `limit` (1 to 10,000) of them, in their order, and at most 4 MiB of
+    /// payloads and metadata, or one event. The next page begins after [`LogPage::through`].
     pub async fn read(&self, source: &EventSource, after: i64, limit: usize) -> Result<LogPage, LogError> {
-        if !(1..=READ_MAX).contains(&limit) {
-            return Err(LogError::Limit(limit));
-        }
+        check_limit(limit)?;
         Ok(self.store.read_log(source, after.max(0), limit).await?)
+    }
+
+    /// The same with another limit in bytes. What does not fit is not sent by the database; the first event comes in any case.
+    pub async fn read_within(
+        &self,
+        source: &EventSource,
+        after: i64,
+        limit: PageLimit,
+    ) -> Result<LogPage, LogError> {
+        check_limit(limit.events)?;
+        Ok(self.store.read_log_within(source, after.max(0), limit.events, limit.bytes).await?)
     }
 
     /// The end of a stream; none, if it has no event.
@@ -182,6 +197,19 @@ impl Log {
         categories(appends).into_iter().for_each(|category| self.signals.send(Signal::Log(category)));
     }
 
+    /// Refuses what there is no room for on its canvas, before anything is written.
+    async fn admit(&self, appends: &[StreamAppend]) -> Result<(), LogError> {
+        let mut all: BTreeMap<CanvasId, Added<'_>> = BTreeMap::new();
+        for append in appends.iter().filter(|append| !append.events.is_empty()) {
+            let added = all.entry(append.stream.canvas).or_default();
+            append.events.iter().for_each(|event| added.append(&append.stream, event.size_bytes()));
+        }
+        for (canvas, added) in all {
+            self.store.admit(canvas, &added).await?;
+        }
+        Ok(())
+    }
+
     fn check(&self, appends: &[StreamAppend]) -> Result<(), LogError> {
         let events = || appends.iter().flat_map(|append| &append.events);
         let count = events().count();
@@ -204,6 +232,10 @@ impl Log {
         }
         Ok(())
     }
+}
+
+fn check_limit(events: usize) -> Result<(), LogError> {
+    if (1..=READ_MAX).contains(&events) { Ok(()) } else { Err(LogError::Limit(events)) }
 }
 
 /// The categories in which something is appended.

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use sqlx::Connection;
 use uuid::Uuid;
 
+use super::quotas::{full, one_by_one, usual};
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::{Actor, CanvasId, Timestamp};
+use crate::event::{Actor, CanvasId, Quota, QuotaExceeded, Timestamp};
 
 /// A key to be.
 #[derive(Debug)]
@@ -77,7 +79,7 @@ impl Store {
         &self,
         key: &NewKeyRow<'_>,
     ) -> Result<Option<(Timestamp, Timestamp)>, StoreError> {
-        let mut session = self.session().await?;
+        let mut session = self.session().await?.for_statements(4);
         let query = sqlx::query!(
             r#"with freed as (
                    update wakeq.access_keys set slot = null
@@ -90,6 +92,8 @@ impl Store {
                ), free as (
                    select min(place) as slot from unnest(array[1, 2]::smallint[]) place
                     where place not in (select slot from taken)
+                      and ($3::uuid is null
+                           or (select count(*) from wakeq.access_keys where canvas_id = $3) < wakeq.quota_of($3, 'keys', $10))
                ), made as (
                    insert into wakeq.access_keys (id, secret_sha256, canvas_id, holder, scopes, created_by, expires_at, slot)
                    select $1, $2, $3, $4, $5, $6, now() + $7::interval, slot from free where slot is not null
@@ -110,9 +114,20 @@ impl Store {
             key.actor.name(),
             interval(key.lifetime),
             key.actor.request_id(),
-            key.actor.credential_id()
+            key.actor.credential_id(),
+            usual(Quota::Keys)
         );
-        let added = session.limit(|connection| query.fetch_optional(connection)).await;
+        let added = session
+            .limit(async |connection| {
+                let mut transaction = connection.begin().await?;
+                if let Some(canvas) = key.canvas {
+                    one_by_one(&mut transaction, canvas).await?;
+                }
+                let added = query.fetch_optional(&mut *transaction).await?;
+                transaction.commit().await?;
+                Ok(added)
+            })
+            .await;
         let added = session.answered("add a key", added)?;
         Ok(added.map(|row| (row.created_at, row.expires_at)))
     }
@@ -134,9 +149,23 @@ impl Store {
         session.answered("count live keys", two)
     }
 
-    /// A key as a request needs it, revoked and expired ones included.
-    pub(crate) async fn key_for_use(&self, id: &str) -> Result<Option<KeyForUse>, StoreError> {
+    /// The quota of keys that a canvas has used up, if it has.
+    pub(crate) async fn full_of_keys(&self, canvas: CanvasId) -> Result<Option<QuotaExceeded>, StoreError> {
         let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select (select count(*) from wakeq.access_keys where canvas_id = $1) as "keys!",
+                      wakeq.quota_of($1, 'keys', $2) as "most!""#,
+            canvas.0,
+            usual(Quota::Keys)
+        );
+        let row = session.limit(|connection| query.fetch_one(connection)).await;
+        let row = session.answered("count the keys of a canvas", row)?;
+        Ok(full(canvas, Quota::Keys, (row.keys, 1, row.most)))
+    }
+
+    /// A key as a request needs it, revoked and expired ones included. Over the connections of look-ups.
+    pub(crate) async fn key_for_use(&self, id: &str) -> Result<Option<KeyForUse>, StoreError> {
+        let mut session = self.lookup_session().await?;
         let query = sqlx::query!(
             r#"select secret_sha256, canvas_id, holder, scopes, revoked_at is not null as "revoked!",
                       extract(epoch from expires_at - now())::float8 as "expires_in_s!",

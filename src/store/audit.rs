@@ -1,5 +1,5 @@
-//! The record of what was changed and refused. What takes effect is written by the statement that makes the change;
-//! here are the refusals, and reading.
+//! The record of what was changed, refused and read. What takes effect is written by the statement that makes the change;
+//! here is what changes nothing, and reading the record.
 
 use uuid::Uuid;
 
@@ -38,7 +38,7 @@ pub struct AuditEntry {
     /// Who did it.
     pub actor: String,
     /// What they did: `pause`, `unpause`, `block`, `unblock`, `cancel`, `run-now`, `purge`, `redrive`, `delete-dead`,
-    /// `create-key`, `revoke-key`, `allow-account`, `remove-account`, or what a program wrote beside.
+    /// `create-key`, `revoke-key`, `allow-account`, `remove-account`, `sign-in`, or what a program wrote beside.
     pub action: String,
     /// The handler's module, if it was about one handler.
     pub module: Option<String>,
@@ -48,7 +48,7 @@ pub struct AuditEntry {
     pub event_id: Option<EventId>,
     /// Whether it happened.
     pub outcome: AuditOutcome,
-    /// In words: the credential's public part, if the actor had one, and then the reason of a pause, which key or
+    /// In words: the credential's public part, if the actor had one, and from which address, and then the reason of a pause, which key or
     /// account it was about, why something was refused.
     pub detail: Option<String>,
     /// How many events it was about, or how often it was refused.
@@ -76,18 +76,48 @@ pub struct Refusal {
     pub times: u32,
 }
 
+/// A line of the record about what changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Noted {
+    pub(crate) outcome: AuditOutcome,
+    /// None: about every canvas.
+    pub(crate) canvas: Option<CanvasId>,
+    pub(crate) actor: Actor,
+    pub(crate) action: String,
+    pub(crate) scope: Option<HandlerScope>,
+    pub(crate) event: Option<EventId>,
+    pub(crate) detail: Option<String>,
+    pub(crate) times: u32,
+}
+
+impl From<&Refusal> for Noted {
+    fn from(refusal: &Refusal) -> Self {
+        let Refusal { canvas, actor, action, scope, event, detail, times } = refusal.clone();
+        Self {
+            outcome: AuditOutcome::Refused,
+            canvas: Some(canvas),
+            actor,
+            action,
+            scope,
+            event,
+            detail,
+            times,
+        }
+    }
+}
+
 impl Store {
-    /// Writes refusals into the record.
-    pub(crate) async fn add_refusals(&self, refusals: &[Refusal]) -> Result<(), StoreError> {
-        let new = Columns::of(refusals);
+    /// Writes what changed nothing into the record.
+    pub(crate) async fn note(&self, notes: &[Noted]) -> Result<(), StoreError> {
+        let new = Columns::of(notes);
         let mut session = self.session().await?;
         let query = sqlx::query!(
             "insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, detail, times, request_id)
-             select canvas_id, actor, action, module, name, event_id, 'refused', detail, times, request_id
+             select canvas_id, actor, action, module, name, event_id, outcome, detail, times, request_id
                from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::text[],
-                           $8::integer[], $9::text[])
-                    as new (canvas_id, actor, action, module, name, event_id, detail, times, request_id)",
-            &new.canvases,
+                           $8::integer[], $9::text[], $10::text[])
+                    as new (canvas_id, actor, action, module, name, event_id, detail, times, request_id, outcome)",
+            new.canvases.as_slice() as &[Option<Uuid>],
             &new.actors,
             &new.actions,
             new.modules.as_slice() as &[Option<String>],
@@ -96,9 +126,21 @@ impl Store {
             new.details.as_slice() as &[Option<String>],
             &new.times,
             new.requests.as_slice() as &[Option<String>],
+            &new.outcomes,
         );
         let added = session.limit(|connection| query.execute(connection)).await;
-        session.answered("add refusals", added).map(drop)
+        session.answered("add to the record", added).map(drop)
+    }
+
+    /// Writes into the record that everything is about to be woken, by whoever has the database.
+    pub(crate) async fn note_wake_all(&self) -> Result<(), StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "insert into wakeq.audit_log (actor, action, outcome)
+             values (left('database:' || session_user, 200), 'wake-all', 'done')"
+        );
+        let added = session.limit(|connection| query.execute(connection)).await;
+        session.answered("add to the record", added).map(drop)
     }
 
     /// The record of a canvas, the newest first, what is older than `before`.
@@ -138,10 +180,11 @@ impl Store {
     }
 }
 
-/// Refusals as columns, for `unnest`.
+/// Lines as columns, for `unnest`.
 #[derive(Default)]
 struct Columns {
-    canvases: Vec<Uuid>,
+    outcomes: Vec<String>,
+    canvases: Vec<Option<Uuid>>,
     actors: Vec<String>,
     actions: Vec<String>,
     modules: Vec<Option<String>>,
@@ -153,26 +196,26 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(refusals: &[Refusal]) -> Self {
+    fn of(notes: &[Noted]) -> Self {
         let mut columns = Self::default();
-        for refusal in refusals {
-            columns.canvases.push(refusal.canvas.0);
-            columns.actors.push(refusal.actor.name().into());
-            columns.actions.push(refusal.action.clone());
-            columns.modules.push(refusal.scope.as_ref().map(|scope| scope.module.to_string()));
-            columns.names.push(refusal.scope.as_ref().map(|scope| scope.name.to_string()));
-            columns.events.push(refusal.event.map(|id| id.0));
-            columns.details.push(detail(refusal));
-            columns.times.push(i32::try_from(refusal.times.max(1)).unwrap_or(i32::MAX));
-            columns.requests.push(refusal.actor.request_id().map(Into::into));
+        for note in notes {
+            columns.outcomes.push(note.outcome.as_str().to_owned());
+            columns.canvases.push(note.canvas.map(|canvas| canvas.0));
+            columns.actors.push(note.actor.name().into());
+            columns.actions.push(note.action.clone());
+            columns.modules.push(note.scope.as_ref().map(|scope| scope.module.to_string()));
+            columns.names.push(note.scope.as_ref().map(|scope| scope.name.to_string()));
+            columns.events.push(note.event.map(|id| id.0));
+            columns.details.push(detail(note));
+            columns.times.push(i32::try_from(note.times.max(1)).unwrap_or(i32::MAX));
+            columns.requests.push(note.actor.request_id().map(Into::into));
         }
         columns
     }
 }
 
-fn detail(refusal: &Refusal) -> Option<String> {
-    let parts: Vec<&str> =
-        refusal.actor.credential_id().into_iter().chain(refusal.detail.as_deref()).collect();
+fn detail(note: &Noted) -> Option<String> {
+    let parts: Vec<&str> = note.actor.credential_id().into_iter().chain(note.detail.as_deref()).collect();
     let cut = |text: String| text.chars().filter(|character| *character != '\0').take(DETAIL_MAX).collect();
     (!parts.is_empty()).then(|| cut(parts.join("; ")))
 }

@@ -16,6 +16,9 @@ use super::session::interval;
 use super::{Inserted, NewEvent, Store, StoreError};
 use crate::event::{CanvasId, EventId, Link, ObjectKey, Timestamp};
 
+/// How often objects are made that are gone when they are to be locked.
+const MAKE_TRIES: usize = 3;
+
 /// What a transaction has for objects beside the pages of its events: three for their rows, one for the state.
 pub(super) const STATEMENTS: usize = 4;
 
@@ -163,16 +166,22 @@ pub(super) async fn lock(
     if keys.len() == 1 && lock_rows(&mut *transaction, &canvases, &keys).await? == 1 {
         return Ok(());
     }
-    sqlx::query!(
-        "insert into wakeq.objects (canvas_id, object)
-         select * from unnest($1::uuid[], $2::text[]) as new (canvas_id, object) order by canvas_id, object
-             on conflict do nothing",
-        &canvases,
-        &keys
-    )
-    .execute(&mut *transaction)
-    .await?;
-    lock_rows(transaction, &canvases, &keys).await.map(drop)
+    for _ in 0..MAKE_TRIES {
+        sqlx::query!(
+            "insert into wakeq.objects (canvas_id, object)
+             select * from unnest($1::uuid[], $2::text[]) as new (canvas_id, object) order by canvas_id, object
+                 on conflict do nothing",
+            &canvases,
+            &keys
+        )
+        .execute(&mut *transaction)
+        .await?;
+        // One that was idle may have gone between the two statements.
+        if lock_rows(&mut *transaction, &canvases, &keys).await? == keys.len() {
+            return Ok(());
+        }
+    }
+    Err(too_busy())
 }
 
 async fn lock_rows(

@@ -73,6 +73,9 @@ pub struct Retention {
     pub dead_events: Duration,
     /// The record of what was changed and refused. Default 90 days.
     pub audit: Duration,
+    /// What nobody uses any more: objects without a state on which nothing was emitted, and what is known of events that were
+    /// sent to entities of a type without a processor. Default 90 days.
+    pub idle: Duration,
     /// Events of the log: whole partitions that are older, and that no consumer group needs any more. Default none: for ever.
     pub log: Option<Duration>,
 }
@@ -83,7 +86,7 @@ pub(super) const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(24 * 3600);
 impl Default for Retention {
     fn default() -> Self {
         let days = |count: u64| Duration::from_secs(count * 24 * 3600);
-        Self { emitted_ids: days(7), dead_events: days(30), audit: days(90), log: None }
+        Self { emitted_ids: days(7), dead_events: days(30), audit: days(90), idle: days(90), log: None }
     }
 }
 
@@ -196,7 +199,7 @@ impl Store {
     }
 
     /// Deletes what is too old to keep: remembered ids, dead events, notes of unknown handlers, the audit, answers to
-    /// idempotent emits; at most 1,000 of each. Whether there is more.
+    /// idempotent emits, signing secrets that count no more; at most 1,000 of each. Whether there is more.
     pub(crate) async fn expire(&self, again: bool, retention: Retention) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
@@ -225,11 +228,7 @@ impl Store {
                         where last_seen < now() - $3::interval and exists (select from gate)
                         order by 1, 2, 3, 4 limit 1000 for update skip locked)
                ), audit as (
-                   delete from wakeq.audit_log where id = any (array(
-                       select id from wakeq.audit_log
-                        where at < now() - $4::interval and exists (select from gate)
-                        order by at limit 1000 for update skip locked))
-                returning id
+                   select wakeq.expire_audit($4) as gone from gate
                ), keys as (
                    delete from wakeq.idempotency_keys where (canvas_id, holder, key) in (
                        select canvas_id, holder, key from wakeq.idempotency_keys
@@ -237,14 +236,32 @@ impl Store {
                         order by created_at limit 1000 for update skip locked)
                 returning key
                ), sent as (
-                   delete from wakeq.entity_events where (canvas_id, event_id) in (
-                       select canvas_id, event_id from wakeq.entity_events
-                        where ended_at < now() - $2::interval and exists (select from gate)
-                        order by ended_at limit 1000 for update skip locked)
-                returning event_id
+                   select canvas_id, event_id,
+                          exists (select from wakeq.events_v2 f
+                                   where f.canvas_id = e.canvas_id and f.id = any (e.follow_ups))
+                       or exists (select from wakeq.dead_events d
+                                   where d.canvas_id = e.canvas_id and d.id = any (e.follow_ups)) as open
+                     from wakeq.entity_events e
+                    where ended_at is not null and coalesce(held_at, ended_at) < now() - $2::interval
+                      and exists (select from gate)
+                    order by coalesce(held_at, ended_at) limit 1000 for update skip locked
+               ), held as (
+                   -- What follows from it may still be answered. It is looked at again when it is as old once more.
+                   update wakeq.entity_events e set held_at = now() from sent s
+                    where s.open and e.canvas_id = s.canvas_id and e.event_id = s.event_id
+               ), forgotten as (
+                   delete from wakeq.entity_events e using sent s
+                    where not s.open and e.canvas_id = s.canvas_id and e.event_id = s.event_id
+               ), secrets as (
+                   update wakeq.http_targets set previous_secret = null, previous_key = null, previous_until = null
+                    where (canvas_id, module, name, modifier) in (
+                       select canvas_id, module, name, modifier from wakeq.http_targets
+                        where previous_until <= now() and exists (select from gate)
+                        order by 1, 2, 3, 4 limit 1000 for update skip locked)
+                returning canvas_id
                )
-               select greatest((select count(*) from ids), (select count(*) from dead), (select count(*) from audit),
-                               (select count(*) from keys), (select count(*) from sent)) >= 1000 as "more!""#,
+               select greatest((select count(*) from ids), (select count(*) from dead), (select max(gone) from audit),
+                               (select count(*) from keys), (select count(*) from sent), (select count(*) from secrets)) >= 1000 as "more!""#,
             again,
             interval(retention.emitted_ids),
             interval(retention.dead_events),

@@ -27,6 +27,8 @@ pub(crate) struct ClaimLimits {
     pub(crate) canvas_handlers: Vec<String>,
     /// Only events with fewer losses than this, the loss of a takeover included.
     pub(crate) losses_below: i32,
+    /// Only events whose value has at most so many bytes: a statement claims many.
+    pub(crate) value_max: i32,
 }
 
 /// A claimed event, with all that its handler needs.
@@ -76,14 +78,15 @@ impl Store {
                       modifier as "modifier!", value as "value!", retries as "retries!", delay_until as "delay_until!",
                       enqueued_at as "enqueued_at!", locked_at as "locked_at!", claims as "claims!",
                       losses as "losses!", took_over as "took_over!", traceparent, object, seq, prev
-                 from wakeq.claim_3($1, $2, $3, $4, $5, $6, $7)"#,
+                 from wakeq.claim($1, $2, $3, $4, $5, $6, $7, $8)"#,
             &keys,
             &canvases,
             shared(&canvases) as Option<Uuid>,
             &limits.handlers,
             &limits.canvas_handlers,
             interval(self.timing().lease),
-            limits.losses_below
+            limits.losses_below,
+            limits.value_max
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("claim events", rows)?;

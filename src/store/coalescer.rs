@@ -18,6 +18,13 @@ const CONTENTION_TRIES: u32 = 5;
 
 type Waiting<Q, A> = (Q, oneshot::Sender<Result<A, StoreError>>);
 
+/// How much goes into one statement.
+struct Batch<Q> {
+    count_max: usize,
+    bytes_max: usize,
+    bytes: fn(&Q) -> usize,
+}
+
 /// A queue in front of a batched statement. Its tasks end when the last clone is dropped.
 pub(crate) struct Coalescer<Q, A> {
     queue: mpsc::Sender<Waiting<Q, A>>,
@@ -41,11 +48,34 @@ where
         S: Fn(Vec<Q>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Vec<A>, StoreError>> + Send + 'static,
     {
+        let batch = Batch { count_max: batch_max, bytes_max: usize::MAX, bytes: |_| 0 };
+        Self::over(batch, in_flight, statement)
+    }
+
+    /// The same over batches that end with the request that brings them to `bytes_max`.
+    pub(crate) fn within<S, F>(
+        (batch_max, bytes_max): (usize, usize),
+        bytes: fn(&Q) -> usize,
+        in_flight: usize,
+        statement: S,
+    ) -> Self
+    where
+        S: Fn(Vec<Q>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Vec<A>, StoreError>> + Send + 'static,
+    {
+        Self::over(Batch { count_max: batch_max, bytes_max, bytes }, in_flight, statement)
+    }
+
+    fn over<S, F>(batch: Batch<Q>, in_flight: usize, statement: S) -> Self
+    where
+        S: Fn(Vec<Q>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Vec<A>, StoreError>> + Send + 'static,
+    {
         let (queue, waiting) = mpsc::channel(WAITING_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
-        let statement = Arc::new(statement);
+        let (statement, batch) = (Arc::new(statement), Arc::new(batch));
         for _ in 0..in_flight {
-            tokio::spawn(serve(Arc::clone(&waiting), Arc::clone(&statement), batch_max));
+            tokio::spawn(serve(Arc::clone(&waiting), Arc::clone(&statement), Arc::clone(&batch)));
         }
         Self { queue }
     }
@@ -61,20 +91,38 @@ where
 async fn serve<Q, A, S, F>(
     waiting: Arc<Mutex<mpsc::Receiver<Waiting<Q, A>>>>,
     statement: Arc<S>,
-    batch_max: usize,
+    batch: Arc<Batch<Q>>,
 ) where
     Q: Clone,
     S: Fn(Vec<Q>) -> F,
     F: Future<Output = Result<Vec<A>, StoreError>>,
 {
-    let mut batch = Vec::new();
+    let mut requests = Vec::new();
     loop {
-        if waiting.lock().await.recv_many(&mut batch, batch_max).await == 0 {
+        batch.fill(&mut requests, &mut *waiting.lock().await).await;
+        if requests.is_empty() {
             return;
         }
         // Who stopped waiting gets no statement of its own.
-        batch.retain(|(_, sender)| !sender.is_closed());
-        answer(std::mem::take(&mut batch), statement.as_ref()).await;
+        requests.retain(|(_, sender)| !sender.is_closed());
+        answer(std::mem::take(&mut requests), statement.as_ref()).await;
+    }
+}
+
+impl<Q> Batch<Q> {
+    /// Takes what waits, and waits for one if nothing does; nothing, once nobody is left to ask.
+    async fn fill<A>(&self, requests: &mut Vec<Waiting<Q, A>>, waiting: &mut mpsc::Receiver<Waiting<Q, A>>) {
+        if self.bytes_max == usize::MAX {
+            waiting.recv_many(requests, self.count_max).await;
+            return;
+        }
+        let (mut next, mut bytes) = (waiting.recv().await, 0_usize);
+        while let Some(request) = next {
+            bytes = bytes.saturating_add((self.bytes)(&request.0));
+            requests.push(request);
+            let is_full = requests.len() >= self.count_max || bytes >= self.bytes_max;
+            next = if is_full { None } else { waiting.try_recv().ok() };
+        }
     }
 }
 

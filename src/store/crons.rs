@@ -6,12 +6,10 @@ use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
+use super::quotas::{full, one_by_one, usual};
 use super::session::{Bounded, Session};
 use super::{Store, StoreError};
-use crate::event::{Actor, CanvasId, Name, Timestamp};
-
-/// Makes those wait who put crons on one canvas, so that their limit holds.
-const PUT_LOCK: i32 = 781_075_230;
+use crate::event::{Actor, CanvasId, Name, Quota, QuotaExceeded, Timestamp};
 
 /// A cron as it is kept.
 #[derive(Clone, Debug, sqlx::FromRow)]
@@ -47,6 +45,8 @@ pub(crate) struct NewCronRow<'a> {
     pub(crate) modifier: &'a Name,
     pub(crate) value: &'a str,
     pub(crate) missed: &'a str,
+    /// The most events that it emits within one minute.
+    pub(crate) minute_ticks: i16,
 }
 
 impl NewCronRow<'_> {
@@ -72,8 +72,8 @@ pub(crate) enum CronPut {
     Changed,
     /// It was so already: nothing was done, and nothing recorded.
     Unchanged,
-    /// The canvas has as many as it may have.
-    Full,
+    /// The canvas has as many as it may have, or they tick as often as they may.
+    Full(QuotaExceeded),
 }
 
 /// What letting a cron go on did.
@@ -95,12 +95,11 @@ impl Store {
     pub(crate) async fn put_cron(
         &self,
         new: &NewCronRow<'_>,
-        most: i64,
         actor: &Actor,
         next: impl FnOnce(Option<&CronRow>, Timestamp) -> Option<Timestamp> + Send,
     ) -> Result<CronPut, StoreError> {
         let mut session = self.change().await?;
-        let put = session.limit(|connection| put(connection, new, most, actor, next)).await;
+        let put = session.limit(|connection| put(connection, new, actor, next)).await;
         session.answered("put a cron", put)
     }
 
@@ -240,33 +239,21 @@ async fn locked(
 async fn put(
     connection: &mut PgConnection,
     new: &NewCronRow<'_>,
-    most: i64,
     actor: &Actor,
     next: impl FnOnce(Option<&CronRow>, Timestamp) -> Option<Timestamp> + Send,
 ) -> Result<CronPut, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     patiently(&mut transaction).await?;
-    sqlx::query!(
-        "select pg_advisory_xact_lock($1, hashtext($2))::text as locked",
-        PUT_LOCK,
-        new.canvas.to_string()
-    )
-    .fetch_one(&mut *transaction)
-    .await?;
+    one_by_one(&mut transaction, new.canvas).await?;
     let old = locked(&mut transaction, new.canvas, new.name).await?;
-    let state = sqlx::query!(
-        r#"select clock_timestamp() as "now!", count(*) as "count!" from wakeq.cron_records where canvas_id = $1"#,
-        new.canvas.0
-    )
-    .fetch_one(&mut *transaction)
-    .await?;
-    let put = match &old {
-        Some(old) if new.is(old) => CronPut::Unchanged,
-        Some(_) => CronPut::Changed,
-        None if state.count >= most => CronPut::Full,
-        None => CronPut::New,
+    let state = others(&mut transaction, new).await?;
+    let put = match (&old, state.full(new, old.is_none())) {
+        (Some(old), _) if new.is(old) => CronPut::Unchanged,
+        (_, Some(exceeded)) => CronPut::Full(exceeded),
+        (Some(_), None) => CronPut::Changed,
+        (None, None) => CronPut::New,
     };
-    if matches!(put, CronPut::Unchanged | CronPut::Full) {
+    if matches!(put, CronPut::Unchanged | CronPut::Full(_)) {
         transaction.rollback().await?;
         return Ok(put);
     }
@@ -280,6 +267,40 @@ async fn put(
     write(&mut transaction, new, actor, next_at, state.now).await?;
     transaction.commit().await?;
     Ok(put)
+}
+
+/// The crons of a canvas beside the one that is put.
+struct Others {
+    now: Timestamp,
+    count: i64,
+    ticks: i64,
+    count_max: i64,
+    ticks_max: i64,
+}
+
+impl Others {
+    /// What there is no room for. One that replaces another needs a place of its own only among the ticks.
+    fn full(&self, new: &NewCronRow<'_>, is_new: bool) -> Option<QuotaExceeded> {
+        let crons = (self.count, i64::from(is_new), self.count_max);
+        let ticks = (self.ticks, i64::from(new.minute_ticks), self.ticks_max);
+        full(new.canvas, Quota::Crons, crons).or_else(|| full(new.canvas, Quota::CronTicks, ticks))
+    }
+}
+
+async fn others(connection: &mut PgConnection, new: &NewCronRow<'_>) -> Result<Others, sqlx::Error> {
+    sqlx::query_as!(
+        Others,
+        r#"select clock_timestamp() as "now!", count(*) as "count!",
+                  coalesce(sum(minute_ticks), 0)::bigint as "ticks!",
+                  wakeq.quota_of($1, 'crons', $3) as "count_max!", wakeq.quota_of($1, 'cron-ticks', $4) as "ticks_max!"
+             from wakeq.cron_records where canvas_id = $1 and name <> $2"#,
+        new.canvas.0,
+        new.name.as_str() as _,
+        usual(Quota::Crons),
+        usual(Quota::CronTicks)
+    )
+    .fetch_one(connection)
+    .await
 }
 
 /// Deletes the events that were emitted ahead of their ticks, as far as these are still ahead and the event was neither
@@ -333,11 +354,13 @@ async fn write(
     sqlx::query!(
         r#"with put as (
                insert into wakeq.cron_records as c
-                   (canvas_id, name, expression, zone, modifier, value, missed, next_at, created_by, created_at, changed_at)
-               values ($1, $2, $3, $4, $5, $6, $7, $8, $10, $9, $9)
+                   (canvas_id, name, expression, zone, modifier, value, missed, next_at, created_by, created_at, changed_at,
+                    minute_ticks)
+               values ($1, $2, $3, $4, $5, $6, $7, $8, $10, $9, $9, $13)
                    on conflict on constraint cron_records_pkey do update
                   set expression = excluded.expression, zone = excluded.zone, modifier = excluded.modifier,
                       value = excluded.value, missed = excluded.missed, changed_at = excluded.changed_at,
+                      minute_ticks = excluded.minute_ticks,
                       next_at = case when c.paused_at is null then excluded.next_at end
            )
            insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, request_id, detail)
@@ -354,7 +377,8 @@ async fn write(
         now,
         actor.name(),
         actor.request_id(),
-        actor.credential_id()
+        actor.credential_id(),
+        new.minute_ticks
     )
     .execute(connection)
     .await

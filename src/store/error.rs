@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::event::InvalidTiming;
+use crate::event::{InvalidTiming, QuotaExceeded};
 
 /// Why a statement gave no result. Whether it took effect is unknown for [`StoreError::TimedOut`] and
 /// [`StoreError::Unavailable`]; every statement can be repeated.
@@ -64,8 +64,13 @@ pub enum StoreError {
         deployment: Duration,
     },
     /// A statement's own queue is full or gone: more is asked than the database answers.
-    #[error("too many statements wait for Postgres: slow down, or give it more room")]
+    #[error(
+        "too many statements, or too many bytes of them, wait for Postgres: slow down, or give it more room"
+    )]
     Overloaded,
+    /// The canvas may not keep more of this: nothing was done.
+    #[error(transparent)]
+    Quota(#[from] QuotaExceeded),
     /// The configuration is wrong.
     #[error("{0}")]
     Config(&'static str),
@@ -109,6 +114,7 @@ impl StoreError {
             | Self::Timing(_)
             | Self::OtherTiming { .. }
             | Self::Overloaded
+            | Self::Quota(_)
             | Self::Config(_)
             | Self::Defect => None,
         }
@@ -122,6 +128,7 @@ impl StoreError {
             Self::Refused { .. } => "refused",
             Self::NotMigrated(_) | Self::Migration(_) => "not_migrated",
             Self::Overloaded => "overloaded",
+            Self::Quota(_) => "quota",
             Self::UnsafeDurability { .. }
             | Self::Timing(_)
             | Self::OtherTiming { .. }

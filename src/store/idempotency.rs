@@ -55,6 +55,19 @@ impl Store {
     }
 }
 
+impl Store {
+    /// The answer that is kept under a key, if the request is the same.
+    pub(crate) async fn replayed(&self, key: &NewKey) -> Result<Option<String>, StoreError> {
+        let mut session = self.session().await?;
+        let earlier = session.limit(|connection| earlier(connection, key)).await;
+        let earlier = session.answered("look for the answer under an idempotency key", earlier)?;
+        Ok(match earlier {
+            Keyed::Replayed(answer) => Some(answer),
+            Keyed::First(_) | Keyed::Mismatch | Keyed::InProgress => None,
+        })
+    }
+}
+
 async fn once(
     connection: &mut PgConnection,
     key: &NewKey,

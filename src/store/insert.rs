@@ -17,7 +17,7 @@ use crate::event::{Due, EventId, HandlerAddress, Link, ObjectKey, StreamId, Time
 /// Most rows in one statement.
 const PAGE: usize = 1000;
 /// Most bytes of values in one statement.
-const PAGE_BYTES: usize = 8 * 1024 * 1024;
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// A checked event on its way into the table.
 #[derive(Clone, Debug)]
@@ -93,8 +93,8 @@ impl Store {
     }
 
     /// Inserts one event in a statement of its own.
-    pub(crate) async fn insert_alone(&self, event: &NewEvent) -> Result<Inserted, StoreError> {
-        let inserted = self.insert(&[Arc::new(event.clone())]).await?;
+    pub(crate) async fn insert_alone(&self, event: &Arc<NewEvent>) -> Result<Inserted, StoreError> {
+        let inserted = self.insert(std::slice::from_ref(event)).await?;
         Ok(inserted.into_iter().next().unwrap_or(Inserted::new(true)))
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use sqlx::migrate::{Migrate, Migrator};
 use sqlx::{ConnectOptions, Connection};
 
-use super::{Store, StoreError};
+use super::route::Route;
+use super::{Store, StoreConfig, StoreError};
 
 static MIGRATIONS: Migrator = sqlx::migrate!();
 
@@ -72,8 +73,18 @@ impl Store {
     ///
     /// With `dry_run` nothing is changed. A connection of its own is used, without a limit on time.
     pub async fn migrate(url: &str, dry_run: bool) -> Result<Vec<MigrationState>, StoreError> {
+        Self::migrate_with(url, dry_run, &StoreConfig::default()).await
+    }
+
+    /// As [`Store::migrate`]; of the configuration only [`StoreConfig::allow_unverified_database`] counts.
+    pub async fn migrate_with(
+        url: &str,
+        dry_run: bool,
+        config: &StoreConfig,
+    ) -> Result<Vec<MigrationState>, StoreError> {
         let refused = |error| StoreError::from_sqlx("migrate", error);
         let options: sqlx::postgres::PgConnectOptions = url.parse().map_err(refused)?;
+        Route::check(&options, config.allow_unverified_database)?;
         let mut connection = options.application_name("wakeq migrate").connect().await.map_err(refused)?;
         let before = applied(&mut connection).await?;
         if !dry_run {

@@ -29,12 +29,14 @@ mod counts;
 mod crons;
 mod dead_events;
 #[cfg(feature = "http")]
+mod deployment;
 mod depth;
 mod entities;
 mod error;
 mod events;
 mod groups;
 mod idempotency;
+mod idle;
 mod insert;
 mod lanes;
 mod load;
@@ -42,11 +44,15 @@ mod log;
 #[cfg(feature = "testing")]
 mod memory;
 mod migrate;
+mod places;
 mod positions;
 mod probe;
 mod promises;
 mod queues;
+mod quotas;
 mod resume;
+mod rights;
+mod route;
 mod rules;
 #[cfg(feature = "http")]
 mod service_accounts;
@@ -63,6 +69,7 @@ mod unknown_handlers;
 
 #[cfg(feature = "http")]
 pub(crate) use access_keys::{KeyRow, NewKeyRow, RowsOf};
+pub(crate) use audit::Noted;
 pub use audit::{AuditEntry, AuditOutcome, Refusal};
 pub use chains::Object;
 pub(crate) use chains::{NewState, insert_with_state};
@@ -78,14 +85,15 @@ pub use depth::Depth;
 #[cfg(feature = "telemetry")]
 pub(crate) use depth::HandlerDepth;
 pub(crate) use entities::{
-    BatchEnd, Decided, EntityBatch, EntityPosition, EntityRow, EntitySize, LoadedEntity, Recorded, SendEnd,
-    SentEntityEvent, StoredEvent, ToEntity, send_to_entities,
+    BatchEnd, Decided, EntityBatch, EntityPosition, EntityQuestion, EntityRow, LoadedEntity, Recorded,
+    SendEnd, SentEntityEvent, StoredEvent, ToEntity, send_to_entities,
 };
 pub use entities::{EntityEventStatus, StoredEntity};
 pub use error::StoreError;
 pub(crate) use events::{Listed, Position};
 pub use groups::GroupPosition;
 pub(crate) use idempotency::{Keyed, NewKey};
+pub(crate) use idle::IdleRetention;
 pub(crate) use insert::{Inserted, NewEvent, insert_one};
 pub use lanes::HaltedLane;
 pub(crate) use load::LoadedEvent;
@@ -94,9 +102,16 @@ pub(crate) use log::{LogBatch, Refused, append_batch, lacks_partition};
 #[cfg(feature = "cli")]
 pub(crate) use migrate::MigrationDifferences;
 pub use migrate::{MigrationState, MigrationStatus};
+#[cfg(feature = "http")]
+pub(crate) use places::on_behalf_of;
 pub(crate) use positions::{Buried, PositionMove};
 pub use queues::{Facet, FacetSettings, QueueDepth, RegisteredQueue};
 pub(crate) use queues::{NewQueueRow, QueuePut, Taken, TakenTurn};
+pub(crate) use quotas::Added;
+pub use quotas::QuotaUse;
+pub use rights::RoleKind;
+#[cfg(feature = "cli")]
+pub(crate) use route::Route;
 pub use rules::Rule;
 #[cfg(feature = "http")]
 pub(crate) use service_accounts::AccountRow;
@@ -104,6 +119,8 @@ pub use session::{Store, StoreConfig};
 pub use settings::TimingMode;
 #[cfg(feature = "http")]
 pub use targets::RegisteredTarget;
+#[cfg(feature = "cli")]
+pub(crate) use targets::SecretCounts;
 #[cfg(feature = "http")]
 pub(crate) use targets::{FoundTarget, NewTargetRow, PutOutcome};
 pub(crate) use ticks::{CronDue, CronStep};

@@ -36,7 +36,7 @@ impl Store {
     }
 
     /// Moves the promise of events whose handler this worker does not know, and notes the handler, but for that of a queue. Another worker may
-    /// know it, so the promise stays. What is parked stays parked, by the assignment: as a condition it would make
+    /// know it, so the promise stays; the next looks are further and further apart, up to twelve times as far. What is parked stays parked, by the assignment: as a condition it would make
     /// the planner read all promises in their order, and deadlock with batches in the order of the ids.
     pub(crate) async fn defer(&self, ids: &[EventId]) -> Result<(), StoreError> {
         in_memory!(self, defer(ids));
@@ -45,7 +45,7 @@ impl Store {
         let query = sqlx::query!(
             "with deferred as (
                  update wakeq.events_v2
-                    set notify_at = case when notify_at is not null then clock_timestamp() + $2 end
+                    set notify_at = case when notify_at is not null then clock_timestamp() + wakeq.defer_for($2, probes) end
                   where id = any ($1) and delay_until <= clock_timestamp()
                     and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
               returning canvas_id, module, name, modifier, queue

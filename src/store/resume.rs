@@ -44,7 +44,7 @@ impl Store {
                     where e.canvas_id = (select canvas_id from job where kind = 'registered')
                       and e.module = (select module from job) and e.name = (select name from job)
                       and e.delay_until >= (select after_due from job) and e.delay_until <= now()
-                      and e.notify_at > now() + $4 and e.notify_at <= (select created_at from job) + $5::interval
+                      and e.notify_at > now() + $4 and e.notify_at <= (select created_at from job) + wakeq.defer_for($5, e.probes)
                       and (e.locked_at is null or e.locked_at < clock_timestamp() - $6::interval)
                     order by e.delay_until limit $2 for update
                ), page as (

@@ -43,10 +43,6 @@ pub(crate) struct Lifted {
 // Workers that park events share a rule's row for as long as they find events to park, one statement after the other.
 // Changing the rule waits for a gap between them, longer than other statements wait for a lock.
 
-/// The lock that every claim shares and a new rule passes through alone. The same number stands in the migration that
-/// makes `wakeq.claim`.
-const CLAIM_LOCK: i64 = 7_810_752_301;
-
 impl Store {
     /// Puts a rule on a handler, or renews its reason and end. When this returns, no claim that did not see the rule
     /// can commit any more.
@@ -111,10 +107,7 @@ impl Store {
     /// Waits until every claim that may not have seen a committed rule has ended.
     async fn await_older_claims(&self) -> Result<(), StoreError> {
         let mut session = self.session().await?;
-        let query = sqlx::query!(
-            "select set_config('lock_timeout', '4s', true), pg_advisory_xact_lock($1)::text as passed",
-            CLAIM_LOCK
-        );
+        let query = sqlx::query!("select wakeq.await_claims()::text as passed");
         let passed = session.limit(|connection| query.fetch_one(connection)).await;
         session.answered("wait for older claims", passed).map(drop)
     }

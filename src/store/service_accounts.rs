@@ -88,7 +88,7 @@ impl Store {
         email: &str,
         limit: i64,
     ) -> Result<Vec<AccountRow>, StoreError> {
-        let mut session = self.session().await?;
+        let mut session = self.lookup_session().await?;
         let query = sqlx::query!(
             "select email, canvas_id, scopes, created_at, created_by from wakeq.service_accounts
               where email = $1 and revoked_at is null order by canvas_id nulls first limit $2",

@@ -11,13 +11,20 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Post
 
 #[cfg(feature = "testing")]
 use super::memory::Kit;
+use super::places::{Place, Places};
 use super::probe::Probe;
 use super::queues::RegistryCache;
+use super::quotas::Quotas;
+use super::route::Route;
 use super::{StoreError, TimingMode};
+#[cfg(feature = "http")]
+use crate::event::SecretKeys;
 use crate::event::Timing;
 
 /// How long a connection may rest before it is asked whether it still lives.
 const RESTED: Duration = Duration::from_secs(1);
+/// Connections for looking up credentials: emits never wait for look-ups, nor look-ups for emits.
+const LOOKUPS: u32 = 2;
 
 /// How the store uses Postgres.
 ///
@@ -27,7 +34,8 @@ const RESTED: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
-    /// Most connections at a time, without the one that renews leases. Default 6; one is enough to work.
+    /// Most connections at a time, without the one that renews leases and the two that look up credentials, which are made
+    /// when they are needed. Default 6; one is enough to work.
     pub max_connections: u32,
     /// The server ends a statement after this long. Default 5 s.
     pub statement_timeout: Duration,
@@ -35,10 +43,16 @@ pub struct StoreConfig {
     pub lock_timeout: Duration,
     /// Work on a server that may forget commits (`fsync` or `synchronous_commit` off). Default false.
     pub allow_unsafe_durability: bool,
+    /// Connect to another host although its certificate is not checked: without `sslmode=verify-full`, or `verify-ca`
+    /// with an `sslrootcert`. Default false.
+    pub allow_unverified_database: bool,
     /// The durations that are written into rows; the same in every process of a deployment.
     pub timing: Timing,
     /// What to do about the durations that the deployment has already. Default: agree with them, or be refused.
     pub timing_mode: TimingMode,
+    /// What the signing secrets of targets are encrypted with. Default: no key, and no target can be registered.
+    #[cfg(feature = "http")]
+    pub secret_keys: SecretKeys,
 }
 
 impl Default for StoreConfig {
@@ -48,8 +62,11 @@ impl Default for StoreConfig {
             statement_timeout: Duration::from_secs(5),
             lock_timeout: Duration::from_millis(200),
             allow_unsafe_durability: false,
+            allow_unverified_database: false,
             timing: Timing::default(),
             timing_mode: TimingMode::default(),
+            #[cfg(feature = "http")]
+            secret_keys: SecretKeys::default(),
         }
     }
 }
@@ -74,9 +91,12 @@ impl StoreConfig {
 pub struct Store {
     pool: PgPool,
     renewals: PgPool,
+    lookups: PgPool,
+    places: Arc<Places>,
     pub(super) config: Arc<StoreConfig>,
     pub(super) probe: Arc<Probe>,
     pub(super) registry: Arc<RegistryCache>,
+    pub(super) quotas: Arc<Quotas>,
     #[cfg(feature = "testing")]
     kit: Option<Arc<Kit>>,
 }
@@ -87,20 +107,26 @@ impl Store {
     ///
     /// `url` has the form `postgres://user:password@host:port/database`. Errors: [`StoreError::Unavailable`] and
     /// [`StoreError::UnsafeDurability`]; [`StoreError::Timing`] for durations that no queue can work with,
-    /// [`StoreError::OtherTiming`] for others than the deployment's; [`StoreError::NotMigrated`].
+    /// [`StoreError::OtherTiming`] for others than the deployment's; [`StoreError::NotMigrated`]; [`StoreError::Config`]
+    /// for another host whose certificate would not be checked, before anything is sent to it.
     pub async fn connect(url: &str, config: StoreConfig) -> Result<Self, StoreError> {
         config.check()?;
         let options: PgConnectOptions =
             url.parse().map_err(|error| StoreError::from_sqlx("read the connection URL", error))?;
+        Route::check(&options, config.allow_unverified_database)?;
         let options = options.application_name("wakeq");
-        let pool = pool(&config, config.max_connections).connect_lazy_with(options.clone());
+        let statements = pool(&config, config.max_connections).connect_lazy_with(options.clone());
         let renewals = pool_of_one(&config).connect_lazy_with(options.clone());
+        let lookups = pool(&config, LOOKUPS).connect_lazy_with(options.clone());
         let mut store = Self {
-            pool,
+            pool: statements,
             renewals,
+            lookups,
+            places: Arc::new(Places::among(config.max_connections)),
             config: Arc::new(config),
             probe: Arc::default(),
             registry: Arc::default(),
+            quotas: Arc::default(),
             #[cfg(feature = "testing")]
             kit: None,
         };
@@ -122,13 +148,17 @@ impl Store {
         let config = StoreConfig { timing, ..StoreConfig::default() };
         let options = PgConnectOptions::new_without_pgpass();
         let pool = pool_of_one(&config).connect_lazy_with(options.clone());
-        let renewals = pool_of_one(&config).connect_lazy_with(options);
+        let renewals = pool_of_one(&config).connect_lazy_with(options.clone());
+        let lookups = pool_of_one(&config).connect_lazy_with(options);
         Self {
             pool,
             renewals,
+            lookups,
+            places: Arc::new(Places::among(config.max_connections)),
             config: Arc::new(config),
             probe: Arc::default(),
             registry: Arc::default(),
+            quotas: Arc::default(),
             kit: None,
         }
     }
@@ -148,9 +178,16 @@ impl Store {
         &self.config.timing
     }
 
+    /// What the signing secrets of targets are encrypted with.
+    #[cfg(feature = "http")]
+    pub(crate) fn secret_keys(&self) -> &SecretKeys {
+        &self.config.secret_keys
+    }
+
     /// Closes every connection; running statements are waited for.
     pub async fn close(&self) {
         self.renewals.close().await;
+        self.lookups.close().await;
         self.pool.close().await;
     }
 
@@ -161,13 +198,22 @@ impl Store {
                 "a store in memory does not do this: give the test kit a database",
             ));
         }
-        Session::of(&self.pool, self.config.statement_timeout).await
+        let place = self.places.take().await;
+        let mut session = Session::of(&self.pool, self.config.statement_timeout).await?;
+        session.place = place;
+        Ok(session)
     }
 
     /// The pool that all statements but renewals share.
     #[cfg(feature = "telemetry")]
     pub(super) fn pool_of_statements(&self) -> &PgPool {
         &self.pool
+    }
+
+    /// How the database is reached.
+    #[cfg(feature = "cli")]
+    pub(crate) fn route(&self) -> Route {
+        Route::of(&self.pool.connect_options())
     }
 
     /// A session, or the reason why there is none, which the pool keeps to itself.
@@ -181,6 +227,12 @@ impl Store {
 
     pub(super) async fn renewal_session(&self) -> Result<Session, StoreError> {
         Session::of(&self.renewals, self.config.statement_timeout).await
+    }
+
+    /// For looking up credentials, whatever the other connections are busy with.
+    #[cfg(feature = "http")]
+    pub(super) async fn lookup_session(&self) -> Result<Session, StoreError> {
+        Session::of(&self.lookups, self.config.statement_timeout).await
     }
 
     async fn check_durability(&self) -> Result<(), StoreError> {
@@ -258,6 +310,8 @@ fn pool(config: &StoreConfig, max_connections: u32) -> PgPoolOptions {
 /// server may still be busy with what nobody waits for.
 pub(super) struct Session {
     connection: Option<PoolConnection<Postgres>>,
+    /// Of the canvas on whose behalf it is used.
+    place: Option<Place>,
     limit: Duration,
 }
 
@@ -268,7 +322,11 @@ impl Session {
     async fn of(pool: &PgPool, statement_timeout: Duration) -> Result<Self, StoreError> {
         // Whatever the server's reason to refuse a connection is, it is away for us.
         let connection = pool.acquire().await.map_err(|error| StoreError::Unavailable(Arc::new(error)))?;
-        Ok(Self { connection: Some(connection), limit: statement_timeout + Duration::from_secs(1) })
+        Ok(Self {
+            connection: Some(connection),
+            place: None,
+            limit: statement_timeout + Duration::from_secs(1),
+        })
     }
 
     /// For a transaction of so many statements.
@@ -316,6 +374,7 @@ impl Drop for Session {
         if let Some(connection) = self.connection.take() {
             drop(connection.detach());
         }
+        drop(self.place.take());
     }
 }
 

@@ -62,20 +62,35 @@ impl Store {
         Ok(Some(timing))
     }
 
-    /// Writes all of them in one statement, always in the same order: of two processes the first writes, and the second
-    /// waits for it.
+    /// Writes all of them in one statement, with the line of the record for what an operator replaces; always in the same
+    /// order: of two processes the first writes, and the second waits for it.
     async fn write_timing(&self, replace: bool) -> Result<(), StoreError> {
         let (names, values): (Vec<String>, Vec<i64>) = self.config.timing.named().into_iter().unzip();
         let mut session = self.session().await?;
-        let query = sqlx::query!(
-            "insert into wakeq.settings as s (name, value_us)
+        let first = sqlx::query!(
+            "insert into wakeq.settings (name, value_us)
              select name, value_us from unnest($1::text[], $2::bigint[]) as new (name, value_us)
-                 on conflict (name) do update set value_us = excluded.value_us, set_at = now()
-                         where $3 and s.value_us <> excluded.value_us",
+                 on conflict (name) do nothing",
             &names,
-            &values,
-            replace
+            &values
         );
+        // A statement of its own: processes have no right to change what stands.
+        let instead = sqlx::query!(
+            "with written as (
+                 insert into wakeq.settings as s (name, value_us)
+                 select name, value_us from unnest($1::text[], $2::bigint[]) as new (name, value_us)
+                     on conflict (name) do update set value_us = excluded.value_us, set_at = now()
+                             where s.value_us <> excluded.value_us
+              returning name, value_us
+             )
+             insert into wakeq.audit_log (actor, action, outcome, detail)
+             select left('database:' || session_user, 200), 'set-timing', 'done',
+                    left(string_agg(name || ' ' || value_us || ' us', ', ' order by name), 1000)
+               from written having count(*) > 0",
+            &names,
+            &values
+        );
+        let query = if replace { instead } else { first };
         let written = session.limit(|connection| query.execute(connection)).await;
         session.answered("write the deployment's durations", written).map(drop)
     }

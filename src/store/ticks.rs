@@ -18,8 +18,11 @@ use crate::event::{
 
 /// Most crons in one transaction.
 const CRONS: i64 = 100;
-/// Most events in one transaction.
+/// How many of those that are due first are looked at to give each canvas its turn: more than one canvas has, mostly.
+const LOOKED_AT: i64 = 2000;
+/// Most events in one transaction, and most of one canvas: others wait for it.
 const EVENTS: usize = 1000;
+const CANVAS_EVENTS: usize = 250;
 /// About how many bytes of values one transaction emits.
 const BYTES: usize = 8 * 1024 * 1024;
 /// Statements of a transaction: begin, look, up to ten pages of events, move, commit.
@@ -93,7 +96,7 @@ impl Store {
         self.timing().probe_period.mul_f64(AHEAD).min(AHEAD_MAX)
     }
 
-    /// Emits the ticks of due crons, of all or of one, in one transaction. `step` says which, by the database's clock
+    /// Emits the ticks of due crons, of all or of one, in one transaction: one of each canvas, then another one of each. `step` says which, by the database's clock
     /// and up to so many; crons that others work on at this moment are left to them. `but`: not these, which the
     /// transactions before left as they are, so that they hold up none of the others.
     pub(crate) async fn tick(
@@ -121,29 +124,37 @@ async fn tick(
         but.iter().map(|(canvas, name)| (canvas.0, name.to_string())).unzip();
     let mut transaction = connection.begin().await?;
     let due = sqlx::query!(
-        r#"select canvas_id, name::text as "name!", expression, zone, modifier::text as "modifier!", value::text as "value!",
-                  missed, next_at as "next_at!", clock_timestamp() as "now!",
-                  array(select at from unnest(ahead_at) as before (at) where at >= next_at) as "emitted!"
-             from wakeq.cron_records
-            where next_at <= now() + $1::interval and ($2::uuid is null or canvas_id = $2) and ($3::text is null or name = $3)
-              and (canvas_id, name::text) not in (select * from unnest($5::uuid[], $6::text[]))
-            order by next_at limit $4 for update skip locked"#,
+        r#"with due as materialized (
+               select canvas_id, name, next_at from wakeq.cron_records
+                where next_at <= now() + $1::interval and ($2::uuid is null or canvas_id = $2) and ($3::text is null or name = $3)
+                  and (canvas_id, name::text) not in (select * from unnest($5::uuid[], $6::text[]))
+                order by next_at limit $7
+           ), turns as materialized (
+               select canvas_id, name, row_number() over (partition by canvas_id order by next_at) as turn from due
+           )
+           select c.canvas_id, c.name::text as "name!", c.expression, c.zone, c.modifier::text as "modifier!",
+                  c.value::text as "value!", c.missed, c.next_at as "next_at!", clock_timestamp() as "now!",
+                  array(select at from unnest(c.ahead_at) as before (at) where at >= c.next_at) as "emitted!"
+             from turns t join wakeq.cron_records c on c.canvas_id = t.canvas_id and c.name = t.name
+            where c.next_at <= now() + $1::interval
+            order by t.turn, c.next_at limit $4 for update of c skip locked"#,
         interval(ahead),
         only.map(|(canvas, _)| canvas.0),
         only.map(|(_, name)| name.as_str()),
         CRONS,
         &canvases,
-        &names
+        &names,
+        LOOKED_AT
     )
     .fetch_all(&mut *transaction)
     .await?;
     let (mut batch, mut left) = (Batch::default(), Vec::new());
     let mut more = due.len() as i64 == CRONS;
     for row in due {
-        let room = batch.room(row.value.len());
+        let room = batch.room(row.canvas_id, row.value.len());
         if room == 0 {
             more = true;
-            break;
+            continue;
         }
         let address = super::load::address(row.canvas_id, Name::cron().as_str(), &row.name, &row.modifier);
         let Ok(HandlerAddress { scope, modifier }) = address else { continue };
@@ -192,9 +203,10 @@ fn due_soon(events: &[NewEvent], inserted: &[Inserted]) -> Vec<Notification> {
 }
 
 impl Batch {
-    /// How many events with values of this size there is room for.
-    fn room(&self, bytes: usize) -> usize {
-        let by_count = EVENTS.saturating_sub(self.events.len());
+    /// How many events with values of this size there is room for, of this canvas.
+    fn room(&self, canvas: Uuid, bytes: usize) -> usize {
+        let of_canvas = self.events.iter().filter(|event| event.address.scope.canvas.0 == canvas).count();
+        let by_count = EVENTS.saturating_sub(self.events.len()).min(CANVAS_EVENTS.saturating_sub(of_canvas));
         let by_bytes = BYTES.saturating_sub(self.bytes) / bytes.max(1);
         // One in an empty batch, however large it is.
         if self.moved.is_empty() { by_count.min(by_bytes.max(1)) } else { by_count.min(by_bytes) }

@@ -8,6 +8,10 @@ mod brokering;
 #[cfg(feature = "telemetry")]
 mod consuming;
 #[cfg(feature = "telemetry")]
+mod entities;
+#[cfg(feature = "telemetry")]
+mod keeping;
+#[cfg(feature = "telemetry")]
 mod labels;
 #[cfg(feature = "telemetry")]
 mod metrics;
@@ -24,6 +28,10 @@ use crate::event::{EventId, HandlerAddress, HandlerScope, Traceparent};
 pub(crate) use brokering::{BrokerMetrics, GroupGauge, GroupGauges, GroupsGauge};
 #[cfg(feature = "telemetry")]
 pub(crate) use consuming::ConsumerMetrics;
+#[cfg(feature = "telemetry")]
+pub(crate) use entities::EntityMetrics;
+#[cfg(feature = "telemetry")]
+pub(crate) use keeping::QuotaGauge;
 #[cfg(feature = "telemetry")]
 pub(crate) use metrics::{Gauges, HandlerGauge, QueueGauge};
 #[cfg(not(feature = "telemetry"))]
@@ -65,11 +73,12 @@ pub(crate) use run_span;
 /// Span of one HTTP request. Neither path nor headers are in it: they may hold what a log must not.
 #[cfg(feature = "http")]
 macro_rules! request_span {
-    ($method:expr, $id:expr) => {
+    ($method:expr, $id:expr, $client:expr) => {
         tracing::info_span!(
             "request",
-            method = %$method,
+            method = $method,
             request_id = %$id,
+            client = %$client,
             trace_id = tracing::field::Empty,
         )
     };

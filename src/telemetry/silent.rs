@@ -126,6 +126,18 @@ impl ConsumerMetrics {
     pub(crate) fn refused(&self) {}
 }
 
+pub(crate) struct EntityMetrics;
+
+impl EntityMetrics {
+    pub(crate) fn new(_: &'static str) -> Self {
+        Self
+    }
+
+    pub(crate) fn took(&self, _: usize, _: usize) {}
+
+    pub(crate) fn loaded(&self, _: usize) {}
+}
+
 pub(crate) struct BrokerMetrics;
 
 impl BrokerMetrics {

@@ -55,6 +55,7 @@ mod kit;
 mod lot;
 mod notifier;
 mod stepper;
+mod system;
 
 pub use crate::{assert_dead, assert_emitted};
 #[doc(hidden)]
@@ -63,3 +64,4 @@ pub use drained::Drained;
 pub use emitted::EmittedEvent;
 pub use kit::{KitError, TestKit};
 pub use notifier::{Faults, MemoryNotifier};
+pub use system::{answer, tick};

@@ -107,6 +107,7 @@ async fn agree(table: &Table, drawn: Vec<(Row, Known)>) -> (usize, usize) {
         handlers: registry.any_canvas(),
         canvas_handlers: registry.one_canvas(),
         losses_below: LOSSES_BELOW,
+        value_max: i32::MAX,
     };
     let ids = table.set(&rows).await;
     let (firsts, twins): (Vec<EventId>, Vec<EventId>) = ids.chunks(2).map(|pair| (pair[0], pair[1])).unzip();

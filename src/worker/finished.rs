@@ -15,8 +15,8 @@ use crate::store::StoreError;
 pub(super) enum Halt {
     Wait(When),
     Answer(Answer),
-    /// It needs room that others hold.
-    Room(RoomKind, Arc<Semaphore>),
+    /// It needs so many places in a room that others hold.
+    Room(RoomKind, Arc<Semaphore>, u32),
     /// Postgres did not answer.
     Failed(StoreError),
 }

@@ -125,7 +125,40 @@ pub struct Execution {
     pub copy_of: Option<CopyOf>,
 }
 
+/// What emitted an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// Somebody: a program with the library, or a caller of the API. What it says is theirs.
+    Emitted,
+    /// A tick of a cron of the event's canvas.
+    Cron,
+    /// An entity of the event's canvas that says what became of an event.
+    Entity,
+}
+
 impl Execution {
+    /// What emitted it: events of the modules `CRON` and `ANSWER` come from crons and entities alone, by whatever way somebody
+    /// else tries to emit them. A copy in a queue comes from where its event came from.
+    ///
+    /// ```
+    /// use wakeq::{Execution, HandlerError, HandlerResult, Origin};
+    ///
+    /// async fn nightly(execution: Execution) -> HandlerResult {
+    ///     match execution.origin() {
+    ///         Origin::Cron => Ok(()),
+    ///         _ => Err(HandlerError::operational("this is for the cron")),
+    ///     }
+    /// }
+    /// ```
+    pub fn origin(&self) -> Origin {
+        match self.address.scope.module.as_str() {
+            "CRON" => Origin::Cron,
+            "ANSWER" => Origin::Entity,
+            _ => Origin::Emitted,
+        }
+    }
+
     /// The emitted value. A value of another shape is an operational error, so that the event ends among the dead,
     /// where it can be seen.
     pub fn value<T: DeserializeOwned>(&self) -> Result<T, HandlerError> {

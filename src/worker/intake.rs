@@ -199,7 +199,9 @@ impl Intake {
             Halt::Wait(When::In(wait)) => self.park(notification.id, delivery, wait),
             Halt::Failed(_) if self.stopping || self.lot.is_full() => delivery.put_back(),
             Halt::Failed(_) => self.park(notification.id, delivery, FAILED_WAIT),
-            Halt::Room(kind, semaphore) => self.wait_for_room(notification, delivery, room, kind, semaphore),
+            Halt::Room(kind, semaphore, places) => {
+                self.wait_for_room(notification, delivery, room, (kind, semaphore, places));
+            }
         }
         if let Some(other) = gone.then(|| self.lot.take(notification.id)).flatten() {
             self.double(other);
@@ -248,8 +250,7 @@ impl Intake {
         notification: Notification,
         delivery: Delivery,
         mut room: Room,
-        kind: RoomKind,
-        semaphore: Arc<tokio::sync::Semaphore>,
+        (kind, semaphore, places): (RoomKind, Arc<tokio::sync::Semaphore>, u32),
     ) {
         if self.stopping {
             return delivery.put_back();
@@ -264,7 +265,7 @@ impl Intake {
         }
         self.lot.park_open(notification.id, delivery);
         self.entering.spawn(async move {
-            let permit: Option<OwnedSemaphorePermit> = semaphore.acquire_owned().await.ok();
+            let permit: Option<OwnedSemaphorePermit> = semaphore.acquire_many_owned(places).await.ok();
             room.hold(kind, permit);
             (notification, room)
         });

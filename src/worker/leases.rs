@@ -40,6 +40,9 @@ struct Entry {
     claims: i32,
     deadline: Instant,
     lost: CancellationToken,
+    /// Its last write is under way. That a renewal finds no claim may be the doing of that very write, whose answer says
+    /// what came of it; only the deadline ends the claim before that.
+    ends: bool,
 }
 
 /// A claim in this process's care, until it is dropped.
@@ -65,7 +68,7 @@ impl Leases {
             lost.cancel();
         }
         let mut care = self.care();
-        let entry = Entry { claims: claim.claims, deadline, lost: lost.clone() };
+        let entry = Entry { claims: claim.claims, deadline, lost: lost.clone(), ends: false };
         if let Some(earlier) = care.held.insert(claim.id, entry) {
             earlier.lost.cancel();
         }
@@ -88,7 +91,9 @@ impl Leases {
     }
 
     fn lost(&self, claim: Claim) {
-        if let Some(entry) = self.care().held.get(&claim.id).filter(|entry| entry.claims == claim.claims) {
+        let care = self.care();
+        let entry = care.held.get(&claim.id).filter(|entry| entry.claims == claim.claims);
+        if let Some(entry) = entry.filter(|entry| !entry.ends) {
             entry.lost.cancel();
         }
     }
@@ -109,6 +114,16 @@ impl Leases {
 }
 
 impl Held {
+    /// Its last write is about to be sent.
+    pub(super) fn ends(&self) {
+        let mut care = self.leases.care();
+        if let Some(entry) =
+            care.held.get_mut(&self.claim.id).filter(|entry| entry.claims == self.claim.claims)
+        {
+            entry.ends = true;
+        }
+    }
+
     /// Ends when the claim is lost: another worker may have the event.
     pub(super) async fn lost(&self) {
         self.lost.cancelled().await;
@@ -191,5 +206,22 @@ mod tests {
         first.lost().await;
         drop(first);
         assert_eq!(leases.claims(), [second.claim]);
+    }
+
+    /// The deletion was committed, and a renewal that came after it is answered before it.
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_does_not_end_a_claim_whose_last_write_is_under_way() {
+        let lease = Duration::from_secs(60);
+        let leases = Arc::new(Leases::new(lease));
+        let held = leases.hold(Claim { id: EventId::new(), claims: 1 }, Instant::now());
+        held.ends();
+        leases.lost(held.claim);
+        assert!(
+            tokio::time::timeout(lease / 2, held.lost()).await.is_err(),
+            "its own write may have done it"
+        );
+        tokio::time::advance(lease).await;
+        leases.expire(Instant::now());
+        held.lost().await;
     }
 }

@@ -20,6 +20,7 @@ mod signal;
 mod statements;
 #[cfg(feature = "http")]
 mod targets;
+mod values;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use counters::{Counters, RunReport, Verdict};
-pub use handlers::{Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Route};
+pub use handlers::{Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Origin, Route};
 pub use push::{PushError, PushRunner};
 pub use signal::shutdown_signal;
 
@@ -49,9 +50,12 @@ use run::Runner;
 use statements::Statements;
 #[cfg(feature = "http")]
 use targets::Targets;
+use values::Values;
 
 /// Largest capacity, and largest parking lot.
 const LOT_MAX: usize = 50_000;
+/// Largest room for values.
+const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024 * 1024;
 
 /// How much a worker takes on, and how it stops.
 #[derive(Clone, Debug)]
@@ -63,6 +67,10 @@ pub struct WorkerConfig {
     pub target_share: Option<usize>,
     /// Notifications that wait here for their time. Default 5,000; beyond that the promise on the row wakes the event.
     pub lot_max: usize,
+    /// Bytes of the values of running events, beyond what is small. Default 64 MiB, at least 1 MiB: events whose value is
+    /// larger than 256 KiB (or than this divided by the capacity, if that is less) run beside each other only as far as
+    /// their values fit into it together, and one that is larger than all of it runs alone.
+    pub value_bytes_max: usize,
     /// How long handlers may run on after a shutdown was asked for. Default 28 s; Cloud Run allows 8.
     pub shutdown_grace: Duration,
     /// Lost claims after which an event is not tried any more. Default 5.
@@ -79,6 +87,7 @@ impl Default for WorkerConfig {
             capacity: 64,
             target_share: None,
             lot_max: 5_000,
+            value_bytes_max: 64 * 1024 * 1024,
             shutdown_grace: Duration::from_secs(28),
             losses_max: 5,
             suspect_losses: 2,
@@ -165,6 +174,9 @@ impl QueueWorker {
         }
         if config.lot_max > LOT_MAX || config.capacity > LOT_MAX {
             return Err(WorkerError::Config("capacity and lot_max may each be 50,000 at most"));
+        }
+        if !(1024 * 1024..=VALUE_BYTES_MAX).contains(&config.value_bytes_max) {
+            return Err(WorkerError::Config("value_bytes_max must be 1 MiB to 64 GiB"));
         }
         if config.suspect_losses == 0 || config.losses_max < config.suspect_losses {
             return Err(WorkerError::Config("use 1 <= suspect_losses <= losses_max"));
@@ -328,9 +340,10 @@ impl QueueWorker {
         let with_targets = self.deliverer.is_some();
         #[cfg(not(feature = "http"))]
         let with_targets = false;
-        let (store, losses) = (&self.store, self.config.suspect_losses);
+        let values = Values::new(self.config.value_bytes_max, self.config.capacity);
+        let alone = (self.config.suspect_losses, values.small_max());
         Runner {
-            statements: Statements::new(store, &self.registry, losses, with_targets),
+            statements: Statements::new(&self.store, &self.registry, alone, with_targets),
             registry: Arc::clone(&self.registry),
             #[cfg(feature = "http")]
             targets: self.deliverer.clone().map(|deliverer| self.targets(deliverer)),
@@ -342,6 +355,7 @@ impl QueueWorker {
             },
             suspect_losses: self.config.suspect_losses,
             suspects: Arc::new(tokio::sync::Semaphore::new(1)),
+            values,
             kill: self.kill.clone(),
         }
     }

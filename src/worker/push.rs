@@ -211,7 +211,7 @@ impl Inner {
         let mut room = Room::default();
         loop {
             // Left while it waits, so that what waits keeps nobody else from running.
-            let Some(place) = self.enter(&self.places, latest).await? else {
+            let Some(place) = self.enter(&self.places, 1, latest).await? else {
                 return self.leave(id, SOON).await;
             };
             self.show();
@@ -247,12 +247,12 @@ impl Inner {
                     }
                     self.unless_stopped(tokio::time::sleep_until(due)).await?;
                 }
-                Halt::Room(kind, full) => {
+                Halt::Room(kind, full, places) => {
                     // Who waits keeps a request of the deployment, in which an event of another handler could run.
                     let Ok(_waits) = self.waiting.try_acquire() else {
                         return self.leave(id, SOON).await;
                     };
-                    let Some(entered) = self.enter(&full, latest).await? else {
+                    let Some(entered) = self.enter(&full, places, latest).await? else {
                         return self.leave(id, SOON).await;
                     };
                     room = finished.room;
@@ -266,9 +266,10 @@ impl Inner {
     async fn enter(
         &self,
         room: &Arc<Semaphore>,
+        places: u32,
         latest: Instant,
     ) -> Result<Option<OwnedSemaphorePermit>, PushError> {
-        let entering = tokio::time::timeout_at(latest, Arc::clone(room).acquire_owned());
+        let entering = tokio::time::timeout_at(latest, Arc::clone(room).acquire_many_owned(places));
         // Nobody closes it.
         Ok(self.unless_stopped(entering).await?.ok().and_then(Result::ok))
     }

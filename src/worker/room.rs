@@ -10,6 +10,7 @@ pub(super) struct Room {
     handler: Option<OwnedSemaphorePermit>,
     canvas: Option<OwnedSemaphorePermit>,
     suspect: Option<OwnedSemaphorePermit>,
+    value: Option<OwnedSemaphorePermit>,
 }
 
 /// Which room.
@@ -18,14 +19,16 @@ pub(super) enum RoomKind {
     Handler,
     Canvas,
     Suspect,
+    /// The bytes of a large value.
+    Value,
 }
 
 impl Room {
-    /// Enters one at once, unless the run is in it already; whether it is in it now.
-    pub(super) fn enter(&mut self, kind: RoomKind, room: &Arc<Semaphore>) -> bool {
+    /// Takes so many places in one at once, unless the run is in it already; whether it is in it now.
+    pub(super) fn enter(&mut self, kind: RoomKind, room: &Arc<Semaphore>, places: u32) -> bool {
         let place = self.place(kind);
         if place.is_none() {
-            *place = Arc::clone(room).try_acquire_owned().ok();
+            *place = Arc::clone(room).try_acquire_many_owned(places).ok();
         }
         place.is_some()
     }
@@ -40,6 +43,7 @@ impl Room {
             RoomKind::Handler => &mut self.handler,
             RoomKind::Canvas => &mut self.canvas,
             RoomKind::Suspect => &mut self.suspect,
+            RoomKind::Value => &mut self.value,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! It decides nothing. A claim tried ahead of the questions only means that it holds their answers already.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -16,9 +17,10 @@ use super::handlers::{Execution, Handler, Registry, canvas_key};
 use super::leases::{Held, Leases};
 use super::process::process;
 use super::room::{Room, RoomKind};
-use super::statements::Statements;
+use super::statements::{Alone, Statements};
 #[cfg(feature = "http")]
 use super::targets::Targets;
+use super::values::Values;
 use crate::event::{
     Cause, Claim, CopyOf, HandlerAddress, Lane, Notification, Place, Schedule, Turn, target_of_queue,
 };
@@ -41,6 +43,8 @@ pub(super) struct Runner {
     pub(super) suspect_losses: u32,
     /// One event that lost its owners before may run here at a time: it might take the others with it.
     pub(super) suspects: Arc<Semaphore>,
+    /// Large values are here one beside the other only as far as there is room for them.
+    pub(super) values: Values,
     /// Cuts handlers off when the grace of a shutdown is over.
     pub(super) kill: CancellationToken,
 }
@@ -135,6 +139,8 @@ struct Facts {
     handler: Option<Arc<Handler>>,
     /// Losses that the event will have once it is claimed.
     losses: u32,
+    /// The bytes of its value, once it was looked at.
+    value_bytes: i32,
     event: Option<ClaimedEvent>,
     place: Option<Place>,
     copy_of: Option<CopyOf>,
@@ -182,7 +188,12 @@ impl Run<'_> {
             }
             Effect::Remove(claim, removal) => match (self.remove(claim, removal).await, &self.facts.place) {
                 (true, Some(_)) => Input::LinkRemoved,
-                (removed, _) => Input::Removed(removed),
+                (false, Some(_)) => {
+                    // It may have happened all the same, and then nobody else wakes the next one.
+                    self.facts.next = self.next().await;
+                    Input::Removed(false)
+                }
+                (removed, None) => Input::Removed(removed),
             },
             Effect::HandOver => {
                 self.facts.next = self.next().await;
@@ -212,6 +223,7 @@ impl Run<'_> {
             u32::try_from(event.losses).unwrap_or(0) + u32::from(event.schedule.locked_at.is_some());
         self.facts.address = Some(event.address);
         self.facts.copy_of = event.copy_of;
+        self.facts.value_bytes = event.value_bytes;
         Ok(Some(event.schedule))
     }
 
@@ -256,25 +268,29 @@ impl Run<'_> {
         // A suspect may wait long for its turn: it must not keep its handler's room from others meanwhile.
         let suspect = self.facts.losses >= self.runner.suspect_losses;
         if suspect {
-            self.enter(RoomKind::Suspect, &self.runner.suspects)?;
+            self.enter(RoomKind::Suspect, &self.runner.suspects, 1)?;
         }
         if let Some(handler) = self.facts.handler.clone() {
             if let Some(room) = &handler.room {
-                self.enter(RoomKind::Handler, room)?;
+                self.enter(RoomKind::Handler, room, 1)?;
             }
             // Last, so that whoever waits for a handler's room takes nothing from the canvas's other handlers.
             if let Some(share) = &handler.share {
-                self.enter(RoomKind::Canvas, share)?;
+                self.enter(RoomKind::Canvas, share, 1)?;
             }
         }
-        let told = self.notification;
+        // Waits for nothing else once it has room for its value.
+        let large = self.runner.values.places_of(self.facts.value_bytes);
+        if let Some(places) = large {
+            self.enter(RoomKind::Value, &self.runner.values.room, places)?;
+        }
+        let (told, alone) = (self.notification, Alone { suspect, large: large.is_some() });
         let sent = Instant::now();
         let key = self.facts.key_of_target();
         let statements = &self.runner.statements;
         let claimed = match &self.facts.copy_of {
-            Some(copy) => statements.take_turn(&copy.queue, told.id, suspect).await,
-            None if suspect => statements.claim_suspect(told, key).await,
-            None => statements.claim(told, key).await,
+            Some(copy) => statements.take_turn(&copy.queue, told.id, alone).await,
+            None => statements.claim(told, key, alone).await,
         };
         if let Some(event) = claimed.map_err(Halt::Failed)? {
             self.take(event, sent);
@@ -282,8 +298,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn enter(&mut self, kind: RoomKind, room: &Arc<Semaphore>) -> Result<(), Halt> {
-        if self.room.enter(kind, room) { Ok(()) } else { Err(Halt::Room(kind, Arc::clone(room))) }
+    fn enter(&mut self, kind: RoomKind, room: &Arc<Semaphore>, places: u32) -> Result<(), Halt> {
+        if self.room.enter(kind, room, places) {
+            Ok(())
+        } else {
+            Err(Halt::Room(kind, Arc::clone(room), places))
+        }
     }
 
     fn take(&mut self, event: ClaimedEvent, sent: Instant) {
@@ -375,9 +395,9 @@ impl Run<'_> {
         match removal {
             Removal::Completed if self.facts.place.is_some() => {
                 crate::fault::point("link.processed");
-                self.until_lost(|| statements.link_completions.call(claim)).await
+                self.until_removed(claim, || statements.link_completions.call(claim)).await
             }
-            Removal::Completed => self.until_lost(|| statements.completions.call(claim)).await,
+            Removal::Completed => self.until_removed(claim, || statements.completions.call(claim)).await,
             Removal::Dead(cause) => {
                 let poison = "its workers died or stalled while it ran, too often";
                 let error = match cause {
@@ -385,7 +405,7 @@ impl Run<'_> {
                     Cause::Poison => Some(poison),
                 };
                 let halts = self.facts.handler.as_ref().is_some_and(|handler| handler.halts);
-                let died = self.until_lost(|| statements.die(claim, cause, error, halts)).await;
+                let died = self.until_removed(claim, || statements.die(claim, cause, error, halts)).await;
                 if died
                     && halts
                     && let Some(Place { object, link }) = &self.facts.place
@@ -429,6 +449,26 @@ impl Run<'_> {
         }
     }
 
+    /// Repeats a removal. One that finds no claim after a try without an answer may have been carried out by that try: then
+    /// the row is gone, and nobody else can have removed it while the lease stood.
+    async fn until_removed<F>(&self, claim: Claim, removal: impl Fn() -> F) -> bool
+    where
+        F: Future<Output = Result<bool, StoreError>>,
+    {
+        let unanswered = AtomicBool::new(false);
+        let remove = async || match removal().await {
+            Ok(false) if unanswered.load(Ordering::Relaxed) => {
+                self.runner.statements.loads.call(claim.id).await.map(|event| event.is_none())
+            }
+            Ok(removed) => Ok(removed),
+            Err(error) => {
+                unanswered.store(true, Ordering::Relaxed);
+                Err(error)
+            }
+        };
+        self.until_lost(remove).await
+    }
+
     /// Repeats a fenced write that gets no answer as long as the lease stands, and for one lease at most: a write that
     /// Postgres goes on refusing, while it renews the lease, must not keep its place for ever.
     async fn until_lost<F>(&self, write: impl Fn() -> F) -> bool
@@ -436,6 +476,7 @@ impl Run<'_> {
         F: Future<Output = Result<bool, StoreError>>,
     {
         let Some(held) = &self.facts.held else { return false };
+        held.ends();
         let repeated = async {
             loop {
                 match write().await {

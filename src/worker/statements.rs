@@ -41,34 +41,61 @@ pub(super) struct Statements {
     pub(super) defers: Coalescer<EventId, ()>,
     pub(super) releases: Coalescer<Claim, ()>,
     store: Store,
-    suspects: Arc<ClaimLimits>,
+    /// Every function of this worker.
+    every: ClaimLimits,
     /// Whether anything can be claimed ahead.
     claims_any_ahead: bool,
 }
 
+/// Why an event is claimed in a statement of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Alone {
+    /// It lost its owners before.
+    pub(super) suspect: bool,
+    /// Its value is large.
+    pub(super) large: bool,
+}
+
+impl Alone {
+    /// With which losses and which value it may be claimed.
+    fn bounds(self, usual: (i32, i32)) -> (i32, i32) {
+        let bound = |beyond, usual| if beyond { i32::MAX } else { usual };
+        (bound(self.suspect, usual.0), bound(self.large, usual.1))
+    }
+}
+
 impl Statements {
-    /// `with_targets`: whether runs look for targets, too.
-    pub(super) fn new(store: &Store, registry: &Registry, suspect_losses: u32, with_targets: bool) -> Self {
-        let limits = |(handlers, canvas_handlers), losses_below| {
-            Arc::new(ClaimLimits { handlers, canvas_handlers, losses_below })
-        };
-        let all = || (registry.any_canvas(), registry.one_canvas());
+    /// `value_max`: bytes of the largest value that is claimed with others. `with_targets`: whether runs look for targets,
+    /// too.
+    pub(super) fn new(
+        store: &Store,
+        registry: &Registry,
+        (suspect_losses, value_max): (u32, i32),
+        with_targets: bool,
+    ) -> Self {
         let trusted = i32::try_from(suspect_losses).unwrap_or(i32::MAX);
+        let limits = |(handlers, canvas_handlers)| ClaimLimits {
+            handlers,
+            canvas_handlers,
+            losses_below: trusted,
+            value_max,
+        };
+        let every = limits((registry.any_canvas(), registry.one_canvas()));
         let ahead = registry.unlimited();
         Self {
             claims_any_ahead: !(ahead.0.is_empty() && ahead.1.is_empty()),
             loads: batched(store, |store, ids| async move { store.load(&ids).await }),
-            claims_ahead: claims(store, limits(ahead, trusted)),
-            claims: claims(store, limits(all(), trusted)),
+            claims_ahead: claims(store, limits(ahead)),
+            claims: claims(store, every.clone()),
             claims_elsewhere: batched(store, move |store, asked: Vec<(Notification, String)>| async move {
                 let (told, keys): (Vec<Notification>, Vec<String>) = asked.into_iter().unzip();
-                store.claim(&told, &of_one_canvas(keys, trusted)).await
+                store.claim(&told, &of_one_canvas(keys, (trusted, value_max))).await
             }),
             turns: Coalescer::new(BATCH_MAX, 1, {
                 let store = store.clone();
                 move |turns: Vec<TakenTurn>| {
                     let store = store.clone();
-                    async move { Ok(store.take_turns(&turns, trusted).await) }
+                    async move { Ok(store.take_turns(&turns, trusted, value_max).await) }
                 }
             }),
             completions: batched(store, |store, claims| async move { store.complete(&claims).await }),
@@ -87,7 +114,7 @@ impl Statements {
                 store.release(&claims).await.map(|()| vec![(); claims.len()])
             }),
             store: store.clone(),
-            suspects: limits(all(), i32::MAX),
+            every,
         }
     }
 
@@ -101,38 +128,45 @@ impl Statements {
         &self,
         told: Notification,
         key: Option<String>,
+        alone: Alone,
     ) -> Result<Option<ClaimedEvent>, StoreError> {
+        if alone.suspect || alone.large {
+            return self.claim_alone(told, key, alone).await;
+        }
         match key {
             Some(key) => self.claims_elsewhere.call((told, key)).await,
             None => self.claims.call(told).await,
         }
     }
 
-    /// Claims the next event of a queue. `suspect`: the one that asks, whatever its losses.
+    /// Claims the next event of a queue; or the one that asks, if it is one that has to be claimed alone.
     pub(super) async fn take_turn(
         &self,
         queue: &Name,
         asks: EventId,
-        suspect: bool,
+        alone: Alone,
     ) -> Result<Option<ClaimedEvent>, StoreError> {
-        if suspect {
-            self.store.take_alone(queue, asks, i32::MAX).await
+        if alone.suspect || alone.large {
+            let (losses_below, value_max) = alone.bounds((self.every.losses_below, self.every.value_max));
+            self.store.take_alone(queue, asks, losses_below, value_max).await
         } else {
             self.turns.call(TakenTurn { queue: queue.clone(), asks }).await?
         }
     }
 
-    /// Claims an event whatever its losses; a worker does so for one at a time.
-    pub(super) async fn claim_suspect(
+    /// Claims an event whatever its losses, or however large its value is; a run that does so has room for that.
+    async fn claim_alone(
         &self,
         told: Notification,
         key: Option<String>,
+        alone: Alone,
     ) -> Result<Option<ClaimedEvent>, StoreError> {
-        let claimed = match key {
-            Some(key) => self.store.claim(&[told], &of_one_canvas(vec![key], i32::MAX)).await?,
-            None => self.store.claim(&[told], &self.suspects).await?,
+        let (losses_below, value_max) = alone.bounds((self.every.losses_below, self.every.value_max));
+        let limits = match key {
+            Some(key) => of_one_canvas(vec![key], (losses_below, value_max)),
+            None => ClaimLimits { losses_below, value_max, ..self.every.clone() },
         };
-        Ok(claimed.into_iter().next().flatten())
+        Ok(self.store.claim(&[told], &limits).await?.into_iter().next().flatten())
     }
 
     /// Pauses a handler that said it is gone, unless another one has taken its place: rare, so alone.
@@ -172,13 +206,14 @@ async fn defer(store: &Store, ids: &[EventId], _: bool) -> Result<(), StoreError
     store.defer(ids).await
 }
 
-fn of_one_canvas(mut keys: Vec<String>, losses_below: i32) -> ClaimLimits {
+fn of_one_canvas(mut keys: Vec<String>, (losses_below, value_max): (i32, i32)) -> ClaimLimits {
     keys.sort_unstable();
     keys.dedup();
-    ClaimLimits { handlers: Vec::new(), canvas_handlers: keys, losses_below }
+    ClaimLimits { handlers: Vec::new(), canvas_handlers: keys, losses_below, value_max }
 }
 
-fn claims(store: &Store, limits: Arc<ClaimLimits>) -> Coalescer<Notification, Option<ClaimedEvent>> {
+fn claims(store: &Store, limits: ClaimLimits) -> Coalescer<Notification, Option<ClaimedEvent>> {
+    let limits = Arc::new(limits);
     batched(store, move |store, told| {
         let limits = Arc::clone(&limits);
         async move { store.claim(&told, &limits).await }

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use super::handlers::{BoxedHandler, Execution, Handler, HandlerError, HandlerResult};
 use super::statements::batched;
 use crate::delivery::{Delivered, Deliverer, Delivery};
-use crate::event::{CanvasId, HandlerAddress, TargetPolicy};
+use crate::event::{CanvasId, HandlerAddress, HandlerScope, Name, TargetPolicy};
 use crate::machine::RetryPolicy;
 use crate::store::{Coalescer, FoundTarget, Store, StoreError};
 use crate::telemetry;
@@ -26,12 +26,12 @@ pub(super) struct Targets {
     deliverer: Deliverer,
     lookups: Coalescer<HandlerAddress, Option<Arc<FoundTarget>>>,
     rooms: Mutex<Rooms<HandlerAddress>>,
-    shares: Mutex<Rooms<CanvasId>>,
+    shares: Mutex<Rooms<Sharer>>,
     share: usize,
 }
 
 impl Targets {
-    /// `share`: how many deliveries of one canvas are made at a time.
+    /// `share`: how many deliveries of one canvas, or of one queue, are made at a time.
     pub(super) fn new(store: &Store, deliverer: Deliverer, share: usize) -> Self {
         let lookups = batched(store, |store, addresses: Vec<HandlerAddress>| async move {
             store.targets_at(&addresses).await
@@ -48,7 +48,7 @@ impl Targets {
     fn handler(&self, address: &HandlerAddress, found: Arc<FoundTarget>) -> Handler {
         let policy = &found.target.policy;
         let limit = policy.concurrency.map(|limit| usize::try_from(limit).unwrap_or(1));
-        let share = Some(room(&self.shares, &address.scope.canvas, self.share));
+        let share = Some(room(&self.shares, &Sharer::of(address), self.share));
         let room = limit.map(|limit| room(&self.rooms, address, limit));
         let timeout = policy.timeout + Deliverer::ROOM_WITHIN + SLACK;
         let (retry, halts, revision) = (retry(policy), policy.halts, found.revision);
@@ -66,12 +66,13 @@ async fn deliver(deliverer: &Deliverer, found: &FoundTarget, event: Execution) -
     let delivery = Delivery {
         event: event.id,
         address: &event.address,
-        json: &event.json,
+        json: event.json,
         attempt: event.attempt,
         enqueued_at: event.enqueued_at,
         traceparent: &traceparent,
         place: event.place.as_ref(),
         copy_of: event.copy_of.as_ref(),
+        deployment: Some(&found.own),
     };
     match deliverer.deliver(&found.target, delivery).await {
         Delivered::Completed => Ok(()),
@@ -92,7 +93,21 @@ fn room<K: Clone + Eq + Hash>(rooms: &Mutex<Rooms<K>>, whose: &K, limit: usize) 
     rooms.lock().unwrap_or_else(PoisonError::into_inner).of(whose, limit)
 }
 
-/// How many deliveries of an address, or of a canvas, this worker makes at a time: one semaphore each, kept while it is
+/// Whose deliveries have a share together: a canvas's, or those of a queue, whose targets are all on one reserved canvas.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Sharer {
+    Canvas(CanvasId),
+    Queue(Name),
+}
+
+impl Sharer {
+    fn of(address: &HandlerAddress) -> Self {
+        let HandlerScope { canvas, name, .. } = &address.scope;
+        if canvas.is_reserved() { Self::Queue(name.clone()) } else { Self::Canvas(*canvas) }
+    }
+}
+
+/// How many deliveries of an address, or of a sharer, this worker makes at a time: one semaphore each, kept while it is
 /// in use.
 struct Rooms<K> {
     rooms: HashMap<K, (usize, Arc<Semaphore>)>,
@@ -124,7 +139,7 @@ impl<K: Clone + Eq + Hash> Rooms<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{HandlerScope, Name};
+    use crate::event::target_of_queue;
 
     fn address(name: &str) -> HandlerAddress {
         let scope = HandlerScope::worker(CanvasId::DEFAULT, name).unwrap();
@@ -139,6 +154,20 @@ mod tests {
         assert!(rooms.of(&address("a"), 1).try_acquire().is_err());
         assert!(rooms.of(&address("b"), 1).try_acquire().is_ok());
         assert!(rooms.of(&address("a"), 2).try_acquire().is_ok());
+        drop(taken);
+    }
+
+    #[test]
+    fn queues_and_canvases_have_shares_of_their_own() {
+        let queue = |name: &str| Sharer::of(&target_of_queue(&name.parse().unwrap()));
+        assert_ne!(queue("billing"), queue("search"));
+        assert_eq!(queue("billing"), queue("billing"));
+        assert_eq!(Sharer::of(&address("a")), Sharer::of(&address("b")));
+        assert_ne!(Sharer::of(&address("billing")), queue("billing"));
+        let mut shares = Rooms::default();
+        let taken = shares.of(&queue("billing"), 1).try_acquire_owned().unwrap();
+        assert!(shares.of(&queue("billing"), 1).try_acquire().is_err());
+        assert!(shares.of(&queue("search"), 1).try_acquire().is_ok());
         drop(taken);
     }
 

@@ -103,9 +103,13 @@ async fn wrong_keys_are_told_apart_in_the_log_only() {
         (create(&access, &new_key("mine")).await.key, create(&access, &new_key("other")).await.key);
     let secret_of = |key: &ApiKey| key.reveal().rsplit('_').next().unwrap().to_owned();
     let mixed = ApiKey::parse(&format!("{:?}_{}", mine.id(), secret_of(&other))).unwrap();
-    let nobody = ApiKey::generate().unwrap();
+    let (swapped, nobody) =
+        (create(&access, &new_key("swapped")).await.key, create(&access, &new_key("gone")).await.key);
+    change(&stage, &swapped, "secret_sha256 = sha256('another')").await;
+    change(&stage, &nobody, "id = 'ffffffffffff'").await;
     for _ in 0..2 {
-        assert_eq!(refusal(ask(&access, &mixed).await), Refusal::WrongSecret(mine.id()));
+        assert_eq!(refusal(ask(&access, &mixed).await), Refusal::MadeUp(mine.id()));
+        assert_eq!(refusal(ask(&access, &swapped).await), Refusal::WrongSecret(swapped.id()));
         assert_eq!(refusal(ask(&access, &nobody).await), Refusal::NoSuchKey(nobody.id()));
     }
     ask(&access, &mine).await.unwrap();
@@ -113,7 +117,7 @@ async fn wrong_keys_are_told_apart_in_the_log_only() {
         let error = ask(&access, key).await.unwrap_err();
         assert!(!format!("{error:?} {error}").contains(&secret[..8]), "{error:?}");
     }
-    for text in [mine.reveal().to_uppercase(), format!("{}0", mine.reveal()), mine.reveal()[..82].to_owned()]
+    for text in [mine.reveal().to_uppercase(), format!("{}0", mine.reveal()), mine.reveal()[..98].to_owned()]
     {
         let answer = access.authenticate(Some(&format!("Bearer {text}"))).await;
         assert!(matches!(answer, Err(Unauthenticated::Malformed)), "{answer:?}");

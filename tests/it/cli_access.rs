@@ -81,7 +81,7 @@ async fn a_key_for_every_canvas_is_asked_for_in_so_many_words() {
         (&["keys", "create", "a"][..], "error: the following required arguments were not provided:"),
         (
             &["keys", "create", "a", "--scope", "all"],
-            "error: invalid value 'all' for '--scope <SCOPE>': a scope is one of emit, read, operate, admin",
+            "error: invalid value 'all' for '--scope <SCOPE>': a scope is one of emit, read, operate, admin; the first three may be limited to handlers: emit:WORKER/*, operate:WORKER/resize",
         ),
         (
             &["keys", "revoke", "x"],

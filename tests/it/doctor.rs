@@ -8,10 +8,11 @@ use google_cloud_pubsub::client::SubscriptionAdmin;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgPool};
 use wakeq::notify::{PubSubConfig, create_topics};
+use wakeq::{RoleKind, Store, StoreConfig};
 use wakeq_services::TestDatabase;
 
 use crate::brokers::Broker;
-use crate::support::{database, durability, is_skipped};
+use crate::support::{SECRET_KEY, database, durability, is_skipped, login};
 
 /// It does not wait for the disk, and all its connections share a process, as those of a pooler do.
 const OF_THE_EMBEDDED: [&str; 2] = ["durability", "pooler"];
@@ -65,7 +66,7 @@ async fn doctor(url: &str, pubsub: Option<&PubSubConfig>, arguments: &[&str]) ->
 async fn run(url: &str, pubsub: Option<&PubSubConfig>, arguments: &[&str]) -> std::process::Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wakeq"));
     command.arg("doctor").args(arguments).env_clear().env("DATABASE_URL", url);
-    command.env(durability().0, durability().1);
+    command.env(durability().0, durability().1).env(SECRET_KEY.0, SECRET_KEY.1);
     if let Some(config) = pubsub {
         command
             .env("PUBSUB_EMULATOR_HOST", config.emulator_host.as_ref().unwrap())
@@ -99,11 +100,16 @@ async fn a_healthy_queue_passes() {
         return;
     }
     sql(&database, "update wakeq.chores set next_at = now() + interval '1 min'").await;
-    let found = doctor(database.url(), Some(&config), &[]).await;
+    let (role, url) = login(&database, "app").await;
+    for kind in [RoleKind::Api, RoleKind::Worker] {
+        Store::grant_rights(database.url(), &StoreConfig::default(), &role, kind).await.unwrap();
+    }
+    let found = doctor(&url, Some(&config), &[]).await;
     assert_eq!((found.bad("fail"), found.bad("warn")), (vec![], vec![]), "{:#}", found.report);
+    assert_eq!(found.one("rights").1, format!("{role} has what the API and a worker need"));
     assert_eq!((found.code, &found.report["failed"]), (Some(0), &Value::from(0)));
     assert_eq!(found.one("Pub/Sub rights"), ("ok", "not checked: an emulator has none"));
-    let printed = run(database.url(), Some(&config), &[]).await;
+    let printed = run(&url, Some(&config), &[]).await;
     let text = String::from_utf8(printed.stdout).unwrap();
     assert!(text.lines().count() > 12 && text.lines().all(|line| line.starts_with("ok    ")), "{text}");
 }
@@ -145,29 +151,75 @@ async fn migrations_are_compared() {
     assert_eq!(doctor(database.url(), None, &[]).await.one("migrations"), ("fail", "missing: 3"));
 }
 
-/// A role that may do nothing, then everything that the doctor told to grant.
+/// A role that may do nothing, then what `wakeq migrate` granted; and the owner, which may do too much.
 #[tokio::test]
 async fn rights_are_asked_for_by_what_is_lacking() {
     let database = database().await;
-    let role = format!("{}_role", database.name());
-    let pool = sql(&database, &format!("create role {role}")).await;
-    let url = with_setting(&database, &format!("role={role}"));
+    if is_skipped("sessions of two roles") {
+        return;
+    }
+    let (role, url) = login(&database, "role").await;
     let found = doctor(&url, None, &[]).await;
     let (level, words) = found.one("rights");
     assert!(level == "fail" && words.contains("usage on wakeq"), "{words}");
-    let mend = found.mend("rights").split(" (").next().unwrap().to_owned();
-    sqlx::raw_sql(AssertSqlSafe(mend)).execute(&pool).await.unwrap();
+    assert!(found.mend("rights").contains("wakeq migrate --"), "{}", found.mend("rights"));
+    let mut migrate = Command::new(env!("CARGO_BIN_EXE_wakeq"));
+    migrate.args(["migrate", "--worker-role", &role]).env_clear().env("DATABASE_URL", database.url());
+    let migrated = tokio::task::spawn_blocking(move || migrate.output().unwrap()).await.unwrap();
+    let text = String::from_utf8_lossy(&migrated.stdout);
+    assert!(
+        migrated.status.success() && text.contains(&format!("kind `worker` needs to {role}")),
+        "{migrated:?}"
+    );
     let found = doctor(&url, None, &[]).await;
-    assert_eq!(found.one("rights").0, "ok", "{:#}", found.report);
+    let has = format!("{role} has what a worker needs, and serves no API");
+    assert_eq!(found.one("rights"), ("ok", has.as_str()), "{:#}", found.report);
+    assert_eq!(found.one("role").0, "ok");
     assert_eq!(found.bad("fail"), ["Pub/Sub"]);
-    let revoke = format!("revoke update on wakeq.events_v2 from {role}");
-    sqlx::raw_sql(AssertSqlSafe(revoke)).execute(&pool).await.unwrap();
+    let pool = sql(&database, &format!("revoke update on wakeq.events_v2 from {role}")).await;
     let found = doctor(&url, None, &[]).await;
-    assert_eq!(found.one("rights"), ("fail", format!("{role} lacks update on wakeq.events_v2").as_str()));
-    sqlx::raw_sql(AssertSqlSafe(format!("drop owned by {role}; drop role {role}")))
-        .execute(&pool)
-        .await
-        .unwrap();
+    let lacks = format!("{role} lacks update on wakeq.events_v2 for the kind `worker`");
+    assert_eq!(found.one("rights"), ("fail", lacks.as_str()));
+
+    let found = doctor(database.url(), None, &[]).await;
+    let (level, words) = found.one("role");
+    assert!(level == "warn" && words.contains("superuser"), "{words}");
+    sqlx::raw_sql(AssertSqlSafe(format!("alter schema wakeq owner to {role}"))).execute(&pool).await.unwrap();
+    let found = doctor(&url, None, &[]).await;
+    let (level, words) = found.one("role");
+    assert!(level == "warn" && words.contains("owns the schema"), "{words}");
+}
+
+/// A session that holds what claims wait for, by its process and role.
+#[tokio::test]
+async fn holders_of_gates_are_named() {
+    let database = database().await;
+    if is_skipped("another session while a transaction is open") {
+        return;
+    }
+    let pool = sql(&database, "select 1").await;
+    assert_eq!(doctor(database.url(), None, &[]).await.one("locks").0, "ok");
+    let mut holder = pool.begin().await.unwrap();
+    sqlx::query("lock table wakeq.claim_gate in share mode").execute(&mut *holder).await.unwrap();
+    let pid: i32 = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut *holder).await.unwrap();
+    // Whoever may not see how long it is open is told at once.
+    let (role, url) = login(&database, "worker").await;
+    Store::grant_rights(database.url(), &StoreConfig::default(), &role, RoleKind::Worker).await.unwrap();
+    let found = doctor(&url, None, &[]).await;
+    let (level, words) = found.one("locks");
+    assert!(level == "warn" && words.contains(&format!("process {pid}, ")), "{words}");
+    assert!(words.contains("ShareLock on wakeq.claim_gate"), "{words}");
+    assert!(found.mend("locks").contains(&format!("pg_terminate_backend({pid})")));
+    holder.rollback().await.unwrap();
+}
+
+/// Another host is not contacted as long as it would not be verified.
+#[tokio::test]
+async fn an_unverified_host_is_refused_unless_that_is_allowed() {
+    let url = "postgres://wakeq:secret@192.0.2.1/app?sslmode=require";
+    let found = doctor(url, None, &[]).await;
+    let (level, words) = found.one("database");
+    assert!(level == "fail" && words.contains("sslmode=verify-full") && !words.contains("secret"), "{words}");
 }
 
 /// A server that may forget commits; one that nobody keeps the minute of; transactions that nobody ends.
@@ -196,7 +248,7 @@ async fn a_neglected_database_is_told() {
             .await
             .unwrap();
     let found = doctor(database.url(), None, &["--open-for", "0s"]).await;
-    let warned = ["minute's pass", "promises", "resume jobs", "handlers", "old transactions"];
+    let warned = ["role", "minute's pass", "promises", "resume jobs", "handlers", "old transactions"];
     assert_eq!(found.bad("warn"), warned, "{:#}", found.report);
     assert!(found.one("handlers").1.contains("WORKER/mistyped/_"), "{:#}", found.report);
     let words = found.one("old transactions").1;

@@ -1,12 +1,15 @@
-//! The SQL in docs/sql.md, run as it stands there.
+//! The SQL in docs/sql.md, run as it stands there, by a role with the rights that it says.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use uuid::Uuid;
 use wakeq::notify::Notifier;
-use wakeq::{EventId, Execution, HandlerResult, Handlers, Notification, Outcome};
+use wakeq::testing::MemoryNotifier;
+use wakeq::{CanvasId, EventId, Execution, HandlerResult, Handlers, Notification, Outcome};
 
-use crate::support::{Stage, quick};
+use crate::support::{Stage, is_skipped, login, quick};
 
 const DOCUMENT: &str = include_str!("../../docs/sql.md");
 
@@ -28,8 +31,37 @@ fn sql(heading: &'static str) -> String {
     blocks().remove(&(heading, "sql")).unwrap_or_else(|| panic!("docs/sql.md has no SQL under {heading:?}"))
 }
 
-async fn run(stage: &Stage, sql: String) -> u64 {
-    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&stage.pool).await.unwrap().rows_affected()
+/// A login with the rights of the document and no others, and the stage whose tables it emits into.
+struct Shop {
+    stage: Stage,
+    notifier: Arc<MemoryNotifier>,
+    session: PgConnection,
+}
+
+impl Shop {
+    async fn open() -> Self {
+        let (stage, notifier) = Stage::memory_with(quick()).await;
+        let (role, url) = login(&stage.database, "shop").await;
+        let rights =
+            sql("Rights").replace("to shop;", &format!("to {role};")).replace("'shop'", &format!("'{role}'"));
+        let orders =
+            format!("create table orders (id bigint primary key); grant insert on orders to {role};");
+        sqlx::raw_sql(AssertSqlSafe(rights + &orders)).execute(&stage.pool).await.unwrap();
+        Self { stage, notifier, session: PgConnection::connect(&url).await.unwrap() }
+    }
+
+    async fn run(&mut self, sql: &str) -> Result<(), sqlx::Error> {
+        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut self.session).await.map(drop)
+    }
+
+    /// Runs a statement that is refused; why.
+    async fn refused(&mut self, sql: &str) -> String {
+        self.run(sql).await.expect_err(sql).to_string()
+    }
+
+    async fn rows(&self) -> i64 {
+        self.stage.rows().await
+    }
 }
 
 async fn handle(event: Execution) -> HandlerResult {
@@ -43,15 +75,21 @@ async fn id_of(stage: &Stage, name: &str) -> EventId {
 
 #[tokio::test]
 async fn what_plain_sql_emits_is_run() {
-    let (stage, notifier) = Stage::memory_with(quick()).await;
-    run(&stage, "create table orders (id bigint primary key)".to_owned()).await;
-    run(&stage, sql("In your transaction")).await;
-    run(&stage, sql("With a delay")).await;
-    run(&stage, sql("At once")).await;
-    run(&stage, sql("With an id of your choice")).await;
-    assert_eq!(run(&stage, sql("With an id of your choice")).await, 0, "emitted twice");
-    run(&stage, sql("On an object")).await;
-    run(&stage, sql("On an object")).await;
+    if is_skipped("sessions of two roles") {
+        return;
+    }
+    let mut shop = Shop::open().await;
+    for heading in ["In your transaction", "With a delay", "At once", "On an object", "On an object"] {
+        shop.run(&sql(heading)).await.unwrap();
+    }
+    let chosen = sql("With an id of your choice");
+    let again = async |session: &mut PgConnection| {
+        let answer = sqlx::query_as::<_, (Uuid, bool)>(AssertSqlSafe(chosen.clone()));
+        answer.fetch_one(session).await.unwrap()
+    };
+    let (first, second) = (again(&mut shop.session).await, again(&mut shop.session).await);
+    assert_eq!((first.1, second), (true, (first.0, false)), "emitted twice");
+    let stage = &shop.stage;
     let links: Vec<(i64, i64)> =
         sqlx::query_as("select seq, prev from wakeq.events_v2 where object is not null order by seq")
             .fetch_all(&stage.pool)
@@ -59,19 +97,23 @@ async fn what_plain_sql_emits_is_run() {
             .unwrap();
     assert_eq!((links[0].1, links[1].1), (0, links[0].0));
     assert_eq!(stage.rows().await, 6);
-    let delayed = id_of(&stage, "send-reminder").await;
+    let delayed = id_of(stage, "send-reminder").await;
+    let promised =
+        "select notify_at = delay_until - interval '60 seconds' from wakeq.events_v2 where id = $1";
+    let promised: bool = sqlx::query_scalar(promised).bind(delayed.0).fetch_one(&stage.pool).await.unwrap();
+    assert!(
+        promised,
+        "the delayed one is promised a horizon before it is due, and a horizon is a minute here"
+    );
 
     let pass = stage.admin.wake(false).await.unwrap();
     assert_eq!(pass.woken, 4, "those that wait for the probe and are due");
-    let moved = "select notify_at = delay_until - interval '60 seconds' from wakeq.events_v2 where id = $1";
-    let moved: bool = sqlx::query_scalar(moved).bind(delayed.0).fetch_one(&stage.pool).await.unwrap();
-    assert!(moved, "the delayed one is promised a horizon before it is due");
 
     let body = &blocks()[&("At once", "json")];
     let notification = Notification::parse(body.as_bytes()).unwrap();
     assert_eq!(notification.body(), body.trim_end().as_bytes());
-    assert_eq!(notification.id, id_of(&stage, "greet").await);
-    notifier.publish(&[notification]).await.unwrap();
+    assert_eq!(notification.id, id_of(stage, "greet").await);
+    shop.notifier.publish(&[notification]).await.unwrap();
 
     let names = ["confirm-order", "send-reminder", "greet", "charge-card", "index"];
     let handlers = names.into_iter().fold(Handlers::new(), |handlers, name| handlers.on(name, handle));
@@ -82,29 +124,77 @@ async fn what_plain_sql_emits_is_run() {
         alone += i32::from(report.trail.last() == Some(&Outcome::Deleted));
         in_order += i32::from(report.trail.last() == Some(&Outcome::HandedOver));
     }
-    stage.admin.run_now(wakeq::CanvasId::DEFAULT, delayed, &wakeq::Actor::user("ada")).await.unwrap();
+    stage.admin.run_now(CanvasId::DEFAULT, delayed, &wakeq::Actor::user("ada")).await.unwrap();
     worker.until(delayed, Outcome::Deleted).await;
-    assert_eq!(run(&stage, sql("With an id of your choice")).await, 0, "emitted again after it completed");
+    assert_eq!(again(&mut shop.session).await, (first.0, false), "emitted again after it completed");
     worker.stop().await;
-    assert_eq!(stage.rows().await, 0);
+    assert_eq!(shop.rows().await, 0);
 }
 
+/// The function is the only way: no table, no other canvas, no name of the system's, nothing that a handler can't read.
 #[tokio::test]
-async fn the_rights_in_the_document_are_enough() {
-    let (stage, _) = Stage::memory().await;
-    let role = format!("shop_{}", stage.database.name());
-    let rights = sql("Rights").replace("to shop", &format!("to {role}"));
-    let as_the_role = [
-        "begin".to_owned(),
-        format!("create role {role}"),
-        rights,
-        format!("set local role {role}"),
-        sql("With a delay"),
-        sql("At once"),
-        sql("With an id of your choice"),
-        sql("On an object").replace("begin;", "").replace("commit;", ""),
-        "rollback".to_owned(),
-    ];
-    run(&stage, as_the_role.join(";\n")).await;
-    assert_eq!(stage.rows().await, 0);
+async fn the_rights_in_the_document_are_all_that_a_role_has() {
+    if is_skipped("sessions of two roles") {
+        return;
+    }
+    let mut shop = Shop::open().await;
+    let other = "00000000-0000-0000-0000-000000000007";
+    let theirs =
+        format!("select wakeq.emit('greet', '1', canvas => '{other}', object => 'acct:9', id => '{other}')");
+    sqlx::raw_sql(AssertSqlSafe(theirs.clone())).execute(&shop.stage.pool).await.unwrap();
+    for sql in [
+        "select from wakeq.objects",
+        "update wakeq.objects set state = '{\"balance\":1000000}', last_seq = 9223372036854775807",
+        "insert into wakeq.objects (canvas_id, object) values (gen_random_uuid(), 'acct:9')",
+        "select from wakeq.emitted_ids",
+        "insert into wakeq.emitted_ids (id, canvas_id) values (gen_random_uuid(), gen_random_uuid())",
+        "select from wakeq.events_v2",
+        "update wakeq.events_v2 set notify_at = null",
+        "delete from wakeq.events_v2",
+        "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
+         values (gen_random_uuid(), 'ffffffff-ffff-ffff-ffff-ffffffffffff', 'QUEUE', 'billing', '_', '1')",
+        "select from wakeq.settings",
+        "select from wakeq.emitters",
+        "insert into wakeq.emitters (role) values (session_user)",
+        "select from wakeq.log_appenders",
+        "select nextval('wakeq.event_seq')",
+        "select wakeq.log_floor()",
+        "select wakeq.lock_queue('emails')",
+        "select wakeq.chosen_id(gen_random_uuid(), gen_random_uuid())",
+        "select wakeq.grant_rights(session_user, 'api')",
+        "do $$ begin lock table wakeq.claim_gate in access share mode; end $$",
+    ] {
+        let refused = shop.refused(sql).await;
+        assert!(refused.contains("permission denied"), "{sql}: {refused}");
+    }
+    for (sql, why) in [
+        (theirs.as_str(), "may not emit on the canvas 00000000-0000-0000-0000-000000000007"),
+        ("select wakeq.emit('greet', '1', canvas => null)", "may not emit"),
+        ("select wakeq.emit('billing', '1', module => 'QUEUE')", "reserved"),
+        ("select wakeq.emit('nightly', '1', module => 'CRON')", "reserved"),
+        ("select wakeq.emit('paid', '1', module => 'ANSWER')", "reserved"),
+        ("select wakeq.emit('greet', '{')", "json"),
+        ("select wakeq.emit('greet', null)", "262,144"),
+        ("select wakeq.emit('greet', to_json(repeat('x', 262143))::text)", "262,144"),
+        ("select wakeq.emit('no spaces', '1')", "name_check"),
+        ("select wakeq.emit('greet', '1', object => 'no spaces')", "object_key_check"),
+        ("select wakeq.emit('greet', '1', due => 'infinity')", "events_v2_moments"),
+        ("select wakeq.emit('greet', '1', traceparent => 'x')", "traceparent_check"),
+    ] {
+        let refused = shop.refused(sql).await;
+        assert!(refused.contains(why), "{sql}: {refused}");
+    }
+    assert_eq!(shop.rows().await, 1, "only that of the other canvas");
+    let reserved = "insert into wakeq.emitters (role, canvas_id) values ('shop', 'ffffffff-ffff-ffff-ffff-ffffffffffff')";
+    assert!(sqlx::query(reserved).execute(&shop.stage.pool).await.is_err(), "nobody emits there");
+
+    // The object and the id of the same names are the shop's own.
+    let ours = theirs.replace(&format!("canvas => '{other}', "), "");
+    shop.run(&ours).await.unwrap();
+    let rows: Vec<(Uuid, i64)> = sqlx::query_as("select id, prev from wakeq.events_v2 order by seq")
+        .fetch_all(&shop.stage.pool)
+        .await
+        .unwrap();
+    assert!(rows.len() == 2 && rows[0].0 != rows[1].0, "{rows:?}");
+    assert_eq!((rows[0].1, rows[1].1), (0, 0), "each is the first of its object");
 }

@@ -95,7 +95,10 @@ async fn crons_are_listed_page_by_page_without_their_values() {
 async fn what_makes_no_cron_is_refused_with_what_to_do() {
     let service = Service::start().await;
     let cases = [
-        (json!({"expression": "0 0 30 2 *"}), "`0 0 30 2 *` never comes: no date is like that"),
+        (
+            json!({"expression": "0 0 30 2 *"}),
+            "`0 0 30 2 *` never comes: no date within a hundred years is like that",
+        ),
         (json!({"expression": "every day"}), "\"every day\" is no cron expression ("),
         (
             json!({"expression": "* * * * *", "zone": "Berlin"}),

@@ -8,7 +8,7 @@ use sqlx::Connection;
 use wakeq::access::Scope;
 use wakeq::{
     AppendCondition, CanvasId, EmitError, Event, EventId, EventProvider, EventSource, IdempotencyKey, Log,
-    LogError, LogEvent, NewLogEvent, StreamAppend, StreamId,
+    LogError, LogEvent, NewLogEvent, PageLimit, StreamAppend, StreamId,
 };
 
 use crate::service::{Answer, Service};
@@ -165,9 +165,10 @@ async fn the_log_is_what_consumers_read_from() {
     let other = Log::new(stage.store.clone(), stage.notifier.as_ref());
     other.append(&stream("a"), events(3), AppendCondition::None).await.unwrap();
     tokio::time::timeout(PATIENCE, grown.changed()).await.expect("no signal").unwrap();
-    let page = EventProvider::read(&log, &source, 0, 2).await.unwrap();
+    let two = PageLimit { events: 2, bytes: PageLimit::BYTES };
+    let page = EventProvider::read(&log, &source, 0, two).await.unwrap();
     assert_eq!((page.events.len(), page.more), (2, true));
-    let page = EventProvider::read(&log, &source, page.through, 2).await.unwrap();
+    let page = EventProvider::read(&log, &source, page.through, two).await.unwrap();
     assert_eq!((page.events.len(), page.more, page.held), (1, false, false));
 }
 

@@ -15,7 +15,7 @@ use wakeq_services::{Guard, Guarded, Launch};
 use crate::brokers::Broker;
 use crate::cli::Terminal;
 use crate::receiver::Receiver;
-use crate::support::{PATIENCE, Stage, database, durability, is_skipped, quick};
+use crate::support::{PATIENCE, SECRET_KEY, Stage, database, durability, is_skipped, quick};
 
 /// Tells the child below which arguments its program was given.
 const ARGUMENTS: &str = "WAKEQ_TEST_ARGUMENTS";
@@ -75,6 +75,7 @@ impl Process {
             .environment("WAKEQ_TOPIC", &pubsub.topic)
             .environment("WAKEQ_SUBSCRIPTION", &pubsub.subscription)
             .environment(durability().0, durability().1)
+            .environment(SECRET_KEY.0, SECRET_KEY.1)
             .environment("NO_COLOR", "1")
             .environment("RUST_LOG", "info")
             .on_line(move |line| drop(sender.try_send(line.to_owned())));
@@ -174,14 +175,18 @@ async fn a_delivery_whose_worker_is_killed_is_made_again() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
     let mut receiver = Receiver::start().await;
     let terminal = Terminal::on(&stage.database).set("WAKEQ_NOTIFIER", "local");
-    let put = ["handlers", "put", "greet", &receiver.url, "--deliver-to", "127.0.0.1", "--deliver-http"];
+    let put =
+        ["handlers", "put", "greet", &receiver.url, "--deliver-to", "*=127.0.0.1:1-65535", "--deliver-http"];
     let printed = terminal.run(&put).await;
     assert_eq!(printed.code, Some(0), "{}", printed.err);
     let secret = printed.out.lines().find_map(|line| line.strip_prefix("secret    ")).unwrap().to_owned();
     let id = stage.emit("greet").await.to_string();
     let start = || {
-        let variables =
-            [("WAKEQ_NOTIFIER", "local"), ("WAKEQ_DELIVER_TO", "127.0.0.1"), ("WAKEQ_DELIVER_HTTP", "1")];
+        let variables = [
+            ("WAKEQ_NOTIFIER", "local"),
+            ("WAKEQ_DELIVER_TO", "*=127.0.0.1:1-65535"),
+            ("WAKEQ_DELIVER_HTTP", "1"),
+        ];
         Process::stock("work", stage.database.url(), None, &variables)
     };
     let first = start();

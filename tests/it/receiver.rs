@@ -58,7 +58,7 @@ impl Receiver {
 
 /// What lets a worker call a [`Receiver`].
 pub(crate) fn to_loopback() -> DeliveryConfig {
-    let allow = vec!["127.0.0.1".parse().unwrap()];
+    let allow = vec!["*=127.0.0.1:1-65535".parse().unwrap()];
     DeliveryConfig { allow, allow_http: true, ..DeliveryConfig::default() }
 }
 

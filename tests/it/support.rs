@@ -4,6 +4,8 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -11,7 +13,7 @@ use wakeq::notify::Notifier;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{
     Admin, CanvasId, Counters, Event, EventId, HandlerScope, Handlers, Outcome, Queue, QueueConfig,
-    QueueWorker, RunReport, Store, StoreConfig, Timing, WorkerConfig,
+    QueueWorker, RoleKind, RunReport, Store, StoreConfig, Timing, WorkerConfig,
 };
 use wakeq_services::{Cluster, ClusterOptions, TestDatabase};
 
@@ -34,6 +36,33 @@ pub(crate) async fn database() -> TestDatabase {
     let state = Store::migrations_hash().to_le_bytes();
     let migrate = async |url: String| Store::migrate(&url, false).await.map(drop);
     TestDatabase::create(&state, migrate).await.unwrap()
+}
+
+/// A new login of the database's server, without a right, and the URL by which it connects.
+pub(crate) async fn login(database: &TestDatabase, name: &str) -> (String, String) {
+    let role = format!("{}_{name}", database.name());
+    let mut owner = PgConnection::connect(database.url()).await.unwrap();
+    let create = format!("create role {role} login password '{name}'");
+    sqlx::raw_sql(AssertSqlSafe(create)).execute(&mut owner).await.unwrap();
+    let options: PgConnectOptions = database.url().parse().unwrap();
+    let url = options.username(&role).password(name).to_url_lossy();
+    (role, url.into())
+}
+
+/// The URL that a stage's store connects by: the owner's, or, where `TEST_ROLE` names kinds of processes (`api`, `worker`,
+/// `api,worker`), that of a login with their rights and no others.
+async fn url_of_the_store(database: &TestDatabase) -> String {
+    let Ok(kinds) = std::env::var("TEST_ROLE") else { return database.url().to_owned() };
+    let (role, url) = login(database, "role").await;
+    for kind in kinds.split(',') {
+        let kind = match kind {
+            "api" => RoleKind::Api,
+            "worker" => RoleKind::Worker,
+            other => panic!("TEST_ROLE is api, worker or api,worker, not {other}"),
+        };
+        Store::grant_rights(database.url(), &StoreConfig::default(), &role, kind).await.unwrap();
+    }
+    url
 }
 
 /// A server of the test's own. `None`, with a loud line about what is skipped, where Postgres is not installed.
@@ -67,7 +96,7 @@ impl Stage {
 
     pub(crate) async fn with(notifier: Arc<dyn Notifier>, timing: Timing) -> Self {
         let database = database().await;
-        let url = database.url().to_owned();
+        let url = url_of_the_store(&database).await;
         Self::through(database, &url, notifier, timing).await
     }
 
@@ -125,8 +154,18 @@ pub(crate) fn fit(config: StoreConfig) -> StoreConfig {
     StoreConfig {
         max_connections: asked.filter(|_| is_usual).unwrap_or(config.max_connections),
         allow_unsafe_durability: config.allow_unsafe_durability || ALLOWED == durability().1,
+        secret_keys: if config.secret_keys.ids().is_empty() { secret_keys() } else { config.secret_keys },
         ..config
     }
+}
+
+/// What the signing secrets of the tests are encrypted with, as a variable and its value.
+pub(crate) const SECRET_KEY: (&str, &str) =
+    ("WAKEQ_SECRET_KEY", "5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e");
+
+/// The same for a store.
+pub(crate) fn secret_keys() -> wakeq::SecretKeys {
+    SECRET_KEY.1.parse().unwrap()
 }
 
 const ALLOWED: &str = "1";

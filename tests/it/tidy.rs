@@ -73,6 +73,12 @@ fn every_requirement_names_a_test_that_exists() {
     pass(&documents::requirement_complaints(&read(&table), &tests));
 }
 
+#[test]
+fn every_row_of_the_asvs_names_tests_that_exist() {
+    let tests = sources().iter().flat_map(Source::test_names).collect();
+    pass(&documents::unknown_tests(&read(&root().join("docs/asvs.md")), &tests));
+}
+
 fn size_complaints(source: &Source) -> Vec<String> {
     let lines = source.text.lines().count();
     let mut complaints = Vec::new();

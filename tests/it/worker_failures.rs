@@ -282,12 +282,8 @@ async fn a_locked_row_costs_only_its_own_lease() {
     assert_eq!((report.notification.id, report.trail.last()), (held, Some(&Outcome::LeaseLost)));
     transaction.rollback().await.unwrap();
     door.open(4);
-    // Not by reports: on a busy machine a run may report that it was fenced out, and its row is gone all the same.
-    let gone = async {
-        let waiting = "select count(*) from wakeq.events_v2";
-        while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&stage.pool).await.unwrap() > 0 {}
-    };
-    timeout(PATIENCE, gone).await.expect("all are completed");
+    worker.until_count(4, Outcome::Deleted).await;
+    assert_eq!(worker.counters.outcome(Outcome::FencedOut), 0, "nobody else had them");
     let left = door.left.rest();
     let cut_off = left.iter().filter(|let_out| !**let_out).count();
     assert_eq!((cut_off, left.len()), (1, 5), "the other three ran on, and each ended once: {left:?}");

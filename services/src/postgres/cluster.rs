@@ -5,8 +5,8 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ const PORTS_TRIED: u32 = 5;
 /// The path of a socket in it must stay under 104 bytes.
 const LONGEST_FOLDER_BYTES: usize = 80;
 const LOG_FILE: &str = "postgres.log";
+/// In the data folder: what the superuser of a kept cluster proves.
+const PASSWORD: &str = "wakeq.password";
 const LOG_SHOWN_BYTES: usize = 2_000;
 
 /// Where a cluster keeps its data.
@@ -56,7 +58,8 @@ impl Default for ClusterOptions {
     }
 }
 
-/// A running cluster with the superuser `postgres` and no password.
+/// A running cluster with the superuser `postgres`: with a password, if its folder is kept; one for a process of tests goes with it, and has
+/// none, because proving one takes each of their connections longer than what it is opened for.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), wakeq_services::PostgresError> {
@@ -111,7 +114,7 @@ impl Cluster {
 
     /// The address of one of its databases; `postgres` always exists.
     pub fn url(&self, database: &str) -> String {
-        url(self.port, database)
+        self.place.url(self.port, database)
     }
 
     /// Its port on 127.0.0.1.
@@ -167,6 +170,8 @@ struct Place {
     run_as: Option<RunAs>,
     data: PathBuf,
     log: PathBuf,
+    /// Whether it stays, and so has a password.
+    is_kept: bool,
     /// Holds the sockets, and what is temporary.
     scratch: PathBuf,
     fsync: bool,
@@ -185,7 +190,8 @@ impl Place {
             Folder::Kept(folder) => kept_folder(folder, run_as)?,
         };
         let (data, log) = (home.join(DATA), home.join(LOG_FILE));
-        let place = Self { binaries, run_as, data, log, scratch, fsync: options.fsync, guard };
+        let is_kept = matches!(options.folder, Folder::Kept(_));
+        let place = Self { binaries, run_as, data, log, is_kept, scratch, fsync: options.fsync, guard };
         refuse_a_running_one(&place.data).await?;
         place.initialise().await?;
         File::create(&place.log).map_err(at(&place.log))?;
@@ -208,11 +214,29 @@ impl Place {
         if unfinished.exists() {
             fs::remove_dir_all(&unfinished).map_err(at(&unfinished))?;
         }
-        let options = ["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"];
-        let launch = self.program("initdb").arguments(options).argument("-D").argument(&unfinished);
+        let options = ["--no-sync", "--username=postgres", "--encoding=UTF8", "--locale=C"];
+        let mut launch = self.program("initdb").arguments(options).argument("-D").argument(&unfinished);
+        let password = self.scratch.join(PASSWORD);
+        launch = if self.is_kept {
+            let mut file = File::options();
+            let file =
+                file.write(true).create_new(true).mode(0o600).open(&password).map_err(at(&password))?;
+            new_password(&file).map_err(at(&password))?;
+            give(&password, self.run_as)?;
+            launch.argument("--auth=scram-sha-256").argument("--pwfile").argument(&password)
+        } else {
+            launch.argument("--auth=trust")
+        };
         let initdb = self.guard.start(launch)?;
         if !initdb.ended().await.success() {
             return Err(PostgresError::Initialise(initdb.last_lines()));
+        }
+        if self.is_kept {
+            // Beside the data, which is its owner's alone, and moved into place with it.
+            let kept = unfinished.join(PASSWORD);
+            fs::copy(&password, &kept).map_err(at(&kept))?;
+            give(&kept, self.run_as)?;
+            fs::remove_file(&password).map_err(at(&password))?;
         }
         fs::rename(&unfinished, &self.data).map_err(at(&self.data))
     }
@@ -222,7 +246,7 @@ impl Place {
         let launch =
             self.program("postgres").arguments(self.arguments(port)).errors_to(log).ending(Ending::Quit);
         let process = self.guard.start(launch)?;
-        let url = url(port, "postgres");
+        let url = self.url(port, "postgres");
         let answered = async {
             while process.is_running() {
                 if let Ok(connection) = PgConnection::connect(&url).await {
@@ -237,6 +261,16 @@ impl Place {
             Ok(_) => Err(PostgresError::Ended(self.last_words())),
             Err(_) => Err(PostgresError::Silent(self.last_words())),
         }
+    }
+
+    /// The address of a database, with the password of the cluster, if it has one.
+    fn url(&self, port: u16, database: &str) -> String {
+        let password = fs::read_to_string(self.data.join(PASSWORD)).unwrap_or_default();
+        let password = match password.trim() {
+            "" => String::new(),
+            password => format!(":{password}"),
+        };
+        format!("postgres://postgres{password}@127.0.0.1:{port}/{database}")
     }
 
     fn program(&self, name: &str) -> Launch {
@@ -269,8 +303,12 @@ impl Place {
     }
 }
 
-fn url(port: u16, database: &str) -> String {
-    format!("postgres://postgres@127.0.0.1:{port}/{database}")
+/// Writes 192 random bits as hexadecimal digits.
+fn new_password(mut file: &File) -> io::Result<()> {
+    let mut bytes = [0; 24];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    writeln!(file, "{digits}")
 }
 
 fn scratch_path() -> PathBuf {

@@ -6,15 +6,15 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::{Canvases, WhichEvents};
-use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Scope, Within};
+use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Within, read_scopes};
 use crate::admin::{Admin, AdminError, Cursor, EventFilter, NewTarget};
 use crate::api::{
     Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
     DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet,
     FacetSet, Group, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange,
     NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer,
-    PutTarget, Queue as QueueAnswer, QueueDepth, Redriven, ResetGroup, ResetRequest, RuleKind, SentToEntity,
-    SetFacet, Skipped, StopRequest, Stopped, Waiting,
+    PutTarget, Queue as QueueAnswer, QueueDepth, Quota, Redriven, ResetGroup, ResetRequest, RuleKind,
+    SentToEntity, SetFacet, SetQuota, Skipped, StopRequest, Stopped, UnsetQuota, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
@@ -23,8 +23,8 @@ use crate::delivery::Deliverer;
 use crate::emit::{Queue, QueueConfig};
 use crate::entity::Entities;
 use crate::event::{
-    Actor, CanvasId, Category, EntityId, Event, EventError, EventId, EventSource, HandlerScope, Lane, Name,
-    ObjectKey, StreamId, StreamName,
+    self, Actor, CanvasId, Category, EntityId, Event, EventError, EventId, EventSource, HandlerScope, Lane,
+    Name, ObjectKey, StreamId, StreamName,
 };
 use crate::log::Log;
 use crate::notify::{NoNotifier, Notifier};
@@ -124,7 +124,7 @@ impl Database {
         delivery: &DeliveryArgs,
     ) -> anyhow::Result<PutAnswer> {
         let new = new.read()?;
-        check(&new, delivery)?;
+        check(self.canvas, &new, delivery)?;
         let address = target.address(self.canvas);
         Ok(self.waking().await?.put_target(&address, &new, &self.actor).await?.into())
     }
@@ -208,7 +208,7 @@ impl Database {
     ) -> anyhow::Result<PutQueueAnswer> {
         let new = new.read()?;
         if let Some(target) = &new.target {
-            check(target, delivery)?;
+            check(CanvasId::OF_QUEUES, target, delivery)?;
         }
         Ok(self.waking().await?.put_queue(name, &new, &self.actor).await?.into())
     }
@@ -256,6 +256,20 @@ impl Database {
         facets.truncate(page.limit as usize);
         let next_cursor = facets.last().filter(|_| more).map(|facet| facet.canvas.to_string());
         Ok(List { items: facets.into_iter().map(Facet::from).collect(), next_cursor })
+    }
+
+    pub(super) async fn quotas(&self) -> anyhow::Result<List<Quota>> {
+        let quotas = self.silent().quotas(self.canvas).await?;
+        Ok(List::whole(quotas.into_iter().map(Quota::from).collect()))
+    }
+
+    pub(super) async fn set_quota(&self, quota: event::Quota, new: SetQuota) -> anyhow::Result<()> {
+        Ok(self.silent().set_quota(self.canvas, quota, new.limit, &self.actor).await?)
+    }
+
+    pub(super) async fn unset_quota(&self, quota: event::Quota) -> anyhow::Result<UnsetQuota> {
+        let unset = self.silent().unset_quota(self.canvas, quota, &self.actor).await?;
+        Ok(UnsetQuota { unset })
     }
 
     pub(super) async fn set_facet(&self, queue: &Name, settings: SetFacet) -> anyhow::Result<FacetSet> {
@@ -389,14 +403,14 @@ impl Database {
     }
 
     pub(super) async fn create_key(&self, canvases: Canvases, new: CreateKey) -> anyhow::Result<CreatedKey> {
-        let scopes: Result<_, _> = new.scopes.iter().map(|scope| scope.parse::<Scope>()).collect();
+        let (scopes, narrow) = read_scopes(&new.scopes)?;
         let reach = match canvases {
             Canvases::One => Reach::Canvas(self.canvas),
             Canvases::Every => Reach::EveryCanvas,
         };
         let lifetime = new.lifetime_s.map(Duration::from_secs);
-        let new = NewKey { holder: new.holder, reach, scopes: scopes?, lifetime };
-        Ok(self.access()?.create_key(&new, &self.actor).await?.into())
+        let new = NewKey { holder: new.holder, reach, scopes, lifetime };
+        Ok(self.access()?.create_narrow_key(&new, &narrow, &self.actor).await?.into())
     }
 
     pub(super) async fn revoke_key(&self, id: &str) -> anyhow::Result<()> {
@@ -411,11 +425,11 @@ impl Database {
 }
 
 /// Asks the configuration of this command whether a target may be called.
-fn check(new: &NewTarget, delivery: &DeliveryArgs) -> anyhow::Result<()> {
+fn check(canvas: CanvasId, new: &NewTarget, delivery: &DeliveryArgs) -> anyhow::Result<()> {
     let deliverer = Deliverer::new(delivery.config()?)?;
-    deliverer.check(&new.url)?;
+    deliverer.check(canvas, &new.url)?;
     if let Some(audience) = &new.audience {
-        deliverer.check_audience(&new.url, audience)?;
+        deliverer.check_audience(canvas, &new.url, audience)?;
     }
     Ok(())
 }

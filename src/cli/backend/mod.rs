@@ -13,11 +13,11 @@ use crate::api::{
     DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet,
     FacetSet, Group, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange,
     NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer,
-    PutTarget, Queue, QueueDepth, Redriven, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet,
-    Skipped, StopRequest, Stopped, Waiting,
+    PutTarget, Queue, QueueDepth, Quota, Redriven, ResetGroup, ResetRequest, RuleKind, SentToEntity,
+    SetFacet, SetQuota, Skipped, StopRequest, Stopped, UnsetQuota, Waiting,
 };
 use crate::config::DeliveryArgs;
-use crate::event::{Category, EntityId, EventId, Name, ObjectKey, StreamName};
+use crate::event::{self, Category, EntityId, EventId, Name, ObjectKey, StreamName};
 use crate::machine::Standing;
 
 use super::arguments::{HandlerName, Page, Target};
@@ -187,6 +187,19 @@ impl Backend {
 
     pub(super) async fn facets(&self, queue: &Name, page: Page) -> anyhow::Result<List<Facet>> {
         either!(self.facets(queue, page))
+    }
+
+    /// What the canvas of the command may keep, and how much it does.
+    pub(super) async fn quotas(&self) -> anyhow::Result<List<Quota>> {
+        either!(self.quotas())
+    }
+
+    pub(super) async fn set_quota(&self, quota: event::Quota, new: SetQuota) -> anyhow::Result<()> {
+        either!(self.set_quota(quota, new))
+    }
+
+    pub(super) async fn unset_quota(&self, quota: event::Quota) -> anyhow::Result<UnsetQuota> {
+        either!(self.unset_quota(quota))
     }
 
     pub(super) async fn group_nodes(&self) -> anyhow::Result<GroupNodes> {

@@ -11,12 +11,13 @@ use crate::api::{
     DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet,
     FacetSet, Group, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange,
     NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron, PutQueue,
-    PutQueueAnswer, PutTarget, Queue, QueueDepth, Redriven, ResetGroup, ResetRequest, RuleKind, SentToEntity,
-    SetFacet, SkipRequest, Skipped, StopRequest, Stopped, TheEvent, Waiting,
+    PutQueueAnswer, PutTarget, Queue, QueueDepth, Quota, Redriven, ResetGroup, ResetRequest, RuleKind,
+    SentToEntity, SetFacet, SetQuota, SkipRequest, Skipped, StopRequest, Stopped, TheEvent, UnsetQuota,
+    Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
-use crate::event::{Category, EntityId, EventId, Name, ObjectKey, StreamName};
+use crate::event::{self, Category, EntityId, EventId, Name, ObjectKey, StreamName};
 
 /// A canvas of a server.
 pub(in crate::cli) struct Server {
@@ -172,6 +173,21 @@ impl Server {
 
     pub(super) async fn facets(&self, queue: &Name, page: Page) -> anyhow::Result<List<Facet>> {
         self.client.call(Request::get(&["queues", queue.as_str(), "facets"]).everywhere().page(page)).await
+    }
+
+    pub(super) async fn quotas(&self) -> anyhow::Result<List<Quota>> {
+        self.client.call(Request::get(&["quotas"])).await
+    }
+
+    pub(super) async fn set_quota(&self, quota: event::Quota, new: SetQuota) -> anyhow::Result<()> {
+        let canvas = self.client.canvas().to_string();
+        let request = Request::put(&["quotas", &canvas, quota.as_str()]).everywhere();
+        self.client.send(request.body(&new)?).await.map(drop)
+    }
+
+    pub(super) async fn unset_quota(&self, quota: event::Quota) -> anyhow::Result<UnsetQuota> {
+        let canvas = self.client.canvas().to_string();
+        self.client.call(Request::delete(&["quotas", &canvas, quota.as_str()]).everywhere()).await
     }
 
     pub(super) async fn set_facet(&self, queue: &Name, settings: SetFacet) -> anyhow::Result<FacetSet> {

@@ -74,7 +74,10 @@ fn a_day_that_not_every_month_or_year_has() {
 #[test]
 fn what_never_comes_is_refused() {
     for expression in ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "* * * 31 2 *"] {
-        assert_eq!(refused(expression, "UTC"), format!("`{expression}` never comes: no date is like that"));
+        assert_eq!(
+            refused(expression, "UTC"),
+            format!("`{expression}` never comes: no date within a hundred years is like that")
+        );
     }
 }
 
@@ -130,4 +133,34 @@ fn a_zone_that_there_is_not_is_refused_with_a_hint() {
     }
     let error = CronSchedule::new("* * * * *", &"ä".repeat(5000)).unwrap_err();
     assert!(matches!(error, InvalidSchedule::Zone { name, .. } if name.len() <= 64));
+}
+
+/// The parser's own search for what never comes goes on for three thousand years: some of it was a second of a core.
+#[test]
+fn a_search_ends_after_some_hundred_years() {
+    for expression in ["0 0 L 2 +7#1", "0 0 30 2 *", "* * * L * +MON#1"] {
+        let started = std::time::Instant::now();
+        assert!(refused(expression, "UTC").contains("never comes"), "{expression}");
+        assert!(
+            started.elapsed() < std::time::Duration::from_millis(400),
+            "{expression}: {:?}",
+            started.elapsed()
+        );
+    }
+    let rare = schedule("0 0 29 2 +SUN#5", "UTC");
+    assert_eq!(rare.next(moment("2027-01-01T00:00:00Z")).unwrap(), moment("2032-02-29T00:00:00Z"));
+    assert_eq!(rare.next(moment("2032-02-29T00:00:00Z")).unwrap(), moment("2060-02-29T00:00:00Z"));
+    assert_eq!(rare.next(moment("2088-02-29T00:00:00Z")).unwrap(), moment("2128-02-29T00:00:00Z"));
+    let yearly = schedule("0 0 1 1 *", "UTC");
+    for year in [1, 1999, 4898, 4899, 4900, 4999, 5000, 9990] {
+        let (at, next) = (format!("{year:04}-05-01T00:00:00Z"), format!("{:04}-01-01T00:00:00Z", year + 1));
+        assert_eq!(yearly.next(moment(&at)), Some(moment(&next)), "{year}");
+    }
+}
+
+#[test]
+fn how_often_it_ticks_within_a_minute() {
+    for (expression, ticks) in [("* * * * *", 1), ("* * * * * *", 60), ("*/20 0 * * * *", 3), ("@daily", 1)] {
+        assert_eq!(schedule(expression, "UTC").minute_ticks(), ticks, "{expression}");
+    }
 }

@@ -13,4 +13,4 @@ pub use append::{AppendCondition, Appended, InvalidCondition, LogEventError, New
 pub use partitioner::EventSequencePartitioner;
 pub use source::{EventSource, InvalidSource, Partition, SourceList};
 pub(crate) use stream::stable_hash;
-pub use stream::{Category, InvalidLogName, LogEvent, LogPage, StreamId, StreamName};
+pub use stream::{Category, InvalidLogName, LogEvent, LogPage, PageLimit, StreamId, StreamName};

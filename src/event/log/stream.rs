@@ -156,6 +156,27 @@ pub struct LogEvent {
     pub appended_at: Timestamp,
 }
 
+impl LogEvent {
+    /// Bytes of its payload and its metadata.
+    pub fn size_bytes(&self) -> usize {
+        self.payload.len() + self.metadata.len()
+    }
+}
+
+/// How much of a source is read at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageLimit {
+    /// Most events.
+    pub events: usize,
+    /// Most bytes of their payloads and metadata. One event comes in any case.
+    pub bytes: usize,
+}
+
+impl PageLimit {
+    /// Most bytes of a page, where nothing else is said: 4 MiB.
+    pub const BYTES: usize = 4 * 1024 * 1024;
+}
+
 /// A part of a source, in its order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogPage {

@@ -35,10 +35,11 @@ pub(super) async fn emit(
     api: &Api,
     caller: &Caller,
     key: &str,
-    received: &Received,
+    received: Received,
     emission: Emission,
 ) -> Result<Response, Problem> {
-    let key = IdempotencyKey::new(caller.canvas, &caller.holder(), key, &fingerprint(received))?;
+    let key = IdempotencyKey::new(caller.canvas, &caller.holder(), key, &fingerprint(&received))?;
+    drop(received);
     let queue = &api.queue;
     let one = |emitted: &[emit::Emitted]| match emitted {
         [emitted] => EmitAnswer::One((*emitted).into()).text(),

@@ -79,7 +79,7 @@ pub(super) async fn one(
     headers: HeaderMap,
     Whole(body): Whole,
 ) -> Result<Response, Problem> {
-    emit(&api, &caller, &Received { batch: false, keep: query.value, uri, headers, body }).await
+    emit(&api, &caller, Received { batch: false, keep: query.value, uri, headers, body }).await
 }
 
 /// Emits up to 1,000 events, all or none
@@ -106,7 +106,7 @@ pub(super) async fn batch(
     headers: HeaderMap,
     Whole(body): Whole,
 ) -> Result<Response, Problem> {
-    emit(&api, &caller, &Received { batch: true, keep: query.value, uri, headers, body }).await
+    emit(&api, &caller, Received { batch: true, keep: query.value, uri, headers, body }).await
 }
 
 /// Changes an object
@@ -139,10 +139,10 @@ pub(super) async fn change(
     }
     let received = Received { batch: true, keep: Keep::default(), uri, headers, body };
     let emission = request::read_change(&object, &received.incoming(&caller, &received.borrowed()))?;
-    send(&api, &caller, &received, emission).await
+    send(&api, &caller, received, emission).await
 }
 
-async fn emit(api: &Api, caller: &Caller, received: &Received) -> Result<Response, Problem> {
+async fn emit(api: &Api, caller: &Caller, received: Received) -> Result<Response, Problem> {
     let emission = request::read(&received.incoming(caller, &received.borrowed()))?;
     send(api, caller, received, emission).await
 }
@@ -150,12 +150,15 @@ async fn emit(api: &Api, caller: &Caller, received: &Received) -> Result<Respons
 async fn send(
     api: &Api,
     caller: &Caller,
-    received: &Received,
+    received: Received,
     emission: Emission,
 ) -> Result<Response, Problem> {
+    caller.may_emit(api, emission.events())?;
     if let Some(key) = idempotency::key(&received.headers)? {
         return idempotency::emit(api, caller, &key, received, emission).await;
     }
+    // What it says is in the emission now.
+    drop(received);
     let answer = match emission {
         Emission::One(event) => EmitAnswer::One(api.queue.emit(*event).await?.into()),
         Emission::Batch(events) => EmitAnswer::batch(&api.queue.emit_all(events).await?),
@@ -208,6 +211,7 @@ impl From<Refusal> for Problem {
                 | EventError::Trace(_)
                 | EventError::TooLate
                 | EventError::ReservedCategory(_)
+                | EventError::ReservedModule(_)
                 | EventError::ReservedCanvas,
             )
             | Fault::Syntax(_)

@@ -44,6 +44,18 @@ pub(super) enum Emission {
     On(Box<Change>),
 }
 
+impl Emission {
+    /// All of its events.
+    pub(super) fn events(&self) -> impl Iterator<Item = &Event> {
+        let (one, rest) = match self {
+            Self::One(event) => (Some(event.as_ref()), [].as_slice()),
+            Self::Batch(events) => (None, events.as_slice()),
+            Self::On(change) => (Some(&change.main), change.subevents.as_slice()),
+        };
+        one.into_iter().chain(rest)
+    }
+}
+
 /// Events on an object, and its state.
 #[derive(Debug)]
 pub(super) struct Change {

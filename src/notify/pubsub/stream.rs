@@ -29,6 +29,11 @@ use crate::notify::{Delivery, NotifyError};
 /// How long a new stream must stand before it counts as sound.
 const SETTLING: Duration = Duration::from_secs(1);
 
+/// Bytes of messages that may be on their way: notifications have some hundred, and anything else is acknowledged at once.
+const OUTSTANDING_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes that each of very many notifications may have.
+const NOTIFICATION_BYTES: usize = 512;
+
 /// The first pause before another attempt; it doubles up to the configured one.
 const FIRST_BACK_OFF: Duration = Duration::from_millis(100);
 
@@ -149,6 +154,7 @@ impl Intake {
         let stream = subscriber
             .subscribe(self.config.subscription_path())
             .set_max_outstanding_messages(self.max_outstanding as i64)
+            .set_max_outstanding_bytes(outstanding_bytes(self.max_outstanding))
             .set_max_lease(self.config.max_lease)
             .set_max_lease_extension(self.config.effective_lease_extension())
             .set_shutdown_behavior(ShutdownBehavior::WaitForProcessing)
@@ -212,6 +218,10 @@ impl Intake {
     fn failed(&self, error: Error) -> NotifyError {
         failed(&self.config.subscription_path(), &self.config, error)
     }
+}
+
+fn outstanding_bytes(messages: usize) -> i64 {
+    i64::try_from(messages.saturating_mul(NOTIFICATION_BYTES).max(OUTSTANDING_BYTES)).unwrap_or(i64::MAX)
 }
 
 /// The pauses between attempts: each twice as long as the one before, up to a limit.

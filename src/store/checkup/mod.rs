@@ -1,7 +1,11 @@
 //! What `wakeq doctor` asks the server: facts, without a judgement. Nothing here changes anything.
 
+mod locks;
+mod role;
 mod server;
 mod tables;
 
-pub(crate) use server::{HeldSnapshot, Right, Server, Settings};
+pub(crate) use locks::HeldLock;
+pub(crate) use role::{Right, RolePowers};
+pub(crate) use server::{HeldSnapshot, Server, Settings};
 pub(crate) use tables::{Chores, TableSize, Unknown};

@@ -1,4 +1,4 @@
-//! Facts about the server, its settings, this role's rights, and who keeps vacuum from its work.
+//! Facts about the server, its settings, and who keeps vacuum from its work.
 
 use std::time::Duration;
 
@@ -34,17 +34,6 @@ pub(crate) struct Settings {
     pub(crate) full_page_writes: bool,
     pub(crate) autovacuum: bool,
     pub(crate) track_counts: bool,
-}
-
-/// A right that this role lacks on an object of the schema.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Right {
-    /// `schema`, `table`, `sequence`, `function` or `type`.
-    pub(crate) kind: String,
-    /// The object's name, qualified.
-    pub(crate) object: String,
-    /// As `grant` names it.
-    pub(crate) right: String,
 }
 
 /// Something whose old snapshot keeps dead rows from being removed.
@@ -114,44 +103,6 @@ impl Store {
         );
         let settings = session.limit(|connection| query.fetch_one(connection)).await;
         session.answered("read the settings", settings)
-    }
-
-    /// The rights on the schema and what is in it that this role does not have.
-    pub(crate) async fn missing_rights(&self) -> Result<Vec<Right>, StoreError> {
-        let mut session = self.session().await?;
-        let query = sqlx::query_as!(
-            Right,
-            r#"with schema as (
-                   select oid from pg_catalog.pg_namespace where nspname = 'wakeq'
-               ), missing (kind, object, "right") as (
-                   select 'schema', 'wakeq', 'usage' from schema where not has_schema_privilege(oid, 'usage')
-                   union all
-                   select 'table', 'wakeq.' || c.relname, p.name
-                     from pg_catalog.pg_class c, unnest(array['select', 'insert', 'update', 'delete']) as p (name)
-                    where c.relnamespace = (select oid from schema) and c.relkind in ('r', 'p') and not c.relispartition
-                      and not has_table_privilege(c.oid, p.name)
-                   union all
-                   select 'sequence', 'wakeq.' || c.relname, 'usage'
-                     from pg_catalog.pg_class c
-                     join pg_catalog.pg_depend d on d.objid = c.oid and d.deptype = 'a'
-                                                and d.classid = 'pg_class'::regclass
-                    where c.relnamespace = (select oid from schema)
-                      and case when c.relkind = 'S' then not has_sequence_privilege(c.oid, 'usage') end
-                   union all
-                   select 'function', 'wakeq.' || p.proname, 'execute'
-                     from pg_catalog.pg_proc p
-                    where p.pronamespace = (select oid from schema) and not has_function_privilege(p.oid, 'execute')
-                   union all
-                   select 'type', 'wakeq.' || t.typname, 'usage'
-                     from pg_catalog.pg_type t
-                    where t.typnamespace = (select oid from schema) and t.typtype in ('d', 'e')
-                      and not has_type_privilege(t.oid, 'usage')
-               )
-               select kind as "kind!", object::text as "object!", "right" as "right!"
-                 from missing order by 1, 2, 3 limit 1000"#
-        );
-        let rights = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("look at the rights", rights)
     }
 
     /// Who holds old snapshots: transactions, prepared ones, standbys that tell of theirs, and replication slots; the

@@ -1,4 +1,5 @@
-//! Reading entities: one of them for who asks, all of a type for their processor.
+//! Reading entities: one of them for who asks, and for their processor pages of a type, or those that it names. Each read is
+//! bounded in rows and in bytes.
 
 use uuid::Uuid;
 
@@ -25,14 +26,6 @@ pub struct StoredEntity {
     pub updated_at: Timestamp,
 }
 
-/// What a type's entities would take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EntitySize {
-    pub(crate) entities: usize,
-    pub(crate) id_bytes: usize,
-    pub(crate) state_bytes: usize,
-}
-
 /// An entity on its way into memory.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedEntity {
@@ -40,8 +33,16 @@ pub(crate) struct LoadedEntity {
     pub(crate) id: StreamName,
     pub(crate) version: i64,
     pub(crate) last_link: i64,
+    /// How many events its stream in the repository has.
+    pub(crate) stored: i64,
     /// Its snapshot, if that is of the shape that was asked for.
     pub(crate) snapshot: Option<EntitySnapshot>,
+}
+
+impl LoadedEntity {
+    pub(crate) fn state_bytes(&self) -> usize {
+        self.snapshot.as_ref().map_or(0, |snapshot| snapshot.state.len())
+    }
 }
 
 /// The state of an entity at an earlier time.
@@ -65,7 +66,36 @@ pub(crate) struct EntityTail {
 #[derive(Clone, Debug)]
 pub(crate) struct EntityPosition {
     pub(crate) canvas: CanvasId,
-    pub(crate) id: StreamName,
+    /// None is before the first of the canvas.
+    pub(crate) id: Option<StreamName>,
+}
+
+/// A row of a page of entities.
+struct EntityRow {
+    canvas_id: Uuid,
+    id: String,
+    version: i64,
+    last_link: i64,
+    stored: i64,
+    state: Option<String>,
+    state_version: i64,
+    state_seq: i64,
+    /// How many rows there were before those were left out that are too much.
+    looked: i64,
+}
+
+impl EntityRow {
+    fn loaded(self) -> Option<LoadedEntity> {
+        let (version, seq) = (self.state_version, self.state_seq);
+        Some(LoadedEntity {
+            canvas: CanvasId(self.canvas_id),
+            id: self.id.parse().ok()?,
+            version: self.version,
+            last_link: self.last_link,
+            stored: self.stored,
+            snapshot: self.state.map(|state| EntitySnapshot { state, version, seq }),
+        })
+    }
 }
 
 impl Store {
@@ -90,111 +120,118 @@ impl Store {
         }))
     }
 
-    /// How many entities a type has, and how large they are.
-    pub(crate) async fn entities_size(&self, entity_type: &EntityType) -> Result<EntitySize, StoreError> {
-        let mut session = self.session().await?.for_statements(6);
-        let query = sqlx::query!(
-            r#"select count(*) as "entities!", coalesce(sum(octet_length(id)), 0)::bigint as "id_bytes!",
-                      coalesce(sum(octet_length(state)), 0)::bigint as "state_bytes!"
-                 from wakeq.entities where entity_type = $1"#,
-            entity_type.as_str() as _
-        );
-        let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("measure entities", row)?;
-        let size = |count: i64| usize::try_from(count).unwrap_or_default();
-        Ok(EntitySize {
-            entities: size(row.entities),
-            id_bytes: size(row.id_bytes),
-            state_bytes: size(row.state_bytes),
-        })
-    }
-
-    /// A page of a type's entities, after one of them; fewer than a page is the last.
+    /// A page of a type's entities, after one of them, with so many bytes of states, or one entity; and whether there are more.
     pub(crate) async fn entities_after(
         &self,
         entity_type: &EntityType,
         after: Option<&EntityPosition>,
         shape: i32,
+        bytes: usize,
     ) -> Result<(Vec<LoadedEntity>, bool), StoreError> {
         let mut session = self.session().await?;
-        let query = sqlx::query!(
-            r#"select canvas_id, id::text as "id!", version, last_link,
-                      case when shape = $4 then state end::text as state, state_version, state_seq
-                 from wakeq.entities
-                where entity_type = $1 and (canvas_id, id::text) > ($2, $3::text)
-                order by canvas_id, id::text limit $5"#,
+        let query = sqlx::query_as!(
+            EntityRow,
+            r#"select canvas_id, id as "id!", version, last_link, stored as "stored!",
+                      case when shape = $4 then state end::text as state, state_version, state_seq, looked as "looked!"
+                 from (select e.canvas_id, e.id::text as id, e.version, e.last_link, e.shape, e.state, e.state_version,
+                              e.state_seq, coalesce(s.position + 1, e.version) as stored, count(*) over () as looked,
+                              row_number() over entities as number,
+                              sum(coalesce(octet_length(e.state), 0)) over entities as bytes
+                         from (select * from wakeq.entities
+                                where entity_type = $1 and (canvas_id, id::text) > ($2, $3::text)
+                                order by canvas_id, id::text limit $5) as e
+                         left join wakeq.log_streams s
+                           on s.canvas_id = e.canvas_id and s.category = $7 and s.stream = e.id
+                       window entities as (order by e.canvas_id, e.id::text rows unbounded preceding)) as page
+                where bytes <= $6 or number = 1
+                order by canvas_id, id"#,
             entity_type.as_str() as _,
             after.map_or(Uuid::nil(), |after| after.canvas.0),
-            after.map_or("", |after| after.id.as_str()),
+            after.and_then(|after| after.id.as_ref()).map_or("", StreamName::as_str),
             shape,
-            PAGE
+            PAGE,
+            i64::try_from(bytes).unwrap_or(i64::MAX),
+            entity_type.repository().as_str() as _
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("read entities", rows)?;
-        let more = i64::try_from(rows.len()).is_ok_and(|count| count >= PAGE);
-        let loaded = rows.into_iter().filter_map(|row| {
-            Some(LoadedEntity {
-                canvas: CanvasId(row.canvas_id),
-                id: row.id.parse().ok()?,
-                version: row.version,
-                last_link: row.last_link,
-                snapshot: row.state.map(|state| EntitySnapshot {
-                    state,
-                    version: row.state_version,
-                    seq: row.state_seq,
-                }),
-            })
-        });
-        Ok((loaded.collect(), more))
+        let looked = rows.first().map_or(0, |row| row.looked);
+        let more = looked >= PAGE || i64::try_from(rows.len()).is_ok_and(|count| count < looked);
+        Ok((rows.into_iter().filter_map(EntityRow::loaded).collect(), more))
     }
 
-    /// Events of an entity in the repository after this `seq`, in their order; none are left when there is none.
+    /// These entities, in this order, as many as have so many bytes of states, or the first; one that was never stored has version 0.
+    pub(crate) async fn entities_of(
+        &self,
+        entity_type: &EntityType,
+        keys: &[(CanvasId, &StreamName)],
+        shape: i32,
+        bytes: usize,
+    ) -> Result<Vec<LoadedEntity>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            EntityRow,
+            r#"select canvas_id as "canvas_id!", id as "id!", version as "version!", last_link as "last_link!",
+                      stored as "stored!", case when shape = $4 then state end::text as state,
+                      state_version as "state_version!", state_seq as "state_seq!", 0::bigint as "looked!"
+                 from (select w.canvas_id, w.id, w.number, coalesce(e.version, 0) as version,
+                              coalesce(e.last_link, 0) as last_link, e.shape, e.state,
+                              coalesce(e.state_version, 0) as state_version, coalesce(e.state_seq, 0) as state_seq,
+                              coalesce(s.position + 1, e.version, 0) as stored,
+                              sum(coalesce(octet_length(e.state), 0)) over (order by w.number rows unbounded preceding) as bytes
+                         from unnest($2::uuid[], $3::text[]) with ordinality as w (canvas_id, id, number)
+                         left join wakeq.entities e
+                           on e.entity_type = $1 and e.canvas_id = w.canvas_id and e.id = w.id
+                         left join wakeq.log_streams s
+                           on s.canvas_id = w.canvas_id and s.category = $6 and s.stream = w.id) as wanted
+                where bytes <= $5 or number = 1
+                order by number"#,
+            entity_type.as_str() as _,
+            &keys.iter().map(|(canvas, _)| canvas.0).collect::<Vec<_>>(),
+            &keys.iter().map(|(_, id)| id.to_string()).collect::<Vec<_>>(),
+            shape,
+            i64::try_from(bytes).unwrap_or(i64::MAX),
+            entity_type.repository().as_str() as _
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("read the entities of a batch", rows)?;
+        Ok(rows.into_iter().filter_map(EntityRow::loaded).collect())
+    }
+
+    /// Events of an entity in the repository after this `seq`, in their order, with so many bytes, or one; none are left when there is
+    /// none.
     ///
     /// No reader's bound is asked for: only the owner appends there, and who asks is the owner.
     pub(crate) async fn entity_tail(
         &self,
         entity_type: &EntityType,
-        at: &EntityPosition,
+        canvas: CanvasId,
+        id: &StreamName,
         after: i64,
+        bytes: usize,
     ) -> Result<Vec<EntityTail>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
-            r#"select seq, name::text as "name!", payload::text as "payload!" from wakeq.log
-                where canvas_id = $1 and category = $2 and stream = $3 and seq > $4
-                order by seq limit $5"#,
-            at.canvas.0,
+            r#"select seq, name::text as "name!", payload::text as "payload!"
+                 from (select seq, name, payload, row_number() over seqs as number,
+                              sum(octet_length(payload)) over seqs as bytes
+                         from wakeq.log
+                        where canvas_id = $1 and category = $2 and stream = $3 and seq > $4
+                       window seqs as (order by seq rows unbounded preceding)
+                        order by seq limit $5) as tail
+                where bytes <= $6 or number = 1
+                order by seq"#,
+            canvas.0,
             entity_type.repository().as_str() as _,
-            at.id.as_str() as _,
+            id.as_str() as _,
             after,
-            TAIL
+            TAIL,
+            i64::try_from(bytes).unwrap_or(i64::MAX)
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("read the repository of an entity", rows)?;
         let event = |name: String, payload, seq| Some(EntityTail { seq, name: name.parse().ok()?, payload });
         Ok(rows.into_iter().filter_map(|row| event(row.name, row.payload, row.seq)).collect())
-    }
-
-    /// A stream of the type's repository that does not end where its entity says, and both versions: somebody else has
-    /// appended there.
-    pub(crate) async fn entity_stranger(
-        &self,
-        entity_type: &EntityType,
-    ) -> Result<Option<(EntityPosition, i64, i64)>, StoreError> {
-        let mut session = self.session().await?.for_statements(6);
-        let query = sqlx::query!(
-            r#"select s.canvas_id, s.stream::text as "stream!", s.position + 1 as "stored!", coalesce(e.version, 0) as "known!"
-                 from wakeq.log_streams s
-                 left join wakeq.entities e on e.entity_type = $1 and e.canvas_id = s.canvas_id and e.id::text = s.stream::text
-                where s.category = $2 and s.position + 1 <> coalesce(e.version, 0) limit 1"#,
-            entity_type.as_str() as _,
-            entity_type.repository().as_str() as _
-        );
-        let row = session.limit(|connection| query.fetch_optional(connection)).await;
-        let row = session.answered("compare entities with the repository", row)?;
-        Ok(row.and_then(|row| {
-            let at = EntityPosition { canvas: CanvasId(row.canvas_id), id: row.stream.parse().ok()? };
-            Some((at, row.stored, row.known))
-        }))
     }
 
     /// Keeps the log from being dropped: the repository of a type is all that its entities can be made of again.

@@ -1,14 +1,16 @@
 //! Entities: what is kept of them, what became of the events that were sent to them, and the one transaction of a batch.
 
+mod answer;
 mod append;
 mod batch;
 mod load;
 mod outcomes;
 mod send;
 
+pub(crate) use answer::EntityQuestion;
 pub(crate) use batch::{BatchEnd, Decided, EntityBatch, EntityRow, StoredEvent};
 pub use load::StoredEntity;
-pub(crate) use load::{EntityPosition, EntitySize, LoadedEntity};
+pub(crate) use load::{EntityPosition, LoadedEntity};
 pub use outcomes::EntityEventStatus;
 pub(crate) use outcomes::Recorded;
 pub(crate) use send::{SendEnd, SentEntityEvent, ToEntity, send_to_entities};

@@ -60,8 +60,10 @@ impl Store {
             r#"select e.event_id, e.correlation_id, e.entity_type::text as "entity_type!", e.entity::text as "entity!",
                       e.name::text as "name!", e.link_id, e.link_prev, e.status, e.version, e.result::text as result,
                       e.error, e.follow_ups, e.sent_at, e.ended_at,
-                      exists (select from wakeq.events_v2 f where f.id = any (e.follow_ups) and f.canvas_id = $1) as "open!",
-                      array(select d.id from wakeq.dead_events d where d.canvas_id = $1 and d.id = any (e.follow_ups)) as "dead!"
+                      exists (select from wakeq.events_v2 f
+                               where f.canvas_id = e.canvas_id and f.id = any (e.follow_ups)) as "open!",
+                      array(select d.id from wakeq.dead_events d
+                             where d.canvas_id = e.canvas_id and d.id = any (e.follow_ups)) as "dead!"
                  from (select event_id from wakeq.entity_events where canvas_id = $1 and event_id = $2
                         union
                        (select event_id from wakeq.entity_events where canvas_id = $1 and correlation_id = $2 limit $3))

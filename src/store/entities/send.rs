@@ -6,6 +6,7 @@ use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
+use super::answer::{EntityQuestion, was_asked};
 use super::append::{append, lock};
 use crate::event::{CanvasId, EntityId, EventId, Link, Name, NewLogEvent, StreamId};
 use crate::store::{Store, StoreError, lacks_partition};
@@ -41,6 +42,8 @@ pub(crate) enum SendEnd {
     Sent(Vec<SentEntityEvent>),
     /// The chosen id is that of an event of another entity; nothing may be committed.
     Taken(EventId),
+    /// It is an answer to what was not asked; nothing may be committed.
+    NotAsked,
 }
 
 /// What is known of an id.
@@ -51,29 +54,45 @@ struct Known {
 }
 
 impl Store {
-    /// Sends events to entities in one transaction: all or none.
-    pub(crate) async fn send_to_entities(&self, events: &[ToEntity]) -> Result<SendEnd, StoreError> {
-        let sent = self.send_once(events).await;
+    /// Sends events to entities in one transaction, all or none; if they answer a question, only if that was asked.
+    pub(crate) async fn send_to_entities(
+        &self,
+        events: &[ToEntity],
+        question: Option<&EntityQuestion<'_>>,
+    ) -> Result<SendEnd, StoreError> {
+        let sent = self.send_once(events, question).await;
         if !sent.as_ref().is_err_and(lacks_partition) {
             return sent;
         }
         self.add_log_partitions().await?;
-        self.send_once(events).await
+        self.send_once(events, question).await
     }
 
-    async fn send_once(&self, events: &[ToEntity]) -> Result<SendEnd, StoreError> {
-        let mut session = self.session().await?.for_statements(12);
-        let sent = session.limit(|connection| send(connection, events)).await;
+    async fn send_once(
+        &self,
+        events: &[ToEntity],
+        question: Option<&EntityQuestion<'_>>,
+    ) -> Result<SendEnd, StoreError> {
+        let mut session = self.session().await?.for_statements(13);
+        let sent = session.limit(|connection| send(connection, events, question)).await;
         session.answered("send to entities", sent)
     }
 }
 
-async fn send(connection: &mut PgConnection, events: &[ToEntity]) -> Result<SendEnd, sqlx::Error> {
+async fn send(
+    connection: &mut PgConnection,
+    events: &[ToEntity],
+    question: Option<&EntityQuestion<'_>>,
+) -> Result<SendEnd, sqlx::Error> {
     let mut transaction = connection.begin().await?;
-    let sent = send_to_entities(&mut transaction, events).await?;
+    let is_asked = match question {
+        Some(question) => was_asked(&mut transaction, question).await?,
+        None => true,
+    };
+    let sent = if is_asked { send_to_entities(&mut transaction, events).await? } else { SendEnd::NotAsked };
     match sent {
         SendEnd::Sent(_) => transaction.commit().await?,
-        SendEnd::Taken(_) => transaction.rollback().await?,
+        SendEnd::Taken(_) | SendEnd::NotAsked => transaction.rollback().await?,
     }
     Ok(sent)
 }

@@ -10,7 +10,7 @@ use crate::store::{Inserted, NewEvent};
 /// Most events in one statement.
 const PAGE: usize = 1_000;
 /// Most bytes of them, or one that is larger.
-const PAGE_BYTES: usize = 8 * 1024 * 1024;
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// What the emit of logged events has besides its own statements, for each of its pages.
 pub(in crate::store) const LOG_STATEMENTS: usize = 4;

@@ -4,7 +4,8 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use crate::event::{
-    CanvasId, Category, EventId, EventSource, LogEvent, LogPage, Partition, Place, StreamId, Timestamp,
+    CanvasId, Category, EventId, EventSource, LogEvent, LogPage, PageLimit, Partition, Place, StreamId,
+    Timestamp,
 };
 use crate::store::{Store, StoreError};
 
@@ -50,14 +51,18 @@ struct LogRow {
     matches: bool,
     /// The how-manyth it is of those that were looked at.
     number: i64,
+    /// Bytes of the source's events up to this one. The first that is too much comes without its payload.
+    bytes: i64,
 }
 
-/// Which rows are read: after one number, up to another; so many, of so many that are looked at.
+/// Which rows are read: after one number, up to another; so many, of so many that are looked at, and of so many bytes. The first one
+/// is read in any case.
 struct Span {
     after: i64,
     through: i64,
     limit: i64,
     looked: i64,
+    bytes: i64,
 }
 
 impl Store {
@@ -83,22 +88,35 @@ impl Store {
         session.answered("look at a stream", end)
     }
 
-    /// The events of a source after a number. In two statements: a snapshot that is not younger than the horizon would miss
-    /// what was committed between them.
+    /// The events of a source after a number; a page of them has 4 MiB at most, or one event.
     pub(crate) async fn read_log(
         &self,
         source: &EventSource,
         after: i64,
         limit: usize,
     ) -> Result<LogPage, StoreError> {
+        self.read_log_within(source, after, limit, PageLimit::BYTES).await
+    }
+
+    /// The same with so many bytes of payloads and metadata at most; one event comes in any case. What does not fit is not sent by
+    /// the database, nor read by it: the length of a value is known without the value. In two statements: a snapshot that is not
+    /// younger than the horizon would miss what was committed between them.
+    pub(crate) async fn read_log_within(
+        &self,
+        source: &EventSource,
+        after: i64,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<LogPage, StoreError> {
         let mut session = self.session().await?.for_statements(2);
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let page = session
             .limit(async |connection: &mut PgConnection| {
                 let horizon = horizon(&mut *connection).await?;
                 let rows = if horizon.readable > after {
                     let looked = looked(source, limit);
-                    let span = Span { after, through: horizon.readable, limit, looked };
+                    let span = Span { after, through: horizon.readable, limit, looked, bytes };
                     rows(connection, source, &span).await?
                 } else {
                     Vec::new()
@@ -107,7 +125,7 @@ impl Store {
             })
             .await;
         let (horizon, rows) = session.answered("read the log", page)?;
-        Ok(page_of(source, after, limit, horizon, rows))
+        Ok(page_of(source, after, (limit, bytes), horizon, rows))
     }
 }
 
@@ -127,10 +145,26 @@ fn looked(source: &EventSource, limit: i64) -> i64 {
     if some { (limit * LOOKED_FOR_EACH).clamp(LOOKED_LEAST, LOOKED_MAX).max(limit) } else { limit }
 }
 
-fn page_of(source: &EventSource, after: i64, limit: i64, horizon: LogHorizon, rows: Vec<LogRow>) -> LogPage {
-    let (count, last) = (i64::try_from(rows.len()).unwrap_or(i64::MAX), rows.last());
-    let cut = last.filter(|last| count >= limit || last.number >= looked(source, limit));
-    let through = cut.map_or(horizon.readable, |last| last.seq).max(after);
+fn page_of(
+    source: &EventSource,
+    after: i64,
+    (limit, bytes): (i64, i64),
+    horizon: LogHorizon,
+    mut rows: Vec<LogRow>,
+) -> LogPage {
+    let count = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+    // The first that is too much says where the page ends, unless it is the only one.
+    let over = rows.iter().position(|row| row.bytes > bytes);
+    let cut = match over {
+        Some(0) => rows.first().map(|row| row.seq),
+        Some(at) => rows.get(at).map(|row| row.seq - 1),
+        None => rows
+            .last()
+            .filter(|last| count >= limit || last.number >= looked(source, limit))
+            .map(|last| last.seq),
+    };
+    rows.truncate(over.map_or(rows.len(), |at| at.max(1)));
+    let through = cut.unwrap_or(horizon.readable).max(after);
     let more = cut.is_some();
     let events = rows.into_iter().filter(|row| row.matches).filter_map(event).collect();
     LogPage { events, through, more, held: horizon.readable < horizon.last }
@@ -161,16 +195,23 @@ async fn of_log(
     sqlx::query_as!(
         LogRow,
         r#"select seq, prev, canvas_id, category as "category: String", stream as "stream: String", position, id,
-                  name as "name: String", payload as "payload: String", metadata as "metadata: String",
-                  object as "object: String", link_id, link_prev, appended_at, matches as "matches!", number as "number!"
-             from (select l.*, $5::uuid is null or l.canvas_id = $5 as matches, row_number() over (order by l.seq) as number
-                     from wakeq.log l where l.seq > $1 and l.seq <= $2 order by l.seq limit $4) as looked
-            where matches or number = $4 order by seq limit $3"#,
+                  name as "name: String", case when bytes <= $6 or bytes = own then payload else '' end as "payload!: String",
+                  metadata as "metadata: String", object as "object: String", link_id, link_prev, appended_at,
+                  matches as "matches!", number as "number!", bytes as "bytes!"
+             from (select l.*, matches, own, row_number() over seqs as number, sum(own) over seqs as bytes
+                     from wakeq.log l
+                    cross join lateral (select $5::uuid is null or l.canvas_id = $5 as matches) as m
+                    cross join lateral (select case when matches then octet_length(l.payload) + octet_length(l.metadata)
+                                                    else 0 end as own) as o
+                    where l.seq > $1 and l.seq <= $2
+                   window seqs as (order by l.seq rows unbounded preceding) order by l.seq limit $4) as looked
+            where (matches or number = $4) and bytes - own <= $6 order by seq limit $3"#,
         span.after,
         span.through,
         span.limit,
         span.looked,
-        canvas.map(|canvas| canvas.0)
+        canvas.map(|canvas| canvas.0),
+        span.bytes
     )
     .fetch_all(connection)
     .await
@@ -185,18 +226,25 @@ async fn of_category(
     sqlx::query_as!(
         LogRow,
         r#"select seq, prev, canvas_id, category as "category: String", stream as "stream: String", position, id,
-                  name as "name: String", payload as "payload: String", metadata as "metadata: String",
-                  object as "object: String", link_id, link_prev, appended_at, matches as "matches!", number as "number!"
-             from (select l.*, l.bucket % $6::integer = $7::integer as matches, row_number() over (order by l.seq) as number
-                     from wakeq.log l where l.category = $5 and l.seq > $1 and l.seq <= $2 order by l.seq limit $4) as looked
-            where matches or number = $4 order by seq limit $3"#,
+                  name as "name: String", case when bytes <= $8 or bytes = own then payload else '' end as "payload!: String",
+                  metadata as "metadata: String", object as "object: String", link_id, link_prev, appended_at,
+                  matches as "matches!", number as "number!", bytes as "bytes!"
+             from (select l.*, matches, own, row_number() over seqs as number, sum(own) over seqs as bytes
+                     from wakeq.log l
+                    cross join lateral (select l.bucket % $6::integer = $7::integer as matches) as m
+                    cross join lateral (select case when matches then octet_length(l.payload) + octet_length(l.metadata)
+                                                    else 0 end as own) as o
+                    where l.category = $5 and l.seq > $1 and l.seq <= $2
+                   window seqs as (order by l.seq rows unbounded preceding) order by l.seq limit $4) as looked
+            where (matches or number = $4) and bytes - own <= $8 order by seq limit $3"#,
         span.after,
         span.through,
         span.limit,
         span.looked,
         category.as_str() as _,
         partition.map_or(1, |partition| i32::from(partition.of())),
-        partition.map_or(0, |partition| i32::from(partition.number()) - 1)
+        partition.map_or(0, |partition| i32::from(partition.number()) - 1),
+        span.bytes
     )
     .fetch_all(connection)
     .await
@@ -212,13 +260,17 @@ async fn of_canvas_category(
     sqlx::query_as!(
         LogRow,
         r#"select seq, prev, canvas_id, category as "category: String", stream as "stream: String", position, id,
-                  name as "name: String", payload as "payload: String", metadata as "metadata: String",
-                  object as "object: String", link_id, link_prev, appended_at, matches as "matches!", number as "number!"
-             from (select l.*, l.bucket % $6::integer = $7::integer as matches, row_number() over (order by l.seq) as number
+                  name as "name: String", case when bytes <= $9 or bytes = own then payload else '' end as "payload!: String",
+                  metadata as "metadata: String", object as "object: String", link_id, link_prev, appended_at,
+                  matches as "matches!", number as "number!", bytes as "bytes!"
+             from (select l.*, matches, own, row_number() over seqs as number, sum(own) over seqs as bytes
                      from wakeq.log l
+                    cross join lateral (select l.bucket % $6::integer = $7::integer as matches) as m
+                    cross join lateral (select case when matches then octet_length(l.payload) + octet_length(l.metadata)
+                                                    else 0 end as own) as o
                     where l.canvas_id = $8 and l.category = $5 and l.seq > $1 and l.seq <= $2
-                    order by l.seq limit $4) as looked
-            where matches or number = $4 order by seq limit $3"#,
+                   window seqs as (order by l.seq rows unbounded preceding) order by l.seq limit $4) as looked
+            where (matches or number = $4) and bytes - own <= $9 order by seq limit $3"#,
         span.after,
         span.through,
         span.limit,
@@ -226,7 +278,8 @@ async fn of_canvas_category(
         category.as_str() as _,
         partition.map_or(1, |partition| i32::from(partition.of())),
         partition.map_or(0, |partition| i32::from(partition.number()) - 1),
-        canvas.0
+        canvas.0,
+        span.bytes
     )
     .fetch_all(connection)
     .await
@@ -240,16 +293,22 @@ async fn of_stream(
     sqlx::query_as!(
         LogRow,
         r#"select seq, prev, canvas_id, category as "category: String", stream as "stream: String", position, id,
-                  name as "name: String", payload as "payload: String", metadata as "metadata: String",
-                  object as "object: String", link_id, link_prev, appended_at, true as "matches!", 0::bigint as "number!"
-             from wakeq.log
-            where canvas_id = $4 and category = $5 and stream = $6 and seq > $1 and seq <= $2 order by seq limit $3"#,
+                  name as "name: String", case when bytes <= $7 or bytes = own then payload else '' end as "payload!: String",
+                  metadata as "metadata: String", object as "object: String", link_id, link_prev, appended_at,
+                  true as "matches!", 0::bigint as "number!", bytes as "bytes!"
+             from (select l.*, own, sum(own) over (order by l.seq rows unbounded preceding) as bytes
+                     from wakeq.log l
+                    cross join lateral (select octet_length(l.payload) + octet_length(l.metadata) as own) as o
+                    where l.canvas_id = $4 and l.category = $5 and l.stream = $6 and l.seq > $1 and l.seq <= $2
+                    order by l.seq limit $3) as looked
+            where bytes - own <= $7 order by seq"#,
         span.after,
         span.through,
         span.limit,
         stream.canvas.0,
         stream.category.as_str() as _,
-        stream.name.as_str() as _
+        stream.name.as_str() as _,
+        span.bytes
     )
     .fetch_all(connection)
     .await

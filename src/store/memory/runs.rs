@@ -29,6 +29,7 @@ impl Tables {
             traceparent: row.traceparent.as_ref().map(ToString::to_string),
             place: row.place.clone(),
             copy_of: None,
+            value_bytes: bytes(row),
         }
     }
 
@@ -47,6 +48,7 @@ impl Tables {
         let may = row.delay_until <= self.now
             && self.is_free(row)
             && losses < limits.losses_below
+            && bytes(row) <= limits.value_max
             && knows(limits, &row.address)
             && self.rule_on(&row.address.scope).is_none()
             && self.turn(row) == Turn::First;
@@ -153,10 +155,13 @@ impl Tables {
     }
 
     pub(in crate::store) fn defer(&mut self, ids: &[EventId]) -> Result<(), StoreError> {
-        let (now, later) = (self.now, self.now + self.timing.unknown_handler_wait);
+        let now = self.now;
         for id in ids {
             let waits = self.events.get(id).filter(|row| row.delay_until <= now && self.is_free(row));
-            let Some(address) = waits.map(|row| row.address.clone()) else { continue };
+            let Some((address, probes)) = waits.map(|row| (row.address.clone(), row.probes)) else {
+                continue;
+            };
+            let later = now + self.timing.defer_for(probes.unsigned_abs());
             if let Some(notify_at) = self.events.get_mut(id).and_then(|row| row.notify_at.as_mut()) {
                 *notify_at = later;
             }
@@ -176,6 +181,7 @@ impl Tables {
             handlers: handlers.to_vec(),
             canvas_handlers: canvas_handlers.to_vec(),
             losses_below: i32::MAX,
+            value_max: i32::MAX,
         };
         let known = self.unknown.extract_if(.., |address, _| knows(&limits, address));
         let mut scopes: Vec<_> = known.map(|(address, _)| address.scope).collect();
@@ -186,6 +192,10 @@ impl Tables {
         }
         Ok(jobs)
     }
+}
+
+fn bytes(row: &Row) -> i32 {
+    i32::try_from(row.value.len()).unwrap_or(i32::MAX)
 }
 
 /// Whether a worker with these handlers has that of the address.

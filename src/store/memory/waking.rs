@@ -115,7 +115,7 @@ impl Tables {
             let deferred = |row: &Row| {
                 let later = row.notify_at.is_some_and(|at| {
                     at > self.now + self.timing.grace
-                        && at <= job.created_at + self.timing.unknown_handler_wait
+                        && at <= job.created_at + self.timing.defer_for(row.probes.unsigned_abs())
                 });
                 later && row.delay_until <= self.now && self.is_free(row)
             };

@@ -52,7 +52,7 @@ impl Store {
         let put = session
             .limit(async |connection| {
                 let mut transaction = connection.begin().await?;
-                let put = put(&mut transaction, new).await?;
+                let put = put(&mut transaction, new, new.name.as_str()).await?;
                 if put.is_done() {
                     delete_target(&mut transaction, new.name).await?;
                 }
@@ -74,7 +74,9 @@ impl Store {
         let put = session
             .limit(async |connection| {
                 let mut transaction = connection.begin().await?;
-                let put = put(&mut transaction, new).await?;
+                let put =
+                    put(&mut transaction, new, &format!("{}, sent to {}", new.name, target.url.origin()))
+                        .await?;
                 let outcome = if put.is_done() { put_within(&mut transaction, target).await? } else { None };
                 end(transaction, put.is_done()).await?;
                 Ok((put, outcome))
@@ -88,7 +90,11 @@ async fn end(transaction: Transaction<'_, Postgres>, commits: bool) -> Result<()
     if commits { transaction.commit().await } else { transaction.rollback().await }
 }
 
-async fn put(connection: &mut PgConnection, new: &NewQueueRow<'_>) -> Result<QueuePut, sqlx::Error> {
+async fn put(
+    connection: &mut PgConnection,
+    new: &NewQueueRow<'_>,
+    told: &str,
+) -> Result<QueuePut, sqlx::Error> {
     let patterns: Vec<String> = new.patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect();
     // Registrations one after the other; the version grows in any case, and emitters read the patterns once more.
     sqlx::query!("update wakeq.queue_registry set version = version + 1").execute(&mut *connection).await?;
@@ -133,12 +139,12 @@ async fn put(connection: &mut PgConnection, new: &NewQueueRow<'_>) -> Result<Que
     }
     sqlx::query!(
         "insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
-         values ($1, $2, 'put-queue', 'done', $3, concat_ws('; ', $4::text, 'queue ' || $5::text))",
+         values ($1, $2, 'put-queue', 'done', $3, concat_ws('; ', $4::text, left('queue ' || $5::text, 800)))",
         CanvasId::DEFAULT.0,
         new.actor.name(),
         new.actor.request_id(),
         new.actor.credential_id(),
-        new.name.as_str()
+        told
     )
     .execute(&mut *connection)
     .await?;

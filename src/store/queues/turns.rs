@@ -49,17 +49,22 @@ struct Row {
 
 impl Store {
     /// Takes as many turns as there are askers: for each the event that it claims, which need not be its own; `None`: the
-    /// rotation gave no more. Only events with fewer losses than `losses_below`.
+    /// rotation gave no more. Only events with fewer losses than `losses_below`, and with values of at most `value_max` bytes.
     ///
     /// Each queue is answered for itself: what was claimed of one is not lost when another one can't be reached.
-    pub(crate) async fn take_turns(&self, turns: &[TakenTurn], losses_below: i32) -> Vec<Taken> {
+    pub(crate) async fn take_turns(
+        &self,
+        turns: &[TakenTurn],
+        losses_below: i32,
+        value_max: i32,
+    ) -> Vec<Taken> {
         let mut asked: HashMap<&Name, Vec<EventId>> = HashMap::new();
         for turn in turns {
             asked.entry(&turn.queue).or_default().push(turn.asks);
         }
         let mut taken: HashMap<&Name, Result<Vec<ClaimedEvent>, StoreError>> = HashMap::new();
         for (queue, asks) in asked {
-            let events = self.take(queue, &asks, false, losses_below).await;
+            let events = self.take(queue, &asks, false, (losses_below, value_max)).await;
             taken.insert(
                 queue,
                 events.map(|mut events| {
@@ -82,8 +87,9 @@ impl Store {
         queue: &Name,
         id: EventId,
         losses_below: i32,
+        value_max: i32,
     ) -> Result<Option<ClaimedEvent>, StoreError> {
-        Ok(self.take(queue, &[id], true, losses_below).await?.pop())
+        Ok(self.take(queue, &[id], true, (losses_below, value_max)).await?.pop())
     }
 
     /// In the order of the rotation.
@@ -92,7 +98,7 @@ impl Store {
         queue: &Name,
         asked: &[EventId],
         alone: bool,
-        losses_below: i32,
+        (losses_below, value_max): (i32, i32),
     ) -> Result<Vec<ClaimedEvent>, StoreError> {
         let ids: Vec<Uuid> = asked.iter().map(|id| id.0).collect();
         let mut session = self.session().await?;
@@ -103,13 +109,14 @@ impl Store {
                       enqueued_at as "enqueued_at!", locked_at as "locked_at!", claims as "claims!",
                       losses as "losses!", took_over as "took_over!", traceparent, object, seq, prev, origin,
                       is_limited as "is_limited!"
-                 from wakeq.take_turns($1, $2, $3, $4, $5, $6)"#,
+                 from wakeq.take_turns($1, $2, $3, $4, $5, $6, $7)"#,
             queue.as_str(),
             &ids,
             i32::try_from(ids.len()).unwrap_or(i32::MAX),
             alone,
             interval(self.timing().lease),
-            losses_below
+            losses_below,
+            value_max
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("take turns of a queue", rows)?;

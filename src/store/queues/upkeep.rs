@@ -57,6 +57,11 @@ impl Store {
                    delete from wakeq.facets f using ended where f.queue = ended.name
                ), halted as (
                    delete from wakeq.halted_lanes h using ended where h.queue = ended.name
+               ), turns as (
+                   delete from wakeq.queue_turns where queue in (
+                       select t.queue from wakeq.queue_turns t
+                        where not exists (select from wakeq.queues q where q.name = t.queue)
+                        limit $3 for update skip locked)
                ), left_over as (
                    delete from wakeq.facets where (queue, canvas_id) in (
                        select f.queue, f.canvas_id from wakeq.facets f

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::event::{CanvasId, HandlerAddress, Secret, Secrets, Target, TargetPolicy};
+use crate::event::{
+    CanvasId, HandlerAddress, OwnDeployment, SealedSecret, SecretKeys, Secrets, Target, TargetPolicy,
+    Unopened,
+};
 use crate::store::load::address;
 use crate::store::{Store, StoreError};
 
@@ -16,6 +19,8 @@ pub(crate) struct FoundTarget {
     pub(crate) target: Target,
     /// Which registration of the address it is.
     pub(crate) revision: Uuid,
+    /// The deployment that sends to it.
+    pub(crate) own: OwnDeployment,
 }
 
 struct Row {
@@ -33,8 +38,12 @@ struct Row {
     halts: bool,
     audience: Option<String>,
     secret: Vec<u8>,
+    secret_key: Option<String>,
     previous_secret: Option<Vec<u8>>,
+    previous_key: Option<String>,
     revision: Uuid,
+    namespace: Uuid,
+    own_names: Vec<String>,
 }
 
 impl Store {
@@ -53,12 +62,14 @@ impl Store {
             Row,
             r#"select distinct t.canvas_id, t.module::text as "module!", t.name::text as "name!",
                       t.modifier::text as "modifier!", t.url, t.retries, t.delay_ms, t.factor, t.delay_max_ms, t.timeout_ms,
-                      t.concurrency, t.halts, t.audience, t.secret, t.revision,
+                      t.concurrency, t.halts, t.audience, t.secret, t.secret_key, t.previous_key, t.revision,
+                      d.namespace, d.names as own_names,
                       case when t.previous_until > now() then t.previous_secret end as previous_secret
                  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) as asked (canvas_id, module, name, modifier)
                  join wakeq.http_targets t
                    on (t.canvas_id, t.module, t.name, t.modifier)
-                    = (asked.canvas_id, asked.module, asked.name, asked.modifier)"#,
+                    = (asked.canvas_id, asked.module, asked.name, asked.modifier)
+                cross join wakeq.deployment d"#,
             &canvases,
             &texts(|address| address.scope.module.as_str()),
             &texts(|address| address.scope.name.as_str()),
@@ -67,22 +78,30 @@ impl Store {
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("look for targets", rows)?;
         let found: HashMap<HandlerAddress, Arc<FoundTarget>> =
-            rows.into_iter().filter_map(Row::into_target).collect();
+            rows.into_iter().filter_map(|row| row.into_target(self.secret_keys())).collect();
         Ok(addresses.iter().map(|address| found.get(address).cloned()).collect())
     }
 }
 
 impl Row {
-    /// A row that somebody else wrote, and that is no target, is none.
-    fn into_target(self) -> Option<(HandlerAddress, Arc<FoundTarget>)> {
+    /// A row that somebody else wrote, and that is no target, is none; nor is one whose secret can't be used, so that its
+    /// events wait, at no cost of attempts, for a process that has the key.
+    fn into_target(self, keys: &SecretKeys) -> Option<(HandlerAddress, Arc<FoundTarget>)> {
         let address = address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?;
         let CanvasId(canvas) = address.scope.canvas;
         let Ok(url) = self.url.parse() else {
             tracing::error!(%canvas, handler = %address, "the URL of this target can't be read: register it again");
             return None;
         };
-        let current = Secret::from_bytes(self.secret).ok()?;
-        let previous = self.previous_secret.and_then(|secret| Secret::from_bytes(secret).ok());
+        let complain = |unopened: &Unopened| {
+            tracing::error!(%canvas, handler = %address, "a signing secret of this target can't be used: {unopened}");
+        };
+        let current = SealedSecret { key: self.secret_key, bytes: self.secret };
+        let current = keys.open(&address, &current).inspect_err(complain).ok()?;
+        let previous = self.previous_secret.and_then(|bytes| {
+            let previous = SealedSecret { key: self.previous_key, bytes };
+            keys.open(&address, &previous).inspect_err(complain).ok()
+        });
         let policy = TargetPolicy {
             retries: self.retries.cast_unsigned(),
             delay: milliseconds(self.delay_ms),
@@ -94,7 +113,8 @@ impl Row {
         };
         let secrets = Secrets { current, previous };
         let target = Target { url, policy, audience: self.audience, secrets };
-        Some((address, Arc::new(FoundTarget { target, revision: self.revision })))
+        let own = OwnDeployment::new(self.namespace, self.own_names);
+        Some((address, Arc::new(FoundTarget { target, revision: self.revision, own })))
     }
 }
 

@@ -3,7 +3,11 @@
 #[cfg(feature = "http")]
 mod lookup;
 #[cfg(feature = "http")]
+mod own;
+#[cfg(feature = "http")]
 mod registered;
+#[cfg(feature = "cli")]
+mod resealing;
 
 use uuid::Uuid;
 
@@ -18,6 +22,8 @@ pub use registered::RegisteredTarget;
 pub(in crate::store) use registered::put_within;
 #[cfg(feature = "http")]
 pub(crate) use registered::{NewTargetRow, PutOutcome};
+#[cfg(feature = "cli")]
+pub(crate) use resealing::SecretCounts;
 
 impl Store {
     /// Where the events of a handler are sent, if that is over HTTP.

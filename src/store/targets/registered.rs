@@ -6,14 +6,14 @@ use sqlx::{Connection, PgConnection};
 
 use super::lookup::milliseconds;
 use crate::event::{
-    Actor, CanvasId, HandlerAddress, Name, RuleKind, Secret, TargetPolicy, TargetUrl, Timestamp,
+    Actor, CanvasId, HandlerAddress, Name, Quota, QuotaExceeded, RuleKind, SealedSecret, Secret, SecretKeys,
+    TargetPolicy, TargetUrl, Timestamp,
 };
 use crate::store::load::address;
+use crate::store::quotas::{one_by_one, usual};
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// Most targets of a canvas. Requests at the same moment may exceed it by their number.
-pub(crate) const TARGETS_MAX: i64 = 1000;
 /// How long the secret before the current one still signs.
 const PREVIOUS_FOR: Duration = Duration::from_secs(24 * 3600);
 
@@ -49,6 +49,10 @@ pub(crate) struct NewTargetRow<'a> {
     pub(crate) audience: Option<&'a str>,
     /// Taken if the target is new, or if it is to replace the one that stands.
     pub(crate) secret: &'a Secret,
+    /// The same as the row has it.
+    pub(crate) sealed: &'a SealedSecret,
+    /// What opens the one that stands, to see whether this is the same.
+    pub(crate) keys: &'a SecretKeys,
     pub(crate) replaces_secret: bool,
     pub(crate) actor: &'a Actor,
 }
@@ -99,12 +103,17 @@ struct Row {
 }
 
 impl Store {
-    /// Registers a target, or replaces what is registered, and makes the job that wakes what waited for it. `None`: the
-    /// canvas has [`TARGETS_MAX`] others.
-    pub(crate) async fn put_target(&self, new: &NewTargetRow<'_>) -> Result<Option<PutOutcome>, StoreError> {
-        let mut session = self.session().await?.for_statements(2);
+    /// Registers a target, or replaces what is registered, and makes the job that wakes what waited for it. Errors:
+    /// [`StoreError::Quota`], if the canvas has as many others as it may.
+    pub(crate) async fn put_target(&self, new: &NewTargetRow<'_>) -> Result<PutOutcome, StoreError> {
+        let mut session = self.session().await?.for_statements(3);
         let row = session.limit(|connection| put(connection, new)).await;
-        Ok(session.answered("register a target", row)?.map(|row| row.into_outcome(new)))
+        if let Some(row) = session.answered("register a target", row)? {
+            return Ok(row.into_outcome(new));
+        }
+        let canvas = new.address.scope.canvas;
+        let limit = self.quota(canvas, Quota::Targets).await?;
+        Err(QuotaExceeded { canvas, quota: Quota::Targets, limit, used: limit, wanted: 1 }.into())
     }
 
     /// Deletes a target; whether there was one.
@@ -183,8 +192,10 @@ type Put = Result<Option<PutRow>, sqlx::Error>;
 /// Registers a target once nobody defers events of its handler.
 async fn put(connection: &mut PgConnection, new: &NewTargetRow<'_>) -> Put {
     let mut transaction = connection.begin().await?;
+    one_by_one(&mut transaction, new.address.scope.canvas).await?;
     let is_awaited = hold_note(&mut transaction, new.address).await?;
-    let row = write(&mut transaction, new, is_awaited).await?;
+    let repeats = new.replaces_secret && stands_already(&mut transaction, new).await?;
+    let row = write(&mut transaction, new, Seen { is_awaited, repeats }).await?;
     match &row {
         Some(_) => transaction.commit().await?,
         None => transaction.rollback().await?,
@@ -192,35 +203,62 @@ async fn put(connection: &mut PgConnection, new: &NewTargetRow<'_>) -> Put {
     Ok(row)
 }
 
-/// Writes the target and the record, and takes the note back. `is_awaited`: whether events may wait for the target.
-async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, is_awaited: bool) -> Put {
+/// Whether the secret is the one that signs already: no two ciphertexts of one are the same, so it is looked at outside of
+/// the statement. Registrations of an address come one after the other, by its note.
+async fn stands_already(connection: &mut PgConnection, new: &NewTargetRow<'_>) -> Result<bool, sqlx::Error> {
+    let HandlerAddress { scope, modifier } = new.address;
+    let standing = sqlx::query_as!(
+        SealedSecret,
+        "select secret_key as key, secret as bytes from wakeq.http_targets
+          where canvas_id = $1 and module = $2 and name = $3 and modifier = $4",
+        scope.canvas.0,
+        scope.module.as_str() as _,
+        scope.name.as_str() as _,
+        modifier.as_str() as _
+    );
+    let standing = standing.fetch_optional(connection).await?;
+    let standing = standing.and_then(|sealed| new.keys.open_any(new.address, &sealed).ok());
+    Ok(standing.is_some_and(|secret| secret.as_bytes() == new.secret.as_bytes()))
+}
+
+/// What was seen before a target is written, and can't change until then.
+struct Seen {
+    /// Whether events may wait for the target.
+    is_awaited: bool,
+    /// Whether its secret is the one that stands.
+    repeats: bool,
+}
+
+/// Writes the target and the record, and takes the note back.
+async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, seen: Seen) -> Put {
     let HandlerAddress { scope, modifier } = new.address;
     sqlx::query_as!(
         PutRow,
         r#"with others as (
                select count(*) as count from (
                    select from wakeq.http_targets
-                    where canvas_id = $1 and (module, name, modifier) <> ($2, $3, $4) limit $15) as counted
+                    where canvas_id = $1 and (module, name, modifier) <> ($2, $3, $4)
+                    limit wakeq.quota_of($1, 'targets', $15)) as counted
            ), put as (
                insert into wakeq.http_targets as t
                    (canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms, timeout_ms,
-                    concurrency, audience, secret, created_by, updated_by, halts)
-               select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer, $12::text, $13, $17, $17, $22
-                 from others where count < $15
+                    concurrency, audience, secret, secret_key, created_by, updated_by, halts)
+               select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer, $12::text, $13, $24::text, $17, $17, $22
+                 from others where count < wakeq.quota_of($1, 'targets', $15)
                    on conflict (canvas_id, module, name, modifier) do update
                   set url = excluded.url, retries = excluded.retries, delay_ms = excluded.delay_ms, halts = excluded.halts,
                       factor = excluded.factor, delay_max_ms = excluded.delay_max_ms, timeout_ms = excluded.timeout_ms,
                       concurrency = excluded.concurrency, audience = excluded.audience, revision = excluded.revision,
                       updated_by = excluded.updated_by, updated_at = now(),
                       secret = case when $14 then excluded.secret else t.secret end,
-                      previous_secret = case when $14 and excluded.secret <> t.secret then t.secret else t.previous_secret end,
-                      previous_until = case when $14 and excluded.secret <> t.secret then now() + $16::interval
-                                            else t.previous_until end
-            returning xmax = 0 as new, secret = $13 as taken, previous_until, created_at, created_by, updated_at
+                      secret_key = case when $14 then excluded.secret_key else t.secret_key end,
+                      (previous_secret, previous_key, previous_until) = (
+                          select t.secret, t.secret_key, now() + $16::interval where $14 and not $23 union all
+                          select t.previous_secret, t.previous_key, t.previous_until where not $14 or $23)
+            returning xmax = 0 as new, xmax = 0 or $14 as taken, previous_until, created_at, created_by, updated_at
            ), known as (
-               delete from wakeq.unknown_handlers
-                where canvas_id = $1 and module = $2 and name = $3 and modifier = $4 and exists (select from put)
-            returning canvas_id, module, name
+               delete from wakeq.unknown_handlers where canvas_id = $1 and module = $2 and name = $3 and modifier = $4
+                  and exists (select from put) returning canvas_id, module, name
            ), job as (
                insert into wakeq.resume_jobs (kind, canvas_id, module, name, created_at)
                select 'registered', canvas_id, module, name, clock_timestamp() from known where $21 returning id
@@ -233,9 +271,8 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, is_awaited
            select new as "new!", taken as "taken!", created_at as "created_at!", created_by as "created_by!",
                   updated_at as "updated_at!", (select id from job) as job,
                   case when previous_until > now() then previous_until end as previous_until,
-                  (select max(r.rule_type)::text from wakeq.scheduling_rules r
-                    where r.canvas_id = $1 and r.event_space = $2 and r.handler_name = $3
-                      and (r.until is null or r.until > now())) as rule
+                  (select max(r.rule_type)::text from wakeq.scheduling_rules r where r.canvas_id = $1
+                      and r.event_space = $2 and r.handler_name = $3 and (r.until is null or r.until > now())) as rule
              from put"#,
         scope.canvas.0,
         scope.module.as_str() as _,
@@ -249,16 +286,18 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, is_awaited
         in_milliseconds(new.policy.timeout),
         new.policy.concurrency.map(integer),
         new.audience,
-        new.secret.as_bytes(),
+        new.sealed.bytes.as_slice(),
         new.replaces_secret,
-        TARGETS_MAX,
+        usual(Quota::Targets),
         interval(PREVIOUS_FOR),
         new.actor.name(),
         new.actor.credential_id(),
         format!("modifier {modifier}; {}", new.url.origin()),
         new.actor.request_id(),
-        is_awaited,
-        new.policy.halts
+        seen.is_awaited,
+        new.policy.halts,
+        seen.repeats,
+        new.sealed.key.as_deref()
     )
     .fetch_optional(connection)
     .await

@@ -205,3 +205,32 @@ async fn a_defect_is_an_error_for_its_callers_only() {
     assert!(matches!(coalescer.call(1).await, Err(StoreError::Defect)));
     assert!(matches!(coalescer.call(2).await, Ok(2)));
 }
+
+#[tokio::test]
+async fn a_batch_ends_with_the_request_that_brings_it_to_its_bytes() {
+    let (leave, seen) = (Arc::new(Semaphore::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let coalescer = Coalescer::within((500, 100), |bytes: &usize| *bytes, 1, {
+        let (leave, seen) = (Arc::clone(&leave), Arc::clone(&seen));
+        move |requests: Vec<usize>| {
+            let (leave, seen) = (Arc::clone(&leave), Arc::clone(&seen));
+            async move {
+                leave.acquire().await.unwrap().forget();
+                seen.lock().unwrap().push(requests.clone());
+                Ok(requests)
+            }
+        }
+    });
+    let calls = [1, 40, 60, 99, 1, 500, 7].map(|bytes| {
+        let coalescer = coalescer.clone();
+        async move { coalescer.call(bytes).await.unwrap() }
+    });
+    leave.add_permits(100);
+    let answers = futures_util::future::join_all(calls).await;
+    assert_eq!(answers, [1, 40, 60, 99, 1, 500, 7], "each gets its own");
+    let batches = seen.lock().unwrap().clone();
+    assert!(batches.len() >= 4, "{batches:?}");
+    for batch in &batches {
+        let before_the_last: usize = batch[..batch.len() - 1].iter().sum();
+        assert!(before_the_last < 100, "{batches:?}");
+    }
+}

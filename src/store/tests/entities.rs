@@ -23,3 +23,49 @@ async fn what_became_of_events_is_forgotten_with_its_age() {
     assert!(!table.store.expire(true, Retention::default()).await.unwrap());
     assert_eq!(table.number("select sum(link_id)::bigint from wakeq.entity_events").await, 1 + 2);
 }
+
+/// What followed from an event may still be answered while it waits, runs or is among the dead: until then it is known that it was
+/// asked. What another canvas has under the same id holds nothing.
+#[tokio::test]
+async fn what_may_still_be_answered_is_not_forgotten() {
+    let table = Table::new().await;
+    // 1 waits, 2 is dead, 3 and 4 are other canvases'; 5 has ended.
+    table
+        .run(
+            "insert into wakeq.entity_events (canvas_id, event_id, correlation_id, entity_type, entity, name, link_id, link_prev,
+                                              status, sent_at, ended_at, follow_ups)
+             select '00000000-0000-0000-0000-000000000000', gen_random_uuid(), gen_random_uuid(), 'account', 'ada', 'top_up', n, 0, 'processed',
+                    now() - interval '8 days', now() - interval '8 days',
+                    array[gen_random_uuid(), ('00000000-0000-4000-8000-00000000000' || n)::uuid]
+               from generate_series(1, 5) as n",
+        )
+        .await;
+    table
+        .run(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
+             select ('00000000-0000-4000-8000-00000000000' || n)::uuid,
+                    ('00000000-0000-0000-0000-00000000000' || case n when 1 then 0 else 7 end)::uuid, 'WORKER', 'charge', 'm', '1'
+               from unnest(array[1, 3]) as n",
+        )
+        .await;
+    table
+        .run(
+            "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
+                                            last_error, cause)
+             select ('00000000-0000-4000-8000-00000000000' || n)::uuid,
+                    ('00000000-0000-0000-0000-00000000000' || case n when 2 then 0 else 7 end)::uuid, 'WORKER', 'charge', 'm', '1',
+                    2, now(), 3, 0, 'no', 'retries'
+               from unnest(array[2, 4]) as n",
+        )
+        .await;
+    let left = "select sum(link_id)::bigint from wakeq.entity_events";
+    assert!(!table.store.expire(false, Retention::default()).await.unwrap());
+    assert_eq!(table.number(left).await, 1 + 2);
+    // They are not looked at again at each pass; when they are, what has ended meanwhile goes.
+    table.run("delete from wakeq.events_v2").await;
+    assert!(!table.store.expire(true, Retention::default()).await.unwrap());
+    assert_eq!(table.number(left).await, 1 + 2);
+    table.run("update wakeq.entity_events set held_at = held_at - interval '8 days'").await;
+    assert!(!table.store.expire(true, Retention::default()).await.unwrap());
+    assert_eq!(table.number(left).await, 2);
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Table, limits, shuffled, tester, told};
 use crate::event::{Cause, Claim, EventId};
-use crate::store::{DeadFilter, Retry};
+use crate::store::{ClaimLimits, DeadFilter, Retry};
 
 fn retry(claim: Claim, retries: i32) -> Arc<Retry> {
     Arc::new(Retry { claim, retries, delay: Duration::ZERO, error: "no".into() })
@@ -193,4 +193,21 @@ async fn an_id_may_die_twice() {
     let dead = table.store.dead_events(&filter, true, None, 10).await.unwrap();
     assert_eq!(dead.len(), 1);
     assert_eq!((dead[0].cause.as_str(), dead[0].last_error.as_deref()), ("poison", Some("second")));
+}
+
+/// What is larger than a statement may claim is left to who has room for it; the others of the batch are claimed.
+#[tokio::test]
+async fn a_claim_leaves_large_values_where_they_are() {
+    let table = Table::new().await;
+    let ids = table.add(3).await;
+    let large = sqlx::query("update wakeq.events_v2 set value = repeat('1', 1000) where id = $1");
+    large.bind(ids[1].0).execute(&table.pool).await.unwrap();
+    let small = ClaimLimits { value_max: 999, ..limits() };
+    let claimed = table.store.claim(&told(&ids), &small).await.unwrap();
+    assert_eq!(claimed.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true]);
+    let sizes: Vec<_> =
+        table.store.load(&ids).await.unwrap().into_iter().flatten().map(|row| row.value_bytes).collect();
+    assert_eq!(sizes, [1, 1000, 1]);
+    let claimed = table.store.claim(&told(&ids[1..2]), &ClaimLimits { value_max: 1000, ..limits() }).await.unwrap();
+    assert_eq!(claimed[0].as_ref().unwrap().value.len(), 1000);
 }

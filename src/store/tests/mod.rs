@@ -6,8 +6,10 @@ mod cost;
 mod entities;
 mod fences;
 mod groups;
+mod idle;
 mod inserts;
 mod log;
+mod log_pages;
 mod minute;
 mod order;
 mod parking;
@@ -15,6 +17,9 @@ mod queues;
 #[cfg(feature = "http")]
 mod registering;
 mod resuming;
+mod secrets;
+mod strangers;
+mod ticks;
 mod turns;
 
 use std::io::Write;
@@ -167,8 +172,14 @@ pub(crate) fn fit(config: StoreConfig) -> StoreConfig {
     StoreConfig {
         max_connections: asked.unwrap_or(config.max_connections),
         allow_unsafe_durability: config.allow_unsafe_durability || TestDatabase::is_embedded(),
+        secret_keys: if config.secret_keys.ids().is_empty() { secret_keys() } else { config.secret_keys },
         ..config
     }
+}
+
+/// What the signing secrets of the tests are encrypted with.
+pub(crate) fn secret_keys() -> crate::event::SecretKeys {
+    "5e".repeat(32).parse().unwrap()
 }
 
 /// Whether a test that needs this cannot run: the embedded Postgres has one session, which nobody else can use while a
@@ -265,7 +276,8 @@ async fn set_turns(connection: &mut PgConnection, rows: &[Row], ids: &[EventId])
 
 /// What a worker with the handler `known` may claim.
 pub(crate) fn limits() -> ClaimLimits {
-    ClaimLimits { handlers: vec!["WORKER/known/_".into()], canvas_handlers: Vec::new(), losses_below: 5 }
+    let handlers = vec!["WORKER/known/_".into()];
+    ClaimLimits { handlers, canvas_handlers: Vec::new(), losses_below: 5, value_max: i32::MAX }
 }
 
 fn tester() -> Actor {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Table, scope, tester, told};
-use crate::event::{EventId, RuleKind};
+use crate::event::{CanvasId, EventId, RuleKind};
 use crate::store::Store;
 
 const PARKED: &str = "select count(*) from wakeq.events_v2 where notify_at is null";
@@ -191,6 +191,41 @@ async fn deferred_events_wait_and_are_woken_when_their_handler_registers() {
     expected.sort_unstable();
     assert_eq!(woken, expected, "the third has a promise that is due anyway");
     assert_eq!(table.number(deferred).await, 0);
+}
+
+/// Each look that the probe makes doubles the wait for the next, up to an hour; a registration finds all of them, and those
+/// of its canvas only.
+#[tokio::test]
+async fn events_of_unknown_handlers_are_looked_at_less_and_less_often() {
+    let table = Table::new().await;
+    let ids = table.add_for(7, "new").await;
+    let other = uuid::Uuid::from_u128(7);
+    sqlx::query("update wakeq.events_v2 set canvas_id = $1 where id = $2")
+        .bind(other)
+        .bind(ids[6].0)
+        .execute(&table.pool)
+        .await
+        .unwrap();
+    for (probes, id) in [0, 1, 2, 3, 4, 1000, 1000].into_iter().zip(&ids) {
+        sqlx::query("update wakeq.events_v2 set probes = $1 where id = $2")
+            .bind(probes)
+            .bind(id.0)
+            .execute(&table.pool)
+            .await
+            .unwrap();
+    }
+    table.store.defer(&ids).await.unwrap();
+    let minutes = "select array_agg(round(extract(epoch from notify_at - now()) / 60)::integer order by probes, notify_at)
+                     = array[5, 10, 20, 40, 60, 60, 60] from wakeq.events_v2";
+    assert!(table.holds(minutes).await);
+    let own = format!("{}/WORKER/new/_", CanvasId::DEFAULT);
+    assert_eq!(table.store.register(&[], &[own]).await.unwrap(), 1);
+    let job = table.number("select id from wakeq.resume_jobs where kind = 'registered'").await;
+    let mut woken = resume(&table.store, job).await;
+    woken.sort_unstable();
+    let mut expected = ids[..6].to_vec();
+    expected.sort_unstable();
+    assert_eq!(woken, expected, "not that of the other canvas");
 }
 
 /// An event whose owner died waits for its handler like any other; one that runs elsewhere is left alone.

@@ -91,7 +91,7 @@ pub(super) async fn take(store: &Store, count: usize) -> Vec<ClaimedEvent> {
 
 async fn take_of(store: &Store, name: &str, count: usize) -> Vec<ClaimedEvent> {
     let turn = TakenTurn { queue: queue(name), asks: EventId::new() };
-    events(store.take_turns(&vec![turn; count], 2).await)
+    events(store.take_turns(&vec![turn; count], 2, i32::MAX).await)
 }
 
 /// What turns gave.
@@ -141,9 +141,9 @@ async fn an_emitter_that_has_not_heard_of_a_queue_copies_into_it_all_the_same() 
     let table = Table::new().await;
     let other = table.other_store(StoreConfig::default()).await;
     let plain = || NewEvent { only_queues: false, ..email(canvas(1)) };
-    assert_eq!(other.insert_alone(&plain()).await.unwrap().copies(), []);
+    assert_eq!(other.insert_alone(&Arc::new(plain())).await.unwrap().copies(), []);
     register(&table.store, EMAILS, &["email"], FacetSettings::default()).await;
-    assert_eq!(other.insert_alone(&plain()).await.unwrap().copies().len(), 1);
+    assert_eq!(other.insert_alone(&Arc::new(plain())).await.unwrap().copies().len(), 1);
     let chosen = plain();
     register(&table.store, "second", &["email"], FacetSettings::default()).await;
     assert_eq!(other.insert_chosen(&chosen).await.unwrap().copies().len(), 2);
@@ -154,7 +154,11 @@ async fn an_emitter_that_has_not_heard_of_a_queue_copies_into_it_all_the_same() 
     let inserted = other.insert_all(&[linked], &[false]).await.unwrap();
     assert_eq!((inserted[0].copies().len(), inserted[0].link().unwrap().prev), (3, 0));
     other.drain_queue(&queue("third"), &tester()).await.unwrap();
-    assert_eq!(table.store.insert_alone(&plain()).await.unwrap().copies().len(), 2, "it gets none any more");
+    assert_eq!(
+        table.store.insert_alone(&Arc::new(plain())).await.unwrap().copies().len(),
+        2,
+        "it gets none any more"
+    );
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 1 + 2 + 3 + 4 + 3);
 }
 
@@ -250,7 +254,7 @@ async fn weights_are_events_a_round_and_none_is_a_pause() {
         20
     );
     let asks = TakenTurn { queue: queue(EMAILS), asks: copies[59] };
-    let turns = events(table.store.take_turns(&vec![asks; 30], 2).await);
+    let turns = events(table.store.take_turns(&vec![asks; 30], 2, i32::MAX).await);
     assert_eq!(turns.len(), 20, "its own notification brings the facet back");
 }
 
@@ -275,13 +279,13 @@ async fn no_more_of_a_facet_are_in_flight_than_may() {
     let [next] = room[..] else { panic!("one more may run: {room:?}") };
     assert!(copies[3..].contains(&next.id));
     let asks = TakenTurn { queue: queue(EMAILS), asks: next.id };
-    let turns = events(table.store.take_turns(&vec![asks; 5], 2).await);
+    let turns = events(table.store.take_turns(&vec![asks; 5], 2, i32::MAX).await);
     let turns: Vec<_> = turns.into_iter().map(|event| event.claim.id).collect();
     assert_eq!(turns, [copies[3]]);
     // An owner that is lost does not count.
     table.end_leases().await;
     let asks = TakenTurn { queue: queue(EMAILS), asks: copies[1] };
-    let turns = events(table.store.take_turns(&vec![asks; 5], 9).await);
+    let turns = events(table.store.take_turns(&vec![asks; 5], 9, i32::MAX).await);
     assert_eq!(turns.into_iter().filter(|event| event.address.scope.canvas == canvas(1)).count(), 3);
 }
 
@@ -324,7 +328,7 @@ async fn what_a_facet_passed_over_is_recalled() {
     let job = table.store.lift_rule(RuleKind::Pause, &scope, &tester()).await.unwrap().job.unwrap();
     assert_eq!(table.store.resume_page(job).await.unwrap().notifications.len(), 3);
     let asks = TakenTurn { queue: queue(EMAILS), asks: held[1] };
-    let turns = events(table.store.take_turns(&[asks], 2).await);
+    let turns = events(table.store.take_turns(&[asks], 2, i32::MAX).await);
     assert_eq!(ids(turns), [held[1]]);
     table.store.announce(&held).await.unwrap();
     assert_eq!(ids(take(&table.store, 9).await), [held[0], held[2], free[1], free[2]]);
@@ -337,9 +341,9 @@ async fn a_suspect_is_only_taken_by_its_own_notification() {
     let copies = emit_emails(&table.store, canvas(1), 2).await;
     table.run("update wakeq.events_v2 set claims = 2, losses = 2").await;
     assert_eq!(take(&table.store, 5).await.len(), 0);
-    let taken = table.store.take_alone(&queue(EMAILS), copies[1], i32::MAX).await.unwrap().unwrap();
+    let taken = table.store.take_alone(&queue(EMAILS), copies[1], i32::MAX, i32::MAX).await.unwrap().unwrap();
     assert_eq!((taken.claim.id, taken.claim.claims), (copies[1], 3));
-    assert!(table.store.take_alone(&queue(EMAILS), copies[1], i32::MAX).await.unwrap().is_none());
+    assert!(table.store.take_alone(&queue(EMAILS), copies[1], i32::MAX, i32::MAX).await.unwrap().is_none());
 }
 
 /// Copies of events on one object run in its order, whatever handlers they name; others are not kept waiting.
@@ -374,7 +378,7 @@ async fn copies_of_events_on_an_object_run_in_its_order() {
     let next = table.store.firsts(&[lane]).await.unwrap()[0].unwrap();
     assert_eq!(next.id, copies[1]);
     let turn = TakenTurn { queue: queue(EMAILS), asks: next.id };
-    assert_eq!(events(table.store.take_turns(&[turn], 2).await)[0].claim.id, copies[1]);
+    assert_eq!(events(table.store.take_turns(&[turn], 2, i32::MAX).await)[0].claim.id, copies[1]);
 }
 
 /// DRV-12, in small: emitters, takers and takers that drop what they took; every copy is completed once.

@@ -4,7 +4,7 @@ use sqlx::{Connection, PgConnection};
 
 use super::parking::resume;
 use super::{CanvasId, HandlerScope, Table, tester};
-use crate::event::{HandlerAddress, Name, Secret, TargetPolicy};
+use crate::event::{HandlerAddress, Name, Secret, SecretKeys, TargetPolicy};
 use crate::store::{NewTargetRow, PutOutcome, Store};
 
 async fn put(store: &Store, name: &str) -> PutOutcome {
@@ -13,8 +13,20 @@ async fn put(store: &Store, name: &str) -> PutOutcome {
     let (url, secret) = ("https://a.example/".parse().unwrap(), Secret::generate().unwrap());
     let (address, url, policy, secret, actor) =
         (&address, &url, &TargetPolicy::default(), &secret, &tester());
-    let row = NewTargetRow { address, url, policy, audience: None, secret, replaces_secret: false, actor };
-    store.put_target(&row).await.unwrap().unwrap()
+    let keys = &"01".repeat(32).parse::<SecretKeys>().unwrap();
+    let sealed = &keys.seal(address, secret).unwrap();
+    let row = NewTargetRow {
+        address,
+        url,
+        policy,
+        audience: None,
+        secret,
+        sealed,
+        keys,
+        replaces_secret: false,
+        actor,
+    };
+    store.put_target(&row).await.unwrap()
 }
 
 const PUT_OFF: &str = "select count(*) from wakeq.events_v2 where notify_at > now() + interval '4 min'";

@@ -52,7 +52,7 @@ async fn a_copy_outlives_its_queue() {
     let copies = emit_emails(&table.store, canvas(1), 1).await;
     table.run("delete from wakeq.queues").await;
     let turn = TakenTurn { queue: queue(EMAILS), asks: copies[0] };
-    assert_eq!(events(table.store.take_turns(&[turn], 2).await).len(), 1);
+    assert_eq!(events(table.store.take_turns(&[turn], 2, i32::MAX).await).len(), 1);
 }
 
 /// Two queues in one batch: each is answered for itself.
@@ -67,7 +67,7 @@ async fn a_queue_that_is_held_up_spoils_no_other() {
     let mut holder = table.pool.begin().await.unwrap();
     sqlx::query("select wakeq.lock_queue('all')").execute(&mut *holder).await.unwrap();
     let turn = |name| TakenTurn { queue: queue(name), asks: EventId::new() };
-    let taken = table.store.take_turns(&[turn("all"), turn(EMAILS)], 2).await;
+    let taken = table.store.take_turns(&[turn("all"), turn(EMAILS)], 2, i32::MAX).await;
     assert!(taken[0].as_ref().is_err_and(crate::store::StoreError::is_contention), "{taken:?}");
     assert!(taken[1].as_ref().is_ok_and(Option::is_some), "{taken:?}");
 }
@@ -106,4 +106,22 @@ async fn a_turn_costs_what_it_takes() {
     let taken = pages("explain (analyze, buffers, timing off) select * from wakeq.take_turns('emails', $1, 1, true, '1 min', 2)").await;
     assert!(taken < 600, "{taken} pages for a turn");
     println!("pages among 2,000 facets and 20,000 copies: {announced} to announce three, {taken} for a turn");
+}
+
+/// A copy whose value is too large for a turn keeps nobody waiting, of its own canvas or another; it is taken alone.
+#[tokio::test]
+async fn large_copies_are_passed_over_and_taken_alone() {
+    let table = emails(FacetSettings::default()).await;
+    let huge = NewEvent { value: format!("\"{}\"", "x".repeat(1000)), ..email(canvas(1)) };
+    let copies = emit(&table.store, vec![huge, email(canvas(1)), email(canvas(2))]).await;
+    let turn = TakenTurn { queue: queue(EMAILS), asks: EventId::new() };
+    let taken = events(table.store.take_turns(&vec![turn; 5], 2, 100).await);
+    assert_eq!(canvases(&taken), [2, 1], "one was looked at before the second");
+    let large = copies[0];
+    assert!(taken.iter().all(|event| event.claim.id != large));
+    let loaded = table.store.load(&[large]).await.unwrap().pop().flatten().unwrap();
+    assert_eq!(loaded.value_bytes, 1002);
+    let alone = async |value_max| table.store.take_alone(&queue(EMAILS), large, 2, value_max).await.unwrap();
+    assert!(alone(1001).await.is_none());
+    assert_eq!(alone(1002).await.unwrap().value.len(), 1002);
 }

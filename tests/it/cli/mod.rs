@@ -5,6 +5,7 @@ mod ends;
 mod groups;
 mod life;
 mod queues;
+mod quotas;
 
 use std::process::Command;
 
@@ -13,7 +14,7 @@ use uuid::Uuid;
 use wakeq::notify::PubSubConfig;
 use wakeq_services::TestDatabase;
 
-use crate::support::{database, durability};
+use crate::support::{SECRET_KEY, database, durability};
 
 /// A terminal with the variables that `wakeq` reads.
 pub(crate) struct Terminal {
@@ -33,7 +34,10 @@ impl Terminal {
     }
 
     pub(crate) fn on(database: &TestDatabase) -> Self {
-        Self::without_variables().set("DATABASE_URL", database.url()).set(durability().0, durability().1)
+        Self::without_variables()
+            .set("DATABASE_URL", database.url())
+            .set(durability().0, durability().1)
+            .set(SECRET_KEY.0, SECRET_KEY.1)
     }
 
     pub(crate) fn with_pubsub(self, config: &PubSubConfig) -> Self {
@@ -63,7 +67,10 @@ impl Terminal {
             Printed { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) };
         for (name, secret) in &self.variables {
             let told = printed.out.contains(secret.as_str()) || printed.err.contains(secret.as_str());
-            assert!(!told || !["WAKEQ_KEY", "DATABASE_URL"].contains(name), "{name} in {printed:?}");
+            assert!(
+                !told || !["WAKEQ_KEY", "WAKEQ_SECRET_KEY", "DATABASE_URL"].contains(name),
+                "{name} in {printed:?}"
+            );
         }
         printed
     }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 use wakeq::{
     ConsumerConfig, ConsumerError, ErrorStrategy, EventProvider, EventSource, EventSubscriber, Health,
-    LogPage, MemoryPositions, PositionKey,
+    LogPage, MemoryPositions, PageLimit, PositionKey,
 };
 
 use crate::support::PATIENCE;
@@ -144,7 +144,7 @@ struct Panicking;
 
 #[async_trait]
 impl EventProvider for Panicking {
-    async fn read(&self, _: &EventSource, _: i64, _: usize) -> Result<LogPage, ConsumerError> {
+    async fn read(&self, _: &EventSource, _: i64, _: PageLimit) -> Result<LogPage, ConsumerError> {
         panic!("it was told to panic")
     }
 
@@ -171,7 +171,7 @@ struct OfOthers;
 
 #[async_trait]
 impl EventProvider for OfOthers {
-    async fn read(&self, _: &EventSource, after: i64, _: usize) -> Result<LogPage, ConsumerError> {
+    async fn read(&self, _: &EventSource, after: i64, _: PageLimit) -> Result<LogPage, ConsumerError> {
         tokio::task::yield_now().await;
         Ok(LogPage { events: Vec::new(), through: after + 10, more: true, held: false })
     }

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use tokio::sync::{Semaphore, mpsc, watch};
 use wakeq::{
     AppendCondition, CanvasId, Consumer, ConsumerConfig, ConsumerError, EventProcessor, EventProvider,
-    EventSource, Log, LogEvent, LogPage, MemoryLog, MemoryPositions, NewLogEvent, PositionKey, PositionStore,
-    StreamId,
+    EventSource, Log, LogEvent, LogPage, MemoryLog, MemoryPositions, NewLogEvent, PageLimit, PositionKey,
+    PositionStore, StreamId,
 };
 
 use crate::support::{PATIENCE, Stage};
@@ -231,7 +231,12 @@ impl Mute {
 
 #[async_trait]
 impl EventProvider for Mute {
-    async fn read(&self, source: &EventSource, after: i64, limit: usize) -> Result<LogPage, ConsumerError> {
+    async fn read(
+        &self,
+        source: &EventSource,
+        after: i64,
+        limit: PageLimit,
+    ) -> Result<LogPage, ConsumerError> {
         let fails = {
             let mut failures = self.failures.lock().unwrap();
             let left = failures.saturating_sub(1);

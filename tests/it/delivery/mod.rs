@@ -21,6 +21,8 @@ use wakeq::{
 use crate::support::PATIENCE;
 use names::Names;
 
+/// What is said of every host that is not reached at a public address.
+const UNREACHED: &str = "its host could not be reached";
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const FORMER_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -28,7 +30,7 @@ const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 /// Allows 127.0.0.1 and nothing else beside the public internet, with or without TLS, and knows these names only.
 fn config(names: &Arc<Names>) -> DeliveryConfig {
     DeliveryConfig {
-        allow: vec!["127.0.0.1".parse().unwrap()],
+        allow: vec!["*=127.0.0.1:1-65535".parse().unwrap()],
         allow_http: true,
         resolver: names.clone(),
         ..DeliveryConfig::default()
@@ -55,6 +57,11 @@ async fn deliver(deliverer: &Deliverer, target: &Target) -> Delivered {
     deliver_event(deliverer, target, EventId::new(), r#"{"greet":"Ada"}"#, 1).await
 }
 
+/// The same for a target of this canvas.
+async fn deliver_on(deliverer: &Deliverer, target: &Target, canvas: CanvasId) -> Delivered {
+    deliver_of(deliverer, target, canvas, EventId::new(), "1", 1).await
+}
+
 async fn deliver_event(
     deliverer: &Deliverer,
     target: &Target,
@@ -62,17 +69,29 @@ async fn deliver_event(
     json: &str,
     attempt: u32,
 ) -> Delivered {
-    let scope = HandlerScope::worker(CanvasId::DEFAULT, "greet").unwrap();
+    deliver_of(deliverer, target, CanvasId::DEFAULT, event, json, attempt).await
+}
+
+async fn deliver_of(
+    deliverer: &Deliverer,
+    target: &Target,
+    canvas: CanvasId,
+    event: EventId,
+    json: &str,
+    attempt: u32,
+) -> Delivered {
+    let scope = HandlerScope::worker(canvas, "greet").unwrap();
     let traceparent: Traceparent = TRACE.parse().unwrap();
     let delivery = Delivery {
         event,
         address: &HandlerAddress { scope, modifier: Name::no_modifier() },
-        json,
+        json: json.to_owned(),
         attempt,
         enqueued_at: "2026-01-31T08:00:00Z".parse().unwrap(),
         traceparent: &traceparent,
         place: None,
         copy_of: None,
+        deployment: None,
     };
     deliverer.deliver(target, delivery).await
 }

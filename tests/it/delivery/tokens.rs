@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use serde_json::json;
-use wakeq::Target;
 use wakeq::delivery::{Delivered, Deliverer, DeliveryConfig, GoogleIdTokens, IdTokens, NoIdToken};
+use wakeq::{CanvasId, Target};
 
 use super::names::Names;
 use super::servers::{Answer, Server, authority};
-use super::{config, deliver, failure, target};
+use super::{config, deliver, deliver_on, failure, target};
 use crate::google_keys;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
@@ -37,8 +37,10 @@ impl IdTokens for Given {
 fn deliverer(tokens: Arc<dyn IdTokens>, server: &Server) -> Deliverer {
     let names = Arc::new(Names::default());
     names.set("target.example", &["127.0.0.1"]);
-    let allowed = format!("orders=https://target.example:{}", server.address.port());
-    let audiences = vec![allowed.parse().unwrap()];
+    let origin = format!("https://target.example:{}", server.address.port());
+    let ours = CanvasId::DEFAULT;
+    let audiences = [format!("{ours}=orders={origin}"), format!("{ours}={origin}")];
+    let audiences = audiences.iter().map(|audience| audience.parse().unwrap()).collect();
     Deliverer::new(DeliveryConfig { authorities: vec![authority()], audiences, tokens, ..config(&names) })
         .unwrap()
 }
@@ -67,6 +69,11 @@ async fn a_token_is_sent_to_whom_it_is_for() {
     let message = failure(deliver(&deliverer, &with_audience(&elsewhere, "orders")).await);
     assert!(message.contains("--deliver-audience"), "it is allowed for another origin: {message}");
     assert_eq!(elsewhere.connections(), 0);
+    let theirs = CanvasId(uuid::Uuid::from_u128(2));
+    for audience in [origin.as_str(), "orders"] {
+        let message = failure(deliver_on(&deliverer, &with_audience(&server, audience), theirs).await);
+        assert!(message.contains("--deliver-audience"), "not for another canvas: {message}");
+    }
     let plain = Server::start(Answer::KeepAlive(OK)).await;
     let in_clear = Target { audience: Some("orders".to_owned()), ..target(plain.url()) };
     let message = failure(deliver(&deliverer, &in_clear).await);

@@ -136,7 +136,7 @@ async fn knock_with_crons(process: &Process, secrets: &mut Secrets) {
 /// Keys of the right form, good and bad: their second half is hexadecimal, so it is made and looked for by itself.
 async fn knock_with_keys(process: &Process, secrets: &mut Secrets) {
     let list = format!("/v1/canvases/{}/handlers", CanvasId::DEFAULT);
-    let secret = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+    let secret = format!("{}{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple(), "0".repeat(16));
     let (public, own) = process.key.rsplit_once('_').unwrap();
     secrets.texts.push(("the own key", own.to_owned()));
     secrets.texts.push(("a wrong secret", secret.clone()));

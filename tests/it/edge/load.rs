@@ -42,7 +42,7 @@ fn mixed(process: &Process, index: usize) -> RequestBuilder {
         6 => process.on_canvas(Method::GET, &missing),
         _ => process
             .request(Method::GET, "/v1/canvases/x/handlers")
-            .bearer_auth(format!("wakeq_{index:012x}_{}", "0".repeat(64))),
+            .bearer_auth(format!("wakeq_{index:012x}_{}", "0".repeat(80))),
     }
 }
 
@@ -134,7 +134,7 @@ async fn slow_connections_slow_nobody_down() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     // The process has to raise its own limit.
     setrlimit(Resource::RLIMIT_NOFILE, 512.min(hard), hard).unwrap();
-    let process = Process::start(&[], plain).await;
+    let process = Process::start(&[("WAKEQ_SHARE", "100")], plain).await;
     setrlimit(Resource::RLIMIT_NOFILE, 8192.min(hard), hard).unwrap();
     durations(&process).await;
     let without = durations(&process).await;
@@ -170,7 +170,7 @@ async fn schemathesis_finds_nothing() {
     let program =
         PathBuf::from(std::env::var_os("WAKEQ_SCHEMATHESIS").expect("`cargo xtask edge` says where it is"));
     let examples = std::env::var("WAKEQ_SCHEMATHESIS_EXAMPLES").unwrap_or_else(|_| "500".to_owned());
-    let process = Process::start(&[], plain).await;
+    let process = Process::start(&[("WAKEQ_STRANGER_RATE", "100000")], plain).await;
     let status = tokio::process::Command::new(program)
         .args(["--config-file", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/edge/schemathesis.toml"), "run"])
         .arg(format!("http://{}/openapi.json", process.address))

@@ -88,7 +88,7 @@ impl Holder {
             wrong("a key cut short", format!("Bearer {}", &key[..key.len() - 1]), 401),
             wrong("a key in capitals", format!("Bearer {}", key.to_uppercase()), 401),
             wrong("a key with more behind it", format!("Bearer {key} {key}"), 401),
-            wrong("an unknown key", format!("Bearer wakeq_{}_{}", "f".repeat(12), "0".repeat(64)), 401),
+            wrong("an unknown key", format!("Bearer wakeq_{}_{}", "f".repeat(12), "0".repeat(80)), 401),
             wrong("the right id, another key's secret", format!("Bearer {public}_{}", &other[19..]), 401),
             wrong("one digit off", format!("Bearer {}{flipped}", &key[..key.len() - 1]), 401),
             wrong("revoked", self.spoiled("revoked", revoked).await, 401),

@@ -40,6 +40,7 @@ impl Process {
         let mut launch = Launch::new(env!("CARGO_BIN_EXE_wakeq"))
             .argument("serve")
             .environment("DATABASE_URL", url(stage.database.url()))
+            .environment(crate::support::SECRET_KEY.0, crate::support::SECRET_KEY.1)
             .environment("WAKEQ_NOTIFIER", "local")
             .environment("WAKEQ_LISTEN", "127.0.0.1")
             .environment("WAKEQ_ALLOW_UNSAFE_DURABILITY", "1")

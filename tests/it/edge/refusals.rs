@@ -23,7 +23,7 @@ async fn refusals_are_in_the_record_when_the_server_has_ended() {
     let foreign = format!("/v1/canvases/{FOREIGN}/events");
     let foreign = Answer::of(service.request(Method::GET, &foreign).bearer_auth(&operator)).await;
     assert_eq!(foreign.problem(), (404, "not-found".into()));
-    let unknown = format!("wakeq_{}_{}", "a".repeat(12), "b".repeat(64));
+    let unknown = format!("wakeq_{}_{}", "a".repeat(12), "b".repeat(80));
     let list = format!("/v1/canvases/{}/handlers", CanvasId::DEFAULT);
     let stranger = Answer::of(service.request(Method::GET, &list).bearer_auth(unknown)).await;
     assert_eq!(stranger.problem(), (401, "unauthenticated".into()));
@@ -37,17 +37,20 @@ async fn refusals_are_in_the_record_when_the_server_has_ended() {
         (row.get(0), row.get(1), row.get(2), row.get(3), row.get(4), row.get(5))
     };
     assert_eq!(rows.len(), 3);
-    let with = format!("with {}; ", &operator[..18]);
+    let with = format!("with {} from 127.0.0.1; ", &operator[..18]);
     let words = format!("{with}this needs the scope `admin`, which was not granted");
     let (default, actor) = (CanvasId::DEFAULT.to_string(), "key:operator".to_owned());
     let lifts = (default.clone(), actor, "unblock_handler".into(), "greet".into(), words, 3);
     assert_eq!(row(0), lifts);
     assert_eq!(rows[0].get::<String, _>(6), "try-0");
     let (stranger, action) = ("unauthenticated".to_owned(), "list_handlers".to_owned());
-    let words = format!("there is no key wakeq_{}", "a".repeat(12));
+    let words = format!(
+        "from 127.0.0.1; key wakeq_{} was not made by this deployment, or is mistyped",
+        "a".repeat(12)
+    );
     assert_eq!(row(1), (default, stranger.clone(), action, String::new(), words, 1));
     // Another canvas does not learn who it was.
-    let words = "the credential of another canvas".to_owned();
+    let words = "from 127.0.0.1; the credential of another canvas".to_owned();
     assert_eq!(row(2), (FOREIGN.to_string(), stranger, "list_events".into(), String::new(), words, 1));
     let blocked: i64 = sqlx::query_scalar("select count(*) from wakeq.scheduling_rules")
         .fetch_one(&stage.pool)

@@ -55,7 +55,7 @@ pub(crate) async fn operations(service: &Service) -> Vec<Operation> {
                 id: id.to_owned(),
                 method,
                 path: path.clone(),
-                everywhere: ["/v1/admin/queues", "/v1/admin/groups", "/v1/admin/nodes"]
+                everywhere: ["/v1/admin/queues", "/v1/admin/groups", "/v1/admin/nodes", "/v1/admin/quotas"]
                     .iter()
                     .any(|prefix| path.starts_with(prefix)),
                 statuses: statuses.filter_map(|status| status.parse().ok()).collect(),
@@ -152,6 +152,7 @@ impl Targets {
             .replace("{cron}", CRON)
             .replace("{queue}", self.queue)
             .replace("{group}", self.group)
+            .replace("{quota}", "targets")
             .replace("{object}", OBJECT)
             .replace("{type}", ENTITY[0])
             .replace("{entity}", ENTITY[1])
@@ -193,10 +194,12 @@ impl Targets {
                 to(&format!("{path}?nonsense=1"))
             }
             (_, 400) => {
-                let broken =
-                    ["{name}", "{id}", "{key}", "{cron}", "{object}", "{queue}", "{group}", "{entity}"]
-                        .iter()
-                        .fold(operation.path.clone(), |path, part| path.replace(part, "%20"));
+                let broken = [
+                    "{name}", "{id}", "{key}", "{cron}", "{object}", "{queue}", "{group}", "{entity}",
+                    "{quota}",
+                ]
+                .iter()
+                .fold(operation.path.clone(), |path, part| path.replace(part, "%20"));
                 to(&self.path(&broken, self.waiting))
             }
             (_, 401) => good(),
@@ -344,6 +347,7 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         "put_cron" => Some(json!({"expression": "0 0 1 1 *", "value": 2})),
         "put_queue" => Some(json!({"patterns": ["page"]})),
         "reset_group" => Some(json!({"to": "start"})),
+        "set_quota" => Some(json!({"limit": 1000})),
         "set_facet" => Some(json!({"weight": 2})),
         "pause_cron" => Some(json!({"reason": "inventory"})),
         "change_object" => {
@@ -393,6 +397,8 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         | "unblock_handler"
         | "list_audit"
         | "list_keys"
+        | "list_quotas"
+        | "unset_quota"
         | "revoke_key"
         | "listen" => None,
         other => panic!("say in this file what a good request of the new operation `{other}` sends"),

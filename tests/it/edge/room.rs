@@ -55,7 +55,8 @@ async fn slow_bodies_keep_nobody_out() {
 
 #[tokio::test]
 async fn who_finds_no_connection_left_is_told() {
-    let service = Service::with(HttpConfig { max_connections: 2, ..HttpConfig::default() }).await;
+    let service =
+        Service::with(HttpConfig { max_connections: 2, share_percent: 100, ..HttpConfig::default() }).await;
     let mut taken = Vec::new();
     for _ in 0..2 {
         let mut raw = Raw::connect(service.address).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use uuid::Uuid;
 use wakeq::{
-    Asked, CanvasId, EntityAnswer, EntityError, EntityEvent, EntityId, EntityOutcome, EntityStatus, EventId,
+    CanvasId, EntityAnswer, EntityError, EntityEvent, EntityId, EntityOutcome, EntityStatus, EventId,
     EventSource, Execution, Handlers,
 };
 
@@ -95,17 +95,20 @@ async fn what_happens_outside_comes_back_as_an_event() {
     let event = EntityEvent::of(&Change::TopUp { cents: 300 }).unwrap().correlation_id(correlation_id);
     let sent = bank.entities.send(&account("ada"), event).await.unwrap();
     assert_eq!(bank.ended(sent.id.0).await.status, EntityStatus::Processed, "the charge waits");
-    let [asked] = <[Asked<u32>; 1]>::try_from(bank.waiting("charge").await).unwrap();
-    assert_eq!((asked.entity.as_str(), asked.event_id, asked.value), ("ada", sent.id, 300));
-    assert_eq!(asked.correlation_id, correlation_id);
+    let [asked] = <[serde_json::Value; 1]>::try_from(bank.waiting("charge").await).unwrap();
+    let expected = serde_json::json!({
+        "canvas": CanvasId::DEFAULT, "entity_type": "account", "entity": "ada", "event_id": sent.id,
+        "correlation_id": correlation_id, "value": 300,
+    });
+    assert_eq!(asked, expected);
     let entities = bank.entities.clone();
     let charge = move |execution: Execution| {
         let entities = entities.clone();
         async move {
-            let asked: Asked<u32> = execution.value()?;
-            for _ in 0..2 {
-                let charged = EntityEvent::of(&Change::Deposit { cents: asked.value })?;
-                entities.answer(&asked, execution.id, charged).await?;
+            let asked = execution.asked::<u32>()?;
+            for again in [false, true] {
+                let charged = EntityEvent::of(&Change::Deposit { cents: *asked.value() })?;
+                assert_eq!(entities.answer(&asked, charged).await?.again, again);
             }
             Ok(())
         }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use wakeq::{
     AppendCondition, Applied, CanvasId, ConsumerError, Entity, EntityConfig, EntityEvent, EntityStatus,
-    EventProvider, EventSource, EventSubscriber, Health, LogPage, NewLogEvent, Rejection, StreamId,
+    EventProvider, EventSource, EventSubscriber, Health, LogPage, NewLogEvent, PageLimit, Rejection,
+    StreamId,
 };
 
 use crate::support::PATIENCE;
@@ -117,27 +118,6 @@ async fn a_snapshot_that_does_not_fit_is_made_again() {
     }
 }
 
-/// A type that needs more memory than it may have is refused at the start, in words.
-#[tokio::test]
-async fn what_needs_too_much_memory_is_refused_at_the_start() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
-    let note =
-        |number| (account(&format!("a{number}")), EntityEvent::of(&Change::Note { bytes: 10_000 }).unwrap());
-    let sent = bank.entities.send_all((0..100).map(note).collect()).await.unwrap();
-    bank.ended(sent[99].id.0).await;
-    withdraw(&processor).await;
-    let narrow = bank.processor(EntityConfig { memory_limit_bytes: 1024 * 1024, ..config() });
-    narrow.accept(narrow.entity_type().source(), 2);
-    let why = unhealthy(&narrow).await;
-    assert_eq!(
-        why,
-        "the 100 entities of account need about 2 MiB, the limit is 1 MiB: give the process more memory and raise \
-         memory_limit_bytes, or keep less in their states"
-    );
-    assert!(!narrow.is_ready());
-}
-
 /// The repository is the processor's: what somebody else appends there is noticed, at the next event or at the next start.
 #[tokio::test]
 async fn who_else_appends_to_the_repository_is_noticed() {
@@ -177,32 +157,6 @@ async fn categories_with_the_name_of_a_type_are_no_repositories() {
     assert_eq!(bank.deposited("ada", 1).await.result.as_deref(), Some("1"));
     withdraw(&processor).await;
     assert_eq!(accept(&processor, 2).await, (1, 0));
-}
-
-/// New entities are accepted for as long as there is room, so that the next start is not refused.
-#[tokio::test]
-async fn new_entities_need_room() {
-    let bank = Bank::open().await;
-    let narrow = EntityConfig { memory_limit_bytes: 1024 * 1024, actors: 1, ..config() };
-    let processor = bank.owner(narrow.clone(), 1).await;
-    let note =
-        |number| (account(&format!("a{number}")), EntityEvent::of(&Change::Note { bytes: 10_000 }).unwrap());
-    let sent = bank.entities.send_all((0..100).map(note).collect()).await.unwrap();
-    let mut refused = Vec::new();
-    for sent in sent {
-        refused.extend(bank.ended(sent.id.0).await.error);
-    }
-    // Each takes 20,000 bytes and what is around them.
-    assert!((45..55).contains(&refused.len()), "{}", refused.len());
-    assert!(refused.iter().all(|why| why.contains("memory_limit_bytes is reached")), "{refused:?}");
-    // What is there goes on.
-    let kept: String = sqlx::query_scalar("select id::text from wakeq.entities limit 1")
-        .fetch_one(&bank.stage.pool)
-        .await
-        .unwrap();
-    assert_eq!(bank.deposited(&kept, 1).await.status, EntityStatus::Completed);
-    withdraw(&processor).await;
-    assert_eq!(accept(&bank.processor(narrow), 2).await.0, 100 - refused.len());
 }
 
 /// A processor that is held up says so, and works again when it is not: also if the type was taken from it meanwhile.
@@ -250,7 +204,7 @@ struct Panicking(wakeq::Log);
 
 #[async_trait::async_trait]
 impl EventProvider for Panicking {
-    async fn read(&self, _: &EventSource, _: i64, _: usize) -> Result<LogPage, ConsumerError> {
+    async fn read(&self, _: &EventSource, _: i64, _: PageLimit) -> Result<LogPage, ConsumerError> {
         panic!("the provider was told to")
     }
 

@@ -1,10 +1,13 @@
 //! Entities, from the event that is sent to the answer that comes back: on a real Postgres, with processors that are told
 //! what they own.
 
+mod bytes;
 mod calls;
 mod crashes;
+mod forged;
 mod http;
 mod life;
+mod memory;
 mod owners;
 mod reposts;
 
@@ -141,9 +144,13 @@ impl Bank {
 
     /// What became of an event, once that is decided.
     pub(crate) async fn ended(&self, id: Uuid) -> EntityEventStatus {
+        self.ended_on(CanvasId::DEFAULT, id).await
+    }
+
+    pub(crate) async fn ended_on(&self, canvas: CanvasId, id: Uuid) -> EntityEventStatus {
         let ended = async {
             loop {
-                let progress = self.entities.status(CanvasId::DEFAULT, id).await.unwrap();
+                let progress = self.entities.status(canvas, id).await.unwrap();
                 if let Some(event) = progress.and_then(|progress| progress.events.into_iter().next())
                     && event.status != EntityStatus::Accepted
                 {

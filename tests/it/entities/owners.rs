@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use tokio::sync::watch;
 use wakeq::{
-    BrokerBacking, BrokerConfig, CanvasId, Entity, EntityEvent, EntityId, EntityProcessor, EntityStatus,
-    EventBroker, EventSubscriber, Rejection,
+    BrokerBacking, BrokerConfig, BrokerError, CanvasId, Entity, EntityEvent, EntityId, EntityProcessor,
+    EntityStatus, EventBroker, EventSource, EventSubscriber, Health, Name, Rejection, SubscriberId,
 };
 
 use super::{Account, Balance, Bank, Change, accept, config, withdraw};
@@ -217,4 +219,52 @@ async fn a_broker_gives_each_type_to_one() {
     }
     assert_eq!(most(), 0, "nobody is left");
     assert!(samples > 45);
+}
+
+/// A consumer by the name of a type's processors.
+struct Impostor(Name, Vec<EventSource>, watch::Sender<Health>);
+
+#[async_trait]
+impl EventSubscriber for Impostor {
+    fn name(&self) -> &Name {
+        &self.0
+    }
+
+    fn id(&self) -> SubscriberId {
+        SubscriberId::new()
+    }
+
+    fn requests(&self) -> Vec<EventSource> {
+        self.1.clone()
+    }
+
+    fn accept(&self, _: EventSource, _: i64) {}
+
+    async fn withdraw(&self, _: &EventSource) {}
+
+    fn health(&self) -> watch::Receiver<Health> {
+        self.2.subscribe()
+    }
+}
+
+/// The names of processors are theirs: nobody else's subscriber has one.
+#[tokio::test]
+async fn nobody_takes_the_name_of_a_type_s_processors() {
+    let bank = Bank::open().await;
+    let backing = BrokerBacking::Postgres(bank.stage.store.clone());
+    let signals = bank.stage.queue.signals().clone();
+    let broker = EventBroker::distributed(backing, signals, BrokerConfig::default()).unwrap();
+    for (name, source) in
+        [("entities.account", "companies"), ("entities.", "companies"), ("companies", "companies")]
+    {
+        let requests = vec![EventSource::category(source).unwrap()];
+        let impostor = Impostor(name.parse().unwrap(), requests, watch::Sender::new(Health::Healthy));
+        let registered = broker.register(Arc::new(impostor)).await;
+        if name == "companies" {
+            registered.unwrap();
+        } else {
+            assert!(matches!(registered, Err(BrokerError::Reserved { .. })), "{registered:?}");
+        }
+    }
+    broker.register(Arc::new(bank.processor(config()))).await.unwrap();
 }

@@ -59,7 +59,7 @@ async fn every_event_reaches_every_group_whatever_becomes_of_the_nodes() {
     figure("taken over after a stop", format!("{took:.1?}"));
     stage.until_taken_over(held).await;
     sqlx::query("truncate refusals").execute(&stage.theatre.pool).await.unwrap();
-    sqlx::query("delete from holds").execute(&stage.theatre.pool).await.unwrap();
+    stage.release(&two);
     two.process.child.thaw();
     stage.theatre.until_at_least("select count(*) from refusals", 1).await;
 

@@ -1,6 +1,7 @@
 //! A node of the crash tests of groups: consumers of the real log under a real broker, in a process of its own.
 
 use std::error::Error;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,11 +143,6 @@ impl EventProcessor for Recorder {
         // How long it lasts is what these are for.
         tokio::time::sleep(self.lasts).await;
         let pid = i32::try_from(std::process::id()).unwrap_or(0);
-        // Whoever is to be stopped with events in its hands waits with them until it is let go.
-        let held = "update holds set reached = true where pid = $1";
-        while sqlx::query(held).bind(pid).execute(&self.pool).await?.rows_affected() > 0 {
-            tokio::time::sleep(self.lasts).await;
-        }
         sqlx::query("insert into handled (consumer_group, stream, seq, pid) values ($1, $2, $3, $4)")
             .bind(&self.group)
             .bind(event.stream.name.as_str())
@@ -154,6 +150,26 @@ impl EventProcessor for Recorder {
             .bind(pid)
             .execute(&self.pool)
             .await?;
+        hold_if_asked();
         Ok(())
+    }
+}
+
+/// Where a node is asked to hold the event that it handles; the path it has while one is held.
+pub(super) fn hold_paths(pid: i32) -> (PathBuf, PathBuf) {
+    let path = |state: &str| std::env::temp_dir().join(format!("wakeq-{state}-{pid}"));
+    (path("hold"), path("held"))
+}
+
+/// The first handler that finds the request blocks until it is withdrawn. It never yields meanwhile: a node that was
+/// stopped with the event in its hands goes on from here to the commit, whatever its timers say by then.
+fn hold_if_asked() {
+    let (asked, held) = hold_paths(i32::try_from(std::process::id()).unwrap_or(0));
+    if std::fs::rename(asked, &held).is_ok() {
+        tokio::task::block_in_place(|| {
+            while held.exists() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
     }
 }

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use wakeq::{AppendCondition, CanvasId, Log, NewLogEvent, StreamAppend, StreamId};
 
-use super::node::{CATEGORY, GroupWork};
+use super::node::{CATEGORY, GroupWork, hold_paths};
 use crate::children::{Durations, Process, Role};
 use crate::theatre::Theatre;
 
@@ -40,7 +40,6 @@ impl Stage {
              create index on handled (consumer_group, seq);
              create table regressions (what text);
              create table refusals (pid integer);
-             create table holds (pid integer, reached boolean not null default false);
              create function regressed() returns trigger language plpgsql as $$ begin
                  if new.position < old.position or new.epoch < old.epoch then
                      insert into regressions values (old::text || ' to ' || new::text);
@@ -170,11 +169,22 @@ impl Stage {
         self.theatre.until_at_least(query, count).await;
     }
 
-    /// Has a node wait with the events that it has in its hands, and at least one there.
+    /// Has a node hold an event that it has handled, before it can commit; [`release`](Self::release) ends that.
     pub(super) async fn hold(&self, node: &Node) {
-        let hold = sqlx::query("insert into holds (pid) values ($1)").bind(node.process.pid());
-        hold.execute(&self.theatre.pool).await.unwrap();
-        self.theatre.until_at_least("select count(*) from holds where reached", 1).await;
+        let (asked, held) = hold_paths(node.process.pid());
+        std::fs::write(&asked, "").unwrap();
+        let reached = async {
+            while !held.exists() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let patience = tokio::time::timeout(crate::theatre::patience(), reached).await;
+        patience.expect("the node handles an event");
+    }
+
+    /// Lets a node go on that was asked to hold.
+    pub(super) fn release(&self, node: &Node) {
+        std::fs::remove_file(hold_paths(node.process.pid()).1).unwrap();
     }
 
     pub(super) async fn held_by(&self, node: &Node) -> i64 {

@@ -5,12 +5,13 @@ use std::time::Duration;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tokio::time::{interval, timeout};
-use wakeq::access::{AccessConfig, Scope, Within};
-use wakeq::http::HttpConfig;
+use wakeq::access::{Access, AccessConfig, Reach, Scope, Within};
+use wakeq::http::{HttpConfig, HttpServer};
 use wakeq::{Actor, CanvasId, TopicPattern};
 
-use super::OTHER;
-use crate::service::{Answer, Service};
+use super::{OTHER, on, page, stage, subscriptions};
+use crate::brokers::Broker;
+use crate::service::{Answer, Service, make_key};
 use crate::support::PATIENCE;
 
 /// A stream of server-sent events, and what came of it.
@@ -220,6 +221,53 @@ async fn places_are_bounded_and_nobody_holds_up_the_end() {
     second.until("end").await;
     service.stop().await;
     second.ended().await;
+}
+
+/// Ten listeners of two canvases have one subscription at the broker, sixty that come and go make no other, and it is gone when
+/// the process ends.
+#[tokio::test]
+async fn all_who_listen_to_a_process_share_a_subscription() {
+    let config = on(Broker::pubsub_config("shared").await);
+    let stage = stage(&config).await;
+    let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
+    let mut keys = Vec::new();
+    for canvas in [CanvasId::DEFAULT, OTHER] {
+        keys.push(make_key(&access, "listener", Reach::Canvas(canvas), &Scope::ALL).await);
+    }
+    let http = HttpConfig { address: ([127, 0, 0, 1], 0).into(), ..HttpConfig::default() };
+    let server = HttpServer::bind(stage.store.clone(), stage.notifier.clone(), http).await.unwrap();
+    let (address, stop) = (server.local_address(), server.stop_token());
+    let running = tokio::spawn(server.run());
+    let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+    let listen = async |key: &str| {
+        let request = client.get(format!("http://{address}/v1/listen?pattern=*:page:*")).bearer_auth(key);
+        request.send().await.unwrap()
+    };
+    let mut open = Vec::new();
+    for key in keys.iter().cycle().take(10) {
+        let response = listen(key).await;
+        assert_eq!(response.status(), 200);
+        open.push(Stream { response, text: String::new() });
+    }
+    assert_eq!(subscriptions(&config).await.len(), 1);
+    for key in keys.iter().cycle().take(60) {
+        drop(listen(key).await);
+    }
+    assert_eq!(subscriptions(&config).await.len(), 1);
+    for (canvas, name) in
+        [(OTHER, "theirs"), (CanvasId::DEFAULT, "mine"), (OTHER, "end"), (CanvasId::DEFAULT, "end")]
+    {
+        stage.queue.emit(page(name).canvas(canvas)).await.unwrap();
+        stage.queue.broadcasts().unwrap().flush(PATIENCE).await;
+    }
+    for (stream, (canvas, name)) in
+        open.iter_mut().zip([(CanvasId::DEFAULT, "mine"), (OTHER, "theirs")].into_iter().cycle())
+    {
+        assert_eq!(stream.until("end").await, [(canvas.to_string(), name.to_owned())]);
+    }
+    stop.cancel();
+    timeout(PATIENCE, running).await.expect("no end in time").unwrap();
+    assert_eq!(subscriptions(&config).await, []);
 }
 
 /// The time-outs of requests and of rests are not for listeners.

@@ -26,7 +26,8 @@ async fn an_event_whose_process_is_killed_amid_a_push_runs_again() {
     let horizonless = Timing { horizon: std::time::Duration::ZERO, ..quick() };
     let stage = Stage::with(notifier, horizonless).await;
     let mut receiver = Receiver::start().await;
-    let put = ["handlers", "put", "greet", &receiver.url, "--deliver-to", "127.0.0.1", "--deliver-http"];
+    let put =
+        ["handlers", "put", "greet", &receiver.url, "--deliver-to", "*=127.0.0.1:1-65535", "--deliver-http"];
     let printed = Terminal::on(&stage.database).set("WAKEQ_NOTIFIER", "local").run(&put).await;
     assert_eq!(printed.code, Some(0), "{}", printed.err);
 
@@ -39,7 +40,7 @@ async fn an_event_whose_process_is_killed_amid_a_push_runs_again() {
             VARIABLES[0],
             VARIABLES[1],
             ("WAKEQ_JWKS_URL", keys.as_str()),
-            ("WAKEQ_DELIVER_TO", "127.0.0.1"),
+            ("WAKEQ_DELIVER_TO", "*=127.0.0.1:1-65535"),
             ("WAKEQ_DELIVER_HTTP", "1"),
             ("WAKEQ_LISTEN", "127.0.0.1"),
             ("PORT", port.as_str()),

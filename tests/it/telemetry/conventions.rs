@@ -39,7 +39,7 @@ const KNOWN: [(&str, &str, &[&str], &[&str]); 3] = [
 ];
 
 /// Our own metrics: unit and attributes.
-const OWN: [(&str, &str, &[&str]); 14] = [
+const OWN: [(&str, &str, &[&str]); 15] = [
     ("wakeq.broadcasts", "{event}", &["outcome"]),
     ("wakeq.run.outcomes", "{outcome}", &["outcome"]),
     ("wakeq.handler.retries", "{event}", &["handler"]),
@@ -50,6 +50,7 @@ const OWN: [(&str, &str, &[&str]); 14] = [
     ("wakeq.queue.depth", "{event}", &["queue"]),
     ("wakeq.queue.canvases", "{canvas}", &["queue"]),
     ("wakeq.log.held", "s", &[]),
+    ("wakeq.quota.used", "1", &["canvas", "quota"]),
     ("wakeq.pool.connections", "{connection}", &["state"]),
     ("wakeq.notifier.up", "", &[]),
     ("wakeq.worker.running", "{event}", &[]),

@@ -42,7 +42,7 @@ impl Whole {
         let mut variables = vec![
             ("WAKEQ_NOTIFIER", "local"),
             ("PORT", "0"),
-            ("WAKEQ_DELIVER_TO", "127.0.0.1"),
+            ("WAKEQ_DELIVER_TO", "*=127.0.0.1:1-65535"),
             ("WAKEQ_DELIVER_HTTP", "1"),
             ("NO_PROXY", "*"),
         ];

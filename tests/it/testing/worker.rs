@@ -6,7 +6,7 @@ use std::time::Duration;
 use wakeq::testing::TestKit;
 use wakeq::{
     Actor, DeadFilter, Event, EventId, Execution, Explanation, HandlerError, HandlerResult, Handlers,
-    Outcome, RetryPolicy, Route, RunReport, Stop,
+    Outcome, RetryPolicy, Route, RunReport, Stop, Timing,
 };
 
 use super::{doings, on_postgres};
@@ -81,7 +81,9 @@ async fn ends(story: &mut Story, ids: &BTreeMap<EventId, &'static str>, admin: &
 }
 
 async fn by_the_worker() -> Story {
-    let (stage, _) = Stage::memory_with(quick()).await;
+    // No attempt is to be lost with its lease, however late this machine answers a claim.
+    let patient = Timing { lease: Duration::from_secs(30), ..quick() };
+    let (stage, _) = Stage::memory_with(patient).await;
     let ada = Actor::user("ada");
     stage.admin.pause(&scope("paused"), &ada, &Stop::default()).await.unwrap();
     let ids = emit(&stage.queue).await;

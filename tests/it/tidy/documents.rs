@@ -99,6 +99,27 @@ fn an_unlisted_decision_is_found() {
     );
 }
 
+/// What looks like the name of a test, in rows of a table, and is none: a word in backticks with three underscores or more.
+pub(super) fn unknown_tests(table: &str, tests: &BTreeSet<String>) -> Vec<String> {
+    let rows = table.lines().filter(|line| line.starts_with("| "));
+    let words = rows.flat_map(|line| line.split('`').skip(1).step_by(2));
+    let is_name = |word: &&str| {
+        word.matches('_').count() >= 3
+            && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_' || byte.is_ascii_digit())
+    };
+    let unknown = words.filter(is_name).filter(|word| !tests.contains(*word));
+    unknown.map(|word| format!("no test is called `{word}`")).collect()
+}
+
+#[test]
+fn a_row_that_names_no_test_is_found() {
+    let tests = BTreeSet::from(["a_key_is_kept".to_owned()]);
+    let table = "| 1.1 | a | `a_key_is_kept`, `deny_unknown_fields`, `TEST?`, `src/a_b_c_d.rs` |\n";
+    assert_eq!(unknown_tests(table, &tests), Vec::<String>::new());
+    let wrong = table.replace("a_key_is_kept", "a_key_is_lost");
+    assert_eq!(unknown_tests(&wrong, &tests), ["no test is called `a_key_is_lost`"]);
+}
+
 #[test]
 fn each_fault_of_the_requirements_is_found() {
     let tests = BTreeSet::from(["runs_once".to_owned()]);

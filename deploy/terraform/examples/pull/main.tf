@@ -40,10 +40,19 @@ module "database" {
   network = module.network.network
 
   clients = {
-    api     = module.accounts.api
-    worker  = module.accounts.worker
-    migrate = module.accounts.migrate
+    api     = { account = module.accounts.api, role = "api" }
+    worker  = { account = module.accounts.worker, role = "worker" }
+    migrate = { account = module.accounts.migrate, role = "owner" }
   }
+}
+
+# What signs deliveries is encrypted with it; those that have the database's backups have no part in it.
+module "secret_key" {
+  source     = "../../modules/secret_key"
+  project    = var.project
+  region     = var.region
+  readers    = { api = module.accounts.api, worker = module.accounts.worker }
+  depends_on = [google_project_service.this]
 }
 
 module "queue" {
@@ -67,10 +76,11 @@ module "service" {
   account    = module.accounts.api
   topic      = module.queue.topic
   audience   = local.api_audience
-  database   = module.database
+  database   = { connection_name = module.database.connection_name, secret = module.database.secrets["api"] }
   network    = module.network.network
   subnetwork = module.network.subnetwork
   env        = local.broadcast
+  secrets    = { WAKEQ_SECRET_KEY = module.secret_key.secret }
 }
 
 module "workers" {
@@ -83,10 +93,11 @@ module "workers" {
   account      = module.accounts.worker
   topic        = module.queue.topic
   subscription = module.queue.subscription
-  database     = module.database
+  database     = { connection_name = module.database.connection_name, secret = module.database.secrets["worker"] }
   network      = module.network.network
   subnetwork   = module.network.subnetwork
   env          = local.broadcast
+  secrets      = { WAKEQ_SECRET_KEY = module.secret_key.secret }
 }
 
 module "jobs" {
@@ -98,8 +109,12 @@ module "jobs" {
   doctor_account  = module.accounts.worker
   topic           = module.queue.topic
   subscription    = module.queue.subscription
-  database        = module.database
+  database        = { connection_name = module.database.connection_name, secret = module.database.secrets["owner"] }
+  doctor_secret   = module.database.secrets["worker"]
+  api_roles       = [module.database.roles["api"]]
+  worker_roles    = [module.database.roles["worker"]]
   network         = module.network.network
   subnetwork      = module.network.subnetwork
   env             = local.broadcast
+  doctor_secrets  = { WAKEQ_SECRET_KEY = module.secret_key.secret }
 }

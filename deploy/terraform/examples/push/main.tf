@@ -40,7 +40,11 @@ module "database" {
   project = var.project
   region  = var.region
   network = module.network.network
-  clients = { api = module.accounts.api, migrate = module.accounts.migrate }
+
+  clients = {
+    api     = { account = module.accounts.api, role = "api" }
+    migrate = { account = module.accounts.migrate, role = "owner" }
+  }
 }
 
 module "service" {
@@ -52,16 +56,26 @@ module "service" {
   account    = module.accounts.api
   topic      = local.name
   audience   = local.api_audience
-  database   = module.database
+  database   = { connection_name = module.database.connection_name, secret = module.database.secrets["api"] }
   network    = module.network.network
   subnetwork = module.network.subnetwork
   env        = local.broadcast
+  secrets    = { WAKEQ_SECRET_KEY = module.secret_key.secret }
 
   push = {
     account           = module.accounts.invoker
     audience          = local.push_audience
     handler_timeout_s = var.handler_timeout_s
   }
+}
+
+# What signs deliveries is encrypted with it; those that have the database's backups have no part in it.
+module "secret_key" {
+  source     = "../../modules/secret_key"
+  project    = var.project
+  region     = var.region
+  readers    = { api = module.accounts.api }
+  depends_on = [google_project_service.this]
 }
 
 module "queue" {
@@ -90,8 +104,13 @@ module "jobs" {
   doctor_account  = module.accounts.api
   topic           = local.name # not the outputs: the jobs come first, and the queue needs the service's address
   subscription    = local.name
-  database        = module.database
-  network         = module.network.network
-  subnetwork      = module.network.subnetwork
-  env             = merge({ WAKEQ_HORIZON = "0s" }, local.broadcast)
+  database        = { connection_name = module.database.connection_name, secret = module.database.secrets["owner"] }
+  doctor_secret   = module.database.secrets["api"]
+  doctor_secrets  = { WAKEQ_SECRET_KEY = module.secret_key.secret }
+  # The service serves the API, and runs what is pushed.
+  api_roles    = [module.database.roles["api"]]
+  worker_roles = [module.database.roles["api"]]
+  network      = module.network.network
+  subnetwork   = module.network.subnetwork
+  env          = merge({ WAKEQ_HORIZON = "0s" }, local.broadcast)
 }

@@ -1,4 +1,4 @@
-# Cloud SQL for Postgres with a private address, and its URL as a secret. The events are here and nowhere else.
+# Cloud SQL for Postgres with a private address, and its URL as a secret for each role. The events are here and nowhere else.
 
 locals {
   # What an installation may want to set in another way.
@@ -10,6 +10,13 @@ locals {
   # What sqlx connects to: the socket that Cloud Run's connector, and the proxy of deploy/kubernetes, make for the
   # instance. No port is open, and no certificate has to be kept.
   socket = "/cloudsql/${google_sql_database_instance.this.connection_name}"
+
+  # The owner of the schema migrates. The others get what they need from `wakeq migrate --api-role … --worker-role …`.
+  users = {
+    owner  = var.user
+    api    = "${var.user}_api"
+    worker = "${var.user}_worker"
+  }
 }
 
 resource "google_sql_database_instance" "this" {
@@ -138,22 +145,28 @@ resource "google_sql_database" "this" {
 
 # Made anew in each run, and taken only when `password_version` changes: the user and the secret then get the same one.
 ephemeral "random_password" "this" {
+  for_each = local.users
+
   length  = 40
   special = false
 }
 
 resource "google_sql_user" "this" {
+  for_each = local.users
+
   project             = var.project
   instance            = google_sql_database_instance.this.name
-  name                = var.user
-  password_wo         = ephemeral.random_password.this.result
+  name                = each.value
+  password_wo         = ephemeral.random_password.this[each.key].result
   password_wo_version = var.password_version
   deletion_policy     = "ABANDON"
 }
 
 resource "google_secret_manager_secret" "url" {
+  for_each = local.users
+
   project   = var.project
-  secret_id = "${var.name}-database-url"
+  secret_id = "${var.name}-database-url-${each.key}"
 
   replication {
     user_managed {
@@ -165,8 +178,10 @@ resource "google_secret_manager_secret" "url" {
 }
 
 resource "google_secret_manager_secret_version" "url" {
-  secret                 = google_secret_manager_secret.url.id
-  secret_data_wo         = "postgres://${var.user}:${ephemeral.random_password.this.result}@localhost/${var.database}?host=${local.socket}"
+  for_each = local.users
+
+  secret                 = google_secret_manager_secret.url[each.key].id
+  secret_data_wo         = "postgres://${each.value}:${ephemeral.random_password.this[each.key].result}@localhost/${var.database}?host=${local.socket}"
   secret_data_wo_version = var.password_version
 }
 
@@ -174,9 +189,9 @@ resource "google_secret_manager_secret_iam_member" "reader" {
   for_each = var.clients
 
   project   = var.project
-  secret_id = google_secret_manager_secret.url.secret_id
+  secret_id = google_secret_manager_secret.url[each.value.role].secret_id
   role      = "roles/secretmanager.secretAccessor"
-  member    = "serviceAccount:${each.value}"
+  member    = "serviceAccount:${each.value.account}"
 }
 
 # Of this instance only: the role stands on the project, where it would open every database.
@@ -185,7 +200,7 @@ resource "google_project_iam_member" "client" {
 
   project = var.project
   role    = "roles/cloudsql.client"
-  member  = "serviceAccount:${each.value}"
+  member  = "serviceAccount:${each.value.account}"
 
   condition {
     title      = "${var.name} only"

@@ -3,9 +3,14 @@ output "connection_name" {
   value       = google_sql_database_instance.this.connection_name
 }
 
-output "secret" {
-  description = "Id of the secret with DATABASE_URL, once it has a version and its readers."
-  value       = google_secret_manager_secret.url.secret_id
+output "roles" {
+  description = "Names of the roles: owner, api, worker."
+  value       = local.users
+}
+
+output "secrets" {
+  description = "Ids of the secrets with DATABASE_URL, by role (owner, api, worker), once they have a version and their readers."
+  value       = { for role, secret in google_secret_manager_secret.url : role => secret.secret_id }
   depends_on = [
     google_secret_manager_secret_version.url,
     google_secret_manager_secret_iam_member.reader,

@@ -20,8 +20,13 @@ variable "network" {
 }
 
 variable "clients" {
-  description = "Addresses of the service accounts that may connect, by names of your choice."
-  type        = map(string)
+  description = "The service accounts that may connect, by names of your choice: their addresses, and as which role each does (owner, api or worker)."
+  type        = map(object({ account = string, role = string }))
+
+  validation {
+    condition     = alltrue([for client in var.clients : contains(["owner", "api", "worker"], client.role)])
+    error_message = "a client connects as owner, api or worker"
+  }
 }
 
 variable "database_version" {
@@ -60,7 +65,7 @@ variable "database" {
 }
 
 variable "user" {
-  description = "The role of the processes."
+  description = "The role that owns the schema and migrates. Those of the API and the workers have this name with _api and _worker."
   type        = string
   default     = "wakeq"
 }

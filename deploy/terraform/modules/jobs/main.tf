@@ -11,8 +11,17 @@ locals {
 
   # The doctor sees what the account that runs it sees: that of the processes it is about.
   jobs = {
-    migrate = { account = var.migrate_account, args = ["migrate"] }
-    doctor  = { account = var.doctor_account, args = ["doctor"] }
+    migrate = {
+      account = var.migrate_account
+      secret  = var.database.secret
+      secrets = {}
+      args = concat(
+        ["migrate"],
+        [for role in var.api_roles : "--api-role=${role}"],
+        [for role in var.worker_roles : "--worker-role=${role}"],
+      )
+    }
+    doctor = { account = var.doctor_account, secret = var.doctor_secret, secrets = var.doctor_secrets, args = ["doctor"] }
   }
 }
 
@@ -54,8 +63,21 @@ resource "google_cloud_run_v2_job" "this" {
           name = "DATABASE_URL"
           value_source {
             secret_key_ref {
-              secret  = var.database.secret
+              secret  = each.value.secret
               version = "latest"
+            }
+          }
+        }
+
+        dynamic "env" {
+          for_each = each.value.secrets
+          content {
+            name = env.key
+            value_source {
+              secret_key_ref {
+                secret  = env.value
+                version = "latest"
+              }
             }
           }
         }

@@ -40,8 +40,25 @@ variable "subscription" {
 }
 
 variable "database" {
-  description = "The outputs of `database`."
+  description = "Where the database is, and the secret of its owner: of the outputs of `database`."
   type        = object({ connection_name = string, secret = string })
+}
+
+variable "doctor_secret" {
+  description = "The secret of the processes that the doctor is about, which its account has to be able to read."
+  type        = string
+}
+
+variable "api_roles" {
+  description = "Roles of the database that get the rights of the API with each migration."
+  type        = list(string)
+  default     = []
+}
+
+variable "worker_roles" {
+  description = "Roles of the database that get the rights of workers with each migration; in push mode those of the service."
+  type        = list(string)
+  default     = []
 }
 
 variable "network" {
@@ -64,4 +81,10 @@ variable "deletion_protection" {
   description = "Whether Terraform refuses to delete the jobs."
   type        = bool
   default     = false
+}
+
+variable "doctor_secrets" {
+  description = "Variables of the doctor from Secret Manager: name of the variable to id of the secret, which its account must be able to read."
+  type        = map(string)
+  default     = {}
 }

@@ -109,8 +109,11 @@ resource "google_pubsub_topic_iam_member" "broadcaster" {
   member  = "serviceAccount:${each.value}"
 }
 
-# Each listener creates a subscription of its own, and deletes it at its end. Pub/Sub grants that in a project only, so it
-# is as few permissions as it can be; still, these accounts can read and delete every subscription of the project.
+# Each process with listeners creates a subscription of its own, and deletes it at its end. Pub/Sub grants that in a project only, and
+# conditions of IAM don't know the names of subscriptions, so it is as few permissions as it can be; still, these accounts can read and
+# delete every subscription of the project, wakeq's own included. What that costs is bounded: messages have ids and no values, and a
+# subscription that is gone is made up for by the promises of the rows once `wakeq topics create` has made it again. Where the project has
+# other subscriptions, give wakeq a project of its own, or leave `listeners` empty.
 resource "google_project_iam_custom_role" "listener" {
   count = var.broadcast ? 1 : 0
 

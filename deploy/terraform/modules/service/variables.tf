@@ -34,6 +34,12 @@ variable "database" {
   type        = object({ connection_name = string, secret = string })
 }
 
+variable "secrets" {
+  description = "Variables from Secret Manager: name of the variable to id of the secret, which the account must be able to read."
+  type        = map(string)
+  default     = {}
+}
+
 variable "network" {
   description = "The network from which the database is reached."
   type        = string
@@ -78,7 +84,7 @@ variable "min_instances" {
 }
 
 variable "max_instances" {
-  description = "Instances at most. Each may take seven connections to Postgres."
+  description = "Instances at most. Each may take nine connections to Postgres."
   type        = number
   default     = 10
 }

@@ -6,7 +6,7 @@ variables {
   project = "my-project"
   region  = "europe-west1"
   network = "network"
-  clients = { worker = "worker@my-project.iam.gserviceaccount.com" }
+  clients = { worker = { account = "worker@my-project.iam.gserviceaccount.com", role = "worker" } }
 }
 
 run "defaults" {
@@ -32,6 +32,24 @@ run "defaults" {
     condition     = one([for member in google_project_iam_member.client : member.condition[0].expression]) == "resource.service == 'sqladmin.googleapis.com' && resource.name == 'projects/my-project/instances/wakeq'"
     error_message = "of this instance only"
   }
+  assert {
+    condition     = { for role, user in google_sql_user.this : role => user.name } == { owner = "wakeq", api = "wakeq_api", worker = "wakeq_worker" }
+    error_message = "a role for each kind of process"
+  }
+  assert {
+    condition     = one([for reader in google_secret_manager_secret_iam_member.reader : reader.secret_id]) == "wakeq-database-url-worker"
+    error_message = "a worker reads the password of workers and no other"
+  }
+}
+
+run "a_client_of_no_role" {
+  command = plan
+
+  variables {
+    clients = { worker = { account = "worker@my-project.iam.gserviceaccount.com", role = "admin" } }
+  }
+
+  expect_failures = [var.clients]
 }
 
 run "another_flag_takes_the_place_of_ours" {

@@ -1,0 +1,32 @@
+//! Says which origins and audiences are the deployment's own, so that nothing is delivered there.
+
+use super::Finding;
+use crate::event::OwnDeployment;
+
+/// What the processes that serve the API have said of where it is reached.
+pub(crate) fn own_names(own: &OwnDeployment) -> Finding {
+    let names = own.to_string();
+    let found = if names.is_empty() {
+        "none was said (WAKEQ_OWN_ORIGINS); what is delivered to the API is refused there all the same"
+            .to_owned()
+    } else {
+        format!("no target may be at {names}")
+    };
+    Finding::ok("own origins", found)
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn what_is_the_deployments_own_is_told() {
+        let of = |names: &[&str]| {
+            own_names(&OwnDeployment::new(Uuid::nil(), names.iter().map(|&name| name.into()).collect())).found
+        };
+        assert_eq!(of(&["https://a.example", "b"]), "no target may be at https://a.example, b");
+        assert!(of(&[]).contains("WAKEQ_OWN_ORIGINS"));
+    }
+}

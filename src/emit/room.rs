@@ -1,0 +1,100 @@
+//! Room for the values of emits that wait for Postgres: what does not fit is refused at once, and never waits for room.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{EVENTS_MAX, EmitError, Queue};
+use crate::event::Event;
+use crate::store::{NewEvent, StoreError};
+
+/// How many bytes of values may wait.
+#[derive(Clone)]
+pub(super) struct Room {
+    bytes: Arc<Semaphore>,
+    half: u32,
+}
+
+impl Room {
+    pub(super) fn new(most: usize) -> Self {
+        let most = most.min(Semaphore::MAX_PERMITS).min(u32::MAX as usize);
+        Self { bytes: Arc::new(Semaphore::new(most)), half: u32::try_from(most / 2).unwrap_or(u32::MAX) }
+    }
+
+    /// Room for the values of one call; one that needs more than half counts as half.
+    pub(super) fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, StoreError> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.half);
+        Arc::clone(&self.bytes).try_acquire_many_owned(bytes).map_err(|_| StoreError::Overloaded)
+    }
+}
+
+/// The events of one call, which of their ids are the caller's, and their room until they are inserted.
+pub(super) struct Checked {
+    pub(super) events: Vec<NewEvent>,
+    pub(super) chosen: Vec<bool>,
+    pub(super) room: OwnedSemaphorePermit,
+}
+
+impl Queue {
+    pub(super) fn all_checked(&self, events: Vec<Event>) -> Result<Checked, EmitError> {
+        if events.len() > EVENTS_MAX {
+            return Err(EmitError::TooMany(events.len()));
+        }
+        let chosen: Vec<bool> = events.iter().map(|event| event.id.is_some()).collect();
+        let events = events.into_iter().map(|event| self.checked(event)).collect::<Result<Vec<_>, _>>()?;
+        let bytes = events.iter().map(|event| event.value.len()).sum();
+        let room = self.room.take(bytes).map_err(|error| self.crowded(&events, error))?;
+        Ok(Checked { events, chosen, room })
+    }
+
+    /// There is no room for these.
+    pub(super) fn crowded(&self, events: &[NewEvent], error: StoreError) -> EmitError {
+        self.not_sent(events, &error);
+        error.into()
+    }
+}
+
+/// An event that waits for a statement, with its room. That is given back with the last clone, also when the caller
+/// left before the statement was made.
+#[derive(Clone)]
+pub(super) struct Admitted {
+    event: Arc<NewEvent>,
+    _room: Arc<OwnedSemaphorePermit>,
+}
+
+impl Admitted {
+    pub(super) fn new(event: Arc<NewEvent>, room: OwnedSemaphorePermit) -> Self {
+        Self { event, _room: Arc::new(room) }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.event.value.len()
+    }
+
+    pub(super) fn events(admitted: &[Self]) -> Vec<Arc<NewEvent>> {
+        admitted.iter().map(|admitted| Arc::clone(&admitted.event)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_until_something_is_done() {
+        let room = Room::new(100);
+        let held = [room.take(40), room.take(40)].map(Result::unwrap);
+        assert!(matches!(room.take(21), Err(StoreError::Overloaded)));
+        let small = room.take(20).unwrap();
+        drop(held);
+        drop(room.take(50).unwrap());
+        drop(small);
+    }
+
+    #[test]
+    fn a_call_larger_than_half_passes_beside_small_ones() {
+        let room = Room::new(100);
+        let (_huge, _small) = (room.take(1_000_000).unwrap(), room.take(50).unwrap());
+        assert!(room.take(1).is_err());
+    }
+}

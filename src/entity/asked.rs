@@ -1,0 +1,100 @@
+//! What an entity has asked for, on the handler that is to do it. Nothing here trusts what an event's value says about who asked:
+//! that is compared with what was recorded, when it is answered.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::event::{CanvasId, EntityId, EventId};
+use crate::store::EntityQuestion;
+use crate::worker::{Execution, HandlerError};
+
+/// The value of an event that asks, as it is emitted.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Question<T> {
+    /// For whoever reads the value without wakeq; nothing here believes it.
+    #[serde(default)]
+    pub(super) canvas: CanvasId,
+    pub(super) entity_type: String,
+    pub(super) entity: String,
+    pub(super) event_id: EventId,
+    pub(super) correlation_id: Uuid,
+    pub(super) value: T,
+}
+
+/// What an entity has asked for, from [`Execution::asked`]: whom to answer, with
+/// [`Entities::answer`](crate::Entities::answer), and the value of the question. It can't be made of an event's value alone:
+///
+/// ```compile_fail
+/// let asked: wakeq::Asked<u32> = serde_json::from_str("{}").unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct Asked<T> {
+    asking: EventId,
+    entity: EntityId,
+    event_id: EventId,
+    correlation_id: Uuid,
+    value: T,
+}
+
+impl<T> Asked<T> {
+    /// The event with the question.
+    pub fn asking(&self) -> EventId {
+        self.asking
+    }
+
+    /// The entity that asks. Its canvas is that of the execution. Whether it did ask is known when it is answered.
+    pub fn entity(&self) -> &EntityId {
+        &self.entity
+    }
+
+    /// The event because of which it asks.
+    pub fn event_id(&self) -> EventId {
+        self.event_id
+    }
+
+    /// What connects all that follows from one cause.
+    pub fn correlation_id(&self) -> Uuid {
+        self.correlation_id
+    }
+
+    /// What was asked.
+    pub fn value(&self) -> &T {
+        &self.value
+    }
+
+    /// As it is looked for.
+    pub(super) fn question(&self) -> EntityQuestion<'_> {
+        let Self { asking, entity, event_id, correlation_id, .. } = self;
+        EntityQuestion { entity, event: *event_id, correlation_id: *correlation_id, asking: *asking }
+    }
+
+    /// What was asked.
+    pub fn into_value(self) -> T {
+        self.value
+    }
+}
+
+impl Execution {
+    /// The question of an entity, where the event was emitted by [`Applied::ask`](crate::Applied::ask). A value of another shape is
+    /// an operational error, so that the event ends among the dead, where it can be seen.
+    ///
+    /// ```
+    /// # use wakeq::{Entities, EntityEvent, Execution, HandlerResult};
+    /// async fn charge(entities: Entities, execution: Execution) -> HandlerResult {
+    ///     let asked = execution.asked::<u32>()?;
+    ///     entities.verify(&asked).await?;
+    ///     // … charge the card of `asked.entity()` with `asked.value()` …
+    ///     entities.answer(&asked, EntityEvent::new("charged", asked.value())?).await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn asked<T: DeserializeOwned>(&self) -> Result<Asked<T>, HandlerError> {
+        let Question { entity_type, entity, event_id, correlation_id, value, .. } = self.value()?;
+        let entity = EntityId::new(self.address.scope.canvas, &entity_type, &entity);
+        let entity = entity.map_err(|error| {
+            HandlerError::operational(format!("the event's value names nobody to answer: {error}"))
+        })?;
+        Ok(Asked { asking: self.id, entity, event_id, correlation_id, value })
+    }
+}

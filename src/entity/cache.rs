@@ -1,0 +1,192 @@
+//! What is in memory, by canvas. When it takes more than it may, those leave that were not used for the longest time, of the
+//! canvas that takes the most: so no canvas loses anything because of one that takes more than itself.
+//!
+//! It never decides what is true of an entity, only whether that is in memory; and it says so where it does not know whether there
+//! is anything else.
+
+use std::collections::{BinaryHeap, HashMap};
+
+use hashlink::LruCache;
+
+use super::shard::Key;
+use crate::event::{CanvasId, StreamName};
+
+/// How many left, and of which canvas the most recent one was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    pub(super) entities: usize,
+    pub(super) last: Option<CanvasId>,
+}
+
+pub(super) struct Cache<T> {
+    canvases: HashMap<CanvasId, OfCanvas<T>>,
+    entities: usize,
+    bytes: usize,
+    limit_bytes: usize,
+    /// Whether there may be entities of canvases of which nothing was ever in memory.
+    incomplete: bool,
+    /// Whether everything that there is is in memory.
+    whole: bool,
+}
+
+struct OfCanvas<T> {
+    kept: LruCache<StreamName, (T, usize)>,
+    bytes: usize,
+    /// Whether there may be entities of it that are not in memory.
+    partial: bool,
+}
+
+impl<T> OfCanvas<T> {
+    fn new() -> Self {
+        Self { kept: LruCache::new_unbounded(), bytes: 0, partial: false }
+    }
+}
+
+impl<T> Cache<T> {
+    pub(super) fn new(limit_bytes: usize) -> Self {
+        Self { canvases: HashMap::new(), entities: 0, bytes: 0, limit_bytes, incomplete: false, whole: true }
+    }
+
+    /// The memory that they take, by estimate.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entities
+    }
+
+    /// Whether everything that there is is in memory.
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    pub(super) fn peek(&self, key: &Key) -> Option<&T> {
+        self.canvases.get(&key.canvas)?.kept.peek(&key.id).map(|(kept, _)| kept)
+    }
+
+    /// Whether it is not in memory, and may be in the database.
+    pub(super) fn is_cold(&self, key: &Key) -> bool {
+        match self.canvases.get(&key.canvas) {
+            Some(canvas) => (canvas.partial || self.incomplete) && canvas.kept.peek(&key.id).is_none(),
+            None => self.incomplete,
+        }
+    }
+
+    /// It is used: of its canvas it is the last to leave.
+    pub(super) fn touch(&mut self, key: &Key) {
+        if let Some(canvas) = self.canvases.get_mut(&key.canvas) {
+            canvas.kept.get(&key.id);
+        }
+    }
+
+    /// Keeps it, whatever the limit says: see [`Self::trim`].
+    pub(super) fn insert(&mut self, key: Key, value: T, bytes: usize) {
+        let canvas = self.canvases.entry(key.canvas).or_insert_with(OfCanvas::new);
+        let before = canvas.kept.insert(key.id, (value, bytes));
+        self.entities += usize::from(before.is_none());
+        let before = before.map_or(0, |(_, before)| before);
+        canvas.bytes = (canvas.bytes + bytes).saturating_sub(before);
+        self.bytes = (self.bytes + bytes).saturating_sub(before);
+    }
+
+    /// There is more of this canvas than was taken into memory.
+    pub(super) fn is_part_of(&mut self, canvas: CanvasId) {
+        self.canvases.entry(canvas).or_insert_with(OfCanvas::new).partial = true;
+        self.whole = false;
+    }
+
+    /// There may be more of any canvas.
+    pub(super) fn is_part_of_all(&mut self) {
+        (self.incomplete, self.whole) = (true, false);
+    }
+
+    /// Has entities leave until the others take no more than they may.
+    pub(super) fn trim(&mut self) -> Left {
+        let mut left = Left::default();
+        if self.bytes <= self.limit_bytes {
+            return left;
+        }
+        let mut largest: BinaryHeap<_> =
+            self.canvases.iter().map(|(id, canvas)| (canvas.bytes, *id)).collect();
+        while self.bytes > self.limit_bytes {
+            let Some((_, id)) = largest.pop() else { break };
+            let Some(canvas) = self.canvases.get_mut(&id) else { continue };
+            let Some((_, (_, bytes))) = canvas.kept.remove_lru() else { continue };
+            (canvas.partial, self.whole) = (true, false);
+            self.entities -= 1;
+            canvas.bytes = canvas.bytes.saturating_sub(bytes);
+            self.bytes = self.bytes.saturating_sub(bytes);
+            largest.push((canvas.bytes, id));
+            left = Left { entities: left.entities + 1, last: Some(id) };
+        }
+        left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(canvas: u128, id: usize) -> Key {
+        Key { canvas: CanvasId(uuid::Uuid::from_u128(canvas)), id: format!("e{id}").parse().unwrap() }
+    }
+
+    fn has(cache: &Cache<usize>, canvas: u128, ids: std::ops::Range<usize>) -> Vec<usize> {
+        ids.filter(|id| cache.peek(&key(canvas, *id)).is_some()).collect()
+    }
+
+    #[test]
+    fn one_canvas_pushes_nothing_out_of_another_that_takes_less() {
+        let mut cache = Cache::new(1_000);
+        for id in 0..30 {
+            cache.insert(key(1, id), id, 10);
+        }
+        // New ones, and ones that grow.
+        for id in 0..500 {
+            cache.insert(key(2, id), id, 10);
+            cache.insert(key(2, id % 7), id, 50);
+            cache.trim();
+            assert!(cache.bytes() <= 1_000);
+        }
+        assert_eq!(has(&cache, 1, 0..30).len(), 30);
+        assert!(!cache.is_cold(&key(1, 77)), "of the small one all is in memory: what is not there is new");
+        assert!(cache.is_cold(&key(2, 100)) && !cache.is_whole());
+        assert!(!cache.is_cold(&key(3, 1)), "a canvas without entities");
+        // And it gets what it needs, up to as much as the other one.
+        for id in 30..50 {
+            cache.insert(key(1, id), id, 10);
+            cache.trim();
+        }
+        assert_eq!(has(&cache, 1, 0..50).len(), 50);
+    }
+
+    #[test]
+    fn the_least_recently_used_leave() {
+        let mut cache = Cache::new(100);
+        for id in 0..10 {
+            cache.insert(key(1, id), id, 10);
+        }
+        assert_eq!((cache.trim(), cache.is_whole()), (Left::default(), true));
+        cache.touch(&key(1, 0));
+        cache.insert(key(1, 10), 10, 20);
+        assert_eq!(cache.trim(), Left { entities: 2, last: Some(key(1, 0).canvas) });
+        assert_eq!(has(&cache, 1, 0..11), [0, 3, 4, 5, 6, 7, 8, 9, 10]);
+        assert_eq!((cache.bytes(), cache.len()), (100, 9));
+        // One that takes more than all may does not stay.
+        cache.insert(key(2, 0), 0, 1_000);
+        assert_eq!(cache.trim(), Left { entities: 1, last: Some(key(2, 0).canvas) });
+        assert_eq!(cache.len(), 9);
+    }
+
+    #[test]
+    fn what_was_not_read_is_cold() {
+        let mut cache = Cache::<usize>::new(100);
+        cache.is_part_of(key(1, 0).canvas);
+        assert!(cache.is_cold(&key(1, 0)) && !cache.is_cold(&key(2, 0)));
+        cache.is_part_of_all();
+        assert!(cache.is_cold(&key(2, 0)));
+        cache.insert(key(2, 0), 0, 1);
+        assert!(!cache.is_cold(&key(2, 0)) && cache.is_cold(&key(2, 1)));
+    }
+}

@@ -1,0 +1,319 @@
+//! One entity: made of what is stored of it, and its way through the events of a batch. Pure, but for how much the batch
+//! writes so far: no I/O, and no clock.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::define::{Applied, Entity, FollowUp, as_kept};
+use super::envelope::Received;
+use super::shard::{Broken, Decision, Key, Limits, Stored};
+use crate::event::{CanvasId, Name, check_json};
+use crate::machine::{Repost, repost};
+
+/// Memory that an entity takes beside its name and its state, by estimate: its place in the map, its key, its numbers.
+const OVERHEAD_BYTES: usize = 256;
+/// How much larger a state is in memory than as JSON, by estimate.
+const STATE_FACTOR: usize = 2;
+/// Most events that may follow from one.
+const FOLLOW_UPS_MAX: usize = 100;
+/// What an [`Asked`](super::Asked) and an answer add to what is in them, at most.
+pub(super) const AROUND_BYTES: usize = 6 * 1024;
+
+/// An entity in memory.
+#[derive(Clone, Debug)]
+pub(super) struct Kept<S> {
+    pub(super) state: S,
+    /// How many events of it are in the repository.
+    pub(super) version: i64,
+    /// The link of the last event that was decided upon.
+    pub(super) last: i64,
+    /// The version of its snapshot; 0, if it has none.
+    pub(super) snapshot: i64,
+    /// The memory that it takes, by estimate.
+    pub(super) bytes: usize,
+}
+
+/// What the actors write for a batch: results, what follows, states. Shared by all of them.
+#[derive(Debug)]
+pub(super) struct Written {
+    bytes: AtomicUsize,
+    limit_bytes: usize,
+}
+
+impl Written {
+    pub(super) fn new(limit_bytes: usize) -> Self {
+        Self { bytes: AtomicUsize::new(0), limit_bytes }
+    }
+
+    fn add(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_too_much(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) > self.limit_bytes
+    }
+}
+
+/// An entity as far as its snapshot goes. A snapshot that this program can't read is none.
+pub(super) fn thaw<E: Entity>(stored: &Stored) -> Kept<E::State> {
+    let snapshot = stored.snapshot.as_ref().and_then(|(state, version)| {
+        let read = catch_unwind(|| serde_json::from_str::<E::State>(state).ok()).ok().flatten();
+        read.map(|read| (read, *version, state.len()))
+    });
+    let (state, version, length) = snapshot.unwrap_or_default();
+    Kept { state, version, last: stored.last, snapshot: version, bytes: memory_bytes(&stored.key, length) }
+}
+
+/// Applies events of the repository to an entity.
+pub(super) fn replay<E: Entity>(
+    key: &Key,
+    mut kept: Kept<E::State>,
+    events: &[(Name, String)],
+) -> Result<Kept<E::State>, Broken> {
+    for (name, payload) in events {
+        kept.state = refold::<E>(kept.state, name, payload).map_err(|why| {
+            Broken(format!(
+                "event {} ({name}) of {} {}/{} can't be applied any more: {why}",
+                kept.version,
+                key.canvas,
+                E::TYPE,
+                key.id
+            ))
+        })?;
+        kept.version += 1;
+    }
+    Ok(kept)
+}
+
+/// Estimates an entity's memory again, after a replay.
+pub(super) fn measured<E: Entity>(key: &Key, mut kept: Kept<E::State>) -> Kept<E::State> {
+    let length = serde_json::to_string(&kept.state).map_or(0, |state| state.len());
+    kept.bytes = memory_bytes(key, length);
+    kept
+}
+
+/// Memory that an entity takes, by estimate.
+fn memory_bytes(key: &Key, state_bytes: usize) -> usize {
+    OVERHEAD_BYTES + key.id.as_str().len() + STATE_FACTOR * state_bytes
+}
+
+/// An event as `serde` reads an enum: `{"name": payload}`.
+fn decode<E: Entity>(name: &Name, payload: &str) -> Result<E::Event, String> {
+    // A name needs no escapes.
+    let text = format!("{{\"{name}\":{payload}}}");
+    match catch_unwind(|| serde_json::from_str::<E::Event>(&text).map_err(|error| error.to_string())) {
+        Ok(read) => read,
+        Err(panic) => Err(format!("reading it panicked: {}", words(panic.as_ref()))),
+    }
+}
+
+/// Applies an event that was valid once.
+fn refold<E: Entity>(state: E::State, name: &Name, payload: &str) -> Result<E::State, String> {
+    let event = decode::<E>(name, payload)?;
+    catch_unwind(AssertUnwindSafe(|| E::apply(state, &event).state))
+        .map_err(|panic| format!("apply panicked: {}", words(panic.as_ref())))
+}
+
+fn words(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    as_kept(text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message"))
+}
+
+/// One entity's way through a batch.
+pub(super) struct Run<'a, E: Entity> {
+    before: Option<&'a Kept<E::State>>,
+    limits: Limits,
+    written: &'a Written,
+    /// Whether the state is measured after each event.
+    measures: bool,
+    kept: Kept<E::State>,
+    /// What was applied since `before`.
+    applied: Vec<(Name, String)>,
+}
+
+impl<'a, E: Entity> Run<'a, E> {
+    pub(super) fn new(
+        before: Option<&'a Kept<E::State>>,
+        limits: Limits,
+        written: &'a Written,
+        measures: bool,
+    ) -> Self {
+        let new = || Kept { state: E::State::default(), version: 0, last: 0, snapshot: 0, bytes: 0 };
+        let kept = before.cloned().unwrap_or_else(new);
+        Self { before, limits, written, measures, kept, applied: Vec::new() }
+    }
+
+    /// What becomes of its events; none, if the batch writes too much by now.
+    pub(super) fn all(
+        &mut self,
+        events: &[(usize, Received)],
+        stored: bool,
+    ) -> Result<Option<Vec<(usize, Decision)>>, Broken> {
+        let mut decisions = Vec::with_capacity(events.len());
+        for (place, event) in events {
+            decisions.push((*place, self.one(event, stored)?));
+            if self.written.is_too_much() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(decisions))
+    }
+
+    fn one(&mut self, event: &Received, stored: bool) -> Result<Decision, Broken> {
+        let dead = |why: &str| Decision::Dead { why: why.to_owned(), attempts: 1 };
+        match repost(self.kept.last, event.seq - 1, event.link, stored) {
+            Repost::Process => self.process(event),
+            Repost::AnswerAgain | Repost::Done | Repost::Refuse if !event.is_repost() => Ok(Decision::Passed),
+            Repost::AnswerAgain => Ok(Decision::Again),
+            Repost::Done => Ok(Decision::Done),
+            Repost::Delay => {
+                Ok(dead("the event before it never came by: its link is not one that sending it has given"))
+            }
+            Repost::Refuse => Ok(dead(
+                "it is older than the latest event of the entity, and not in the repository: send it as a new event",
+            )),
+        }
+    }
+
+    fn process(&mut self, event: &Received) -> Result<Decision, Broken> {
+        if let Some(why) = &event.doomed {
+            return Ok(Decision::Dead { why: why.clone(), attempts: 1 });
+        }
+        let read = match decode::<E>(&event.name, &event.payload) {
+            Ok(read) => read,
+            Err(why) => {
+                return Ok(self.rejected(
+                    event,
+                    format!("{:?} is no event of {}: {why}", event.name.as_str(), E::TYPE),
+                ));
+            }
+        };
+        let mut last_words = String::new();
+        for _ in 0..self.limits.attempts {
+            match self.attempt(&read) {
+                Ok(Ok(applied)) => match self.fault(&applied) {
+                    None => return Ok(self.stored(event, applied)),
+                    Some(why) => {
+                        self.undo()?;
+                        return Ok(Decision::Dead { why, attempts: 1 });
+                    }
+                },
+                Ok(Err(reason)) => return Ok(self.rejected(event, reason)),
+                Err(panicked) => {
+                    last_words = panicked;
+                    self.undo()?;
+                }
+            }
+        }
+        Ok(Decision::Dead { why: last_words, attempts: self.limits.attempts })
+    }
+
+    /// Validates and applies; the words of a rejection, or of a panic, after which the state is gone.
+    fn attempt(&mut self, event: &E::Event) -> Result<Result<Applied<E::State>, String>, String> {
+        let valid = catch_unwind(AssertUnwindSafe(|| E::validate(&self.kept.state, event)));
+        match valid.map_err(|panic| format!("validate panicked: {}", words(panic.as_ref())))? {
+            Err(rejection) => Ok(Err(rejection.reason().to_owned())),
+            Ok(()) => {
+                let state = std::mem::take(&mut self.kept.state);
+                let applied = catch_unwind(AssertUnwindSafe(|| E::apply(state, event)));
+                applied.map(Ok).map_err(|panic| format!("apply panicked: {}", words(panic.as_ref())))
+            }
+        }
+    }
+
+    /// Why what was applied can't be kept.
+    fn fault(&mut self, applied: &Applied<E::State>) -> Option<String> {
+        let limit = self.limits.payload_bytes.saturating_sub(AROUND_BYTES);
+        if let Some(fault) = &applied.fault {
+            return Some(as_kept(fault));
+        }
+        if applied.follow_ups.len() > FOLLOW_UPS_MAX {
+            return Some(format!(
+                "{} events follow from it, the limit is {FOLLOW_UPS_MAX}",
+                applied.follow_ups.len()
+            ));
+        }
+        if let Some(result) = &applied.result {
+            if let Err(error) = check_json(result) {
+                return Some(format!("its result can't be kept: {error}"));
+            }
+            if result.len() > limit {
+                return Some(format!("its result has {} bytes, the limit is {limit}", result.len()));
+            }
+        }
+        for event in applied.follow_ups.iter().map(FollowUp::event) {
+            if event.value.len() > limit {
+                return Some(format!(
+                    "a value that follows from it has {} bytes, the limit is {limit}",
+                    event.value.len()
+                ));
+            }
+            if event.id.is_some() || event.canvas.is_some() {
+                return Some(
+                    "an event that follows from another has no id and no canvas of its own".to_owned(),
+                );
+            }
+            if let Err(error) = event.log_stream(CanvasId::DEFAULT) {
+                return Some(format!("an event that follows from it can't be logged: {error}"));
+            }
+        }
+        if self.measures {
+            let length = serde_json::to_string(&applied.state).map_or(usize::MAX, |state| state.len());
+            let limit = self.limits.state_bytes;
+            return (length > limit)
+                .then(|| format!("the state would have {length} bytes, the limit is {limit}"));
+        }
+        None
+    }
+
+    fn stored(&mut self, event: &Received, applied: Applied<E::State>) -> Decision {
+        let Applied { state, result, follow_ups, .. } = applied;
+        let values: usize = follow_ups.iter().map(|follow_up| follow_up.event().value.len()).sum();
+        self.written.add(values + result.as_ref().map_or(0, String::len));
+        self.kept.state = state;
+        self.kept.version += 1;
+        self.kept.last = event.link.id;
+        self.applied.push((event.name.clone(), event.payload.clone()));
+        Decision::Stored { version: self.kept.version, result, follow_ups }
+    }
+
+    fn rejected(&mut self, event: &Received, reason: String) -> Decision {
+        self.kept.last = event.link.id;
+        Decision::Rejected(as_kept(&reason))
+    }
+
+    /// Makes the state again that a panic has taken away.
+    fn undo(&mut self) -> Result<(), Broken> {
+        let mut state = self.before.map(|before| before.state.clone()).unwrap_or_default();
+        for (name, payload) in &self.applied {
+            state = refold::<E>(state, name, payload)
+                .map_err(|why| Broken(format!("{} is not applied twice to the same: {why}", E::TYPE)))?;
+        }
+        self.kept.state = state;
+        Ok(())
+    }
+
+    /// The state as JSON, if anything was applied.
+    pub(super) fn state(&self, key: &Key) -> Result<Option<String>, Broken> {
+        if self.applied.is_empty() {
+            return Ok(None);
+        }
+        let state = serde_json::to_string(&self.kept.state)
+            .map_err(|error| Broken(format!("the state of {}/{} is no JSON: {error}", E::TYPE, key.id)))?;
+        self.written.add(state.len());
+        Ok(Some(state))
+    }
+
+    /// The entity as it is now, and its state, if that is to be written.
+    pub(super) fn end(mut self, key: &Key, state: Option<String>) -> (Kept<E::State>, Option<String>) {
+        if let Some(state) = &state {
+            self.kept.bytes = memory_bytes(key, state.len());
+        }
+        let is_due = self.kept.version - self.kept.snapshot >= self.limits.snapshot_every;
+        let snapshot = state.filter(|_| is_due);
+        if snapshot.is_some() {
+            self.kept.snapshot = self.kept.version;
+        }
+        (self.kept, snapshot)
+    }
+}

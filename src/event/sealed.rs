@@ -1,0 +1,295 @@
+//! Signing secrets at rest: encrypted under a key of the deployment's, and bound to the handler that they sign for.
+//!
+//! It must never show a key or a secret, and never take a ciphertext for another handler's.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+
+use super::{HandlerAddress, NoSecret, Secret};
+
+/// Bytes of a key, of AES-256.
+const KEY_BYTES: usize = 32;
+/// Most keys: two are enough for a rotation.
+const KEYS_MAX: usize = 10;
+const NONCE_BYTES: usize = 12;
+
+/// The keys under which the signing secrets of targets are encrypted in the database, the same for every process of a
+/// deployment. The first encrypts; each of them decrypts, so that one can be replaced while the others still count.
+///
+/// It is read from 32 random bytes in base64 or hex, several of them separated by commas. Without a key no target is
+/// registered, and none is called whose secret is not in clear; [`SecretKeys::in_clear`] is for deployments that keep them
+/// in clear knowingly.
+///
+/// ```
+/// use wakeq::SecretKeys;
+///
+/// let new = SecretKeys::generate().unwrap();
+/// let keys: SecretKeys = format!("{new},{}", "ab".repeat(32)).parse().unwrap();
+/// assert_eq!(keys.ids().len(), 2);
+/// assert_eq!(format!("{keys:?}"), format!("SecretKeys({})", keys.ids().join(", ")));
+/// assert!("too short".parse::<SecretKeys>().is_err());
+/// ```
+#[derive(Clone, Default)]
+pub struct SecretKeys {
+    keys: Vec<Arc<Key>>,
+    in_clear: bool,
+}
+
+struct Key {
+    id: String,
+    sealing: RandomizedNonceKey,
+}
+
+/// A key that was made, to be kept by whoever configures the deployment. It is shown by `to_string`, and not by `Debug`.
+pub struct NewSecretKey([u8; KEY_BYTES]);
+
+/// A text that is not a list of keys. Nothing of it is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a key for signing secrets is 32 random bytes in base64 or hex, and several are separated by commas, {KEYS_MAX} at \
+     most: `wakeq secrets new-key` makes one"
+)]
+pub struct InvalidSecretKeys;
+
+/// Why a secret was not encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unsealed {
+    /// There is no key, and secrets may not be kept in clear.
+    #[error("there is no key for signing secrets")]
+    NoKey,
+    /// The operating system gave no random numbers.
+    #[error(transparent)]
+    NoRandomness(#[from] NoSecret),
+}
+
+/// Why a secret of the database can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unopened {
+    #[error(
+        "it is encrypted under the key {0}, which this process does not have: give it in WAKEQ_SECRET_KEY"
+    )]
+    NoKey(String),
+    #[error(
+        "it is in clear, and this process takes none in clear: run `wakeq secrets rotate`, or set WAKEQ_ALLOW_PLAIN_SECRETS=1"
+    )]
+    InClear,
+    #[error("it was not encrypted for this handler: register the target again, with --rotate-secret")]
+    Forged,
+}
+
+/// A secret as a row has it: the bytes, and under which key they are encrypted; none: they are the secret itself.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct SealedSecret {
+    pub(crate) key: Option<String>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl SecretKeys {
+    /// A new key, of 256 random bits.
+    pub fn generate() -> Result<NewSecretKey, NoSecret> {
+        let mut bytes = [0; KEY_BYTES];
+        aws_lc_rs::rand::fill(&mut bytes).map_err(|_| NoSecret)?;
+        Ok(NewSecretKey(bytes))
+    }
+
+    /// These keys, with leave to use secrets in clear, and without any key to write them so.
+    pub fn in_clear(self) -> Self {
+        Self { in_clear: true, ..self }
+    }
+
+    /// What names the keys beside what they encrypted, in their order: 16 hexadecimal digits that tell nothing of them.
+    pub fn ids(&self) -> Vec<&str> {
+        self.keys.iter().map(|key| key.id.as_str()).collect()
+    }
+
+    /// Whether secrets may be in clear.
+    pub fn allows_clear(&self) -> bool {
+        self.in_clear
+    }
+
+    /// Encrypts a secret of this handler under the first key.
+    pub(crate) fn seal(&self, address: &HandlerAddress, secret: &Secret) -> Result<SealedSecret, Unsealed> {
+        let mut bytes = secret.as_bytes().to_vec();
+        let Some(key) = self.keys.first() else {
+            return if self.in_clear { Ok(SealedSecret { key: None, bytes }) } else { Err(Unsealed::NoKey) };
+        };
+        let nonce = key.sealing.seal_in_place_append_tag(bound_to(address), &mut bytes);
+        let nonce = nonce.map_err(|_| NoSecret)?;
+        let sealed = [nonce.as_ref().as_slice(), &bytes].concat();
+        Ok(SealedSecret { key: Some(key.id.clone()), bytes: sealed })
+    }
+
+    /// The secret of this handler: only if it was encrypted for it.
+    pub(crate) fn open(&self, address: &HandlerAddress, sealed: &SealedSecret) -> Result<Secret, Unopened> {
+        match &sealed.key {
+            None if self.in_clear => self.open_any(address, sealed),
+            None => Err(Unopened::InClear),
+            Some(_) => self.open_any(address, sealed),
+        }
+    }
+
+    /// The same, and what is in clear whatever these keys allow: for what encrypts it.
+    pub(crate) fn open_any(
+        &self,
+        address: &HandlerAddress,
+        sealed: &SealedSecret,
+    ) -> Result<Secret, Unopened> {
+        let SealedSecret { key, bytes } = sealed;
+        let Some(id) = key else {
+            return Secret::from_bytes(bytes.clone()).map_err(|_| Unopened::Forged);
+        };
+        let found = self.keys.iter().find(|key| key.id == *id);
+        let key = found.ok_or_else(|| Unopened::NoKey(id.clone()))?;
+        let (nonce, rest) = bytes.split_at_checked(NONCE_BYTES).ok_or(Unopened::Forged)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Unopened::Forged)?;
+        let mut rest = rest.to_vec();
+        let opened = key.sealing.open_in_place(nonce, bound_to(address), &mut rest);
+        let opened = opened.map_err(|_| Unopened::Forged)?;
+        Secret::from_bytes(opened.to_vec()).map_err(|_| Unopened::Forged)
+    }
+}
+
+/// What a ciphertext is bound to: the handler, in words that no other handler has. No name has a slash.
+fn bound_to(address: &HandlerAddress) -> Aad<Vec<u8>> {
+    Aad::from(format!("wakeq signing secret {}/{address}", address.scope.canvas).into_bytes())
+}
+
+impl FromStr for SecretKeys {
+    type Err = InvalidSecretKeys;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSecretKeys> {
+        let texts: Vec<&str> = text.split(',').map(str::trim).collect();
+        if texts.len() > KEYS_MAX {
+            return Err(InvalidSecretKeys);
+        }
+        let keys: Result<Vec<_>, _> = texts.into_iter().map(|text| Key::read(text).map(Arc::new)).collect();
+        Ok(Self { keys: keys?, in_clear: false })
+    }
+}
+
+impl Key {
+    fn read(text: &str) -> Result<Self, InvalidSecretKeys> {
+        let bytes = if text.len() == 2 * KEY_BYTES {
+            from_hex(text)
+        } else {
+            STANDARD.decode(text).or_else(|_| URL_SAFE.decode(text)).ok()
+        };
+        let bytes = bytes.filter(|bytes| bytes.len() == KEY_BYTES).ok_or(InvalidSecretKeys)?;
+        let sealing = RandomizedNonceKey::new(&AES_256_GCM, &bytes).map_err(|_| InvalidSecretKeys)?;
+        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &bytes), b"wakeq: the id of this key");
+        let id = tag.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { id, sealing })
+    }
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
+    digits?
+        .chunks(2)
+        .map(|pair| u8::try_from(pair.iter().fold(0, |byte, digit| 16 * byte + digit)).ok())
+        .collect()
+}
+
+impl fmt::Debug for SecretKeys {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let in_clear = if self.in_clear { "; or in clear" } else { "" };
+        write!(formatter, "SecretKeys({}{in_clear})", self.ids().join(", "))
+    }
+}
+
+impl fmt::Display for NewSecretKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&STANDARD.encode(self.0))
+    }
+}
+
+impl fmt::Debug for NewSecretKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("NewSecretKey")
+    }
+}
+
+impl fmt::Debug for SealedSecret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "SealedSecret({:?})", self.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{CanvasId, HandlerScope, Name};
+
+    fn address(canvas: u128, name: &str, modifier: &str) -> HandlerAddress {
+        let canvas = CanvasId(uuid::Uuid::from_u128(canvas));
+        let scope = HandlerScope { canvas, module: Name::worker(), name: name.parse().unwrap() };
+        HandlerAddress { scope, modifier: modifier.parse().unwrap() }
+    }
+
+    fn keys(text: &str) -> SecretKeys {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_secret_is_its_handlers_and_nobody_elses() {
+        let (keys, secret) = (keys(&"07".repeat(32)), Secret::generate().unwrap());
+        let ours = address(1, "greet", "_");
+        let sealed = keys.seal(&ours, &secret).unwrap();
+        assert_eq!(sealed.key.as_deref(), Some(keys.ids()[0]));
+        assert_eq!(sealed.bytes.len(), 12 + 32 + 16);
+        assert!(!sealed.bytes.windows(8).any(|part| secret.as_bytes().starts_with(part)));
+        assert_eq!(keys.open(&ours, &sealed).unwrap().as_bytes(), secret.as_bytes());
+        let again = keys.seal(&ours, &secret).unwrap();
+        assert_ne!(again, sealed, "a nonce of its own each time");
+        for others in [address(2, "greet", "_"), address(1, "greet2", "_"), address(1, "greet", "eu")] {
+            assert_eq!(keys.open(&others, &sealed).unwrap_err(), Unopened::Forged, "{others}");
+        }
+        for changed in [&sealed.bytes[..11], &sealed.bytes[..30], &[0; 60]] {
+            let changed = SealedSecret { bytes: changed.to_vec(), ..sealed.clone() };
+            assert_eq!(keys.open(&ours, &changed).unwrap_err(), Unopened::Forged);
+        }
+    }
+
+    #[test]
+    fn the_first_key_encrypts_and_each_decrypts() {
+        let (old, new) = (STANDARD.encode([1; 32]), "02".repeat(32));
+        let (ours, secret) = (address(1, "greet", "_"), Secret::generate().unwrap());
+        let sealed = keys(&old).seal(&ours, &secret).unwrap();
+        let both = keys(&format!("{new}, {old}"));
+        assert_eq!(both.open(&ours, &sealed).unwrap().as_bytes(), secret.as_bytes());
+        assert_eq!(both.seal(&ours, &secret).unwrap().key.as_deref(), Some(keys(&new).ids()[0]));
+        let refused = keys(&new).open(&ours, &sealed).unwrap_err();
+        assert_eq!(refused, Unopened::NoKey(keys(&old).ids()[0].to_owned()));
+    }
+
+    #[test]
+    fn nothing_is_in_clear_unless_that_is_allowed() {
+        let (none, ours) = (SecretKeys::default(), address(1, "greet", "_"));
+        let secret = Secret::generate().unwrap();
+        assert_eq!(none.seal(&ours, &secret).unwrap_err(), Unsealed::NoKey);
+        let clear = none.clone().in_clear().seal(&ours, &secret).unwrap();
+        assert_eq!((clear.key.as_deref(), clear.bytes.as_slice()), (None, secret.as_bytes()));
+        let keys = keys(&"07".repeat(32));
+        for strict in [&none, &keys] {
+            assert_eq!(strict.open(&ours, &clear).unwrap_err(), Unopened::InClear);
+            assert!(strict.clone().in_clear().open(&ours, &clear).is_ok());
+        }
+        assert!(keys.in_clear().seal(&ours, &secret).unwrap().key.is_some(), "what has a key uses it");
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_and_none_is_shown() {
+        let long = vec!["00".repeat(32); 11].join(",");
+        for text in ["", ",", "abc", &"0".repeat(63), &"g".repeat(64), &STANDARD.encode([1; 31]), &long] {
+            assert_eq!(text.parse::<SecretKeys>().unwrap_err(), InvalidSecretKeys, "{text}");
+        }
+        let shown = format!("{:?} {:?}", keys(&"ab".repeat(32)), SecretKeys::generate().unwrap());
+        assert!(!shown.contains("abab"), "{shown}");
+    }
+}

@@ -1,0 +1,272 @@
+//! Bytes of requests and of answers that this process holds at a time, in shares: a canvas may hold as much as it leaves to
+//! the others.
+//!
+//! It counts and cuts; it reads nothing of a request, and never waits for room.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::Method;
+use axum::response::{IntoResponse, Response};
+use hyper::body::{Frame, SizeHint};
+use tokio::time::Instant;
+
+use super::problem::{Kind, Problem};
+use crate::event::CanvasId;
+
+/// Answers up to this size are not counted: the connection's own buffers hold them.
+const SMALL: u64 = 32 * 1024;
+/// How much of an answer is handed to its connection at a time, which copies it.
+const SLICE: usize = 16 * 1024;
+
+/// Whose bytes they are: a canvas's, or none's.
+pub(super) type Owner = Option<CanvasId>;
+
+/// How many bytes there may be, and who holds how many.
+#[derive(Debug)]
+pub(super) struct Budget {
+    most: usize,
+    held: Mutex<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    all: usize,
+    of: HashMap<Owner, usize>,
+}
+
+impl Budget {
+    pub(super) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, held: Mutex::default() })
+    }
+
+    /// Nothing yet.
+    pub(super) fn begin(self: &Arc<Self>, owner: Owner) -> Held {
+        Held { shares: Arc::clone(self), owner, bytes: 0 }
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What one request or answer holds, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    shares: Arc<Budget>,
+    owner: Owner,
+    bytes: usize,
+}
+
+impl Held {
+    /// Holds so many more, if its owner then has no more than is left. So one owner gets a half, two get a third each, and
+    /// whoever comes next finds room.
+    pub(super) fn add(&mut self, bytes: usize) -> bool {
+        let shares = Arc::clone(&self.shares);
+        let mut counts = shares.counts();
+        let own = counts.of.get(&self.owner).copied().unwrap_or(0);
+        let left = shares.most.saturating_sub(counts.all);
+        if own.saturating_add(bytes) > left.saturating_sub(bytes) {
+            return false;
+        }
+        self.count(&mut counts, bytes);
+        true
+    }
+
+    /// Holds so many more, whatever is left.
+    fn add_anyway(&mut self, bytes: usize) {
+        let shares = Arc::clone(&self.shares);
+        self.count(&mut shares.counts(), bytes);
+    }
+}
+
+impl Held {
+    fn count(&mut self, counts: &mut Counts, bytes: usize) {
+        counts.all += bytes;
+        *counts.of.entry(self.owner).or_default() += bytes;
+        self.bytes += bytes;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut counts = self.shares.counts();
+        counts.all -= self.bytes;
+        if let Some(own) = counts.of.get_mut(&self.owner) {
+            *own -= self.bytes;
+            if *own == 0 {
+                counts.of.remove(&self.owner);
+            }
+        }
+    }
+}
+
+/// Answers on their way out. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Answers {
+    shares: Arc<Budget>,
+    /// How long the caller may take over one.
+    within: Duration,
+}
+
+impl Answers {
+    pub(super) fn new(most: usize, within: Duration) -> Self {
+        Self { shares: Budget::new(most), within }
+    }
+
+    /// Counts an answer until it is sent. Refused instead, if there is no room for it, and only something was looked at:
+    /// what a change did has to be told.
+    pub(super) fn count(&self, canvas: CanvasId, method: &Method, response: Response) -> Response {
+        let Some(bytes) = large(&response) else { return response };
+        let mut held = self.shares.begin(Some(canvas));
+        if method.is_safe() {
+            if !held.add(bytes) {
+                let words = "more answers are on their way on this canvas than this process holds: read them first, \
+                             then try again, or ask for fewer at a time";
+                return Problem::new(Kind::TooManyRequests, words).into_response();
+            }
+        } else {
+            held.add_anyway(bytes);
+        }
+        response.map(|body| Body::new(Sliced::new(body, self.within, Some(held))))
+    }
+}
+
+/// Hands an answer that costs nothing to hold, as pages of the program's own do, to its connection piece by piece.
+pub(super) fn sliced(response: Response, within: Duration) -> Response {
+    if large(&response).is_none() {
+        return response;
+    }
+    response.map(|body| Body::new(Sliced::new(body, within, None)))
+}
+
+fn large(response: &Response) -> Option<usize> {
+    let bytes = response.body().size_hint().exact().filter(|bytes| *bytes > SMALL)?;
+    usize::try_from(bytes).ok()
+}
+
+/// A body in small pieces, so that its connection never copies all of it. A caller that is slow over it as a whole is
+/// hung up on, however often it takes a piece.
+struct Sliced {
+    body: Body,
+    rest: Bytes,
+    until: Instant,
+    _held: Option<Held>,
+}
+
+impl Sliced {
+    fn new(body: Body, within: Duration, held: Option<Held>) -> Self {
+        Self { body, rest: Bytes::new(), until: Instant::now() + within, _held: held }
+    }
+}
+
+impl HttpBody for Sliced {
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
+        let this = self.get_mut();
+        if Instant::now() > this.until {
+            return Poll::Ready(Some(Err("the caller took too long over the answer".into())));
+        }
+        while this.rest.is_empty() {
+            match ready!(Pin::new(&mut this.body).poll_frame(context)) {
+                None => return Poll::Ready(None),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => this.rest = data,
+                    Err(other) => return Poll::Ready(Some(Ok(other))),
+                },
+            }
+        }
+        let slice = this.rest.split_to(this.rest.len().min(SLICE));
+        Poll::Ready(Some(Ok(Frame::data(slice))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (hint, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        match hint.exact() {
+            Some(exact) => SizeHint::with_exact(exact + rest),
+            None => SizeHint::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::StatusCode;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    const ONE: CanvasId = CanvasId::DEFAULT;
+    const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn take(shares: &Arc<Budget>, canvas: CanvasId, bytes: usize) -> Option<Held> {
+        let mut held = shares.begin(Some(canvas));
+        held.add(bytes).then_some(held)
+    }
+
+    #[test]
+    fn a_canvas_holds_as_much_as_it_leaves_and_another_finds_room() {
+        let shares = Budget::new(120);
+        let mut one: Vec<Held> = std::iter::from_fn(|| take(&shares, ONE, 10)).collect();
+        assert_eq!(one.len(), 6, "half of it");
+        let other: Vec<Held> = std::iter::from_fn(|| take(&shares, OTHER, 10)).collect();
+        assert_eq!(other.len(), 3, "half of what is left");
+        assert!(take(&shares, ONE, 1).is_none());
+        assert!(take(&shares, CanvasId(uuid::Uuid::from_u128(8)), 10).is_some(), "and a third one, too");
+        one.truncate(2);
+        assert!(take(&shares, OTHER, 10).is_some(), "what is given back is there for all");
+        drop((one, other));
+        let counts = shares.counts();
+        assert_eq!((counts.all, counts.of.len()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_counted_until_it_is_sent() {
+        let answers = Answers::new(400_000, PATIENCE);
+        let page = || vec![b'x'; 150_000].into_response();
+        let get = |canvas| answers.count(canvas, &Method::GET, page());
+        let held = get(ONE);
+        assert_eq!(held.status(), StatusCode::OK);
+        assert_eq!(get(ONE).status(), StatusCode::TOO_MANY_REQUESTS);
+        let changed = answers.count(ONE, &Method::POST, page());
+        assert_eq!(changed.status(), StatusCode::OK, "what was done is told");
+        assert_eq!(answers.count(ONE, &Method::GET, "small".into_response()).status(), StatusCode::OK);
+        drop(changed);
+        let other = answers.count(OTHER, &Method::GET, vec![b'x'; 100_000].into_response());
+        assert_eq!(other.status(), StatusCode::OK, "another canvas has its own share");
+        assert_eq!(held.into_body().collect().await.unwrap().to_bytes().len(), 150_000);
+        drop(other);
+        assert_eq!(get(ONE).status(), StatusCode::OK);
+        assert_eq!(answers.shares.counts().all, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_goes_out_in_pieces_and_has_its_time_as_a_whole() {
+        let response =
+            Answers::new(400_000, PATIENCE).count(ONE, &Method::GET, vec![b'x'; 50_000].into_response());
+        assert_eq!(response.body().size_hint().exact(), Some(50_000), "its length is known");
+        let mut body = response.into_body();
+        for expected in [SLICE, SLICE] {
+            let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
+            assert_eq!(piece.len(), expected);
+            tokio::time::sleep(Duration::from_secs(15)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(body.frame().await.unwrap().is_err());
+    }
+}

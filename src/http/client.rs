@@ -1,0 +1,131 @@
+//! Where a request comes from: the other end of its connection, or, behind proxies that this deployment trusts, what they
+//! say. It believes nobody else, and asks nobody.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{Extensions, HeaderMap, HeaderName};
+
+use super::problem::Problem;
+use crate::delivery::IpRange;
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Proxies whose `x-forwarded-for` is believed. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Proxies(Arc<[IpRange]>);
+
+impl Proxies {
+    pub(super) fn new(ranges: &[IpRange]) -> Self {
+        Self(ranges.into())
+    }
+
+    /// Whether this is one of them.
+    pub(super) fn has(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.0.iter().any(|range| range.contains(address))
+    }
+
+    /// From the right, each proxy has added who called it: the first address that is none of ours is the client's. What
+    /// stands further left is anybody's word.
+    pub(super) fn client(&self, peer: SocketAddr, headers: &HeaderMap) -> Client {
+        let mut client = peer.ip().to_canonical();
+        let hops = headers.get_all(FORWARDED_FOR).iter().rev().flat_map(|line| {
+            line.to_str().unwrap_or_default().rsplit(',').map(|hop| address(hop.trim())).collect::<Vec<_>>()
+        });
+        for hop in hops {
+            let Some(hop) = hop.filter(|_| self.has(client)) else { break };
+            client = hop;
+        }
+        Client(client)
+    }
+}
+
+/// An address as proxies write it: alone, with a port, in brackets.
+fn address(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let alone = bare.parse::<IpAddr>().ok();
+    alone.or_else(|| Some(text.parse::<SocketAddr>().ok()?.ip())).map(|address| address.to_canonical())
+}
+
+/// The address of a request's client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Client(pub(super) IpAddr);
+
+impl Client {
+    /// As the connection told it.
+    pub(super) fn of(extensions: &Extensions) -> Self {
+        extensions.get().copied().unwrap_or(Self(IpAddr::V6(Ipv6Addr::UNSPECIFIED)))
+    }
+
+    /// What counts as one place: whoever has an address of IPv6 has the 2^64 of its network.
+    pub(super) fn place(self) -> IpAddr {
+        match self.0 {
+            IpAddr::V4(_) => self.0,
+            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Client {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Ok(Self::of(&parts.extensions))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn client(peer: &str, trusted: &[&str], lines: &[&'static str]) -> String {
+        let ranges: Vec<IpRange> = trusted.iter().map(|range| range.parse().unwrap()).collect();
+        let lines = lines.iter().map(|line| (FORWARDED_FOR, HeaderValue::from_static(line)));
+        let headers = lines.fold(HeaderMap::new(), |mut headers, (name, line)| {
+            headers.append(name, line);
+            headers
+        });
+        let peer = SocketAddr::new(peer.parse().unwrap(), 4711);
+        Proxies::new(&ranges).client(peer, &headers).0.to_string()
+    }
+
+    #[test]
+    fn without_trusted_proxies_the_peer_counts() {
+        assert_eq!(client("203.0.113.7", &[], &[]), "203.0.113.7");
+        assert_eq!(client("203.0.113.7", &[], &["198.51.100.1"]), "203.0.113.7", "a forged header");
+        assert_eq!(client("203.0.113.7", &["10.0.0.0/8"], &["198.51.100.1"]), "203.0.113.7");
+        assert_eq!(client("::ffff:203.0.113.7", &[], &[]), "203.0.113.7");
+    }
+
+    #[test]
+    fn behind_trusted_proxies_the_rightmost_untrusted_address_counts() {
+        let of = |lines: &[&'static str]| client("10.1.2.3", &["10.0.0.0/8", "fd00::/8"], lines);
+        assert_eq!(of(&["198.51.100.1"]), "198.51.100.1");
+        assert_eq!(
+            of(&["1.1.1.1, 198.51.100.1, 10.9.9.9"]),
+            "198.51.100.1",
+            "1.1.1.1 is the client's own word"
+        );
+        assert_eq!(of(&["1.1.1.1", "198.51.100.1"]), "198.51.100.1", "two lines are one list");
+        assert_eq!(of(&["198.51.100.1:4711, fd00::1"]), "198.51.100.1");
+        assert_eq!(of(&["[2001:db8::1]:4711"]), "2001:db8::1");
+        assert_eq!(of(&["2001:db8::1"]), "2001:db8::1");
+        assert_eq!(of(&[]), "10.1.2.3", "a proxy's own request");
+        assert_eq!(of(&["1.1.1.1, unknown"]), "10.1.2.3", "what is no address ends the list");
+        assert_eq!(of(&["1.1.1.1, , 10.4.4.4"]), "10.4.4.4");
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_place() {
+        let place = |text: &str| Client(text.parse().unwrap()).place().to_string();
+        assert_eq!(
+            (place("2001:db8:1:2:3::4"), place("203.0.113.7")),
+            ("2001:db8:1:2::".into(), "203.0.113.7".into())
+        );
+    }
+}

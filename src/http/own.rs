@@ -1,0 +1,25 @@
+//! Deliveries of this deployment that come back to it: refused, whoever's token they carry.
+//!
+//! A target can be reached by names that nobody told the deployment, so that not each of them is refused when it is
+//! registered. What comes back would count as a request of the workers' account.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::problem::{Kind, Problem};
+use crate::event::OwnDeployment;
+
+/// Lets through what this deployment did not send itself.
+pub(super) async fn refuse(State(own): State<Arc<OwnDeployment>>, request: Request, next: Next) -> Response {
+    let mut senders = request.headers().get_all(OwnDeployment::HEADER).iter();
+    if senders.any(|sender| sender.as_bytes() == own.id().as_bytes()) {
+        tracing::warn!("a delivery of this deployment came back to it: one of its targets leads here");
+        let words = "this is a delivery of this deployment's own: a target can't be the queue that sends to it; emit from \
+                     the handler that gets the event, with a key of its own";
+        return Problem::new(Kind::Forbidden, words).into_response();
+    }
+    next.run(request).await
+}

@@ -1,0 +1,326 @@
+//! What leaves no change behind, on its way into the record: refusals, sign-ins, reads of values. It is gathered, counted, and
+//! written now and then, so that whoever knocks or looks without end costs neither a statement nor a row a time.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::client::Client;
+use crate::admin::Admin;
+use crate::event::{Actor, CanvasId, HandlerScope};
+use crate::store::{AuditOutcome, Noted};
+
+/// How long refusals and sign-ins are gathered before they are written.
+const SOON: Duration = Duration::from_secs(5);
+/// How long reads are.
+const LATER: Duration = Duration::from_secs(300);
+/// Most different lines that are gathered of callers who are known; more are only logged.
+const DIFFERENT: usize = 200;
+/// As many of them may be of one caller, so that nobody crowds out the others.
+const ONE_CALLERS: usize = 10;
+/// As many besides may be of callers whom nobody knows: they can't crowd out the others, nor fill the record.
+const STRANGERS: usize = 50;
+/// As many of these may be from one address, or about one canvas: the noise of one hides no other.
+const ONE_ADDRESSES: usize = 5;
+const ONE_CANVASES: usize = 10;
+/// Who asks when nobody knows.
+const STRANGER: &str = "unauthenticated";
+/// A credential that comes again within this time has not signed in anew.
+const SESSION: Duration = Duration::from_secs(3600);
+/// Most sign-ins that are known; beyond, one is told again.
+const SESSIONS: usize = 10_000;
+
+/// Gathers what goes into the record. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Record {
+    soon: Gatherer,
+    later: Gatherer,
+    sessions: Arc<Mutex<HashMap<(Arc<str>, Option<CanvasId>), Instant>>>,
+}
+
+/// What happened, to whom, and why. Two of the same are one that happened twice.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Line {
+    pub(super) outcome: AuditOutcome,
+    /// None: about every canvas.
+    pub(super) canvas: Option<CanvasId>,
+    /// The name of who asked; none if that is not known.
+    pub(super) actor: Option<String>,
+    /// The public part of what they showed, if that has one.
+    pub(super) credential: Option<String>,
+    pub(super) client: Client,
+    /// The operation's name in the document, or `sign-in`.
+    pub(super) action: Arc<str>,
+    pub(super) scope: Option<HandlerScope>,
+    /// Why it was refused.
+    pub(super) reason: Option<String>,
+}
+
+impl Record {
+    /// Must be called inside a tokio runtime.
+    pub(super) fn start(admin: &Admin) -> Self {
+        let gatherer = |period| Gatherer::start(admin.clone(), period);
+        Self { soon: gatherer(SOON), later: gatherer(LATER), sessions: Arc::default() }
+    }
+
+    /// Notes that a request was refused.
+    pub(super) fn refused(&self, line: Line, request: &str) {
+        let (actor, client) = (line.actor.as_deref().unwrap_or(STRANGER), line.client.0);
+        let (canvas, reason) = (line.canvas.unwrap_or_default(), line.reason.as_deref().unwrap_or_default());
+        tracing::info!(%canvas, actor, %client, action = %line.action, reason, "refused");
+        self.soon.add(line, request);
+    }
+
+    /// Notes that somebody listens.
+    pub(super) fn listens(&self, line: Line, request: &str) {
+        self.soon.add(line, request);
+    }
+
+    /// Notes that values were read.
+    pub(super) fn read(&self, line: Line, request: &str) {
+        self.later.add(line, request);
+    }
+
+    /// Notes that a credential was accepted, unless it was within the hour, on the same canvas.
+    pub(super) fn signed_in(
+        &self,
+        credential: &Arc<str>,
+        canvas: Option<CanvasId>,
+        request: &str,
+        line: impl FnOnce() -> Line,
+    ) {
+        if !self.is_new(credential, canvas) {
+            return;
+        }
+        let line = line();
+        let (actor, client) = (line.actor.as_deref().unwrap_or(STRANGER), line.client.0);
+        tracing::info!(canvas = %line.canvas.unwrap_or_default(), actor, %client, "signed in");
+        self.soon.add(line, request);
+    }
+
+    fn is_new(&self, credential: &Arc<str>, canvas: Option<CanvasId>) -> bool {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let is_known = |at: &Instant| now - *at < SESSION;
+        let session = (Arc::clone(credential), canvas);
+        if sessions.get(&session).is_some_and(is_known) {
+            return false;
+        }
+        if sessions.len() >= SESSIONS {
+            sessions.retain(|_, at| is_known(at));
+            if sessions.len() >= SESSIONS {
+                sessions.clear();
+            }
+        }
+        sessions.insert(session, now);
+        true
+    }
+
+    /// Writes what is gathered, and ends.
+    pub(super) async fn finish(&self) {
+        self.soon.finish().await;
+        self.later.finish().await;
+    }
+}
+
+/// Gathers lines for a while, and writes them.
+#[derive(Clone)]
+struct Gatherer {
+    shared: Arc<Shared>,
+    writing: Arc<Mutex<Option<AbortOnDropHandle<()>>>>,
+    stop: CancellationToken,
+}
+
+struct Shared {
+    period: Duration,
+    gathered: Mutex<Gathered>,
+    some: Notify,
+}
+
+#[derive(Default)]
+struct Gathered {
+    rows: HashMap<Line, Row>,
+}
+
+struct Row {
+    times: u32,
+    /// The first request of them.
+    request: String,
+}
+
+impl Gathered {
+    /// Whether there was room for it.
+    fn add(&mut self, line: Line, request: &str) -> bool {
+        if let Some(row) = self.rows.get_mut(&line) {
+            row.times = row.times.saturating_add(1);
+            return true;
+        }
+        let count = |same: &dyn Fn(&Line) -> bool| {
+            self.rows.keys().filter(|row| row.actor.is_some() == line.actor.is_some() && same(row)).count()
+        };
+        let place: IpAddr = line.client.place();
+        let is_full = match line.actor {
+            None => {
+                count(&|_| true) >= STRANGERS
+                    || count(&|row| row.client.place() == place) >= ONE_ADDRESSES
+                    || count(&|row| row.canvas == line.canvas) >= ONE_CANVASES
+            }
+            Some(_) => count(&|_| true) >= DIFFERENT || count(&|row| row.actor == line.actor) >= ONE_CALLERS,
+        };
+        if is_full {
+            return false;
+        }
+        self.rows.insert(line, Row { times: 1, request: request.to_owned() });
+        true
+    }
+
+    fn into_notes(self) -> Vec<Noted> {
+        self.rows.into_iter().map(|(line, row)| noted(line, &row)).collect()
+    }
+}
+
+fn noted(line: Line, row: &Row) -> Noted {
+    let actor = Actor::user(line.actor.as_deref().unwrap_or(STRANGER)).request(&row.request);
+    Noted {
+        outcome: line.outcome,
+        canvas: line.canvas,
+        actor: actor.credential(&shown(line.credential.as_deref(), line.client)),
+        action: line.action.to_string(),
+        scope: line.scope,
+        event: None,
+        detail: line.reason,
+        times: row.times,
+    }
+}
+
+/// What stands at the beginning of the record's detail: by means of what, and from where.
+pub(super) fn shown(credential: Option<&str>, client: Client) -> String {
+    match credential {
+        Some(credential) => format!("{credential} from {}", client.0),
+        None => format!("from {}", client.0),
+    }
+}
+
+impl Gatherer {
+    fn start(admin: Admin, period: Duration) -> Self {
+        let shared = Arc::new(Shared { period, gathered: Mutex::default(), some: Notify::new() });
+        let stop = CancellationToken::new();
+        let writing = tokio::spawn(write(Arc::clone(&shared), admin, stop.clone()));
+        Self { shared, writing: Arc::new(Mutex::new(Some(AbortOnDropHandle::new(writing)))), stop }
+    }
+
+    fn add(&self, line: Line, request: &str) {
+        let noted = self.shared.gathered.lock().unwrap_or_else(PoisonError::into_inner).add(line, request);
+        if noted {
+            self.shared.some.notify_one();
+        }
+    }
+
+    async fn finish(&self) {
+        self.stop.cancel();
+        let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writing) = writing
+            && let Err(defect) = writing.await
+        {
+            tracing::error!(error = &defect as &dyn std::error::Error, "the record could not be written");
+        }
+    }
+}
+
+async fn write(shared: Arc<Shared>, admin: Admin, stop: CancellationToken) {
+    loop {
+        let stopped = stop.run_until_cancelled(shared.some.notified()).await.is_none()
+            || stop.run_until_cancelled(tokio::time::sleep(shared.period)).await.is_none();
+        let gathered = std::mem::take(&mut *shared.gathered.lock().unwrap_or_else(PoisonError::into_inner));
+        let notes = gathered.into_notes();
+        if !notes.is_empty()
+            && let Err(error) = admin.note(&notes).await
+        {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(error, lines = notes.len(), "lines are missing from the record");
+        }
+        if stopped {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn client(last: u8) -> Client {
+        Client(IpAddr::from([203, 0, 113, last]))
+    }
+
+    fn refused(actor: Option<&str>, canvas: u128, from: u8, action: String) -> Line {
+        let actor = actor.map(str::to_owned);
+        let credential = actor.is_some().then(|| "with wakeq_0123456789ab".to_owned());
+        Line {
+            outcome: AuditOutcome::Refused,
+            canvas: Some(CanvasId(Uuid::from_u128(canvas))),
+            actor,
+            credential,
+            client: client(from),
+            action: action.into(),
+            scope: None,
+            reason: Some("because".into()),
+        }
+    }
+
+    #[test]
+    fn the_same_is_counted_and_the_rest_is_bounded() {
+        let mut gathered = Gathered::default();
+        for actor in 0..100 {
+            let name = format!("key:{actor:02}");
+            for index in 0..20 {
+                gathered.add(refused(Some(&name), 1, 1, format!("known-{index}")), "r");
+            }
+        }
+        for request in ["first", "second", "third"] {
+            assert!(gathered.add(refused(Some("key:00"), 1, 1, "known-7".into()), request));
+        }
+        let notes = gathered.into_notes();
+        assert_eq!(notes.len(), DIFFERENT);
+        let of = |name| notes.iter().filter(move |note| note.actor.name() == name);
+        assert_eq!(
+            (of("key:00").count(), of("key:19").count(), of("key:20").count()),
+            (ONE_CALLERS, ONE_CALLERS, 0)
+        );
+        let seven = of("key:00").find(|note| note.action == "known-7").unwrap();
+        assert_eq!((seven.times, seven.actor.request_id()), (4, Some("r")));
+        assert_eq!(seven.actor.credential_id(), Some("with wakeq_0123456789ab from 203.0.113.1"));
+    }
+
+    /// One address knocks at a canvas with a thousand keys; another one, and another canvas, are seen all the same.
+    #[test]
+    fn the_noise_of_one_stranger_hides_no_other() {
+        let mut gathered = Gathered::default();
+        for index in 0..1000 {
+            gathered.add(refused(None, 1, 1, format!("noise-{index}")), "r");
+        }
+        assert_eq!(gathered.rows.len(), ONE_ADDRESSES);
+        assert!(gathered.add(refused(None, 1, 2, "probe".into()), "r"), "from elsewhere");
+        for address in 3..100 {
+            gathered.add(refused(None, 1, address, format!("noise-{address}")), "r");
+        }
+        assert_eq!(gathered.rows.len(), ONE_CANVASES);
+        assert!(gathered.add(refused(None, 2, 2, "probe".into()), "r"), "of another canvas");
+        for canvas in 3..100 {
+            gathered.add(refused(None, canvas, canvas as u8, "noise".into()), "r");
+        }
+        assert_eq!(gathered.rows.len(), STRANGERS);
+        assert!(
+            gathered.add(refused(Some("key:a"), 1, 1, "known".into()), "r"),
+            "those who are known have room"
+        );
+    }
+}

@@ -1,0 +1,280 @@
+//! Shares: how much of what all callers have in common one of them may take at a time, and how fast. Whoever takes more is
+//! refused and told when to come again; nobody else is.
+//!
+//! A caller is counted by its credential and by its canvas, a stranger and a connection by the client's address.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::client::Client;
+use super::problem::{Kind, Problem};
+use crate::access::Principal;
+use crate::event::CanvasId;
+
+/// Most callers whose rates are known at a time. Beyond, newcomers share one rate.
+const KNOWN_MAX: usize = 10_000;
+/// How often those are looked for that have not come for a while.
+const SWEEP: Duration = Duration::from_secs(1);
+/// How many seconds' requests may come at once.
+const BURST_S: u32 = 2;
+
+/// How much a caller may take of what all have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ShareLimits {
+    /// Requests of a canvas, or of a credential, at a time.
+    pub(super) requests: usize,
+    pub(super) per_credential: u32,
+    pub(super) per_canvas: u32,
+    pub(super) of_strangers: u32,
+}
+
+/// What everybody has taken. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Shares {
+    requests: Tally<Party>,
+    credentials: Arc<Rates<Arc<str>>>,
+    canvases: Arc<Rates<CanvasId>>,
+    strangers: Arc<Rates<IpAddr>>,
+}
+
+/// Whom a request counts for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Party {
+    Credential(Arc<str>),
+    Canvas(CanvasId),
+}
+
+impl Display for Party {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Credential(_) => "this credential",
+            Self::Canvas(_) => "this canvas",
+        })
+    }
+}
+
+/// What tells credentials apart: two keys of one holder are two.
+pub(super) fn credential_of(principal: &Principal) -> Arc<str> {
+    match principal.key() {
+        Some(key) => format!("{}:{key}", principal.name()).into(),
+        None => principal.name().into(),
+    }
+}
+
+impl Shares {
+    pub(super) fn new(limits: ShareLimits) -> Self {
+        Self {
+            requests: Tally::new(limits.requests),
+            credentials: Arc::new(Rates::new(limits.per_credential)),
+            canvases: Arc::new(Rates::new(limits.per_canvas)),
+            strangers: Arc::new(Rates::new(limits.of_strangers)),
+        }
+    }
+
+    /// Counts a request of somebody who was recognized, before it is known what it may do.
+    pub(super) fn come(&self, credential: &Arc<str>) -> Result<(), Problem> {
+        let taken = self.credentials.take(credential.clone(), Instant::now());
+        taken.map_err(|wait| too_fast("this credential", wait))
+    }
+
+    /// Counts a request that may be about a canvas: only those who have something there use it up.
+    pub(super) fn come_to(&self, canvas: CanvasId) -> Result<(), Problem> {
+        self.canvases.take(canvas, Instant::now()).map_err(|wait| too_fast("this canvas", wait))
+    }
+
+    /// Counts a request of somebody who was not recognized. Whoever has a credential that counts is not asked for this, from
+    /// whatever address.
+    pub(super) fn stranger(&self, client: Client) -> Result<(), Problem> {
+        let taken = self.strangers.take(client.place(), Instant::now());
+        taken.map_err(|wait| too_fast("requests without a credential that counts from this address", wait))
+    }
+
+    /// Room for one request of these parties.
+    pub(super) fn request(&self, parties: &[Party]) -> Result<Taken, Problem> {
+        self.requests.take(parties, 1).map_err(|party| {
+            let words =
+                format!("{party} has as many requests under way as its share of this process: try again");
+            Problem::new(Kind::TooManyRequests, words)
+        })
+    }
+}
+
+fn too_fast(who: &str, wait: Duration) -> Problem {
+    let words =
+        format!("more comes from {who} than its share of this process: wait as long as retry-after says");
+    Problem::new(Kind::TooManyRequests, words).retry_after(wait)
+}
+
+/// How much of something each has taken, and most at a time. Cheap to clone.
+pub(super) struct Tally<K> {
+    most: usize,
+    taken: Arc<Mutex<HashMap<K, usize>>>,
+}
+
+impl<K> Clone for Tally<K> {
+    fn clone(&self) -> Self {
+        Self { most: self.most, taken: Arc::clone(&self.taken) }
+    }
+}
+
+impl<K: Clone + Eq + Hash + Send + Sync + 'static> Tally<K> {
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, taken: Arc::default() }
+    }
+
+    /// Takes so much for each of them, or for none; the first that has no share left, then.
+    pub(super) fn take<'k>(&self, keys: &'k [K], count: usize) -> Result<Taken, &'k K> {
+        let mut taken = self.taken();
+        let full = |key: &&K| taken.get(key).copied().unwrap_or(0).saturating_add(count) > self.most;
+        if let Some(key) = keys.iter().find(full) {
+            return Err(key);
+        }
+        for key in keys {
+            *taken.entry(key.clone()).or_default() += count;
+        }
+        drop(taken);
+        let (tally, keys) = (self.clone(), keys.to_vec());
+        Ok(Taken(Some(Box::new(move || tally.give_back(&keys, count)))))
+    }
+
+    fn give_back(&self, keys: &[K], count: usize) {
+        let mut taken = self.taken();
+        for key in keys {
+            if let Some(left) = taken.get_mut(key) {
+                *left = left.saturating_sub(count);
+                if *left == 0 {
+                    taken.remove(key);
+                }
+            }
+        }
+    }
+
+    /// How many have taken something.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.taken().len()
+    }
+
+    fn taken(&self) -> MutexGuard<'_, HashMap<K, usize>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Something that was taken; given back when it is dropped.
+pub(super) struct Taken(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some(give_back) = self.0.take() {
+            give_back();
+        }
+    }
+}
+
+/// A token bucket for each: what comes in a second, and [`BURST_S`] times as much at once. It is kept as one moment, when the
+/// bucket will be full again (the generic cell rate algorithm), and forgotten once that has come.
+struct Rates<K> {
+    /// What one request costs.
+    period: Duration,
+    burst: Duration,
+    state: Mutex<Full<K>>,
+}
+
+struct Full<K> {
+    at: HashMap<K, Instant>,
+    /// Of all those for whom there was no room.
+    crowd: Option<Instant>,
+    swept: Option<Instant>,
+}
+
+impl<K: Eq + Hash> Rates<K> {
+    fn new(per_second: u32) -> Self {
+        let period = Duration::from_secs(1) / per_second.max(1);
+        let state = Mutex::new(Full { at: HashMap::new(), crowd: None, swept: None });
+        Self { period, burst: period * per_second.max(1) * BURST_S, state }
+    }
+
+    /// Takes one, or says how long to wait for it.
+    fn take(&self, key: K, now: Instant) -> Result<(), Duration> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = state.at.contains_key(&key) || state.has_room(now);
+        let full_at = if known { state.at.get(&key).copied() } else { state.crowd };
+        let full_at = full_at.map_or(now, |at| at.max(now)) + self.period;
+        if let Some(wait) = full_at.checked_duration_since(now + self.burst).filter(|wait| !wait.is_zero()) {
+            return Err(wait);
+        }
+        match known {
+            true => drop(state.at.insert(key, full_at)),
+            false => state.crowd = Some(full_at),
+        }
+        Ok(())
+    }
+}
+
+impl<K: Eq + Hash> Full<K> {
+    /// Whether one more can be known.
+    fn has_room(&mut self, now: Instant) -> bool {
+        if self.at.len() >= KNOWN_MAX && self.swept.is_none_or(|swept| now - swept >= SWEEP) {
+            self.at.retain(|_, full_at| *full_at > now);
+            self.swept = Some(now);
+        }
+        self.at.len() < KNOWN_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    const A: Party = Party::Canvas(CanvasId(Uuid::from_u128(1)));
+    const B: Party = Party::Canvas(CanvasId(Uuid::from_u128(2)));
+
+    #[test]
+    fn one_canvas_takes_its_share_and_leaves_the_others_theirs() {
+        let tally = Tally::new(3);
+        let key = |name: &str| Party::Credential(name.into());
+        let mut held: Vec<_> = (0..3).map(|at| tally.take(&[A, key(&at.to_string())], 1).unwrap()).collect();
+        assert_eq!(tally.take(&[A, key("3")], 1).err(), Some(&A), "with whatever key");
+        assert_eq!(tally.len(), 4, "what was refused has taken nothing");
+        let other = tally.take(&[B, key("b")], 3).unwrap();
+        assert_eq!(tally.take(&[A, B], 1).err(), Some(&A));
+        held.pop();
+        drop(tally.take(&[A], 1).unwrap());
+        drop((held, other));
+        assert_eq!(tally.len(), 0, "nobody is remembered");
+    }
+
+    #[test]
+    fn a_bucket_holds_two_seconds_and_fills_again() {
+        let (rates, start) = (Rates::new(10), Instant::now());
+        let taken = |key: &'static str, after_ms: u64| {
+            let now = start + Duration::from_millis(after_ms);
+            (0..1000).take_while(|_| rates.take(key, now).is_ok()).count()
+        };
+        assert_eq!((taken("a", 0), taken("a", 0), taken("b", 0)), (20, 0, 20), "b has a bucket of its own");
+        assert_eq!(rates.take("a", start), Err(Duration::from_millis(100)));
+        assert_eq!((taken("a", 99), taken("a", 100), taken("a", 600)), (0, 1, 5));
+        assert_eq!(taken("a", 3_600_000), 20, "an hour later it is full, and not fuller");
+    }
+
+    #[test]
+    fn strangers_without_number_take_no_room_without_end_and_none_from_those_who_are_known() {
+        let (rates, start) = (Rates::new(1), Instant::now());
+        assert_eq!(rates.take(u32::MAX, start), Ok(()));
+        let passed = (0..100_000).filter(|address| rates.take(*address, start).is_ok()).count();
+        assert_eq!(passed, KNOWN_MAX - 1 + 2, "the rest share one bucket");
+        assert_eq!(rates.state.lock().unwrap().at.len(), KNOWN_MAX);
+        assert_eq!(rates.take(u32::MAX, start), Ok(()), "it has its own");
+        let later = start + Duration::from_secs(10);
+        assert_eq!(rates.take(1_000_000, later), Ok(()));
+        assert_eq!(rates.state.lock().unwrap().at.len(), 1, "those who left are forgotten");
+    }
+}

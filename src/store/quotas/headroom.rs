@@ -1,0 +1,227 @@
+//! How far a process may go on what it saw of a canvas last: the decision alone, without a clock or a statement of its own.
+//!
+//! What is kept is measured now and then. Between two looks a process takes what it adds itself from the room that it saw,
+//! looks again when an eighth of that is used up, and never uses more than half of it on one look. Several processes that
+//! saw the same room may thus exceed it: two of them not at all, `n` by `n / 2 - 1` of what was left when they looked.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Two things that are measured together.
+pub(super) type Pair = [u64; 2];
+
+/// How long a look is good, however little is added.
+const HOLDS: Duration = Duration::from_secs(60);
+/// And at least so many times as long as it took: however much there is to count, this is its share of a connection.
+const HOLDS_TIMES: u32 = 200;
+/// How soon after a look there may be another one, where room is short: at least, and in terms of how long it took.
+const GAP: Duration = Duration::from_millis(200);
+const GAP_TIMES: u32 = 5;
+/// How soon after one that saw no room at all.
+const GAP_WHEN_FULL: Duration = Duration::from_secs(1);
+
+/// Nobody waits longer than this for a look that may be made.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// What was seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    /// When it began.
+    pub(super) at: Instant,
+    pub(super) took: Duration,
+    pub(super) used: Pair,
+    pub(super) limits: Pair,
+}
+
+impl Look {
+    fn room(&self, which: usize) -> u64 {
+        self.limits[which].saturating_sub(self.used[which])
+    }
+
+    fn holds(&self) -> Duration {
+        HOLDS.max(self.took * HOLDS_TIMES)
+    }
+
+    fn gap(&self) -> Duration {
+        let least = if (0..2_usize).any(|which| self.room(which) == 0) { GAP_WHEN_FULL } else { GAP };
+        least.max(self.took * GAP_TIMES)
+    }
+}
+
+/// What is to be done with something that is to be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is added; what was seen is good.
+    Go,
+    /// It is added; somebody should look again meanwhile.
+    GoAndLook,
+    /// Nobody can tell without another look.
+    Look,
+    /// Nor before this moment, when there may be one.
+    Wait(Instant),
+    /// There is no room for it, of the first or the second.
+    Full(usize),
+}
+
+/// What one process knows of two things that a canvas keeps.
+#[derive(Debug, Default)]
+pub(super) struct Headroom {
+    look: Option<Look>,
+    /// Added by this process since that look began, or ever.
+    spent: Pair,
+}
+
+impl Headroom {
+    /// Whether this may be added, `free` of it in any case before the first look. If so, it counts as added.
+    pub(super) fn ask(&mut self, wanted: Pair, free: Pair, now: Instant) -> Verdict {
+        let next: Pair = [0_usize, 1].map(|which| self.spent[which].saturating_add(wanted[which]));
+        let fits = |room: &dyn Fn(usize) -> u64| {
+            (0..2_usize).find(|which| wanted[*which] > 0 && next[*which] > room(*which))
+        };
+        let Some(look) = self.look else {
+            return if fits(&|which| free[which]).is_none() {
+                self.add(next, Verdict::Go)
+            } else {
+                Verdict::Look
+            };
+        };
+        let age = now.saturating_duration_since(look.at);
+        let part = fits(&|which| look.room(which) / 8);
+        if part.is_none() {
+            return self.add(next, if age < look.holds() { Verdict::Go } else { Verdict::GoAndLook });
+        }
+        // One call on a fresh look may take all there is: it has nothing to share it with.
+        let whole = fits(&|which| look.room(which));
+        if self.spent == [0, 0] && age < look.gap() {
+            return whole.map_or_else(|| self.add(next, Verdict::Go), Verdict::Full);
+        }
+        if age >= look.gap() {
+            return Verdict::Look;
+        }
+        match fits(&|which| look.room(which) / 2) {
+            None => self.add(next, Verdict::Go),
+            Some(which) if wanted[which] > look.room(which) || look.gap() > WAIT_MAX => Verdict::Full(which),
+            Some(_) => Verdict::Wait(look.at + look.gap()),
+        }
+    }
+
+    fn add(&mut self, next: Pair, verdict: Verdict) -> Verdict {
+        self.spent = next;
+        verdict
+    }
+
+    /// Takes in what was seen. What was added while it was looked is in it or not: it is counted once more.
+    pub(super) fn seen(&mut self, look: Look, spent_before: Pair) {
+        self.spent = [0_usize, 1].map(|which| self.spent[which].saturating_sub(spent_before[which]));
+        self.look = Some(look);
+    }
+
+    /// Makes the next call look first.
+    pub(super) fn forget(&mut self) {
+        *self = Self { look: None, spent: [u64::MAX; 2] };
+    }
+
+    pub(super) fn spent(&self) -> Pair {
+        self.spent
+    }
+
+    pub(super) fn look(&self) -> Option<&Look> {
+        self.look.as_ref()
+    }
+
+    /// How much there is, as far as this process knows.
+    pub(super) fn used(&self) -> Option<Pair> {
+        self.look.map(|look| [0_usize, 1].map(|which| look.used[which].saturating_add(self.spent[which])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FREE: Pair = [100, 1000];
+
+    fn look(at: Instant, used: u64, limit: u64) -> Look {
+        Look { at, took: Duration::from_millis(1), used: [used, 0], limits: [limit, u64::MAX] }
+    }
+
+    #[test]
+    fn a_canvas_with_little_is_never_looked_at() {
+        let (mut headroom, now) = (Headroom::default(), Instant::now());
+        for _ in 0..100 {
+            assert_eq!(headroom.ask([1, 10], FREE, now), Verdict::Go);
+        }
+        assert_eq!(headroom.ask([1, 0], FREE, now), Verdict::Look);
+        assert_eq!(headroom.ask([0, 1], FREE, now), Verdict::Look);
+    }
+
+    #[test]
+    fn far_from_the_limit_nobody_waits_for_a_look() {
+        let (mut headroom, now) = (Headroom::default(), Instant::now());
+        headroom.seen(look(now, 10, 1_000_000), [0, 0]);
+        assert_eq!(headroom.ask([10_000, 0], FREE, now + Duration::from_secs(59)), Verdict::Go);
+        assert_eq!(headroom.ask([10_000, 0], FREE, now + Duration::from_secs(61)), Verdict::GoAndLook);
+        assert_eq!(headroom.ask([200_000, 0], FREE, now + Duration::from_secs(61)), Verdict::Look);
+    }
+
+    #[test]
+    fn a_look_that_took_long_is_good_for_long() {
+        let (mut headroom, now) = (Headroom::default(), Instant::now());
+        headroom.seen(Look { took: Duration::from_secs(2), ..look(now, 10, 1_000_000) }, [0, 0]);
+        assert_eq!(headroom.ask([1, 0], FREE, now + Duration::from_secs(399)), Verdict::Go);
+        assert_eq!(headroom.ask([124_000, 0], FREE, now + Duration::from_secs(5)), Verdict::Go);
+        assert_eq!(headroom.ask([1_000, 0], FREE, now + Duration::from_secs(9)), Verdict::Go);
+        assert_eq!(headroom.ask([1_000, 0], FREE, now + Duration::from_secs(11)), Verdict::Look);
+    }
+
+    #[test]
+    fn what_is_full_is_refused_and_looked_at_once_a_second() {
+        let (mut headroom, now) = (Headroom::default(), Instant::now());
+        headroom.seen(look(now, 1_000, 1_000), [0, 0]);
+        assert_eq!(headroom.ask([1, 0], FREE, now + Duration::from_millis(999)), Verdict::Full(0));
+        assert_eq!(headroom.ask([1, 0], FREE, now + Duration::from_secs(1)), Verdict::Look);
+        assert_eq!(headroom.ask([0, 7], FREE, now), Verdict::Go);
+    }
+
+    /// However many calls they make, processes that saw the same room use half of it each at the most.
+    #[test]
+    fn processes_together_exceed_by_half_of_the_room_each() {
+        let now = Instant::now();
+        for processes in 1..=8_u64 {
+            let mut added = 0;
+            for _ in 0..processes {
+                let mut headroom = Headroom::default();
+                headroom.seen(look(now, 0, 1_000), [0, 0]);
+                while headroom.ask([7, 0], FREE, now + Duration::from_millis(100)) == Verdict::Go {
+                    added += 7;
+                }
+            }
+            assert!(added <= processes * 500, "{processes} processes added {added}");
+        }
+    }
+
+    #[test]
+    fn one_call_may_take_all_the_room_that_was_just_seen() {
+        let (mut headroom, now) = (Headroom::default(), Instant::now());
+        headroom.seen(look(now, 0, 1_000), [0, 0]);
+        assert_eq!(headroom.ask([1_001, 0], FREE, now), Verdict::Full(0));
+        assert_eq!(headroom.ask([1_000, 0], FREE, now), Verdict::Go);
+        assert_eq!(
+            headroom.ask([1, 0], FREE, now),
+            Verdict::Wait(now + GAP),
+            "some may have been done since"
+        );
+        assert_eq!(headroom.ask([1_001, 0], FREE, now), Verdict::Full(0));
+    }
+
+    #[test]
+    fn what_was_added_during_a_look_counts() {
+        let (mut headroom, now) = (Headroom::default(), Instant::now());
+        assert_eq!(headroom.ask([50, 0], FREE, now), Verdict::Go);
+        let before = headroom.spent();
+        assert_eq!(headroom.ask([30, 0], FREE, now), Verdict::Go);
+        headroom.seen(look(now, 50, 1_000), before);
+        assert_eq!((headroom.spent(), headroom.used()), ([30, 0], Some([80, 0])));
+    }
+}

@@ -1,0 +1,37 @@
+//! What this process knows of canvases that are near their quotas, for a gauge. It asks nobody.
+
+use std::sync::{Arc, PoisonError};
+
+use super::Store;
+use crate::event::{CanvasId, Quota};
+
+/// Most of them that are told.
+const NEAR_MAX: usize = 100;
+/// From which part of its limit on a canvas is near it.
+const NEAR: f64 = 0.8;
+
+impl Store {
+    /// The canvases that this process emits on and last saw near a quota, or over it, and what part of it they use: those
+    /// with the largest first, 100 at most.
+    pub(crate) fn near_quotas(&self) -> Vec<(CanvasId, Quota, f64)> {
+        let known: Vec<_> = {
+            let known = self.quotas.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.iter().map(|(key, known)| (*key, Arc::clone(known))).collect()
+        };
+        let mut near = Vec::new();
+        for ((canvas, measured), known) in known {
+            let seen = known.with(|headroom| Some((headroom.used()?, headroom.look()?.limits)));
+            let Some((used, limits)) = seen else { continue };
+            for (which, quota) in measured.quotas().into_iter().enumerate() {
+                // So exact that a gauge can't tell.
+                let share = used[which] as f64 / limits[which].max(1) as f64;
+                if let (Some(quota), true) = (quota, share >= NEAR) {
+                    near.push((canvas, quota, share));
+                }
+            }
+        }
+        near.sort_by(|one, other| other.2.total_cmp(&one.2));
+        near.truncate(NEAR_MAX);
+        near
+    }
+}

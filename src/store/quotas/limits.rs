@@ -1,0 +1,171 @@
+//! The limits themselves: what was set for a canvas, by whom, with the record of it; and how much of each there is.
+
+use tokio::time::Instant;
+
+use super::measure::{number, usual};
+use super::{Measured, Store, StoreError};
+use crate::event::{Actor, CanvasId, Quota};
+
+/// For how long an answer about what there is holds, whoever asks.
+const HOLDS_S: u64 = 5;
+
+/// A quota of a canvas, and how much of it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotaUse {
+    /// Of what.
+    pub quota: Quota,
+    /// How much the canvas may keep.
+    pub limit: u64,
+    /// Whether an operator has set that for this canvas.
+    pub set: bool,
+    /// How much there is: counted up to one beyond the limit; bytes are estimated.
+    pub used: u64,
+}
+
+/// What was set for a canvas.
+#[derive(Clone, Copy, Debug)]
+struct SetQuota {
+    quota: Quota,
+    most: u64,
+}
+
+impl Store {
+    /// All quotas of a canvas. What there may be much of is measured at most every five seconds.
+    pub(crate) async fn quotas(&self, canvas: CanvasId) -> Result<Vec<QuotaUse>, StoreError> {
+        let set = self.set_quotas(canvas).await?;
+        let mut used = self.count_small(canvas).await?;
+        for measured in Measured::ALL {
+            let pair = self.used_lately(canvas, measured).await?;
+            let named = measured.quotas().into_iter().zip(pair);
+            used.extend(named.filter_map(|(quota, used)| Some((quota?, used))));
+        }
+        let quotas = Quota::ALL.into_iter().map(|quota| {
+            let own = set.iter().find(|set| set.quota == quota);
+            let used = used.iter().find(|(of, _)| *of == quota).map_or(0, |(_, used)| *used);
+            let limit = own.map_or(quota.default_limit(), |own| own.most);
+            QuotaUse { quota, limit, set: own.is_some(), used }
+        });
+        Ok(quotas.collect())
+    }
+
+    async fn used_lately(&self, canvas: CanvasId, measured: Measured) -> Result<[u64; 2], StoreError> {
+        let known = self.quotas.of(canvas, measured);
+        let _looking = known.looking.lock().await;
+        let is_fresh = |at: Instant| at.elapsed().as_secs() < HOLDS_S;
+        if let Some(used) = known
+            .with(|headroom| headroom.look().filter(|look| is_fresh(look.at)).and_then(|_| headroom.used()))
+        {
+            return Ok(used);
+        }
+        let (spent, at) = (known.with(|headroom| headroom.spent()), Instant::now());
+        let (used, limits) = self.measure(canvas, measured).await?;
+        let look = super::Look { at, took: at.elapsed(), used, limits };
+        known.with(|headroom| headroom.seen(look, spent));
+        Ok(used)
+    }
+
+    async fn set_quotas(&self, canvas: CanvasId) -> Result<Vec<SetQuota>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "select quota, most from wakeq.canvas_quotas where canvas_id = $1 order by quota",
+            canvas.0
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("look what quotas were set", rows)?;
+        // One that this release does not know is none of its own.
+        let known = rows
+            .into_iter()
+            .filter_map(|row| Some(SetQuota { quota: row.quota.parse().ok()?, most: number(row.most) }));
+        Ok(known.collect())
+    }
+
+    /// What there is little of.
+    async fn count_small(&self, canvas: CanvasId) -> Result<Vec<(Quota, u64)>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select (select count(*) from wakeq.cron_records where canvas_id = $1) as "crons!",
+                      (select coalesce(sum(minute_ticks), 0) from wakeq.cron_records where canvas_id = $1) as "ticks!",
+                      (select count(*) from wakeq.access_keys where canvas_id = $1) as "keys!",
+                      (select count(*) from wakeq.http_targets where canvas_id = $1) as "targets!""#,
+            canvas.0
+        );
+        let row = session.limit(|connection| query.fetch_one(connection)).await;
+        let row = session.answered("count what a canvas has registered", row)?;
+        Ok(vec![
+            (Quota::Crons, number(row.crons)),
+            (Quota::CronTicks, number(row.ticks)),
+            (Quota::Keys, number(row.keys)),
+            (Quota::Targets, number(row.targets)),
+        ])
+    }
+
+    /// What a canvas may keep of something.
+    pub(crate) async fn quota(&self, canvas: CanvasId, quota: Quota) -> Result<u64, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"select wakeq.quota_of($1, $2, $3) as "most!""#,
+            canvas.0,
+            quota.as_str(),
+            usual(quota)
+        );
+        let most = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("look at a quota", most).map(number)
+    }
+
+    /// Sets a quota of a canvas, and writes that into the record.
+    pub(crate) async fn set_quota(
+        &self,
+        canvas: CanvasId,
+        quota: Quota,
+        most: u64,
+        actor: &Actor,
+    ) -> Result<(), StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"with set as (
+                   insert into wakeq.canvas_quotas as q (canvas_id, quota, most, set_by) values ($1, $2, $3, $4)
+                       on conflict (canvas_id, quota) do update set most = excluded.most, set_at = now(), set_by = excluded.set_by
+               )
+               insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
+               values ($1, $4, 'set-quota', 'done', $5, concat_ws('; ', $6::text, $2::text || ' to ' || $3::bigint))"#,
+            canvas.0,
+            quota.as_str(),
+            i64::try_from(most).unwrap_or(i64::MAX),
+            actor.name(),
+            actor.request_id(),
+            actor.credential_id()
+        );
+        let set = session.limit(|connection| query.execute(connection)).await;
+        session.answered("set a quota", set)?;
+        self.quotas.forget(canvas);
+        Ok(())
+    }
+
+    /// Gives a canvas what every canvas may keep; whether something else was set.
+    pub(crate) async fn unset_quota(
+        &self,
+        canvas: CanvasId,
+        quota: Quota,
+        actor: &Actor,
+    ) -> Result<bool, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"with gone as (
+                   delete from wakeq.canvas_quotas where canvas_id = $1 and quota = $2 returning quota
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
+                   select $1, $3, 'unset-quota', 'done', $4, concat_ws('; ', $5::text, quota) from gone
+               )
+               select exists (select from gone) as "unset!""#,
+            canvas.0,
+            quota.as_str(),
+            actor.name(),
+            actor.request_id(),
+            actor.credential_id()
+        );
+        let unset = session.limit(|connection| query.fetch_one(connection)).await;
+        let unset = session.answered("unset a quota", unset)?;
+        self.quotas.forget(canvas);
+        Ok(unset)
+    }
+}

@@ -1,0 +1,224 @@
+//! How much a canvas keeps: each statement reads an index no further than a little beyond the limit, and sizes of a sample.
+
+use std::collections::BTreeSet;
+
+use super::headroom::Pair;
+use super::{Store, StoreError};
+use crate::event::{CanvasId, EventId, ObjectKey, Quota, StreamId};
+
+/// About how many events' sizes are read, where not all are.
+const SAMPLE: i64 = 500;
+/// How many numbers of the log are looked up to learn what part of it is a canvas's.
+const LOG_SAMPLE: i32 = 2_000;
+/// A log with so few numbers is read as a whole.
+const LOG_SMALL: i64 = 20_000;
+/// Most types of entities that are visited.
+const TYPES_MAX: i32 = 1_000;
+
+pub(super) fn number(count: i64) -> u64 {
+    u64::try_from(count).unwrap_or(0)
+}
+
+pub(in crate::store) fn usual(quota: Quota) -> i64 {
+    i64::try_from(quota.default_limit()).unwrap_or(i64::MAX)
+}
+
+impl Store {
+    /// Waiting events and the bytes of their values. The events are counted in their index, up to one beyond the limit; the
+    /// sizes are those of every so many of them, from a random one on, so that nobody can hide large ones.
+    pub(super) async fn measure_waiting(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"with limits as materialized (
+                   select wakeq.quota_of($1, 'events', $2) as events, wakeq.quota_of($1, 'event-bytes', $3) as bytes
+               ), counted as materialized (
+                   select count(*) as events from (
+                       select from wakeq.events_v2 where canvas_id = $1 limit (select events + 1 from limits)) as waiting
+               ), sampled as materialized (
+                   select id from (
+                       select id, row_number() over () as number from (
+                           select id from wakeq.events_v2 where canvas_id = $1
+                            order by canvas_id, module, name, delay_until, id limit (select events from counted)) as waiting) as numbered
+                    where (number + $4) % (select greatest(1, events / $5) from counted) = 0
+               ), sizes as (
+                   select avg(octet_length(e.value)) as mean
+                     from sampled s join wakeq.events_v2 e on e.canvas_id = $1 and e.id = s.id
+               )
+               select c.events as "events!", coalesce(s.mean * c.events, 0)::bigint as "bytes!",
+                      l.events as "events_max!", l.bytes as "bytes_max!"
+                 from limits l, counted c, sizes s"#,
+            canvas.0,
+            usual(Quota::Events),
+            usual(Quota::EventBytes),
+            chance(),
+            SAMPLE
+        );
+        let row = session.limit(|connection| query.fetch_one(connection)).await;
+        let row = session.answered("measure what waits on a canvas", row)?;
+        let used = [number(row.events), number(row.bytes)];
+        Ok((used, [number(row.events_max), number(row.bytes_max)]))
+    }
+
+    /// Objects, counted in their index.
+    pub(super) async fn measure_objects(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"with limits as materialized (
+                   select wakeq.quota_of($1, 'objects', $2) as objects
+               )
+               select objects as "most!", (select count(*) from (
+                          select from wakeq.objects where canvas_id = $1 limit (select objects + 1 from limits)) as counted) as "objects!"
+                 from limits"#,
+            canvas.0,
+            usual(Quota::Objects)
+        );
+        let row = session.limit(|connection| query.fetch_one(connection)).await;
+        let row = session.answered("count the objects of a canvas", row)?;
+        Ok(([number(row.objects), 0], [number(row.most), u64::MAX]))
+    }
+
+    /// Streams of the log, counted in their index, and the bytes that stand in them.
+    ///
+    /// The numbers of the log are without gaps but for what was rolled back, so that what random ones of them say of a canvas
+    /// is what all say, at the same cost for every log. Chance errs by a third where the canvas has a hundredth of the log:
+    /// two standard errors are taken off, so that nobody is refused by chance.
+    pub(super) async fn measure_log(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
+        let mut session = self.session().await?.for_statements(2);
+        let query = sqlx::query!(
+            r#"with limits as materialized (
+                   select wakeq.quota_of($1, 'log-streams', $2) as streams, wakeq.quota_of($1, 'log-bytes', $3) as bytes
+               ), ends as materialized (
+                   select coalesce((select seq from wakeq.log order by seq limit 1), 1) as first,
+                          coalesce(pg_sequence_last_value('wakeq.log_seq'), 0) as last
+               ), picked as materialized (
+                   select (e.first + floor(random() * (e.last - e.first + 1)))::bigint as seq
+                     from ends e, generate_series(1, $4) as numbers
+                    where e.last - e.first >= $5
+               ), sizes as (
+                   select coalesce(octet_length(l.payload) + octet_length(l.metadata), 0)::float8 as size
+                     from picked p left join lateral (
+                         select payload, metadata from wakeq.log where seq = p.seq and canvas_id = $1) as l on true
+               ), estimated as (
+                   select greatest(0, avg(size) - 2 * coalesce(stddev_samp(size), 0) / sqrt(greatest(count(*), 1))) as mean
+                     from sizes
+               ), whole as (
+                   select sum(octet_length(l.payload) + octet_length(l.metadata)) as bytes
+                     from ends e, wakeq.log l
+                    where e.last - e.first < $5 and l.canvas_id = $1 and l.seq between e.first and e.last
+               )
+               select l.streams as "streams_max!", l.bytes as "bytes_max!",
+                      (select count(*) from (
+                          select from wakeq.log_streams where canvas_id = $1 limit (select streams + 1 from limits)) as counted) as "streams!",
+                      coalesce((select bytes from whole)::float8,
+                               (select mean from estimated) * (e.last - e.first + 1), 0)::bigint as "bytes!"
+                 from limits l, ends e"#,
+            canvas.0,
+            usual(Quota::LogStreams),
+            usual(Quota::LogBytes),
+            LOG_SAMPLE,
+            LOG_SMALL
+        );
+        let row = session.limit(|connection| query.fetch_one(connection)).await;
+        let row = session.answered("measure the log of a canvas", row)?;
+        let used = [number(row.streams), number(row.bytes)];
+        Ok((used, [number(row.streams_max), number(row.bytes_max)]))
+    }
+
+    /// Entities, counted in their index type by type, and the events that wait in their inboxes.
+    pub(super) async fn measure_entities(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"with recursive limits as materialized (
+                   select wakeq.quota_of($1, 'entities', $2) as entities, wakeq.quota_of($1, 'entity-events', $3) as events
+               ), types as (
+                   (select entity_type::text as entity_type, 1 as number from wakeq.entities order by entity_type limit 1)
+                    union all
+                   select next.entity_type, t.number + 1 from types t, lateral (
+                       select e.entity_type::text from wakeq.entities e
+                        where e.entity_type > t.entity_type order by e.entity_type limit 1) as next
+                    where t.number < $4
+               )
+               select l.entities as "entities_max!", l.events as "events_max!",
+                      (select count(*) from (
+                          select from types t, lateral (
+                              select from wakeq.entities e
+                               where e.entity_type = t.entity_type and e.canvas_id = $1) as one
+                           limit (select entities + 1 from limits)) as counted) as "entities!",
+                      (select count(*) from (
+                          select from wakeq.entity_events where canvas_id = $1 and status = 'accepted'
+                           limit (select events + 1 from limits)) as counted) as "events!"
+                 from limits l"#,
+            canvas.0,
+            usual(Quota::Entities),
+            usual(Quota::EntityEvents),
+            TYPES_MAX
+        );
+        let row = session.limit(|connection| query.fetch_one(connection)).await;
+        let row = session.answered("count the entities of a canvas", row)?;
+        let used = [number(row.entities), number(row.events)];
+        Ok((used, [number(row.entities_max), number(row.events_max)]))
+    }
+
+    /// How many of these objects there are not.
+    pub(super) async fn count_new_objects(
+        &self,
+        canvas: CanvasId,
+        objects: &BTreeSet<&ObjectKey>,
+    ) -> Result<u64, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"select count(*) as "new!" from unnest($2::text[]) as wanted (object)
+                where not exists (select from wakeq.objects o where o.canvas_id = $1 and o.object = wanted.object)"#,
+            canvas.0,
+            &objects.iter().map(|object| object.to_string()).collect::<Vec<_>>()
+        );
+        let new = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("look which objects are new", new).map(number)
+    }
+
+    /// How many of these streams there are not.
+    pub(super) async fn count_new_streams(
+        &self,
+        canvas: CanvasId,
+        streams: &BTreeSet<&StreamId>,
+    ) -> Result<u64, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"select count(*) as "new!" from unnest($2::text[], $3::text[]) as wanted (category, stream)
+                where not exists (
+                    select from wakeq.log_streams s
+                     where s.canvas_id = $1 and s.category = wanted.category and s.stream = wanted.stream)"#,
+            canvas.0,
+            &streams.iter().map(|stream| stream.category.to_string()).collect::<Vec<_>>(),
+            &streams.iter().map(|stream| stream.name.to_string()).collect::<Vec<_>>()
+        );
+        let new = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("look which streams are new", new).map(number)
+    }
+
+    /// How many of these entities there are not.
+    pub(super) async fn count_new_entities(
+        &self,
+        canvas: CanvasId,
+        entities: &BTreeSet<(&str, &str)>,
+    ) -> Result<u64, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"select count(*) as "new!" from unnest($2::text[], $3::text[]) as wanted (entity_type, id)
+                where not exists (
+                    select from wakeq.entities e
+                     where e.entity_type = wanted.entity_type and e.canvas_id = $1 and e.id = wanted.id)"#,
+            canvas.0,
+            &entities.iter().map(|(entity_type, _)| (*entity_type).to_owned()).collect::<Vec<_>>(),
+            &entities.iter().map(|(_, id)| (*id).to_owned()).collect::<Vec<_>>()
+        );
+        let new = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("look which entities are new", new).map(number)
+    }
+}
+
+/// A number that nobody can foresee.
+fn chance() -> i64 {
+    let (_, random) = EventId::new().0.as_u64_pair();
+    (random & 0xffff_ffff).cast_signed()
+}

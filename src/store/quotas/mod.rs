@@ -1,0 +1,303 @@
+//! Quotas of what canvases keep: the gate that is asked before something is added, what it knows, and its statements.
+//!
+//! What there may be millions of is measured now and then, and never counted along: an emit far from its quota sends no
+//! statement more. It refuses before anything is written, and decides nothing by a clock of its own but when to look again.
+
+mod headroom;
+#[cfg(feature = "telemetry")]
+mod known;
+mod limits;
+mod measure;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sqlx::postgres::PgConnection;
+use tokio::time::Instant;
+
+use super::{NewEvent, Store, StoreError};
+use crate::event::{CanvasId, ObjectKey, Quota, QuotaExceeded, StreamId};
+use headroom::{Headroom, Look, Pair, Verdict};
+pub use limits::QuotaUse;
+pub(super) use measure::usual;
+
+/// Most canvases that are known at a time, each once for every two quotas.
+const KNOWN_MAX: usize = 50_000;
+
+/// Two quotas that are measured together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Measured {
+    Waiting,
+    Objects,
+    Log,
+    Entities,
+}
+
+impl Measured {
+    const ALL: [Self; 4] = [Self::Waiting, Self::Objects, Self::Log, Self::Entities];
+
+    /// The second of the objects is nothing.
+    pub(super) fn quotas(self) -> [Option<Quota>; 2] {
+        match self {
+            Self::Waiting => [Some(Quota::Events), Some(Quota::EventBytes)],
+            Self::Objects => [Some(Quota::Objects), None],
+            Self::Log => [Some(Quota::LogStreams), Some(Quota::LogBytes)],
+            Self::Entities => [Some(Quota::Entities), Some(Quota::EntityEvents)],
+        }
+    }
+
+    /// What each process may add on a canvas before it looks for the first time.
+    fn free(self) -> Pair {
+        const MIB: u64 = 1024 * 1024;
+        match self {
+            Self::Waiting | Self::Log => [1_000, 16 * MIB],
+            Self::Objects => [1_000, u64::MAX],
+            Self::Entities => [1_000, 1_000],
+        }
+    }
+}
+
+/// What a call is about to add on one canvas.
+#[derive(Debug, Default)]
+pub(crate) struct Added<'a> {
+    events: u64,
+    event_bytes: u64,
+    objects: BTreeSet<&'a ObjectKey>,
+    streams: BTreeSet<&'a StreamId>,
+    log_bytes: u64,
+    /// Of each type, the entities.
+    entities: BTreeSet<(&'a str, &'a str)>,
+    entity_events: u64,
+}
+
+impl<'a> Added<'a> {
+    /// What events that are emitted add, canvas by canvas.
+    pub(crate) fn by(events: &'a [NewEvent]) -> BTreeMap<CanvasId, Self> {
+        let mut all: BTreeMap<CanvasId, Self> = BTreeMap::new();
+        for event in events {
+            let added = all.entry(event.address.scope.canvas).or_default();
+            let bytes = bytes(event.value.len());
+            added.events += 1;
+            added.event_bytes += bytes;
+            added.objects.extend(&event.object);
+            if let Some(stream) = &event.logged {
+                added.streams.insert(stream);
+                added.log_bytes += bytes;
+            }
+        }
+        all
+    }
+
+    /// What a call appends to a stream of the log.
+    pub(crate) fn append(&mut self, stream: &'a StreamId, size_bytes: usize) {
+        self.streams.insert(stream);
+        self.log_bytes += bytes(size_bytes);
+    }
+
+    /// An event to an entity.
+    pub(crate) fn send(&mut self, entity_type: &'a str, entity: &'a str, size_bytes: usize) {
+        self.entities.insert((entity_type, entity));
+        self.entity_events += 1;
+        self.log_bytes += bytes(size_bytes);
+    }
+
+    fn pairs(&self) -> [(Measured, Pair); 4] {
+        let count = |set: usize| u64::try_from(set).unwrap_or(u64::MAX);
+        [
+            (Measured::Waiting, [self.events, self.event_bytes]),
+            (Measured::Objects, [count(self.objects.len()), 0]),
+            (Measured::Log, [count(self.streams.len()), self.log_bytes]),
+            (Measured::Entities, [count(self.entities.len()), self.entity_events]),
+        ]
+    }
+}
+
+fn bytes(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+/// What this process knows of how much canvases keep.
+#[derive(Debug, Default)]
+pub(super) struct Quotas {
+    known: Mutex<HashMap<(CanvasId, Measured), Arc<Known>>>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    headroom: Mutex<Headroom>,
+    /// Held by who looks.
+    looking: tokio::sync::Mutex<()>,
+}
+
+impl Known {
+    fn with<T>(&self, act: impl FnOnce(&mut Headroom) -> T) -> T {
+        act(&mut self.headroom.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Quotas {
+    fn of(&self, canvas: CanvasId, measured: Measured) -> Arc<Known> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known.get(&(canvas, measured)) {
+            return Arc::clone(found);
+        }
+        if known.len() >= KNOWN_MAX {
+            // Those that are forgotten are looked at again once they have added something.
+            known.clear();
+        }
+        Arc::clone(known.entry((canvas, measured)).or_default())
+    }
+
+    /// Sees to it that what is known of a canvas is asked for again before anything is added.
+    fn forget(&self, canvas: CanvasId) {
+        for measured in Measured::ALL {
+            self.of(canvas, measured).with(Headroom::forget);
+        }
+    }
+}
+
+impl Store {
+    /// Whether a canvas has room for all of this; if so, it counts as added. Errors: [`StoreError::Quota`].
+    pub(crate) async fn admit(&self, canvas: CanvasId, added: &Added<'_>) -> Result<(), StoreError> {
+        #[cfg(feature = "testing")]
+        if self.tables().is_some() {
+            return Ok(());
+        }
+        for (measured, wanted) in added.pairs() {
+            if wanted != [0, 0] {
+                self.admit_pair(canvas, measured, wanted, added).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn admit_pair(
+        &self,
+        canvas: CanvasId,
+        measured: Measured,
+        wanted: Pair,
+        added: &Added<'_>,
+    ) -> Result<(), StoreError> {
+        let known = self.quotas.of(canvas, measured);
+        let (mut wanted, mut exact) = (wanted, false);
+        loop {
+            match known.with(|headroom| headroom.ask(wanted, measured.free(), Instant::now())) {
+                Verdict::Go => return Ok(()),
+                Verdict::GoAndLook => {
+                    self.look_meanwhile(canvas, measured, &known);
+                    return Ok(());
+                }
+                Verdict::Look => self.look(canvas, measured, &known).await,
+                Verdict::Wait(until) => tokio::time::sleep_until(until).await,
+                // What is there already needs no room: it is only asked where there is little.
+                Verdict::Full(0) if !exact && measured != Measured::Waiting => {
+                    wanted[0] = self.count_new(canvas, measured, added).await?;
+                    exact = true;
+                    if wanted == [0, 0] {
+                        return Ok(());
+                    }
+                }
+                Verdict::Full(which) => return refusal(canvas, measured, &known, wanted, which),
+            }
+        }
+    }
+
+    fn look_meanwhile(&self, canvas: CanvasId, measured: Measured, known: &Arc<Known>) {
+        if known.looking.try_lock().is_ok() {
+            let (store, known) = (self.clone(), Arc::clone(known));
+            tokio::spawn(async move { store.look(canvas, measured, &known).await });
+        }
+    }
+
+    /// Looks how much there is, unless somebody has just done so. Where nobody can tell, things go on as before for a while:
+    /// a quota is no reason to stop for want of an answer.
+    async fn look(&self, canvas: CanvasId, measured: Measured, known: &Known) {
+        let asked = Instant::now();
+        let _looking = known.looking.lock().await;
+        let (spent, before) = known.with(|headroom| (headroom.spent(), headroom.look().copied()));
+        if before.is_some_and(|look| look.at >= asked) {
+            return;
+        }
+        let at = Instant::now();
+        let measuring = self.measure(canvas, measured).await;
+        let took = at.elapsed();
+        let look = match measuring {
+            Ok((used, limits)) => Look { at, took, used, limits },
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, %canvas, "how much the canvas keeps is not known now: its quotas wait for the next look");
+                let unknown = Look {
+                    at,
+                    took,
+                    used: [0, 0],
+                    limits: measured.free().map(|free| 8 * free.min(1 << 40)),
+                };
+                before.map_or(unknown, |look| Look { at, took, ..look })
+            }
+        };
+        known.with(|headroom| headroom.seen(look, spent));
+    }
+
+    /// How much of what is measured a canvas keeps, and may keep.
+    async fn measure(&self, canvas: CanvasId, measured: Measured) -> Result<(Pair, Pair), StoreError> {
+        match measured {
+            Measured::Waiting => self.measure_waiting(canvas).await,
+            Measured::Objects => self.measure_objects(canvas).await,
+            Measured::Log => self.measure_log(canvas).await,
+            Measured::Entities => self.measure_entities(canvas).await,
+        }
+    }
+
+    /// How many of the objects, streams or entities there are not yet.
+    async fn count_new(
+        &self,
+        canvas: CanvasId,
+        measured: Measured,
+        added: &Added<'_>,
+    ) -> Result<u64, StoreError> {
+        match measured {
+            Measured::Waiting => Ok(added.events),
+            Measured::Objects => self.count_new_objects(canvas, &added.objects).await,
+            Measured::Log => self.count_new_streams(canvas, &added.streams).await,
+            Measured::Entities => self.count_new_entities(canvas, &added.entities).await,
+        }
+    }
+}
+
+fn refusal(
+    canvas: CanvasId,
+    measured: Measured,
+    known: &Known,
+    wanted: Pair,
+    which: usize,
+) -> Result<(), StoreError> {
+    // Only what has a quota can be full.
+    let Some(quota) = measured.quotas()[which] else { return Ok(()) };
+    let (used, limits) =
+        known.with(|headroom| (headroom.used(), headroom.look().map_or([0, 0], |look| look.limits)));
+    let used = used.map_or(0, |used| used[which]);
+    Err(QuotaExceeded { canvas, quota, limit: limits[which], used, wanted: wanted[which] }.into())
+}
+
+/// One after the other on a canvas, until the transaction ends: additions of what is counted exactly exceed no quota
+/// together.
+pub(super) async fn one_by_one(connection: &mut PgConnection, canvas: CanvasId) -> Result<(), sqlx::Error> {
+    let query = sqlx::query!(
+        "insert into wakeq.canvas_turns (canvas_id) values ($1)
+             on conflict (canvas_id) do update set canvas_id = excluded.canvas_id",
+        canvas.0
+    );
+    query.execute(connection).await.map(drop)
+}
+
+/// Whether so much more exceeds a quota that is counted exactly: what there is, what is added, and the limit. What adds
+/// nothing exceeds none.
+pub(super) fn full(
+    canvas: CanvasId,
+    quota: Quota,
+    (used, wanted, most): (i64, i64, i64),
+) -> Option<QuotaExceeded> {
+    let exceeds = wanted > 0 && used.saturating_add(wanted) > most;
+    let [limit, used, wanted] = [most, used, wanted].map(measure::number);
+    exceeds.then_some(QuotaExceeded { canvas, quota, limit, used, wanted })
+}

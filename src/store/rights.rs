@@ -1,0 +1,69 @@
+//! Roles of the database: what is granted to the roles of the API and of workers, and what a role lacks of it.
+
+use std::fmt;
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection};
+
+use super::route::Route;
+use super::{Store, StoreConfig, StoreError};
+
+/// What the processes do that log in as a role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoleKind {
+    /// `wakeq serve`, and commands of operators. It starts no event, changes nothing in the log, and drops none of it.
+    Api,
+    /// `wakeq work`. It sees no key, registers nothing, and changes nothing in the log.
+    Worker,
+}
+
+impl RoleKind {
+    /// As `wakeq.grant_rights` takes it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Api => "api",
+            Self::Worker => "worker",
+        }
+    }
+}
+
+impl fmt::Display for RoleKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.as_str())
+    }
+}
+
+impl Store {
+    /// Grants a role of the database, which has to be there, what processes of this kind need; a role may get both.
+    /// Again after each migration, as the schema's owner: it grants what is new.
+    ///
+    /// ```no_run
+    /// use wakeq::{RoleKind, Store, StoreConfig};
+    ///
+    /// # async fn example() -> Result<(), wakeq::StoreError> {
+    /// let (url, config) = ("postgres://owner@localhost/app", StoreConfig::default());
+    /// Store::migrate_with(url, false, &config).await?;
+    /// Store::grant_rights(url, &config, "app_api", RoleKind::Api).await?;
+    /// Store::grant_rights(url, &config, "app_worker", RoleKind::Worker).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn grant_rights(
+        url: &str,
+        config: &StoreConfig,
+        role: &str,
+        kind: RoleKind,
+    ) -> Result<(), StoreError> {
+        let refused = |error| StoreError::from_sqlx("grant rights", error);
+        let options: PgConnectOptions = url.parse().map_err(refused)?;
+        Route::check(&options, config.allow_unverified_database)?;
+        let mut connection = options.application_name("wakeq migrate").connect().await.map_err(refused)?;
+        let query = sqlx::query!(
+            "select wakeq.grant_rights($1::text::name, $2)::text as granted",
+            role,
+            kind.as_str()
+        );
+        query.fetch_one(&mut connection).await.map_err(refused)?;
+        connection.close().await.map_err(refused)
+    }
+}

@@ -1,0 +1,33 @@
+//! What the deployment's own origins and audiences are: said by the processes that serve them, read by all.
+
+use crate::event::OwnDeployment;
+use crate::store::{Store, StoreError};
+
+impl Store {
+    /// The deployment, as its deliveries need to know it.
+    pub(crate) async fn own_deployment(&self) -> Result<OwnDeployment, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!("select namespace, names from wakeq.deployment");
+        let row = session.limit(|connection| query.fetch_one(connection)).await;
+        let row = session.answered("read the deployment's own names", row)?;
+        Ok(OwnDeployment::new(row.namespace, row.names))
+    }
+
+    /// Adds origins and audiences to the deployment's own, unless it has them; whether there was room for all.
+    pub(crate) async fn add_own_names(&self, names: &[String]) -> Result<bool, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"with added as (
+                   update wakeq.deployment d
+                      set names = (select array_agg(distinct name order by name) from unnest(d.names || $1) as all_names (name))
+                    where not d.names @> $1
+                      and (select count(distinct name) from unnest(d.names || $1) as all_names (name)) <= 100
+                returning sole
+               )
+               select exists (select from added) or names @> $1 as "added!" from wakeq.deployment"#,
+            names
+        );
+        let added = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("write the deployment's own names", added)
+    }
+}

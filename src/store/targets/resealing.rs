@@ -1,0 +1,229 @@
+//! Signing secrets under another key: page by page, while deliveries go on. A target's revision stays what it is.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+
+use crate::event::{Actor, HandlerAddress, SealedSecret, SecretKeys, Unsealed};
+use crate::store::load::address;
+use crate::store::{Store, StoreError};
+
+/// How many targets one statement changes.
+const PAGE: i64 = 100;
+
+/// How many secrets there are under each key, `None`: in clear.
+pub(crate) type SecretCounts = BTreeMap<Option<String>, i64>;
+
+/// A page that was gone through.
+#[derive(Debug, Default)]
+pub(crate) struct Resealed {
+    /// The last address of the page; none: there was nothing behind the one before.
+    pub(crate) last: Option<AfterTarget>,
+    /// Targets that were changed.
+    pub(crate) changed: u64,
+    /// Targets with a secret that these keys don't open, and why not.
+    pub(crate) unopened: Vec<String>,
+}
+
+/// Where the next page begins.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AfterTarget {
+    canvas: Uuid,
+    module: String,
+    name: String,
+    modifier: String,
+}
+
+struct Row {
+    canvas_id: Uuid,
+    module: String,
+    name: String,
+    modifier: String,
+    secret: Vec<u8>,
+    secret_key: Option<String>,
+    previous_secret: Option<Vec<u8>>,
+    previous_key: Option<String>,
+}
+
+/// What is written back: columns beside one another.
+#[derive(Default)]
+struct Columns {
+    canvases: Vec<Uuid>,
+    modules: Vec<String>,
+    names: Vec<String>,
+    modifiers: Vec<String>,
+    were: Vec<Vec<u8>>,
+    secrets: Vec<Vec<u8>>,
+    keys: Vec<Option<String>>,
+    previous: Vec<Option<Vec<u8>>>,
+    previous_keys: Vec<Option<String>>,
+}
+
+impl Store {
+    /// Encrypts what is not under the first key, a page of targets behind `after`, with a line in the record. A target that
+    /// is registered anew meanwhile is left as that makes it.
+    pub(crate) async fn reseal(
+        &self,
+        after: Option<&AfterTarget>,
+        actor: &Actor,
+    ) -> Result<Result<Resealed, Unsealed>, StoreError> {
+        let rows = self.not_under(self.secret_keys().ids().first().copied(), after).await?;
+        let mut resealed = Resealed { last: rows.last().map(Row::place), ..Resealed::default() };
+        let mut columns = Columns::default();
+        for row in rows {
+            match row.resealed(self.secret_keys()) {
+                Ok((was, row)) => columns.push(was, row),
+                Err(NotResealed::Unopened(words)) => resealed.unopened.push(words),
+                Err(NotResealed::Unsealed(unsealed)) => return Ok(Err(unsealed)),
+            }
+        }
+        if !columns.canvases.is_empty() {
+            resealed.changed = self.write_resealed(&columns, actor).await?;
+        }
+        Ok(Ok(resealed))
+    }
+
+    async fn not_under(
+        &self,
+        key: Option<&str>,
+        after: Option<&AfterTarget>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let start = after.cloned().unwrap_or_default();
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            Row,
+            r#"select canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
+                      secret, secret_key, previous_secret, previous_key
+                 from wakeq.http_targets
+                where (secret_key is distinct from $1 or previous_secret is not null and previous_key is distinct from $1)
+                  and ($2 or (canvas_id, module::text, name::text, modifier::text) > ($3, $4, $5, $6))
+                order by canvas_id, module::text, name::text, modifier::text limit $7"#,
+            key,
+            after.is_none(),
+            start.canvas,
+            start.module,
+            start.name,
+            start.modifier,
+            PAGE
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        session.answered("read secrets under other keys", rows)
+    }
+
+    /// Only where the secret is the one that was read; what is registered meanwhile has one under the first key.
+    async fn write_resealed(&self, columns: &Columns, actor: &Actor) -> Result<u64, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"with changed as (
+                   update wakeq.http_targets t
+                      set secret = new.secret, secret_key = new.key,
+                          previous_secret = case when t.previous_until is not null then new.previous end,
+                          previous_key = case when t.previous_until is not null then new.previous_key end,
+                          previous_until = case when new.previous is not null then t.previous_until end
+                     from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::bytea[], $7::text[],
+                                 $8::bytea[], $9::text[])
+                          as new (canvas_id, module, name, modifier, was, secret, key, previous, previous_key)
+                    where (t.canvas_id, t.module, t.name, t.modifier)
+                        = (new.canvas_id, new.module, new.name, new.modifier)
+                      and t.secret = new.was
+                returning t.canvas_id
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, outcome, times, request_id, detail)
+                   select canvas_id, $10, 'rotate-secrets', 'done', count(*), $11, $12
+                     from changed group by canvas_id order by canvas_id
+               )
+               select count(*) as "changed!" from changed"#,
+            &columns.canvases,
+            &columns.modules,
+            &columns.names,
+            &columns.modifiers,
+            &columns.were,
+            &columns.secrets,
+            &columns.keys as &[Option<String>],
+            &columns.previous as &[Option<Vec<u8>>],
+            &columns.previous_keys as &[Option<String>],
+            actor.name(),
+            actor.request_id(),
+            actor.credential_id()
+        );
+        let changed = session.limit(|connection| query.fetch_one(connection)).await;
+        Ok(session.answered("encrypt secrets under another key", changed)?.unsigned_abs())
+    }
+
+    /// How many secrets there are under each key, those included that still sign beside a newer one.
+    pub(crate) async fn secret_counts(&self) -> Result<SecretCounts, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select key, count(*) as "count!" from (
+                   select secret_key as key from wakeq.http_targets
+                    union all
+                   select previous_key from wakeq.http_targets where previous_until > now()) as secrets
+                group by key"#
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("count signing secrets", rows)?;
+        Ok(rows.into_iter().map(|row| (row.key, row.count)).collect())
+    }
+}
+
+enum NotResealed {
+    Unopened(String),
+    Unsealed(Unsealed),
+}
+
+impl Row {
+    fn place(&self) -> AfterTarget {
+        AfterTarget {
+            canvas: self.canvas_id,
+            module: self.module.clone(),
+            name: self.name.clone(),
+            modifier: self.modifier.clone(),
+        }
+    }
+
+    /// The secret that the row has, and the row with its secrets under the first key. A former secret that does not open is
+    /// dropped: it could not have signed.
+    fn resealed(self, keys: &SecretKeys) -> Result<(Vec<u8>, Self), NotResealed> {
+        let Ok(address) = address(self.canvas_id, &self.module, &self.name, &self.modifier) else {
+            let words = format!("{}/{}/{}: not a handler's address", self.module, self.name, self.modifier);
+            return Err(NotResealed::Unopened(words));
+        };
+        let seal = |bytes: Vec<u8>, key: Option<String>| reseal(keys, &address, SealedSecret { key, bytes });
+        let was = self.secret.clone();
+        let current = seal(self.secret, self.secret_key)?;
+        let previous = match self.previous_secret.map(|bytes| seal(bytes, self.previous_key)) {
+            Some(Ok(previous)) => Some(previous),
+            Some(Err(NotResealed::Unsealed(unsealed))) => return Err(NotResealed::Unsealed(unsealed)),
+            Some(Err(NotResealed::Unopened(_))) | None => None,
+        };
+        let (previous_secret, previous_key) =
+            previous.map_or((None, None), |previous| (Some(previous.bytes), previous.key));
+        let (secret, secret_key) = (current.bytes, current.key);
+        Ok((was, Self { secret, secret_key, previous_secret, previous_key, ..self }))
+    }
+}
+
+fn reseal(
+    keys: &SecretKeys,
+    address: &HandlerAddress,
+    sealed: SealedSecret,
+) -> Result<SealedSecret, NotResealed> {
+    let secret = keys.open_any(address, &sealed).map_err(|unopened| {
+        NotResealed::Unopened(format!("{address} of canvas {}: {unopened}", address.scope.canvas))
+    })?;
+    keys.seal(address, &secret).map_err(NotResealed::Unsealed)
+}
+
+impl Columns {
+    fn push(&mut self, was: Vec<u8>, row: Row) {
+        self.canvases.push(row.canvas_id);
+        self.modules.push(row.module);
+        self.names.push(row.name);
+        self.modifiers.push(row.modifier);
+        self.were.push(was);
+        self.secrets.push(row.secret);
+        self.keys.push(row.secret_key);
+        self.previous.push(row.previous_secret);
+        self.previous_keys.push(row.previous_key);
+    }
+}

@@ -1,0 +1,106 @@
+//! What nobody uses any more goes, and nothing else.
+
+use std::time::Duration;
+
+use super::Table;
+use crate::store::IdleRetention;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+const KEPT: IdleRetention = IdleRetention { objects: DAY, entity_events: DAY, keys: DAY };
+
+/// The same objects on two canvases; the second uses all of its own.
+async fn objects(table: &Table) {
+    table
+        .run(
+            "insert into wakeq.objects (canvas_id, object, last_seq, state, state_at)
+             select ('00000000-0000-0000-0000-00000000000' || canvas)::uuid, object,
+                    case when canvas = 2 or object = 'used' then 100 else 5 end,
+                    case when object = 'state' then '1' end, case when object = 'state' then now() end
+               from generate_series(1, 2) canvas, unnest(array['idle', 'used', 'state', 'waits', 'dead', 'halted']) object",
+        )
+        .await;
+    table
+        .run(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, object, seq, prev)
+             values (gen_random_uuid(), '00000000-0000-0000-0000-000000000001', 'm', 'n', '_', '1', 'waits', 5, 0)",
+        )
+        .await;
+    table
+        .run(
+            "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause,
+                                            object, seq, prev)
+             values (gen_random_uuid(), '00000000-0000-0000-0000-000000000001', 'm', 'n', '_', '1', 0, now(), 1, 0, 'poison',
+                     'dead', 5, 0)",
+        )
+        .await;
+    table
+        .run(
+            "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
+             values ('00000000-0000-0000-0000-000000000001', 'halted', 'm', 'n', gen_random_uuid(), 5)",
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn only_objects_that_nobody_uses_go() {
+    let table = Table::new().await;
+    objects(&table).await;
+    table.store.expire_idle(false, KEPT).await.unwrap();
+    assert_eq!(table.number("select count(*) from wakeq.objects").await, 12, "nobody knows how old they are");
+    assert_eq!(table.number("select count(*) from wakeq.idle_marks").await, 1);
+    table.run("insert into wakeq.idle_marks values (now() - interval '25 hours', 10)").await;
+    table.store.expire_idle(false, KEPT).await.unwrap();
+    assert_eq!(table.number("select count(*) from wakeq.objects").await, 12, "once an hour");
+    table.store.expire_idle(true, KEPT).await.unwrap();
+    let left = "select array_agg(object::text order by object::text collate \"C\")
+                     = array['dead', 'halted', 'state', 'used', 'waits']
+                  from wakeq.objects where canvas_id = '00000000-0000-0000-0000-000000000001'";
+    assert!(table.holds(left).await);
+    assert_eq!(
+        table.number("select count(*) from wakeq.objects").await,
+        11,
+        "those of the other canvas stay"
+    );
+}
+
+/// What a type's processor has not come to yet stays; what no processor ever read goes with its age, on all canvases.
+#[tokio::test]
+async fn events_of_types_without_a_processor_are_forgotten() {
+    let table = Table::new().await;
+    table
+        .run(
+            "insert into wakeq.entity_events (canvas_id, event_id, correlation_id, entity_type, entity, name, link_id, link_prev, sent_at)
+             select gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), type, 'ada', 'poke', 1, 0, now() - age * interval '1 hour'
+               from unnest(array['account', 'nosuch', 'accounts']) type, unnest(array[23, 25]) age",
+        )
+        .await;
+    table
+        .run("insert into wakeq.consumer_positions (consumer_group, source) values ('account', 'category/entities:account.inbox')")
+        .await;
+    table.store.expire_idle(false, KEPT).await.unwrap();
+    let left = "select array_agg(entity_type::text order by entity_type::text) = array['account', 'account', 'accounts', 'nosuch']
+                  from wakeq.entity_events";
+    assert!(table.holds(left).await);
+}
+
+#[tokio::test]
+async fn keys_that_count_no_more_are_forgotten() {
+    let table = Table::new().await;
+    table
+        .run(
+            "insert into wakeq.access_keys (id, secret_sha256, canvas_id, holder, scopes, created_at, created_by, expires_at, revoked_at,
+                                            revoked_by)
+             select lpad(n::text, 12, '0'), sha256('x'), gen_random_uuid(), 'h', '{read}', now() - interval '1 year', 'test',
+                    now() + case n when 1 then interval '1 day' when 2 then interval '-23 hours' when 3 then interval '-25 hours'
+                            else interval '1 day' end,
+                    case when n = 4 then now() - interval '25 hours' end, case when n = 4 then 'test' end
+               from generate_series(1, 4) n",
+        )
+        .await;
+    table.store.expire_idle(false, KEPT).await.unwrap();
+    assert!(
+        table
+            .holds("select array_agg(right(id, 1) order by id) = array['1', '2'] from wakeq.access_keys")
+            .await
+    );
+}

@@ -1,0 +1,157 @@
+//! A login of the database without a right on the schema: it stops no claim, no turn, no cron, no append and no reader.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, Executor};
+
+use super::queues::{canvas, canvases, emails, emit_emails, take};
+use super::{Table, is_skipped, limits, tester, told};
+use crate::event::{CanvasId, EventSource, NewLogEvent, StreamAppend, StreamId};
+use crate::store::crons::{CronPut, NewCronRow};
+use crate::store::{FacetSettings, LogBatch, StoreConfig, append_batch};
+
+impl Table {
+    /// A session of a login that may connect, and nothing else.
+    async fn stranger(&self) -> PgConnection {
+        let role = format!("{}_stranger", self.database.name());
+        let create = format!("create role {role} login password 'stranger'");
+        sqlx::raw_sql(AssertSqlSafe(create)).execute(&self.pool).await.unwrap();
+        let options = PgConnectOptions::from_str(self.database.url()).unwrap();
+        let options = options.username(&role).password("stranger");
+        PgConnection::connect_with(&options).await.unwrap()
+    }
+}
+
+/// Takes advisory locks for its session, and gets each.
+async fn hold(stranger: &mut PgConnection, locks: &[&'static str]) {
+    for lock in locks {
+        let held: bool = sqlx::query_scalar(*lock).fetch_one(&mut *stranger).await.unwrap();
+        assert!(held, "{lock}");
+    }
+}
+
+/// Every number and every name that ever stood for a lock of the queue.
+const ADVISORY: &[&str] = &[
+    "select pg_try_advisory_lock(7810752301)",
+    "select pg_try_advisory_lock(7810752302)",
+    "select pg_try_advisory_lock(78107530, hashtext('emails'))",
+    "select pg_try_advisory_lock(781075230, hashtext('00000000-0000-0000-0000-000000000001'))",
+];
+
+#[tokio::test]
+async fn a_stranger_stops_no_claim_no_turn_and_no_cron() {
+    if is_skipped("sessions of two roles") {
+        return;
+    }
+    let table = emails(FacetSettings::default()).await;
+    let mut stranger = table.stranger().await;
+    hold(&mut stranger, ADVISORY).await;
+    for lock in ["claim_gate in share mode", "log_gate in access share mode", "queue_turns in row share mode"]
+    {
+        let lock_table = AssertSqlSafe(format!("do $$ begin lock table wakeq.{lock}; end $$"));
+        let refused = stranger.execute(lock_table).await.unwrap_err();
+        assert!(refused.to_string().contains("permission denied"), "{lock}: {refused}");
+    }
+    let refused = stranger.execute("select wakeq.await_claims()").await.unwrap_err();
+    assert!(refused.to_string().contains("permission denied"), "{refused}");
+
+    let ids = table.add(2).await;
+    assert!(table.store.claim(&told(&ids[..1]), &limits()).await.unwrap()[0].is_some());
+    table.pause().await;
+    assert!(table.store.claim(&told(&ids[1..]), &limits()).await.unwrap()[0].is_none(), "it is paused");
+    emit_emails(&table.store, canvas(1), 1).await;
+    emit_emails(&table.store, canvas(2), 1).await;
+    assert_eq!(canvases(&take(&table.store, 2).await), [1, 2]);
+    for of in [canvas(1), canvas(2)] {
+        let (name, modifier) = ("nightly".parse().unwrap(), "_".parse().unwrap());
+        let row = NewCronRow {
+            canvas: of,
+            name: &name,
+            expression: "0 0 * * *",
+            zone: "UTC",
+            modifier: &modifier,
+            value: "1",
+            missed: "once",
+            minute_ticks: 1,
+        };
+        let put = table.store.put_cron(&row, &tester(), |_, passed| Some(passed)).await.unwrap();
+        assert_eq!(put, CronPut::New);
+    }
+    table.run("select setval('wakeq.log_seq', 10500000)").await;
+    assert_eq!(table.store.add_log_partitions().await.unwrap(), 2);
+}
+
+fn append(number: u128, stream: &str) -> StreamAppend {
+    let stream = StreamId::new(CanvasId(uuid::Uuid::from_u128(number)), "companies", stream).unwrap();
+    StreamAppend::new(stream, vec![NewLogEvent::new("changed", &1).unwrap()])
+}
+
+/// Neither a floor of its own, which would hold readers back, nor a lock in the way of the floors of others.
+#[tokio::test]
+async fn a_stranger_holds_up_neither_readers_of_the_log_nor_appenders() {
+    if is_skipped("sessions of two roles") {
+        return;
+    }
+    let table =
+        Table::with(StoreConfig { lock_timeout: Duration::from_secs(4), ..StoreConfig::default() }).await;
+    let append_to = async |number| {
+        let appends = [append(number, "a")];
+        table.store.append_to_log(&LogBatch::of(&appends)).await.unwrap().unwrap();
+    };
+    append_to(1).await;
+    let mut stranger = table.stranger().await;
+    hold(
+        &mut stranger,
+        &[
+            "select true from pg_advisory_lock_shared((30577::bigint << 48) | 0)",
+            "select bool_and(pg_try_advisory_lock((30577::bigint << 48) | n)) from generate_series(1, 500) n",
+        ],
+    )
+    .await;
+    assert_eq!(table.store.log_horizon().await.unwrap().readable, 1);
+    assert_eq!(table.store.log_appenders().await.unwrap(), []);
+    append_to(1).await;
+    append_to(2).await;
+    let log = EventSource::Log { canvas: None };
+    let page = table.store.read_log(&log, 0, 10).await.unwrap();
+    assert_eq!((page.events.len(), page.through, page.held), (3, 3, false));
+
+    // An appender still holds readers back: further than it must, where its key was taken.
+    let mut open = table.pool.begin().await.unwrap();
+    let appends = [append(1, "late")];
+    append_batch(&mut open, &LogBatch::of(&appends)).await.unwrap().unwrap();
+    let floors: Vec<i64> = table.store.log_appenders().await.unwrap().iter().map(|one| one.floor).collect();
+    assert_eq!(floors, [0]);
+    append_to(2).await;
+    let page = table.store.read_log(&log, 3, 10).await.unwrap();
+    assert_eq!((page.events.len(), page.through, page.held), (0, 3, true));
+    open.commit().await.unwrap();
+    let page = table.store.read_log(&log, 3, 10).await.unwrap();
+    assert_eq!((page.events.len(), page.through, page.held), (2, 5, false));
+}
+
+/// The doctor can say which sessions hold what claims and appends need.
+#[cfg(feature = "cli")]
+#[tokio::test]
+async fn holders_of_locks_are_named() {
+    if is_skipped("several sessions") {
+        return;
+    }
+    let table = emails(FacetSettings::default()).await;
+    assert_eq!(table.store.held_locks().await.unwrap(), []);
+    let mut stranger = table.stranger().await;
+    hold(&mut stranger, &["select pg_try_advisory_lock((30577::bigint << 48) | 7)"]).await;
+    let mut open = table.pool.begin().await.unwrap();
+    (&mut *open).execute("lock table wakeq.claim_gate in access exclusive mode").await.unwrap();
+    let held = table.store.held_locks().await.unwrap();
+    let what: Vec<&str> = held.iter().map(|lock| lock.what.as_str()).collect();
+    assert_eq!(
+        what,
+        ["advisory locks with keys of the log's floors", "AccessExclusiveLock on wakeq.claim_gate"]
+    );
+    assert!(held[0].who.contains("_stranger"), "{held:?}");
+    assert!(held.iter().all(|lock| lock.pid.is_some() && lock.open_for.is_some()), "{held:?}");
+    open.rollback().await.unwrap();
+}

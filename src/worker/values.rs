@@ -1,0 +1,67 @@
+//! Room for the values of running events: small ones always have it, large ones wait for it before they are claimed.
+//!
+//! It counts bytes; it reads no value.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+/// Largest value that is small, whatever the capacity: the usual limit of the library.
+const SMALL_MAX: usize = 256 * 1024;
+/// Bytes of one place.
+const PLACE: usize = 1024;
+
+/// How many bytes of values may be here at a time.
+pub(super) struct Values {
+    pub(super) room: Arc<Semaphore>,
+    places: u32,
+    small_max: i32,
+}
+
+impl Values {
+    /// Small is what may be here once for each of the runs that the capacity allows, and fits together.
+    pub(super) fn new(bytes_max: usize, capacity: usize) -> Self {
+        let places = (bytes_max / PLACE).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        let small_max = SMALL_MAX.min(bytes_max / capacity.max(1));
+        Self {
+            room: Arc::new(Semaphore::new(places)),
+            places: u32::try_from(places).unwrap_or(u32::MAX),
+            small_max: i32::try_from(small_max).unwrap_or(i32::MAX),
+        }
+    }
+
+    /// Bytes of the largest value that is claimed without a look at it.
+    pub(super) fn small_max(&self) -> i32 {
+        self.small_max
+    }
+
+    /// How many places a value needs, if it is large: all of them, if it is larger than the room.
+    pub(super) fn places_of(&self, bytes: i32) -> Option<u32> {
+        let places = || u32::try_from(bytes).unwrap_or(0).div_ceil(PLACE as u32).min(self.places);
+        (bytes > self.small_max).then(places)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: i32 = 1024 * 1024;
+
+    #[test]
+    fn what_is_small_fits_together_and_what_is_large_is_counted() {
+        let values = Values::new(64 * MIB as usize, 64);
+        assert_eq!((values.small_max(), values.places_of(256 * 1024)), (256 * 1024, None));
+        assert_eq!(values.places_of(256 * 1024 + 1), Some(257));
+        assert_eq!(values.places_of(16 * MIB), Some(16 * 1024));
+        let many = Values::new(64 * MIB as usize, 50_000);
+        assert!(i64::from(many.small_max()) * 50_000 <= i64::from(64 * MIB));
+    }
+
+    #[test]
+    fn one_that_is_larger_than_the_room_gets_all_of_it() {
+        let values = Values::new(MIB as usize, 1);
+        assert_eq!(values.places_of(16 * MIB), Some(1024));
+        assert_eq!(values.room.available_permits(), 1024);
+    }
+}

@@ -1,0 +1,232 @@
+//! Pages, bodies, answers and values are bounded in bytes, and what one canvas holds leaves another its share.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+use uuid::Uuid;
+use wakeq::access::Scope;
+use wakeq::http::HttpConfig;
+use wakeq::{
+    AppendCondition, CanvasId, Event, Handlers, Log, NewLogEvent, Outcome, Queue, QueueConfig, StoreConfig,
+    StreamId, Verdict, WorkerConfig,
+};
+
+use crate::door::{Door, telling};
+use crate::service::{Answer, Service};
+use crate::support::{PATIENCE, Stage};
+
+const MIB: usize = 1024 * 1024;
+const LARGE: usize = 250_000;
+const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
+
+/// Appends so many large events to a canvas's log.
+async fn append(stage: &Stage, canvas: CanvasId, count: usize) {
+    let log = Log::new(stage.store.clone(), stage.notifier.as_ref());
+    let stream = StreamId::new(canvas, "accounts", "a").unwrap();
+    for _ in 0..count {
+        let event = NewLogEvent::new("paid", &"x".repeat(LARGE)).unwrap();
+        log.append(&stream, vec![event], AppendCondition::None).await.unwrap();
+    }
+}
+
+fn path(canvas: CanvasId, after: i64) -> String {
+    format!("/canvases/{canvas}/log?limit=1000&after={after}")
+}
+
+/// Reads a canvas's log to its end; the `seq` of each event, and how many pages there were.
+async fn read(service: &Service, key: &str, canvas: CanvasId) -> (Vec<i64>, usize) {
+    let (mut read, mut after, mut pages) = (Vec::new(), 0, 0);
+    loop {
+        let answer = service.ask(key, Method::GET, &path(canvas, after), Value::Null).await;
+        assert!(answer.text.len() < 5 * MIB, "{} bytes on a page", answer.text.len());
+        let page = answer.json();
+        let items = page["items"].as_array().unwrap();
+        assert!(items.iter().all(|item| item["payload"].as_str().unwrap().len() == LARGE));
+        read.extend(items.iter().map(|item| item["seq"].as_i64().unwrap()));
+        (after, pages) = (page["through"].as_i64().unwrap(), pages + 1);
+        if page["more"] == false {
+            return (read, pages);
+        }
+        assert!(!items.is_empty(), "what a page ends with is on it");
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_the_log_ends_with_its_bytes_and_the_next_goes_on() {
+    let service = Service::start().await;
+    let key = service.key("other", OTHER, &Scope::ALL).await;
+    for (canvas, count) in [(CanvasId::DEFAULT, 20), (OTHER, 3), (CanvasId::DEFAULT, 20)] {
+        append(&service.stage, canvas, count).await;
+    }
+    let (own, pages) = read(&service, &service.key, CanvasId::DEFAULT).await;
+    assert!(pages >= 3 && own.is_sorted(), "{pages} pages: {own:?}");
+    assert_eq!(
+        (own.len(), own.iter().collect::<BTreeSet<_>>().len()),
+        (40, 40),
+        "none is lost, none doubled"
+    );
+    let (theirs, _) = read(&service, &key, OTHER).await;
+    assert_eq!(theirs.len(), 3);
+    assert!(theirs.iter().all(|seq| !own.contains(seq)));
+    service.stop().await;
+}
+
+/// Asks for a page, and reads no more of the answer than its head.
+async fn ask_and_wait(service: &Service, key: &str, canvas: CanvasId) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(8 * 1024).unwrap();
+    let mut stream = socket.connect(service.address).await.unwrap();
+    let path = path(canvas, 0);
+    let request = format!("GET /v1{path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut head = [0; 12];
+    timeout(PATIENCE, stream.read_exact(&mut head)).await.expect("no answer").unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+    stream
+}
+
+#[tokio::test]
+async fn answers_that_nobody_reads_hold_their_bytes_and_only_their_canvas_waits_for_them() {
+    let config = HttpConfig { answers_bytes_max: 14 * MIB, ..HttpConfig::default() };
+    let service = Service::with(config).await;
+    let key = service.key("other", OTHER, &Scope::ALL).await;
+    for canvas in [CanvasId::DEFAULT, OTHER] {
+        append(&service.stage, canvas, 17).await;
+    }
+    let first = path(CanvasId::DEFAULT, 0);
+    let unread = ask_and_wait(&service, &service.key, CanvasId::DEFAULT).await;
+    let refused = service.ask(&service.key, Method::GET, &first, Value::Null).await;
+    assert_eq!(refused.problem(), (429, "too-many-requests".into()));
+    assert_eq!(refused.headers["retry-after"], "1");
+    service.get("/log?limit=1").await.json();
+    service.ask(&key, Method::GET, &path(OTHER, 0), Value::Null).await.json();
+    // Given back once the connection has seen that nobody reads any more.
+    drop(unread);
+    let served =
+        async { while service.ask(&service.key, Method::GET, &first, Value::Null).await.status != 200 {} };
+    timeout(PATIENCE, served).await.expect("it is not given back");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn bodies_hold_their_bytes_until_they_are_answered_and_another_canvas_has_its_share() {
+    let patient =
+        StoreConfig { lock_timeout: PATIENCE, statement_timeout: PATIENCE, ..StoreConfig::default() };
+    let config = HttpConfig { bodies_bytes_max: MIB, ..HttpConfig::default() };
+    let service = Service::over(patient, config).await;
+    let key = service.key("other", OTHER, &Scope::ALL).await;
+    // The keys are known from now on.
+    service.get("/log").await.json();
+    service.ask(&key, Method::GET, &format!("/canvases/{OTHER}/log"), Value::Null).await.json();
+    let mut held = service.stage.pool.begin().await.unwrap();
+    sqlx::raw_sql("lock table wakeq.events_v2").execute(&mut *held).await.unwrap();
+    let large = json!({"name": "a", "value": "x".repeat(LARGE)});
+    let mut own: FuturesUnordered<_> = (0..3).map(|_| service.post("/events", large.clone())).collect();
+    let refused = timeout(PATIENCE, own.next()).await.expect("each waits with its bytes").unwrap();
+    assert_eq!(refused.problem(), (429, "too-many-requests".into()));
+    assert_eq!(refused.headers["retry-after"], "1");
+    let path = format!("/v1/canvases/{OTHER}/events");
+    let emit = service.request(Method::POST, &path).bearer_auth(&key);
+    let emit = Answer::of(emit.json(&json!({"name": "a", "value": "x".repeat(100_000)})));
+    let free = async {
+        service.stage.until_waiting(3).await;
+        held.rollback().await.unwrap();
+    };
+    let (other, ()) = tokio::join!(emit, free);
+    assert_eq!(other.status, 202, "{}", other.text);
+    assert_eq!([own.next().await.unwrap().status, own.next().await.unwrap().status], [202, 202]);
+    assert_eq!(service.post("/events", large).await.status, 202, "their bytes are free again");
+    drop(own);
+    service.stop().await;
+}
+
+impl Stage {
+    /// Returns once so many statements wait for a lock.
+    async fn until_waiting(&self, count: i64) {
+        let waiting = async {
+            let query = "select count(*) from pg_stat_activity
+                          where datname = current_database() and wait_event_type = 'Lock'";
+            while sqlx::query_scalar::<_, i64>(query).fetch_one(&self.pool).await.unwrap() < count {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(PATIENCE, waiting).await.expect("nothing waits for a lock");
+    }
+}
+
+fn large(name: &str, canvas: CanvasId, bytes: usize) -> Event {
+    Event::new(name, &"x".repeat(bytes)).unwrap().canvas(canvas)
+}
+
+/// A queue that takes large values, as other programs write them with SQL.
+fn wide(stage: &Stage) -> Queue {
+    let config = QueueConfig { payload_limit_bytes: 16 * MIB, ..QueueConfig::default() };
+    Queue::new(stage.store.clone(), stage.notifier.clone(), config)
+}
+
+#[tokio::test]
+async fn large_values_run_as_far_as_they_fit_and_small_ones_of_others_beside_them() {
+    let (stage, _) = Stage::memory().await;
+    let queue = wide(&stage);
+    for bytes in [600_000, 600_000, 3 * MIB] {
+        queue.emit(large("large", CanvasId::DEFAULT, bytes)).await.unwrap();
+    }
+    let (handler, mut door) = Door::new();
+    let (small, mut seen) = telling();
+    let handlers = Handlers::new().on("large", handler).on("small", small);
+    let config = WorkerConfig { value_bytes_max: MIB, capacity: 4, ..WorkerConfig::default() };
+    let mut worker = stage.worker_with(handlers, config);
+    let mut lengths = vec![door.arrived.next().await.json.len()];
+    for _ in 0..2 {
+        while worker.report().await.verdict != Verdict::WaitsForRoom {}
+    }
+    let id = queue.emit(large("small", OTHER, 100)).await.unwrap().id;
+    assert_eq!(seen.next().await.id, id, "it waits for no room");
+    for _ in 0..2 {
+        door.open(1);
+        lengths.push(door.arrived.next().await.json.len());
+    }
+    door.open(1);
+    worker.until_count(1, Outcome::Deleted).await;
+    while stage.rows().await > 0 {
+        worker.report().await;
+    }
+    lengths.sort_unstable();
+    assert_eq!((lengths, door.most()), (vec![600_002, 600_002, 3 * MIB + 2], 1));
+    worker.stop().await;
+}
+
+/// A call that is larger than all the room counts as half of it, so it passes; what else is large has to come later.
+#[tokio::test]
+async fn emits_that_wait_are_bounded_in_bytes() {
+    let (stage, _) = Stage::memory().await;
+    let config =
+        QueueConfig { waiting_bytes_max: 4 * LARGE, payload_limit_bytes: MIB, ..QueueConfig::default() };
+    let queue = Queue::new(stage.store.clone(), stage.notifier.clone(), config);
+    let mut held = stage.pool.begin().await.unwrap();
+    sqlx::raw_sql("lock table wakeq.queue_registry in access exclusive mode")
+        .execute(&mut *held)
+        .await
+        .unwrap();
+    let mut waiting: FuturesUnordered<_> =
+        (0..6).map(|_| queue.emit(large("a", CanvasId::DEFAULT, LARGE - 2))).collect();
+    for _ in 0..2 {
+        let refused = waiting.next().await.unwrap().unwrap_err();
+        assert!(refused.to_string().contains("too many bytes"), "{refused}");
+    }
+    drop(waiting);
+    held.rollback().await.unwrap();
+    let all = (0..9).map(|_| large("a", OTHER, LARGE)).collect();
+    assert_eq!(queue.emit_all(all).await.unwrap().len(), 9);
+    tokio::time::timeout(Duration::from_secs(20), queue.emit(large("a", OTHER, LARGE)))
+        .await
+        .unwrap()
+        .unwrap();
+}

@@ -1,0 +1,158 @@
+//! What consumers hold of what they have read: bounded for a page, and for all sources of a process.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{Semaphore, mpsc, watch};
+use wakeq::{
+    CanvasId, Consumer, ConsumerConfig, ConsumerError, ErrorStrategy, EventProcessor, EventProvider,
+    EventSource, EventSubscriber, LogEvent, LogPage, MemoryLog, MemoryPositions, PageLimit, ReadBudget,
+    StreamId,
+};
+
+const KIB: usize = 1024;
+const LARGE: usize = 100 * KIB;
+
+/// A log in memory, and what was read of it: how many events, how many bytes.
+#[derive(Default)]
+struct Weighed {
+    log: MemoryLog,
+    pages: Mutex<Vec<(usize, usize)>>,
+}
+
+impl Weighed {
+    /// So many large events in a category of a canvas; the source.
+    fn filled(&self, canvas: u128, category: &str, events: usize) -> EventSource {
+        let canvas = CanvasId(uuid::Uuid::from_u128(canvas));
+        let payload = format!("\"{}\"", "x".repeat(LARGE));
+        for number in 0..events {
+            let stream = StreamId::new(canvas, category, &format!("s-{number}")).unwrap();
+            self.log.append(&stream, "changed".parse().unwrap(), &payload);
+        }
+        EventSource::category(category).unwrap().on(canvas)
+    }
+}
+
+#[async_trait]
+impl EventProvider for Weighed {
+    async fn read(
+        &self,
+        source: &EventSource,
+        after: i64,
+        limit: PageLimit,
+    ) -> Result<LogPage, ConsumerError> {
+        let page = self.log.read(source, after, limit).await?;
+        let bytes = page.events.iter().map(LogEvent::size_bytes).sum();
+        self.pages.lock().unwrap().push((page.events.len(), bytes));
+        Ok(page)
+    }
+
+    fn watch(&self, source: &EventSource) -> watch::Receiver<u64> {
+        self.log.watch(source)
+    }
+}
+
+/// Tells of each event, handles it when it is let go, and fails as often as it is told to.
+struct Gated {
+    gate: Semaphore,
+    failures: Mutex<u32>,
+    begun: mpsc::UnboundedSender<i64>,
+}
+
+#[async_trait]
+impl EventProcessor for Gated {
+    async fn handle_event(&self, event: &LogEvent) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.begun.send(event.seq)?;
+        self.gate.acquire().await?.forget();
+        let mut failures = self.failures.lock().unwrap();
+        if *failures > 0 {
+            *failures -= 1;
+            return Err("it was told to fail".into());
+        }
+        Ok(())
+    }
+}
+
+type Begun = mpsc::UnboundedReceiver<i64>;
+
+fn consumer(
+    name: &str,
+    source: &EventSource,
+    provider: &Arc<Weighed>,
+    budget: &ReadBudget,
+    failures: u32,
+) -> (Consumer, Arc<Gated>, Begun) {
+    let (begun, hears) = mpsc::unbounded_channel();
+    let gated = Arc::new(Gated { gate: Semaphore::new(0), failures: Mutex::new(failures), begun });
+    let config = ConsumerConfig {
+        page_bytes: KIB * KIB,
+        poll_interval: Duration::from_secs(3600),
+        timeout: Duration::from_secs(3600),
+        on_error: ErrorStrategy::stop().retrying(5, Duration::from_secs(60)),
+        ..ConsumerConfig::default()
+    };
+    let positions = Arc::new(MemoryPositions::default());
+    let provider = Arc::clone(provider);
+    let processor = Arc::clone(&gated) as _;
+    let made = Consumer::new(name.parse().unwrap(), source.clone(), provider, positions, processor, config);
+    (made.unwrap().with_budget(budget.clone()), gated, hears)
+}
+
+/// A source whose events take long holds the whole budget: another canvas's goes on, an event at a time, and as ever when it is free again.
+#[tokio::test(start_paused = true)]
+async fn a_slow_source_that_holds_everything_stops_nobody() {
+    let log = Arc::new(Weighed::default());
+    let (slow, quick) = (log.filled(1, "slow", 10), log.filled(2, "quick", 8));
+    let budget = ReadBudget::new(350 * KIB);
+    let (first, gate, mut begun) = consumer("slow", &slow, &log, &budget, 0);
+    first.accept(slow.clone(), 1);
+    begun.recv().await.unwrap();
+    assert_eq!(*log.pages.lock().unwrap(), [(3, 3 * (LARGE + 4))], "as much as there is");
+    assert!(budget.left_bytes() < LARGE, "{}", budget.left_bytes());
+    let (other, open, mut heard) = consumer("quick", &quick, &log, &budget, 0);
+    open.gate.add_permits(100);
+    other.accept(quick.clone(), 1);
+    for number in 0..8 {
+        assert_eq!(heard.recv().await, Some(10 + 1 + number));
+    }
+    let one_by_one = log.pages.lock().unwrap()[1..].iter().filter(|page| **page == (1, LARGE + 4)).count();
+    assert_eq!(one_by_one, 8);
+    // The slow one goes on, and what is handled is given back at once.
+    gate.gate.add_permits(2);
+    begun.recv().await.unwrap();
+    begun.recv().await.unwrap();
+    assert!(budget.left_bytes() >= LARGE, "{}", budget.left_bytes());
+    gate.gate.add_permits(100);
+    for _ in 3..10 {
+        begun.recv().await.unwrap();
+    }
+    first.withdraw(&slow).await;
+    other.withdraw(&quick).await;
+    assert_eq!(budget.left_bytes(), 350 * KIB, "nothing is held by those that have ended");
+    assert!(log.pages.lock().unwrap().iter().all(|(_, bytes)| *bytes <= 350 * KIB));
+}
+
+/// While an event waits for its next attempt, nothing is held of what comes after it; nothing of that is lost or doubled.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_an_attempt_holds_nothing() {
+    let log = Arc::new(Weighed::default());
+    let source = log.filled(1, "companies", 5);
+    let budget = ReadBudget::new(1024 * KIB);
+    let (consumer, gate, mut begun) = consumer("companies", &source, &log, &budget, 1);
+    consumer.accept(source.clone(), 1);
+    assert_eq!(begun.recv().await, Some(1));
+    assert!(budget.left_bytes() < 1024 * KIB - 4 * LARGE, "{}", budget.left_bytes());
+    gate.gate.add_permits(1);
+    while budget.left_bytes() < 1024 * KIB {
+        tokio::task::yield_now().await;
+    }
+    gate.gate.add_permits(100);
+    let mut handled = Vec::new();
+    for _ in 0..5 {
+        handled.push(begun.recv().await.unwrap());
+    }
+    assert_eq!(handled, [1, 2, 3, 4, 5]);
+    consumer.withdraw(&source).await;
+    assert!(begun.try_recv().is_err());
+}

@@ -1,0 +1,102 @@
+//! Large events and large states cost their processor a page and a batch at a time, however many there are.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use serde_json::json;
+use wakeq::{
+    CanvasId, ConsumerError, EntityEvent, EntityId, EntityProcessor, EntityStatus, EventProvider,
+    EventSource, Log, LogEvent, LogPage, PageLimit,
+};
+
+use super::{Account, Bank, Change, accept, config};
+
+const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(9));
+const BUDGET: usize = 4 * 1024 * 1024;
+const LARGE: usize = 250_000;
+
+/// The log, and how many events and bytes the pages have that were read of it.
+struct Weighed {
+    log: Log,
+    pages: Arc<Mutex<Vec<(usize, usize)>>>,
+}
+
+#[async_trait]
+impl EventProvider for Weighed {
+    async fn read(
+        &self,
+        source: &EventSource,
+        after: i64,
+        limit: PageLimit,
+    ) -> Result<LogPage, ConsumerError> {
+        let page = EventProvider::read(&self.log, source, after, limit).await?;
+        let bytes = page.events.iter().map(LogEvent::size_bytes).sum();
+        self.pages.lock().unwrap().push((page.events.len(), bytes));
+        Ok(page)
+    }
+
+    fn watch(&self, source: &EventSource) -> tokio::sync::watch::Receiver<u64> {
+        self.log.watch(source)
+    }
+}
+
+/// The most bytes that one transaction has written to a column.
+async fn most(bank: &Bank, query: &'static str) -> usize {
+    usize::try_from(bank.count(query).await).unwrap()
+}
+
+/// 125 MB of events of one canvas wait when the processor starts: it reads and commits them in pieces, and comes to those of another one.
+#[tokio::test]
+async fn five_hundred_large_events_are_read_and_written_in_pieces() {
+    let bank = Bank::open().await;
+    let large = json!({ "cents": 1, "padding": "x".repeat(LARGE) });
+    for part in 0..10 {
+        let event = |number| {
+            let id = EntityId::new(CanvasId::DEFAULT, "account", &format!("a{number}")).unwrap();
+            (id, EntityEvent::new("deposit", &large).unwrap())
+        };
+        bank.entities.send_all((part * 50..part * 50 + 50).map(event).collect()).await.unwrap();
+    }
+    let theirs = EntityId::new(OTHER, "account", "ada").unwrap();
+    let deposit = EntityEvent::of(&Change::Deposit { cents: 7 }).unwrap();
+    let sent = bank.entities.send(&theirs, deposit).await.unwrap();
+    let pages = Arc::new(Mutex::new(Vec::new()));
+    let provider = Weighed { log: bank.log.clone(), pages: Arc::clone(&pages) };
+    let processor =
+        EntityProcessor::<Account>::new(bank.stage.queue.clone(), Arc::new(provider), config()).unwrap();
+    accept(&processor, 1).await;
+    let ended = bank.ended_on(OTHER, sent.id.0).await;
+    assert_eq!((ended.status, ended.version), (EntityStatus::Completed, Some(1)));
+    let pages = pages.lock().unwrap().clone();
+    assert!(pages.iter().all(|(_, bytes)| *bytes <= BUDGET), "{pages:?}");
+    assert_eq!(pages.iter().map(|(events, _)| events).sum::<usize>(), 501);
+    assert_eq!(bank.count("select count(*) from wakeq.log where category = 'entities:account'").await, 501);
+    let written = "select max(bytes)::bigint from (select sum(octet_length(payload)) as bytes from wakeq.log
+                    where category = 'entities:account' group by xmin::text) as batches";
+    assert!((1..=BUDGET).contains(&most(&bank, written).await));
+}
+
+/// Small events with large states, results or follow-ups: a transaction writes no more than it may.
+#[tokio::test]
+async fn a_batch_ends_where_it_writes_too_much() {
+    let bank = Bank::open().await;
+    let grow = |number| {
+        let canvas = if number % 5 == 0 { OTHER } else { CanvasId::DEFAULT };
+        let id = EntityId::new(canvas, "account", &format!("a{number}")).unwrap();
+        (id, EntityEvent::of(&Change::Note { bytes: 200_000 }).unwrap())
+    };
+    let sent = bank.entities.send_all((0..100).map(grow).collect()).await.unwrap();
+    let processor = bank.owner(config(), 1).await;
+    for (number, sent) in sent.iter().enumerate() {
+        let canvas = if number % 5 == 0 { OTHER } else { CanvasId::DEFAULT };
+        let ended = bank.ended_on(canvas, sent.id.0).await;
+        assert_eq!((ended.status, ended.version), (EntityStatus::Completed, Some(1)), "{number}");
+    }
+    assert_eq!(processor.size().await.0, 100);
+    let written =
+        "select max(bytes)::bigint from (select sum(octet_length(state)) as bytes from wakeq.entities
+                    group by xmin::text) as batches";
+    assert!((1..=BUDGET).contains(&most(&bank, written).await));
+    let batches = bank.count("select count(distinct xmin::text) from wakeq.entities").await;
+    assert!((5..=50).contains(&batches), "{batches}");
+}

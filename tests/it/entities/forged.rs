@@ -1,0 +1,150 @@
+//! Answers are believed only if the entity has asked: whatever the value of an event says, and on whatever canvas it was emitted.
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use wakeq::{
+    CanvasId, EntityError, EntityEvent, EntityId, EntityStatus, Event, EventId, Execution, Handlers,
+    SentToEntity,
+};
+
+use super::{Bank, Change, account, config};
+use crate::support::{PATIENCE, Running};
+
+const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(9));
+
+/// What a handler of questions heard, and of which event.
+struct Desk {
+    worker: Running,
+    heard: mpsc::UnboundedReceiver<(EventId, Result<SentToEntity, String>)>,
+}
+
+impl Desk {
+    /// A handler that answers everything that it is asked, on every canvas, by a deposit.
+    fn open(bank: &Bank) -> Self {
+        let (tell, heard) = mpsc::unbounded_channel();
+        let entities = bank.entities.clone();
+        let charge = move |execution: Execution| {
+            let (entities, tell) = (entities.clone(), tell.clone());
+            async move {
+                let asked = execution.asked::<u32>()?;
+                let verified = entities.verify(&asked).await;
+                let charged = EntityEvent::of(&Change::Deposit { cents: *asked.value() })?;
+                let answered = entities.answer(&asked, charged).await;
+                let is_refused =
+                    matches!(answered, Err(EntityError::NotAsked { asking, .. }) if asking == execution.id);
+                assert!(is_refused || answered.is_ok(), "{answered:?}");
+                assert_eq!(verified.is_ok(), answered.is_ok(), "{verified:?}");
+                tell.send((execution.id, answered.map_err(|error| error.to_string()))).unwrap();
+                Ok(())
+            }
+        };
+        Self { worker: bank.stage.worker(Handlers::new().on("charge", charge)), heard }
+    }
+
+    async fn next(&mut self) -> (EventId, Result<SentToEntity, String>) {
+        tokio::time::timeout(PATIENCE, self.heard.recv()).await.expect("it is handled").unwrap()
+    }
+}
+
+impl Bank {
+    /// Has ada ask for a payment: the event that waits for its handler, with its value.
+    async fn asks(&self) -> (EventId, Value) {
+        let sent = self.send("ada", &Change::TopUp { cents: 300 }).await;
+        let ended = self.ended(sent.id.0).await;
+        let [value] = <[Value; 1]>::try_from(self.waiting("charge").await).unwrap();
+        (ended.follow_ups[0], value)
+    }
+
+    async fn forge(&self, canvas: CanvasId, value: &Value) -> EventId {
+        let event = Event::new("charge", value).unwrap().canvas(canvas);
+        self.stage.queue.emit(event).await.unwrap().id
+    }
+}
+
+/// Somebody else's canvas, and somebody else of the same one, know all that a question says, and emit it.
+#[tokio::test]
+async fn a_forged_question_is_not_answered() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    let theirs = EntityId::new(OTHER, "account", "ada").unwrap();
+    let deposit = EntityEvent::of(&Change::Deposit { cents: 1 }).unwrap();
+    bank.ended_on(OTHER, bank.entities.send(&theirs, deposit).await.unwrap().id.0).await;
+    let (true_one, value) = bank.asks().await;
+    let mut forged = vec![bank.forge(OTHER, &value).await, bank.forge(CanvasId::DEFAULT, &value).await];
+    // Also with an event that never was.
+    let mut made_up = value.clone();
+    made_up["event_id"] = json!(EventId::new());
+    forged.push(bank.forge(CanvasId::DEFAULT, &made_up).await);
+    let mut desk = Desk::open(&bank);
+    for _ in 0..4 {
+        let (id, answered) = desk.next().await;
+        assert!(id == true_one || forged.contains(&id));
+        match answered {
+            Ok(_) => assert_eq!(id, true_one),
+            Err(why) => {
+                assert_ne!(id, true_one);
+                assert!(why.contains("is not a question of the entity account/ada"), "{why}");
+            }
+        }
+    }
+    desk.worker.stop().await;
+    let answers = bank.count("select count(*) from wakeq.entity_events where name = 'deposit'").await;
+    assert_eq!(answers, 2, "the first deposit, and the true answer");
+    let last = bank.deposited("ada", 1).await;
+    assert_eq!((last.status, last.version), (EntityStatus::Completed, Some(3)));
+    let (balance, _) = processor.state(CanvasId::DEFAULT, "ada").await.unwrap();
+    let (other, version) = processor.state(OTHER, "ada").await.unwrap();
+    assert_eq!((balance.cents, other.cents, version), (301, 1, 1));
+}
+
+/// A true question whose value was tampered with in the database is not believed either.
+#[tokio::test]
+async fn a_question_is_answered_as_it_was_asked() {
+    for (part, value) in [
+        ("entity", json!("bob")),
+        ("entity_type", json!("order")),
+        ("correlation_id", json!(EventId::new())),
+        ("event_id", json!(EventId::new())),
+    ] {
+        let bank = Bank::open().await;
+        let _processor = bank.owner(config(), 1).await;
+        bank.deposited("bob", 1).await;
+        let (asking, mut question) = bank.asks().await;
+        question[part] = value;
+        sqlx::query("update wakeq.events_v2 set value = $1 where id = $2")
+            .bind(question.to_string())
+            .bind(asking.0)
+            .execute(&bank.stage.pool)
+            .await
+            .unwrap();
+        let mut desk = Desk::open(&bank);
+        let (id, answered) = desk.next().await;
+        assert_eq!(id, asking);
+        assert!(answered.is_err(), "{part}");
+        desk.worker.stop().await;
+        assert_eq!(bank.count("select count(*) from wakeq.entity_events").await, 2, "{part}");
+    }
+}
+
+/// The canvas in the value says nothing: it is that of the execution.
+#[tokio::test]
+async fn the_canvas_of_an_answer_is_that_of_the_execution() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    let (asking, mut question) = bank.asks().await;
+    question["canvas"] = json!(OTHER);
+    sqlx::query("update wakeq.events_v2 set value = $1 where id = $2")
+        .bind(question.to_string())
+        .bind(asking.0)
+        .execute(&bank.stage.pool)
+        .await
+        .unwrap();
+    let mut desk = Desk::open(&bank);
+    let (_, answered) = desk.next().await;
+    bank.ended(answered.unwrap().id.0).await;
+    desk.worker.stop().await;
+    assert_eq!(processor.state(OTHER, "ada").await, None);
+    assert_eq!(processor.state(CanvasId::DEFAULT, "ada").await.unwrap().0.cents, 300);
+    assert_eq!(bank.shown("ada").await.unwrap().1, 2);
+    assert_eq!(account("ada").canvas, CanvasId::DEFAULT);
+}

@@ -1,0 +1,114 @@
+//! Keys whose scopes are limited to handlers: what they open, and that they open nothing else, here and on other canvases.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use uuid::Uuid;
+use wakeq::CanvasId;
+use wakeq::access::Scope;
+
+use crate::service::{Answer, Service};
+
+const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e7));
+
+async fn key(service: &Service, scopes: &[&str]) -> String {
+    let new = json!({"holder": format!("narrow {}", Uuid::new_v4()), "scopes": scopes});
+    let made = service.admin(Method::POST, "/keys", new).await.json();
+    made["key"].as_str().unwrap().to_owned()
+}
+
+async fn emit(service: &Service, key: &str, canvas: CanvasId, path: &str, body: Value) -> (u16, String) {
+    let answer = service.ask(key, Method::POST, &format!("/canvases/{canvas}{path}"), body).await;
+    if answer.status.is_success() { (answer.status.as_u16(), String::new()) } else { answer.problem() }
+}
+
+/// In every way in which an event is emitted over HTTP.
+#[tokio::test]
+async fn a_key_for_a_module_emits_for_it_and_for_nothing_else() {
+    let service = Service::start().await;
+    let key = key(&service, &["emit:image/*", "emit:WORKER/resize"]).await;
+    let (done, refused) = ((202, String::new()), (403, "forbidden".to_owned()));
+    for (module, name, expected) in [
+        ("image", "any", &done),
+        ("WORKER", "resize", &done),
+        ("WORKER", "other", &refused),
+        ("CRON", "nightly", &refused),
+        ("images", "any", &refused),
+    ] {
+        let own = CanvasId::DEFAULT;
+        let event = json!({"module": module, "name": name});
+        assert_eq!(emit(&service, &key, own, "/events", event.clone()).await, *expected, "{module}/{name}");
+        let batch = json!({"events": [{"module": "image", "name": "first"}, event.clone()]});
+        assert_eq!(emit(&service, &key, own, "/events:batch", batch).await, *expected, "{module}/{name}");
+        for change in
+            [json!({"main": event}), json!({"main": {"module": "image", "name": "x"}, "subevents": [event]})]
+        {
+            let path = "/objects/work:1/events";
+            assert_eq!(emit(&service, &key, own, path, change).await, *expected, "{module}/{name}");
+        }
+        let foreign = (404, "not-found".to_owned());
+        assert_eq!(emit(&service, &key, OTHER, "/events", event).await, foreign, "{module}/{name}");
+    }
+    let cloud = json!({"specversion": "1.0", "type": "other", "source": "/shop", "id": "1"});
+    let request = service.request(Method::POST, &format!("/v1/canvases/{}/events", CanvasId::DEFAULT));
+    let request = request.bearer_auth(&key).header("content-type", "application/cloudevents+json");
+    assert_eq!(Answer::of(request.body(cloud.to_string())).await.problem(), refused);
+    let stage = service.stop().await;
+    let others = "select count(*) from wakeq.events_v2 where module <> 'image' and (module, name) <> ('WORKER', 'resize')";
+    let others: i64 = sqlx::query_scalar(others).fetch_one(&stage.pool).await.unwrap();
+    assert_eq!(others, 0);
+}
+
+#[tokio::test]
+async fn a_key_for_a_handler_operates_it_and_nothing_else() {
+    let service = Service::start().await;
+    let key = key(&service, &["operate:WORKER/resize", "read:WORKER/resize"]).await;
+    let id = service.stage.emit("resize").await;
+    let ask = async |canvas: CanvasId, method: Method, path: &str| {
+        let body = if method == Method::GET { Value::Null } else { json!({}) };
+        service.ask(&key, method, &format!("/canvases/{canvas}{path}"), body).await.status.as_u16()
+    };
+    let own = CanvasId::DEFAULT;
+    assert_eq!(ask(own, Method::PUT, "/handlers/WORKER/resize/pause").await, 200);
+    assert_eq!(ask(own, Method::GET, "/handlers/WORKER/resize").await, 200);
+    for path in ["/handlers/WORKER/other", "/handlers/image/resize"] {
+        assert_eq!(ask(own, Method::GET, path).await, 403, "{path}");
+        assert_eq!(ask(own, Method::PUT, &format!("{path}/pause")).await, 403, "{path}");
+    }
+    let by_id = format!("/events/{id}");
+    for path in ["/events", "/handlers", "/dead-events", "/cron", "/log?category=x", "/depth", &by_id] {
+        assert_eq!(ask(own, Method::GET, path).await, 403, "{path}");
+    }
+    assert_eq!(ask(own, Method::POST, &format!("{by_id}/cancel")).await, 403);
+    for path in ["/handlers/WORKER/resize", "/handlers", "/events"] {
+        assert_eq!(ask(OTHER, Method::GET, path).await, 404, "{path}");
+    }
+    let listen = service.request(Method::GET, "/v1/listen?pattern=*").bearer_auth(&key);
+    assert_eq!(Answer::of(listen).await.status, 403);
+    let whole = service.key("whole", own, &[Scope::Read]).await;
+    let listed = service.admin(Method::GET, "/keys?limit=1000", Value::Null).await.json();
+    let scopes: Vec<&Value> = listed["items"].as_array().unwrap().iter().map(|key| &key["scopes"]).collect();
+    assert!(scopes.contains(&&json!(["operate:WORKER/resize", "read:WORKER/resize"])), "{scopes:?}");
+    assert!(whole.starts_with("wakeq_") && scopes.contains(&&json!(["read"])), "{scopes:?}");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn scopes_that_make_no_sense_are_refused_here_and_by_the_table() {
+    let service = Service::start().await;
+    let many: Vec<String> = (0..17).map(|index| format!("emit:m{index}/*")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    for scopes in [&["admin:WORKER/*"][..], &["emit:*/*"], &["emit:WORKER"], &["emit:WORKER/a b"], &[], &many]
+    {
+        let new = json!({"holder": "new", "scopes": scopes});
+        let refused = service.admin(Method::POST, "/keys", new).await;
+        assert_eq!(refused.problem(), (400, "bad-request".into()), "{scopes:?}");
+    }
+    let stage = service.stop().await;
+    for scopes in
+        ["{admin:WORKER/*}", "{emit:*/x}", "{\"emit:A/b read\", x}", "{emit:WORKER/}", "{emit,NULL}", "{}"]
+    {
+        let statement = format!("update wakeq.access_keys set scopes = '{scopes}'");
+        let refused = sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(&stage.pool).await.unwrap_err();
+        assert!(refused.to_string().contains("access_keys_scopes_check"), "{scopes}: {refused}");
+    }
+}

@@ -1,0 +1,267 @@
+//! The roles of the API and of workers: each does its work with its own rights, and nothing else.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use wakeq::{
+    Actor, Admin, AppendCondition, CanvasId, DeadFilter, Event, EventSource, Execution, HandlerError,
+    HandlerResult, Handlers, Log, NewLogEvent, Outcome, Queue, QueueConfig, RetryPolicy, RoleKind, Route,
+    Stop, Store, StoreConfig, StreamId, WorkerConfig,
+};
+
+use crate::support::{Running, Stage, connect, is_skipped, login, quick, scope};
+
+/// A stage whose API and workers log in as roles of their own.
+struct Roles {
+    stage: Stage,
+    api: (String, Store),
+    worker: (String, Store),
+}
+
+impl Roles {
+    async fn open() -> Self {
+        let (stage, _) = Stage::memory_with(quick()).await;
+        let mut stores = Vec::new();
+        for kind in [RoleKind::Api, RoleKind::Worker] {
+            let (role, url) = login(&stage.database, &kind.to_string()).await;
+            // Again after each migration: it changes nothing that is granted already.
+            for _ in 0..2 {
+                Store::grant_rights(stage.database.url(), &StoreConfig::default(), &role, kind)
+                    .await
+                    .unwrap();
+            }
+            stores.push((url.clone(), connect(&url, quick()).await));
+        }
+        let worker = stores.pop().unwrap();
+        Self { stage, api: stores.pop().unwrap(), worker }
+    }
+}
+
+async fn refused(url: &str, statements: &[&str]) {
+    let mut session = PgConnection::connect(url).await.unwrap();
+    for sql in statements {
+        let answer = sqlx::raw_sql(AssertSqlSafe((*sql).to_owned())).execute(&mut session).await;
+        let error = answer.expect_err(sql).to_string();
+        assert!(error.contains("permission denied") || error.contains("must be owner"), "{sql}: {error}");
+    }
+}
+
+/// What neither may: change what happened, or the rights and durations of the deployment.
+const NOBODYS: &[&str] = &[
+    "drop table wakeq.log",
+    "alter table wakeq.log disable trigger all",
+    "alter table wakeq.events_v2 add column more text",
+    "create table wakeq.mine (id integer)",
+    "create function wakeq.mine() returns integer language sql return 1",
+    "update wakeq.log set name = 'x'",
+    "delete from wakeq.log",
+    "truncate wakeq.log",
+    "delete from wakeq.log_0",
+    "delete from wakeq.audit_log",
+    "update wakeq.audit_log set actor = 'nobody'",
+    "update wakeq.settings set value_us = 1",
+    "delete from wakeq.settings",
+    "insert into wakeq.emitters (role) values (session_user)",
+    "select wakeq.grant_rights(session_user, 'api')",
+    "select wakeq.grant_rights(session_user, 'worker')",
+    "select wakeq.emit('greet', '1')",
+    "insert into wakeq._migrations (version, description, success, checksum, execution_time) values (99, '', true, '', 0)",
+    "do $$ begin lock table wakeq.claim_gate in share mode; end $$",
+    "do $$ begin lock table wakeq.log_partitioning in access share mode; end $$",
+];
+
+#[tokio::test]
+async fn neither_role_can_do_more_than_its_work() {
+    if is_skipped("sessions of several roles") {
+        return;
+    }
+    let roles = Roles::open().await;
+    refused(&roles.api.0, NOBODYS).await;
+    refused(&roles.worker.0, NOBODYS).await;
+    let starts_nothing = [
+        "select wakeq.claim('{}', '{}', null, '{}', '{}', '1 min', 1)",
+        "select wakeq.take_turns('emails', '{}', 1, false, '1 min', 1)",
+        "select wakeq.drop_log_partition('1 day')",
+        "do $$ begin lock table wakeq.claim_gate in row exclusive mode; end $$",
+    ];
+    refused(&roles.api.0, &starts_nothing).await;
+    let registers_nothing = [
+        "select from wakeq.access_keys",
+        "update wakeq.access_keys set revoked_at = null",
+        "select from wakeq.service_accounts",
+        "select from wakeq.audit_log",
+        "insert into wakeq.queue_patterns values ('emails', '.')",
+        "update wakeq.queue_registry set version = version + 1",
+        "select wakeq.await_claims()",
+    ];
+    refused(&roles.worker.0, &registers_nothing).await;
+    for url in [&roles.api.0, &roles.worker.0] {
+        let mut session = PgConnection::connect(url).await.unwrap();
+        let early = sqlx::query("select wakeq.expire_audit('59 minutes')").execute(&mut session).await;
+        assert!(early.unwrap_err().to_string().contains("an hour at least"));
+    }
+}
+
+async fn fail(_: Execution) -> HandlerResult {
+    Err(HandlerError::operational("it never works"))
+}
+
+async fn done(_: Execution) -> HandlerResult {
+    Ok(())
+}
+
+/// An operator's day with two tenants: emit, pause, run, die, redrive, log, and the minute's pass of both processes.
+#[tokio::test]
+async fn the_api_and_a_worker_share_the_work() {
+    if is_skipped("sessions of several roles") {
+        return;
+    }
+    let roles = Roles::open().await;
+    let notifier = Arc::clone(&roles.stage.notifier);
+    let (api, worker) = (roles.api.1.clone(), roles.worker.1.clone());
+    let (queue, admin) = (
+        Queue::new(api.clone(), notifier.clone(), QueueConfig::default()),
+        Admin::new(api.clone(), notifier.clone()),
+    );
+    let (ada, other) = (Actor::user("ada"), CanvasId(uuid::Uuid::from_u128(7)));
+    let never_again = Route::new("fail").retry(RetryPolicy { retries: 0, ..RetryPolicy::default() });
+    let handlers = Handlers::new().on("done", done).on(never_again, fail);
+    let mut running = Running::start(worker.clone(), notifier.clone(), handlers, WorkerConfig::default());
+
+    admin.pause(&scope("done"), &ada, &Stop::default()).await.unwrap();
+    let event = |name| Event::new(name, &1).unwrap();
+    let paused = queue.emit(event("done")).await.unwrap();
+    running.until(paused.id, Outcome::RulePaused).await;
+    let theirs = queue.emit(event("done").canvas(other)).await.unwrap();
+    running.until(theirs.id, Outcome::Deleted).await;
+    admin.unpause(&scope("done"), &ada).await.unwrap();
+    running.until(paused.id, Outcome::Deleted).await;
+
+    let failing = queue.emit(event("fail")).await.unwrap();
+    running.until(failing.id, Outcome::Deleted).await;
+    let dead = DeadFilter { canvas: CanvasId::DEFAULT, scope: None, id: None, since: None, before: None };
+    let redriven = admin.redrive(&dead, &ada, false).await.unwrap();
+    assert_eq!(redriven.count, 1, "{redriven:?}");
+    running.until(failing.id, Outcome::Deleted).await;
+    assert!(!admin.audit(CanvasId::DEFAULT, None, 10).await.unwrap().items.is_empty());
+
+    for store in [&api, &worker] {
+        let log = Log::new(store.clone(), notifier.as_ref());
+        let stream = StreamId::new(other, "orders", "o-1").unwrap();
+        log.append(&stream, vec![NewLogEvent::new("paid", &1).unwrap()], AppendCondition::None)
+            .await
+            .unwrap();
+        assert!(!log.read(&EventSource::Stream(stream), 0, 10).await.unwrap().events.is_empty());
+        Admin::new(store.clone(), notifier.clone()).wake(true).await.unwrap();
+    }
+    running.stop().await;
+}
+
+/// No function of the schema is everybody's, and each table is in the list of rights, or the owner's on purpose.
+#[tokio::test]
+async fn every_table_and_function_has_its_rights_decided() {
+    let (stage, _) = Stage::memory().await;
+    let tables: Vec<String> = sqlx::query_scalar(
+        "select c.relname::text from pg_class c
+          where c.relnamespace = 'wakeq'::regnamespace and c.relkind in ('r', 'p', 'v') and not c.relispartition
+            and 'wakeq.' || c.relname not in (select object from wakeq.needed_rights('api')
+                                               union select object from wakeq.needed_rights('worker'))
+          order by 1",
+    )
+    .fetch_all(&stage.pool)
+    .await
+    .unwrap();
+    assert_eq!(tables, ["emitters", "log_partitioning"], "add what is new to wakeq.needed_rights");
+    let everybodys: Vec<String> = sqlx::query_scalar(
+        "select p.oid::regprocedure::text from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+          where p.pronamespace = 'wakeq'::regnamespace and a.grantee = 0",
+    )
+    .fetch_all(&stage.pool)
+    .await
+    .unwrap();
+    assert_eq!(everybodys, Vec::<String>::new());
+    let unsafe_definers: Vec<String> = sqlx::query_scalar(
+        "select p.oid::regprocedure::text from pg_proc p
+          where p.pronamespace = 'wakeq'::regnamespace and p.prosecdef
+            and not coalesce('search_path=pg_catalog, pg_temp' = any (p.proconfig), false)",
+    )
+    .fetch_all(&stage.pool)
+    .await
+    .unwrap();
+    assert_eq!(unsafe_definers, Vec::<String>::new(), "a caller's search path would choose what they run");
+}
+
+/// Every statement that is checked at the build, asked for its plan as a role: Postgres looks at the rights before it
+/// plans. What is refused, each once.
+async fn refused_to(stage: &Stage, kinds: &[RoleKind]) -> BTreeSet<String> {
+    let (role, _) = login(&stage.database, &kinds.iter().map(ToString::to_string).collect::<String>()).await;
+    for kind in kinds {
+        Store::grant_rights(stage.database.url(), &StoreConfig::default(), &role, *kind).await.unwrap();
+    }
+    let mut session = stage.pool.acquire().await.unwrap();
+    let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.sqlx")).unwrap();
+    let (mut refused, mut looked) = (BTreeSet::new(), 0);
+    for file in folder {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        let statement: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let query = statement["query"].as_str().unwrap();
+        let parameters = statement["describe"]["parameters"]["Left"].as_array().unwrap().len();
+        let nulls = vec!["null"; parameters].join(", ");
+        let arguments = if parameters == 0 { String::new() } else { format!("({nulls})") };
+        let explain = format!("set role {role}; prepare q as {query}; explain execute q{arguments}");
+        let answer = sqlx::raw_sql(AssertSqlSafe(explain)).execute(&mut *session).await;
+        match answer.map_err(|error| error.to_string()) {
+            Ok(_) => {}
+            Err(error) => {
+                let object = error.split("permission denied for ").nth(1);
+                refused.insert(
+                    object
+                        .unwrap_or_else(|| panic!("{query}: {error}"))
+                        .split(" at line")
+                        .next()
+                        .unwrap()
+                        .into(),
+                );
+            }
+        }
+        sqlx::raw_sql("reset role; deallocate all").execute(&mut *session).await.unwrap();
+        looked += 1;
+    }
+    assert!(looked > 150, "{looked} statements");
+    refused
+}
+
+/// The rights are enough for every statement, but for those that are another role's.
+#[tokio::test]
+async fn each_statement_is_permitted_to_the_processes_that_send_it() {
+    let (stage, _) = Stage::memory().await;
+    let unknown = |refused: &BTreeSet<String>, known: &[&str]| -> Vec<String> {
+        refused.iter().filter(|object| !known.contains(&object.as_str())).cloned().collect()
+    };
+    // To change durations, and to shift the time of a test.
+    let owners = ["function grant_rights", "table audit_log", "table settings"];
+    let both = refused_to(&stage, &[RoleKind::Api, RoleKind::Worker]).await;
+    assert_eq!(unknown(&both, &owners), [""; 0], "neither may, and somebody does");
+    let api = refused_to(&stage, &[RoleKind::Api]).await;
+    let workers = ["function claim", "function drop_log_partition", "function take_turns"];
+    assert_eq!(unknown(&api, &[&owners[..], &workers].concat()), [""; 0], "is it only a worker's?");
+    assert!(workers.iter().all(|object| api.contains(*object)), "{api:?}");
+    let worker = refused_to(&stage, &[RoleKind::Worker]).await;
+    let apis = [
+        "function await_claims",
+        "table access_keys",
+        "table canvas_quotas",
+        "table cron_canvases",
+        "table cron_records",
+        "table deployment",
+        "table facet_settings",
+        "table http_targets",
+        "table queue_patterns",
+        "table queue_registry",
+        "table queues",
+        "table service_accounts",
+    ];
+    assert_eq!(unknown(&worker, &[&owners[..], &apis].concat()), [""; 0], "is it only the API's?");
+    assert!(worker.contains("table access_keys") && worker.contains("table service_accounts"), "{worker:?}");
+}

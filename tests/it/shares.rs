@@ -1,0 +1,248 @@
+//! What one canvas, one credential and one address may take of the service, while others are served as ever; and what the
+//! record says of who came, from where, and what they read.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
+use reqwest::Method;
+use serde_json::{Value, json};
+use sqlx::Row;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use uuid::Uuid;
+use wakeq::access::Scope;
+use wakeq::http::HttpConfig;
+use wakeq::{CanvasId, StoreConfig};
+
+use crate::service::{Answer, Service};
+use crate::support::{PATIENCE, is_skipped};
+
+const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e6));
+
+fn patient() -> StoreConfig {
+    StoreConfig { lock_timeout: PATIENCE, statement_timeout: PATIENCE, ..StoreConfig::default() }
+}
+
+fn objects() -> (String, Value) {
+    (format!("/canvases/{OTHER}/objects/work:1/events"), json!({"main": {"name": "greet"}}))
+}
+
+/// Two of eight requests are a share: a third of the same canvas is refused, with whatever key; the other canvas is served.
+#[tokio::test]
+async fn a_canvas_that_holds_its_share_of_requests_leaves_the_others_theirs() {
+    if is_skipped("a session beside an open transaction") {
+        return;
+    }
+    let service = Service::over(patient(), HttpConfig { max_requests: 8, ..HttpConfig::default() }).await;
+    let keys = [service.key("one", OTHER, &Scope::ALL).await, service.key("two", OTHER, &Scope::ALL).await];
+    let (path, change) = objects();
+    assert_eq!(service.ask(&keys[0], Method::POST, &path, change.clone()).await.status, 202);
+    let mut held = service.stage.pool.begin().await.unwrap();
+    sqlx::raw_sql("select from wakeq.objects for update").execute(&mut *held).await.unwrap();
+    let asking = (0..4).map(|at| service.ask(&keys[at % 2], Method::POST, &path, change.clone()));
+    let mut asking: FuturesUnordered<_> = asking.collect();
+    for _ in 0..2 {
+        let refused = asking.next().await.unwrap();
+        assert_eq!(refused.problem(), (429, "too-many-requests".into()));
+        assert_eq!(refused.headers["retry-after"], "1");
+        assert!(refused.text.contains("this canvas has as many requests under way"), "{}", refused.text);
+    }
+    for _ in 0..4 {
+        assert_eq!(service.post("/events", json!({"name": "greet"})).await.status, 202);
+        service.get("/handlers").await.json();
+    }
+    held.rollback().await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(asking.next().await.unwrap().status, 202);
+    }
+    drop(asking);
+    service.stop().await;
+}
+
+/// Forty requests of one canvas that wait in the database hold two of its six connections, and nobody else waits for them.
+#[tokio::test]
+async fn a_canvas_that_holds_its_share_of_connections_leaves_the_others_theirs() {
+    if is_skipped("a session beside an open transaction") {
+        return;
+    }
+    let service = Service::over(patient(), HttpConfig::default()).await;
+    let key = service.key("one", OTHER, &Scope::ALL).await;
+    let (path, change) = objects();
+    assert_eq!(service.ask(&key, Method::POST, &path, change.clone()).await.status, 202);
+    let mut held = service.stage.pool.begin().await.unwrap();
+    sqlx::raw_sql("select from wakeq.objects for update").execute(&mut *held).await.unwrap();
+    let forty = join_all((0..40).map(|_| service.ask(&key, Method::POST, &path, change.clone())));
+    let beside = async {
+        let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+        let waiting =
+            async || sqlx::query_scalar::<_, i64>(waiting).fetch_one(&service.stage.pool).await.unwrap();
+        while waiting().await < 2 {
+            tokio::task::yield_now().await;
+        }
+        for index in 0..20 {
+            let event = json!({"name": "greet", "value": index, "id": Uuid::now_v7()});
+            assert_eq!(service.post("/events", event).await.status, 202);
+            assert_eq!(
+                service.post("/events:batch", json!({"events": [{"name": "greet"}]})).await.status,
+                202
+            );
+            service.get("/handlers").await.json();
+        }
+        assert_eq!(waiting().await, 2, "its share, and no more");
+        held.rollback().await.unwrap();
+    };
+    let (answers, ()) = tokio::join!(forty, beside);
+    assert!(answers.iter().all(|answer| answer.status == 202));
+    service.stop().await;
+}
+
+/// How many of ten requests are refused, each with the time to wait.
+async fn refused_of_ten(ask: impl AsyncFn() -> Answer) -> usize {
+    let mut refused = 0;
+    for _ in 0..10 {
+        let answer = ask().await;
+        if answer.status == 429 {
+            assert_eq!(
+                (answer.problem().1.as_str(), &answer.headers["retry-after"]),
+                ("too-many-requests", &"1".parse().unwrap())
+            );
+            refused += 1;
+        }
+    }
+    refused
+}
+
+#[tokio::test]
+async fn rates_are_each_credential_s_and_each_canvas_s_own() {
+    let config = HttpConfig { credential_rate: 1, ..HttpConfig::default() };
+    let service = Service::with(config).await;
+    let other = service.key("other", OTHER, &[Scope::Read]).await;
+    assert!(refused_of_ten(async || service.get("/handlers").await).await > 0);
+    let theirs = format!("/canvases/{OTHER}/handlers");
+    assert_eq!(service.ask(&other, Method::GET, &theirs, Value::Null).await.status, 200);
+    service.stop().await;
+
+    let service = Service::with(HttpConfig { canvas_rate: 1, ..HttpConfig::default() }).await;
+    let other = service.key("other", OTHER, &[Scope::Read]).await;
+    let second = service.key("second", OTHER, &[Scope::Read]).await;
+    let mine = format!("/canvases/{}/handlers", CanvasId::DEFAULT);
+    for _ in 0..10 {
+        let foreign = service.ask(&other, Method::GET, &mine, Value::Null).await;
+        assert_eq!(foreign.problem(), (404, "not-found".into()), "a foreign credential uses up nothing");
+    }
+    assert!(service.get("/handlers").await.status.is_success());
+    let keys = [&other, &second];
+    let asked = std::cell::Cell::new(0);
+    let ask = async || {
+        asked.set(asked.get() + 1);
+        service.ask(keys[asked.get() % 2], Method::GET, &theirs, Value::Null).await
+    };
+    assert!(refused_of_ten(ask).await > 0, "two credentials of one canvas");
+    assert!(service.get("/handlers").await.status.is_success(), "the other canvas has its own");
+    service.stop().await;
+}
+
+/// From the very address from which strangers knock, a credential that counts is let in.
+#[tokio::test]
+async fn strangers_are_limited_by_their_address_and_nobody_else_is() {
+    let service = Service::with(HttpConfig { stranger_rate: 1, ..HttpConfig::default() }).await;
+    let path = format!("/v1/canvases/{}/handlers", CanvasId::DEFAULT);
+    let listen = "/v1/listen?pattern=*";
+    for path in [path.as_str(), listen] {
+        let knock = async || Answer::of(service.request(Method::GET, path).bearer_auth("wakeq_none")).await;
+        assert!(refused_of_ten(knock).await > 0, "{path}");
+    }
+    for _ in 0..10 {
+        service.get("/handlers").await.json();
+    }
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn one_address_has_its_share_of_connections_and_a_trusted_proxy_has_all() {
+    let config = HttpConfig { max_connections: 8, ..HttpConfig::default() };
+    let trusting = HttpConfig { trusted_proxies: vec!["127.0.0.0/8".parse().unwrap()], ..config.clone() };
+    for (config, most) in [(config, 2), (trusting, 8)] {
+        let service = Service::with(config).await;
+        let mut open = Vec::new();
+        for _ in 0..most {
+            open.push(TcpStream::connect(service.address).await.unwrap());
+        }
+        let mut refused = TcpStream::connect(service.address).await.unwrap();
+        let mut text = String::new();
+        tokio::time::timeout(PATIENCE, refused.read_to_string(&mut text)).await.unwrap().unwrap();
+        let status = if most == 2 { "HTTP/1.1 429 " } else { "HTTP/1.1 503 " };
+        assert!(text.starts_with(status) && text.contains("retry-after: 1\r\n"), "{text}");
+        drop(open);
+        service.stop().await;
+    }
+}
+
+/// Sign-ins, reads of values and refusals stand in the record of the canvas they are about, each once with its number, and
+/// with the client's address, which a proxy told.
+#[tokio::test]
+async fn the_record_says_who_came_from_where_and_read_what() {
+    let proxies = vec!["127.0.0.1".parse().unwrap()];
+    let service = Service::with(HttpConfig { trusted_proxies: proxies, ..HttpConfig::default() }).await;
+    let other = service.key("other", OTHER, &Scope::ALL).await;
+    let id = service.stage.emit("greet").await;
+    let ask = async |key: &str, canvas: CanvasId, path: &str| {
+        let request = service.request(Method::GET, &format!("/v1/canvases/{canvas}{path}")).bearer_auth(key);
+        Answer::of(request.header("x-forwarded-for", "1.1.1.1, 198.51.100.9")).await.status.as_u16()
+    };
+    for _ in 0..3 {
+        assert_eq!(ask(&service.key, CanvasId::DEFAULT, &format!("/events/{id}")).await, 200);
+        assert_eq!(ask(&service.key, CanvasId::DEFAULT, "/events?view=%66ull").await, 200);
+        assert_eq!(ask(&service.key, CanvasId::DEFAULT, "/events").await, 200);
+        assert_eq!(ask(&other, OTHER, "/dead-events").await, 200);
+        assert_eq!(ask(&other, OTHER, &format!("/events/{id}")).await, 404);
+        assert_eq!(ask(&other, CanvasId::DEFAULT, "/events").await, 404);
+    }
+    let (mine, theirs) = (service.key[..18].to_owned(), other[..18].to_owned());
+    let stage = service.stop().await;
+    let rows = "select canvas_id, actor, action, outcome, detail, times from wakeq.audit_log
+                 where actor not in ('tests') order by canvas_id, actor, action";
+    let rows = sqlx::query(rows).fetch_all(&stage.pool).await.unwrap();
+    let told: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let canvas = if row.get::<Uuid, _>(0) == OTHER.0 { "other" } else { "default" };
+            let text = |at: usize| row.get::<String, _>(at);
+            format!("{canvas} {} {} {} x{}: {}", text(1), text(2), text(3), row.get::<i32, _>(5), text(4))
+        })
+        .collect();
+    let from = "from 198.51.100.9";
+    assert_eq!(
+        told,
+        [
+            format!("default key:tests list_events done x3: with {mine} {from}"),
+            format!("default key:tests show_event done x3: with {mine} {from}"),
+            format!("default key:tests sign-in done x1: with {mine} {from}"),
+            format!(
+                "default unauthenticated list_events refused x3: {from}; the credential of another canvas"
+            ),
+            format!("other key:other list_dead_events done x3: with {theirs} {from}"),
+            format!("other key:other sign-in done x1: with {theirs} {from}"),
+        ]
+    );
+}
+
+/// What an operator does to the whole deployment stands in the record of no canvas.
+#[tokio::test]
+async fn waking_everything_and_new_durations_are_recorded() {
+    let service = Service::start().await;
+    let stage = service.stop().await;
+    stage.admin.wake(true).await.unwrap();
+    let timing = wakeq::Timing { grace: Duration::from_secs(77), ..wakeq::Timing::default() };
+    let replace = StoreConfig { timing, timing_mode: wakeq::TimingMode::Replace, ..StoreConfig::default() };
+    for _ in 0..2 {
+        let store = wakeq::Store::connect(stage.database.url(), crate::support::fit(replace.clone())).await;
+        store.unwrap().close().await;
+    }
+    let rows = "select action || ' ' || coalesce(detail, '') from wakeq.audit_log
+                 where canvas_id is null and actor like 'database:%' order by id";
+    let rows: Vec<String> = sqlx::query_scalar(rows).fetch_all(&stage.pool).await.unwrap();
+    assert_eq!(rows, ["wake-all ", "set-timing grace 77000000 us"]);
+}
