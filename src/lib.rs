@@ -87,8 +87,8 @@ pub use store::RegisteredTarget;
 pub use store::{
     AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, EntityEventStatus, Facet, FacetSettings,
     GroupPosition, HaltedLane, HandlerCounts, LogAppender, LogEnd, LogHorizon, MigrationState,
-    MigrationStatus, Object, QueueDepth, QuotaUse, Refusal, RegisteredQueue, Retention, RoleKind, Rule, Store,
-    StoreConfig, StoreError, StoredEntity, TimingMode,
+    MigrationStatus, Object, QueueDepth, QuotaUse, Refusal, RegisteredQueue, Retention, RoleKind, Rule,
+    Store, StoreConfig, StoreError, StoredEntity, TimingMode,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{

@@ -12,8 +12,8 @@ use tokio::sync::watch;
 
 use crate::broadcast::{Signal, Signals};
 use crate::event::{
-    AppendCondition, Appended, CanvasId, Category, EventSource, LogPage, NewLogEvent, PageLimit, StreamAppend,
-    StreamId,
+    AppendCondition, Appended, CanvasId, Category, EventSource, LogPage, NewLogEvent, PageLimit,
+    StreamAppend, StreamId,
 };
 use crate::notify::Notifier;
 use crate::store::{

@@ -208,6 +208,7 @@ async fn a_claim_leaves_large_values_where_they_are() {
     let sizes: Vec<_> =
         table.store.load(&ids).await.unwrap().into_iter().flatten().map(|row| row.value_bytes).collect();
     assert_eq!(sizes, [1, 1000, 1]);
-    let claimed = table.store.claim(&told(&ids[1..2]), &ClaimLimits { value_max: 1000, ..limits() }).await.unwrap();
+    let claimed =
+        table.store.claim(&told(&ids[1..2]), &ClaimLimits { value_max: 1000, ..limits() }).await.unwrap();
     assert_eq!(claimed[0].as_ref().unwrap().value.len(), 1000);
 }

@@ -58,10 +58,12 @@ impl Answered {
             return Some(format!("{label}: nobody asked this in the other world"));
         };
         let same = (self.status, &self.headers, &self.body) == (other.status, &other.headers, &other.body);
-        let short = |answered: &Self| {
-            format!("{} {}", answered.status, answered.body).chars().take(300).collect::<String>()
-        };
-        (!same).then(|| format!("{label}: {} — alone it is: {}", short(self), short(other)))
+        let whole = |answered: &Self| format!("{} {} {:?}", answered.status, answered.body, answered.headers);
+        let (here, there) = (whole(self), whole(other));
+        let same_start = here.chars().zip(there.chars()).take_while(|(one, other)| one == other).count();
+        let short =
+            |text: &str| text.chars().skip(same_start.saturating_sub(80)).take(300).collect::<String>();
+        (!same).then(|| format!("{label}: {} — alone it is: {}", short(&here), short(&there)))
     }
 
     /// What of the victim stands in it.

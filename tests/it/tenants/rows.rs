@@ -16,7 +16,7 @@ const OF_NOBODY: [(&str, &str); 18] = [
     ("deployment", "one row: what the deployment is"),
     ("locks", "which process coordinates a group"),
     ("claim_gate", "what claims pass through when rules are set"),
-    ("idle_cursor", "how far what is idle has been looked through"),
+    ("idle_marks", "which number the chains of objects had reached, and when"),
     ("log_gate", "what appends pass through, for the horizon of the log"),
     ("log_partitioning", "which partitions of the log there are"),
     ("log_pins", "up to where the log may not be dropped"),
