@@ -58,18 +58,17 @@ impl Answered {
             return Some(format!("{label}: nobody asked this in the other world"));
         };
         let same = (self.status, &self.headers, &self.body) == (other.status, &other.headers, &other.body);
-        let short = |answered: &Self| {
-            format!("{} {}", answered.status, answered.body).chars().take(300).collect::<String>()
-        };
-        (!same).then(|| format!("{label}: {} — alone it is: {}", short(self), short(other)))
+        let whole = |answered: &Self| format!("{} {} {:?}", answered.status, answered.body, answered.headers);
+        let (here, there) = (whole(self), whole(other));
+        let same_start = here.chars().zip(there.chars()).take_while(|(one, other)| one == other).count();
+        let short =
+            |text: &str| text.chars().skip(same_start.saturating_sub(80)).take(300).collect::<String>();
+        (!same).then(|| format!("{label}: {} — alone it is: {}", short(&here), short(&there)))
     }
 
-    /// What of the victim stands in it that the request did not say.
+    /// What of the victim stands in it.
     pub(super) fn revealed(&self, request: &Request, secrets: &BTreeSet<String>) -> Vec<String> {
-        let asked = format!("{} {:?} {:?}", request.path, request.headers, request.body);
-        let found = secrets
-            .iter()
-            .filter(|secret| self.text.contains(secret.as_str()) && !asked.contains(secret.as_str()));
+        let found = secrets.iter().filter(|secret| self.text.contains(secret.as_str()));
         found.map(|secret| format!("{}: reveals {secret}", request.label)).collect()
     }
 }
@@ -79,7 +78,9 @@ fn masked(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(mask(text)),
         Value::Array(items) => {
-            let mut items: Vec<_> = items.iter().map(masked).collect();
+            // Refusals are written down now and then, some together; of those on its canvas a tenant is told.
+            let kept = items.iter().filter(|item| item["outcome"] != "refused");
+            let mut items: Vec<_> = kept.map(masked).collect();
             items.sort_by_key(Value::to_string);
             Value::Array(items)
         }
@@ -110,7 +111,9 @@ pub(super) fn mask(text: &str) -> String {
             rest.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
         let id = rest.get(..36).filter(|start| Uuid::parse_str(start).is_ok());
         let moment = moment(rest);
-        let hexadecimal = |text: &str| text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let hexadecimal = |text: &str| {
+            [12, 16, 32].contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+        };
         let (mask, length) = match (id, moment, &rest[..word]) {
             (Some(_), ..) => ("<id>", 36),
             (None, Some(length), _) => ("<moment>", length),

@@ -13,7 +13,7 @@ use super::{Findings, pass, rows};
 use crate::cli::Terminal;
 
 /// Each with the places of what is the victim's. Verbs without such a place are here too, for what they print.
-const LINES: [&str; 62] = [
+const LINES: [&str; 63] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -38,6 +38,7 @@ const LINES: [&str; 62] = [
     "keys list",
     "accounts list",
     "audit list",
+    "quotas show",
     "queues list",
     "queues show billing",
     "queues facets billing",
@@ -87,7 +88,7 @@ const LAST: [&str; 4] = [
 ];
 
 /// Verbs that are about no canvas and take nothing of one, or have no end.
-const ABOUT_NO_CANVAS: [&str; 18] = [
+const ABOUT_NO_CANVAS: [&str; 22] = [
     "all",
     "completions",
     "doctor",
@@ -106,6 +107,10 @@ const ABOUT_NO_CANVAS: [&str; 18] = [
     "topics create",
     "wake",
     "work",
+    "quotas set",
+    "quotas unset",
+    "secrets new-key",
+    "secrets rotate",
 ];
 
 /// What an operator with the database does for every canvas, whatever `--canvas` says; a server refuses it to a canvas's key.
@@ -203,11 +208,11 @@ async fn terminal(world: &World, over_http: bool) -> Terminal {
 }
 
 async fn compared(over_http: bool) -> Findings {
+    let alone = World::start(None).await;
+    alone.seed(&ATTACKER).await;
     let world = World::start(None).await;
     world.seed(&ATTACKER).await;
     let victim = world.seed(&VICTIM).await;
-    let alone = World::start(None).await;
-    alone.seed(&ATTACKER).await;
     alone.advance(&world.sequences().await).await;
     let pool = &world.service.stage.pool;
     let before = rows::of(pool, VICTIM.canvas).await;

@@ -30,9 +30,9 @@ use world::World;
 /// What was found to be wrong, each in a line that begins with where.
 type Findings = Vec<String>;
 
-/// Each scope by itself, and all of them.
+/// All scopes together, so that reads come before anything is written, and each by itself.
 fn scope_sets() -> Vec<Vec<Scope>> {
-    Scope::ALL.iter().map(|scope| vec![*scope]).chain([Scope::ALL.to_vec()]).collect()
+    [Scope::ALL.to_vec()].into_iter().chain(Scope::ALL.iter().map(|scope| vec![*scope])).collect()
 }
 
 /// The worlds that the one with both tenants is compared with: each has one of them.
@@ -84,11 +84,13 @@ async fn attack(
     let requests = program::attacks(&world.document, &world.operations, attacker, victim);
     let pool = &world.service.stage.pool;
     let before = rows::of(pool, VICTIM.canvas).await;
-    let secrets = rows::secrets(&before, victim);
+    let mut secrets = rows::secrets(&before, victim);
     let platform = rows::platform(pool, &mut findings).await;
     let mut last = before.clone();
     for scopes in sets {
         let said = send(world, &ATTACKER, scopes, &requests, async |request, answered| {
+            // What it has sent, it may see again.
+            request.forget_what_it_says(&mut secrets);
             findings.extend(answered.revealed(request, &secrets));
             if request.is_last_of_operation {
                 let now = rows::of(pool, VICTIM.canvas).await;
@@ -115,29 +117,44 @@ async fn goes_on(world: &World, victim: &Values, alone: &Transcript) -> Findings
         .collect()
 }
 
-/// What each tenant is told when it is alone. The attacker uses the ids that the victim has elsewhere.
-async fn alone(sets: &[Vec<Scope>], victim: &Values, sequences: &BTreeMap<String, i64>) -> Alone {
-    let world = World::start(None).await;
-    let own = world.seed(&ATTACKER).await;
-    world.advance(sequences).await;
-    let requests = program::attacks(&world.document, &world.operations, &own, victim);
-    let attacker = said_alone(&world, &ATTACKER, sets, &requests).await;
-    world.service.stop().await;
-    let world = World::start(None).await;
-    let own = world.seed(&VICTIM).await;
-    let requests = program::own(&world.document, &world.operations, &own);
-    let victim = said_alone(&world, &VICTIM, &[Scope::ALL.to_vec()], &requests).await;
-    world.service.stop().await;
-    Alone { attacker, victim }
+/// A world that the attacker has for itself. It is begun before the victim has anything: what is there is older than the
+/// victim's cursors in every world.
+struct Lonely {
+    world: World,
+    own: Values,
+}
+
+impl Lonely {
+    async fn begin() -> Self {
+        let world = World::start(None).await;
+        let own = world.seed(&ATTACKER).await;
+        Self { world, own }
+    }
+
+    /// What each tenant is told when it is alone. The attacker uses the ids that the victim has elsewhere.
+    async fn said(self, sets: &[Vec<Scope>], victim: &Values, sequences: &BTreeMap<String, i64>) -> Alone {
+        let Self { world, own } = self;
+        world.advance(sequences).await;
+        let requests = program::attacks(&world.document, &world.operations, &own, victim);
+        let attacker = said_alone(&world, &ATTACKER, sets, &requests).await;
+        world.service.stop().await;
+        let world = World::start(None).await;
+        let own = world.seed(&VICTIM).await;
+        let requests = program::own(&world.document, &world.operations, &own);
+        let victim = said_alone(&world, &VICTIM, &[Scope::ALL.to_vec()], &requests).await;
+        world.service.stop().await;
+        Alone { attacker, victim }
+    }
 }
 
 #[tokio::test]
 async fn nothing_crosses_canvases_over_http() {
     let sets = scope_sets();
+    let lonely = Lonely::begin().await;
     let world = World::start(None).await;
     let attacker = world.seed(&ATTACKER).await;
     let victim = world.seed(&VICTIM).await;
-    let alone = alone(&sets, &victim, &world.sequences().await).await;
+    let alone = lonely.said(&sets, &victim, &world.sequences().await).await;
     let mut findings = attack(&world, [&attacker, &victim], &sets, &alone).await;
     findings.extend(goes_on(&world, &victim, &alone.victim).await);
     findings.extend(work::goes_on(&world).await);

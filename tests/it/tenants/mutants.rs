@@ -209,10 +209,11 @@ async fn every_condition_on_a_canvas_counts() {
     let mutants: Vec<_> = mutants().into_iter().filter(|mutant| mutant.place.contains(&wanted)).collect();
     assert!(!mutants.is_empty(), "there is no condition at {wanted}");
     let all = [Scope::ALL.to_vec()];
+    let lonely = super::Lonely::begin().await;
     let world = World::start(None).await;
     world.seed(&ATTACKER).await;
     let victim = world.seed(&VICTIM).await;
-    let alone = std::sync::Arc::new(super::alone(&all, &victim, &world.sequences().await).await);
+    let alone = std::sync::Arc::new(lonely.said(&all, &victim, &world.sequences().await).await);
     world.service.stop().await;
     let (usual, _) = found(&Mutant::none(), &alone).await;
     println!("{} conditions on a canvas; without a change there are {} findings", mutants.len(), usual.len());

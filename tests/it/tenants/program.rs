@@ -26,6 +26,13 @@ pub(super) struct Request {
     pub(super) is_last_of_operation: bool,
 }
 
+impl Request {
+    pub(super) fn forget_what_it_says(&self, secrets: &mut BTreeSet<String>) {
+        let said = format!("{} {:?} {:?}", self.path, self.headers, self.body);
+        secrets.retain(|secret| !said.contains(secret.as_str()));
+    }
+}
+
 /// Requests on the attacker's canvas that name what is the victim's, and on the victim's canvas.
 pub(super) fn attacks(
     document: &Value,

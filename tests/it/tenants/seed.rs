@@ -246,6 +246,9 @@ impl Planting<'_> {
         sqlx::query(unknown).bind(self.tenant.canvas.0).execute(pool).await.unwrap();
         let facet = "insert into wakeq.facet_settings (queue, canvas_id, weight) values ($1, $2, 3)";
         sqlx::query(facet).bind(QUEUE).bind(self.tenant.canvas.0).execute(pool).await.unwrap();
+        let quota = "insert into wakeq.canvas_quotas (canvas_id, quota, most, set_by) values ($1, 'events', $2, 'tests')";
+        let most = 5000 + i64::try_from(self.tenant.word.len()).unwrap();
+        sqlx::query(quota).bind(self.tenant.canvas.0).bind(most).execute(pool).await.unwrap();
         let email = format!("{}@project.iam.gserviceaccount.com", self.tenant.word);
         let (reach, scopes) = (Reach::Canvas(self.tenant.canvas), [Scope::Read].into_iter().collect());
         self.world.service.access.allow_account(&email, reach, scopes, &Actor::admin("t")).await.unwrap();
