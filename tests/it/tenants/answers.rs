@@ -78,8 +78,9 @@ fn masked(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(mask(text)),
         Value::Array(items) => {
-            // Refusals are written down now and then, some together; of those on its canvas a tenant is told.
-            let kept = items.iter().filter(|item| item["outcome"] != "refused");
+            // Both are written down now and then, some together.
+            let kept =
+                items.iter().filter(|item| item["outcome"] != "refused" && item["action"] != "sign-in");
             let mut items: Vec<_> = kept.map(masked).collect();
             items.sort_by_key(Value::to_string);
             Value::Array(items)
