@@ -19,6 +19,22 @@ begin
     return gone;
 end $$;
 
+-- Keys that were revoked or have expired go as the record of them does. How many went, at most 1,000.
+create function wakeq.expire_keys(kept interval) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    gone bigint;
+begin
+    if kept is null or kept < interval '1 hour' then
+        raise exception 'keys that count no more are kept for an hour at least';
+    end if;
+    delete from wakeq.access_keys where id = any (array(
+        select id from wakeq.access_keys
+         where least(revoked_at, expires_at) < now() - kept limit 1000 for update skip locked));
+    get diagnostics gone = row_count;
+    return gone;
+end $$;
+
 -- What processes of a kind need: 'api' for `wakeq serve` and commands of operators, 'worker' for `wakeq work`; `wakeq all`,
 -- and a service in push mode, need both. The one list of it: a table that is not in it is for the owner alone.
 create function wakeq.needed_rights(kind text) returns table (object_kind text, object text, needed text)

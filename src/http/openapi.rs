@@ -40,6 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
         (name = "dead events", description = "Events that are not tried again"),
         (name = "groups", description = "Consumer groups: who reads which part of the log, and how far they have come"),
         (name = "queues", description = "Queues that services register: copies of the events of every canvas"),
+        (name = "quotas", description = "What a canvas may keep, and what it keeps"),
         (name = "admin", description = "Keys, and who did what"),
         (name = "push", description = "For Pub/Sub and Cloud Scheduler, in deployments with a push subscription"),
         (name = "health", description = "For those who start, stop and route to the process"),

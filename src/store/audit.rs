@@ -134,6 +134,7 @@ impl Store {
 
     /// Writes into the record that everything is about to be woken, by whoever has the database.
     pub(crate) async fn note_wake_all(&self) -> Result<(), StoreError> {
+        in_memory!(self, note_wake_all());
         let mut session = self.session().await?;
         let query = sqlx::query!(
             "insert into wakeq.audit_log (actor, action, outcome)

@@ -74,13 +74,9 @@ impl Store {
                         limit 1000 for update skip locked)
                 returning event_id
                ), keys as (
-                   delete from wakeq.access_keys where id in (
-                       select id from wakeq.access_keys
-                        where least(revoked_at, expires_at) < now() - $5::interval and exists (select from gate)
-                        limit 1000 for update skip locked)
-                returning id
+                   select wakeq.expire_keys($5) as gone from gate
                )
-               select greatest((select count(*) from sent) >= 1000, (select count(*) from keys) >= 1000,
+               select greatest((select count(*) from sent) >= 1000, (select max(gone) from keys) >= 1000,
                                (select count(*) from looked) >= $3) as "more!""#,
             again,
             interval(kept.objects),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::interval;
-use wakeq::{Actor, Event, EventId, Stop};
+use wakeq::{Actor, CanvasId, Event, EventId, Stop};
 use wakeq_services::PubSub;
 
 use crate::children::{Durations, Process, Role, WORK, Work};
@@ -196,7 +196,7 @@ impl Flow {
                     let event = || Event::new(WORK, &Work::lasting(20)).unwrap().id(id);
                     while queue.emit(event()).await.is_err() {}
                     counter.fetch_add(1, Ordering::SeqCst);
-                    id
+                    EventId::chosen(CanvasId::DEFAULT, id)
                 });
             }
             ids.extend(emits.join_all().await);

@@ -104,7 +104,7 @@ async fn every_state_is_explained() {
     let runs = emit(&service, json!({"name": "runs"})).await;
     let dead = emit_literal(&service, "dead").await;
     let chosen = Uuid::new_v4().to_string();
-    emit(&service, json!({"name": "gone", "id": chosen})).await;
+    let own = emit(&service, json!({"name": "gone", "id": chosen})).await;
     service.put("/handlers/WORKER/paused/pause", json!({"reason": "mail server down"})).await.json();
     service.admin(Method::PUT, "/handlers/WORKER/blocked/block", NONE).await.json();
     sql(&service, "update wakeq.events_v2 set locked_at = now(), claims = 1 where id = $1", &runs).await;
@@ -122,7 +122,7 @@ async fn every_state_is_explained() {
             "ends with its handler, or is taken over when its lease runs out",
         ),
         (&dead, "dead", NONE, "is kept for a while; a redrive brings it back"),
-        (&chosen, "gone", NONE, "nothing: it completed, or was cancelled or purged"),
+        (&own, "gone", NONE, "nothing: it completed, or was cancelled or purged"),
     ] {
         let told = explain(&service, id).await;
         let found = (&told["id"], &told["state"], &told["outcome"], &told["next"]);

@@ -117,7 +117,7 @@ async fn a_user_pauses_and_only_an_admin_blocks() {
     assert_eq!((&shown["rules"][0]["kind"], &shown["rules"][1]), (&json!("block"), &NONE), "it stands");
     assert_eq!(rule(&service, &service.key, Method::DELETE, "block", NONE).await.json()["lifted"], true);
 
-    let shown_key = format!("with {}; ", &user[..18]);
+    let shown_key = format!("with {} from 127.0.0.1; ", &user[..18]);
     let stage = service.stop().await;
     let record = stage.admin.audit(CanvasId::DEFAULT, None, 100).await.unwrap().items;
     let refusals =

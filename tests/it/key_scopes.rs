@@ -31,7 +31,6 @@ async fn a_key_for_a_module_emits_for_it_and_for_nothing_else() {
         ("image", "any", &done),
         ("WORKER", "resize", &done),
         ("WORKER", "other", &refused),
-        ("CRON", "nightly", &refused),
         ("images", "any", &refused),
     ] {
         let own = CanvasId::DEFAULT;

@@ -450,7 +450,7 @@ async fn a_canvas_has_a_thousand_targets() {
     sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
     let body = json!({"url": "http://127.0.0.1:8080/"});
     let one_more = service.put(GREET, body.clone()).await;
-    assert_eq!(one_more.problem(), (409, "conflict".into()));
+    assert_eq!(one_more.problem(), (409, "quota-reached".into()));
     assert_eq!(service.put("/handlers/WORKER/h7", body.clone()).await.json()["new"], false);
     assert_eq!(service.get("/handlers").await.json()["items"].as_array().unwrap().len(), 1000);
     assert_eq!(service.delete("/handlers/WORKER/h1").await.status.as_u16(), 204);

@@ -54,12 +54,12 @@ impl Server {
 
     pub(super) async fn cancel(&self, id: EventId) -> anyhow::Result<()> {
         let done: TheEvent = self.client.call(Request::post(&["events", &id.to_string(), "cancel"])).await?;
-        same(done, id)
+        self.same(done, id)
     }
 
     pub(super) async fn run_now(&self, id: EventId) -> anyhow::Result<()> {
         let done: TheEvent = self.client.call(Request::post(&["events", &id.to_string(), "run-now"])).await?;
-        same(done, id)
+        self.same(done, id)
     }
 
     pub(super) async fn handlers(&self) -> anyhow::Result<List<Handler>> {
@@ -258,9 +258,17 @@ impl Server {
         self.client.call(request).await
     }
 
+    /// Whether the answer is about the event that was named, by its id or by the one that was chosen for it.
+    fn same(&self, answered: TheEvent, asked: EventId) -> anyhow::Result<()> {
+        let is_meant = [asked, EventId::chosen(self.client.canvas(), asked)].contains(&EventId(answered.id));
+        anyhow::ensure!(is_meant, "the server answered about another event, {}", answered.id);
+        Ok(())
+    }
+
     pub(super) async fn redrive_one(&self, id: EventId) -> anyhow::Result<()> {
         let request = Request::post(&["dead-events", &id.to_string(), "redrive"]);
-        same(self.client.call(request).await?, id)
+        let done = self.client.call(request).await?;
+        self.same(done, id)
     }
 
     pub(super) async fn redrive(&self, which: &BulkRequest) -> anyhow::Result<Redriven> {
@@ -325,9 +333,4 @@ fn one_canvas(canvases: Canvases) -> anyhow::Result<()> {
             Err(Failure::Usage(words.to_owned()).into())
         }
     }
-}
-
-fn same(answered: TheEvent, asked: EventId) -> anyhow::Result<()> {
-    anyhow::ensure!(answered.id == asked.0, "the server answered about another event, {}", answered.id);
-    Ok(())
 }

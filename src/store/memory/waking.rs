@@ -70,6 +70,11 @@ impl Tables {
         Ok(())
     }
 
+    /// Tables in memory have no record.
+    pub(in crate::store) fn note_wake_all(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     pub(in crate::store) fn make_all_due(&mut self) -> Result<u64, StoreError> {
         let (now, within) = (self.now, self.now + self.timing.horizon);
         let mut moved = 0;

@@ -58,7 +58,7 @@ fn array(ids: &[EventId]) -> String {
 
 fn claim_arguments(ids: &[EventId]) -> String {
     let (ids, canvas) = (array(ids), CanvasId::DEFAULT);
-    format!("{ids}, '{{}}', '{canvas}', '{{WORKER/known/_}}', '{{}}', '1 min', 5")
+    format!("{ids}, '{{}}', '{canvas}', '{{WORKER/known/_}}', '{{}}', '1 min', 5, 2147483647")
 }
 
 /// A claim leaves every index alone, and finds room for its version; so do renewal and release. Versions that a

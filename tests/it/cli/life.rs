@@ -166,7 +166,7 @@ async fn an_operator_handles_waiting_events() {
          WORKER/greet        0        0       0        1     0\n"
     );
     door.open(1);
-    worker.until(chosen.parse().unwrap(), Outcome::Deleted).await;
+    worker.until(own, Outcome::Deleted).await;
     assert_eq!(
         terminal.prints(&["explain", &chosen]).await,
         "event     <id>\nemitted   <time>\nstate     gone\nnext      nothing: it completed, or was cancelled or purged\n"

@@ -131,6 +131,9 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (16, "log"),
     (17, "groups"),
     (18, "entities"),
+    (19, "quotas"),
+    (20, "sql"),
+    (21, "roles"),
 ];
 
 fn migrations(status: &str) -> String {
