@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use super::Context;
 use super::backend::Canvases;
 use super::failure::Failure;
-use super::keys::{CanvasesArg, scope};
+use super::keys::{CanvasesArg, scope, written};
 use super::show::{self, JsonArg};
 use super::table::Table;
 use crate::access::{Access, AccessConfig, Reach, Within, read_scopes};
@@ -68,7 +68,7 @@ impl Allow {
         let (scopes, narrow) = read_scopes(&self.scopes)?;
         let access = access(context).await?;
         let new = access.allow_narrow_account(email, reach, scopes, &narrow, &context.actor()).await?;
-        let scopes = self.scopes.join(",");
+        let scopes = written(&self.scopes)?;
         let what = if new { "is let in" } else { "was let in already: scopes replaced" };
         show::line(format_args!("{email} {what}, on {}: {scopes}", named(reach)))
     }

@@ -60,6 +60,14 @@ struct Create {
     json: JsonArg,
 }
 
+/// All of them, in their order.
+pub(super) fn written(scopes: &[String]) -> Result<String, InvalidScope> {
+    let (whole, narrow) = read_scopes(scopes)?;
+    let whole = whole.iter().map(|scope| scope.to_string());
+    let all: Vec<_> = whole.chain(narrow.iter().map(ToString::to_string)).collect();
+    Ok(all.join(","))
+}
+
 /// A scope as it is written.
 pub(super) fn scope(text: &str) -> Result<String, InvalidScope> {
     let text = text.to_owned();
@@ -97,7 +105,7 @@ impl Keys {
 impl Create {
     /// The key alone goes to standard output, so that a script can take it from there.
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let scopes = self.scopes.join(",");
+        let scopes = written(&self.scopes)?;
         let new = CreateKey {
             holder: self.holder.clone(),
             scopes: self.scopes,

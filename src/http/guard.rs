@@ -44,8 +44,7 @@ const ALWAYS_THERE: [&str; 6] =
     ["put_queue", "list_queues", "list_groups", "list_nodes", "set_quota", "unset_quota"];
 
 /// Operations whose answers hold values or states: the record says who read them.
-const READS_VALUES: [&str; 8] = [
-    "show_event",
+const READS_VALUES: [&str; 7] = [
     "list_dead_events",
     "show_object",
     "show_entity",
@@ -54,8 +53,8 @@ const READS_VALUES: [&str; 8] = [
     "show_cron",
     "list_crons",
 ];
-/// The operation whose answer holds values if it is asked to.
-const LISTS_VALUES: &str = "list_events";
+/// The operation whose answer holds a value if it is asked to.
+const SHOWS_A_VALUE: &str = "show_event";
 
 /// How a part of a handler's address looks.
 const NAME: &str = "^[A-Za-z0-9_.-]{1,128}$";
@@ -423,7 +422,7 @@ impl Rule {
         let action = self.action(&parts.method);
         let query = parts.uri.query().unwrap_or_default().as_bytes();
         let whole = || form_urlencoded::parse(query).any(|(name, value)| name == "view" && value == "full");
-        let reads = READS_VALUES.contains(&&*action) || action.as_ref() == LISTS_VALUES && whole();
+        let reads = READS_VALUES.contains(&&*action) || action.as_ref() == SHOWS_A_VALUE && whole();
         reads.then(|| caller.line(AuditOutcome::Done, action, None))
     }
 

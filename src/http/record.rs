@@ -36,12 +36,15 @@ const SESSION: Duration = Duration::from_secs(3600);
 /// Most sign-ins that are known; beyond, one is told again.
 const SESSIONS: usize = 10_000;
 
+/// When each credential was last told of on each canvas.
+type Sessions = HashMap<(Arc<str>, Option<CanvasId>), Instant>;
+
 /// Gathers what goes into the record. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Record {
     soon: Gatherer,
     later: Gatherer,
-    sessions: Arc<Mutex<HashMap<(Arc<str>, Option<CanvasId>), Instant>>>,
+    sessions: Arc<Mutex<Sessions>>,
 }
 
 /// What happened, to whom, and why. Two of the same are one that happened twice.

@@ -237,10 +237,8 @@ impl Store {
                 returning key
                ), sent as (
                    select canvas_id, event_id,
-                          exists (select from wakeq.events_v2 f
-                                   where f.canvas_id = e.canvas_id and f.id = any (e.follow_ups))
-                       or exists (select from wakeq.dead_events d
-                                   where d.canvas_id = e.canvas_id and d.id = any (e.follow_ups)) as open
+                          exists (select from wakeq.events_v2 f where f.canvas_id = e.canvas_id and f.id = any (e.follow_ups))
+                       or exists (select from wakeq.dead_events d where d.canvas_id = e.canvas_id and d.id = any (e.follow_ups)) as open
                      from wakeq.entity_events e
                     where ended_at is not null and coalesce(held_at, ended_at) < now() - $2::interval
                       and exists (select from gate)

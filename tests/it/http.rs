@@ -4,6 +4,7 @@ use reqwest::{Method, StatusCode};
 use uuid::Uuid;
 use wakeq::CanvasId;
 use wakeq::access::Scope;
+use wakeq::http::HttpConfig;
 
 use crate::service::{Answer, Service};
 
@@ -57,4 +58,17 @@ async fn the_document_and_its_page_are_served() {
     assert!(page.status.is_success() && page.text.contains("swagger-ui"), "{}", page.text);
     assert!(!page.text.contains("https://"), "the page asks nobody else");
     service.stop().await;
+}
+
+#[tokio::test]
+async fn documentation_is_there_unless_it_is_switched_off() {
+    let (open, closed) = (HttpConfig::default(), HttpConfig { docs: false, ..HttpConfig::default() });
+    for (config, status) in [(open, 200), (closed, 404)] {
+        let service = Service::with(config).await;
+        for path in ["/openapi.json", "/docs/"] {
+            let answer = Answer::of(service.request(Method::GET, path)).await;
+            assert_eq!(answer.status, status, "{path}");
+        }
+        service.stop().await;
+    }
 }

@@ -87,7 +87,7 @@ async fn a_key_for_a_handler_operates_it_and_nothing_else() {
     let whole = service.key("whole", own, &[Scope::Read]).await;
     let listed = service.admin(Method::GET, "/keys?limit=1000", Value::Null).await.json();
     let scopes: Vec<&Value> = listed["items"].as_array().unwrap().iter().map(|key| &key["scopes"]).collect();
-    assert!(scopes.contains(&&json!(["operate:WORKER/resize", "read:WORKER/resize"])), "{scopes:?}");
+    assert!(scopes.contains(&&json!(["read:WORKER/resize", "operate:WORKER/resize"])), "{scopes:?}");
     assert!(whole.starts_with("wakeq_") && scopes.contains(&&json!(["read"])), "{scopes:?}");
     service.stop().await;
 }

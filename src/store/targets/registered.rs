@@ -236,16 +236,14 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, seen: Seen
         PutRow,
         r#"with others as (
                select count(*) as count from (
-                   select from wakeq.http_targets
-                    where canvas_id = $1 and (module, name, modifier) <> ($2, $3, $4)
+                   select from wakeq.http_targets where canvas_id = $1 and (module, name, modifier) <> ($2, $3, $4)
                     limit wakeq.quota_of($1, 'targets', $15)) as counted
            ), put as (
                insert into wakeq.http_targets as t
                    (canvas_id, module, name, modifier, url, retries, delay_ms, factor, delay_max_ms, timeout_ms,
                     concurrency, audience, secret, secret_key, created_by, updated_by, halts)
                select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11::integer, $12::text, $13, $24::text, $17, $17, $22
-                 from others where count < wakeq.quota_of($1, 'targets', $15)
-                   on conflict (canvas_id, module, name, modifier) do update
+                 from others where count < wakeq.quota_of($1, 'targets', $15) on conflict (canvas_id, module, name, modifier) do update
                   set url = excluded.url, retries = excluded.retries, delay_ms = excluded.delay_ms, halts = excluded.halts,
                       factor = excluded.factor, delay_max_ms = excluded.delay_max_ms, timeout_ms = excluded.timeout_ms,
                       concurrency = excluded.concurrency, audience = excluded.audience, revision = excluded.revision,

@@ -57,13 +57,13 @@ impl EventProvider for Weighed {
 struct Gated {
     gate: Semaphore,
     failures: Mutex<u32>,
-    begun: mpsc::UnboundedSender<i64>,
+    begun: mpsc::Sender<i64>,
 }
 
 #[async_trait]
 impl EventProcessor for Gated {
     async fn handle_event(&self, event: &LogEvent) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        self.begun.send(event.seq)?;
+        self.begun.try_send(event.seq)?;
         self.gate.acquire().await?.forget();
         let mut failures = self.failures.lock().unwrap();
         if *failures > 0 {
@@ -74,7 +74,7 @@ impl EventProcessor for Gated {
     }
 }
 
-type Begun = mpsc::UnboundedReceiver<i64>;
+type Begun = mpsc::Receiver<i64>;
 
 fn consumer(
     name: &str,
@@ -83,7 +83,7 @@ fn consumer(
     budget: &ReadBudget,
     failures: u32,
 ) -> (Consumer, Arc<Gated>, Begun) {
-    let (begun, hears) = mpsc::unbounded_channel();
+    let (begun, hears) = mpsc::channel(10_000);
     let gated = Arc::new(Gated { gate: Semaphore::new(0), failures: Mutex::new(failures), begun });
     let config = ConsumerConfig {
         page_bytes: KIB * KIB,

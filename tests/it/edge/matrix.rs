@@ -46,7 +46,8 @@ impl Holder {
         let server = KeyServer::start(&[&signer]).await;
         let (audiences, jwks_url) = (vec![AUDIENCE.to_owned()], server.url.clone());
         let access = AccessConfig { audiences, jwks_url, ..AccessConfig::default() };
-        let service = Service::with(HttpConfig { access, ..HttpConfig::default() }).await;
+        let service =
+            Service::with(HttpConfig { access, stranger_rate: 100_000, ..HttpConfig::default() }).await;
         Self { service, signer, _server: server }
     }
 

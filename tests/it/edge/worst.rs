@@ -335,7 +335,7 @@ async fn once(place: &Place, part: &'static str, task: usize, next: &AtomicUsize
             let batch = json!({"events": (0..500).map(event).collect::<Vec<_>>()});
             place.attacks(Method::POST, "/events:batch", Some(&batch)).await
         }
-        "names" if task % 2 == 0 => place.attacks(Method::GET, "/events?limit=1000", None).await,
+        "names" if task.is_multiple_of(2) => place.attacks(Method::GET, "/events?limit=1000", None).await,
         "names" => place.attacks(Method::GET, "/handlers", None).await,
         _ if number >= 500 => return None,
         _ => {

@@ -15,13 +15,13 @@ const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(9));
 /// What a handler of questions heard, and of which event.
 struct Desk {
     worker: Running,
-    heard: mpsc::UnboundedReceiver<(EventId, Result<SentToEntity, String>)>,
+    heard: mpsc::Receiver<(EventId, Result<SentToEntity, String>)>,
 }
 
 impl Desk {
     /// A handler that answers everything that it is asked, on every canvas, by a deposit.
     fn open(bank: &Bank) -> Self {
-        let (tell, heard) = mpsc::unbounded_channel();
+        let (tell, heard) = mpsc::channel(10_000);
         let entities = bank.entities.clone();
         let charge = move |execution: Execution| {
             let (entities, tell) = (entities.clone(), tell.clone());
@@ -34,7 +34,7 @@ impl Desk {
                     matches!(answered, Err(EntityError::NotAsked { asking, .. }) if asking == execution.id);
                 assert!(is_refused || answered.is_ok(), "{answered:?}");
                 assert_eq!(verified.is_ok(), answered.is_ok(), "{verified:?}");
-                tell.send((execution.id, answered.map_err(|error| error.to_string()))).unwrap();
+                tell.try_send((execution.id, answered.map_err(|error| error.to_string()))).unwrap();
                 Ok(())
             }
         };

@@ -163,6 +163,10 @@ pub(super) fn hold_paths(pid: i32) -> (PathBuf, PathBuf) {
 
 /// The first handler that finds the request blocks until it is withdrawn. It never yields meanwhile: a node that was
 /// stopped with the event in its hands goes on from here to the commit, whatever its timers say by then.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it must not yield, and there is nobody to signal a stopped process"
+)]
 fn hold_if_asked() {
     let (asked, held) = hold_paths(i32::try_from(std::process::id()).unwrap_or(0));
     if std::fs::rename(asked, &held).is_ok() {

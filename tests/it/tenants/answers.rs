@@ -87,17 +87,20 @@ fn masked(value: &Value) -> Value {
         }
         Value::Object(fields) => {
             let field = |(name, value): (&String, &Value)| {
-                let value = match value {
-                    _ if OF_THE_REQUEST.contains(&name.as_str()) => Value::Null,
-                    Value::String(_) if name == "next_cursor" => Value::String("<cursor>".into()),
-                    Value::Number(_) if NUMBERS.contains(&name.as_str()) => Value::String("<number>".into()),
-                    other => masked(other),
+                let value = if OF_THE_REQUEST.contains(&name.as_str()) {
+                    Value::Null
+                } else if value.is_string() && name == "next_cursor" {
+                    Value::String("<cursor>".into())
+                } else if value.is_number() && NUMBERS.contains(&name.as_str()) {
+                    Value::String("<number>".into())
+                } else {
+                    masked(value)
                 };
                 (name.clone(), value)
             };
             Value::Object(fields.iter().map(field).collect())
         }
-        other => other.clone(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
 }
 
