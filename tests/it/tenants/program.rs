@@ -122,7 +122,8 @@ impl Drafts<'_> {
             let pairs: Vec<_> =
                 query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
             let names: Vec<_> = query.iter().map(|(name, _)| *name).collect();
-            let path = format!("{}?{}", first.path, pairs.join("&"));
+            let mark = if first.path.contains('?') { '&' } else { '?' };
+            let path = format!("{}{mark}{}", first.path, pairs.join("&"));
             drafts.push(Draft { path, ..first.clone() }.labelled(&names.join(" and ")));
         }
         for (label, body) in self.bodies() {
@@ -155,6 +156,10 @@ impl Drafts<'_> {
         let parts =
             self.operation.path.split('/').filter_map(|part| part.strip_prefix('{')?.split('}').next());
         let mut paths = vec![self.operation.path.replace("{canvas}", self.canvas)];
+        if self.operation.id == "list_audit" {
+            // The whole record, of which worlds have some lines at other times.
+            paths[0].push_str("?limit=1000");
+        }
         for part in parts.filter(|part| !["canvas", "name", "modifier", "entity"].contains(part)) {
             let values = fields::of_path(part, self.values);
             let filled = |path: &String| {
@@ -167,9 +172,6 @@ impl Drafts<'_> {
             };
             paths = paths.iter().flat_map(filled).collect();
         }
-        let unique: BTreeSet<_> = paths.iter().cloned().collect();
-        let mut paths: Vec<_> = paths.into_iter().filter(|path| unique.contains(path)).collect();
-        paths.dedup();
         let body = self.usual_body();
         let headers = body.iter().map(|_| ("content-type".to_owned(), "application/json".to_owned()));
         let headers: Vec<_> = headers.collect();
