@@ -125,6 +125,7 @@ const DEFERS_MAX: u32 = 12;
 
 impl Timing {
     /// How long an event that the probe woke so often waits for its next look while nobody knows its handler.
+    #[cfg(feature = "testing")]
     pub(crate) fn defer_for(&self, probes: u32) -> Duration {
         self.unknown_handler_wait * 2_u32.pow(probes.min(4)).min(DEFERS_MAX)
     }

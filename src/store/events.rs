@@ -77,8 +77,7 @@ impl Store {
                  from looked e,
                       lateral (select max(r.rule_type)::text as kind from wakeq.scheduling_rules r
                                 where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
-                                  and (r.until is null or r.until > now())
-                                  and (e.queue is null or wakeq.is_shown(e.queue))) as rule,
+                                  and (r.until is null or r.until > now()) and (e.queue is null or wakeq.is_shown(e.queue))) as rule,
                       lateral (select case
                            when e.object is not null
                             and wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name) then 'halted'
@@ -109,9 +108,8 @@ impl Store {
             copies
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        session
-            .answered("list events", rows)
-            .map(|rows| rows.into_iter().filter_map(Row::into_listed).collect())
+        let rows = session.answered("list events", rows)?;
+        Ok(rows.into_iter().filter_map(Row::into_listed).collect())
     }
 }
 

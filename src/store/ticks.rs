@@ -12,9 +12,7 @@ use super::insert::insert_pages;
 use super::queues::Emission;
 use super::session::interval;
 use super::{Inserted, NewEvent, Store, StoreError};
-use crate::event::{
-    CanvasId, Due, EventId, HandlerAddress, HandlerScope, Name, Notification, Timestamp, Traceparent,
-};
+use crate::event::{CanvasId, Due, EventId, HandlerAddress, Name, Notification, Timestamp, Traceparent};
 
 /// Most crons in one transaction.
 const CRONS: i64 = 100;
@@ -112,6 +110,38 @@ impl Store {
     }
 }
 
+struct DueRow {
+    canvas_id: Uuid,
+    name: String,
+    expression: String,
+    zone: String,
+    modifier: String,
+    value: String,
+    missed: String,
+    next_at: Timestamp,
+    now: Timestamp,
+    /// Ticks that were emitted before the schedule began anew.
+    emitted: Vec<Timestamp>,
+}
+
+impl DueRow {
+    /// The cron, and the handler of its events.
+    fn cron(&self) -> Option<(CronDue, HandlerAddress)> {
+        let module = Name::cron();
+        let address =
+            super::load::address(self.canvas_id, module.as_str(), &self.name, &self.modifier).ok()?;
+        let due = CronDue {
+            canvas: address.scope.canvas,
+            name: address.scope.name.clone(),
+            expression: self.expression.clone(),
+            zone: self.zone.clone(),
+            missed: self.missed.clone(),
+            next_at: self.next_at,
+        };
+        Some((due, address))
+    }
+}
+
 async fn tick(
     connection: &mut PgConnection,
     only: Option<(CanvasId, &Name)>,
@@ -123,7 +153,8 @@ async fn tick(
     let (canvases, names): (Vec<_>, Vec<_>) =
         but.iter().map(|(canvas, name)| (canvas.0, name.to_string())).unzip();
     let mut transaction = connection.begin().await?;
-    let due = sqlx::query!(
+    let due = sqlx::query_as!(
+        DueRow,
         r#"with due as materialized (
                select canvas_id, name, next_at from wakeq.cron_records
                 where next_at <= now() + $1::interval and ($2::uuid is null or canvas_id = $2) and ($3::text is null or name = $3)
@@ -156,17 +187,7 @@ async fn tick(
             more = true;
             continue;
         }
-        let address = super::load::address(row.canvas_id, Name::cron().as_str(), &row.name, &row.modifier);
-        let Ok(HandlerAddress { scope, modifier }) = address else { continue };
-        let HandlerScope { canvas, name, .. } = scope.clone();
-        let due = CronDue {
-            canvas,
-            name,
-            expression: row.expression,
-            zone: row.zone,
-            missed: row.missed,
-            next_at: row.next_at,
-        };
+        let Some((due, address)) = row.cron() else { continue };
         let CronStep::Emit(mut ticks, next) = step(&due, row.now, room) else {
             left.push((due.canvas, due.name));
             continue;
@@ -174,15 +195,13 @@ async fn tick(
         more |= ticks.len() >= room;
         // Before a change or a pause that began the schedule anew; these could not be taken back.
         ticks.retain(|tick| !row.emitted.contains(tick));
-        batch.add(&due, (ticks, next), &HandlerAddress { scope, modifier }, &row.value, row.now);
+        batch.add(&due, (ticks, next), &address, &row.value, row.now);
     }
     if batch.moved.is_empty() {
         transaction.rollback().await?;
         return Ok(Ticked { more: more && !left.is_empty(), left, ..Ticked::default() });
     }
-    let chosen = vec![false; batch.events.len()];
-    let inserted = insert_pages(&mut transaction, &batch.events, &chosen, emission).await?;
-    batch.moves(&mut transaction).await?;
+    let inserted = batch.write(&mut transaction, emission).await?;
     transaction.commit().await?;
     let notifications = due_soon(&batch.events, &inserted);
     let copies = inserted.iter().flat_map(Inserted::due_copies).copied().collect();
@@ -246,6 +265,18 @@ impl Batch {
                 logged: None,
             });
         }
+    }
+
+    /// Inserts the events, and moves the fences.
+    async fn write(
+        &self,
+        connection: &mut PgConnection,
+        emission: Emission<'_>,
+    ) -> Result<Vec<Inserted>, sqlx::Error> {
+        let chosen = vec![false; self.events.len()];
+        let inserted = insert_pages(&mut *connection, &self.events, &chosen, emission).await?;
+        self.moves(connection).await?;
+        Ok(inserted)
     }
 
     /// Moves the fences, and notes what was emitted ahead beside what still is.

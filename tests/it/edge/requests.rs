@@ -193,15 +193,7 @@ impl Targets {
             (_, 400) if operation.described["parameters"].as_array().is_some_and(|all| !all.is_empty()) => {
                 to(&format!("{path}?nonsense=1"))
             }
-            (_, 400) => {
-                let broken = [
-                    "{name}", "{id}", "{key}", "{cron}", "{object}", "{queue}", "{group}", "{entity}",
-                    "{quota}",
-                ]
-                .iter()
-                .fold(operation.path.clone(), |path, part| path.replace(part, "%20"));
-                to(&self.path(&broken, self.waiting))
-            }
+            (_, 400) => to(&self.path(&broken(operation), self.waiting)),
             (_, 401) => good(),
             (_, 403) => {
                 let others = Scope::ALL.into_iter().filter(|scope| !operation.scopes.contains(scope));
@@ -403,6 +395,13 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         | "listen" => None,
         other => panic!("say in this file what a good request of the new operation `{other}` sends"),
     }
+}
+
+/// The path with a space where it names something.
+fn broken(operation: &Operation) -> String {
+    ["{name}", "{id}", "{key}", "{cron}", "{object}", "{queue}", "{group}", "{entity}", "{quota}"]
+        .iter()
+        .fold(operation.path.clone(), |path, part| path.replace(part, "%20"))
 }
 
 /// Every table of the queue, with a sum over all it holds. Who asked is no change: the record may grow, and the use of
