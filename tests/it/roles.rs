@@ -252,7 +252,7 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
         "function await_claims",
         "table access_keys",
         "table canvas_quotas",
-        "table cron_canvases",
+        "table canvas_turns",
         "table cron_records",
         "table deployment",
         "table facet_settings",
