@@ -259,7 +259,6 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
         "table http_targets",
         "table queue_patterns",
         "table queue_registry",
-        "table queues",
         "table service_accounts",
     ];
     assert_eq!(unknown(&worker, &[&owners[..], &apis].concat()), [""; 0], "is it only the API's?");
