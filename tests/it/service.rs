@@ -37,8 +37,9 @@ pub(crate) struct Answer {
 }
 
 impl Service {
+    /// With the defaults, but for strangers, whom tests play as fast as they can.
     pub(crate) async fn start() -> Self {
-        Self::with(HttpConfig::default()).await
+        Self::with(HttpConfig { stranger_rate: 10_000, ..HttpConfig::default() }).await
     }
 
     pub(crate) async fn with(config: HttpConfig) -> Self {

@@ -4,22 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use reqwest::Method;
 use serde_json::Value;
-use wakeq::http::HttpConfig;
 
 use super::requests::{Operation, Targets, operations};
 use crate::service::{Answer, Service};
 
 const METHODS: [&str; 7] = ["GET", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "TRACE"];
 
-/// So many requests without a credential come from nobody else.
-fn for_strangers() -> HttpConfig {
-    HttpConfig { stranger_rate: 10_000, ..HttpConfig::default() }
-}
-
 /// Each method of each path: served if the document has it, refused by the router if not.
 #[tokio::test]
 async fn what_is_documented_is_served_and_nothing_else() {
-    let service = Service::with(for_strangers()).await;
+    let service = Service::start().await;
     let targets = Targets::prepare(&service).await;
     let mut paths: BTreeMap<String, Vec<Operation>> = BTreeMap::new();
     for operation in operations(&service).await {
@@ -65,7 +59,7 @@ async fn what_is_documented_is_served_and_nothing_else() {
 /// The table of `requests` has a request for each; the service behind it is a new one, so that none spoils another.
 #[tokio::test]
 async fn every_documented_status_is_answered() {
-    let service = Service::with(for_strangers()).await;
+    let service = Service::start().await;
     let mut seen = 0;
     let all: Vec<_> = operations(&service).await.into_iter().filter(|operation| !operation.pushed).collect();
     let targets = Targets::prepare(&service).await;
