@@ -100,6 +100,7 @@ impl Store {
     }
 
     /// What a canvas may keep of something.
+    #[cfg(feature = "http")]
     pub(crate) async fn quota(&self, canvas: CanvasId, quota: Quota) -> Result<u64, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
