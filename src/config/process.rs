@@ -152,6 +152,9 @@ pub(crate) struct ServeArgs {
     /// Requests a second of one canvas
     #[arg(long, env = "WAKEQ_CANVAS_RATE", default_value_t = HttpConfig::default().canvas_rate)]
     canvas_rate: u32,
+    /// Bytes a second of one canvas, of bodies and of answers
+    #[arg(long, env = "WAKEQ_CANVAS_BYTE_RATE", default_value_t = HttpConfig::default().canvas_byte_rate)]
+    canvas_byte_rate: u32,
     /// Requests a second from one address without a credential that counts
     #[arg(long, env = "WAKEQ_STRANGER_RATE", default_value_t = HttpConfig::default().stranger_rate)]
     stranger_rate: u32,
@@ -257,6 +260,7 @@ impl ServeArgs {
             share_percent: self.share,
             credential_rate: self.credential_rate,
             canvas_rate: self.canvas_rate,
+            canvas_byte_rate: self.canvas_byte_rate,
             stranger_rate: self.stranger_rate,
             docs: !self.no_docs,
             trusted_proxies: proxies.context("--trusted-proxies (WAKEQ_TRUSTED_PROXIES)")?,

@@ -35,15 +35,15 @@ impl FromRequest<Api> for Whole {
         if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
             return Err(Problem::new(Kind::UnsupportedMediaType, "send the body without a content-encoding"));
         }
-        let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-        let announced = announced.and_then(|text| text.parse::<usize>().ok());
+        let announced = announced(request.headers());
+        let announced = announced.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         if announced.is_some_and(|length| length > limit) {
             return Err(too_large());
         }
         let slot = request.extensions().get::<Slot>().cloned();
         slot.iter().for_each(Slot::leave);
-        let mut held =
-            api.limits.bodies.begin(request.extensions().get().map(|caller: &Caller| caller.canvas));
+        let canvas = request.extensions().get().map(|caller: &Caller| caller.canvas);
+        let mut held = api.limits.bodies.begin(canvas);
         let reading =
             collect(Limited::new(request.into_body(), limit), announced.unwrap_or(limit), &mut held);
         let bytes = match within(api.limits.body_time, reading).await? {
@@ -59,12 +59,21 @@ impl FromRequest<Api> for Whole {
                 return Err(Problem::bad_request(words));
             }
         };
+        // The guard has counted what was announced.
+        if let Some(canvas) = canvas.filter(|_| announced.is_none()) {
+            api.shares.moved(canvas, bytes.len() as u64);
+        }
         slot.iter().try_for_each(Slot::take)?;
         if let Some(slot) = slot {
             slot.keep(held);
         }
         Ok(Self(bytes))
     }
+}
+
+/// How long a body says that it is.
+pub(super) fn announced(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// Why a body was not read to its end.

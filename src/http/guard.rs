@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use axum::body::HttpBody;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
@@ -17,7 +18,7 @@ use utoipa::openapi::{ContentBuilder, ObjectBuilder, Ref, RefOr, Required, Respo
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt};
 
 use super::answer::RequestId;
-use super::body::{AddressPath, HandlerPath};
+use super::body::{AddressPath, HandlerPath, announced};
 use super::client::Client;
 use super::limits::Slot;
 use super::problem::Problem;
@@ -330,15 +331,20 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
             parts.extensions.insert(caller.clone());
             let answering = next.run(Request::from_parts(parts, body));
             let response = match rule.about {
-                About::Canvas | About::Events => on_behalf_of(canvas, answering).await,
+                About::Canvas | About::Events => on_behalf_of(canvas, method.is_safe(), answering).await,
                 About::EveryCanvas => answering.await,
             };
             if let Some(line) = read.filter(|_| response.status().is_success()) {
                 rule.api.record.read(line, &caller.request.0);
             }
+            if let Some(bytes) = response.body().size_hint().exact() {
+                rule.api.shares.moved(canvas, bytes);
+            }
             rule.api.limits.answers.count(canvas, &method, response)
         }
-        Err(problem) => problem.into_response(),
+        Err(problem) if body.is_end_stream() => problem.into_response(),
+        // What is left of the request is not read.
+        Err(problem) => ([(header::CONNECTION, "close")], problem).into_response(),
     }
 }
 
@@ -385,7 +391,7 @@ impl Rule {
         let mut parties = vec![Party::Credential(Arc::clone(&credential))];
         if self.about != About::EveryCanvas {
             // Only now, so that the credential of another canvas uses up nothing of this one.
-            self.api.shares.come_to(canvas)?;
+            self.api.shares.come_to(canvas, announced(&parts.headers).unwrap_or(0))?;
             parties.push(Party::Canvas(canvas));
         }
         if let Some(slot) = parts.extensions.get::<Slot>() {

@@ -12,6 +12,10 @@ use super::bytes::{Answers, Budget, Held};
 use super::problem::{Kind, Problem};
 use super::shares::{Party, Shares, Taken};
 
+/// How late whoever took more than a share is told so. Of callers that come again at once, and never end, each connection costs
+/// one refusal in this time.
+const LATE: Duration = Duration::from_secs(1);
+
 /// The bounds of one request, and of all together. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Limits {
@@ -19,6 +23,8 @@ pub(super) struct Limits {
     pub(super) body_time: Duration,
     pub(super) request_time: Duration,
     pub(super) requests: usize,
+    /// Refusals that wait to be told.
+    pub(super) late: usize,
     /// Bytes of bodies, from when they arrive to the end of their requests.
     pub(super) bodies: Arc<Budget>,
     /// Bytes of answers that are on their way.
@@ -32,6 +38,8 @@ pub(super) struct Slots {
     usual: Room,
     pushes: Room,
     shares: Shares,
+    /// For refusals that are told late.
+    doorstep: Arc<Semaphore>,
 }
 
 /// Room for requests of a kind, and how long each may take.
@@ -48,6 +56,7 @@ impl Slots {
             usual: room(limits.request_time),
             pushes: room(super::push::TIME_MAX.max(limits.request_time)),
             shares: shares.clone(),
+            doorstep: Arc::new(Semaphore::new(limits.late)),
         }
     }
 
@@ -137,7 +146,14 @@ pub(super) async fn shed(State(slots): State<Slots>, mut request: Request, next:
     // A clone of it may live on with what is left of the request.
     slot.end();
     match response {
-        Ok(response) => response,
+        Ok(response) => {
+            if response.extensions().get().is_some_and(Problem::is_late)
+                && let Ok(_place) = slots.doorstep.try_acquire()
+            {
+                tokio::time::sleep(LATE).await;
+            }
+            response
+        }
         Err(_) => {
             let limit = room.time.as_secs();
             let words = format!(

@@ -97,6 +97,8 @@ pub(super) struct Problem {
     detail: Cow<'static, str>,
     /// After how many seconds it may go better, where time mends it.
     retry_after_s: u64,
+    /// Whether to tell it late: who is told at once comes again at once.
+    late: bool,
 }
 
 /// A problem as `application/problem+json` (RFC 9457).
@@ -120,13 +122,22 @@ pub(super) struct Details<'a> {
 
 impl Problem {
     pub(super) fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, detail: detail.into(), retry_after_s: 1 }
+        Self { kind, detail: detail.into(), retry_after_s: 1, late: false }
     }
 
     /// For how long to wait, in whole seconds, one at least.
     pub(super) fn retry_after(self, wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Self { retry_after_s: seconds.max(1), ..self }
+    }
+
+    /// Tells it late, since whoever took more than a share is likely to come again at once.
+    pub(super) fn late(self) -> Self {
+        Self { late: true, ..self }
+    }
+
+    pub(super) fn is_late(&self) -> bool {
+        self.late
     }
 
     pub(super) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {

@@ -21,8 +21,6 @@ use crate::event::CanvasId;
 const KNOWN_MAX: usize = 10_000;
 /// How often those are looked for that have not come for a while.
 const SWEEP: Duration = Duration::from_secs(1);
-/// How many seconds' requests may come at once.
-const BURST_S: u32 = 2;
 
 /// How much a caller may take of what all have in common.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +29,7 @@ pub(super) struct ShareLimits {
     pub(super) requests: usize,
     pub(super) per_credential: u32,
     pub(super) per_canvas: u32,
+    pub(super) bytes_per_canvas: u32,
     pub(super) of_strangers: u32,
 }
 
@@ -40,6 +39,8 @@ pub(super) struct Shares {
     requests: Tally<Party>,
     credentials: Arc<Rates<Arc<str>>>,
     canvases: Arc<Rates<CanvasId>>,
+    /// Of bodies and of answers.
+    bytes: Arc<Rates<CanvasId>>,
     strangers: Arc<Rates<IpAddr>>,
 }
 
@@ -71,27 +72,36 @@ impl Shares {
     pub(super) fn new(limits: ShareLimits) -> Self {
         Self {
             requests: Tally::new(limits.requests),
-            credentials: Arc::new(Rates::new(limits.per_credential)),
-            canvases: Arc::new(Rates::new(limits.per_canvas)),
-            strangers: Arc::new(Rates::new(limits.of_strangers)),
+            credentials: Arc::new(Rates::new(limits.per_credential, 2)),
+            canvases: Arc::new(Rates::new(limits.per_canvas, 2)),
+            bytes: Arc::new(Rates::new(limits.bytes_per_canvas, 1)),
+            strangers: Arc::new(Rates::new(limits.of_strangers, 2)),
         }
     }
 
     /// Counts a request of somebody who was recognized, before it is known what it may do.
     pub(super) fn come(&self, credential: &Arc<str>) -> Result<(), Problem> {
-        let taken = self.credentials.take(credential.clone(), Instant::now());
+        let taken = self.credentials.take(credential.clone(), 1, Instant::now());
         taken.map_err(|wait| too_fast("this credential", wait))
     }
 
-    /// Counts a request that may be about a canvas: only those who have something there use it up.
-    pub(super) fn come_to(&self, canvas: CanvasId) -> Result<(), Problem> {
-        self.canvases.take(canvas, Instant::now()).map_err(|wait| too_fast("this canvas", wait))
+    /// Counts a request that may be about a canvas, and the body that it announces: only those who have something there
+    /// use it up.
+    pub(super) fn come_to(&self, canvas: CanvasId, bytes: u64) -> Result<(), Problem> {
+        let now = Instant::now();
+        self.canvases.take(canvas, 1, now).map_err(|wait| too_fast("this canvas", wait))?;
+        self.bytes.take(canvas, bytes, now).map_err(|wait| too_fast("this canvas, in bytes,", wait))
+    }
+
+    /// Counts bytes whose number was not known before: those who come next wait for them.
+    pub(super) fn moved(&self, canvas: CanvasId, bytes: u64) {
+        self.bytes.spend(canvas, bytes, Instant::now());
     }
 
     /// Counts a request of somebody who was not recognized. Whoever has a credential that counts is not asked for this, from
     /// whatever address.
     pub(super) fn stranger(&self, client: Client) -> Result<(), Problem> {
-        let taken = self.strangers.take(client.place(), Instant::now());
+        let taken = self.strangers.take(client.place(), 1, Instant::now());
         taken.map_err(|wait| too_fast("requests without a credential that counts from this address", wait))
     }
 
@@ -100,7 +110,7 @@ impl Shares {
         self.requests.take(parties, 1).map_err(|party| {
             let words =
                 format!("{party} has as many requests under way as its share of this process: try again");
-            Problem::new(Kind::TooManyRequests, words)
+            Problem::new(Kind::TooManyRequests, words).late()
         })
     }
 }
@@ -108,7 +118,7 @@ impl Shares {
 fn too_fast(who: &str, wait: Duration) -> Problem {
     let words =
         format!("more comes from {who} than its share of this process: wait as long as retry-after says");
-    Problem::new(Kind::TooManyRequests, words).retry_after(wait)
+    Problem::new(Kind::TooManyRequests, words).retry_after(wait).late()
 }
 
 /// How much of something each has taken, and most at a time. Cheap to clone.
@@ -177,11 +187,10 @@ impl Drop for Taken {
     }
 }
 
-/// A token bucket for each: what comes in a second, and [`BURST_S`] times as much at once. It is kept as one moment, when the
+/// A token bucket for each: what comes in a second, and so many seconds' worth at once. It is kept as one moment, when the
 /// bucket will be full again (the generic cell rate algorithm), and forgotten once that has come.
 struct Rates<K> {
-    /// What one request costs.
-    period: Duration,
+    per_second: f64,
     burst: Duration,
     state: Mutex<Full<K>>,
 }
@@ -194,26 +203,49 @@ struct Full<K> {
 }
 
 impl<K: Eq + Hash> Rates<K> {
-    fn new(per_second: u32) -> Self {
-        let period = Duration::from_secs(1) / per_second.max(1);
+    fn new(per_second: u32, burst_s: u64) -> Self {
         let state = Mutex::new(Full { at: HashMap::new(), crowd: None, swept: None });
-        Self { period, burst: period * per_second.max(1) * BURST_S, state }
+        Self { per_second: f64::from(per_second.max(1)), burst: Duration::from_secs(burst_s), state }
     }
 
-    /// Takes one, or says how long to wait for it.
-    fn take(&self, key: K, now: Instant) -> Result<(), Duration> {
+    /// Takes so many, or says how long to wait for them. More than a bucket holds are taken from a full one.
+    fn take(&self, key: K, count: u64, now: Instant) -> Result<(), Duration> {
+        let cost = self.time_of(count);
+        self.change(key, now, |full_at| {
+            let latest = now + self.burst - cost.min(self.burst);
+            match full_at.checked_duration_since(latest).filter(|wait| !wait.is_zero()) {
+                Some(wait) => Err(wait),
+                None => Ok(full_at + cost),
+            }
+        })
+    }
+
+    /// Takes so many, whether they are there or not.
+    fn spend(&self, key: K, count: u64, now: Instant) {
+        // It never refuses.
+        let _ = self.change(key, now, |full_at| Ok(full_at + self.time_of(count)));
+    }
+
+    fn change(
+        &self,
+        key: K,
+        now: Instant,
+        change: impl FnOnce(Instant) -> Result<Instant, Duration>,
+    ) -> Result<(), Duration> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let known = state.at.contains_key(&key) || state.has_room(now);
         let full_at = if known { state.at.get(&key).copied() } else { state.crowd };
-        let full_at = full_at.map_or(now, |at| at.max(now)) + self.period;
-        if let Some(wait) = full_at.checked_duration_since(now + self.burst).filter(|wait| !wait.is_zero()) {
-            return Err(wait);
-        }
+        let full_at = change(full_at.map_or(now, |at| at.max(now)))?;
         match known {
             true => drop(state.at.insert(key, full_at)),
             false => state.crowd = Some(full_at),
         }
         Ok(())
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "counts are those of bytes in one request")]
+    fn time_of(&self, count: u64) -> Duration {
+        Duration::from_secs_f64(count as f64 / self.per_second)
     }
 }
 
@@ -254,27 +286,47 @@ mod tests {
 
     #[test]
     fn a_bucket_holds_two_seconds_and_fills_again() {
-        let (rates, start) = (Rates::new(10), Instant::now());
+        let (rates, start) = (Rates::new(10, 2), Instant::now());
         let taken = |key: &'static str, after_ms: u64| {
             let now = start + Duration::from_millis(after_ms);
-            (0..1000).take_while(|_| rates.take(key, now).is_ok()).count()
+            (0..1000).take_while(|_| rates.take(key, 1, now).is_ok()).count()
         };
         assert_eq!((taken("a", 0), taken("a", 0), taken("b", 0)), (20, 0, 20), "b has a bucket of its own");
-        assert_eq!(rates.take("a", start), Err(Duration::from_millis(100)));
+        assert_eq!(rates.take("a", 1, start), Err(Duration::from_millis(100)));
         assert_eq!((taken("a", 99), taken("a", 100), taken("a", 600)), (0, 1, 5));
         assert_eq!(taken("a", 3_600_000), 20, "an hour later it is full, and not fuller");
     }
 
     #[test]
+    fn what_was_spent_is_waited_for_and_what_no_bucket_holds_takes_a_full_one() {
+        let (rates, start) = (Rates::new(100, 1), Instant::now());
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        rates.spend("a", 250, start);
+        assert_eq!(
+            rates.take("a", 0, at(0)),
+            Err(Duration::from_millis(1500)),
+            "the debt of all but a bucket"
+        );
+        assert_eq!(rates.take("b", 60, at(0)), Ok(()), "which is its own");
+        assert_eq!(
+            (rates.take("a", 0, at(1500)), rates.take("a", 1, at(1500))),
+            (Ok(()), Err(Duration::from_millis(10)))
+        );
+        assert_eq!(rates.take("a", 1000, at(2499)), Err(Duration::from_millis(1)));
+        assert_eq!(rates.take("a", 1000, at(2500)), Ok(()));
+        assert_eq!(rates.take("a", 1, at(11_500)), Err(Duration::from_millis(10)), "and is paid for as well");
+    }
+
+    #[test]
     fn strangers_without_number_take_no_room_without_end_and_none_from_those_who_are_known() {
-        let (rates, start) = (Rates::new(1), Instant::now());
-        assert_eq!(rates.take(u32::MAX, start), Ok(()));
-        let passed = (0..100_000).filter(|address| rates.take(*address, start).is_ok()).count();
+        let (rates, start) = (Rates::new(1, 2), Instant::now());
+        assert_eq!(rates.take(u32::MAX, 1, start), Ok(()));
+        let passed = (0..100_000).filter(|address| rates.take(*address, 1, start).is_ok()).count();
         assert_eq!(passed, KNOWN_MAX - 1 + 2, "the rest share one bucket");
         assert_eq!(rates.state.lock().unwrap().at.len(), KNOWN_MAX);
-        assert_eq!(rates.take(u32::MAX, start), Ok(()), "it has its own");
+        assert_eq!(rates.take(u32::MAX, 1, start), Ok(()), "it has its own");
         let later = start + Duration::from_secs(10);
-        assert_eq!(rates.take(1_000_000, later), Ok(()));
+        assert_eq!(rates.take(1_000_000, 1, later), Ok(()));
         assert_eq!(rates.state.lock().unwrap().at.len(), 1, "those who left are forgotten");
     }
 }

@@ -3,19 +3,34 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use crate::event::CanvasId;
 
+/// How long a connection may be held to read, after which its place rests for three times as long as it was held beyond: what
+/// one canvas looks at without an end keeps Postgres busy half of the time, not all of it.
+const SHORT: Duration = Duration::from_millis(5);
+const REST: u32 = 3;
+const REST_MAX: Duration = Duration::from_secs(2);
+
 tokio::task_local! {
-    static CANVAS: CanvasId;
+    static FOR: Purpose;
 }
 
-/// Runs something on behalf of a canvas: the connections that it takes are of that canvas's share.
+/// For whom, and what for, a connection is taken.
+#[derive(Clone, Copy)]
+struct Purpose {
+    canvas: CanvasId,
+    reads: bool,
+}
+
+/// Runs something on behalf of a canvas, that may be known to read only: the connections that it takes are of that canvas's share.
 #[cfg(feature = "http")]
-pub(crate) async fn on_behalf_of<F: Future>(canvas: CanvasId, work: F) -> F::Output {
-    CANVAS.scope(canvas, work).await
+pub(crate) async fn on_behalf_of<F: Future>(canvas: CanvasId, reads: bool, work: F) -> F::Output {
+    FOR.scope(Purpose { canvas, reads }, work).await
 }
 
 /// Who holds places.
@@ -31,9 +46,29 @@ pub(super) struct Places {
 /// A connection's place; left when it is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
-    _own: OwnedSemaphorePermit,
+    own: Option<(OwnedSemaphorePermit, Arc<Semaphore>)>,
     _all: OwnedSemaphorePermit,
-    _share: Arc<Semaphore>,
+    /// Since when something is read.
+    reads_since: Option<Instant>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let rest = self.reads_since.map_or(Duration::ZERO, |since| rest_after(since.elapsed()));
+        if rest.is_zero() {
+            return;
+        }
+        if let (Some(own), Ok(runtime)) = (self.own.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(async move {
+                tokio::time::sleep(rest).await;
+                drop(own);
+            });
+        }
+    }
+}
+
+fn rest_after(held: Duration) -> Duration {
+    (held.saturating_sub(SHORT) * REST).min(REST_MAX)
 }
 
 impl Places {
@@ -46,12 +81,12 @@ impl Places {
 
     /// A place for whom this task works on behalf of; none is needed if that is nobody. Waits for one.
     pub(super) async fn take(&self) -> Option<Place> {
-        let canvas = CANVAS.try_with(|canvas| *canvas).ok()?;
+        let Purpose { canvas, reads } = FOR.try_with(|purpose| *purpose).ok()?;
         let share = self.of(canvas);
         // Nobody closes them. Of one canvas no more than its share wait for the others' places.
         let own = Arc::clone(&share).acquire_owned().await.ok()?;
         let all = Arc::clone(&self.all).acquire_owned().await.ok()?;
-        Some(Place { _own: own, _all: all, _share: share })
+        Some(Place { own: Some((own, share)), _all: all, reads_since: reads.then(Instant::now) })
     }
 
     fn of(&self, canvas: CanvasId) -> Arc<Semaphore> {
@@ -74,7 +109,12 @@ mod tests {
     use super::*;
 
     async fn take(places: &Places, canvas: u128) -> Option<Place> {
-        CANVAS.scope(CanvasId(Uuid::from_u128(canvas)), places.take()).await
+        take_to(places, canvas, false).await
+    }
+
+    async fn take_to(places: &Places, canvas: u128, reads: bool) -> Option<Place> {
+        let purpose = Purpose { canvas: CanvasId(Uuid::from_u128(canvas)), reads };
+        FOR.scope(purpose, places.take()).await
     }
 
     #[tokio::test]
@@ -91,6 +131,24 @@ mod tests {
         drop(held);
         drop(take(&places, 1).await);
         assert_eq!(places.canvases.lock().unwrap().len(), 1, "who left is forgotten");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_read_rests_and_leaves_the_others_their_places() {
+        let places = Places::among(3);
+        let begun = Instant::now();
+        for held_ms in [4, 25] {
+            let held = take_to(&places, 1, true).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(held_ms)).await;
+            drop(held);
+        }
+        assert_eq!(begun.elapsed().as_millis(), 29, "the short one did not rest");
+        let other = take_to(&places, 2, true).now_or_never().flatten().expect("the connection is free");
+        assert!(take(&places, 1).now_or_never().is_none(), "the place is not");
+        drop(other);
+        drop(take(&places, 1).await.unwrap());
+        assert_eq!(begun.elapsed().as_millis(), 29 + 60);
+        drop(take(&places, 1).now_or_never().expect("what writes does not rest"));
     }
 
     #[tokio::test]

@@ -46,7 +46,10 @@ pub struct HttpConfig {
     pub credential_rate: u32,
     /// The same for one canvas, with all its credentials. Default 2,000.
     pub canvas_rate: u32,
-    /// The same for requests from one client address whose credential does not count; they are answered 401 before.
+    /// Bytes a second of one canvas, of bodies and of answers, and as many at once; requests are answered 429 until that much
+    /// time has passed. Default 16 MiB.
+    pub canvas_byte_rate: u32,
+    /// The same as `credential_rate` for requests from one client address whose credential does not count; they are answered 401 before.
     /// Default 20.
     pub stranger_rate: u32,
     /// Proxies whose `x-forwarded-for` is believed: the rightmost address there that is none of them is the client's.
@@ -95,6 +98,7 @@ impl Default for HttpConfig {
             share_percent: 25,
             credential_rate: 1000,
             canvas_rate: 2000,
+            canvas_byte_rate: 16 * 1024 * 1024,
             stranger_rate: 20,
             trusted_proxies: Vec::new(),
             docs: true,
@@ -133,6 +137,7 @@ impl HttpConfig {
             requests: self.share_of(self.max_requests),
             per_credential: self.credential_rate,
             per_canvas: self.canvas_rate,
+            bytes_per_canvas: self.canvas_byte_rate,
             of_strangers: self.stranger_rate,
         }
     }
@@ -151,6 +156,7 @@ impl HttpConfig {
             body_time: self.body_timeout,
             request_time: self.request_timeout,
             requests: self.max_requests,
+            late: self.max_connections / 2,
             bodies: Budget::new(self.bodies_bytes_max.max(4 * self.body_limit_bytes)),
             answers: Answers::new(self.answers_bytes_max.max(4 * self.body_limit_bytes), self.write_timeout),
         }
@@ -176,6 +182,9 @@ impl HttpConfig {
             return Err(HttpError::Config(
                 "the rates of credentials, canvases and strangers must be 1 to 1,000,000",
             ));
+        }
+        if self.canvas_byte_rate < 1024 {
+            return Err(HttpError::Config("canvas_byte_rate must be 1 KiB at least"));
         }
         if self.max_listeners > 10_000 {
             return Err(HttpError::Config("max_listeners must be 10,000 at most"));

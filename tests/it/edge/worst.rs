@@ -3,16 +3,16 @@
 //!
 //! `WAKEQ_WORST` names the parts of the attack to run, with commas between them; `WAKEQ_WORST_S` says for how long.
 
+mod attack;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use futures_util::{StreamExt, stream};
 use reqwest::{Method, RequestBuilder};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -23,6 +23,8 @@ use wakeq::{
     HandlerResult, Handlers, Log, Queue, QueueConfig, Store, StoreConfig,
 };
 use wakeq_services::{Guard, Guarded, Launch};
+
+use attack::{Attack, PARTS};
 
 use crate::brokers::Broker;
 use crate::entities::Account;
@@ -42,8 +44,6 @@ const PACE: Duration = Duration::from_millis(100);
 const ALONE: Duration = Duration::from_secs(20);
 /// Longest wait for what was emitted, after the attack.
 const REST: Duration = Duration::from_secs(30);
-/// The largest value of the attack, in bytes.
-const LARGE: usize = 240_000;
 /// The variable that tells a child where starts are reported.
 const REPORT_TO: &str = "WAKEQ_TEST_REPORT_TO";
 
@@ -88,14 +88,14 @@ async fn process_entities() -> Result<(), wakeq::cli::BoxError> {
 /// Both processes, and who calls them.
 struct Place {
     address: String,
-    /// Of each tenant, from an address of its own.
-    clients: BTreeMap<CanvasId, reqwest::Client>,
+    /// The victim's, from an address of its own.
+    client: reqwest::Client,
     keys: BTreeMap<CanvasId, String>,
     serve: Guarded,
     work: Guarded,
     starts: Arc<Mutex<BTreeMap<u64, Instant>>>,
     stage: Stage,
-    _guard: Guard,
+    guard: Guard,
 }
 
 impl Place {
@@ -139,35 +139,14 @@ impl Place {
         ]);
         let work = common(work, stage.database.url(), &config).environment(REPORT_TO, &reported_to);
         let work = guard.start(work).unwrap();
-        let client = |address: [u8; 4]| {
-            reqwest::Client::builder()
-                .no_proxy()
-                .timeout(REST)
-                .local_address(IpAddr::from(address))
-                .build()
-                .unwrap()
-        };
-        let clients = BTreeMap::from([(ATTACKER, client([127, 0, 0, 1])), (VICTIM, client([127, 0, 0, 2]))]);
-        Arc::new(Self { address, clients, keys, serve, work, starts, stage, _guard: guard })
+        let client = reqwest::Client::builder().no_proxy().timeout(REST);
+        let client = client.local_address(IpAddr::from([127, 0, 0, 2])).build().unwrap();
+        Arc::new(Self { address, client, keys, serve, work, starts, stage, guard })
     }
 
     fn request(&self, canvas: CanvasId, method: Method, path: &str) -> RequestBuilder {
         let url = format!("http://{}/v1/canvases/{canvas}{path}", self.address);
-        self.clients[&canvas].request(method, url).bearer_auth(&self.keys[&canvas])
-    }
-
-    /// What becomes of the attacker's requests is no concern of anybody's; whether it was served.
-    async fn attacks(&self, method: Method, path: &str, body: Option<&Value>) -> bool {
-        let mut request = self.request(ATTACKER, method, path);
-        if let Some(body) = body {
-            request = request.json(body);
-        }
-        let Ok(answer) = request.send().await else { return false };
-        let served = answer.status().is_success();
-        // Read as it comes, and kept nowhere.
-        let mut answer = answer;
-        while let Ok(Some(_)) = answer.chunk().await {}
-        served
+        self.client.request(method, url).bearer_auth(&self.keys[&canvas])
     }
 }
 
@@ -254,123 +233,27 @@ async fn emits(place: &Arc<Place>, first: u64, time: Duration) -> Seen {
     seen
 }
 
-/// The parts of the attack.
-const PARTS: [&str; 6] = ["emits", "log", "keys", "names", "entities", "crons"];
-
-/// How often each part was served.
-#[derive(Default)]
-struct Served(Mutex<BTreeMap<&'static str, (u64, u64)>>);
-
-impl Served {
-    fn note(&self, part: &'static str, served: bool) {
-        let mut parts = self.0.lock().unwrap();
-        let (asked, done) = parts.entry(part).or_default();
-        *asked += 1;
-        *done += u64::from(served);
-    }
-}
-
-/// What has to be there before a part begins.
-async fn prepare(place: &Arc<Place>, parts: &[&'static str]) {
-    if parts.contains(&"log") {
-        let event = json!({"name": "opened", "payload": "x".repeat(LARGE)});
-        let append = json!({"appends": [{"category": "large", "stream": "a", "events": [event]}]});
-        for _ in 0..1000 {
-            place.attacks(Method::POST, "/log", Some(&append)).await;
-        }
-    }
-    if parts.contains(&"crons") {
-        let cron = json!({"expression": "* * * * * *", "value": 1});
-        let put = |number| {
-            let cron = &cron;
-            async move { place.attacks(Method::PUT, &format!("/cron/every-{number}"), Some(cron)).await }
-        };
-        stream::iter(0..1000).map(put).buffer_unordered(16).collect::<Vec<_>>().await;
-    }
-}
-
-/// Starts the tasks of a part, which end when they are dropped.
-fn begin(place: &Arc<Place>, part: &'static str, served: &Arc<Served>, tasks: &mut JoinSet<()>) {
-    let count = match part {
-        "emits" => 400,
-        "log" => 4,
-        "keys" => 100,
-        "names" => 42,
-        "entities" => 8,
-        _ => 0,
-    };
-    let next = Arc::new(AtomicUsize::new(0));
-    for task in 0..count {
-        let (place, served, next) = (Arc::clone(place), Arc::clone(served), Arc::clone(&next));
-        tasks.spawn(async move {
-            while let Some(done) = once(&place, part, task, &next).await {
-                served.note(part, done);
-            }
-        });
-    }
-}
-
-/// One request of a part; none if it has done all it wanted.
-async fn once(place: &Place, part: &'static str, task: usize, next: &AtomicUsize) -> Option<bool> {
-    let lists = part == "names" && task >= 2;
-    let number = if lists { 0 } else { next.fetch_add(1, Ordering::Relaxed) };
-    let large = || "x".repeat(LARGE);
-    Some(match part {
-        "emits" => {
-            let event = json!({"name": "flood", "value": large()});
-            place.attacks(Method::POST, "/events", Some(&event)).await
-        }
-        "log" => place.attacks(Method::GET, "/log?category=large&limit=1000", None).await,
-        "keys" => {
-            let key = format!("wakeq_{:012x}_{}", number, "0".repeat(64));
-            let url = format!("http://{}/v1/canvases/{ATTACKER}/handlers", place.address);
-            place.clients[&ATTACKER].get(url).bearer_auth(key).send().await.is_ok()
-        }
-        // Two of them emit 100,000 events for 2,000 names, the others list.
-        "names" if task < 2 => {
-            if number >= 200 {
-                return None;
-            }
-            let event = |index: usize| json!({"name": format!("name-{}", (number * 500 + index) % 2000), "value": index});
-            let batch = json!({"events": (0..500).map(event).collect::<Vec<_>>()});
-            place.attacks(Method::POST, "/events:batch", Some(&batch)).await
-        }
-        "names" if task.is_multiple_of(2) => place.attacks(Method::GET, "/events?limit=1000", None).await,
-        "names" => place.attacks(Method::GET, "/handlers", None).await,
-        _ if number >= 500 => return None,
-        _ => {
-            let event = json!({"name": "deposit", "payload": {"cents": 1, "pad": large()}});
-            place.attacks(Method::POST, &format!("/entities/account/e{number}/events"), Some(&event)).await
-        }
-    })
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a minute of a tenant at its worst: `cargo xtask edge worst` runs it"]
 async fn the_worst_of_a_tenant_is_its_own() {
     let wanted = std::env::var("WAKEQ_WORST").unwrap_or_else(|_| PARTS.join(","));
-    let parts: Vec<_> =
-        PARTS.into_iter().filter(|part| wanted.split(',').any(|name| name == *part)).collect();
+    let parts: Vec<_> = wanted.split(',').collect();
+    assert!(parts.iter().all(|part| PARTS.contains(part)), "the parts are {PARTS:?}");
     let time = std::env::var("WAKEQ_WORST_S").map_or(60, |time| time.parse().unwrap());
     let place = Place::start().await;
     // What is cold is no measure.
     emits(&place, 0, Duration::from_secs(3)).await;
     let alone = emits(&place, 1_000_000, ALONE).await;
     let quiet = (peak_kib(&place.serve), peak_kib(&place.work));
-    prepare(&place, &parts).await;
-    let (served, mut tasks) = (Arc::new(Served::default()), JoinSet::new());
-    for part in &parts {
-        begin(&place, part, &served, &mut tasks);
-    }
+    let attack = Attack::begin(&place.guard, &place.address, &place.keys[&ATTACKER], &parts).await;
     let beside = emits(&place, 2_000_000, Duration::from_secs(time)).await;
-    tasks.shutdown().await;
+    let counts = attack.counts();
+    drop(attack);
     let (serve, work) = (peak_kib(&place.serve), peak_kib(&place.work));
     let (p50, p99) = (alone.percentile(500), alone.percentile(990));
     let ratio = beside.percentile(990).as_secs_f64() / p99.as_secs_f64();
     println!("parts: {}", parts.join(", "));
-    for (part, (asked, done)) in served.0.lock().unwrap().iter() {
-        println!("    {part}: {asked} requests, {done} served");
-    }
+    counts.iter().for_each(|(part, counts)| println!("    {part}: {counts}"));
     println!("serve: at most {serve} KiB ({} before the attack); work: {work} KiB ({})", quiet.0, quiet.1);
     println!(
         "emit to start: p50 {p50:?} and p99 {p99:?} alone; p50 {:?} and p99 {:?} beside it: {ratio:.1} times; {} of {} refused, {} never started",

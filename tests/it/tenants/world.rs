@@ -110,5 +110,11 @@ impl World {
 /// A server that never says "too many": what is asked here is asked as fast as it goes.
 fn unhurried() -> HttpConfig {
     let most = 1_000_000;
-    HttpConfig { credential_rate: most, canvas_rate: most, stranger_rate: most, ..HttpConfig::default() }
+    HttpConfig {
+        credential_rate: most,
+        canvas_rate: most,
+        canvas_byte_rate: u32::MAX,
+        stranger_rate: most,
+        ..HttpConfig::default()
+    }
 }
