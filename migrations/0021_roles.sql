@@ -79,6 +79,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('queue_patterns',       'select, insert, delete',        'select'),
         ('queue_registry',       'select, update',                 'select'),
         ('queue_turns',          'select, insert, update, delete', 'select, insert, update, delete'),
+        ('queue_wakes',          'select, insert, update, delete', 'select, update, delete'),
         -- A worker that parks a copy locks its queue's row, which takes the right to update.
         ('queues',               'select, insert, update, delete', 'select, insert, update, delete'),
         ('resume_jobs',          'select, insert, update, delete', 'select, insert, update, delete'),
