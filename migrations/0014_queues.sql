@@ -101,6 +101,19 @@ return case when queue is null
            where e.canvas_id = first_of_lane.canvas and e.object = first_of_lane.object and e.queue = first_of_lane.queue
            order by e.seq limit 1) end;
 
+-- The first event that is left of a lane once these are gone.
+create function wakeq.first_without(canvas uuid, object text, queue text, module text, name text, gone uuid[])
+returns uuid language sql stable
+return case when queue is null
+    then (select e.id from wakeq.events_v2 e
+           where e.canvas_id = first_without.canvas and e.object = first_without.object and e.module = first_without.module
+             and e.name = first_without.name and e.queue is null and e.id <> all (first_without.gone)
+           order by e.seq limit 1)
+    else (select e.id from wakeq.events_v2 e
+           where e.canvas_id = first_without.canvas and e.object = first_without.object and e.queue = first_without.queue
+             and e.id <> all (first_without.gone)
+           order by e.seq limit 1) end;
+
 -- The first event that is left of a lane after this link.
 create function wakeq.next_in_lane(canvas uuid, object text, queue text, module text, name text, seq bigint)
 returns uuid language sql stable
