@@ -338,8 +338,8 @@ $$;
 --
 -- A function, because the gate has to be passed before the claiming statement's snapshot. `volatile` gives each statement
 -- in it a snapshot of its own. An event on an object runs when no earlier one of its lane is left, and its lane does not
--- stand still. Both are scalar subqueries, which Postgres never answers by reading a whole table, and neither is asked for
--- an event without an object. What is earlier was committed earlier, so a claim that sees an event sees all before it.
+-- stand still. The first of each lane is looked for once, however many of it are asked for, and neither is asked for where no
+-- event is on an object. What is earlier was committed earlier, so a claim that sees an event sees all before it.
 create function wakeq.claim(
     ids             uuid[],
     -- Of the events, at the same positions; or the one that all are on.
@@ -395,10 +395,9 @@ begin
             where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
               and (r.until is null or r.until > clock_timestamp()))
        and (e.object is null or (
-               e.seq = (select first.seq from wakeq.events_v2 first
-                         where first.canvas_id = e.canvas_id and first.object = e.object
-                           and first.module = e.module and first.name = e.name and first.queue is null
-                         order by first.seq limit 1)
+               e.id in (select wakeq.first_of_lane(l.canvas_id, l.object, null, l.module, l.name)
+                          from (select distinct x.canvas_id, x.object, x.module, x.name from wakeq.events_v2 x
+                                 where x.id = any (ids) and x.object is not null and x.queue is null) as l)
            and (select true from wakeq.halted_lanes h
                  where h.canvas_id = e.canvas_id and h.object = e.object and h.module = e.module and h.name = e.name
                    and h.queue is null) is null))
