@@ -157,7 +157,8 @@ create table wakeq.facets (
     recalled  uuid[] not null default '{}',
     -- What was taken of it and may still run, if its number is limited.
     running   uuid[] not null default '{}',
-    -- Whether as many ran as may, at some time since it was last empty: some that wait may then have no notification left.
+    -- Whether as many ran as may, or a run had no end, at some time since it was last empty: some that wait may then have no
+    -- notification left.
     was_full  boolean not null default false,
     constraint facets_pkey primary key (queue, canvas_id)
 ) with (
@@ -166,7 +167,8 @@ create table wakeq.facets (
     autovacuum_vacuum_threshold = 10000,
     autovacuum_vacuum_cost_delay = 0
 );
-create index facets_limited on wakeq.facets (queue, canvas_id) where running <> '{}';
+-- Those in which copies may wait without a notification.
+create index facets_limited on wakeq.facets (queue, canvas_id) where running <> '{}' or was_full;
 create index facets_rotation on wakeq.facets (queue, position) where position is not null;
 
 -- Whether a canvas gets nothing of a queue now: it is paused there, or has as many in flight as it may.
@@ -473,7 +475,8 @@ begin
         with settled as (
             select f.queue, f.canvas_id, f.position, f.used, f.head_at, f.head_id, f.recalled || r.dropped as recalled,
                    coalesce(s.weight, q.weight, 1) as weight,
-                   coalesce(s.in_flight_max, q.in_flight_max) as in_flight_max, r.running, r.barred
+                   coalesce(s.in_flight_max, q.in_flight_max) as in_flight_max, r.running, r.barred,
+                   r.dropped <> '{}' as has_dropped
               from (select * from wakeq.facets
                      where queue = of_queue
                        and case when only_asked
@@ -538,7 +541,7 @@ begin
               from ranked
         ), moved as (
             select f.canvas_id, f.weight, f.used, f.position, f.in_flight_max, f.running, f.barred, f.share, f.slots,
-                   f.head_at, f.head_id, f.recalled,
+                   f.head_at, f.head_id, f.recalled, f.has_dropped,
                    coalesce(d.taken, '{}') as taken, d.kept, d.head,
                    f.recalled[f.slots + 21:] as unread,
                    f.weight = 0 or cardinality(f.running) >= f.in_flight_max
@@ -568,14 +571,12 @@ begin
                    recalled = case when cardinality(p.recalled) > 2000 then '{}'
                                    when only_asked or p.slots = 0 then p.recalled
                                    else coalesce(p.kept, '{}') || p.unread end,
-                   running = case when p.in_flight_max is null then '{}'
-                                  -- While anything stands here, the minute's pass looks after the facet.
-                                  when only_asked and cardinality(p.taken) = 0 then f.running
-                                  else p.running || p.barred || p.taken end,
+                   running = case when p.in_flight_max is null then '{}' else p.running || p.barred || p.taken end,
                    -- One that leaves, and not because it may have no more, was seen to be empty.
-                   was_full = case when p.in_flight_max is null then false
-                                   when cardinality(p.running || p.taken) >= p.in_flight_max then true
-                                   else f.was_full and (only_asked or p.weight = 0 or not p.leaves) end
+                   was_full = p.in_flight_max is not null
+                              and (cardinality(p.running || p.taken) >= p.in_flight_max
+                                   or (f.was_full or p.has_dropped or cardinality(f.running) >= p.in_flight_max)
+                                      and (only_asked or p.weight = 0 or not p.leaves))
               from placed p where f.queue = of_queue and f.canvas_id = p.canvas_id
         )
         select array_agg(d.id order by d.nth, d.position) filter (where d.is_taken),

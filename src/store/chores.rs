@@ -151,7 +151,7 @@ impl Store {
                           || array(select id from job) as "jobs!",
                       not $1 and exists (select from wakeq.cron_records where next_at <= now() + $10::interval) as "crons!",
                       not $1 and exists (select from gate)
-                          and (exists (select from wakeq.queues where draining) or exists (select from wakeq.facets where running <> '{}') or exists (select from wakeq.queue_wakes)
+                          and (exists (select from wakeq.queues where draining) or exists (select from wakeq.facets where running <> '{}' or was_full) or exists (select from wakeq.queue_wakes)
                                or (select passes % 10 = 0 from gate) and exists (select from wakeq.queue_registry where version > 0)) as "queues!",
                       case when not $1 and (select passes % 10 = 0 from gate) then wakeq.log_lacks_partitions() else false end as "log!",
                       (select count(*) from moved where publish and due) as "recovered!", exists (select from gate) as "open!",

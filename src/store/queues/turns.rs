@@ -207,7 +207,7 @@ impl Store {
         let query = sqlx::query!(
             r#"select f.queue::text as "queue!", f.canvas_id, room.id as "id?"
                  from (select queue, canvas_id from wakeq.facets
-                        where running <> '{}' and ($3::text is null or (queue, canvas_id) > ($3, $4::uuid))
+                        where (running <> '{}' or was_full) and ($3::text is null or (queue, canvas_id) > ($3, $4::uuid))
                         order by queue, canvas_id limit $2) as f
                  left join lateral wakeq.room_in_facet(f.queue, f.canvas_id, $1, true) as room (id) on true
                 order by f.queue, f.canvas_id"#,

@@ -167,7 +167,7 @@ impl Desk {
                      or e.id = wakeq.first_of_lane(e.canvas_id, e.object, e.queue, e.module, e.name)
                         and not wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name))
                 and not exists (select from wakeq.facets f
-                                 where f.queue = e.queue and f.canvas_id = e.canvas_id and f.running <> '{}'
+                                 where f.queue = e.queue and f.canvas_id = e.canvas_id and (f.running <> '{}' or f.was_full)
                                    and (e.id = any (f.recalled || f.running) or (e.delay_until, e.id) > (f.head_at, f.head_id)))",
         )
         .fetch_all(&self.table.pool)
