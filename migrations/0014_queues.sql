@@ -40,6 +40,18 @@ create table wakeq.facet_settings (
     constraint facet_settings_pkey primary key (queue, canvas_id)
 );
 
+-- What waits in a queue is to be woken since it may go on: of a canvas, or of all; from here on. It is nearly always empty, and
+-- then costs the minute's statement, which looks, no page: so it has no index.
+create table wakeq.queue_wakes (
+    id           bigint generated always as identity,
+    queue        wakeq.name not null references wakeq.queues (name) on delete cascade,
+    canvas_id    uuid,
+    after_canvas uuid not null default '00000000-0000-0000-0000-000000000000',
+    after_due    timestamptz not null default '-infinity',
+    after_id     uuid not null default '00000000-0000-0000-0000-000000000000',
+    created_at   timestamptz not null default now()
+);
+
 alter table wakeq.events_v2
     add column queue wakeq.name,
     -- The event that it is a copy of.
@@ -89,6 +101,19 @@ return case when queue is null
            where e.canvas_id = first_of_lane.canvas and e.object = first_of_lane.object and e.queue = first_of_lane.queue
            order by e.seq limit 1) end;
 
+-- The first event that is left of a lane once these are gone.
+create function wakeq.first_without(canvas uuid, object text, queue text, module text, name text, gone uuid[])
+returns uuid language sql stable
+return case when queue is null
+    then (select e.id from wakeq.events_v2 e
+           where e.canvas_id = first_without.canvas and e.object = first_without.object and e.module = first_without.module
+             and e.name = first_without.name and e.queue is null and e.id <> all (first_without.gone)
+           order by e.seq limit 1)
+    else (select e.id from wakeq.events_v2 e
+           where e.canvas_id = first_without.canvas and e.object = first_without.object and e.queue = first_without.queue
+             and e.id <> all (first_without.gone)
+           order by e.seq limit 1) end;
+
 -- The first event that is left of a lane after this link.
 create function wakeq.next_in_lane(canvas uuid, object text, queue text, module text, name text, seq bigint)
 returns uuid language sql stable
@@ -114,7 +139,8 @@ return case when queue is null
 
 -- The facets of queues that have been in the rotation, and where they are in it. Only who holds the queue's lock writes
 -- them, and who deletes one that is in no rotation and has no copies. Whatever may run has a notification or a promise, which puts
--- its facet back; only what runs of a facet with a limit is counted here.
+-- its facet back; only what runs of a facet with a limit is counted here. Of such a facet copies wait without a notification, too:
+-- those after its head, those that were recalled, and those of `running` whose claims were given up or have run out.
 create sequence wakeq.facet_seq as bigint;
 
 create table wakeq.facets (
@@ -127,11 +153,12 @@ create table wakeq.facets (
     -- Everything up to here has been looked at: taken, or passed over, because it is to be announced when it may run.
     head_at   timestamptz not null default '-infinity',
     head_id   uuid not null default '00000000-0000-0000-0000-000000000000',
-    -- What stands before the head, and was announced since.
+    -- What stands before the head and was announced since, or met a facet that may have no more, or ran without an end.
     recalled  uuid[] not null default '{}',
     -- What was taken of it and may still run, if its number is limited.
     running   uuid[] not null default '{}',
-    -- Whether as many ran as may, at some time since it was last empty: some that wait may then have no notification left.
+    -- Whether as many ran as may, or a run had no end, at some time since it was last empty: some that wait may then have no
+    -- notification left.
     was_full  boolean not null default false,
     constraint facets_pkey primary key (queue, canvas_id)
 ) with (
@@ -140,7 +167,8 @@ create table wakeq.facets (
     autovacuum_vacuum_threshold = 10000,
     autovacuum_vacuum_cost_delay = 0
 );
-create index facets_limited on wakeq.facets (queue, canvas_id) where running <> '{}';
+-- Those in which copies may wait without a notification.
+create index facets_limited on wakeq.facets (queue, canvas_id) where running <> '{}' or was_full;
 create index facets_rotation on wakeq.facets (queue, position) where position is not null;
 
 -- Whether a canvas gets nothing of a queue now: it is paused there, or has as many in flight as it may.
@@ -156,6 +184,14 @@ return coalesce((
       left join wakeq.facet_settings s on s.queue = q.name and s.canvas_id = facet_holds.canvas
      where q.name = facet_holds.queue), false);
 
+-- Whether a turn would not find this copy: it stands before its facet's head, and was not recalled.
+create function wakeq.is_passed(queue text, canvas uuid, due timestamptz, id uuid)
+returns boolean language sql stable
+return exists (
+    select from wakeq.facets f
+     where f.queue = is_passed.queue and f.canvas_id = is_passed.canvas
+       and (is_passed.due, is_passed.id) <= (f.head_at, f.head_id) and is_passed.id <> all (f.recalled));
+
 -- Whether copies of a facet may wait without a notification, because as many ran as may.
 create function wakeq.facet_was_full(queue text, canvas uuid)
 returns boolean language sql stable
@@ -167,53 +203,59 @@ return coalesce((
      where f.queue = facet_was_full.queue and f.canvas_id = facet_was_full.canvas), false);
 
 -- Copies that may run now in a facet with a limit, as many as there is room for, and at most eight: any of the first ones, so
--- that who asks at the same moment gets others.
-create function wakeq.room_in_facet(of_queue text, of_canvas uuid, lease interval)
-returns setof uuid language sql volatile as $$
-    select c.id
-      from wakeq.facets f
-     cross join lateral (
-           (select e.* from wakeq.events_v2 e where e.id = any (f.recalled) and e.queue = f.queue)
-           union all
-           (select e.* from wakeq.events_v2 e
-             where e.queue = f.queue and e.canvas_id = f.canvas_id and e.delay_until <= now()
-               and (e.delay_until, e.id) > (f.head_at, f.head_id)
-             order by e.delay_until, e.id limit 100)) as c
-     where f.queue = of_queue and f.canvas_id = of_canvas
-       and (c.locked_at is null or c.locked_at < clock_timestamp() - lease) and c.notify_at is not null
-       and not ((select wakeq.is_shown(of_queue)) and exists (
-           select from wakeq.scheduling_rules r
-            where r.canvas_id = c.canvas_id and r.event_space = c.module and r.handler_name = c.name
-              and (r.until is null or r.until > clock_timestamp())))
-       and (c.object is null
-            or c.id = wakeq.first_of_lane(c.canvas_id, c.object, of_queue, c.module, c.name)
-               and not wakeq.lane_halts(c.canvas_id, c.object, of_queue, c.module, c.name))
-     order by random()
-     limit least(8, greatest(0, (
-           select coalesce(s.in_flight_max, q.in_flight_max)
-             from wakeq.queues q
-             left join wakeq.facet_settings s on s.queue = q.name and s.canvas_id = of_canvas
-            where q.name = of_queue) - (
-           select count(*) from wakeq.facets g
-             join wakeq.events_v2 e on e.id = any (g.running) and e.locked_at >= clock_timestamp() - lease
-            where g.queue = of_queue and g.canvas_id = of_canvas)))
+-- that who asks at the same moment gets others. Where none of these may run, and with `thorough`, many more are looked at.
+create function wakeq.room_in_facet(of_queue text, of_canvas uuid, lease interval, thorough boolean default false)
+returns setof uuid language plpgsql volatile as $$
+declare
+    facet wakeq.facets;
+    room  bigint;
+    depth integer;
+    shown boolean := wakeq.is_shown(of_queue);
+begin
+    select * into facet from wakeq.facets f where f.queue = of_queue and f.canvas_id = of_canvas;
+    select coalesce(s.in_flight_max, q.in_flight_max) - (
+               select count(*) from wakeq.events_v2 e
+                where e.id = any (facet.running) and e.locked_at >= clock_timestamp() - lease)
+      into room
+      from wakeq.queues q
+      left join wakeq.facet_settings s on s.queue = q.name and s.canvas_id = of_canvas
+     where q.name = of_queue;
+    if facet.queue is null or room is null or room <= 0 then
+        return;
+    end if;
+    foreach depth in array case when thorough then '{100, 2000}'::integer[] else '{100}' end loop
+        return query
+        select c.id
+          from (
+               (select e.* from wakeq.events_v2 e
+                 where e.id = any (facet.running || facet.recalled[1:depth]) and e.queue = of_queue)
+               union all
+               (select e.* from wakeq.events_v2 e
+                 where e.queue = of_queue and e.canvas_id = of_canvas and e.delay_until <= now()
+                   and (e.delay_until, e.id) > (facet.head_at, facet.head_id) and e.id <> all (facet.running)
+                 order by e.delay_until, e.id limit depth)) as c
+         where (c.locked_at is null or c.locked_at < clock_timestamp() - lease) and c.notify_at is not null
+           and c.delay_until <= clock_timestamp()
+           and not (shown and exists (
+               select from wakeq.scheduling_rules r
+                where r.canvas_id = c.canvas_id and r.event_space = c.module and r.handler_name = c.name
+                  and (r.until is null or r.until > clock_timestamp())))
+           and (c.object is null
+                or c.id = wakeq.first_of_lane(c.canvas_id, c.object, of_queue, c.module, c.name)
+                   and not wakeq.lane_halts(c.canvas_id, c.object, of_queue, c.module, c.name))
+         order by random()
+         limit least(8, room);
+        exit when found;
+    end loop;
+end
 $$;
 
 create type wakeq.head as (at timestamptz, id uuid);
 
--- Puts the facets of copies into the rotation, and recalls those copies that stand before their heads. The queue's lock is
--- held. What is asked for is looked up one by one: no plan may read a table for it.
-create function wakeq.enter_rotation(of_queue text, ids uuid[]) returns void language plpgsql volatile as $$
+-- Recalls those of these copies that stand before the heads of their facets. The queue's lock is held. What is asked for is
+-- looked up one by one: no plan may read a table for it.
+create function wakeq.recall(of_queue text, ids uuid[]) returns void language plpgsql volatile as $$
 begin
-    insert into wakeq.facets as f (queue, canvas_id, position)
-    select of_queue, canvas_id, nextval('wakeq.facet_seq')
-      from (select e.canvas_id
-              from unnest(ids) as asked (id)
-             cross join lateral (
-                   select x.canvas_id, x.delay_until from wakeq.events_v2 x
-                    where x.id = asked.id and x.queue = of_queue offset 0) as e
-             group by e.canvas_id order by min(e.delay_until), min(asked.id::text)) as new
-        on conflict (queue, canvas_id) do update set position = excluded.position where f.position is null;
     with asked as materialized (
         select distinct e.id, e.canvas_id, e.delay_until
           from unnest(ids) as asked (id)
@@ -233,6 +275,23 @@ begin
        set recalled = case when cardinality(f.recalled) < 1000 then f.recalled || late.ids else '{}' end,
            head_at = case when cardinality(f.recalled) < 1000 then f.head_at else '-infinity' end
       from late where f.queue = of_queue and f.canvas_id = late.canvas_id;
+end
+$$;
+
+-- Puts the facets of copies into the rotation, and recalls those copies that stand before their heads. The queue's lock is
+-- held.
+create function wakeq.enter_rotation(of_queue text, ids uuid[]) returns void language plpgsql volatile as $$
+begin
+    insert into wakeq.facets as f (queue, canvas_id, position)
+    select of_queue, canvas_id, nextval('wakeq.facet_seq')
+      from (select e.canvas_id
+              from unnest(ids) as asked (id)
+             cross join lateral (
+                   select x.canvas_id, x.delay_until from wakeq.events_v2 x
+                    where x.id = asked.id and x.queue = of_queue offset 0) as e
+             group by e.canvas_id order by min(e.delay_until), min(asked.id::text)) as new
+        on conflict (queue, canvas_id) do update set position = excluded.position where f.position is null;
+    perform wakeq.recall(of_queue, ids);
 end
 $$;
 
@@ -268,12 +327,21 @@ begin
 end
 $$;
 
+-- Recalls copies whose notifications met a facet that may have no more, and are about to be answered: whoever makes room in it
+-- finds them then. It is on the disk before that answer.
+create function wakeq.recall_held(of_queue text, ids uuid[]) returns void language plpgsql volatile as $$
+begin
+    perform wakeq.lock_queue(of_queue);
+    perform wakeq.recall(of_queue, ids);
+end
+$$;
+
 -- The claim of events that are not in a queue: the only way to start one.
 --
 -- A function, because the gate has to be passed before the claiming statement's snapshot. `volatile` gives each statement
 -- in it a snapshot of its own. An event on an object runs when no earlier one of its lane is left, and its lane does not
--- stand still. Both are scalar subqueries, which Postgres never answers by reading a whole table, and neither is asked for
--- an event without an object. What is earlier was committed earlier, so a claim that sees an event sees all before it.
+-- stand still. The first of each lane is looked for once, however many of it are asked for, and neither is asked for where no
+-- event is on an object. What is earlier was committed earlier, so a claim that sees an event sees all before it.
 create function wakeq.claim(
     ids             uuid[],
     -- Of the events, at the same positions; or the one that all are on.
@@ -329,10 +397,9 @@ begin
             where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
               and (r.until is null or r.until > clock_timestamp()))
        and (e.object is null or (
-               e.seq = (select first.seq from wakeq.events_v2 first
-                         where first.canvas_id = e.canvas_id and first.object = e.object
-                           and first.module = e.module and first.name = e.name and first.queue is null
-                         order by first.seq limit 1)
+               e.id in (select wakeq.first_of_lane(l.canvas_id, l.object, null, l.module, l.name)
+                          from (select distinct x.canvas_id, x.object, x.module, x.name from wakeq.events_v2 x
+                                 where x.id = any (ids) and x.object is not null and x.queue is null) as l)
            and (select true from wakeq.halted_lanes h
                  where h.canvas_id = e.canvas_id and h.object = e.object and h.module = e.module and h.name = e.name
                    and h.queue is null) is null))
@@ -347,6 +414,9 @@ $$;
 -- Turns: claims the next copies of a queue, one of every facet in the rotation before any has a second one (or as many
 -- as their weights say), the first of each facet. `asked` are the copies whose notifications asked for turns; with
 -- `only_asked` they alone are meant, whatever the rotation says. One at a time takes turns of a queue.
+--
+-- A row that somebody else has locked is left out, and costs nobody but itself. What is passed over in a facet with a limit,
+-- though nobody runs it and no lane holds it, may have no notification left: its promise is made again.
 create function wakeq.take_turns(
     of_queue     text,
     asked        uuid[],
@@ -354,7 +424,8 @@ create function wakeq.take_turns(
     only_asked   boolean,
     lease        interval,
     losses_below integer,
-    value_max    integer default 2147483647
+    value_max    integer default 2147483647,
+    grace        interval default '30 s'
 )
 returns table (
     id          uuid,
@@ -383,6 +454,11 @@ declare
     still  integer := wanted;
     taken  uuid[] := '{}';
     chosen uuid[];
+    -- Of these, what could be locked at once, and what not.
+    locked  uuid[];
+    refused uuid[] := '{}';
+    -- Passed over, and to be promised again.
+    passed uuid[];
     seen   integer;
     -- In a variable, because only then an index can be read up to it.
     moment timestamptz;
@@ -397,13 +473,10 @@ begin
     for pass in 1 .. 20 loop
         moment := clock_timestamp();
         with settled as (
-            select f.queue, f.canvas_id, f.position, f.used, f.head_at, f.head_id, f.recalled,
+            select f.queue, f.canvas_id, f.position, f.used, f.head_at, f.head_id, f.recalled || r.dropped as recalled,
                    coalesce(s.weight, q.weight, 1) as weight,
-                   coalesce(s.in_flight_max, q.in_flight_max) as in_flight_max,
-                   case when coalesce(s.in_flight_max, q.in_flight_max) is null then '{}'
-                        else array(select e.id from wakeq.events_v2 e
-                                    where e.id = any (f.running) and (e.locked_at >= moment - lease or e.id = any (taken)))
-                        end as running
+                   coalesce(s.in_flight_max, q.in_flight_max) as in_flight_max, r.running, r.barred,
+                   r.dropped <> '{}' as has_dropped
               from (select * from wakeq.facets
                      where queue = of_queue
                        and case when only_asked
@@ -412,6 +485,16 @@ begin
                      order by position limit least(still + 20, 250)) as f
               left join wakeq.queues q on q.name = f.queue
               left join wakeq.facet_settings s on s.queue = f.queue and s.canvas_id = f.canvas_id
+             cross join lateral (
+                   -- What runs; what could not be locked in a pass before; and what ran, did not end, and is behind the head.
+                   select coalesce(array_agg(e.id) filter (where e.locked_at >= moment - lease or e.id = any (taken)), '{}') as running,
+                          coalesce(array_agg(e.id) filter (where e.id = any (refused)), '{}') as barred,
+                          coalesce(array_agg(e.id) filter (
+                              where (e.locked_at is null or e.locked_at < moment - lease) and e.id <> all (taken || refused)
+                                and (e.delay_until, e.id) <= (f.head_at, f.head_id) and e.id <> all (f.recalled)
+                                and e.notify_at is not null), '{}') as dropped
+                     from wakeq.events_v2 e
+                    where coalesce(s.in_flight_max, q.in_flight_max) is not null and e.id = any (f.running)) as r
         ), shares as (
             select *, greatest(0, least(
                        case when weight = 0 then 0
@@ -423,18 +506,20 @@ begin
         ), slotted as (
             select *, greatest(0, least(share, still - (sum(share) over (order by position) - share)))::integer as slots from shares
         ), looked as (
-            select f.canvas_id, f.slots, f.position, c.id, c.delay_until, c.is_recalled,
-                   (c.locked_at is null or c.locked_at < moment - lease) and c.id <> all (taken)
-                   and c.notify_at is not null and c.delay_until <= moment
-                   and c.losses + (c.locked_at is not null)::integer < losses_below
-                   and octet_length(c.value) <= value_max
-                   and not (ruled and exists (
-                       select from wakeq.scheduling_rules r
-                        where r.canvas_id = c.canvas_id and r.event_space = c.module and r.handler_name = c.name
-                          and (r.until is null or r.until > moment)))
-                   and (c.object is null
-                        or c.id = wakeq.first_of_lane(c.canvas_id, c.object, of_queue, c.module, c.name)
-                           and not wakeq.lane_halts(c.canvas_id, c.object, of_queue, c.module, c.name)) as is_free
+            select f.canvas_id, f.slots, f.position, f.in_flight_max, c.id, c.delay_until, c.notify_at, c.is_recalled,
+                   case when (c.locked_at is null or c.locked_at < moment - lease) and c.id <> all (taken || refused)
+                             and c.notify_at is not null and c.delay_until <= moment
+                             and (c.object is null
+                                  or c.id = wakeq.first_of_lane(c.canvas_id, c.object, of_queue, c.module, c.name)
+                                     and not wakeq.lane_halts(c.canvas_id, c.object, of_queue, c.module, c.name))
+                        then case when c.losses + (c.locked_at is not null)::integer < losses_below
+                                       and octet_length(c.value) <= value_max
+                                       and not (ruled and exists (
+                                           select from wakeq.scheduling_rules r
+                                            where r.canvas_id = c.canvas_id and r.event_space = c.module
+                                              and r.handler_name = c.name and (r.until is null or r.until > moment)))
+                                  then 'free' else 'apart' end
+                        else 'bound' end as state
               from slotted f cross join lateral (
                   (select e.*, true as is_recalled from wakeq.events_v2 e
                     where e.id = any (case when only_asked then asked else f.recalled[1:f.slots + 20] end) and e.queue = of_queue)
@@ -444,16 +529,19 @@ begin
                       and e.delay_until <= moment and (e.delay_until, e.id) > (f.head_at, f.head_id)
                     order by e.delay_until, e.id limit f.slots + least(100, 2 * pass * pass))) as c
              where f.slots > 0 and c.canvas_id = f.canvas_id
+        ), judged as (
+            select *, state = 'free' as is_free from looked
         ), ranked as (
             select *, sum(is_free::integer) over facet as number, row_number() over facet as nth,
                    sum((not is_recalled)::integer) over (partition by canvas_id) as scanned
-              from looked window facet as (partition by canvas_id order by is_recalled desc, delay_until, id)
+              from judged window facet as (partition by canvas_id order by is_recalled desc, delay_until, id)
         ), done as (
             -- Looked at: all up to the last one taken, or all of them where there were too few.
             select *, number < slots or (number = slots and is_free) as is_done, is_free and number <= slots as is_taken
               from ranked
         ), moved as (
-            select f.canvas_id, f.weight, f.used, f.position, f.in_flight_max, f.running, f.share, f.slots,
+            select f.canvas_id, f.weight, f.used, f.position, f.in_flight_max, f.running, f.barred, f.share, f.slots,
+                   f.head_at, f.head_id, f.recalled, f.has_dropped,
                    coalesce(d.taken, '{}') as taken, d.kept, d.head,
                    f.recalled[f.slots + 21:] as unread,
                    f.weight = 0 or cardinality(f.running) >= f.in_flight_max
@@ -478,20 +566,40 @@ begin
                    used = case when only_asked then f.used
                                when p.leaves or cardinality(p.taken) < p.slots then 0
                                else (least(p.used, p.weight - 1) + cardinality(p.taken)) % p.weight end,
-                   head_at = coalesce((p.head).at, f.head_at),
-                   head_id = coalesce((p.head).id, f.head_id),
-                   recalled = case when only_asked or p.slots = 0 then f.recalled else coalesce(p.kept, '{}') || p.unread end,
-                   running = case when p.in_flight_max is null then '{}' else p.running || p.taken end,
+                   head_at = case when cardinality(p.recalled) > 2000 then '-infinity' else coalesce((p.head).at, p.head_at) end,
+                   head_id = coalesce((p.head).id, p.head_id),
+                   recalled = case when cardinality(p.recalled) > 2000 then '{}'
+                                   when only_asked or p.slots = 0 then p.recalled
+                                   else coalesce(p.kept, '{}') || p.unread end,
+                   running = case when p.in_flight_max is null then '{}' else p.running || p.barred || p.taken end,
                    -- One that leaves, and not because it may have no more, was seen to be empty.
-                   was_full = case when p.in_flight_max is null then false
-                                   when cardinality(p.running || p.taken) >= p.in_flight_max then true
-                                   else f.was_full and (only_asked or p.weight = 0 or not p.leaves) end
+                   was_full = p.in_flight_max is not null
+                              and (cardinality(p.running || p.taken) >= p.in_flight_max
+                                   or (f.was_full or p.has_dropped or cardinality(f.running) >= p.in_flight_max)
+                                      and (only_asked or p.weight = 0 or not p.leaves))
               from placed p where f.queue = of_queue and f.canvas_id = p.canvas_id
         )
-        select array_agg(d.id order by d.nth, d.position), (select count(*) from moved)
-          into chosen, seen from done d where d.is_taken;
-        taken := taken || coalesce(chosen, '{}');
-        still := still - coalesce(cardinality(chosen), 0);
+        select array_agg(d.id order by d.nth, d.position) filter (where d.is_taken),
+               array_agg(d.id) filter (where d.is_done and d.state = 'apart' and not only_asked
+                                         and d.in_flight_max is not null and d.notify_at > moment + grace),
+               (select count(*) from moved)
+          into chosen, passed, seen from done d;
+        if chosen is not null then
+            select coalesce(array_agg(l.id order by array_position(chosen, l.id)), '{}') into locked
+              from (select e.id from wakeq.events_v2 e
+                     where e.id = any (chosen) and e.delay_until <= clock_timestamp()
+                       and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
+                       for update skip locked) as l;
+            taken := taken || locked;
+            refused := refused || array(select c.id from unnest(chosen) as c (id) where c.id <> all (locked));
+            still := still - cardinality(locked);
+        end if;
+        if passed is not null then
+            update wakeq.events_v2 e set notify_at = clock_timestamp() + grace, probes = 0
+             where e.id = any (array(
+                   select p.id from wakeq.events_v2 p
+                    where p.id = any (passed) and p.notify_at > moment + grace for update skip locked));
+        end if;
         exit when still <= 0 or seen = 0 or only_asked;
     end loop;
     return query

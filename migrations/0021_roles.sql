@@ -62,7 +62,8 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('events_v2',            'select, insert, update, delete', 'select, insert, update, delete'),
         ('facet_settings',       'select, insert, update',        'select'),
         ('facets',               'select, insert, update, delete', 'select, insert, update, delete'),
-        ('halted_lanes',         'select, insert, delete',        'select, insert, delete'),
+        -- A redrive locks what halts a lane, which takes the right to update.
+        ('halted_lanes',         'select, insert, update, delete', 'select, insert, delete'),
         ('http_targets',         'select, insert, update, delete', 'select, update, delete'),
         ('idempotency_keys',     'select, insert, update, delete', 'select, insert, update, delete'),
         ('idle_cursor',          'select, update',                 'select, update'),
@@ -79,6 +80,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('queue_patterns',       'select, insert, delete',        'select'),
         ('queue_registry',       'select, update',                 'select'),
         ('queue_turns',          'select, insert, update, delete', 'select, insert, update, delete'),
+        ('queue_wakes',          'select, insert, update, delete', 'select, update, delete'),
         -- A worker that parks a copy locks its queue's row, which takes the right to update.
         ('queues',               'select, insert, update, delete', 'select, insert, update, delete'),
         ('resume_jobs',          'select, insert, update, delete', 'select, insert, update, delete'),

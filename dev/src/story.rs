@@ -57,6 +57,7 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
         | Outcome::IsLocked
         | Outcome::RuleNone
         | Outcome::RuleLifted
+        | Outcome::FacetRecalled
         | Outcome::HandlerKnown
         | Outcome::HandlerUnknown
         | Outcome::LockClaimed

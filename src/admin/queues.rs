@@ -125,6 +125,7 @@ impl Admin {
             patterns: &new.patterns,
             facets: new.facets,
             tenant_visible: new.tenant_visible,
+            wakes: before.as_ref().is_some_and(|before| goes_on(before, &new)),
             actor,
         };
         #[cfg(feature = "http")]
@@ -138,10 +139,7 @@ impl Admin {
             QueuePut::TooCostly => return Err(AdminError::TooCostlyPatterns),
         };
         let queue = self.queue_row(name).await?.ok_or_else(|| AdminError::NoQueue(name.clone()))?;
-        let (woken, waking) = match &before {
-            Some(before) if goes_on(before, &queue) => self.wake_queue(name, None).await?,
-            Some(_) | None => (0, false),
-        };
+        let (woken, waking) = if row.wakes { self.wake_queue(name).await? } else { (0, false) };
         Ok(PutQueue {
             new: is_new,
             changed: true,
@@ -266,22 +264,19 @@ impl Admin {
             (self.queue_row(name).await?, self.store.facet_settings(name, Some(canvas)).await?);
         let queue = queue.ok_or_else(|| AdminError::NoQueue(name.clone()))?;
         let before = over(own.first().map(|(_, own)| *own).unwrap_or_default(), queue.facets);
-        if !self.store.set_facet(name, canvas, settings, actor).await? {
+        let wakes = lets_on(before, over(settings, queue.facets));
+        if !self.store.set_facet(name, canvas, settings, wakes, actor).await? {
             return Err(AdminError::NoQueue(name.clone()));
         }
-        let (woken, waking) = if lets_on(before, over(settings, queue.facets)) {
-            self.wake_queue(name, Some(canvas)).await?
-        } else {
-            (0, false)
-        };
+        let (woken, waking) = if wakes { self.wake_queue(name).await? } else { (0, false) };
         Ok(SetFacet { settings, woken, waking })
     }
 
     /// Wakes what waits in a queue; how many were woken until the patience was over, and whether it goes on.
-    async fn wake_queue(&self, name: &Name, canvas: Option<CanvasId>) -> Result<(usize, bool), AdminError> {
+    async fn wake_queue(&self, name: &Name) -> Result<(usize, bool), AdminError> {
         let woken = Arc::new(AtomicUsize::new(0));
         let (waker, count, name) = (self.waker.clone(), Arc::clone(&woken), name.clone());
-        let waking = self.in_background(async move { waker.wake_queue(&name, canvas, &count).await }).await?;
+        let waking = self.in_background(async move { waker.wake_queue(Some(&name), &count).await }).await?;
         Ok((woken.load(Ordering::Relaxed), waking))
     }
 
@@ -375,10 +370,10 @@ fn is_same_target(_: &RegisteredQueue, _: &NewQueue) -> bool {
     false
 }
 
-/// Whether what waits may go on since a queue was replaced.
-fn goes_on(before: &RegisteredQueue, now: &RegisteredQueue) -> bool {
+/// Whether what waits may go on once a queue is replaced.
+fn goes_on(before: &RegisteredQueue, now: &NewQueue) -> bool {
     #[cfg(feature = "http")]
-    let got_a_target = now.target.is_some() && before.target != now.target;
+    let got_a_target = now.target.is_some() && !is_same_target(before, now);
     #[cfg(not(feature = "http"))]
     let got_a_target = false;
     got_a_target || lets_on(before.facets, now.facets)

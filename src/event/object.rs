@@ -124,14 +124,17 @@ pub enum Turn {
     Halted,
     /// Its canvas gets nothing of its queue now: it is paused there, or has as many in flight as it may.
     Held,
+    /// The same, and turns have passed it over: it has to be recalled before its notification may be answered.
+    Passed,
 }
 
 impl Turn {
-    /// What the statements call it: nothing, `behind`, `halted` or `held`.
+    /// What the statements call it: nothing, `behind`, `halted`, `held` or `passed`.
     pub(crate) fn parse(word: Option<&str>) -> Self {
         match word {
             Some("halted") => Self::Halted,
             Some("held") => Self::Held,
+            Some("passed") => Self::Passed,
             Some(_) => Self::Behind,
             None => Self::First,
         }

@@ -430,7 +430,8 @@ mod tests {
     /// Whoever lifted a rule must not look at Pub/Sub when it was the database, nor believe that nothing was done.
     #[test]
     fn a_database_that_fails_while_waking_is_named_and_the_change_is_made() {
-        let slow = StoreError::TimedOut { statement: "wake", after: std::time::Duration::from_secs(6) };
+        let slow =
+            StoreError::TimedOut { statement: "wake", after: std::time::Duration::from_secs(6), ended: true };
         for (error, kind) in [(slow, Kind::Unavailable), (StoreError::Defect, Kind::Internal)] {
             let problem = Problem::from(AdminError::Wake(error.into()));
             assert_eq!(problem.kind, kind);

@@ -79,7 +79,7 @@ pub fn look(schedule: Schedule, policy: &Policy) -> Standing {
     match schedule.turn {
         Turn::Behind => return Standing::Behind,
         Turn::Halted => return Standing::Halted,
-        Turn::Held => return Standing::FacetHeld,
+        Turn::Held | Turn::Passed => return Standing::FacetHeld,
         Turn::First => {}
     }
     if delay_check(schedule, policy).0 == Outcome::DelayNotYet {

@@ -19,6 +19,8 @@ pub enum Outcome {
     ObjectHalted,
     /// Its canvas gets nothing of its queue now: it is paused there, or has as many in flight as it may.
     FacetHeld,
+    /// The same; it was recalled, so that whoever makes room finds it, and is looked at once more.
+    FacetRecalled,
     /// Nobody holds a claim on the event.
     LockNone,
     /// Somebody held a claim and did not renew it in time.
@@ -80,7 +82,7 @@ impl Outcome {
     ///
     /// assert!(Outcome::ALL.iter().any(|outcome| outcome.as_str() == "LockClaimed"));
     /// ```
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::EventMissing,
         Self::EventPresent,
         Self::DelayNone,
@@ -88,6 +90,7 @@ impl Outcome {
         Self::EarlierLeft,
         Self::ObjectHalted,
         Self::FacetHeld,
+        Self::FacetRecalled,
         Self::LockNone,
         Self::LockExpired,
         Self::IsLocked,
@@ -125,6 +128,7 @@ impl Outcome {
             Self::EarlierLeft => "EarlierLeft",
             Self::ObjectHalted => "ObjectHalted",
             Self::FacetHeld => "FacetHeld",
+            Self::FacetRecalled => "FacetRecalled",
             Self::LockNone => "LockNone",
             Self::LockExpired => "LockExpired",
             Self::IsLocked => "IsLocked",

@@ -100,6 +100,8 @@ pub enum Effect {
     LoadEvent,
     /// Nothing: the state decides by what it holds.
     Decide,
+    /// Let those who make room in its facet find the event, which turns have passed over.
+    Recall,
     /// Clear the promise on the row, only while the rule still stands.
     Park,
     /// Look the handler up in this worker.
@@ -140,6 +142,8 @@ pub enum Input {
     Loaded(Option<Schedule>),
     /// To [`Effect::Decide`].
     Decide,
+    /// To [`Effect::Recall`].
+    Recalled,
     /// To [`Effect::Park`]: whether the rule still stood.
     Parked(bool),
     /// To [`Effect::FindHandler`].
@@ -203,6 +207,7 @@ impl State {
     pub fn effect(&self) -> Effect {
         match self {
             Self::EventLoad => Effect::LoadEvent,
+            Self::DelayCheck(Schedule { turn: Turn::Passed, .. }) => Effect::Recall,
             Self::DelayCheck(_) | Self::LockCheck(_) => Effect::Decide,
             Self::RuleCheck(schedule) if schedule.rule.is_some() => Effect::Park,
             Self::RuleCheck(_) => Effect::Decide,
@@ -232,7 +237,13 @@ impl State {
             (Self::EventLoad, Input::Loaded(Some(schedule))) => {
                 (Outcome::EventPresent, Self::DelayCheck(schedule))
             }
-            (Self::DelayCheck(schedule), Input::Decide) => delay_check(schedule, policy),
+            // Room may have been made meanwhile, and nobody found it then.
+            (Self::DelayCheck(Schedule { turn: Turn::Passed, .. }), Input::Recalled) => {
+                (Outcome::FacetRecalled, Self::Queue(When::Soon))
+            }
+            (Self::DelayCheck(schedule), Input::Decide) if schedule.turn != Turn::Passed => {
+                delay_check(schedule, policy)
+            }
             (Self::LockCheck(schedule), Input::Decide) => lock_check(schedule, policy),
             (Self::RuleCheck(Schedule { rule: Some(kind), .. }), Input::Parked(stood)) => parked(kind, stood),
             (Self::RuleCheck(schedule @ Schedule { rule: None, .. }), Input::Decide) => {
@@ -312,7 +323,7 @@ pub(super) fn delay_check(schedule: Schedule, policy: &Policy) -> (Outcome, Stat
         Turn::Behind => return (Outcome::EarlierLeft, State::End(Answer::Acknowledge)),
         Turn::Halted => return (Outcome::ObjectHalted, State::End(Answer::Acknowledge)),
         // Whoever makes room in its facet takes the next of it, or whoever lets its canvas go on.
-        Turn::Held => return (Outcome::FacetHeld, State::End(Answer::Acknowledge)),
+        Turn::Held | Turn::Passed => return (Outcome::FacetHeld, State::End(Answer::Acknowledge)),
     }
     match (schedule.delay_until - schedule.now).to_std() {
         Ok(left) if !left.is_zero() => (Outcome::DelayNotYet, wait(left, policy)),

@@ -22,8 +22,8 @@ pub(crate) struct Minute {
     pub(crate) jobs: Vec<i64>,
     /// Whether crons tick, now or within [`Store::cron_ahead`]; also where another process was first.
     pub(crate) crons: bool,
-    /// Whether queues are to be looked after: one is being drained, a facet has a limit, or there was ever one, in every
-    /// tenth pass.
+    /// Whether queues are to be looked after: one is being drained, a facet has a limit, copies are to be woken, or there
+    /// was ever one, in every tenth pass.
     pub(crate) queues: bool,
     /// Whether the log needs partitions for what is appended next; looked at in every tenth pass.
     pub(crate) log: bool,
@@ -151,7 +151,7 @@ impl Store {
                           || array(select id from job) as "jobs!",
                       not $1 and exists (select from wakeq.cron_records where next_at <= now() + $10::interval) as "crons!",
                       not $1 and exists (select from gate)
-                          and (exists (select from wakeq.queues where draining) or exists (select from wakeq.facets where running <> '{}')
+                          and (exists (select from wakeq.queues where draining) or exists (select from wakeq.facets where running <> '{}' or was_full) or exists (select from wakeq.queue_wakes)
                                or (select passes % 10 = 0 from gate) and exists (select from wakeq.queue_registry where version > 0)) as "queues!",
                       case when not $1 and (select passes % 10 = 0 from gate) then wakeq.log_lacks_partitions() else false end as "log!",
                       (select count(*) from moved where publish and due) as "recovered!", exists (select from gate) as "open!",

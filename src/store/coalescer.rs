@@ -13,6 +13,9 @@ use super::StoreError;
 
 /// Most requests that may wait; more are refused.
 const WAITING_MAX: usize = 20_000;
+/// How often a batch is halved because the server ended its statement, which may have taken seconds each time: enough to come
+/// from the largest batch to one request.
+const TOO_LONG_MAX: u32 = 8;
 /// How often a lone request is repeated that met a lock.
 const CONTENTION_TRIES: u32 = 5;
 
@@ -126,7 +129,7 @@ impl<Q> Batch<Q> {
     }
 }
 
-/// Runs a batch, in halves where a row's data or a lock spoils it, until the bad row stands alone. Each part is answered
+/// Runs a batch, in halves where a row's data, a lock or the time it takes spoils it, until the bad row stands alone. Each part is answered
 /// at once: what has been claimed must not wait for a stranger's lock.
 async fn answer<Q, A, S, F>(batch: Vec<Waiting<Q, A>>, statement: &S)
 where
@@ -134,7 +137,7 @@ where
     S: Fn(Vec<Q>) -> F,
     F: Future<Output = Result<Vec<A>, StoreError>>,
 {
-    let mut todo = VecDeque::from([(batch, 1)]);
+    let (mut todo, mut too_long) = (VecDeque::from([(batch, 1)]), 0);
     while let Some((mut part, tries)) = todo.pop_front() {
         if part.is_empty() {
             continue;
@@ -150,6 +153,11 @@ where
                 }
             }
             Err(error) if part.len() > 1 && (error.is_contention() || error.is_data()) => {
+                let second = part.split_off(part.len() / 2);
+                todo.extend([(part, tries), (second, tries)]);
+            }
+            Err(error) if part.len() > 1 && error.is_too_long() && too_long < TOO_LONG_MAX => {
+                too_long += 1;
                 let second = part.split_off(part.len() / 2);
                 todo.extend([(part, tries), (second, tries)]);
             }

@@ -29,7 +29,8 @@ impl Commanded {
 }
 
 impl Store {
-    /// Deletes an event of the canvas that nobody runs; the lane that it was in, whose next event has to be woken.
+    /// Deletes an event of the canvas that nobody runs; the lane that it was in, whose next event has to be woken. Its
+    /// promise is made again here, should this process die before that.
     pub(crate) async fn cancel(
         &self,
         canvas: CanvasId,
@@ -46,6 +47,15 @@ impl Store {
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)
                    select canvas_id, $4, 'cancel', module, name, id, 'done', $5, $6 from gone
+               ), armed as (
+                   update wakeq.events_v2 e
+                      set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $7, $8), probes = 0
+                    where e.id = any (array(
+                        select x.id from wakeq.events_v2 x
+                         where x.id = any (array(
+                             select wakeq.first_without(canvas_id, object, queue, module, name, array[id]) from gone
+                              where object is not null))
+                           and (x.locked_at is null or x.locked_at < clock_timestamp() - $3) for update skip locked))
                )
                select gone.id is not null as "done!", gone.module::text as module, gone.name::text as name,
                       gone.object::text as object, gone.queue::text as queue,
@@ -56,7 +66,9 @@ impl Store {
             interval(self.timing().lease),
             actor.name(),
             actor.request_id(),
-            actor.credential_id()
+            actor.credential_id(),
+            interval(self.timing().horizon),
+            interval(self.timing().grace)
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("cancel an event", row)?;
@@ -126,7 +138,7 @@ impl Store {
     }
 
     /// Deletes up to [`BULK_PAGE`] events of a handler that nobody runs; how many, and the lanes that they were in, whose
-    /// next events have to be woken.
+    /// next events have to be woken; their promises are made again.
     pub(crate) async fn purge_page(
         &self,
         scope: &HandlerScope,
@@ -145,6 +157,15 @@ impl Store {
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, times, request_id, detail)
                    select $1, $6, 'purge', $2::text, $3::text, 'done', count(*), $7, $8 from gone having count(*) > 0
+               ), armed as (
+                   update wakeq.events_v2 e
+                      set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $9, $10), probes = 0
+                    where e.id = any (array(
+                        select x.id from wakeq.events_v2 x
+                         where x.id = any (array(
+                             select wakeq.first_without($1, lane.object, null, $2, $3, array(select id from gone))
+                               from (select distinct object from gone where object is not null) as lane))
+                           and (x.locked_at is null or x.locked_at < clock_timestamp() - $4) for update skip locked))
                )
                select count(*) as "count!",
                       array(select distinct object::text || '/' || coalesce(queue, '') from gone
@@ -157,7 +178,9 @@ impl Store {
             BULK_PAGE.cast_signed(),
             actor.name(),
             actor.request_id(),
-            actor.credential_id()
+            actor.credential_id(),
+            interval(self.timing().horizon),
+            interval(self.timing().grace)
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("purge events", row)?;

@@ -15,8 +15,8 @@ use crate::event::{
     Timestamp, Timing,
 };
 
-/// Statements of a redrive: begin, look, up to three for objects, bring back, commit.
-const REDRIVE_STATEMENTS: usize = 7;
+/// Statements of a redrive: begin, look, up to three for objects, what halts, bring back, commit.
+const REDRIVE_STATEMENTS: usize = 8;
 
 /// An event that died.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,29 +268,45 @@ async fn redrive(
     let looked = page.len() as u64;
     let objects: BTreeSet<ObjectKey> =
         page.iter().filter_map(|row| row.object.as_deref()?.parse().ok()).collect();
+    let ids: Vec<Uuid> = page.into_iter().map(|row| row.id).collect();
+    let mut halting = Vec::new();
     if !objects.is_empty() {
         let objects = objects.iter().map(|object| (filter.canvas, object)).collect();
         chains::lock(&mut transaction, objects).await?;
+        halting = lock_halting(&mut transaction, filter.canvas, &ids).await?;
     }
-    let ids: Vec<Uuid> = page.into_iter().map(|row| row.id).collect();
-    let back = bring_back(&mut transaction, filter, &ids, actor, timing).await?;
+    let back = bring_back(&mut transaction, filter, (&ids, &halting), actor, timing).await?;
     transaction.commit().await?;
     Ok(Redriven { back, looked })
 }
 
-/// The dead events of a page, whose objects are locked, become live ones.
+/// Which of these events halt their lanes, until this transaction ends: whoever lets one of these go on without its event waits
+/// for it, or is waited for, and then the event has lost its place.
+async fn lock_halting(
+    transaction: &mut PgConnection,
+    canvas: CanvasId,
+    ids: &[Uuid],
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar!(
+        "select event_id from wakeq.halted_lanes where canvas_id = $1 and event_id = any ($2) order by event_id for update",
+        canvas.0,
+        ids
+    )
+    .fetch_all(transaction)
+    .await
+}
+
+/// The dead events of a page, whose objects are locked, become live ones; those that halt their lanes at their own places.
 async fn bring_back(
     transaction: &mut PgConnection,
     filter: &DeadFilter,
-    ids: &[Uuid],
+    (ids, halting): (&[Uuid], &[Uuid]),
     actor: &Actor,
     timing: &Timing,
 ) -> Result<Vec<Notification>, sqlx::Error> {
     let rows = sqlx::query!(
         r#"with page as (
-               select d.*, exists (select from wakeq.halted_lanes h
-                                      where h.canvas_id = d.canvas_id and h.event_id = d.id) as returns
-                 from wakeq.dead_events d where d.canvas_id = $4 and d.id = any ($1)
+               select d.*, d.id = any ($10) as returns from wakeq.dead_events d where d.canvas_id = $4 and d.id = any ($1)
            ), numbered as materialized (
                select id, canvas_id, object, nextval('wakeq.event_seq') as seq
                  from (select * from page where object is not null and not returns order by seq) as last
@@ -329,7 +345,8 @@ async fn bring_back(
         filter.id.map(|id| id.0),
         actor.name(),
         actor.request_id(),
-        actor.credential_id()
+        actor.credential_id(),
+        halting
     )
     .fetch_all(transaction)
     .await?;

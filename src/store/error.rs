@@ -20,6 +20,8 @@ pub enum StoreError {
         statement: &'static str,
         /// How long it was waited for.
         after: Duration,
+        /// Whether the server ended the statement, which then took no effect.
+        ended: bool,
     },
     /// The server refused the statement.
     #[error("Postgres refused `{statement}`")]
@@ -135,6 +137,11 @@ impl StoreError {
             | Self::Config(_)
             | Self::Defect => "defect",
         }
+    }
+
+    /// The server ended it for taking too long, so that it took no effect: it may be done in time with fewer rows.
+    pub(crate) fn is_too_long(&self) -> bool {
+        matches!(self, Self::TimedOut { ended: true, .. })
     }
 
     /// A deadlock, or a lock that was not to be had: the same statement may succeed on fewer rows, or later.

@@ -185,7 +185,7 @@ impl Store {
 
     /// Lets an object go on without the events of a handler that died on it; the lanes that stood still: the handler's, and
     /// those of registered queues in which a copy for it died and which show it, or with `copies` all. Who asks wakes their first events after that, by
-    /// [`Store::arm_firsts`].
+    /// [`Store::arm_firsts`]; their promises are made again here.
     pub(crate) async fn skip_lane(
         &self,
         lane: &Lane,
@@ -204,6 +204,13 @@ impl Store {
              ), logged as (
              insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)
              select $1, $5, 'skip', $3, $4, event_id, 'done', $6, $7 from gone
+             ), armed as (
+                 update wakeq.events_v2 e
+                    set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $9, $10), probes = 0
+                  where e.id = any (array(
+                      select x.id from wakeq.events_v2 x
+                       where x.id = any (array(select wakeq.first_of_lane($1, $2, queue, $3, $4) from gone))
+                         and (x.locked_at is null or x.locked_at < clock_timestamp() - $11::interval) for update skip locked))
              )
              select queue::text as queue from gone",
             canvas.0,
@@ -213,7 +220,10 @@ impl Store {
             actor.name(),
             actor.request_id(),
             actor.credential_id(),
-            copies
+            copies,
+            interval(self.timing().horizon),
+            interval(self.timing().grace),
+            interval(self.timing().lease)
         );
         let queues = session.limit(|connection| query.fetch_all(connection)).await;
         let queues = session.answered("let an object go on", queues)?;

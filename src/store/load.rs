@@ -27,7 +27,7 @@ pub(crate) struct LoadedEvent {
 }
 
 impl Store {
-    /// Loads events by their ids; `None` for each that is gone.
+    /// Loads events by their ids; `None` for each that is gone. What lanes and facets say is asked once for each of them.
     pub(crate) async fn load(&self, ids: &[EventId]) -> Result<Vec<Option<LoadedEvent>>, StoreError> {
         in_memory!(self, load(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
@@ -45,11 +45,20 @@ impl Store {
                           and (e.queue is null or wakeq.is_shown(e.queue))) as rule,
                       case when e.object is not null
                             and wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name) then 'halted'
-                           when e.object is not null
-                            and e.id <> wakeq.first_of_lane(e.canvas_id, e.object, e.queue, e.module, e.name) then 'behind'
+                           when e.object is not null and e.id not in (
+                               select wakeq.first_of_lane(l.canvas_id, l.object, l.queue, l.module, l.name)
+                                 from (select distinct x.canvas_id, x.object, x.queue, case when x.queue is null then x.module end as module,
+                                              case when x.queue is null then x.name end as name
+                                         from wakeq.events_v2 x where x.id = any ($1) and x.object is not null) as l) then 'behind'
                            when e.queue is not null and e.delay_until <= now()
                             and not coalesce(e.locked_at >= now() - $2::interval, false)
-                            and wakeq.facet_holds(e.queue, e.canvas_id, $2) then 'held' end as turn,
+                            and (e.queue, e.canvas_id) in (
+                               select f.queue, f.canvas_id
+                                 from (select distinct x.queue, x.canvas_id from wakeq.events_v2 x
+                                        where x.id = any ($1) and x.queue is not null) as f
+                                where wakeq.facet_holds(f.queue, f.canvas_id, $2))
+                           then case when wakeq.is_passed(e.queue, e.canvas_id, e.delay_until, e.id) then 'passed' else 'held' end
+                      end as turn,
                       now() as "now!"
                  from wakeq.events_v2 e where e.id = any ($1)"#,
             &keys,
@@ -107,13 +116,18 @@ struct Row {
 impl Row {
     fn into_event(self) -> Option<LoadedEvent> {
         let rule = self.rule.as_deref().and_then(|kind| kind.parse::<RuleKind>().ok());
+        let turn = match Turn::parse(self.turn.as_deref()) {
+            // It is to be parked, however full its facet is: the scan of turns passes it over.
+            Turn::Held | Turn::Passed if rule.is_some() => Turn::First,
+            turn @ (Turn::First | Turn::Behind | Turn::Halted | Turn::Held | Turn::Passed) => turn,
+        };
         Some(LoadedEvent {
             address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
             schedule: Schedule {
                 delay_until: self.delay_until,
                 locked_at: self.locked_at,
                 rule,
-                turn: Turn::parse(self.turn.as_deref()),
+                turn,
                 now: self.now,
             },
             enqueued_at: self.enqueued_at,

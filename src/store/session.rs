@@ -356,10 +356,10 @@ impl Session {
         statement: &'static str,
         answer: Bounded<T>,
     ) -> Result<T, StoreError> {
-        let timed_out = StoreError::TimedOut { statement, after: self.limit };
-        let Some(result) = answer else { return Err(timed_out) };
+        let timed_out = |ended| StoreError::TimedOut { statement, after: self.limit, ended };
+        let Some(result) = answer else { return Err(timed_out(false)) };
         let (ended, result) = match result {
-            Err(error) if StoreError::is_ended(&error) => (true, Err(timed_out)),
+            Err(error) if StoreError::is_ended(&error) => (true, Err(timed_out(true))),
             result => (false, result.map_err(|error| StoreError::from_sqlx(statement, error))),
         };
         if ended || matches!(result, Ok(_) | Err(StoreError::Refused { .. } | StoreError::NotMigrated(_))) {

@@ -35,6 +35,8 @@ impl Store {
                     set emitted_at = emitted_at - $1::interval, due_at = due_at - $1::interval
              ), keys as (
                  update wakeq.idempotency_keys set created_at = created_at - $1::interval
+             ), facets as (
+                 update wakeq.facets set head_at = head_at - $1::interval where isfinite(head_at)
              ), targets as (
                  update wakeq.http_targets
                     set previous_until = previous_until - $1::interval, created_at = created_at - $1::interval,

@@ -66,7 +66,8 @@ fn reaches_the_claim(event: &LoadedEvent, registry: &Registry) -> bool {
             Effect::Decide => Input::Decide,
             Effect::FindHandler => Input::Handler(registry.find(&event.address).map(|handler| handler.retry)),
             Effect::ClaimLock => return true,
-            Effect::Park
+            Effect::Recall
+            | Effect::Park
             | Effect::Defer
             | Effect::RunHandler
             | Effect::PauseHandler

@@ -55,8 +55,10 @@ impl Runner {
         let mut round = 1;
         loop {
             let finished = self.round(notification, room).instrument(span.clone()).await;
-            let met_a_change =
-                matches!(finished.report.trail.last(), Some(Outcome::LockClaimFailed | Outcome::RuleLifted));
+            let met_a_change = matches!(
+                finished.report.trail.last(),
+                Some(Outcome::LockClaimFailed | Outcome::RuleLifted | Outcome::FacetRecalled)
+            );
             if round == ROUNDS_MAX || !met_a_change {
                 span.in_scope(|| finished.log());
                 return finished;
@@ -161,6 +163,10 @@ impl Run<'_> {
         Ok(match effect {
             Effect::LoadEvent => Input::Loaded(self.load().await.map_err(Halt::Failed)?),
             Effect::Decide => Input::Decide,
+            Effect::Recall => {
+                statements.recalls.call(id).await.map_err(Halt::Failed)?;
+                Input::Recalled
+            }
             Effect::Park => Input::Parked(statements.parks.call(id).await.map_err(Halt::Failed)?),
             Effect::FindHandler => {
                 self.facts.handler = self.find_handler().await.map_err(Halt::Failed)?;

@@ -36,6 +36,8 @@ pub(super) struct Statements {
     pub(super) firsts: Coalescer<Lane, Option<Notification>>,
     /// The copies that have room now because another one of their canvas is over.
     pub(super) rooms: Coalescer<(Name, CanvasId), Vec<Notification>>,
+    /// Copies that have room later: their facets have passed them over.
+    pub(super) recalls: Coalescer<EventId, ()>,
     pub(super) retries: Coalescer<Arc<Retry>, bool>,
     pub(super) parks: Coalescer<EventId, bool>,
     pub(super) defers: Coalescer<EventId, ()>,
@@ -105,6 +107,9 @@ impl Statements {
             ),
             firsts: batched(store, |store, lanes| async move { store.firsts(&lanes).await }),
             rooms: batched(store, |store, ended| async move { store.room_in_facets_of(&ended).await }),
+            recalls: batched(store, |store, ids| async move {
+                store.recall_held(&ids).await.map(|()| vec![(); ids.len()])
+            }),
             retries: batched(store, |store, retries| async move { store.retry(&retries).await }),
             parks: batched(store, |store, ids| async move { store.park(&ids).await }),
             defers: batched(store, move |store, ids| async move {

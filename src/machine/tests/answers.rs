@@ -9,6 +9,7 @@ fn belongs(input: &Input, effect: &Effect) -> bool {
     match input {
         Input::Loaded(_) => matches!(effect, Effect::LoadEvent),
         Input::Decide => matches!(effect, Effect::Decide),
+        Input::Recalled => matches!(effect, Effect::Recall),
         Input::Parked(_) => matches!(effect, Effect::Park),
         Input::Handler(_) => matches!(effect, Effect::FindHandler),
         Input::Deferred => matches!(effect, Effect::Defer),

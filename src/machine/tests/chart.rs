@@ -168,6 +168,7 @@ fn every_outcome() -> BTreeSet<Outcome> {
         EarlierLeft,
         ObjectHalted,
         FacetHeld,
+        FacetRecalled,
         LockNone,
         LockExpired,
         IsLocked,

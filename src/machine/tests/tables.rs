@@ -167,6 +167,16 @@ fn an_event_waits_for_its_turn() {
     }
 }
 
+/// What turns have passed over is recalled, and looked at once more before its notification is answered: it may have room now.
+#[test]
+fn an_event_that_its_facet_has_passed_is_recalled_first() {
+    for due_ms in [-1, 1] {
+        let row = Schedule { turn: Turn::Passed, ..schedule(due_ms, None, None) };
+        assert_eq!(State::DelayCheck(row).effect(), Effect::Recall);
+        check(State::DelayCheck(row), Input::Recalled, Outcome::FacetRecalled, SOON);
+    }
+}
+
 // ORD-22
 #[test]
 fn whoever_removes_an_event_of_an_object_hands_over_and_only_then_acknowledges() {

@@ -45,6 +45,7 @@ pub(super) fn answers(effect: &Effect) -> Vec<Input> {
     match effect {
         Effect::LoadEvent => loads(),
         Effect::Decide => vec![Input::Decide],
+        Effect::Recall => vec![Input::Recalled],
         Effect::Park => vec![Input::Parked(true), Input::Parked(false)],
         Effect::FindHandler => [
             None,
@@ -87,7 +88,7 @@ fn loads() -> Vec<Input> {
     for due_ms in [-1, 0, 1, 600_000, 600_001] {
         for locked_ms in [None, Some(-60_001), Some(-60_000), Some(0), Some(3_600_000)] {
             for rule in [None, Some(RuleKind::Pause), Some(RuleKind::Block)] {
-                for turn in [Turn::First, Turn::Behind, Turn::Halted, Turn::Held] {
+                for turn in [Turn::First, Turn::Behind, Turn::Halted, Turn::Held, Turn::Passed] {
                     let row = Schedule { turn, ..schedule(due_ms, locked_ms, rule) };
                     loads.push(Input::Loaded(Some(row)));
                 }

@@ -102,15 +102,18 @@ impl Store {
     }
 
     /// Takes a queue's registration back: no emit makes copies any more. It goes with the last copy that waits; whether
-    /// there was one.
+    /// there was one. It locks the registry before the queue, as a registration does.
     pub(crate) async fn drain_queue(&self, name: &Name, actor: &Actor) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
-            r#"with changed as (
-                   update wakeq.queues set draining = true, updated_by = $2, updated_at = now() where name = $1
+            r#"with bumped as (
+                   update wakeq.queue_registry set version = version + 1
+                    where exists (select from wakeq.queues where name = $1)
+                returning version
+               ), changed as (
+                   update wakeq.queues set draining = true, updated_by = $2, updated_at = now()
+                    where name = $1 and (select version from bumped) is not null
                 returning name
-               ), bumped as (
-                   update wakeq.queue_registry set version = version + 1 where exists (select from changed)
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
                    select $5, $2, 'delete-queue', 'done', $3, concat_ws('; ', $4::text, 'queue ' || name) from changed
@@ -144,13 +147,14 @@ impl Store {
         Ok(session.answered("drop copies", gone)?.rows_affected() >= DROP_PAGE.cast_unsigned())
     }
 
-    /// Says what a canvas gets of a queue; nothing set: what the queue says. Whether there is such a queue. Its copies are
-    /// woken after that, by [`Store::wake_facets`].
+    /// Says what a canvas gets of a queue; nothing set: what the queue says. Whether there is such a queue. With
+    /// `wakes` its copies are to be woken, by [`Store::wake_page`].
     pub(crate) async fn set_facet(
         &self,
         queue: &Name,
         canvas: CanvasId,
         settings: FacetSettings,
+        wakes: bool,
         actor: &Actor,
     ) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
@@ -161,6 +165,8 @@ impl Store {
                        on conflict (queue, canvas_id) do update
                       set weight = excluded.weight, in_flight_max = excluded.in_flight_max
                 returning queue
+               ), waking as (
+                   insert into wakeq.queue_wakes (queue, canvas_id) select queue, $2 from put where $8
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
                    select $2, $5, 'set-facet', 'done', $6,
@@ -174,7 +180,8 @@ impl Store {
             integer(settings.in_flight_max),
             actor.name(),
             actor.request_id(),
-            actor.credential_id()
+            actor.credential_id(),
+            wakes
         );
         let put = session.limit(|connection| query.fetch_one(connection)).await;
         session.answered("set what a canvas gets of a queue", put)

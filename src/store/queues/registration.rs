@@ -19,6 +19,8 @@ pub(crate) struct NewQueueRow<'a> {
     pub(crate) patterns: &'a [QueuePattern],
     pub(crate) facets: FacetSettings,
     pub(crate) tenant_visible: bool,
+    /// Whether what waits in it may go on now, and is to be woken.
+    pub(crate) wakes: bool,
     pub(crate) actor: &'a Actor,
 }
 
@@ -48,7 +50,7 @@ impl Store {
     /// Registers a queue that functions work, or replaces what is registered. From its commit on each matching emit makes
     /// a copy.
     pub(crate) async fn put_queue(&self, new: &NewQueueRow<'_>) -> Result<QueuePut, StoreError> {
-        let mut session = self.session().await?.for_statements(9);
+        let mut session = self.session().await?.for_statements(10);
         let put = session
             .limit(async |connection| {
                 let mut transaction = connection.begin().await?;
@@ -70,7 +72,7 @@ impl Store {
         new: &NewQueueRow<'_>,
         target: &NewTargetRow<'_>,
     ) -> Result<(QueuePut, Option<PutOutcome>), StoreError> {
-        let mut session = self.session().await?.for_statements(11);
+        let mut session = self.session().await?.for_statements(12);
         let put = session
             .limit(async |connection| {
                 let mut transaction = connection.begin().await?;
@@ -124,6 +126,10 @@ async fn put(
     let Some(put) = put else { return Ok(QueuePut::TooMany) };
     if was_visible && !new.tenant_visible {
         wake_parked(&mut *connection, new.name).await?;
+    }
+    if new.wakes {
+        let wakes = sqlx::query!("insert into wakeq.queue_wakes (queue) values ($1)", new.name.as_str() as _);
+        wakes.execute(&mut *connection).await?;
     }
     sqlx::query!(
         "with gone as (delete from wakeq.queue_patterns where queue = $1 and pattern <> all ($2))

@@ -1,6 +1,6 @@
 //! Turns: the copies of a queue, taken in the rotation of its facets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use uuid::Uuid;
 
@@ -13,7 +13,7 @@ use crate::store::{Store, StoreError};
 /// Most copies that are announced at a time.
 const ANNOUNCED: usize = 500;
 /// Most facets that one look for room visits.
-const LIMITED: i64 = 1000;
+const LIMITED: i64 = 500;
 
 /// A notification that asks for a turn of the queue that its event is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,14 +109,15 @@ impl Store {
                       enqueued_at as "enqueued_at!", locked_at as "locked_at!", claims as "claims!",
                       losses as "losses!", took_over as "took_over!", traceparent, object, seq, prev, origin,
                       is_limited as "is_limited!"
-                 from wakeq.take_turns($1, $2, $3, $4, $5, $6, $7)"#,
+                 from wakeq.take_turns($1, $2, $3, $4, $5, $6, $7, $8)"#,
             queue.as_str(),
             &ids,
             i32::try_from(ids.len()).unwrap_or(i32::MAX),
             alone,
             interval(self.timing().lease),
             losses_below,
-            value_max
+            value_max,
+            interval(self.timing().grace)
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("take turns of a queue", rows)?;
@@ -129,26 +130,39 @@ impl Store {
         // One that is held up is not to spoil the others.
         let mut trouble = Ok(());
         for page in copies.chunks(ANNOUNCED) {
-            let ids: Vec<Uuid> = page.iter().map(|id| id.0).collect();
-            let mut session = self.session().await?;
-            let query = sqlx::query!(
-                r#"select queue::text as "queue!", array_agg(id) as "ids!" from wakeq.events_v2
-                    where id = any ($1) and queue is not null group by queue"#,
-                &ids
-            );
-            let queues = session.limit(|connection| query.fetch_all(connection)).await;
-            for row in session.answered("look for the queues of copies", queues)? {
+            for (queue, ids) in self.queues_of(page).await? {
                 let mut session = self.session().await?;
-                let query = sqlx::query!(
-                    r#"select true as "done!" from wakeq.announce($1, $2)"#,
-                    row.queue,
-                    &row.ids
-                );
+                let query =
+                    sqlx::query!(r#"select true as "done!" from wakeq.announce($1, $2)"#, queue, &ids);
                 let announced = session.limit(|connection| query.fetch_all(connection)).await;
                 trouble = trouble.and(session.answered("announce copies", announced).map(drop));
             }
         }
         trouble
+    }
+
+    /// Recalls those of these copies that their facets have passed over: whoever makes room there finds them from then on.
+    pub(crate) async fn recall_held(&self, copies: &[EventId]) -> Result<(), StoreError> {
+        for (queue, ids) in self.queues_of(copies).await? {
+            let mut session = self.session().await?;
+            let query = sqlx::query!(r#"select true as "done!" from wakeq.recall_held($1, $2)"#, queue, &ids);
+            let recalled = session.limit(|connection| query.fetch_all(connection)).await;
+            session.answered("recall copies", recalled)?;
+        }
+        Ok(())
+    }
+
+    async fn queues_of(&self, copies: &[EventId]) -> Result<Vec<(String, Vec<Uuid>)>, StoreError> {
+        let ids: Vec<Uuid> = copies.iter().map(|id| id.0).collect();
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select queue::text as "queue!", array_agg(id) as "ids!" from wakeq.events_v2
+                where id = any ($1) and queue is not null group by queue"#,
+            &ids
+        );
+        let queues = session.limit(|connection| query.fetch_all(connection)).await;
+        let queues = session.answered("look for the queues of copies", queues)?;
+        Ok(queues.into_iter().map(|row| (row.queue, row.ids)).collect())
     }
 
     /// For each of these runs that have ended, by queue and canvas: copies of that facet that may run now and for which nobody
@@ -183,20 +197,34 @@ impl Store {
         Ok(rooms)
     }
 
-    /// The same of all facets with a limit, full before or not: for the minute's pass, should somebody have died who made room.
-    pub(crate) async fn room_in_facets(&self) -> Result<Vec<Notification>, StoreError> {
+    /// The same of all facets with a limit, full before or not, and with a longer look: for the minute's pass, should somebody
+    /// have died who made room. So many facets after one at a time; the last of them, if there may be more.
+    pub(crate) async fn room_in_facets(
+        &self,
+        after: Option<&(String, CanvasId)>,
+    ) -> Result<(Vec<Notification>, Option<(String, CanvasId)>), StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
-            r#"select f.canvas_id, room.id as "id!"
-                 from (select queue, canvas_id from wakeq.facets where running <> '{}' limit $2) as f
-                cross join lateral wakeq.room_in_facet(f.queue, f.canvas_id, $1) as room (id)"#,
+            r#"select f.queue::text as "queue!", f.canvas_id, room.id as "id?"
+                 from (select queue, canvas_id from wakeq.facets
+                        where (running <> '{}' or was_full) and ($3::text is null or (queue, canvas_id) > ($3, $4::uuid))
+                        order by queue, canvas_id limit $2) as f
+                 left join lateral wakeq.room_in_facet(f.queue, f.canvas_id, $1, true) as room (id) on true
+                order by f.queue, f.canvas_id"#,
             interval(self.timing().lease),
-            LIMITED
+            LIMITED,
+            after.map(|(queue, _)| queue),
+            after.map(|(_, canvas)| canvas.0)
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("look for room in facets", rows)?;
-        let rooms = rows.into_iter();
-        Ok(rooms.map(|row| Notification { id: EventId(row.id), canvas: CanvasId(row.canvas_id) }).collect())
+        let facets: HashSet<_> = rows.iter().map(|row| (&row.queue, row.canvas_id)).collect();
+        let last = rows.last().filter(|_| i64::try_from(facets.len()).is_ok_and(|count| count >= LIMITED));
+        let last = last.map(|row| (row.queue.clone(), CanvasId(row.canvas_id)));
+        let rooms = rows
+            .into_iter()
+            .filter_map(|row| Some(Notification { id: EventId(row.id?), canvas: CanvasId(row.canvas_id) }));
+        Ok((rooms.collect(), last))
     }
 }
 

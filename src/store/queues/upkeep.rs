@@ -1,8 +1,6 @@
 //! What becomes of queues by itself: drained ones end, and what waits goes on when it may.
 
-use uuid::Uuid;
-
-use crate::event::{CanvasId, EventId, Name, Notification, Timestamp};
+use crate::event::{CanvasId, Name, Notification};
 use crate::store::chores::notifications;
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
@@ -11,21 +9,6 @@ use crate::store::{Store, StoreError};
 const WAKE_PAGE: i64 = 1000;
 /// Most facets that one statement forgets.
 const FORGET_PAGE: i64 = 1000;
-
-/// A page of copies to be woken, and where the next one begins.
-#[derive(Debug, Default)]
-pub(crate) struct WokenCopies {
-    pub(crate) notifications: Vec<Notification>,
-    pub(crate) next: Option<CopyPosition>,
-}
-
-/// Where a copy stands among those of its queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CopyPosition {
-    canvas: CanvasId,
-    due: Timestamp,
-    id: EventId,
-}
 
 impl Store {
     /// Deletes the queues that were drained, with their targets, and facets that nothing waits in; how many queues.
@@ -62,12 +45,17 @@ impl Store {
                        select t.queue from wakeq.queue_turns t
                         where not exists (select from wakeq.queues q where q.name = t.queue)
                         limit $3 for update skip locked)
+               ), empty as materialized (
+                   select f.queue, f.canvas_id, f.xmin as version from wakeq.facets f
+                    where f.position is null
+                      and not exists (select from wakeq.events_v2 e where e.queue = f.queue and e.canvas_id = f.canvas_id)
+                    limit $3
                ), left_over as (
+                   -- As it was seen: a turn may have filled it since.
                    delete from wakeq.facets where (queue, canvas_id) in (
-                       select f.queue, f.canvas_id from wakeq.facets f
-                        where f.position is null
-                          and not exists (select from wakeq.events_v2 e where e.queue = f.queue and e.canvas_id = f.canvas_id)
-                        limit $3 for update skip locked)
+                       select f.queue, f.canvas_id from empty e
+                         join wakeq.facets f on f.queue = e.queue and f.canvas_id = e.canvas_id and f.xmin = e.version
+                          for update of f skip locked)
                )
                select count(*) as "count!" from ended"#,
             CanvasId::OF_QUEUES.0,
@@ -78,51 +66,55 @@ impl Store {
         session.answered("end drained queues", ended).map(i64::cast_unsigned)
     }
 
-    /// Moves the promises of a page of waiting copies that are due, of a canvas or all: they are to be published. For who
-    /// let them go on.
-    pub(crate) async fn wake_facets(
+    /// Moves the promises of a page of the copies that are to be woken and are due, of a queue or any: they are to be
+    /// published; and moves on in that work, or ends it, in the same statement. `None`: there is no more, or another process
+    /// has it.
+    ///
+    /// A row that somebody else holds is passed over: who starts, parks or gives up an event leaves somebody to wake it.
+    pub(crate) async fn wake_page(
         &self,
-        queue: &Name,
-        canvas: Option<CanvasId>,
-        after: Option<CopyPosition>,
-    ) -> Result<WokenCopies, StoreError> {
+        queue: Option<&Name>,
+    ) -> Result<Option<Vec<Notification>>, StoreError> {
         let timing = self.timing();
         let mut session = self.session().await?;
         let query = sqlx::query!(
-            r#"with page as (
-                   select id from wakeq.events_v2
-                    where queue = $1 and ($2::uuid is null or canvas_id = $2) and notify_at is not null
-                      and delay_until <= clock_timestamp()
-                      and ($3::uuid is null or (canvas_id, delay_until, id) > ($3, $4::timestamptz, $5::uuid))
-                      and (locked_at is null or locked_at < clock_timestamp() - $6::interval)
-                    order by canvas_id, delay_until, id limit $9 for update skip locked
+            r#"with work as materialized (
+                   select * from wakeq.queue_wakes where $1::text is null or queue = $1
+                    order by id limit 1 for update skip locked
+               ), page as materialized (
+                   select id, canvas_id, delay_until from wakeq.events_v2
+                    where queue = (select queue from work)
+                      and canvas_id >= coalesce((select canvas_id from work), (select after_canvas from work))
+                      and canvas_id <= coalesce((select canvas_id from work), 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+                      and (canvas_id, delay_until, id)
+                          > ((select after_canvas from work), (select after_due from work), (select after_id from work))
+                      and notify_at is not null and delay_until <= clock_timestamp()
+                      and (locked_at is null or locked_at < clock_timestamp() - $2::interval)
+                    order by canvas_id, delay_until, id limit $5
                ), woken as (
                    update wakeq.events_v2 e
-                      set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $7, $8), probes = 0
-                     from page where e.id = page.id
-                returning e.id, e.canvas_id, e.delay_until
+                      set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $3, $4), probes = 0
+                    where e.id = any (array(
+                        select x.id from wakeq.events_v2 x where x.id = any (array(select id from page)) for update skip locked))
+                returning e.id, e.canvas_id
+               ), moved as (
+                   update wakeq.queue_wakes w
+                      set after_canvas = last.canvas_id, after_due = last.delay_until, after_id = last.id
+                     from (select * from page order by canvas_id desc, delay_until desc, id desc limit 1) as last
+                    where w.id = (select id from work) and (select count(*) from page) >= $5
+               ), ended as (
+                   delete from wakeq.queue_wakes where id = (select id from work) and (select count(*) from page) < $5
                )
-               select id as "id!", canvas_id as "canvas_id!", delay_until as "delay_until!" from woken
-                order by canvas_id, delay_until, id"#,
-            queue.as_str() as _,
-            canvas.map(|canvas| canvas.0),
-            after.map(|after| after.canvas.0),
-            after.map(|after| after.due),
-            after.map(|after| after.id.0),
+               select exists (select from work) as "open!", array(select id from woken order by id) as "ids!",
+                      array(select canvas_id from woken order by id) as "canvases!""#,
+            queue.map(Name::as_str),
             interval(timing.lease),
             interval(timing.horizon),
             interval(timing.grace),
             WAKE_PAGE
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("wake a queue", rows)?;
-        let last = rows.last().filter(|_| i64::try_from(rows.len()).is_ok_and(|count| count >= WAKE_PAGE));
-        let next = last.map(|row| CopyPosition {
-            canvas: CanvasId(row.canvas_id),
-            due: row.delay_until,
-            id: EventId(row.id),
-        });
-        let (ids, canvases): (Vec<Uuid>, Vec<Uuid>) = rows.iter().map(|row| (row.id, row.canvas_id)).unzip();
-        Ok(WokenCopies { notifications: notifications(ids, canvases), next })
+        let row = session.limit(|connection| query.fetch_one(connection)).await;
+        let row = session.answered("wake a queue", row)?;
+        Ok(row.open.then(|| notifications(row.ids, row.canvases)))
     }
 }

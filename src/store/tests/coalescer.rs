@@ -127,6 +127,36 @@ async fn a_bad_row_stands_alone() {
     assert!(seen.lock().unwrap().contains(&vec![7]) && seen.lock().unwrap().contains(&vec![30]));
 }
 
+/// A statement that the server ends because it takes too long is halved, so that one request does not keep the others of its
+/// batch waiting again and again; one without any answer is not, since it may have taken effect.
+#[tokio::test]
+async fn what_takes_too_long_is_halved() {
+    fn slow(ended: bool, requests: &[u32]) -> Result<Vec<u32>, StoreError> {
+        let after = std::time::Duration::from_secs(5);
+        let timed_out = StoreError::TimedOut { statement: "made up", after, ended };
+        if requests.contains(&3) { Err(timed_out) } else { doubled(requests) }
+    }
+    let failed = |answers: Vec<Result<u32, StoreError>>| -> Vec<usize> {
+        (0..).zip(&answers).filter(|(_, answer)| answer.is_err()).map(|(at, _)| at).collect()
+    };
+    let (coalescer, gate, seen) = gated(|requests| slow(true, requests));
+    assert_eq!(failed(while_one_is_in_flight(&coalescer, &gate, &seen, 99).await), [3]);
+    let tries = seen.lock().unwrap().iter().filter(|batch| batch.contains(&3)).count();
+    assert_eq!(tries, 8, "99 requests, halved until it stands alone, and not once more");
+    let (coalescer, gate, seen) = gated(|requests| slow(false, requests));
+    assert_eq!(
+        failed(while_one_is_in_flight(&coalescer, &gate, &seen, 8).await),
+        (1..=8).collect::<Vec<_>>()
+    );
+    // Where many are slow the rest does not wait for each of them.
+    let (coalescer, gate, seen) = gated(|requests| {
+        if requests.iter().any(|request| request % 2 == 1) { slow(true, &[3]) } else { doubled(requests) }
+    });
+    assert!(failed(while_one_is_in_flight(&coalescer, &gate, &seen, 100).await).len() > 50);
+    let tries = seen.lock().unwrap().len();
+    assert!(tries <= 1 + 2 * 8 + 1, "{tries} statements");
+}
+
 /// A lock that is not to be had halves the batch too, and is tried for five times by the one that meets it.
 #[tokio::test]
 async fn contention_is_tried_again_in_halves() {

@@ -151,7 +151,7 @@ async fn workers_reach_events_by_their_keys() {
         ("delete from wakeq.events_v2\n              where id = any", format!("{many}, {fences}, 1")),
         (
             "with gone as (\n                   delete from wakeq.events_v2\n                    where id = $1",
-            format!("'{}', '{}', '1 min', 'test', null, null", ids[0], CanvasId::DEFAULT),
+            format!("'{}', '{}', '1 min', 'test', null, null, '10 min', '30 s'", ids[0], CanvasId::DEFAULT),
         ),
     ];
     for (part, arguments) in statements {
@@ -241,6 +241,46 @@ async fn a_claim_on_an_object_reads_its_lane() {
     tokio::time::timeout(Duration::from_secs(20), reported).await.expect("no report");
     // A claimed row is larger than it was: on a page where all are claimed at once the last finds no room.
     assert!(table.number(updates!("n_tup_hot_upd")).await >= 90);
+}
+
+/// Under a snapshot that keeps alive what was completed, a batch reads the dead of a lane once, and not for each of its events;
+/// the events of others in it read none.
+#[tokio::test]
+async fn a_batch_reads_the_dead_of_a_lane_once() {
+    let table = Table::of_one_connection().await;
+    if is_skipped("another session while a transaction is open") {
+        return;
+    }
+    table
+        .run(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, object, seq, prev)
+             select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'known', '_', '1', 'hot', n, n - 1
+               from generate_series(1, 20200) n",
+        )
+        .await;
+    table.run("vacuum analyze wakeq.events_v2").await;
+    let mut snapshot = table.pool.begin().await.unwrap();
+    sqlx::query("set transaction isolation level repeatable read").execute(&mut *snapshot).await.unwrap();
+    sqlx::query("select from wakeq.chores").execute(&mut *snapshot).await.unwrap();
+    table.run("delete from wakeq.events_v2 where seq <= 20000").await;
+    let ids = sqlx::query_scalar("select id from wakeq.events_v2 order by seq").fetch_all(&table.pool).await;
+    let ids: Vec<EventId> = ids.unwrap().into_iter().map(EventId).collect();
+    let innocent = table.add(1).await;
+    let batch = [&ids[..100], &innocent].concat();
+    table.claim(&innocent).await;
+    table.store.load(&ids[..1]).await.unwrap();
+    table.run("update wakeq.events_v2 set locked_at = null").await;
+    let claimed = buffers(&plan(&table.store, "from wakeq.claim", &claim_arguments(&batch)).await, "");
+    assert_eq!(table.number("select count(*) from wakeq.events_v2 where locked_at is not null").await, 2);
+    let arguments = format!("{}, '1 min'", array(&batch));
+    let loaded = plan(&table.store, "from wakeq.events_v2 e where e.id = any", &arguments).await;
+    let loaded = buffers(&loaded, "");
+    let alone = buffers(&plan(&table.store, "from wakeq.claim", &claim_arguments(&innocent)).await, "");
+    println!(
+        "pages beside 20,000 dead of a lane: {claimed} for 101 claims, {loaded} for their load, {alone} for one elsewhere"
+    );
+    assert!(claimed < 3000 && loaded < 3000 && alone < 50, "{claimed}, {loaded}, {alone}");
+    snapshot.rollback().await.unwrap();
 }
 
 /// EV2-01: the minute's statement reads what is overdue, not the queue: neither what is parked nor, under a snapshot

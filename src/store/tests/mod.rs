@@ -14,6 +14,7 @@ mod minute;
 mod order;
 mod parking;
 mod queues;
+mod recalls;
 #[cfg(feature = "http")]
 mod registering;
 mod resuming;
@@ -268,7 +269,7 @@ async fn set_turns(connection: &mut PgConnection, rows: &[Row], ids: &[EventId])
                 "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
                  select canvas_id, object, module, name, gen_random_uuid(), 1 from wakeq.events_v2 where id = $1"
             }
-            Some(Turn::First | Turn::Held) | None => continue,
+            Some(Turn::First | Turn::Held | Turn::Passed) | None => continue,
         };
         sqlx::query(set).bind(id.0).execute(&mut *connection).await.unwrap();
     }

@@ -262,6 +262,69 @@ async fn what_operators_remove_wakes_the_next() {
     assert_eq!((count, lanes), (2, vec![lane("a"), lane("b")]));
 }
 
+/// Who removes an event, or lets a lane go on, makes the promise of the next one in the same statement: should the process die
+/// before it has woken that one, the probe does it after the grace.
+#[tokio::test]
+async fn what_operators_remove_promises_the_next() {
+    let table = Table::new().await;
+    let far = "update wakeq.events_v2 set notify_at = now() + interval '1 h', probes = 5";
+    let promised = async || -> Vec<EventId> {
+        let promised = "select id from wakeq.events_v2
+                         where notify_at between now() + interval '20 s' and now() + interval '30 s' and probes = 0";
+        let promised = sqlx::query_scalar(promised).fetch_all(&table.pool).await.unwrap();
+        promised.into_iter().map(EventId).collect()
+    };
+    let ids: Vec<EventId> =
+        emit(&table.store, &["a", "a", "a", "b"]).await.into_iter().map(|(id, _)| id).collect();
+    table.run(far).await;
+    table.run("insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, object, seq, prev, notify_at)
+               select gen_random_uuid(), '00000000-0000-0000-0000-0000000000ff', module, name, modifier, value, object, seq, prev, notify_at
+                 from wakeq.events_v2").await;
+    table.store.cancel(CanvasId::DEFAULT, ids[0], &tester()).await.unwrap();
+    assert_eq!(promised().await, [ids[1]], "the next, and that of no other canvas");
+    table.run(far).await;
+    die(&table.store, ids[1], true).await;
+    table.run(far).await;
+    assert_eq!(table.store.skip_lane(&lane("a"), true, &tester()).await.unwrap(), [lane("a")]);
+    assert_eq!(promised().await, [ids[2]]);
+    // More than a page: what is left of it is the last.
+    table.run("delete from wakeq.events_v2").await;
+    table.run("insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, object, seq, prev, notify_at, delay_until)
+               select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'known', '_', '1', 'long', n, n - 1,
+                      now() + interval '1 h', now() + (n - 2000) * interval '1 ms' from generate_series(1, 1002) n").await;
+    assert_eq!(table.store.purge_page(&scope(), &tester()).await.unwrap(), (1000, vec![lane("long")]));
+    assert_eq!(promised().await, [table.store.first(&lane("long")).await.unwrap().unwrap().0]);
+}
+
+/// An event is redriven while its lane is let go on without it: it has lost its place, so that never two of the lane run.
+#[tokio::test]
+async fn a_redrive_beside_a_skip_loses_its_place() {
+    let table = Table::new().await;
+    if is_skipped("two sessions at a time") {
+        return;
+    }
+    let emitted = emit(&table.store, &["a", "a"]).await;
+    die(&table.store, emitted[0].0, true).await;
+    table.run("insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
+               select '00000000-0000-0000-0000-0000000000ff', object, module, name, event_id, seq from wakeq.halted_lanes").await;
+    let mut skip = table.pool.begin().await.unwrap();
+    let lifted = sqlx::query("delete from wakeq.halted_lanes where canvas_id = $1").bind(CanvasId::DEFAULT.0);
+    assert_eq!(lifted.execute(&mut *skip).await.unwrap().rows_affected(), 1);
+    let store = table.store.clone();
+    let redriving = tokio::spawn(async move {
+        let filter = DeadFilter::default();
+        store.redrive_page(&filter, true, (0, 10), &tester()).await.unwrap().back.len()
+    });
+    table.until_waiting(1).await;
+    skip.commit().await.unwrap();
+    table.claim(&[emitted[1].0]).await;
+    assert_eq!(redriving.await.unwrap(), 1);
+    assert!(!may_claim(&table.store, emitted[0].0).await, "the second runs");
+    let back = table.store.load(&[emitted[0].0]).await.unwrap().pop().flatten().unwrap();
+    assert_eq!((back.place.unwrap().link.prev, back.schedule.turn), (emitted[1].1.id, Turn::Behind));
+    assert_eq!(table.number("select count(*) from wakeq.halted_lanes").await, 1, "the other canvas's");
+}
+
 /// An event that dies leaves its link among the dead; the others run, unless its handler wants them to wait.
 #[tokio::test]
 async fn a_death_is_passed_over_or_halts_its_lane() {

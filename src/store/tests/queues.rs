@@ -59,6 +59,7 @@ pub(super) async fn register(
         patterns: &patterns,
         facets,
         tenant_visible: false,
+        wakes: false,
         actor: &tester(),
     };
     store.put_queue(&row).await.unwrap()
@@ -230,7 +231,10 @@ async fn weights_are_events_a_round_and_none_is_a_pause() {
     let table = emails(FacetSettings::default()).await;
     let weigh = async |number, weight| {
         let settings = FacetSettings { weight: Some(weight), in_flight_max: None };
-        assert!(table.store.set_facet(&queue(EMAILS), canvas(number), settings, &tester()).await.unwrap());
+        let wakes = number == 3 && weight > 0;
+        assert!(
+            table.store.set_facet(&queue(EMAILS), canvas(number), settings, wakes, &tester()).await.unwrap()
+        );
     };
     weigh(1, 3).await;
     weigh(3, 0).await;
@@ -249,10 +253,11 @@ async fn weights_are_events_a_round_and_none_is_a_pause() {
     let paused = table.store.load(&copies[59..]).await.unwrap().pop().flatten().unwrap();
     assert_eq!(paused.schedule.turn, Turn::Held);
     weigh(3, 1).await;
-    assert_eq!(
-        table.store.wake_facets(&queue(EMAILS), Some(canvas(3)), None).await.unwrap().notifications.len(),
-        20
-    );
+    assert_eq!(table.store.wake_page(Some(&queue("other"))).await.unwrap(), None);
+    let woken = table.store.wake_page(None).await.unwrap().unwrap();
+    assert_eq!(woken.len(), 20, "whoever comes first, should the one die that said so");
+    assert!(woken.iter().all(|told| told.canvas == canvas(3)));
+    assert_eq!(table.store.wake_page(None).await.unwrap(), None);
     let asks = TakenTurn { queue: queue(EMAILS), asks: copies[59] };
     let turns = events(table.store.take_turns(&vec![asks; 30], 2, i32::MAX).await);
     assert_eq!(turns.len(), 20, "its own notification brings the facet back");
@@ -419,15 +424,13 @@ async fn copies_pushed_are_copies_completed_and_waiting() {
     let waiting = table.number("select count(*) from wakeq.events_v2").await;
     assert_eq!(completed + usize::try_from(waiting).unwrap(), 2000);
     assert!(completed > 0, "nobody took anything");
+    let announce_all = async || {
+        let ids: Vec<Uuid> =
+            sqlx::query_scalar("select id from wakeq.events_v2").fetch_all(&table.pool).await.unwrap();
+        table.store.announce(&ids.into_iter().map(EventId).collect::<Vec<_>>()).await.unwrap();
+    };
     // What was dropped or never announced again asks for its own turn.
-    let ids: Vec<EventId> = sqlx::query_scalar("select id from wakeq.events_v2")
-        .fetch_all(&table.pool)
-        .await
-        .unwrap()
-        .into_iter()
-        .map(EventId)
-        .collect();
-    table.store.announce(&ids).await.unwrap();
+    announce_all().await;
     let mut left = 0;
     loop {
         let taken = take(&table.store, 100).await;
@@ -436,14 +439,7 @@ async fn copies_pushed_are_copies_completed_and_waiting() {
         }
         left += taken.len();
         complete(&table.store, taken).await;
-        let ids: Vec<EventId> = sqlx::query_scalar("select id from wakeq.events_v2")
-            .fetch_all(&table.pool)
-            .await
-            .unwrap()
-            .into_iter()
-            .map(EventId)
-            .collect();
-        table.store.announce(&ids).await.unwrap();
+        announce_all().await;
     }
     assert_eq!(left, usize::try_from(waiting).unwrap());
     assert_eq!(table.store.end_drained().await.unwrap(), 0);

@@ -97,6 +97,7 @@ impl Worker {
             Effect::Answer(Answer::Acknowledge) => self.acknowledge(world, at),
             Effect::LoadEvent
             | Effect::Decide
+            | Effect::Recall
             | Effect::Park
             | Effect::FindHandler
             | Effect::Defer
@@ -202,7 +203,10 @@ impl Worker {
                 }
                 Input::HandedOver
             }
-            Effect::RunHandler | Effect::Wait(_) | Effect::Answer(_) => unreachable!("no statement"),
+            // No event here is a copy in a queue.
+            Effect::Recall | Effect::RunHandler | Effect::Wait(_) | Effect::Answer(_) => {
+                unreachable!("no statement")
+            }
         };
         let has_a_name_for_silence = !matches!(effect, Effect::LoadEvent | Effect::Park | Effect::Defer);
         (answered || has_a_name_for_silence).then_some(input)
