@@ -343,6 +343,7 @@ $$;
 -- stand still. The first of each lane is looked for once, however many of it are asked for, and neither is asked for where no
 -- event is on an object. What is earlier was committed earlier, so a claim that sees an event sees all before it.
 create function wakeq.claim(
+    -- In ascending order.
     ids             uuid[],
     -- Of the events, at the same positions; or the one that all are on.
     canvases        uuid[],
@@ -383,8 +384,9 @@ begin
            claims = e.claims + 1,
            losses = e.losses + (e.locked_at is not null)::integer
      where e.id = any (ids)
-       -- Not by "=", for which an index of handlers would do: batches have to visit rows in the order of their ids.
-       and e.canvas_id is not distinct from coalesce(one_canvas, canvases[array_position(ids, e.id)])
+       -- Not by "=", for which an index of handlers would do: batches have to visit rows in the order of their ids. The
+       -- position is found by halves.
+       and e.canvas_id is not distinct from coalesce(one_canvas, canvases[width_bucket(e.id, ids)])
        and e.queue is null
        and e.delay_until <= clock_timestamp()
        and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)

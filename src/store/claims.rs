@@ -69,8 +69,9 @@ impl Store {
         limits: &ClaimLimits,
     ) -> Result<Vec<Option<ClaimedEvent>>, StoreError> {
         in_memory!(self, claim(told, limits));
-        let (keys, canvases): (Vec<Uuid>, Vec<Uuid>) =
-            told.iter().map(|told| (told.id.0, told.canvas.0)).unzip();
+        let mut asked: Vec<(Uuid, Uuid)> = told.iter().map(|told| (told.id.0, told.canvas.0)).collect();
+        asked.sort_unstable();
+        let (keys, canvases): (Vec<Uuid>, Vec<Uuid>) = asked.into_iter().unzip();
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
             ClaimedRow,
