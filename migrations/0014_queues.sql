@@ -101,6 +101,17 @@ return case when queue is null
            where e.canvas_id = first_of_lane.canvas and e.object = first_of_lane.object and e.queue = first_of_lane.queue
            order by e.seq limit 1) end;
 
+-- Of the lanes that these events are in, each looked at once, the first events that are left.
+create function wakeq.firsts_of_lanes(ids uuid[]) returns uuid[] language plpgsql stable as $$
+begin
+    return array(
+        select wakeq.first_of_lane(l.canvas_id, l.object, l.queue, l.module, l.name)
+          from (select distinct on (e.canvas_id, e.object, e.queue, case when e.queue is null then e.module end,
+                                    case when e.queue is null then e.name end) e.*
+                  from wakeq.events_v2 e where e.id = any (ids) and e.object is not null) as l);
+end
+$$;
+
 -- The first event that is left of a lane once these are gone.
 create function wakeq.first_without(canvas uuid, object text, queue text, module text, name text, gone uuid[])
 returns uuid language sql stable
@@ -183,6 +194,17 @@ return coalesce((
       from wakeq.queues q
       left join wakeq.facet_settings s on s.queue = q.name and s.canvas_id = facet_holds.canvas
      where q.name = facet_holds.queue), false);
+
+-- The facets that these copies are in, each looked at once, whose canvases get nothing now; as canvas and queue.
+create function wakeq.held_facets(ids uuid[], lease interval) returns text[] language plpgsql volatile as $$
+begin
+    return array(
+        select f.canvas_id || '/' || f.queue
+          from (select distinct on (e.canvas_id, e.queue) e.canvas_id, e.queue
+                  from wakeq.events_v2 e where e.id = any (ids) and e.queue is not null) as f
+         where wakeq.facet_holds(f.queue, f.canvas_id, lease));
+end
+$$;
 
 -- Whether a turn would not find this copy: it stands before its facet's head, and was not recalled.
 create function wakeq.is_passed(queue text, canvas uuid, due timestamptz, id uuid)
@@ -399,9 +421,7 @@ begin
             where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
               and (r.until is null or r.until > clock_timestamp()))
        and (e.object is null or (
-               e.id in (select wakeq.first_of_lane(l.canvas_id, l.object, null, l.module, l.name)
-                          from (select distinct x.canvas_id, x.object, x.module, x.name from wakeq.events_v2 x
-                                 where x.id = any (ids) and x.object is not null and x.queue is null) as l)
+               e.id = any (coalesce((select wakeq.firsts_of_lanes(ids)), '{}'))
            and (select true from wakeq.halted_lanes h
                  where h.canvas_id = e.canvas_id and h.object = e.object and h.module = e.module and h.name = e.name
                    and h.queue is null) is null))

@@ -45,18 +45,11 @@ impl Store {
                           and (e.queue is null or wakeq.is_shown(e.queue))) as rule,
                       case when e.object is not null
                             and wakeq.lane_halts(e.canvas_id, e.object, e.queue, e.module, e.name) then 'halted'
-                           when e.object is not null and e.id not in (
-                               select wakeq.first_of_lane(l.canvas_id, l.object, l.queue, l.module, l.name)
-                                 from (select distinct x.canvas_id, x.object, x.queue, case when x.queue is null then x.module end as module,
-                                              case when x.queue is null then x.name end as name
-                                         from wakeq.events_v2 x where x.id = any ($1) and x.object is not null) as l) then 'behind'
+                           when e.object is not null
+                            and e.id <> all (coalesce((select wakeq.firsts_of_lanes($1)), '{}')) then 'behind'
                            when e.queue is not null and e.delay_until <= now()
                             and not coalesce(e.locked_at >= now() - $2::interval, false)
-                            and (e.queue, e.canvas_id) in (
-                               select f.queue, f.canvas_id
-                                 from (select distinct x.queue, x.canvas_id from wakeq.events_v2 x
-                                        where x.id = any ($1) and x.queue is not null) as f
-                                where wakeq.facet_holds(f.queue, f.canvas_id, $2))
+                            and e.canvas_id || '/' || e.queue = any (coalesce((select wakeq.held_facets($1, $2)), '{}'))
                            then case when wakeq.is_passed(e.queue, e.canvas_id, e.delay_until, e.id) then 'passed' else 'held' end
                       end as turn,
                       now() as "now!"

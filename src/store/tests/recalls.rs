@@ -307,7 +307,7 @@ async fn no_copy_that_may_run_is_forgotten() {
         let mut minutes = 0;
         while table_has_some(&desk).await {
             minutes += 1;
-            assert!(minutes < 30, "something is left");
+            assert!(minutes < 60, "something is left");
             desk.redrive(1).await;
             desk.redrive(2).await;
             desk.minute().await;
