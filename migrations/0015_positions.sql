@@ -9,6 +9,12 @@ create table wakeq.consumer_positions (
     -- Under which it was opened. It only grows; a commit under another one is refused.
     epoch      bigint not null default 0 check (epoch >= 0),
     updated_at timestamptz not null default now(),
+    -- The event after the position, if it fails: since when, how often, and why.
+    failing_seq      bigint,
+    failing_since    timestamptz,
+    failing_attempts integer check (failing_attempts > 0),
+    failing_error    text check (octet_length(failing_error) <= 8000),
+    constraint consumer_positions_failing check (num_nulls(failing_seq, failing_since, failing_attempts, failing_error) in (0, 4)),
     constraint consumer_positions_pkey primary key (consumer_group, source)
 ) with (
     fillfactor = 50,
@@ -31,5 +37,12 @@ create table wakeq.consumer_dead (
     attempts   integer not null check (attempts > 0),
     last_error text not null,
     died_at    timestamptz not null default now(),
+    -- Since when it is to be tried again; null: it is not.
+    redrive_at timestamptz,
     constraint consumer_dead_pkey primary key (consumer_group, source, seq)
 );
+
+-- What is old enough to be forgotten.
+create index consumer_dead_died on wakeq.consumer_dead (died_at);
+create index consumer_dead_latest on wakeq.consumer_dead (consumer_group, seq, source);
+create index consumer_dead_redrive on wakeq.consumer_dead (consumer_group, source, seq) where redrive_at is not null;

@@ -67,7 +67,7 @@ create function wakeq.log_never_changes() returns trigger language plpgsql as $$
 begin
     raise exception 'the log is never changed: % on wakeq.% is refused', tg_op, tg_table_name
         using errcode = 'restrict_violation',
-              hint = 'Append what is right now; whole partitions go by the retention of the log (WAKEQ_LOG_RETENTION).';
+              hint = 'Append what is right now; whole partitions go by the retention of the log (WAKEQ_KEEP_LOG).';
 end $$;
 create trigger log_never_changes before update or delete or truncate on wakeq.log
     for each statement execute function wakeq.log_never_changes();

@@ -57,6 +57,20 @@ create table wakeq.locks (
     expires_at timestamptz not null
 );
 
+-- Which process has a group that is worked on by a single one: the latest that was started, for as long as it is heard of.
+create table wakeq.single_groups (
+    consumer_group wakeq.name not null primary key,
+    owner          uuid not null,
+    expires_at     timestamptz not null
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
+
+-- How often an operator has said that a group is to try again what failed.
+create table wakeq.group_recoveries (
+    consumer_group wakeq.name not null primary key,
+    number         bigint not null default 1,
+    asked_at       timestamptz not null default now()
+);
+
 -- All sources of each group: the longest requests of those who are well; of equals, those of the newest.
 create view wakeq.subscription_sources as
     select distinct on (subscriber_name) subscriber_name, requests as event_sources, request_count as source_count

@@ -27,6 +27,18 @@ create table wakeq.entities (
 
 comment on column wakeq.entities.version is 'How many events of it are in the repository: the category entities:TYPE';
 
+-- The owner of each type, and the event that owners were lost with: what ends its process is found by that.
+create table wakeq.entity_owners (
+    entity_type wakeq.name not null primary key,
+    -- Under which the inbox was opened last.
+    epoch       bigint not null check (epoch > 0),
+    -- It has not come to an orderly end.
+    is_open     boolean not null default true,
+    -- The seq of the event that is worked alone, and how often that came to nothing.
+    suspect     bigint,
+    losses      integer not null default 0 check (losses >= 0)
+) with (fillfactor = 50);
+
 -- What was sent to entities, and what became of it: for who asks, and so that an event that is sent again is known.
 create table wakeq.entity_events (
     canvas_id      uuid not null,

@@ -39,7 +39,7 @@ mod worker;
 pub use admin::{
     Admin, AdminError, BULK_MAX, Bulk, Cron, CronPause, CronTick, Cursor, DeletedQueue, EventFilter,
     EventSummary, Group, GroupNodes, GroupSource, HandlerStats, LIST_MAX, NewCron, NewQueue, Page, PutCron,
-    PutQueue, ResetGroup, ResetTo, Resumed, SetFacet, Stop, Stopped, Waiting,
+    PutQueue, RemoveGroup, ResetGroup, ResetTo, Resumed, SetFacet, Stop, Stopped, Waiting,
 };
 #[cfg(feature = "http")]
 pub use admin::{NewSecret, NewTarget, Registered};
@@ -86,9 +86,10 @@ pub use observe::Observer;
 pub use store::RegisteredTarget;
 pub use store::{
     AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, EntityEventStatus, Facet, FacetSettings,
-    GroupPosition, HaltedLane, HandlerCounts, LogAppender, LogEnd, LogHorizon, MigrationState,
-    MigrationStatus, Object, QueueDepth, QuotaUse, Refusal, RegisteredQueue, Retention, RoleKind, Rule,
-    Store, StoreConfig, StoreError, StoredEntity, TimingMode,
+    FailingEvent, GroupDead, GroupDeadCursor, GroupPosition, HaltedLane, HandlerCounts,
+    InvalidGroupDeadCursor, LogAppender, LogEnd, LogHolder, LogHorizon, MigrationState, MigrationStatus,
+    Object, QueueDepth, QuotaUse, Refusal, RegisteredQueue, Retention, RoleKind, Rule, Store, StoreConfig,
+    StoreError, StoredEntity, TimingMode,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{
@@ -137,7 +138,7 @@ struct Listeners;
 struct Consumers;
 
 /// The code in the page about consumer groups.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../docs/groups.md")]
 struct Groups;
 

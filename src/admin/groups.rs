@@ -4,11 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Admin, AdminError, checked};
+use super::{Admin, AdminError, LIST_MAX, checked};
 use crate::event::{
     Actor, EventSource, GroupNode, Name, NodeId, SubscriberId, SubscriberState, Subscription, Timestamp,
 };
-use crate::store::GroupPosition;
+use crate::store::{FailingEvent, GroupDead, GroupDeadCursor, GroupPosition, RemovedGroup};
 
 /// The nodes that have subscribers, and who coordinates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub struct GroupSource {
     /// How many numbers of the log lie between the position and the last one that can be read. Those of other sources
     /// are among them.
     pub lag: u64,
+    /// The event for which it waits, because that fails.
+    pub failing: Option<FailingEvent>,
 }
 
 impl Group {
@@ -80,6 +82,15 @@ pub struct ResetGroup {
     pub sources: u64,
     /// Where they stand now.
     pub position: i64,
+}
+
+/// What removing a group, or what it has in a source, did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoveGroup {
+    /// How many positions were removed.
+    pub positions: u64,
+    /// How many pins of the log.
+    pub pins: u64,
 }
 
 impl Admin {
@@ -152,6 +163,74 @@ impl Admin {
     }
 }
 
+impl Admin {
+    /// Has the members of a group try again what failed: those that are unhealthy, and sources that wait for an event. They notice with
+    /// their next heartbeat. It is recorded.
+    ///
+    /// Errors: [`AdminError::NoGroup`].
+    pub async fn recover_group(&self, name: &Name, actor: &Actor) -> Result<(), AdminError> {
+        checked(actor)?;
+        self.group(name).await?;
+        Ok(self.store.ask_recovery(name, actor).await?)
+    }
+
+    /// A page of what a group gave up, the latest of the log first.
+    pub async fn group_dead(
+        &self,
+        name: &Name,
+        after: Option<&GroupDeadCursor>,
+        limit: u32,
+    ) -> Result<Vec<GroupDead>, AdminError> {
+        Ok(self.store.group_dead(name, after, i64::from(limit.min(LIST_MAX + 1))).await?)
+    }
+
+    /// Has the event with this number, or all that a group gave up (10,000 at most), tried again once, by who works on their sources: after
+    /// what comes later, then. How many. It is recorded.
+    ///
+    /// Errors: [`AdminError::Invalid`] for processors of entities: those are sent again, since what came after them counts.
+    pub async fn redrive_group(
+        &self,
+        name: &Name,
+        seq: Option<i64>,
+        actor: &Actor,
+    ) -> Result<u64, AdminError> {
+        checked(actor)?;
+        if name.as_str().starts_with("entities.") {
+            return Err(AdminError::Invalid(
+                "what died of an entity is decided upon by what came after it: send it to the entity again, as a new event",
+            ));
+        }
+        Ok(self.store.redrive_group(name, seq, actor).await?)
+    }
+
+    /// Removes a group that nobody works on: its positions, and, of processors of entities, the pin that keeps the log for them. Or its
+    /// position in a source that none of its members asks for. What holds the log no longer may then be dropped from it. It is
+    /// recorded.
+    ///
+    /// Errors: [`AdminError::NoGroup`]; [`AdminError::NoSource`]; [`AdminError::GroupInUse`].
+    pub async fn remove_group(
+        &self,
+        name: &Name,
+        source: Option<&EventSource>,
+        actor: &Actor,
+    ) -> Result<RemoveGroup, AdminError> {
+        checked(actor)?;
+        let group = self.group(name).await?;
+        if let Some(source) = source {
+            if !group.sources.iter().any(|one| one.source == *source) {
+                return Err(AdminError::NoSource(name.clone(), Box::new(source.clone())));
+            }
+            if group.subscribers.iter().any(|one| !one.lapsed && one.requests.contains(source)) {
+                return Err(AdminError::GroupInUse(name.clone()));
+            }
+        }
+        let entity_type = name.as_str().strip_prefix("entities.");
+        let removed = self.store.remove_group(name, source, entity_type, actor).await?;
+        let RemovedGroup { positions, pins } = removed.ok_or_else(|| AdminError::GroupInUse(name.clone()))?;
+        Ok(RemoveGroup { positions, pins })
+    }
+}
+
 /// What is known of a group.
 #[derive(Default)]
 struct Parts {
@@ -185,6 +264,7 @@ impl Parts {
             epoch: position.map_or(0, |position| position.epoch),
             moved_at: position.map(|position| position.updated_at),
             lag: u64::try_from(readable.saturating_sub(stands)).unwrap_or_default(),
+            failing: position.and_then(|position| position.failing.clone()),
         }
     }
 

@@ -19,7 +19,7 @@ mod targets;
 pub(crate) use crons::search;
 pub use crons::{Cron, CronPause, CronTick, NewCron, PutCron};
 pub use cursor::Cursor;
-pub use groups::{Group, GroupNodes, GroupSource, ResetGroup, ResetTo};
+pub use groups::{Group, GroupNodes, GroupSource, RemoveGroup, ResetGroup, ResetTo};
 pub use lists::{EventFilter, EventSummary, Page};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, Waiting};
 pub use rules::{Resumed, Stop, Stopped};
@@ -92,6 +92,11 @@ pub enum AdminError {
     /// There is no such consumer group.
     #[error("there is no consumer group {0}: `wakeq groups list` shows those with subscribers or positions")]
     NoGroup(Name),
+    /// Somebody works on the group.
+    #[error(
+        "somebody works on the group {0}, or did less than a lease ago: end its members first, then remove it"
+    )]
+    GroupInUse(Name),
     /// The group has no such source.
     #[error("the group {0} has no source {1}: `wakeq groups show {0}` lists its own")]
     NoSource(Name, Box<EventSource>),

@@ -2,11 +2,14 @@
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::List;
 use crate::admin;
 use crate::event::{self, EventSource, InvalidSource};
+use crate::store::{self, GroupDeadCursor};
 
 /// The nodes that have subscribers, and who coordinates.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -94,6 +97,73 @@ pub(crate) struct GroupSource {
     /// among them.
     #[schema(minimum = 0)]
     pub(crate) lag: u64,
+    /// The event for which it waits, because that fails and is tried again; null: none.
+    pub(crate) failing: Option<FailingEvent>,
+}
+
+/// An event that fails, and is tried again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct FailingEvent {
+    /// Its number in the log.
+    #[schema(minimum = 1)]
+    pub(crate) seq: i64,
+    pub(crate) since: DateTime<Utc>,
+    #[schema(minimum = 1)]
+    pub(crate) attempts: u32,
+    /// Why the last attempt failed.
+    pub(crate) error: String,
+}
+
+/// An event that a group gave up.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct GroupDead {
+    pub(crate) source: String,
+    /// Its number in the log.
+    #[schema(minimum = 1)]
+    pub(crate) seq: i64,
+    pub(crate) id: Uuid,
+    pub(crate) canvas: Uuid,
+    pub(crate) category: String,
+    pub(crate) stream: String,
+    pub(crate) name: String,
+    /// What it says.
+    #[schema(value_type = Object)]
+    pub(crate) payload: Box<RawValue>,
+    #[schema(minimum = 1)]
+    pub(crate) attempts: u32,
+    /// Why the last attempt failed.
+    pub(crate) error: String,
+    pub(crate) died_at: DateTime<Utc>,
+    /// It is to be tried again, and was not yet.
+    pub(crate) redriven: bool,
+}
+
+/// Which of the dead of a group are to be tried again: one, or all.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RedriveGroup {
+    /// The one with this number in the log. Default: all, 10,000 at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub(crate) seq: Option<i64>,
+}
+
+/// How many of the dead of a group will be tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct RedrivenGroup {
+    #[schema(minimum = 0)]
+    pub(crate) redriven: u64,
+}
+
+/// What removing a group did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct RemoveGroup {
+    /// How many positions were removed.
+    #[schema(minimum = 0)]
+    pub(crate) positions: u64,
+    /// How many pins that kept the log for a type of entities.
+    #[schema(minimum = 0)]
+    pub(crate) pins: u64,
 }
 
 /// Where a group is to go on.
@@ -198,7 +268,50 @@ impl From<admin::GroupSource> for GroupSource {
             epoch: source.epoch,
             moved_at: source.moved_at,
             lag: source.lag,
+            failing: source.failing.map(|failing| FailingEvent {
+                seq: failing.seq,
+                since: failing.since,
+                attempts: failing.attempts,
+                error: failing.error,
+            }),
         }
+    }
+}
+
+impl From<store::GroupDead> for GroupDead {
+    fn from(dead: store::GroupDead) -> Self {
+        let payload = RawValue::from_string(dead.payload).unwrap_or_else(|_| RawValue::NULL.to_owned());
+        Self {
+            source: dead.source.to_string(),
+            seq: dead.seq,
+            id: dead.id.0,
+            canvas: dead.stream.canvas.0,
+            category: dead.stream.category.to_string(),
+            stream: dead.stream.name.to_string(),
+            name: dead.name.to_string(),
+            payload,
+            attempts: dead.attempts,
+            error: dead.error,
+            died_at: dead.died_at,
+            redriven: dead.is_redriven,
+        }
+    }
+}
+
+impl List<GroupDead> {
+    /// A page of so many, of which one more was asked for.
+    pub(crate) fn of_dead(mut dead: Vec<store::GroupDead>, limit: u32) -> Self {
+        let more = dead.len() > limit as usize;
+        dead.truncate(limit as usize);
+        let cursor = |last: &store::GroupDead| GroupDeadCursor { seq: last.seq, source: last.source.clone() };
+        let next_cursor = dead.last().filter(|_| more).map(|last| cursor(last).to_string());
+        Self { items: dead.into_iter().map(GroupDead::from).collect(), next_cursor }
+    }
+}
+
+impl From<admin::RemoveGroup> for RemoveGroup {
+    fn from(removed: admin::RemoveGroup) -> Self {
+        Self { positions: removed.positions, pins: removed.pins }
     }
 }
 

@@ -25,7 +25,8 @@ pub(crate) use emit::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewChange, 
 pub(crate) use entities::{Entity, EntityEvent, EntityProgress, NewEntityEvent, ReplyTo, SentToEntity};
 pub(crate) use events::{EventDetail, EventState, EventSummary, TheEvent, WaitingState};
 pub(crate) use groups::{
-    Group, GroupNode, GroupNodes, GroupSource, GroupSubscriber, GroupSummary, ResetGroup, ResetRequest,
+    FailingEvent, Group, GroupDead, GroupNode, GroupNodes, GroupSource, GroupSubscriber, GroupSummary,
+    RedriveGroup, RedrivenGroup, RemoveGroup, ResetGroup, ResetRequest,
 };
 pub(crate) use handlers::{Depth, Handler, PurgeRequest, Purged};
 pub(crate) use list::List;

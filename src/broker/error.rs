@@ -33,6 +33,19 @@ pub enum BrokerError {
         /// What is asked for.
         asked: Box<EventSource>,
     },
+    /// Members of the group work on something else.
+    #[error(
+        "a member of the group {group} that is there asks for {known}, and this one for {asked} instead: take another name for \
+         other work, or let all members ask for the same sources, of which a consumer may have several"
+    )]
+    Sources {
+        /// The group.
+        group: Name,
+        /// What the other asks for, and this one does not.
+        known: Box<EventSource>,
+        /// What this one asks for, and the other does not.
+        asked: Box<EventSource>,
+    },
     /// The name of the group is that of a type's processors.
     #[error(
         "the group {group} is that of the processors of a type of entities, which ask for the type's inbox and nothing else: \

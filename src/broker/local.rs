@@ -42,6 +42,8 @@ pub(super) enum Standing {
     Registered,
     /// The others have been told that it is unhealthy.
     Unhealthy,
+    /// Its group is worked on by another process, and was to be by this one alone.
+    Waiting,
     /// Nobody knows what it works on: it is not heard of any more, so that its lease decides, and never begins anew.
     Lost {
         /// Whether the others have been told why.
@@ -97,6 +99,12 @@ impl Local {
     /// The epoch by which it has ended with everything that was taken from it.
     pub(super) fn confirmed(&self) -> i64 {
         *self.confirmed.borrow()
+    }
+
+    /// Under which epoch it works, if it has anything to work on.
+    pub(super) fn works_under(&self) -> Option<i64> {
+        let given = self.given.borrow();
+        (!given.sources.is_empty()).then_some(given.epoch)
     }
 
     pub(super) fn standing(&self) -> Standing {

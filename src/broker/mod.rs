@@ -18,6 +18,7 @@ mod node;
 mod observer;
 mod postgres;
 mod session;
+mod single;
 mod stores;
 #[cfg(test)]
 mod tests;
@@ -38,14 +39,15 @@ pub use memory::MemoryGroups;
 use node::Node;
 use observer::EventSubscriptionObserver;
 use session::Session;
+use single::Single;
 pub use stores::{
     EventSubscriberStateStore, EventSubscriptionSourceMappingStore, EventSubscriptionStateStore, LockManager,
     NodeHeartbeat,
 };
 
 use crate::broadcast::Signals;
-use crate::consumer::EventSubscriber;
-use crate::event::{EntityType, EventSource, Name, NodeId};
+use crate::consumer::{EventSubscriber, Health};
+use crate::event::{EntityType, EventSource, Name, NodeId, SubscriberState};
 use crate::store::Store;
 
 /// The most sources of a subscriber.
@@ -58,6 +60,15 @@ pub enum BrokerBacking {
     Memory(MemoryGroups),
     /// In Postgres.
     Postgres(Store),
+}
+
+/// What a broker asks of Postgres, whatever its groups are in.
+enum Postgres {
+    None,
+    /// What operators say.
+    Shared(Store),
+    /// That, and whether the groups are worked on here.
+    Single(Store),
 }
 
 /// The name of the coordinator's lock.
@@ -101,24 +112,35 @@ impl EventBroker {
         config: BrokerConfig,
     ) -> Result<Self, BrokerError> {
         match backing {
-            BrokerBacking::Memory(groups) => Self::on(Arc::new(groups), signals, config),
-            BrokerBacking::Postgres(store) => Self::on(Arc::new(store), signals, config),
+            BrokerBacking::Memory(groups) => Self::on(Arc::new(groups), signals, config, Postgres::None),
+            BrokerBacking::Postgres(store) => {
+                Self::on(Arc::new(store.clone()), signals, config, Postgres::Shared(store))
+            }
         }
     }
 
     /// For one process that is alone: all sources are worked on here, and nothing has to be heard of by others. With
-    /// Postgres, what it commits is fenced all the same: of two that were started by mistake the later one wins.
+    /// Postgres, what it commits is fenced all the same, and of two that work on the same group the one that was started later works: the
+    /// other one waits, [says so](Self::health), and goes on when nobody else is heard of, within a lease and a heartbeat. It waits for
+    /// members of a [distributed](Self::distributed) group, too.
     ///
     /// Errors: [`BrokerError::Config`].
     pub fn single(backing: BrokerBacking, config: BrokerConfig) -> Result<Self, BrokerError> {
-        let groups = match backing {
-            BrokerBacking::Memory(groups) => groups,
-            BrokerBacking::Postgres(store) => MemoryGroups::with_positions_in(store),
+        let (groups, store) = match backing {
+            BrokerBacking::Memory(groups) => (groups, Postgres::None),
+            BrokerBacking::Postgres(store) => {
+                (MemoryGroups::with_positions_in(store.clone()), Postgres::Single(store))
+            }
         };
-        Self::on(Arc::new(groups), Signals::alone(), config)
+        Self::on(Arc::new(groups), Signals::alone(), config, store)
     }
 
-    fn on<Groups>(groups: Arc<Groups>, signals: Signals, config: BrokerConfig) -> Result<Self, BrokerError>
+    fn on<Groups>(
+        groups: Arc<Groups>,
+        signals: Signals,
+        config: BrokerConfig,
+        postgres: Postgres,
+    ) -> Result<Self, BrokerError>
     where
         Groups: NodeHeartbeat
             + EventSubscriberStateStore
@@ -128,6 +150,11 @@ impl EventBroker {
     {
         config.check()?;
         let id = NodeId::new();
+        let (store, single) = match postgres {
+            Postgres::None => (None, None),
+            Postgres::Shared(store) => (Some(store), None),
+            Postgres::Single(store) => (Some(store.clone()), Some(Single::new(store, id))),
+        };
         let locals = Arc::new(EventSubscriberStore::default());
         let session = Arc::new(Session::new(config.working()));
         let (subscriptions, states) = (Arc::clone(&groups), Arc::clone(&groups));
@@ -147,6 +174,8 @@ impl EventBroker {
             locals,
             session,
             elector: Mutex::new(Box::new(elector)),
+            recoveries: (store, Mutex::default()),
+            single,
             signals,
             changed: Arc::new(Notify::new()),
             told: Mutex::default(),
@@ -167,7 +196,7 @@ impl EventBroker {
     /// Adds a subscriber. It is given sources once the broker [runs](Self::run).
     ///
     /// Errors: [`BrokerError::Config`] once it runs; [`BrokerError::Requests`]; [`BrokerError::Reserved`] for the name of a type's processors; [`BrokerError::Grace`] if it may take longer than a third of the lease to end;
-    /// [`BrokerError::Partitions`] if its group has read a category of its in another number of partitions; [`BrokerError::Unavailable`].
+    /// [`BrokerError::Sources`] if members of its group ask for others; [`BrokerError::Partitions`] if its group has read a category of its in another number of partitions; [`BrokerError::Unavailable`].
     pub async fn register(&self, subscriber: Arc<dyn EventSubscriber>) -> Result<(), BrokerError> {
         if self.begun.load(Ordering::Relaxed) {
             return Err(BrokerError::Config("register the subscribers of a broker before it runs"));
@@ -185,8 +214,14 @@ impl EventBroker {
         }
         let opened = self.mapping.opened(&group).await?;
         check_partitions(&group, &requests, &opened)?;
+        check_sources(&group, &requests, &self.node.states.states().await?)?;
         self.node.locals.add(Arc::new(Local::new(subscriber)));
         Ok(())
+    }
+
+    /// Whether all subscribers can work: if not, the reason of the first that can't. For a probe of the process, and for its operators.
+    pub fn health(&self) -> Health {
+        self.node.health()
     }
 
     /// How many writes of this process as the coordinator were refused, because somebody else led by then.
@@ -237,6 +272,27 @@ impl EventBroker {
 fn is_own_name(group: &Name, requests: &[EventSource]) -> bool {
     let Some(entity_type) = group.as_str().strip_prefix("entities.") else { return true };
     entity_type.parse::<EntityType>().is_ok_and(|entity_type| *requests == [entity_type.source()])
+}
+
+/// Members of a group ask for the same, or while a deployment is rolled out for more or less of it. What somebody asks for who is there,
+/// and this one does not, would be taken from the one or from the other.
+fn check_sources(
+    group: &Name,
+    requests: &[EventSource],
+    states: &[SubscriberState],
+) -> Result<(), BrokerError> {
+    let members = states.iter().filter(|state| state.group == *group && !state.lapsed);
+    let lacks =
+        |of: &[EventSource], from: &[EventSource]| of.iter().find(|source| !from.contains(source)).cloned();
+    for member in members {
+        if let (Some(known), Some(asked)) =
+            (lacks(&member.requests, requests), lacks(requests, &member.requests))
+        {
+            let (group, known, asked) = (group.clone(), Box::new(known), Box::new(asked));
+            return Err(BrokerError::Sources { group, known, asked });
+        }
+    }
+    Ok(())
 }
 
 /// Parts of a category are read in one division only: a position says nothing about another one.

@@ -14,10 +14,12 @@ use super::elector::LeaderElector;
 use super::local::{EventSubscriberStore, Local, Standing};
 use super::observer::EventSubscriptionObserver;
 use super::session::Session;
+use super::single::{Single, Turn};
 use super::{BrokerConfig, BrokerError, EventSubscriberStateStore, NodeHeartbeat};
 use crate::broadcast::{Signal, Signals};
 use crate::consumer::Health;
-use crate::event::{NodeId, SubscriberId};
+use crate::event::{Name, NodeId, SubscriberId};
+use crate::store::Store;
 
 /// How long what happens together is waited for.
 const QUIET: Duration = Duration::from_millis(5);
@@ -36,6 +38,10 @@ pub(super) struct Node {
     pub(super) observer: EventSubscriptionObserver,
     pub(super) coordinator: EventSubscriptionCoordinator,
     pub(super) elector: Mutex<Box<dyn LeaderElector>>,
+    /// Where operators say that a group is to try again, and how often they had when it was looked last.
+    pub(super) recoveries: (Option<Store>, Mutex<Option<BTreeMap<String, i64>>>),
+    /// For who works alone, and can be known to others.
+    pub(super) single: Option<Single>,
     pub(super) signals: Signals,
     /// Something changed here that others have to be told.
     pub(super) changed: Arc<Notify>,
@@ -110,6 +116,7 @@ impl Node {
         let mut news = false;
         self.heartbeats.beat(self.id, self.config.lease).await?;
         for local in self.locals.all() {
+            news |= self.claim(&local).await?;
             news |= self.settle(&local).await?;
         }
         let locals = self.locals.all();
@@ -127,6 +134,7 @@ impl Node {
             }
         }
         self.session.renew(sent);
+        self.recover(&locals).await?;
         let mut told = self.told.lock().await;
         for (id, epoch) in beats {
             news |= told.insert(id, epoch).is_none_or(|before| before < epoch);
@@ -135,6 +143,63 @@ impl Node {
             self.signals.send(Signal::Allocations);
         }
         Ok(())
+    }
+
+    /// Has subscribers try again what failed, if an operator has said so since it was looked last.
+    async fn recover(&self, locals: &[Arc<Local>]) -> Result<(), BrokerError> {
+        let Some(store) = &self.recoveries.0 else { return Ok(()) };
+        let groups: Vec<Name> = locals.iter().map(|local| local.subscriber.name().clone()).collect();
+        let asked = store.recoveries(&groups).await;
+        let asked = asked.map_err(BrokerError::unavailable("it can't be seen what operators have said"))?;
+        let mut seen = self.recoveries.1.lock().await;
+        let is_first = seen.is_none();
+        let seen = seen.get_or_insert_default();
+        for (group, number) in asked {
+            if seen.insert(group.clone(), number) != Some(number) && !is_first {
+                tracing::info!(group, node = %self.id, "an operator has this group try again what failed");
+                let of_group = locals.iter().filter(|local| local.subscriber.name().as_str() == group);
+                of_group.for_each(|local| local.subscriber.recover());
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims the group of a subscriber, if this process works alone; whether that changes anything.
+    async fn claim(&self, local: &Local) -> Result<bool, BrokerError> {
+        let Some(single) = &self.single else { return Ok(false) };
+        let group = local.subscriber.name();
+        match single.claim(local, self.config.lease).await? {
+            Turn::Stays => return Ok(false),
+            Turn::Waits => {
+                tracing::warn!(%group, node = %self.id, "another process works on this group; this one waits until none does");
+                local.suspend(Standing::Waiting);
+            }
+            Turn::Begins => {
+                tracing::info!(%group, node = %self.id, "no other process works on this group any more; this one begins anew");
+                local.suspend(Standing::Unregistered);
+            }
+        }
+        self.states.unregister(&[local.id()]).await?;
+        Ok(true)
+    }
+
+    /// Whether all subscribers of this node can work.
+    pub(super) fn health(&self) -> Health {
+        let locals = self.locals.all();
+        let why = locals.iter().find_map(|local| {
+            match (local.standing(), local.health()) {
+                (Standing::Lost { .. }, _) => Some(LOST.to_owned()),
+                (_, Health::Unhealthy(why)) => Some(why),
+                (Standing::Waiting, Health::Healthy) => Some(
+                    "another process works on this group, which this one was to work on alone".to_owned(),
+                ),
+                (Standing::Unregistered | Standing::Registered | Standing::Unhealthy, Health::Healthy) => {
+                    None
+                }
+            }
+            .map(|why| format!("{}: {why}", local.subscriber.name()))
+        });
+        why.map_or(Health::Healthy, Health::Unhealthy)
     }
 
     /// Brings what the others know of a subscriber in line with its health; whether that is news.
@@ -168,7 +233,8 @@ impl Node {
                 local.set_told();
                 Ok(true)
             }
-            (Standing::Registered, Health::Healthy)
+            (Standing::Waiting, _)
+            | (Standing::Registered, Health::Healthy)
             | (Standing::Unregistered, Health::Unhealthy(_))
             | (Standing::Lost { told: true }, _) => Ok(false),
         }
@@ -214,6 +280,9 @@ impl Node {
         let ids: Vec<SubscriberId> = ended.map(|local| local.id()).collect();
         self.states.unregister(&ids).await?;
         self.heartbeats.leave(self.id).await?;
+        if let Some(single) = self.single.as_ref().filter(|_| ids.len() == locals.len()) {
+            single.leave().await?;
+        }
         self.signals.send(Signal::Allocations);
         Ok(())
     }

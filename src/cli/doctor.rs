@@ -117,6 +117,8 @@ impl Doctor {
         findings.push(judged("locks", locks, |held| doctor::held_locks(&held)));
         let appenders = store.log_appenders().await;
         findings.push(judged("readers of the log", appenders, |appenders| doctor::log_readers(&appenders)));
+        let holders = store.log_holders().await;
+        findings.push(judged("retention of the log", holders, |holders| doctor::log_holders(&holders)));
         findings
     }
 }

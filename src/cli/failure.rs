@@ -117,7 +117,8 @@ fn of_admin(error: &AdminError) -> Exit {
         AdminError::NotWaiting(_)
         | AdminError::TooManyQueues
         | AdminError::TooCostlyPatterns
-        | AdminError::UnreadableCron(_) => Exit::Conflict,
+        | AdminError::UnreadableCron(_)
+        | AdminError::GroupInUse(_) => Exit::Conflict,
         AdminError::NoRandomness | AdminError::NoSecretKey => Exit::Failed,
         AdminError::Store(error) => of_store(error),
         AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),

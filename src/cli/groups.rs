@@ -3,11 +3,15 @@
 use clap::{Args, Subcommand};
 
 use super::Context;
+use super::arguments::ListArgs;
 use super::show::{self, JsonArg, field, moment};
 use super::table::Table;
 use super::text;
-use crate::api::{Group, GroupNode, GroupNodes, GroupSource, GroupSubscriber, GroupSummary, ResetRequest};
-use crate::event::Name;
+use crate::api::{
+    FailingEvent, Group, GroupDead, GroupNode, GroupNodes, GroupSource, GroupSubscriber, GroupSummary,
+    RedriveGroup, ResetRequest,
+};
+use crate::event::{EventSource, Name};
 
 #[derive(Args)]
 pub(crate) struct Groups {
@@ -23,6 +27,14 @@ enum Verb {
     Show(One),
     /// Let a group go on elsewhere in the log
     Reset(Reset),
+    /// List what a group gave up, the latest first
+    Dead(Dead),
+    /// Have what a group gave up tried again
+    Redrive(RedriveDead),
+    /// Have a group try again what failed
+    Recover(Recover),
+    /// Remove a group that nobody works on, so that it holds the log no longer
+    Remove(Remove),
     /// List the nodes that have subscribers, and who coordinates
     Nodes(ListOf),
 }
@@ -55,12 +67,57 @@ struct Reset {
     json: JsonArg,
 }
 
+#[derive(Args)]
+struct Dead {
+    /// The group's name
+    name: Name,
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct RedriveDead {
+    /// The group's name
+    name: Name,
+    /// The event with this number in the log
+    #[arg(long, required_unless_present = "all", conflicts_with = "all")]
+    seq: Option<i64>,
+    /// All that it gave up, up to 10,000
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct Recover {
+    /// The group's name
+    name: Name,
+}
+
+#[derive(Args)]
+struct Remove {
+    /// The group's name
+    name: Name,
+    /// Only its position in this source, such as category/companies/3-of-f
+    #[arg(long)]
+    source: Option<EventSource>,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
 impl Groups {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
             Verb::List(command) => command.groups(context).await,
             Verb::Show(command) => command.run(context).await,
             Verb::Reset(command) => command.run(context).await,
+            Verb::Dead(command) => command.run(context).await,
+            Verb::Redrive(command) => command.run(context).await,
+            Verb::Recover(command) => command.run(context).await,
+            Verb::Remove(command) => command.run(context).await,
             Verb::Nodes(command) => command.nodes(context).await,
         }
     }
@@ -117,7 +174,18 @@ fn print(group: &Group) -> anyhow::Result<()> {
     }
     let mut table = Table::new(["SOURCE", "SUBSCRIBER", ">POSITION", ">LAG", "SINCE"]);
     group.sources.iter().for_each(|source| table.row(source_row(source)));
-    table.print("no sources")
+    table.print("no sources")?;
+    for source in &group.sources {
+        if let Some(failing) = &source.failing {
+            let FailingEvent { seq, attempts, .. } = failing;
+            let (since, error) = (moment(failing.since), text::clean(&failing.error));
+            show::line(format_args!(
+                "{} waits for event {seq}, which fails since {since}, {attempts} times: {error}",
+                text::clean(&source.source)
+            ))?;
+        }
+    }
+    Ok(())
 }
 
 fn words(subscriber: &GroupSubscriber) -> String {
@@ -149,6 +217,59 @@ impl Reset {
         self.json.print(&reset, |reset| {
             let sources = show::count(reset.sources, "source");
             show::line(format_args!("group {} goes on after {} in {sources}", self.name, reset.position))
+        })
+    }
+}
+
+impl Recover {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        context.backend().await?.recover_group(&self.name).await?;
+        show::line(format_args!("the members of group {} try again with their next heartbeat", self.name))
+    }
+}
+
+impl Remove {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let removed = context.backend().await?.remove_group(&self.name, self.source.as_ref()).await?;
+        self.json.print(&removed, |removed| {
+            let (positions, pins) =
+                (show::count(removed.positions, "position"), show::count(removed.pins, "pin"));
+            show::line(format_args!("removed {positions} and {pins} of group {}", self.name))
+        })
+    }
+}
+
+impl Dead {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let (backend, name) = (context.backend().await?, self.name);
+        let list = self.list.gather(async |page| backend.group_dead(&name, page).await).await?;
+        self.json.print_list(&list, |dead| {
+            let mut table = Table::new([">SEQ", "CANVAS", "STREAM", "EVENT", ">ATTEMPTS", "DIED", "ERROR"]);
+            dead.iter().for_each(|dead| table.row(dead_row(dead)));
+            table.print("nothing was given up")
+        })
+    }
+}
+
+fn dead_row(dead: &GroupDead) -> [String; 7] {
+    let redriven = if dead.redriven { " (tried again soon)" } else { "" };
+    [
+        dead.seq.to_string(),
+        dead.canvas.to_string(),
+        text::clean(&format!("{}/{}", dead.category, dead.stream)),
+        text::clean(&dead.name),
+        dead.attempts.to_string(),
+        moment(dead.died_at),
+        format!("{}{redriven}", text::clean(&dead.error)),
+    ]
+}
+
+impl RedriveDead {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let request = RedriveGroup { seq: self.seq };
+        let redriven = context.backend().await?.redrive_group(&self.name, request).await?;
+        self.json.print(&redriven, |redriven| {
+            show::line(format_args!("{} will be tried again", show::count(redriven.redriven, "event")))
         })
     }
 }

@@ -26,6 +26,7 @@ mod log;
 mod logging;
 mod migrate;
 mod objects;
+mod parts;
 mod process;
 mod queues;
 mod quotas;
@@ -58,6 +59,8 @@ use failure::{Exit, Failure};
 pub use telemetry::Metrics;
 use telemetry::Telemetry;
 
+pub use parts::Parts;
+
 /// What may go wrong while a program makes its handlers.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -85,18 +88,19 @@ const LEFTOVERS_WAIT: Duration = Duration::from_millis(100);
 /// them, `my-worker --help` lists the rest. The exit code is 0 when the command did what it was asked, also when SIGTERM
 /// ended a worker in good order; what else it may be, `--help` says.
 pub fn run(handlers: Handlers) -> ExitCode {
-    run_with(async || Ok(handlers))
+    run_with(async |_| Ok(handlers))
 }
 
 /// As [`run`], for handlers that need something first: it is made within the runtime, and only by the commands that run
-/// handlers, so that `--help` connects to nothing.
+/// handlers, so that `--help` connects to nothing. The program is given what the process has, and may have it run more:
+/// consumers, say, with a [broker](Parts::run_broker).
 ///
 /// ```no_run
 /// use std::process::ExitCode;
 /// use wakeq::Handlers;
 ///
 /// fn main() -> ExitCode {
-///     wakeq::cli::run_with(async || {
+///     wakeq::cli::run_with(async |_| {
 ///         let orders = sqlx::PgPool::connect(&std::env::var("ORDERS_URL")?).await?;
 ///         Ok(Handlers::new().on("ship-order", move |event| {
 ///             let orders = orders.clone();
@@ -111,7 +115,7 @@ pub fn run(handlers: Handlers) -> ExitCode {
 /// ```
 pub fn run_with<F>(handlers: F) -> ExitCode
 where
-    F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+    F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
 {
     run_from(std::env::args_os(), handlers)
 }
@@ -120,12 +124,12 @@ where
 ///
 /// ```no_run
 /// # use wakeq::Handlers;
-/// let done = wakeq::cli::run_from(["my-worker", "work", "--capacity", "10"], async || Ok(Handlers::new()));
+/// let done = wakeq::cli::run_from(["my-worker", "work", "--capacity", "10"], async |_| Ok(Handlers::new()));
 /// ```
 pub fn run_from<A, F>(arguments: A, handlers: F) -> ExitCode
 where
     A: IntoIterator<Item: Into<OsString> + Clone>,
-    F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+    F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
 {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
@@ -310,7 +314,7 @@ impl Cli {
     /// Carries the command out, with its log, metrics and traces around it.
     async fn run_observed<F>(self, handlers: F) -> anyhow::Result<()>
     where
-        F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
     {
         let started = Telemetry::start(self.command.telemetry());
         let traces = started.as_ref().ok().and_then(Telemetry::traces);
@@ -328,7 +332,7 @@ impl Cli {
     /// Carries the command out.
     async fn run<F>(self, handlers: F) -> anyhow::Result<()>
     where
-        F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
     {
         let context = self.context;
         match self.command {

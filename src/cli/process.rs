@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::parts::{Part, Parts};
 use super::telemetry::{Observed, TelemetryArgs};
 use super::{BoxError, Context, descriptors};
 use crate::admin::{Admin, AdminError};
 use crate::config::{DeliveryArgs, LotArgs, PushArgs, ServeArgs, WorkerArgs, on_cloud_run};
 use crate::delivery::Deliverer;
+use crate::emit::{Queue, QueueConfig};
 use crate::http::{HttpConfig, HttpServer};
 use crate::notify::Notifier;
 use crate::observe::Observer;
@@ -79,7 +80,7 @@ impl Serve {
     /// them. It expires nothing: how long things are kept is the workers' to say.
     pub(super) async fn run<F>(self, context: &Context, handlers: F) -> anyhow::Result<()>
     where
-        F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
     {
         if self.push.is_given() {
             return self.run_pushed(context, handlers).await;
@@ -101,7 +102,7 @@ impl Serve {
     /// transaction open.
     async fn run_pushed<F>(self, context: &Context, handlers: F) -> anyhow::Result<()>
     where
-        F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
     {
         anyhow::ensure!(
             !context.notifier.is_local(),
@@ -143,7 +144,7 @@ impl Serve {
 impl Work {
     pub(super) async fn run<F>(self, context: &Context, handlers: F) -> anyhow::Result<()>
     where
-        F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
     {
         let process = Process::start(context, context.notifier.connect_to_work().await?).await?;
         let working = process.work(handlers, self.worker, self.lot, &self.delivery).await?;
@@ -154,7 +155,7 @@ impl Work {
 impl All {
     pub(super) async fn run<F>(self, context: &Context, handlers: F) -> anyhow::Result<()>
     where
-        F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
     {
         anyhow::ensure!(
             !self.push.is_given(),
@@ -170,12 +171,6 @@ impl All {
     }
 }
 
-/// Something that a process does until it is told to stop.
-struct Part {
-    name: &'static str,
-    running: BoxFuture<'static, anyhow::Result<()>>,
-}
-
 /// What the parts share.
 struct Process {
     store: Store,
@@ -184,6 +179,8 @@ struct Process {
     is_local: bool,
     /// What the gauges about the queue are asked of.
     observed: Observed,
+    /// What the program adds.
+    own: Parts,
     stop: CancellationToken,
     /// Tells of the signal from the beginning, so that one which comes early is not missed.
     _listening: AbortOnDropHandle<()>,
@@ -212,7 +209,9 @@ impl Process {
         let observed = context.observed.clone();
         observed.set(Some(Observer::watch(&store)));
         let listening = AbortOnDropHandle::new(listening);
-        Ok(Self { store, notifier, is_local, observed, stop, _listening: listening })
+        let queue = Queue::new(store.clone(), Arc::clone(&notifier), QueueConfig::default());
+        let own = Parts::new(store.clone(), queue, stop.clone());
+        Ok(Self { store, notifier, is_local, observed, own, stop, _listening: listening })
     }
 
     /// The part that answers over HTTP.
@@ -248,9 +247,10 @@ impl Process {
         delivery: &DeliveryArgs,
     ) -> anyhow::Result<PushRunner>
     where
-        F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
     {
-        let handlers = handlers().await.map_err(|error| anyhow!(error)).context("make the handlers")?;
+        let handlers =
+            handlers(self.own.clone()).await.map_err(|error| anyhow!(error)).context("make the handlers")?;
         anyhow::ensure!(
             !(handlers.is_empty() && arguments.no_targets),
             "this program has no handlers, so with --no-targets (WAKEQ_NO_TARGETS) it could run nothing that is pushed"
@@ -273,9 +273,10 @@ impl Process {
         delivery: &DeliveryArgs,
     ) -> anyhow::Result<Part>
     where
-        F: AsyncFnOnce() -> Result<Handlers, BoxError>,
+        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
     {
-        let handlers = handlers().await.map_err(|error| anyhow!(error)).context("make the handlers")?;
+        let handlers =
+            handlers(self.own.clone()).await.map_err(|error| anyhow!(error)).context("make the handlers")?;
         let config = lot.with(arguments.config());
         let idle = handlers.is_empty() && arguments.no_targets;
         anyhow::ensure!(
@@ -343,7 +344,7 @@ impl Process {
     /// Runs all parts until a signal comes, or one of them ends: one without the others is no process.
     async fn together(self, parts: Vec<Part>) -> anyhow::Result<()> {
         let mut running = JoinSet::new();
-        for Part { name, running: part } in parts {
+        for Part { name, running: part } in parts.into_iter().chain(self.own.take()) {
             running.spawn(async move { (name, part.await) });
         }
         let mut outcome = Ok(());

@@ -37,7 +37,8 @@ pub struct ConsumerConfig {
     pub timeout: Duration,
     /// How long the event that is being handled may go on when its source is withdrawn; then it is cut off. Default 5 s.
     pub withdraw_grace: Duration,
-    /// What becomes of an event that fails. Default: tried again twice, then the consumer stops.
+    /// What becomes of an event that fails. Default: it is tried again, after a second at first and after a minute at last, until it
+    /// succeeds. Its source waits for it, and no other one.
     pub on_error: ErrorStrategy,
 }
 
@@ -50,7 +51,7 @@ impl Default for ConsumerConfig {
             page_bytes: PageLimit::BYTES,
             timeout: Duration::from_secs(300),
             withdraw_grace: Duration::from_secs(5),
-            on_error: ErrorStrategy { retries: 2, ..ErrorStrategy::stop() },
+            on_error: ErrorStrategy::retry(),
         }
     }
 }
@@ -85,6 +86,11 @@ pub(super) enum After {
 }
 
 impl ErrorStrategy {
+    /// Tries an event again until it succeeds: its source waits for it, and no other one. Operators see which one that is, and why.
+    pub fn retry() -> Self {
+        Self { retries: u32::MAX, ..Self::stop() }
+    }
+
     /// Stops at the first failure.
     pub fn stop() -> Self {
         let (backoff, backoff_max) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -138,6 +144,8 @@ impl ConsumerConfig {
 pub(super) struct Work {
     pub(super) group: Name,
     pub(super) sources: Vec<EventSource>,
+    /// The last one that was added, as a whole, and where it begins among the sources.
+    last: (EventSource, usize),
 }
 
 /// The names of processors of entities are theirs: a consumer of such a name would take the inbox from its processor.
@@ -151,27 +159,41 @@ pub(super) fn check_name(group: &Name) -> Result<(), InvalidConsumer> {
 }
 
 impl Work {
-    /// One source is one piece of work; a category in partitions is as many.
-    pub(super) fn new(
-        group: Name,
-        source: EventSource,
-        partitions: Option<u16>,
-    ) -> Result<Self, InvalidConsumer> {
-        let Some(of) = partitions else { return Ok(Self { group, sources: vec![source] }) };
-        let partitioned = Partition::all(of).into_iter().map(|partition| source.partition(partition));
-        let sources: Option<Vec<_>> = partitioned.collect();
-        match sources.filter(|sources| !sources.is_empty()) {
-            Some(sources) => Ok(Self { group, sources }),
-            None => Err(InvalidConsumer(
-                "a category can be divided into 1 to 1,024 partitions, and nothing else can",
-            )),
+    /// One source is one piece of work.
+    pub(super) fn new(group: Name, source: EventSource) -> Self {
+        Self { group, sources: vec![source.clone()], last: (source, 0) }
+    }
+
+    /// Another one besides.
+    pub(super) fn and(mut self, source: EventSource) -> Result<Self, InvalidConsumer> {
+        if self.sources.iter().any(|one| one.overlaps(&source)) {
+            return Err(InvalidConsumer(
+                "the sources of a consumer must have nothing in common: an event would be handled twice",
+            ));
         }
+        self.last = (source.clone(), self.sources.len());
+        self.sources.push(source);
+        Ok(self)
+    }
+
+    /// The last one is a category in so many partitions, each of which is a piece of work.
+    pub(super) fn partitioned(mut self, of: u16) -> Result<Self, InvalidConsumer> {
+        let (whole, begins) = &self.last;
+        let partitioned = Partition::all(of).into_iter().map(|partition| whole.partition(partition));
+        let sources: Option<Vec<_>> = partitioned.collect();
+        let sources = sources.filter(|sources| !sources.is_empty()).ok_or(InvalidConsumer(
+            "a category can be divided into 1 to 1,024 partitions, and nothing else can",
+        ))?;
+        self.sources.truncate(*begins);
+        self.sources.extend(sources);
+        Ok(self)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::CanvasId;
 
     // SUB-X3
     #[test]
@@ -179,6 +201,7 @@ mod tests {
         let seconds = Duration::from_secs;
         assert_eq!(ErrorStrategy::stop().after(1), After::GiveUp(GiveUp::Stop));
         assert_eq!(ErrorStrategy::skip().after(1), After::GiveUp(GiveUp::Skip));
+        assert_eq!(ErrorStrategy::retry().after(u32::MAX), After::Retry(seconds(60)));
         let strategy = ErrorStrategy::skip().retrying(40, seconds(2));
         let waits = [1, 2, 3, 6, 40].map(|attempts| strategy.after(attempts));
         assert_eq!(waits, [2, 4, 8, 60, 60].map(|wait| After::Retry(seconds(wait))));
@@ -190,11 +213,39 @@ mod tests {
     fn a_category_is_one_piece_of_work_unless_it_is_divided() {
         let group: Name = "group".parse().unwrap();
         let companies = EventSource::category("companies").unwrap();
-        let work = |source: &EventSource, partitions| Work::new(group.clone(), source.clone(), partitions);
-        assert_eq!(work(&companies, None).unwrap().sources, std::slice::from_ref(&companies));
-        assert_eq!(work(&companies, Some(16)).unwrap().sources.len(), 16);
-        assert!(work(&companies, Some(0)).is_err() && work(&companies, Some(1025)).is_err());
-        assert!(work(&EventSource::Log { canvas: None }, Some(2)).is_err());
+        let work = |source: &EventSource| Work::new(group.clone(), source.clone());
+        assert_eq!(work(&companies).sources, std::slice::from_ref(&companies));
+        assert_eq!(work(&companies).partitioned(16).unwrap().sources.len(), 16);
+        assert!(work(&companies).partitioned(0).is_err() && work(&companies).partitioned(1025).is_err());
+        assert!(work(&EventSource::Log { canvas: None }).partitioned(2).is_err());
+    }
+
+    #[test]
+    fn a_group_may_have_several_sources_that_have_nothing_in_common() {
+        let source = |text: &str| text.parse::<EventSource>().unwrap();
+        let work = Work::new("group".parse().unwrap(), source("category/companies"));
+        let work = work.partitioned(2).unwrap().and(source("category/contacts")).unwrap();
+        let work = work.partitioned(2).unwrap().and(source("category/people")).unwrap();
+        let texts: Vec<String> = work.sources.iter().map(EventSource::to_string).collect();
+        let expected = [
+            "category/companies/1-of-2",
+            "category/companies/2-of-2",
+            "category/contacts/1-of-2",
+            "category/contacts/2-of-2",
+            "category/people",
+        ];
+        assert_eq!(texts, expected);
+        let (one, other) = (CanvasId(uuid::Uuid::from_u128(1)), CanvasId(uuid::Uuid::from_u128(2)));
+        let of_one = Work::new("group".parse().unwrap(), source("category/companies").on(one));
+        assert!(of_one.clone().and(source("category/companies").on(other)).is_ok(), "canvases are apart");
+        let stream = |canvas: CanvasId| source(&format!("stream/{canvas}/companies/company-7"));
+        assert!(of_one.clone().and(stream(other)).is_ok());
+        for twice in
+            [source("log"), source("category/companies"), source("category/companies/1-of-3"), stream(one)]
+        {
+            let refused = of_one.clone().and(twice).unwrap_err().to_string();
+            assert!(refused.contains("nothing in common"), "{refused}");
+        }
     }
 
     #[test]

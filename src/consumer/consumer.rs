@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -51,7 +52,6 @@ use crate::event::{EventSource, Name, SubscriberId};
 /// ```
 pub struct Consumer {
     work: Work,
-    source: EventSource,
     id: SubscriberId,
     parts: Arc<Parts>,
     budget: ReadBudget,
@@ -65,6 +65,14 @@ struct Running {
     /// Dropped, it ends the task.
     cancel: DropGuard,
     task: JoinHandle<()>,
+    /// It has come to its end, whatever is still to be said of that.
+    over: Arc<AtomicBool>,
+}
+
+impl Running {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst) || self.task.is_finished()
+    }
 }
 
 impl Consumer {
@@ -80,10 +88,8 @@ impl Consumer {
     ) -> Result<Self, InvalidConsumer> {
         config.check()?;
         check_name(&group)?;
-        let work = Work::new(group.clone(), source.clone(), None)?;
         Ok(Self {
-            work,
-            source,
+            work: Work::new(group.clone(), source),
             id: SubscriberId::new(),
             parts: Arc::new(Parts::new(group, provider, positions, processor, config)),
             budget: ReadBudget::default(),
@@ -93,10 +99,24 @@ impl Consumer {
     }
 
     /// The same for a category that is divided into so many partitions, 1 to 1,024, which members of the group share. Each stream is
-    /// in one of them, for as long as their number does not change.
+    /// in one of them, for as long as their number does not change. After [`and`](Self::and) this is about the source that was
+    /// added last.
     pub fn partitioned(self, partitions: u16) -> Result<Self, InvalidConsumer> {
-        let work = Work::new(self.work.group.clone(), self.source.clone(), Some(partitions))?;
-        Ok(Self { work, ..self })
+        Ok(Self { work: self.work.partitioned(partitions)?, ..self })
+    }
+
+    /// The same with another source besides, which has nothing in common with the others. Every member of the group has to ask for the
+    /// same sources.
+    ///
+    /// ```
+    /// # fn example(consumer: wakeq::Consumer) -> Result<(), Box<dyn std::error::Error>> {
+    /// let contacts = wakeq::EventSource::category("contacts")?;
+    /// let consumer = consumer.and(contacts)?.partitioned(8)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn and(self, source: EventSource) -> Result<Self, InvalidConsumer> {
+        Ok(Self { work: self.work.and(source)?, ..self })
     }
 
     /// The same with a budget of its own, or one that it shares with those that are given a clone of it. By default it has a part of that of the
@@ -112,11 +132,12 @@ impl Consumer {
     }
 
     /// Makes a consumer that stopped at a failure healthy again, so that it may be given sources, and begins anew with those
-    /// that it has.
+    /// that it has. What waits for its next attempt is tried at once.
     pub fn recover(&self) {
+        self.parts.recovered.send_modify(|times| *times += 1);
         self.health.send_replace(Health::Healthy);
         let mut running = self.running();
-        for (source, one) in running.iter_mut().filter(|(_, one)| one.task.is_finished()) {
+        for (source, one) in running.iter_mut().filter(|(_, one)| one.is_over()) {
             *one = self.start(source, one.epoch);
         }
     }
@@ -124,7 +145,7 @@ impl Consumer {
     /// The sources that it works on now.
     pub fn sources(&self) -> Vec<EventSource> {
         let running = self.running();
-        let working = running.iter().filter(|(_, one)| !one.task.is_finished());
+        let working = running.iter().filter(|(_, one)| !one.is_over());
         working.map(|(source, _)| source.clone()).collect()
     }
 
@@ -139,16 +160,21 @@ impl Consumer {
         let (parts, budget) = (Arc::clone(&self.parts), self.budget.clone());
         let reading = Reading::new(key, epoch, parts, budget, cancel.clone());
         let (health, name) = (Arc::clone(&self.health), source.to_string());
+        let over = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&over);
         let task = tokio::spawn(async move {
             // Provider and positions are whatever somebody brings.
-            let why = match AssertUnwindSafe(reading.run()).catch_unwind().await {
+            let end = AssertUnwindSafe(reading.run()).catch_unwind().await;
+            // Before its health is heard of: whoever recovers it then finds that it has ended.
+            ended.store(true, Ordering::SeqCst);
+            let why = match end {
                 Ok(End::Withdrawn | End::Fenced) => return,
                 Ok(End::Failed(why)) => why,
                 Err(_) => format!("{name} panicked where it is read or its position is kept"),
             };
             health.send_replace(Health::Unhealthy(why));
         });
-        Running { epoch, cancel: cancel.drop_guard(), task }
+        Running { epoch, cancel: cancel.drop_guard(), task, over }
     }
 }
 
@@ -169,7 +195,7 @@ impl EventSubscriber for Consumer {
     fn accept(&self, source: EventSource, epoch: i64) {
         let mut running = self.running();
         // One that was fenced out begins again only under a higher epoch: it was somebody else's meanwhile.
-        let goes_on = |one: &Running| one.epoch >= epoch || !one.task.is_finished();
+        let goes_on = |one: &Running| one.epoch >= epoch || !one.is_over();
         if running.get(&source).is_some_and(goes_on) {
             return;
         }
@@ -197,5 +223,9 @@ impl EventSubscriber for Consumer {
 
     fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
+    }
+
+    fn recover(&self) {
+        Self::recover(self);
     }
 }

@@ -14,7 +14,7 @@ pub struct PositionKey {
     pub source: EventSource,
 }
 
-/// An event that a group gives up, and why.
+/// An event that a group gives up, or that fails, and why.
 #[derive(Clone, Copy, Debug)]
 pub struct DeadLetter<'a> {
     /// The event.
@@ -49,4 +49,38 @@ pub trait PositionStore: Send + Sync + 'static {
         from: i64,
         dead: &DeadLetter<'_>,
     ) -> Result<(), ConsumerError>;
+
+    /// Notes for operators that this event fails, and is tried again: until the position is moved. Default: it is noted nowhere.
+    ///
+    /// Errors: as of [`commit`](Self::commit). Whoever is told one goes on.
+    async fn note(
+        &self,
+        key: &PositionKey,
+        epoch: i64,
+        failing: &DeadLetter<'_>,
+    ) -> Result<(), ConsumerError> {
+        let _ = (key, epoch, failing);
+        Ok(())
+    }
+
+    /// The numbers of events that the group gave up, and that an operator has asked to have tried again: those are handled when there is
+    /// nothing else. Default: none.
+    async fn redriven(&self, key: &PositionKey) -> Result<Vec<i64>, ConsumerError> {
+        let _ = key;
+        Ok(Vec::new())
+    }
+
+    /// An event that was to be tried again is handled, and no longer among the dead; or it has failed once more, for this reason.
+    ///
+    /// Errors: [`ConsumerError::Fenced`] under another epoch than the position's.
+    async fn redone(
+        &self,
+        key: &PositionKey,
+        epoch: i64,
+        seq: i64,
+        error: Option<&str>,
+    ) -> Result<(), ConsumerError> {
+        let _ = (key, epoch, seq, error);
+        Ok(())
+    }
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{ConsumerError, DeadLetter, PositionKey, PositionStore};
-use crate::store::{Buried, PositionMove, Store, StoreError};
+use crate::store::{Buried, Failing, PositionMove, Store, StoreError};
 
 /// The most characters that are kept of an error.
 const ERROR_MAX: usize = 2_000;
@@ -22,6 +22,15 @@ async fn fenced(store: &Store, key: &PositionKey) -> ConsumerError {
 
 fn moved(key: &PositionKey, epoch: i64, from: i64, to: i64) -> PositionMove<'_> {
     PositionMove { group: &key.group, source: &key.source, epoch, from, to }
+}
+
+fn cleaned(error: &str) -> String {
+    error.chars().filter(|letter| *letter != '\0').take(ERROR_MAX).collect()
+}
+
+/// An error as it is kept, and how often it came to that.
+fn kept(dead: &DeadLetter<'_>) -> (String, i32) {
+    (cleaned(dead.error), i32::try_from(dead.attempts).unwrap_or(i32::MAX))
 }
 
 #[async_trait]
@@ -49,11 +58,51 @@ impl PositionStore for Store {
         from: i64,
         dead: &DeadLetter<'_>,
     ) -> Result<(), ConsumerError> {
-        let error: String = dead.error.chars().filter(|letter| *letter != '\0').take(ERROR_MAX).collect();
-        let attempts = i32::try_from(dead.attempts).unwrap_or(i32::MAX);
+        let (error, attempts) = kept(dead);
         let buried = Buried { event: dead.event, attempts, error: &error };
         let answer = self.bury(&moved(key, epoch, from, dead.event.seq), &buried).await;
         match answer.map_err(failed("an event can't be given up"))? {
+            true => Ok(()),
+            false => Err(fenced(self, key).await),
+        }
+    }
+
+    async fn note(
+        &self,
+        key: &PositionKey,
+        epoch: i64,
+        failing: &DeadLetter<'_>,
+    ) -> Result<(), ConsumerError> {
+        let (error, attempts) = kept(failing);
+        let noted = self
+            .note_failing(
+                &key.group,
+                &key.source,
+                epoch,
+                &Failing { seq: failing.event.seq, attempts, error: &error },
+            )
+            .await;
+        match noted.map_err(failed("that an event fails can't be noted"))? {
+            true => Ok(()),
+            false => Err(fenced(self, key).await),
+        }
+    }
+
+    async fn redriven(&self, key: &PositionKey) -> Result<Vec<i64>, ConsumerError> {
+        let seqs = Self::redriven(self, &key.group, &key.source).await;
+        seqs.map_err(failed("what is to be tried again can't be looked for"))
+    }
+
+    async fn redone(
+        &self,
+        key: &PositionKey,
+        epoch: i64,
+        seq: i64,
+        error: Option<&str>,
+    ) -> Result<(), ConsumerError> {
+        let error = error.map(cleaned);
+        let noted = Self::redone(self, &key.group, &key.source, epoch, seq, error.as_deref()).await;
+        match noted.map_err(failed("what was tried again can't be noted"))? {
             true => Ok(()),
             false => Err(fenced(self, key).await),
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::Part;
@@ -23,6 +24,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// How soon it is looked again for what an open transaction holds back; doubled each time, up to the poll interval.
 const FIRST_HELD: Duration = Duration::from_millis(10);
 
+/// The smallest page that is asked for is a part of this many.
+const NARROWEST: usize = 1024;
+
 /// What the readings of a consumer share.
 pub(super) struct Parts {
     provider: Arc<dyn EventProvider>,
@@ -30,6 +34,8 @@ pub(super) struct Parts {
     processor: Arc<dyn EventProcessor>,
     pub(super) config: ConsumerConfig,
     metrics: ConsumerMetrics,
+    /// Counts how often an operator has said that something was mended.
+    pub(super) recovered: watch::Sender<u64>,
 }
 
 impl Parts {
@@ -40,7 +46,8 @@ impl Parts {
         processor: Arc<dyn EventProcessor>,
         config: ConsumerConfig,
     ) -> Self {
-        Self { provider, positions, processor, config, metrics: ConsumerMetrics::new(&group) }
+        let metrics = ConsumerMetrics::new(&group);
+        Self { provider, positions, processor, config, metrics, recovered: watch::Sender::new(0) }
     }
 }
 
@@ -111,6 +118,8 @@ pub(super) struct Reading {
     done: i64,
     /// Events that were handled since the position was written.
     uncommitted: u32,
+    /// A page is so much smaller, because reading one has failed: it may be too large for the time that a statement has.
+    narrow: usize,
 }
 
 impl Reading {
@@ -122,7 +131,7 @@ impl Reading {
         cancel: CancellationToken,
     ) -> Self {
         let page = Page::default();
-        Self { key, epoch, parts, budget, cancel, page, committed: None, done: 0, uncommitted: 0 }
+        Self { key, epoch, parts, budget, cancel, page, committed: None, done: 0, uncommitted: 0, narrow: 1 }
     }
 
     /// Consumes the source until it is told to end, or must.
@@ -215,9 +224,33 @@ impl Reading {
                 self.commit().await?;
             }
             if !more {
+                self.redrive().await?;
                 return Ok(held);
             }
         }
+    }
+
+    /// Tries again what the group gave up and an operator has asked for, once.
+    async fn redrive(&mut self) -> Result<(), Halt> {
+        for seq in self.parts.positions.redriven(&self.key).await? {
+            if self.cancel.is_cancelled() {
+                return Err(Halt::End(End::Withdrawn));
+            }
+            let limit = PageLimit { events: 1, bytes: self.parts.config.page_bytes };
+            let read = self.parts.provider.read(&self.key.source, seq - 1, limit).await?;
+            let failed = match read.events.first().filter(|event| event.seq == seq) {
+                Some(event) => self.attempt(event).await?.err(),
+                None => Some((faults::ERROR, "the log does not have it any more".to_owned())),
+            };
+            self.parts.metrics.handled(failed.as_ref().map(|(fault, _)| *fault));
+            let error = failed.as_ref().map(|(_, error)| error.as_str());
+            if let Some(error) = error {
+                tracing::warn!(group = %self.key.group, source = %self.key.source, seq, error,
+                    "an event that was tried again has failed");
+            }
+            self.parts.positions.redone(&self.key, self.epoch, seq, error).await?;
+        }
+        Ok(())
     }
 
     /// Reads as much as there is room for; where there is none, one event.
@@ -228,14 +261,17 @@ impl Reading {
             () = self.cancel.cancelled() => return Err(Halt::End(End::Withdrawn)),
             part = self.budget.part(page_bytes) => part,
         };
+        let part_of = |whole: usize| (whole / self.narrow).max(1);
         let limit = match &part {
             Some(part) => PageLimit {
-                events: usize::try_from(page).unwrap_or(usize::MAX),
-                bytes: part.bytes().min(page_bytes),
+                events: part_of(usize::try_from(page).unwrap_or(usize::MAX)),
+                bytes: part_of(part.bytes().min(page_bytes)),
             },
-            None => PageLimit { events: 1, bytes: page_bytes },
+            None => PageLimit { events: 1, bytes: part_of(page_bytes) },
         };
-        let read = self.parts.provider.read(&self.key.source, self.done, limit).await?;
+        let read = self.parts.provider.read(&self.key.source, self.done, limit).await;
+        self.narrow = if read.is_ok() { (self.narrow / 2).max(1) } else { (self.narrow * 2).min(NARROWEST) };
+        let read = read?;
         self.page.bytes = read.events.iter().map(LogEvent::size_bytes).sum();
         self.page.part = part;
         self.page.shrink();
@@ -244,12 +280,13 @@ impl Reading {
 
     /// Hands an event to the processor until it is done with, as the error strategy says.
     async fn handle(&mut self, event: &LogEvent) -> Result<(), Halt> {
-        let mut attempts = 0;
+        let mut attempts = 0_u32;
+        let mut recovered = self.parts.recovered.subscribe();
         loop {
             if self.cancel.is_cancelled() {
                 return Err(Halt::End(End::Withdrawn));
             }
-            attempts += 1;
+            attempts = attempts.saturating_add(1);
             let Err((fault, error)) = self.attempt(event).await? else {
                 self.parts.metrics.handled(None);
                 self.done = event.seq;
@@ -264,10 +301,12 @@ impl Reading {
                 After::Retry(delay) => {
                     // What comes after it is read again, when it is done with: it may take long.
                     self.page.cut();
+                    self.note(event, attempts, &error).await?;
                     tokio::select! {
                         biased;
                         () = self.cancel.cancelled() => return Err(Halt::End(End::Withdrawn)),
                         () = tokio::time::sleep(delay) => {}
+                        _ = recovered.changed() => {}
                     }
                 }
                 After::GiveUp(GiveUp::Skip) => return self.skip(event, attempts, &error).await,
@@ -296,6 +335,16 @@ impl Reading {
                 Err(_) => Err((faults::TIMEOUT, format!("not handled within {timeout:?}"))),
             }),
             () = cut_off => Err(Halt::End(End::Withdrawn)),
+        }
+    }
+
+    /// Lets operators see that an event fails. What was handled before it is not to wait for it.
+    async fn note(&mut self, event: &LogEvent, attempts: u32, error: &str) -> Result<(), Halt> {
+        self.commit().await?;
+        let failing = DeadLetter { event, attempts, error };
+        match self.parts.positions.note(&self.key, self.epoch, &failing).await {
+            Ok(()) | Err(ConsumerError::Unavailable { .. }) => Ok(()),
+            Err(fenced @ ConsumerError::Fenced { .. }) => Err(fenced.into()),
         }
     }
 

@@ -46,4 +46,7 @@ pub trait EventSubscriber: Send + Sync + 'static {
 
     /// Whether it can work, now and whenever that changes.
     fn health(&self) -> watch::Receiver<Health>;
+
+    /// An operator says that what kept it from working is mended: it is to try again. Default: nothing.
+    fn recover(&self) {}
 }

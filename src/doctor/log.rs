@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Finding, list};
-use crate::store::LogAppender;
+use crate::store::{LogAppender, LogHolder};
 
 /// For how long an append may be open before its readers are told to be late.
 const HELD_MAX: Duration = Duration::from_secs(30);
@@ -27,6 +27,28 @@ pub(crate) fn log_readers(appenders: &[LogAppender]) -> Finding {
     Finding::warn(what, list(&long), mend)
 }
 
+/// What keeps the first partition of the log from being dropped: whoever is behind is to be seen to, and what nobody works on holds it
+/// for ever.
+pub(crate) fn log_holders(holders: &[LogHolder]) -> Finding {
+    let what = "retention of the log";
+    let named = |worked_on: bool| -> Vec<String> {
+        let of = holders.iter().filter(|holder| holder.is_worked_on == worked_on);
+        of.map(|holder| format!("{} at {}", holder.name, holder.position)).collect()
+    };
+    let (left, worked_on) = (named(false), named(true));
+    let kept = if worked_on.is_empty() { String::new() } else { format!("; {}, too", list(&worked_on)) };
+    if !left.is_empty() {
+        let found = format!("nobody works on what keeps all of it from there on: {}{kept}", list(&left));
+        let mend = "`wakeq groups remove` removes a group, and the pin of `entities/TYPE` with the group `entities.TYPE`; or start \
+                    its members again";
+        return Finding::warn(what, found, mend.to_owned());
+    }
+    if worked_on.is_empty() {
+        return Finding::ok(what, "nothing keeps what is old enough to go");
+    }
+    Finding::ok(what, format!("kept from there on: {}", list(&worked_on)))
+}
+
 fn words(appender: &LogAppender) -> String {
     let LogAppender { pid, who, open_for, floor } = appender;
     let process = pid.map(|pid| format!("process {pid}, ")).unwrap_or_default();
@@ -38,6 +60,30 @@ fn words(appender: &LogAppender) -> String {
 mod tests {
     use super::*;
     use crate::doctor::Level;
+
+    #[test]
+    fn what_keeps_the_log_and_nobody_works_on_is_named_with_what_to_do() {
+        let holder = |name: &str, position, is_worked_on| LogHolder {
+            name: name.to_owned(),
+            position,
+            behind: 0,
+            is_worked_on,
+        };
+        assert_eq!(log_holders(&[]).level, Level::Ok);
+        let works = holder("pin entities/account", 0, true);
+        let found = log_holders(std::slice::from_ref(&works));
+        assert_eq!(
+            (found.level, found.found.as_str()),
+            (Level::Ok, "kept from there on: pin entities/account at 0")
+        );
+        let found = log_holders(&[works, holder("group former", 17, false)]);
+        assert_eq!(found.level, Level::Warn);
+        assert_eq!(
+            found.found,
+            "nobody works on what keeps all of it from there on: group former at 17; pin entities/account at 0, too"
+        );
+        assert!(found.mend.unwrap().contains("groups remove"));
+    }
 
     #[test]
     fn who_has_been_open_for_long_is_named_with_what_to_do() {

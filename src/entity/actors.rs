@@ -1,12 +1,16 @@
 //! Actors: threads that have the entities of a type among them. An entity has the same one for as long as there are as many.
 //!
+//! An actor that hangs is replaced: its thread can't be ended, and is left to itself; what it has in memory is loaded again.
+//!
 //! An actor does one thing after the other, so no two events of an entity are ever worked at the same time. What it does may take
 //! long or panic; it holds no connection meanwhile.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, mpsc};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, mpsc};
 
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::define::Entity;
 use super::envelope::Received;
@@ -14,38 +18,116 @@ use super::run::Written;
 use super::shard::{Broken, Key, Limits, Shard, Worked};
 use crate::event::stable_hash;
 
+/// Most threads that may hang until somebody has to look.
+const HANGING_MAX: usize = 32;
+
 type Job<E> = Box<dyn FnOnce(&mut Shard<E>) + Send>;
 
 pub(super) struct Actors<E: Entity> {
-    threads: Vec<mpsc::Sender<Job<E>>>,
+    limits: Limits,
+    actors: RwLock<Vec<Actor<E>>>,
+    count: usize,
+    /// Threads of actors that were replaced, and have not ended.
+    hanging: Arc<AtomicUsize>,
+}
+
+/// A thread, and the way to it.
+struct Actor<E: Entity> {
+    jobs: mpsc::Sender<Job<E>>,
+    /// Jobs that were begun and have not ended.
+    open: Arc<AtomicUsize>,
+    /// Cancelled when it is replaced: nobody waits for its answers any more.
+    replaced: CancellationToken,
+}
+
+/// What an actor will have answered.
+struct Answer<T> {
+    answer: oneshot::Receiver<T>,
+    replaced: CancellationToken,
+}
+
+impl<T> Answer<T> {
+    async fn get(self) -> Result<T, Broken> {
+        tokio::select! {
+            biased;
+            answer = self.answer => answer.map_err(|_| died()),
+            () = self.replaced.cancelled() => Err(Broken("an actor that hangs was replaced".to_owned())),
+        }
+    }
+}
+
+impl<E: Entity> Actor<E> {
+    fn start(
+        number: usize,
+        limits: Limits,
+        is_whole: bool,
+        hanging: &Arc<AtomicUsize>,
+    ) -> std::io::Result<Self> {
+        let (sender, jobs) = mpsc::channel::<Job<E>>();
+        let (open, replaced) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
+        let (of_thread, is_over, hanging) = (Arc::clone(&open), replaced.clone(), Arc::clone(hanging));
+        std::thread::Builder::new().name(format!("{}-{number}", E::TYPE)).spawn(move || {
+            let mut shard = Shard::new(limits);
+            if !is_whole {
+                shard.is_part_of(None);
+            }
+            while let Ok(job) = jobs.recv() {
+                // Whoever asked finds that there is no answer; what the shard cached was not touched by a batch.
+                let _ = catch_unwind(AssertUnwindSafe(|| job(&mut shard)));
+                of_thread.fetch_sub(1, Ordering::SeqCst);
+                if is_over.is_cancelled() {
+                    break;
+                }
+            }
+            if is_over.is_cancelled() {
+                hanging.fetch_sub(1, Ordering::SeqCst);
+            }
+        })?;
+        Ok(Self { jobs: sender, open, replaced })
+    }
 }
 
 impl<E: Entity> Actors<E> {
     /// Starts so many threads; they end when this is dropped, and what they do then is done.
     pub(super) fn start(count: usize, limits: Limits) -> std::io::Result<Self> {
-        let start = |number: usize| {
-            let (sender, jobs) = mpsc::channel::<Job<E>>();
-            let name = format!("{}-{number}", E::TYPE);
-            std::thread::Builder::new().name(name).spawn(move || {
-                let mut shard = Shard::new(limits);
-                while let Ok(job) = jobs.recv() {
-                    // Whoever asked finds that there is no answer; what the shard cached was not touched by a batch.
-                    let _ = catch_unwind(AssertUnwindSafe(|| job(&mut shard)));
-                }
-            })?;
-            Ok(sender)
-        };
-        (0..count).map(start).collect::<std::io::Result<_>>().map(|threads| Self { threads })
+        let hanging = Arc::default();
+        let actors = (0..count).map(|number| Actor::start(number, limits, true, &hanging));
+        let actors = RwLock::new(actors.collect::<std::io::Result<_>>()?);
+        Ok(Self { limits, actors, count, hanging })
     }
 
     pub(super) fn count(&self) -> usize {
-        self.threads.len()
+        self.count
+    }
+
+    /// Replaces the actors that have not ended what they were asked for, and drops what the others have of a batch. Errors: when too
+    /// many threads hang.
+    pub(super) async fn replace_hanging(&self) -> Result<(), Broken> {
+        {
+            let mut actors = self.actors.write().unwrap_or_else(PoisonError::into_inner);
+            for (number, actor) in actors.iter_mut().enumerate() {
+                if actor.open.load(Ordering::SeqCst) == 0 {
+                    continue;
+                }
+                if self.hanging.fetch_add(1, Ordering::SeqCst) >= HANGING_MAX {
+                    self.hanging.fetch_sub(1, Ordering::SeqCst);
+                    return Err(Broken(format!(
+                        "{HANGING_MAX} threads hang in validate or apply of {}: end this process, and see to the events that died",
+                        E::TYPE
+                    )));
+                }
+                let started = Actor::start(number, self.limits, false, &self.hanging);
+                let new = started.map_err(|error| Broken(format!("no thread could be started: {error}")))?;
+                std::mem::replace(actor, new).replaced.cancel();
+            }
+        }
+        self.ask_all(|shard| shard.roll_back()).await.map(drop)
     }
 
     /// Which actor has an entity: the same in every process that has as many.
     pub(super) fn of(&self, key: &Key) -> usize {
         let hash = stable_hash(&[key.canvas.0.as_bytes(), E::TYPE.as_bytes(), key.id.as_str().as_bytes()]);
-        let count = u64::try_from(self.threads.len()).unwrap_or(1);
+        let count = u64::try_from(self.count).unwrap_or(1);
         usize::try_from(hash % count).unwrap_or_default()
     }
 
@@ -55,23 +137,26 @@ impl<E: Entity> Actors<E> {
         actor: usize,
         job: impl FnOnce(&mut Shard<E>) -> T + Send + 'static,
     ) -> Result<T, Broken> {
-        self.begin(actor, job).await.map_err(|_| died())
+        self.begin(actor, job).get().await
     }
 
     fn begin<T: Send + 'static>(
         &self,
         actor: usize,
         job: impl FnOnce(&mut Shard<E>) -> T + Send + 'static,
-    ) -> oneshot::Receiver<T> {
+    ) -> Answer<T> {
         let (sender, answer) = oneshot::channel();
-        if let Some(thread) = self.threads.get(actor) {
-            let job: Job<E> = Box::new(move |shard| {
-                let _ = sender.send(job(shard));
-            });
-            // A thread that has ended drops the job, and with it the sender.
-            let _ = thread.send(job);
-        }
-        answer
+        let actors = self.actors.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(actor) = actors.get(actor) else {
+            return Answer { answer, replaced: CancellationToken::new() };
+        };
+        let job: Job<E> = Box::new(move |shard| {
+            let _ = sender.send(job(shard));
+        });
+        actor.open.fetch_add(1, Ordering::SeqCst);
+        // A thread that has ended drops the job, and with it the sender.
+        let _ = actor.jobs.send(job);
+        Answer { answer, replaced: actor.replaced.clone() }
     }
 
     /// Has all actors do the same; their answers.
@@ -79,17 +164,17 @@ impl<E: Entity> Actors<E> {
         &self,
         job: impl Fn(&mut Shard<E>) -> T + Clone + Send + 'static,
     ) -> Result<Vec<T>, Broken> {
-        let begun: Vec<_> = (0..self.threads.len()).map(|actor| self.begin(actor, job.clone())).collect();
+        let begun: Vec<_> = (0..self.count).map(|actor| self.begin(actor, job.clone())).collect();
         let mut answers = Vec::with_capacity(begun.len());
         for answer in begun {
-            answers.push(answer.await.map_err(|_| died())?);
+            answers.push(answer.get().await?);
         }
         Ok(answers)
     }
 
     /// Has all actors do the same, in their turn, and does not wait for it.
     pub(super) fn tell_all(&self, job: impl Fn(&mut Shard<E>) + Clone + Send + 'static) {
-        for actor in 0..self.threads.len() {
+        for actor in 0..self.count {
             drop(self.begin(actor, job.clone()));
         }
     }
@@ -104,7 +189,7 @@ impl<E: Entity> Actors<E> {
         limit_bytes: usize,
     ) -> Result<Option<Worked>, Broken> {
         let written = Arc::new(Written::new(limit_bytes));
-        let mut parts: Vec<Vec<(usize, Received)>> = vec![Vec::new(); self.threads.len()];
+        let mut parts: Vec<Vec<(usize, Received)>> = vec![Vec::new(); self.count];
         for (place, event) in events.iter().enumerate() {
             let key = Key { canvas: event.canvas, id: event.entity.clone() };
             parts[self.of(&key)].push((place, event.clone()));
@@ -121,7 +206,7 @@ impl<E: Entity> Actors<E> {
         let (mut worked, mut is_whole) = (Worked::default(), true);
         for part in begun {
             // All of them are waited for: none is in the midst of it afterwards.
-            let Some(mut part) = part.await.map_err(|_| died())?? else {
+            let Some(mut part) = part.get().await?? else {
                 is_whole = false;
                 continue;
             };
@@ -138,7 +223,7 @@ impl<E: Entity> Actors<E> {
 
     /// Those of the keys of which nothing is in memory and the database may have something, in their order.
     pub(super) async fn cold(&self, keys: Vec<Key>) -> Result<Vec<Key>, Broken> {
-        let mut parts: Vec<Vec<(usize, Key)>> = vec![Vec::new(); self.threads.len()];
+        let mut parts: Vec<Vec<(usize, Key)>> = vec![Vec::new(); self.count];
         for (place, key) in keys.into_iter().enumerate() {
             parts[self.of(&key)].push((place, key));
         }
@@ -147,7 +232,7 @@ impl<E: Entity> Actors<E> {
             parts.map(|(actor, part)| self.begin(actor, move |shard| shard.cold(part))).collect();
         let mut cold = Vec::new();
         for part in begun {
-            cold.extend(part.await.map_err(|_| died())?);
+            cold.extend(part.get().await?);
         }
         cold.sort_unstable_by_key(|(place, _)| *place);
         Ok(cold.into_iter().map(|(_, key)| key).collect())

@@ -76,8 +76,8 @@ pub(super) struct Received {
     pub(super) name: Name,
     pub(super) payload: String,
     pub(super) envelope: Envelope,
-    /// Why it can't be processed, if that came out when it was to be committed.
-    pub(super) doomed: Option<String>,
+    /// Why it can't be processed, and after how many attempts that came out, if it did outside of `validate` and `apply`.
+    pub(super) doomed: Option<(String, u32)>,
 }
 
 impl Received {

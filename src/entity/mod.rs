@@ -20,6 +20,7 @@ mod processor;
 mod run;
 mod shard;
 mod warm;
+mod working;
 
 pub use asked::Asked;
 pub use config::EntityConfig;

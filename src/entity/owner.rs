@@ -1,8 +1,6 @@
 //! What the owner of a type does: warm up, then read the inbox, have it worked, commit, and only then answer; until it is told to
 //! end, or finds that the inbox is another's.
 
-use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,17 +8,16 @@ use tokio::sync::{RwLock, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::actors::Actors;
-use super::batch::{Unmade, batch};
 use super::config::EntityConfig;
 use super::define::Entity;
 use super::envelope::Received;
 use super::halt::{Halt, refusal};
-use super::shard::{Broken, Key, Shard, Size, Worked};
+use super::shard::{Broken, Shard, Size};
 use super::warm::{Stove, Warm};
 use crate::consumer::{EventProvider, Health};
 use crate::emit::Queue;
-use crate::event::{EntityId, EntityType, EventSource, Name, PageLimit};
-use crate::store::{BatchEnd, EntityBatch, PositionMove, Recorded, Store};
+use crate::event::{EntityType, EventSource, Name, PageLimit};
+use crate::store::{BatchEnd, EntityBatch, PositionMove, Store, StoreError};
 use crate::telemetry::EntityMetrics;
 
 /// How long after a failure it is tried again; doubled each time, up to the poll interval.
@@ -29,6 +26,13 @@ const FIRST_WAIT: Duration = Duration::from_millis(50);
 const FIRST_HELD: Duration = Duration::from_millis(5);
 /// How far the position may stay behind what was looked through, when none of it was for this type: in numbers of the log.
 const IDLE_MOVE: i64 = 10_000;
+
+/// The least of a page that is asked for, after time-outs: a part of this many of what is configured.
+const NARROWEST: usize = 1024;
+/// How long a processor that gave up because of time-outs rests until it is given its type again.
+const REST: Duration = Duration::from_secs(30);
+/// How long it may take to note an orderly end.
+pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
 /// So many times in a row the database may refuse the same before somebody has to look.
 const SAME_REFUSALS: u32 = 20;
@@ -59,11 +63,11 @@ impl<E: Entity> Parts<E> {
 
 /// The inbox of a type, under one epoch.
 pub(super) struct Owner<E: Entity> {
-    parts: Arc<Parts<E>>,
-    epoch: i64,
-    cancel: CancellationToken,
+    pub(super) parts: Arc<Parts<E>>,
+    pub(super) epoch: i64,
+    pub(super) cancel: CancellationToken,
     /// Where the position stands; none, before it was opened, or when that is not certain.
-    committed: Option<i64>,
+    pub(super) committed: Option<i64>,
     /// Where it stood last, as far as is known.
     stood: i64,
     /// Up to where the inbox was looked through.
@@ -71,14 +75,19 @@ pub(super) struct Owner<E: Entity> {
     /// Whether what is in memory is what the repository says.
     warm: bool,
     /// Whether all entities that there are are in memory, and whether it was said that some have left it.
-    whole: bool,
+    pub(super) whole: bool,
     warned: bool,
     /// How many events at most are a batch: fewer, where a batch of more would write too much.
-    most: usize,
+    pub(super) most: usize,
     /// What the database refused last, and how often in a row.
     refusals: (String, u32),
-    /// What was said about actors that hold up a batch; nothing, if none do.
-    stalled: Option<Health>,
+    /// After how many time-outs in a row; what is asked for at once is divided by `narrow`.
+    time_outs: u32,
+    narrow: usize,
+    /// The owner before was lost: what it may have had in hand is worked alone.
+    is_wary: bool,
+    /// Events up to this one are worked alone.
+    pub(super) alone_through: i64,
 }
 
 impl<E: Entity> Owner<E> {
@@ -96,14 +105,18 @@ impl<E: Entity> Owner<E> {
             warned: false,
             most,
             refusals: (String::new(), 0),
-            stalled: None,
+            time_outs: 0,
+            narrow: 1,
+            is_wary: false,
+            alone_through: 0,
         }
     }
 
-    /// Owns the inbox until it is told to end, or must; then nothing is kept in memory.
-    pub(super) async fn run(mut self) {
+    /// Owns the inbox until it is told to end, or must; then nothing is kept in memory. How it is then, if that is not as before.
+    pub(super) async fn run(mut self) -> Option<Health> {
         let mut grown = self.parts.provider.watch(&self.parts.source);
         let (mut wait, mut held_wait) = (FIRST_WAIT, FIRST_HELD);
+        let mut health = None;
         loop {
             // What is appended from here on is seen below, or changes this again.
             grown.mark_unchanged();
@@ -116,8 +129,13 @@ impl<E: Entity> Owner<E> {
                     if held { held_wait } else { self.parts.config.poll_interval }
                 }
                 Err(Halt::Away(who, error)) => {
+                    if is_time_out(&*error) {
+                        self.time_outs += 1;
+                        self.narrow = (self.narrow * 2).min(NARROWEST);
+                    }
                     tracing::warn!(
                         entity_type = E::TYPE,
+                        part = self.narrow,
                         error = &*error as &dyn std::error::Error,
                         "{who} gave no answer to a processor of entities; tried again"
                     );
@@ -139,7 +157,7 @@ impl<E: Entity> Owner<E> {
                         error = &broken as &dyn std::error::Error,
                         "a processor of entities can't go on"
                     );
-                    self.is(Health::Unhealthy(broken.to_string()));
+                    health = Some(Health::Unhealthy(broken.to_string()));
                     break;
                 }
             };
@@ -151,20 +169,35 @@ impl<E: Entity> Owner<E> {
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => break,
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(pause) => self.look_again().await,
                 () = changed => {}
             }
         }
         self.forget();
-        self.recover_from_stall();
+        let Parts { store, entity_type, .. } = &*self.parts;
+        // Without it the next owner takes more care than it need to.
+        let _ = tokio::time::timeout(FAREWELL, store.leave_entities(entity_type, self.epoch)).await;
+        health
     }
 
-    /// What the database refuses again and again, in the same words, it will refuse for ever.
+    /// What the database refuses again and again, in the same words, it will refuse for ever. What it does not do in time, however little is
+    /// asked for, somebody else may have more luck with, or this one later.
     fn unless_for_ever(&mut self, ended: Result<bool, Halt>) -> Result<bool, Halt> {
         let why = match &ended {
             Ok(_) => {
                 self.refusals.1 = 0;
                 return ended;
+            }
+            Err(Halt::Away(_, error)) if is_time_out(&**error) => {
+                let gives_up = self.narrow >= NARROWEST && self.time_outs >= SAME_REFUSALS;
+                if !gives_up {
+                    return ended;
+                }
+                self.rest(format!(
+                    "{error} ({} times in a row, however little was asked for)",
+                    self.time_outs
+                ));
+                return Err(Halt::Withdrawn);
             }
             Err(Halt::Away(_, error)) => refusal(&**error),
             Err(Halt::Fenced | Halt::Withdrawn | Halt::Broken(_)) => None,
@@ -179,21 +212,31 @@ impl<E: Entity> Owner<E> {
         ended
     }
 
-    /// Who was withdrawn because of a stall can work again when the actors answer again.
-    fn recover_from_stall(&mut self) {
-        let Some(stalled) = self.stalled.take() else { return };
-        let parts = Arc::clone(&self.parts);
+    /// Gives the type up for a while.
+    fn rest(&self, why: String) {
+        tracing::error!(entity_type = E::TYPE, why, "a processor of entities rests");
+        let (parts, resting) = (Arc::clone(&self.parts), Health::Unhealthy(why));
+        self.is(resting.clone());
         tokio::spawn(async move {
-            if parts.actors.ask_all(|_| ()).await.is_ok() {
-                parts.health.send_if_modified(|known| {
-                    let recovers = *known == stalled;
-                    if recovers {
-                        *known = Health::Healthy;
-                    }
-                    recovers
-                });
-            }
+            tokio::time::sleep(REST).await;
+            parts.health.send_if_modified(|known| {
+                let recovers = *known == resting;
+                if recovers {
+                    *known = Health::Healthy;
+                }
+                recovers
+            });
         });
+    }
+
+    /// Somebody may have moved the position meanwhile, and an owner with nothing to commit would not be told.
+    async fn look_again(&mut self) {
+        let Parts { store, group, source, .. } = &*self.parts;
+        if self.committed.is_some()
+            && store.position(group, source).await.is_ok_and(|at| at != self.committed)
+        {
+            self.committed = None;
+        }
     }
 
     fn doubled(&self, wait: Duration) -> Duration {
@@ -227,9 +270,13 @@ impl<E: Entity> Owner<E> {
             if self.cancel.is_cancelled() {
                 return Err(Halt::Withdrawn);
             }
-            let limit = PageLimit { events: self.parts.config.batch, bytes: self.parts.config.batch_bytes };
+            let EntityConfig { batch, batch_bytes, .. } = self.parts.config;
+            let limit = PageLimit { events: self.part_of(batch), bytes: self.part_of(batch_bytes) };
             let page = self.parts.provider.read(&self.parts.source, self.looked, limit).await?;
             let (through, more, held) = (page.through, page.more, page.held);
+            if std::mem::take(&mut self.is_wary) {
+                self.alone_through = through;
+            }
             let events: Vec<Received> = page.events.into_iter().map(Received::of).collect();
             let mut rest = events.as_slice();
             while !rest.is_empty() {
@@ -238,10 +285,21 @@ impl<E: Entity> Owner<E> {
             }
             self.looked = self.looked.max(through);
             self.catch_up().await?;
+            (self.time_outs, self.narrow) = (0, (self.narrow / 2).max(1));
             if !more {
                 return Ok(held);
             }
         }
+    }
+
+    /// What is asked for at once of so much: less after time-outs.
+    pub(super) fn part_of(&self, whole: usize) -> usize {
+        (whole / self.narrow).max(1)
+    }
+
+    pub(super) fn stove(&self) -> Stove<'_, E> {
+        let stove = self.parts.stove();
+        Stove { page_bytes: self.part_of(stove.page_bytes), ..stove }
     }
 
     /// Opens the position, and has the entities in memory.
@@ -254,13 +312,21 @@ impl<E: Entity> Owner<E> {
                 // The answer to a commit got lost that was carried out: what is in memory is older.
                 self.forget();
             }
+            let Parts { store, entity_type, .. } = &*self.parts;
+            if store.own_entities(entity_type, self.epoch).await? {
+                tracing::warn!(
+                    entity_type = E::TYPE,
+                    "the owner before was lost; what it may have had in hand is worked alone"
+                );
+                self.is_wary = true;
+            }
             (self.committed, self.stood, self.looked) = (Some(position), position, position);
         }
         if !self.warm {
             let Parts { store, actors, entity_type, config, .. } = &*self.parts;
             actors.ask_all(|shard| shard.forget()).await?;
             store.pin_repository(entity_type).await?;
-            let warm = self.parts.stove().warm_up(config.memory_limit_bytes).await?;
+            let warm = self.stove().warm_up(config.memory_limit_bytes).await?;
             let sizes = actors.ask_all(|shard| shard.size()).await?;
             tracing::info!(
                 entity_type = E::TYPE,
@@ -276,40 +342,8 @@ impl<E: Entity> Owner<E> {
         Ok(())
     }
 
-    /// Has events of the inbox worked and committed, all of them or nothing, which go up to `through`: how many of them, one at least.
-    async fn process(&mut self, rest: &[Received], through: i64) -> Result<usize, Halt> {
-        let parts = Arc::clone(&self.parts);
-        let mut part = first_part(rest, self.most);
-        part = &part[..self.load(part).await?];
-        let recorded = self.recorded(part).await?;
-        let stored = recorded.as_ref().is_some_and(|recorded| recorded.stored);
-        let (from, epoch) = (self.committed.unwrap_or_default(), self.epoch);
-        let mut events = Cow::Borrowed(part);
-        let (batch, done) = loop {
-            let Some(worked) = self.work(&events, stored).await? else {
-                self.most = (events.len() / 2).max(1);
-                truncate(&mut events, self.most);
-                continue;
-            };
-            let done = events.len();
-            let to =
-                if done == rest.len() { through } else { events.last().map_or(through, |last| last.seq) };
-            let position = PositionMove { group: &parts.group, source: &parts.source, epoch, from, to };
-            let made =
-                batch::<E>(&parts.entity_type, position, &events, worked, recorded.as_ref(), &parts.queue);
-            match made {
-                Ok(batch) => break (batch, done),
-                // All is worked again without these, so it comes to an end.
-                Err(unmade) => doom(events.to_mut(), unmade),
-            }
-        };
-        self.commit(batch).await?;
-        self.most = self.most.saturating_mul(2).min(parts.config.batch);
-        Ok(done)
-    }
-
     /// Commits a batch; memory follows.
-    async fn commit(&mut self, batch: EntityBatch<'_>) -> Result<(), Halt> {
+    pub(super) async fn commit(&mut self, batch: EntityBatch<'_>) -> Result<(), Halt> {
         if self.cancel.is_cancelled() {
             return Err(Halt::Withdrawn);
         }
@@ -323,6 +357,9 @@ impl<E: Entity> Owner<E> {
             (self.committed, self.stood, self.looked) = (Some(to), to, to);
             let sizes = parts.actors.ask_all(Shard::commit).await?;
             self.takes(&sizes);
+            let dead = batch.decided.iter().filter(|one| one.dead.is_some()).count();
+            let stored = batch.stored.len();
+            parts.metrics.decided(stored, batch.decided.len().saturating_sub(stored + dead), dead);
             parts.queue.announce_inserted(batch.events, inserted);
             return Ok(());
         }
@@ -335,30 +372,6 @@ impl<E: Entity> Owner<E> {
                 E::TYPE
             )))),
         }
-    }
-
-    /// Has the entities in memory that events are about: of how many of them, one at least. It costs nothing while all there are fit into memory.
-    async fn load(&self, events: &[Received]) -> Result<usize, Halt> {
-        if self.whole {
-            return Ok(events.len());
-        }
-        let mut known = HashSet::new();
-        let key = |event: &Received| Key { canvas: event.canvas, id: event.entity.clone() };
-        let keys = events.iter().map(key).filter(|key| known.insert(key.clone())).collect();
-        let cold = self.parts.actors.cold(keys).await?;
-        if cold.is_empty() {
-            return Ok(events.len());
-        }
-        let stove = self.parts.stove();
-        let loaded = tokio::select! {
-            biased;
-            () = self.cancel.cancelled() => return Err(Halt::Withdrawn),
-            loaded = stove.load(&cold) => loaded?,
-        };
-        self.parts.metrics.loaded(loaded);
-        let missing =
-            cold.get(loaded).and_then(|missing| events.iter().position(|event| key(event) == *missing));
-        Ok(missing.unwrap_or(events.len()).max(1))
     }
 
     /// Knows what the entities take, and says once that some have left.
@@ -394,47 +407,6 @@ impl<E: Entity> Owner<E> {
         }
     }
 
-    /// Has the actors work; none, if that writes too much for a batch. `stored` says whether an event that was sent before is in the repository; they may be waited for no longer than until it is told to end: nothing of it is done before the
-    /// commit.
-    async fn work(&mut self, events: &[Received], stored: bool) -> Result<Option<Worked>, Halt> {
-        let parts = Arc::clone(&self.parts);
-        let stall = parts.config.stall;
-        // One event is a batch, whatever it writes.
-        let limit = if events.len() > 1 { parts.config.batch_bytes } else { usize::MAX };
-        let working = parts.actors.work(events, stored, limit);
-        tokio::pin!(working);
-        loop {
-            tokio::select! {
-                biased;
-                worked = &mut working => {
-                    if self.stalled.take().is_some() {
-                        self.is(Health::Healthy);
-                    }
-                    return Ok(worked?);
-                }
-                () = self.cancel.cancelled() => return Err(Halt::Withdrawn),
-                () = tokio::time::sleep(stall) => {
-                    let why = format!("validate and apply of {} hold up a batch for more than {stall:?}", E::TYPE);
-                    tracing::error!(entity_type = E::TYPE, "{why}");
-                    let stalled = Health::Unhealthy(why);
-                    self.stalled = Some(stalled.clone());
-                    self.is(stalled);
-                }
-            }
-        }
-    }
-
-    /// What is known of an event that was sent before; it is alone in its batch.
-    async fn recorded(&self, events: &[Received]) -> Result<Option<Recorded>, Halt> {
-        let [event] = events else { return Ok(None) };
-        if !event.is_repost() {
-            return Ok(None);
-        }
-        let (canvas, id) = (event.canvas, event.entity.clone());
-        let entity = EntityId { canvas, entity_type: self.parts.entity_type.clone(), id };
-        Ok(Some(self.parts.store.entity_recorded(&entity, event.id).await?))
-    }
-
     /// Moves the position over what was not for this type, now and then.
     async fn catch_up(&mut self) -> Result<(), Halt> {
         let Some(from) = self.committed.filter(|from| *from + IDLE_MOVE <= self.looked) else {
@@ -451,24 +423,7 @@ impl<E: Entity> Owner<E> {
     }
 }
 
-/// These events must not be processed.
-fn doom(events: &mut [Received], unmade: Vec<Unmade>) {
-    for Unmade { place, why } in unmade {
-        if let Some(event) = events.get_mut(place) {
-            event.doomed = Some(why);
-        }
-    }
-}
-
-fn truncate(events: &mut Cow<'_, [Received]>, count: usize) {
-    match events {
-        Cow::Borrowed(all) => *all = &all[..count.min(all.len())],
-        Cow::Owned(all) => all.truncate(count),
-    }
-}
-
-/// What is one batch of a page: events that were not sent before, or a single one that was.
-fn first_part(events: &[Received], most: usize) -> &[Received] {
-    let fresh = events.iter().take(most).take_while(|event| !event.is_repost()).count();
-    &events[..fresh.max(1)]
+fn is_time_out(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    let store = error.downcast_ref::<StoreError>().or_else(|| error.source()?.downcast_ref::<StoreError>());
+    matches!(store, Some(StoreError::TimedOut { .. }))
 }

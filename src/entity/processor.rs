@@ -1,5 +1,6 @@
 //! The processor of a type: a subscriber of its inbox.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -56,6 +57,14 @@ struct Running {
     /// Dropped, it ends the task.
     cancel: DropGuard,
     task: JoinHandle<()>,
+    /// It has come to its end, whatever is still to be said of that.
+    over: Arc<AtomicBool>,
+}
+
+impl Running {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst) || self.task.is_finished()
+    }
 }
 
 impl<E: Entity> EntityProcessor<E> {
@@ -161,7 +170,7 @@ impl<E: Entity> EntityProcessor<E> {
     pub fn recover(&self) {
         let stopped = {
             let mut running = self.running();
-            running.take_if(|one| one.task.is_finished()).map(|one| one.epoch)
+            running.take_if(|one| one.is_over()).map(|one| one.epoch)
         };
         self.parts.health.send_replace(Health::Healthy);
         if let Some(epoch) = stopped {
@@ -215,7 +224,7 @@ impl<E: Entity> EventSubscriber for EntityProcessor<E> {
         }
         let mut running = self.running();
         // One that was fenced out begins again only under a higher epoch: it was somebody else's meanwhile.
-        let goes_on = |one: &Running| one.epoch >= epoch || !one.task.is_finished();
+        let goes_on = |one: &Running| one.epoch >= epoch || !one.is_over();
         if running.as_ref().is_some_and(goes_on) {
             return;
         }
@@ -223,12 +232,19 @@ impl<E: Entity> EventSubscriber for EntityProcessor<E> {
         let cancel = CancellationToken::new();
         let owner = Owner::new(Arc::clone(&self.parts), epoch, cancel.clone());
         let parts = Arc::clone(&self.parts);
+        let over = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&over);
         let task = tokio::spawn(async move {
-            if let Err(defect) = tokio::spawn(owner.run()).await {
-                cut_short(&parts, &defect);
+            let end = tokio::spawn(owner.run()).await;
+            // Before its health is heard of: whoever recovers it then finds that it has ended.
+            ended.store(true, Ordering::SeqCst);
+            match end {
+                Ok(None) => {}
+                Ok(Some(health)) => drop(parts.health.send_replace(health)),
+                Err(defect) => cut_short(&parts, &defect),
             }
         });
-        *running = Some(Running { epoch, cancel: cancel.drop_guard(), task });
+        *running = Some(Running { epoch, cancel: cancel.drop_guard(), task, over });
     }
 
     async fn withdraw(&self, source: &EventSource) {
@@ -244,5 +260,9 @@ impl<E: Entity> EventSubscriber for EntityProcessor<E> {
 
     fn health(&self) -> watch::Receiver<Health> {
         self.parts.health.subscribe()
+    }
+
+    fn recover(&self) {
+        Self::recover(self);
     }
 }

@@ -176,8 +176,8 @@ impl<'a, E: Entity> Run<'a, E> {
     }
 
     fn process(&mut self, event: &Received) -> Result<Decision, Broken> {
-        if let Some(why) = &event.doomed {
-            return Ok(Decision::Dead { why: why.clone(), attempts: 1 });
+        if let Some((why, attempts)) = &event.doomed {
+            return Ok(Decision::Dead { why: why.clone(), attempts: *attempts });
         }
         let read = match decode::<E>(&event.name, &event.payload) {
             Ok(read) => read,

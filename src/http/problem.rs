@@ -313,7 +313,9 @@ impl From<AdminError> for Problem {
             | AdminError::NoQueue(_)
             | AdminError::NoGroup(_) => Self::not_found(),
             AdminError::NoSource(..) => Self::bad_request(error.to_string()),
-            AdminError::UnreadableCron(_) => Self::new(Kind::Conflict, error.to_string()),
+            AdminError::UnreadableCron(_) | AdminError::GroupInUse(_) => {
+                Self::new(Kind::Conflict, error.to_string())
+            }
             AdminError::OwnTarget(_) => Self::bad_request(error.to_string()),
             AdminError::Cursor => Self::bad_request(error.to_string()),
             AdminError::NotWaiting(_) => {

@@ -27,7 +27,8 @@ pub(super) async fn look(store: &Store) -> Result<Option<GroupsGauge>, StoreErro
         group.lag = group.lag.max(lag);
     }
     let term = store.lock_holder(&Name::coordinator()).await?.map(|(_, term)| term.unsigned_abs());
-    Ok(Some(GroupsGauge { nodes: count(nodes), term, groups: groups.into_iter().collect() }))
+    let holders = store.log_holders().await?.into_iter().map(|holder| (holder.name, holder.behind)).collect();
+    Ok(Some(GroupsGauge { nodes: count(nodes), term, groups: groups.into_iter().collect(), holders }))
 }
 
 fn count(count: usize) -> u64 {

@@ -91,20 +91,21 @@ pub(crate) use entities::{
 pub use entities::{EntityEventStatus, StoredEntity};
 pub use error::StoreError;
 pub(crate) use events::{Listed, Position};
-pub use groups::GroupPosition;
+pub(crate) use groups::{Claimed, RemovedGroup};
+pub use groups::{FailingEvent, GroupDead, GroupDeadCursor, GroupPosition, InvalidGroupDeadCursor};
 pub(crate) use idempotency::{Keyed, NewKey};
 pub(crate) use idle::IdleRetention;
 pub(crate) use insert::{Inserted, NewEvent, insert_one};
 pub use lanes::HaltedLane;
 pub(crate) use load::LoadedEvent;
-pub use log::{LogAppender, LogEnd, LogHorizon};
+pub use log::{LogAppender, LogEnd, LogHolder, LogHorizon};
 pub(crate) use log::{LogBatch, Refused, append_batch, lacks_partition};
 #[cfg(feature = "cli")]
 pub(crate) use migrate::MigrationDifferences;
 pub use migrate::{MigrationState, MigrationStatus};
 #[cfg(feature = "http")]
 pub(crate) use places::on_behalf_of;
-pub(crate) use positions::{Buried, PositionMove};
+pub(crate) use positions::{Buried, Failing, PositionMove};
 pub use queues::{Facet, FacetSettings, QueueDepth, RegisteredQueue};
 pub(crate) use queues::{NewQueueRow, QueuePut, Taken, TakenTurn};
 pub(crate) use quotas::Added;

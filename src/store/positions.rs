@@ -25,6 +25,14 @@ pub(crate) struct Buried<'a> {
     pub(crate) error: &'a str,
 }
 
+/// An event that fails, and is tried again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failing<'a> {
+    pub(crate) seq: i64,
+    pub(crate) attempts: i32,
+    pub(crate) error: &'a str,
+}
+
 impl Store {
     /// Takes a position for this epoch; where it stands, or nothing under a lower epoch than its own.
     pub(crate) async fn open_position(
@@ -53,6 +61,22 @@ impl Store {
         session.answered("open a position", position)
     }
 
+    /// Where a position stands; none, if it was never opened.
+    pub(crate) async fn position(
+        &self,
+        group: &Name,
+        source: &EventSource,
+    ) -> Result<Option<i64>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "select position from wakeq.consumer_positions where consumer_group = $1 and source = $2",
+            group.as_str() as _,
+            source.to_string()
+        );
+        let position = session.limit(|connection| query.fetch_optional(connection)).await;
+        session.answered("read a position", position)
+    }
+
     /// The epoch under which a position stands; 0 for one that was never opened.
     pub(crate) async fn position_epoch(&self, group: &Name, source: &EventSource) -> Result<i64, StoreError> {
         let mut session = self.session().await?;
@@ -72,6 +96,31 @@ impl Store {
         session.answered("move a position", moved)
     }
 
+    /// Notes that the event after a position fails, until the position is moved; whether it stands under that epoch.
+    pub(crate) async fn note_failing(
+        &self,
+        group: &Name,
+        source: &EventSource,
+        epoch: i64,
+        failing: &Failing<'_>,
+    ) -> Result<bool, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "update wakeq.consumer_positions
+                set failing_since = case when failing_seq = $4 then failing_since else now() end, failing_seq = $4,
+                    failing_attempts = $5, failing_error = $6
+              where consumer_group = $1 and source = $2 and epoch = $3",
+            group.as_str() as _,
+            source.to_string(),
+            epoch,
+            failing.seq,
+            failing.attempts,
+            failing.error
+        );
+        let noted = session.limit(|connection| query.execute(connection)).await;
+        Ok(session.answered("note that an event fails", noted)?.rows_affected() > 0)
+    }
+
     /// Keeps an event among the dead of its group and moves the position past it, both or nothing; whether the position
     /// stood where its owner thinks.
     pub(crate) async fn bury(&self, to: &PositionMove<'_>, buried: &Buried<'_>) -> Result<bool, StoreError> {
@@ -79,7 +128,8 @@ impl Store {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "with moved as (
-                 update wakeq.consumer_positions set position = $5, updated_at = now()
+                 update wakeq.consumer_positions set position = $5, updated_at = now(), failing_seq = null, failing_since = null,
+                        failing_attempts = null, failing_error = null
                   where consumer_group = $1 and source = $2 and epoch = $3 and position = $4 and position <= $5
               returning consumer_group, source
              )
@@ -115,7 +165,8 @@ pub(crate) async fn move_position(
     to: &PositionMove<'_>,
 ) -> Result<bool, sqlx::Error> {
     let moved = sqlx::query_scalar!(
-        "update wakeq.consumer_positions set position = $5, updated_at = now()
+        "update wakeq.consumer_positions set position = $5, updated_at = now(), failing_seq = null, failing_since = null,
+                        failing_attempts = null, failing_error = null
           where consumer_group = $1 and source = $2 and epoch = $3 and position = $4 and position <= $5
       returning true as \"moved!\"",
         to.group.as_str() as _,

@@ -46,6 +46,8 @@ pub(crate) struct GroupsGauge {
     /// Of the coordinator, if there is one.
     pub(crate) term: Option<u64>,
     pub(crate) groups: Vec<(Name, GroupGauge)>,
+    /// What keeps the first partition of the log, and how many numbers it is behind.
+    pub(crate) holders: Vec<(String, u64)>,
 }
 
 /// A consumer group as the gauges have it.
@@ -58,7 +60,7 @@ pub(crate) struct GroupGauge {
 
 /// The gauges about consumer groups, until they are dropped.
 pub(crate) struct GroupGauges {
-    _kept: [ObservableGauge<u64>; 5],
+    _kept: [ObservableGauge<u64>; 6],
 }
 
 impl GroupGauges {
@@ -111,6 +113,17 @@ impl GroupGauges {
             "Numbers of the log between the position that is furthest behind and the last one that can be read",
             |group| group.lag,
         );
-        Self { _kept: [nodes, term, sources, owned, lag] }
+        let of_holders = groups.clone();
+        let holders = meter
+            .u64_observable_gauge("wakeq.log.holders")
+            .with_unit("{event}")
+            .with_description("Numbers of the log that are kept because of a group or a pin, although they may be old enough to go")
+            .with_callback(move |observer| {
+                for (holder, behind) in of_holders().into_iter().flat_map(|seen| seen.holders) {
+                    observer.observe(behind, &[KeyValue::new("wakeq.log.holder", holder)]);
+                }
+            })
+            .build();
+        Self { _kept: [nodes, term, sources, owned, lag, holders] }
     }
 }

@@ -8,6 +8,8 @@ pub(crate) struct EntityMetrics {
     memory: Gauge<u64>,
     evicted: Counter<u64>,
     loaded: Counter<u64>,
+    decided: Counter<u64>,
+    stalled: Counter<u64>,
     entity_type: KeyValue,
 }
 
@@ -32,6 +34,16 @@ impl EntityMetrics {
                     "Entities that were looked for in the database, because events came for them",
                 )
                 .build(),
+            decided: meter
+                .u64_counter("wakeq.entity.decided")
+                .with_unit("{event}")
+                .with_description("Events that entities have decided upon")
+                .build(),
+            stalled: meter
+                .u64_counter("wakeq.entity.stalled")
+                .with_unit("{batch}")
+                .with_description("Batches that validate and apply have held up for too long")
+                .build(),
             entity_type: KeyValue::new("wakeq.entity.type", entity_type),
         }
     }
@@ -43,6 +55,21 @@ impl EntityMetrics {
         if evicted > 0 {
             self.evicted.add(u64::try_from(evicted).unwrap_or(u64::MAX), own);
         }
+    }
+
+    /// So many are in the repository, were rejected, and are dead.
+    pub(crate) fn decided(&self, processed: usize, rejected: usize, dead: usize) {
+        for (count, outcome) in [(processed, "processed"), (rejected, "rejected"), (dead, "dead")] {
+            if count > 0 {
+                let own = [self.entity_type.clone(), KeyValue::new("wakeq.entity.outcome", outcome)];
+                self.decided.add(u64::try_from(count).unwrap_or(u64::MAX), &own);
+            }
+        }
+    }
+
+    /// A batch was held up.
+    pub(crate) fn stalled(&self) {
+        self.stalled.add(1, std::slice::from_ref(&self.entity_type));
     }
 
     /// So many were looked for.

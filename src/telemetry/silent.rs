@@ -136,6 +136,10 @@ impl EntityMetrics {
     pub(crate) fn took(&self, _: usize, _: usize) {}
 
     pub(crate) fn loaded(&self, _: usize) {}
+
+    pub(crate) fn decided(&self, _: usize, _: usize, _: usize) {}
+
+    pub(crate) fn stalled(&self) {}
 }
 
 pub(crate) struct BrokerMetrics;

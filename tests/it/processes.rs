@@ -8,7 +8,10 @@ use std::time::Duration;
 use sqlx::PgPool;
 use tokio::sync::mpsc;
 use wakeq::notify::{NoNotifier, PubSubConfig, create_topics};
-use wakeq::{Execution, HandlerResult, Handlers};
+use wakeq::{
+    AppendCondition, BrokerBacking, BrokerConfig, CanvasId, Consumer, ConsumerConfig, EventBroker,
+    EventProcessor, EventSource, Execution, HandlerResult, Handlers, Log, LogEvent, NewLogEvent, StreamId,
+};
 use wakeq_services::TestDatabase;
 use wakeq_services::{Guard, Guarded, Launch};
 
@@ -123,10 +126,46 @@ impl Process {
 fn own_program() -> ExitCode {
     let arguments = std::env::var(ARGUMENTS).expect("only the tests of this file start this");
     let arguments = ["my-worker"].into_iter().chain(arguments.split(' ')).collect::<Vec<_>>();
-    wakeq::cli::run_from(arguments, async || {
+    wakeq::cli::run_from(arguments, async |parts: wakeq::cli::Parts| {
+        consume(&parts).await?;
         let pool = PgPool::connect(&std::env::var("DATABASE_URL")?).await?;
         Ok(Handlers::new().on("slow", move |event| slow(pool.clone(), event)))
     })
+}
+
+/// Consumers beside the handlers.
+async fn consume(parts: &wakeq::cli::Parts) -> Result<(), wakeq::cli::BoxError> {
+    let log = Arc::new(Log::with_signals(parts.store.clone(), parts.queue.signals().clone()));
+    let store = parts.store.clone();
+    let (group, source) = ("printed".parse()?, EventSource::category("companies")?);
+    let consumer = Consumer::new(
+        group,
+        source,
+        log,
+        Arc::new(store.clone()),
+        Arc::new(Printed),
+        ConsumerConfig::default(),
+    )?;
+    let broker = EventBroker::single(BrokerBacking::Postgres(store), BrokerConfig::default())?;
+    broker.register(Arc::new(consumer)).await?;
+    parts.run_broker(broker);
+    let stop = parts.stop.clone();
+    parts.run("a part of its own", async move {
+        stop.cancelled().await;
+        println!("\nits own part ends");
+        Ok(())
+    });
+    Ok(())
+}
+
+struct Printed;
+
+#[async_trait::async_trait]
+impl EventProcessor for Printed {
+    async fn handle_event(&self, event: &LogEvent) -> Result<(), wakeq::cli::BoxError> {
+        println!("\nconsumed {}", event.id);
+        Ok(())
+    }
 }
 
 /// Says that it has begun, and ends when the row is gone that the test holds.
@@ -230,6 +269,31 @@ async fn an_own_program_works_and_ends_in_good_order() {
     held.rollback().await.unwrap();
     assert_eq!(process.ends("").await.0, Some(0));
     assert_eq!(stage.rows().await, 0, "it was finished");
+}
+
+/// What a program adds to the process lives and ends with it: consumers, whose last position is written, and what else it likes.
+#[tokio::test]
+async fn consumers_live_beside_handlers() {
+    let stage = Stage::memory().await.0;
+    let log = Log::new(stage.store.clone(), stage.notifier.as_ref());
+    let stream = StreamId::new(CanvasId::DEFAULT, "companies", "company-1").unwrap();
+    let event = NewLogEvent::new("changed", &1).unwrap();
+    let appended = log.append(&stream, vec![event], AppendCondition::None).await.unwrap();
+    let mut process = Process::own("work", stage.database.url(), None, &[("WAKEQ_NOTIFIER", "local")]);
+    process.says("consumed ").await;
+    let asked =
+        Command::new("sh").args(["-c", "kill -TERM $0", &process.child.pid().to_string()]).status().unwrap();
+    assert!(asked.success());
+    assert_eq!(process.ends("its own part ends").await, (Some(0), 1));
+    let position: i64 =
+        sqlx::query_scalar("select position from wakeq.consumer_positions where consumer_group = 'printed'")
+            .fetch_one(&stage.pool)
+            .await
+            .unwrap();
+    assert_eq!(position, appended[0].seq);
+    let held: i64 =
+        sqlx::query_scalar("select count(*) from wakeq.single_groups").fetch_one(&stage.pool).await.unwrap();
+    assert_eq!(held, 0, "the next one begins at once");
 }
 
 /// What can't begin says why, and ends with an error; in the form that Cloud Logging reads, where that is asked for.

@@ -87,7 +87,7 @@ impl Running {
     }
 }
 
-/// SUB-31: alone or with others, each in memory; what is in Postgres is below, and in `tests/it/groups.rs`.
+/// SUB-31: alone or with others, each in memory; what is in Postgres is below, and in `tests/it/groups/`.
 #[tokio::test(start_paused = true)]
 async fn one_process_works_on_everything() {
     let floor = Floor::default();
@@ -269,6 +269,35 @@ async fn nodes_are_replaced_one_by_one() {
     for one in running {
         one.stop().await;
     }
+}
+
+/// Two kinds of work under one name would take their sources from one another; a deployment that is rolled out adds some, or leaves
+/// some out.
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_something_else_is_no_member() {
+    let cluster = Cluster::new();
+    let whole = |category: &str| EventSource::category(category).unwrap();
+    let fake = |requests| Fake::new(&cluster.floor, "g", requests);
+    let companies = fake(parts("companies", 4));
+    let node = cluster.start(&[&companies]).await;
+    cluster.until(&[&companies], &[4]).await;
+    let broker = cluster.broker(&[]).await;
+    for other in [vec![whole("contacts")], parts("contacts", 8)] {
+        let refused = broker.register(fake(other)).await.unwrap_err();
+        assert!(matches!(refused, BrokerError::Sources { .. }));
+        let words = refused.to_string();
+        assert!(
+            words.contains("asks for category/companies/1-of-4, and this one for category/contacts"),
+            "{words}"
+        );
+    }
+    let more = fake([parts("companies", 4), vec![whole("contacts")]].concat());
+    broker.register(more.clone()).await.unwrap();
+    broker.register(fake(parts("companies", 4)[..2].to_vec())).await.unwrap();
+    broker.register(Fake::new(&cluster.floor, "h", vec![whole("contacts")])).await.unwrap();
+    node.stop().await;
+    let other = cluster.broker(&[]).await;
+    other.register(fake(vec![whole("contacts")])).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,3 +4,4 @@ mod cluster;
 mod contract;
 mod ends;
 mod fakes;
+mod single;

@@ -11,10 +11,11 @@ use crate::admin::{Admin, AdminError, Cursor, EventFilter, NewTarget};
 use crate::api::{
     Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
     DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet,
-    FacetSet, Group, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange,
-    NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer,
-    PutTarget, Queue as QueueAnswer, QueueDepth, Quota, Redriven, ResetGroup, ResetRequest, RuleKind,
-    SentToEntity, SetFacet, SetQuota, Skipped, StopRequest, Stopped, UnsetQuota, Waiting,
+    FacetSet, Group, GroupDead, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage,
+    NewChange, NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue,
+    PutQueueAnswer, PutTarget, Queue as QueueAnswer, QueueDepth, Quota, RedriveGroup, Redriven,
+    RedrivenGroup, RemoveGroup, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet, SetQuota,
+    Skipped, StopRequest, Stopped, UnsetQuota, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
@@ -28,7 +29,7 @@ use crate::event::{
 };
 use crate::log::Log;
 use crate::notify::{NoNotifier, Notifier};
-use crate::store::{DeadFilter, Store};
+use crate::store::{DeadFilter, GroupDeadCursor, Store};
 
 /// A canvas of a database, and who works on it.
 pub(in crate::cli) struct Database {
@@ -243,6 +244,34 @@ impl Database {
     pub(super) async fn reset_group(&self, name: &Name, request: ResetRequest) -> anyhow::Result<ResetGroup> {
         let (source, to) = request.read().map_err(|error| Failure::Usage(error.to_string()))?;
         Ok(self.silent().reset_group(name, source.as_ref(), to, &self.actor).await?.into())
+    }
+
+    pub(super) async fn group_dead(&self, name: &Name, page: Page) -> anyhow::Result<List<GroupDead>> {
+        let after = page.cursor.as_deref().map(str::parse::<GroupDeadCursor>).transpose();
+        let after = after.map_err(|error| Failure::Usage(error.to_string()))?;
+        let dead = self.silent().group_dead(name, after.as_ref(), page.limit + 1).await?;
+        Ok(List::of_dead(dead, page.limit))
+    }
+
+    pub(super) async fn redrive_group(
+        &self,
+        name: &Name,
+        request: RedriveGroup,
+    ) -> anyhow::Result<RedrivenGroup> {
+        let redriven = self.silent().redrive_group(name, request.seq, &self.actor).await?;
+        Ok(RedrivenGroup { redriven })
+    }
+
+    pub(super) async fn recover_group(&self, name: &Name) -> anyhow::Result<()> {
+        Ok(self.silent().recover_group(name, &self.actor).await?)
+    }
+
+    pub(super) async fn remove_group(
+        &self,
+        name: &Name,
+        source: Option<&EventSource>,
+    ) -> anyhow::Result<RemoveGroup> {
+        Ok(self.silent().remove_group(name, source, &self.actor).await?.into())
     }
 
     pub(super) async fn queue_depth(&self, name: &Name) -> anyhow::Result<QueueDepth> {

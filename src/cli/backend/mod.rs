@@ -11,13 +11,14 @@ mod server;
 use crate::api::{
     Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
     DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet,
-    FacetSet, Group, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange,
-    NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer,
-    PutTarget, Queue, QueueDepth, Quota, Redriven, ResetGroup, ResetRequest, RuleKind, SentToEntity,
-    SetFacet, SetQuota, Skipped, StopRequest, Stopped, UnsetQuota, Waiting,
+    FacetSet, Group, GroupDead, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage,
+    NewChange, NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue,
+    PutQueueAnswer, PutTarget, Queue, QueueDepth, Quota, RedriveGroup, Redriven, RedrivenGroup, RemoveGroup,
+    ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet, SetQuota, Skipped, StopRequest, Stopped,
+    UnsetQuota, Waiting,
 };
 use crate::config::DeliveryArgs;
-use crate::event::{self, Category, EntityId, EventId, Name, ObjectKey, StreamName};
+use crate::event::{self, Category, EntityId, EventId, EventSource, Name, ObjectKey, StreamName};
 use crate::machine::Standing;
 
 use super::arguments::{HandlerName, Page, Target};
@@ -216,6 +217,30 @@ impl Backend {
 
     pub(super) async fn reset_group(&self, name: &Name, request: ResetRequest) -> anyhow::Result<ResetGroup> {
         either!(self.reset_group(name, request))
+    }
+
+    pub(super) async fn group_dead(&self, name: &Name, page: Page) -> anyhow::Result<List<GroupDead>> {
+        either!(self.group_dead(name, page))
+    }
+
+    pub(super) async fn redrive_group(
+        &self,
+        name: &Name,
+        request: RedriveGroup,
+    ) -> anyhow::Result<RedrivenGroup> {
+        either!(self.redrive_group(name, request))
+    }
+
+    pub(super) async fn recover_group(&self, name: &Name) -> anyhow::Result<()> {
+        either!(self.recover_group(name))
+    }
+
+    pub(super) async fn remove_group(
+        &self,
+        name: &Name,
+        source: Option<&EventSource>,
+    ) -> anyhow::Result<RemoveGroup> {
+        either!(self.remove_group(name, source))
     }
 
     /// Says what the canvas of the command gets of a queue.

@@ -9,15 +9,15 @@ use super::{Canvases, WhichEvents};
 use crate::api::{
     Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
     DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet,
-    FacetSet, Group, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange,
-    NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron, PutQueue,
-    PutQueueAnswer, PutTarget, Queue, QueueDepth, Quota, Redriven, ResetGroup, ResetRequest, RuleKind,
-    SentToEntity, SetFacet, SetQuota, SkipRequest, Skipped, StopRequest, Stopped, TheEvent, UnsetQuota,
-    Waiting,
+    FacetSet, Group, GroupDead, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage,
+    NewChange, NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron,
+    PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Quota, RedriveGroup, Redriven, RedrivenGroup,
+    RemoveGroup, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet, SetQuota, SkipRequest, Skipped,
+    StopRequest, Stopped, TheEvent, UnsetQuota, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
-use crate::event::{self, Category, EntityId, EventId, Name, ObjectKey, StreamName};
+use crate::event::{self, Category, EntityId, EventId, EventSource, Name, ObjectKey, StreamName};
 
 /// A canvas of a server.
 pub(in crate::cli) struct Server {
@@ -165,6 +165,33 @@ impl Server {
     pub(super) async fn reset_group(&self, name: &Name, request: ResetRequest) -> anyhow::Result<ResetGroup> {
         let reset = Request::post(&["groups", name.as_str(), "reset"]);
         self.client.call(reset.everywhere().body(&request)?).await
+    }
+
+    pub(super) async fn group_dead(&self, name: &Name, page: Page) -> anyhow::Result<List<GroupDead>> {
+        self.client.call(Request::get(&["groups", name.as_str(), "dead"]).everywhere().page(page)).await
+    }
+
+    pub(super) async fn redrive_group(
+        &self,
+        name: &Name,
+        request: RedriveGroup,
+    ) -> anyhow::Result<RedrivenGroup> {
+        let redrive = Request::post(&["groups", name.as_str(), "dead", "redrive"]);
+        self.client.call(redrive.everywhere().body(&request)?).await
+    }
+
+    pub(super) async fn recover_group(&self, name: &Name) -> anyhow::Result<()> {
+        self.client.send(Request::post(&["groups", name.as_str(), "recover"]).everywhere()).await.map(drop)
+    }
+
+    pub(super) async fn remove_group(
+        &self,
+        name: &Name,
+        source: Option<&EventSource>,
+    ) -> anyhow::Result<RemoveGroup> {
+        let source = source.map(EventSource::to_string);
+        let remove = Request::delete(&["groups", name.as_str()]).everywhere();
+        self.client.call(remove.query("source", source)).await
     }
 
     pub(super) async fn queue_depth(&self, name: &Name) -> anyhow::Result<QueueDepth> {

@@ -5,6 +5,7 @@ mod append;
 mod batch;
 mod load;
 mod outcomes;
+mod owners;
 mod send;
 
 pub(crate) use answer::EntityQuestion;

@@ -1,12 +1,18 @@
 //! Consumer groups: nodes, subscribers, what each is given, and locks. One file per table.
 
+mod dead;
 mod locks;
 mod nodes;
 mod positions;
+mod single;
 mod subscribers;
 mod subscriptions;
+mod upkeep;
 
-pub use positions::GroupPosition;
+pub use dead::{GroupDead, GroupDeadCursor, InvalidGroupDeadCursor};
+pub use positions::{FailingEvent, GroupPosition};
+pub(crate) use single::Claimed;
+pub(crate) use upkeep::RemovedGroup;
 
 use crate::event::{EventSource, SourceList};
 

@@ -19,6 +19,21 @@ pub struct GroupPosition {
     pub epoch: i64,
     /// Since when it stands there.
     pub updated_at: Timestamp,
+    /// The event after it, if it fails.
+    pub failing: Option<FailingEvent>,
+}
+
+/// An event that fails, and for which its source waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailingEvent {
+    /// Its `seq`.
+    pub seq: i64,
+    /// Since when it fails.
+    pub since: Timestamp,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Why the last attempt failed.
+    pub error: String,
 }
 
 impl Store {
@@ -29,7 +44,8 @@ impl Store {
     ) -> Result<Vec<GroupPosition>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
-            r#"select consumer_group::text as "name!", source, position, epoch, updated_at
+            r#"select consumer_group::text as "name!", source, position, epoch, updated_at,
+                      failing_seq, failing_since, failing_attempts, failing_error
                  from wakeq.consumer_positions where $1::text is null or consumer_group = $1
                 order by consumer_group, source limit $2"#,
             group.map(Name::as_str),
@@ -44,6 +60,12 @@ impl Store {
                 position: row.position,
                 epoch: row.epoch,
                 updated_at: row.updated_at,
+                failing: row.failing_seq.zip(row.failing_since).map(|(seq, since)| FailingEvent {
+                    seq,
+                    since,
+                    attempts: row.failing_attempts.unwrap_or_default().unsigned_abs(),
+                    error: row.failing_error.unwrap_or_default(),
+                }),
             })
         });
         Ok(positions.collect())
@@ -64,7 +86,9 @@ impl Store {
             r#"with moved as (
                    insert into wakeq.consumer_positions as p (consumer_group, source, position)
                    select $1::text, source, $3 from unnest($2::text[]) as asked (source) order by source
-                       on conflict (consumer_group, source) do update set position = excluded.position, updated_at = now()
+                       on conflict (consumer_group, source) do update
+                      set position = excluded.position, updated_at = now(), failing_seq = null, failing_since = null,
+                          failing_attempts = null, failing_error = null
                 returning source
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)

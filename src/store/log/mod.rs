@@ -11,4 +11,4 @@ mod upkeep;
 pub(crate) use append::{LogBatch, Refused, append_batch, lacks_partition};
 pub(super) use emitted::{LOG_STATEMENTS, append_emitted};
 pub use read::{LogEnd, LogHorizon};
-pub use upkeep::LogAppender;
+pub use upkeep::{LogAppender, LogHolder};

@@ -9,6 +9,7 @@ use crate::store::{Store, StoreError};
 const AHEAD: i64 = 10_000_000;
 /// Most holders that are named.
 const APPENDERS_MAX: i64 = 20;
+const HOLDERS_MAX: i64 = 20;
 
 /// An open transaction that has appended to the log: until it ends, nobody reads further.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +24,56 @@ pub struct LogAppender {
     pub floor: i64,
 }
 
+/// What keeps the first partition of the log from being dropped when it is old enough.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogHolder {
+    /// `group GROUP` or `pin PIN`.
+    pub name: String,
+    /// Where it stands: what comes after that is kept.
+    pub position: i64,
+    /// How many numbers of the log can be read after that.
+    pub behind: u64,
+    /// Whether anybody works on it.
+    pub is_worked_on: bool,
+}
+
 impl Store {
+    /// What keeps the first partition of the log, if that is full: those that stand the furthest back first.
+    pub(crate) async fn log_holders(&self) -> Result<Vec<LogHolder>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"with horizon as (
+                   select readable from wakeq.log_horizon()
+               ), first as (
+                   select (min(substr(relname, 5)::bigint) + 1) * 5000000 as beyond
+                     from pg_catalog.pg_class join pg_catalog.pg_inherits on inhrelid = pg_class.oid
+                    where inhparent = 'wakeq.log'::regclass and relname ~ '^log_[0-9]{1,12}$'
+               ), holder as (
+                   select 'group ' || consumer_group as name, consumer_group::text as of, min(position) as position
+                     from wakeq.consumer_positions group by consumer_group
+                    union all
+                   select 'pin ' || name, replace(name, 'entities/', 'entities.'), seq from wakeq.log_pins
+               )
+               select name as "name!", position as "position!", readable - position as "behind!",
+                      exists (select from wakeq.subscribers where subscriber_name = of and expires_at >= clock_timestamp())
+                      or exists (select from wakeq.single_groups where consumer_group = of and expires_at >= clock_timestamp())
+                      as "is_worked_on!"
+                 from holder, first, horizon
+                where position < beyond - 1 and beyond <= readable
+                order by position, name limit $1"#,
+            HOLDERS_MAX
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("look what keeps the log", rows)?;
+        let holder = |name, position, behind: i64, is_worked_on| LogHolder {
+            name,
+            position,
+            behind: u64::try_from(behind).unwrap_or_default(),
+            is_worked_on,
+        };
+        Ok(rows.into_iter().map(|row| holder(row.name, row.position, row.behind, row.is_worked_on)).collect())
+    }
+
     /// Makes the partitions that will be needed next; how many it made.
     pub(crate) async fn add_log_partitions(&self) -> Result<i32, StoreError> {
         let mut session = self.session().await?;

@@ -88,3 +88,28 @@ async fn heartbeats_and_rounds_are_small() {
         of("150 subscriptions read", "from wakeq.subscriptions where $1", "null, 1000", "").await;
     assert!(buried <= 800 && states <= 800 && allocations <= 800);
 }
+
+/// What groups gave up is forgotten when it is old, whatever group it is of.
+#[tokio::test]
+async fn what_groups_gave_up_is_forgotten_when_it_is_old() {
+    let table = Table::new().await;
+    for (group, canvas, days) in [("a", 6, 31), ("b", 7, 31), ("a", 7, 29)] {
+        let canvas = Uuid::from_u128(canvas);
+        sqlx::query(
+            "insert into wakeq.consumer_dead (consumer_group, source, seq, id, canvas_id, category, stream, name, payload,
+                                              attempts, last_error, died_at)
+             values ($1, 'log', $3, $2, $2, 'c', 's', 'n', '1', 1, 'no room', now() - make_interval(days => $3))",
+        )
+        .bind(group)
+        .bind(canvas)
+        .bind(days)
+        .execute(&table.pool)
+        .await
+        .unwrap();
+    }
+    let kept = Duration::from_secs(30 * 24 * 3600);
+    assert_eq!(table.store.expire_group_dead(kept).await.unwrap(), 2);
+    assert_eq!(table.store.expire_group_dead(kept).await.unwrap(), 0);
+    let left = table.store.group_dead(&"a".parse().unwrap(), None, 10).await.unwrap();
+    assert_eq!(left.iter().map(|dead| dead.seq).collect::<Vec<_>>(), [29]);
+}

@@ -329,15 +329,22 @@ async fn a_partition_goes_when_it_is_old_and_nobody_needs_it() {
     let drop = async || table.store.drop_log_partition(KEPT).await.unwrap();
     assert_eq!(drop().await, None, "it is young");
     age(&table).await;
-    for (needed, over) in [
+    assert_eq!(table.log_holders().await, []);
+    for (needed, over, holder) in [
         (
             "insert into wakeq.consumer_positions (consumer_group, source, position) values ('slow', 'log', 4999998)",
             "update wakeq.consumer_positions set position = 4999999",
+            "group slow",
         ),
-        ("insert into wakeq.log_pins values ('entities', 4999998)", "delete from wakeq.log_pins"),
+        (
+            "insert into wakeq.log_pins values ('entities', 4999998)",
+            "delete from wakeq.log_pins",
+            "pin entities",
+        ),
     ] {
         table.run(needed).await;
         assert_eq!(drop().await, None, "{needed}");
+        assert_eq!(table.log_holders().await, [(holder.to_owned(), 4, false)]);
         table.run(over).await;
     }
     assert_eq!(drop().await.as_deref(), Some("log_0"));

@@ -47,6 +47,12 @@ pub(crate) fn told(ids: &[EventId]) -> Vec<Notification> {
 }
 
 impl Table {
+    /// What keeps the first partition of the log: its name, how far it is behind, and whether anybody works on it.
+    pub(crate) async fn log_holders(&self) -> Vec<(String, u64, bool)> {
+        let holders = self.store.log_holders().await.unwrap();
+        holders.into_iter().map(|one| (one.name, one.behind, one.is_worked_on)).collect()
+    }
+
     /// With more patience for locks than the default: a busy machine is no defect.
     pub(crate) async fn new() -> Self {
         Self::with(StoreConfig { lock_timeout: Duration::from_secs(4), ..StoreConfig::default() }).await

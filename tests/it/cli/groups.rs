@@ -26,7 +26,17 @@ const FILL: &str = "
          '[{\"type\":\"category\",\"category\":\"companies\",\"partitions\":[\"1\"],\"of\":2}]', '[]', 3, 7);
     insert into wakeq.consumer_positions (consumer_group, source, position, epoch, updated_at) values
         ('projection', 'category/companies/1-of-2', 0, 3, '2026-01-01 00:00:00Z'),
-        ('former', 'log', 0, 1, '2026-01-01 00:00:00Z');";
+        ('entities.old', 'category/entities:old.inbox', 0, 1, '2026-01-01 00:00:00Z'),
+        ('former', 'category/a', 0, 1, '2026-01-01 00:00:00Z'),
+        ('former', 'log', 0, 1, '2026-01-01 00:00:00Z');
+    update wakeq.consumer_positions
+       set failing_seq = 1, failing_since = '2026-01-01 00:00:00Z', failing_attempts = 3, failing_error = 'no room'
+     where consumer_group = 'projection';
+    insert into wakeq.consumer_dead
+        (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error, died_at) values
+        ('former', 'log', 5, '00000000-0000-7000-8000-000000000005', '00000000-0000-7000-8000-000000000006', 'companies', 'a',
+         'changed', '1', 1, 'no room', '2026-01-01 00:00:00Z');
+    insert into wakeq.log_pins values ('entities/old', 0), ('entities/other', 0);";
 
 /// What is typed, and what is printed.
 const SESSION: &[(&str, &str)] = &[
@@ -37,9 +47,10 @@ const SESSION: &[(&str, &str)] = &[
     ),
     (
         "groups list",
-        "GROUP       SUBSCRIBERS  UNHEALTHY  SOURCES  IDLE  LAG\n\
-         former                0          0        1     1  0\n\
-         projection            2          1        2     1  0\n",
+        "GROUP         SUBSCRIBERS  UNHEALTHY  SOURCES  IDLE  LAG\n\
+         entities.old            0          0        1     1    0\n\
+         former                  0          0        2     2    0\n\
+         projection              2          1        2     1    0\n",
     ),
     (
         "groups show projection",
@@ -48,8 +59,21 @@ const SESSION: &[(&str, &str)] = &[
          subscriber <id> on node <id>, unhealthy: the disk is full\n\
          SOURCE                     SUBSCRIBER                            POSITION  LAG  SINCE\n\
          category/companies/1-of-2  <id>         0    0  <time>\n\
-         category/companies/2-of-2  -                                            0    0  -\n",
+         category/companies/2-of-2  -                                            0    0  -\n\
+         category/companies/1-of-2 waits for event 1, which fails since <time>, 3 times: no room\n",
     ),
+    ("groups recover projection", "the members of group projection try again with their next heartbeat\n"),
+    (
+        "groups dead former",
+        "SEQ  CANVAS                                STREAM       EVENT    ATTEMPTS  DIED                  ERROR\n  \
+         5  <id>  companies/a  changed         1  <time>  no room\n",
+    ),
+    ("groups dead projection", "nothing was given up\n"),
+    ("groups redrive former --seq 5", "1 event will be tried again\n"),
+    ("groups redrive former --all", "0 events will be tried again\n"),
+    ("groups remove former --source category/a", "removed 1 position and 0 pins of group former\n"),
+    ("groups remove former", "removed 1 position and 0 pins of group former\n"),
+    ("groups remove entities.old", "removed 1 position and 1 pin of group entities.old\n"),
     ("groups reset projection --to end", "group projection goes on after 0 in 2 sources\n"),
     (
         "groups reset projection --to start --source category/companies/2-of-2",
@@ -69,6 +93,12 @@ async fn plays(terminal: &Terminal) {
         ("groups reset projection --to never", 2, "use start, end, or the number"),
         ("groups reset projection --to 99", 2, "the last one of the log"),
         ("groups reset projection --to start --source nonsense", 2, "is no source"),
+        ("groups recover nothing", 3, ""),
+        ("groups redrive former", 2, "--all"),
+        ("groups redrive entities.old --all", 2, "send it to the entity again"),
+        ("groups remove former", 3, ""),
+        ("groups remove projection", 5, "somebody works on the group"),
+        ("groups remove projection --source category/companies/2-of-2", 5, "somebody works on the group"),
     ] {
         let arguments: Vec<&str> = line.split(' ').collect();
         let complaint = terminal.complains(code, &arguments).await;
@@ -93,6 +123,23 @@ async fn groups_are_shown_and_reset_on_the_database() {
             .await
             .unwrap();
     assert_eq!(recorded, ["group projection, 2 sources to 0", "group projection, 1 sources to 0"]);
+    let recorded: Vec<String> = sqlx::query_scalar(
+        "select action || ': ' || detail from wakeq.audit_log where action ~ 'rec|rem|redrive-g' order by at",
+    )
+    .fetch_all(&service.stage.pool)
+    .await
+    .unwrap();
+    let expected = [
+        "recover-group: group projection",
+        "redrive-group: group former, 1 events",
+        "remove-group: group former; source category/a",
+        "remove-group: group former",
+        "remove-group: group entities.old",
+    ];
+    assert_eq!(recorded, expected);
+    let left: Vec<String> =
+        sqlx::query_scalar("select name from wakeq.log_pins").fetch_all(&service.stage.pool).await.unwrap();
+    assert_eq!(left, ["entities/other"]);
     service.stop().await;
 }
 

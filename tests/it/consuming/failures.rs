@@ -1,13 +1,14 @@
 //! What becomes of events that fail, and of consumers that can't read.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
 use wakeq::{
-    ConsumerConfig, ConsumerError, ErrorStrategy, EventProvider, EventSource, EventSubscriber, Health,
-    LogPage, MemoryPositions, PageLimit, PositionKey,
+    Actor, Admin, AdminError, BrokerBacking, BrokerConfig, CanvasId, ConsumerConfig, ConsumerError,
+    ErrorStrategy, EventBroker, EventProvider, EventSource, EventSubscriber, FailingEvent, GroupDeadCursor,
+    Health, LogPage, MemoryPositions, Name, PageLimit, PositionKey, StreamId,
 };
 
 use crate::support::PATIENCE;
@@ -16,6 +17,7 @@ use super::scene::{Kind, Mute, Scene, Trouble, category, on_each, woken};
 
 on_each! {
     a_consumer_that_fails_is_unhealthy_and_stops_there;
+    an_event_that_fails_holds_up_its_source_alone;
     an_event_that_is_given_up_is_kept_among_the_dead;
 }
 
@@ -40,6 +42,168 @@ async fn a_consumer_that_fails_is_unhealthy_and_stops_there(scene: Scene) {
     assert_eq!(handed.take(2).await, seqs[1..]);
     assert_eq!(*consumer.health().borrow(), Health::Healthy);
     consumer.withdraw(&category()).await;
+}
+
+/// By default: the event is tried again, its source waits for it, another one of the same consumer does not, and what was handled before
+/// it is kept.
+async fn an_event_that_fails_holds_up_its_source_alone(scene: Scene) {
+    let hour = Duration::from_secs(3600);
+    let on_error = ErrorStrategy { backoff: hour, backoff_max: hour, ..ConsumerConfig::default().on_error };
+    let (consumer, recorder, mut handed) = scene.consumer(ConsumerConfig { on_error, ..woken() });
+    let people = EventSource::category("people").unwrap();
+    let consumer = consumer.and(people.clone()).unwrap();
+    assert_eq!(consumer.requests(), [category(), people.clone()]);
+    recorder.trouble(2, Trouble::Fails, 3);
+    let mut seqs = Vec::new();
+    for payload in 1..=3 {
+        seqs.push(scene.append("one", payload).await);
+    }
+    consumer.accept(category(), 1);
+    assert_eq!(handed.take(2).await, seqs[..2]);
+    let person = StreamId::new(CanvasId::DEFAULT, "people", "ada").unwrap();
+    let other = scene.append_to(&person, 9).await;
+    consumer.accept(people, 1);
+    assert_eq!(handed.take(1).await, [other]);
+    for _ in 0..2 {
+        // It waits for its attempt only after it has noted why.
+        while scene.position(&category(), 1).await < seqs[0] {
+            tokio::task::yield_now().await;
+        }
+        consumer.recover();
+        assert_eq!(handed.take(1).await, seqs[1..2]);
+    }
+    assert_eq!(*consumer.health().borrow(), Health::Healthy);
+    assert_eq!(consumer.sources().len(), 2);
+    let last = async {
+        while handed.is_empty() {
+            consumer.recover();
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, last).await.expect("it is tried again");
+    assert_eq!(handed.take(1).await, seqs[2..]);
+    consumer.withdraw(&category()).await;
+    assert_eq!(scene.position(&category(), 2).await, seqs[2]);
+}
+
+/// Operators see for which event a source waits, and have it tried again: whoever works on it, and however; so with a consumer that has
+/// stopped. Another group does not notice.
+#[tokio::test]
+async fn operators_see_what_fails_and_have_it_tried_again() {
+    let stage = crate::support::Stage::memory().await.0;
+    let periods = BrokerConfig { heartbeat: Duration::from_millis(100), ..BrokerConfig::default() };
+    let backing = || BrokerBacking::Postgres(stage.store.clone());
+    let signals = stage.queue.signals().clone();
+    let brokers = [
+        EventBroker::single(backing(), periods).unwrap(),
+        EventBroker::distributed(backing(), signals, periods).unwrap(),
+    ];
+    let operator = Actor::user("ada");
+    for (number, broker) in brokers.into_iter().enumerate() {
+        let mut scene = Scene::new(Kind::Memory).await;
+        scene.positions = Arc::new(stage.store.clone());
+        let hour = Duration::from_secs(3600);
+        let stops = ErrorStrategy::stop();
+        let waits = ErrorStrategy { backoff: hour, backoff_max: hour, ..ErrorStrategy::retry() };
+        let names: [Name; 2] = ["waits", "stops"].map(|kind| format!("{kind}-{number}").parse().unwrap());
+        let mut all = Vec::new();
+        for (name, on_error) in names.iter().zip([waits, stops]) {
+            let (consumer, recorder, handed) =
+                scene.consumer_named(name.clone(), ConsumerConfig { on_error, ..woken() });
+            recorder.trouble(2, Trouble::Fails, 1);
+            let consumer = Arc::new(consumer);
+            broker.register(consumer.clone()).await.unwrap();
+            all.push((consumer, handed));
+        }
+        let seqs = [scene.append("one", 1).await, scene.append("one", 2).await];
+        let stop = broker.stop_token();
+        let running = tokio::spawn(async move { broker.run().await });
+        for (_, handed) in &mut all {
+            assert_eq!(handed.take(2).await, seqs);
+        }
+        let failing = failing(&stage.admin, &names[0]).await;
+        assert_eq!((failing.seq, failing.attempts), (seqs[1], 1));
+        assert_eq!(failing.error, "it was told to fail");
+        let mut health = all[1].0.health();
+        let ill = health.wait_for(|health| *health != Health::Healthy);
+        tokio::time::timeout(PATIENCE, ill).await.expect("it stops").unwrap();
+        for (at, name) in names.iter().enumerate() {
+            assert!(all[at].1.is_empty(), "nothing is tried before it is asked for");
+            let asked = async {
+                while all[at].1.is_empty() {
+                    stage.admin.recover_group(name, &operator).await.unwrap();
+                    tokio::time::sleep(periods.heartbeat).await;
+                }
+            };
+            tokio::time::timeout(PATIENCE, asked).await.expect("it is tried again");
+        }
+        let gone = async {
+            while stage.admin.group(&names[0]).await.unwrap().sources[0].failing.is_some() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, gone).await.expect("it fails no more");
+        let busy = stage.admin.remove_group(&names[0], None, &operator).await.unwrap_err();
+        assert!(matches!(busy, AdminError::GroupInUse(_)), "{busy}");
+        stop.cancel();
+        running.await.unwrap().unwrap();
+        let removed = stage.admin.remove_group(&names[0], None, &operator).await.unwrap();
+        assert_eq!((removed.positions, removed.pins), (1, 0));
+        assert!(matches!(stage.admin.group(&names[0]).await, Err(AdminError::NoGroup(_))));
+        assert_eq!(stage.admin.group(&names[1]).await.unwrap().sources[0].position, seqs[1]);
+    }
+}
+
+/// The event for which the one source of a group waits, once it does.
+async fn failing(admin: &Admin, group: &Name) -> FailingEvent {
+    let seen = async {
+        loop {
+            if let Some(failing) = admin.group(group).await.unwrap().sources[0].failing.clone() {
+                return failing;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, seen).await.expect("it is seen")
+}
+
+/// A page that takes too long to read is asked for in smaller parts.
+#[tokio::test(start_paused = true)]
+async fn a_page_that_takes_too_long_is_read_in_parts() {
+    let mut scene = Scene::new(Kind::Memory).await;
+    let hurried = Arc::new(Hurried(Arc::clone(&scene.provider), Mutex::default()));
+    scene.provider = hurried.clone();
+    let (consumer, _, mut handed) = scene.consumer(ConsumerConfig::default());
+    let mut seqs = Vec::new();
+    for payload in 0..40 {
+        seqs.push(scene.append("one", payload).await);
+    }
+    consumer.accept(category(), 1);
+    assert_eq!(handed.take(40).await, seqs);
+    assert_eq!(hurried.1.lock().unwrap()[..6], [500, 250, 125, 62, 31, 15]);
+}
+
+/// A provider that has time for 16 events.
+struct Hurried(Arc<dyn EventProvider>, Mutex<Vec<usize>>);
+
+#[async_trait]
+impl EventProvider for Hurried {
+    async fn read(
+        &self,
+        source: &EventSource,
+        after: i64,
+        limit: PageLimit,
+    ) -> Result<LogPage, ConsumerError> {
+        self.1.lock().unwrap().push(limit.events);
+        if limit.events > 16 {
+            return Err(ConsumerError::unavailable("it took too long", std::io::Error::other("late")));
+        }
+        self.0.read(source, after, limit).await
+    }
+
+    fn watch(&self, source: &EventSource) -> watch::Receiver<u64> {
+        self.0.watch(source)
+    }
 }
 
 // SUB-X3
@@ -88,6 +252,63 @@ async fn the_dead_of_a_group_are_told_with_their_errors() {
     let expected =
         (told("projection"), told("category/companies"), seq, told("1"), 1, told("it was told to fail"));
     assert_eq!(dead, expected);
+}
+
+/// What was given up is tried again when an operator asks for it: handled, it is no longer among the dead; if it fails, it is again. Another
+/// group's stays.
+#[tokio::test]
+async fn what_was_given_up_is_tried_again_on_demand() {
+    let stage = crate::support::Stage::memory().await.0;
+    let mut scene = Scene::new(Kind::Memory).await;
+    scene.positions = Arc::new(stage.store.clone());
+    let config = ConsumerConfig { on_error: ErrorStrategy::skip(), ..woken() };
+    let operator = Actor::user("ada");
+    let names: [Name; 2] = ["projection", "other"].map(|name| name.parse().unwrap());
+    let mut all = Vec::new();
+    for name in &names {
+        let (consumer, recorder, handed) = scene.consumer_named(name.clone(), config);
+        recorder.trouble(1, Trouble::Fails, 1);
+        recorder.trouble(2, Trouble::Fails, 2);
+        all.push((consumer, handed));
+    }
+    let mut seqs = Vec::new();
+    for payload in 1..=2 {
+        seqs.push(scene.append("one", payload).await);
+    }
+    for (consumer, handed) in &mut all {
+        consumer.accept(category(), 1);
+        assert_eq!(handed.take(2).await, seqs);
+    }
+    let dead = async |name: &Name| {
+        let dead = stage.admin.group_dead(name, None, 100).await.unwrap();
+        dead.into_iter().map(|one| (one.seq, one.attempts)).collect::<Vec<_>>()
+    };
+    let until = async |name: &Name, expected: &[(i64, u32)]| {
+        let settled = async {
+            while dead(name).await != expected {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, settled).await.expect("it is noted");
+    };
+    until(&names[0], &[(seqs[1], 1), (seqs[0], 1)]).await;
+    let cursor = GroupDeadCursor { seq: seqs[1], source: category() };
+    let rest =
+        stage.admin.group_dead(&names[0], Some(&cursor.to_string().parse().unwrap()), 100).await.unwrap();
+    assert_eq!(rest.len(), 1);
+    assert_eq!(stage.admin.redrive_group(&names[0], None, &operator).await.unwrap(), 2);
+    // Whatever is appended wakes it.
+    seqs.push(scene.append("one", 3).await);
+    assert_eq!(all[0].1.take(3).await, [seqs[2], seqs[0], seqs[1]]);
+    until(&names[0], &[(seqs[1], 2)]).await;
+    assert_eq!(stage.admin.redrive_group(&names[0], Some(seqs[1]), &operator).await.unwrap(), 1);
+    seqs.push(scene.append("one", 4).await);
+    assert_eq!(all[0].1.take(2).await, [seqs[3], seqs[1]]);
+    until(&names[0], &[]).await;
+    assert_eq!(dead(&names[1]).await, [(seqs[1], 1), (seqs[0], 1)]);
+    let refused =
+        stage.admin.redrive_group(&"entities.account".parse().unwrap(), None, &operator).await.unwrap_err();
+    assert!(refused.to_string().contains("send it to the entity again"), "{refused}");
 }
 
 /// A deposed owner gives nothing up either: the event is neither among the dead nor passed over.

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use tokio::sync::{Semaphore, mpsc, watch};
 use wakeq::{
     AppendCondition, CanvasId, Consumer, ConsumerConfig, ConsumerError, EventProcessor, EventProvider,
-    EventSource, Log, LogEvent, LogPage, MemoryLog, MemoryPositions, NewLogEvent, PageLimit, PositionKey,
-    PositionStore, StreamId,
+    EventSource, Log, LogEvent, LogPage, MemoryLog, MemoryPositions, Name, NewLogEvent, PageLimit,
+    PositionKey, PositionStore, StreamId,
 };
 
 use crate::support::{PATIENCE, Stage};
@@ -92,10 +92,26 @@ impl Scene {
         source: EventSource,
         config: ConsumerConfig,
     ) -> (Consumer, Arc<Recorder>, Handed) {
+        self.consumer_in("projection".parse().unwrap(), source, config)
+    }
+
+    pub(super) fn consumer_named(
+        &self,
+        group: Name,
+        config: ConsumerConfig,
+    ) -> (Consumer, Arc<Recorder>, Handed) {
+        self.consumer_in(group, category(), config)
+    }
+
+    fn consumer_in(
+        &self,
+        group: Name,
+        source: EventSource,
+        config: ConsumerConfig,
+    ) -> (Consumer, Arc<Recorder>, Handed) {
         let (sender, handed) = mpsc::channel(2_000);
         let recorder = Arc::new(Recorder::new(sender));
         let (provider, positions) = (Arc::clone(&self.provider), Arc::clone(&self.positions));
-        let group = "projection".parse().unwrap();
         let consumer = Consumer::new(group, source, provider, positions, recorder.clone(), config);
         (consumer.unwrap(), recorder, Handed(handed))
     }

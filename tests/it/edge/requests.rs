@@ -327,6 +327,10 @@ fn emitting(operation: &str, event: Value) -> Value {
     }
 }
 
+/// Operations on consumer groups without a body.
+const OF_GROUPS: [&str; 6] =
+    ["list_nodes", "list_groups", "show_group", "list_group_dead", "recover_group", "remove_group"];
+
 /// What a good request of an operation sends; none where it takes no body.
 pub(crate) fn body(operation: &str) -> Option<Value> {
     match operation {
@@ -339,6 +343,7 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         "put_cron" => Some(json!({"expression": "0 0 1 1 *", "value": 2})),
         "put_queue" => Some(json!({"patterns": ["page"]})),
         "reset_group" => Some(json!({"to": "start"})),
+        "redrive_group_dead" => Some(json!({"seq": 1})),
         "set_quota" => Some(json!({"limit": 1000})),
         "set_facet" => Some(json!({"weight": 2})),
         "pause_cron" => Some(json!({"reason": "inventory"})),
@@ -372,9 +377,6 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         | "show_object"
         | "show_entity"
         | "entity_status"
-        | "list_nodes"
-        | "list_groups"
-        | "show_group"
         | "read_log"
         | "list_queues"
         | "show_queue"
@@ -393,6 +395,7 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         | "unset_quota"
         | "revoke_key"
         | "listen" => None,
+        of_group if OF_GROUPS.contains(&of_group) => None,
         other => panic!("say in this file what a good request of the new operation `{other}` sends"),
     }
 }

@@ -52,7 +52,7 @@ const REPORT_TO: &str = "WAKEQ_TEST_REPORT_TO";
 #[ignore = "a role in the test of this file, which starts it itself"]
 fn worst_worker() -> ExitCode {
     let to = std::env::var(REPORT_TO).expect("only the test of this file starts this");
-    wakeq::cli::run_from(["worst-worker", "work"], async move || {
+    wakeq::cli::run_from(["worst-worker", "work"], async move |_| {
         let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await?);
         socket.connect(to).await?;
         process_entities().await?;

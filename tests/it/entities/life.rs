@@ -6,11 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use wakeq::{
     AppendCondition, Applied, CanvasId, ConsumerError, Entity, EntityConfig, EntityEvent, EntityStatus,
-    EventProvider, EventSource, EventSubscriber, Health, LogPage, NewLogEvent, PageLimit, Rejection,
-    StreamId,
+    EventProvider, EventSource, EventSubscriber, LogPage, NewLogEvent, PageLimit, Rejection, StreamId,
 };
-
-use crate::support::PATIENCE;
 
 use super::{Balance, Bank, Change, accept, account, config, unhealthy, withdraw};
 
@@ -157,46 +154,6 @@ async fn categories_with_the_name_of_a_type_are_no_repositories() {
     assert_eq!(bank.deposited("ada", 1).await.result.as_deref(), Some("1"));
     withdraw(&processor).await;
     assert_eq!(accept(&processor, 2).await, (1, 0));
-}
-
-/// A processor that is held up says so, and works again when it is not: also if the type was taken from it meanwhile.
-#[tokio::test]
-async fn a_stall_ends() {
-    let bank = Bank::open().await;
-    let processor = bank.processor_of::<Held>(EntityConfig { stall: Duration::from_millis(10), ..config() });
-    accept(&processor, 1).await;
-    for withdraws in [false, true] {
-        bank.deposit("ada", 1).await;
-        assert!(unhealthy(&processor).await.contains("hold up a batch"));
-        if withdraws {
-            withdraw(&processor).await;
-        }
-        HOLDING.wait();
-        let mut health = processor.health();
-        let healthy = health.wait_for(|health| *health == Health::Healthy);
-        tokio::time::timeout(PATIENCE, healthy).await.expect("it recovers").unwrap();
-    }
-}
-
-/// Where an event is held.
-static HOLDING: LazyLock<Barrier> = LazyLock::new(|| Barrier::new(2));
-
-/// Is applied when it is let go.
-struct Held;
-
-impl Entity for Held {
-    const TYPE: &'static str = "account";
-    type State = Balance;
-    type Event = Change;
-
-    fn validate(_: &Balance, _: &Change) -> Result<(), Rejection> {
-        Ok(())
-    }
-
-    fn apply(balance: Balance, _: &Change) -> Applied<Balance> {
-        HOLDING.wait();
-        Applied::new(balance)
-    }
 }
 
 /// A log that panics when it is read.

@@ -6,6 +6,7 @@ mod calls;
 mod crashes;
 mod forged;
 mod http;
+mod isolated;
 mod life;
 mod memory;
 mod owners;
@@ -59,6 +60,8 @@ pub(crate) enum Change {
     PanicsInValidate,
     /// Is applied in the company of another entity only.
     Meet,
+    /// Ends its process.
+    Kills,
 }
 
 impl Entity for Account {
@@ -78,7 +81,8 @@ impl Entity for Account {
             | Change::Report
             | Change::Note { .. }
             | Change::Panics
-            | Change::Meet => Ok(()),
+            | Change::Meet
+            | Change::Kills => Ok(()),
         }
     }
 
@@ -97,6 +101,7 @@ impl Entity for Account {
             Change::Panics => panic!("apply was told to"),
             Change::PanicsInValidate => {}
             Change::Meet => life::meet(),
+            Change::Kills => std::process::abort(),
         }
         let cents = new.cents;
         Applied::new(new).result(&cents)

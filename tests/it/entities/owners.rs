@@ -88,6 +88,25 @@ async fn what_was_not_committed_is_done_by_the_next_owner() {
     assert_eq!(cents, 400);
 }
 
+/// A position that was moved is noticed by an owner with nothing to do.
+#[tokio::test]
+async fn an_idle_owner_notices_that_its_position_was_moved() {
+    let bank = Bank::open().await;
+    let owner = bank.owner(config(), 1).await;
+    bank.deposited("ada", 1).await;
+    const POSITION: &str = "select position from wakeq.consumer_positions";
+    let stood = bank.count(POSITION).await;
+    sqlx::query("update wakeq.consumer_positions set position = 0").execute(&bank.stage.pool).await.unwrap();
+    let noticed = async {
+        while bank.count(POSITION).await < stood {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, noticed).await.expect("it looks through the inbox again");
+    assert_eq!(bank.deposited("ada", 1).await.version, Some(2), "nothing counts twice");
+    withdraw(&owner).await;
+}
+
 /// Accepting again what it works on, under a higher epoch, changes nothing; another source than its inbox is none of its.
 #[tokio::test]
 async fn accepting_again_changes_nothing() {

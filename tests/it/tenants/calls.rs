@@ -33,7 +33,7 @@ const QUEUES: Tried = OfThePlatform("queues belong to the platform");
 const GROUPS: Tried = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tried.
-const CALLS: [(&str, &str, Tried); 76] = [
+const CALLS: [(&str, &str, Tried); 80] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -52,6 +52,10 @@ const CALLS: [(&str, &str, Tried); 76] = [
     ("Admin", "groups", GROUPS),
     ("Admin", "group", GROUPS),
     ("Admin", "reset_group", GROUPS),
+    ("Admin", "recover_group", GROUPS),
+    ("Admin", "group_dead", GROUPS),
+    ("Admin", "redrive_group", GROUPS),
+    ("Admin", "remove_group", GROUPS),
     ("Admin", "events", By("list_events")),
     ("Admin", "dead", Here),
     ("Admin", "audit", By("list_audit")),

@@ -1,0 +1,193 @@
+//! How the owner of a type works a batch: few events at a time after trouble, and one that is suspected alone. It commits nothing itself.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::batch::{Unmade, batch};
+use super::define::Entity;
+use super::envelope::Received;
+use super::halt::Halt;
+use super::owner::{FAREWELL, Owner, Parts};
+use super::shard::{Key, Worked};
+use crate::event::EntityId;
+use crate::store::{PositionMove, Recorded};
+
+/// What came of having a batch worked.
+enum Work {
+    Done(Worked),
+    /// It writes more than a batch may.
+    TooMuch,
+    /// Actors hung, and were replaced.
+    Stalled,
+}
+
+impl<E: Entity> Owner<E> {
+    /// Has events of the inbox worked and committed, all of them or nothing, which go up to `through`: how many of them. None, if they are
+    /// to be begun with anew, fewer at a time.
+    pub(super) async fn process(&mut self, rest: &[Received], through: i64) -> Result<usize, Halt> {
+        let mut part = first_part(rest, self.part_of(self.most));
+        let Some(first) = part.first().filter(|first| first.seq <= self.alone_through) else {
+            part = &part[..self.load(part).await?];
+            return self.process_part(Cow::Borrowed(part), rest.len(), through).await;
+        };
+        let (mut first, seq) = (first.clone(), first.seq);
+        let losses = self.suspect(seq).await?;
+        if losses > self.parts.config.attempts {
+            let times = losses - 1;
+            let why =
+                format!("{times} times its processor hung, or its process ended, while it was worked alone");
+            first.doomed = Some((why, times));
+        }
+        let alone = async {
+            self.load(std::slice::from_ref(&first)).await?;
+            self.process_part(Cow::Owned(vec![first]), rest.len(), through).await
+        };
+        let ended = alone.await;
+        if ended.is_err() {
+            // Whatever that was, it was not the event.
+            let Parts { store, entity_type, .. } = &*self.parts;
+            let acquitted = store.acquit_entity_event(entity_type, self.epoch, seq);
+            let _ = tokio::time::timeout(FAREWELL, acquitted).await;
+        }
+        ended
+    }
+
+    /// Notes that an event is worked alone; the how manyth time nothing came of it before.
+    async fn suspect(&self, seq: i64) -> Result<u32, Halt> {
+        let Parts { store, entity_type, .. } = &*self.parts;
+        let losses = store.suspect_entity_event(entity_type, self.epoch, seq).await?.ok_or(Halt::Fenced)?;
+        Ok(losses.unsigned_abs())
+    }
+
+    /// The same for events that are in memory, the first of `rest`.
+    async fn process_part(
+        &mut self,
+        mut events: Cow<'_, [Received]>,
+        rest: usize,
+        through: i64,
+    ) -> Result<usize, Halt> {
+        let parts = Arc::clone(&self.parts);
+        let recorded = self.recorded(&events).await?;
+        let stored = recorded.as_ref().is_some_and(|recorded| recorded.stored);
+        let (from, epoch) = (self.committed.unwrap_or_default(), self.epoch);
+        let (batch, done) = loop {
+            let worked = match self.work(&events, stored).await? {
+                Work::Done(worked) => worked,
+                Work::TooMuch => {
+                    self.most = (events.len() / 2).max(1);
+                    truncate(&mut events, self.most);
+                    continue;
+                }
+                Work::Stalled => {
+                    let last = events.last().map_or(0, |last| last.seq);
+                    if let [one] = &*events
+                        && one.seq > self.alone_through
+                    {
+                        // It was alone by chance: that counts, too.
+                        self.suspect(one.seq).await?;
+                    }
+                    self.alone_through = self.alone_through.max(last);
+                    return Ok(0);
+                }
+            };
+            let done = events.len();
+            let to = if done == rest { through } else { events.last().map_or(through, |last| last.seq) };
+            let position = PositionMove { group: &parts.group, source: &parts.source, epoch, from, to };
+            let made =
+                batch::<E>(&parts.entity_type, position, &events, worked, recorded.as_ref(), &parts.queue);
+            match made {
+                Ok(batch) => break (batch, done),
+                // All is worked again without these, so it comes to an end.
+                Err(unmade) => doom(events.to_mut(), unmade),
+            }
+        };
+        self.commit(batch).await?;
+        self.most = self.most.saturating_mul(2).min(parts.config.batch);
+        Ok(done)
+    }
+
+    /// Has the entities in memory that events are about: of how many of them, one at least. It costs nothing while all there are fit into memory.
+    async fn load(&self, events: &[Received]) -> Result<usize, Halt> {
+        if self.whole {
+            return Ok(events.len());
+        }
+        let mut known = HashSet::new();
+        let key = |event: &Received| Key { canvas: event.canvas, id: event.entity.clone() };
+        let keys = events.iter().map(key).filter(|key| known.insert(key.clone())).collect();
+        let cold = self.parts.actors.cold(keys).await?;
+        if cold.is_empty() {
+            return Ok(events.len());
+        }
+        let stove = self.stove();
+        let loaded = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return Err(Halt::Withdrawn),
+            loaded = stove.load(&cold) => loaded?,
+        };
+        self.parts.metrics.loaded(loaded);
+        let missing =
+            cold.get(loaded).and_then(|missing| events.iter().position(|event| key(event) == *missing));
+        Ok(missing.unwrap_or(events.len()).max(1))
+    }
+
+    /// Has the actors work. `stored` says whether an event that was sent before is in the repository. They may be waited for no longer
+    /// than until it is told to end, or they hang: nothing of it is done before the commit.
+    async fn work(&mut self, events: &[Received], stored: bool) -> Result<Work, Halt> {
+        let parts = Arc::clone(&self.parts);
+        let stall = parts.config.stall;
+        // One event is a batch, whatever it writes.
+        let limit = if events.len() > 1 { parts.config.batch_bytes } else { usize::MAX };
+        tokio::select! {
+            biased;
+            worked = parts.actors.work(events, stored, limit) => {
+                return Ok(worked?.map_or(Work::TooMuch, Work::Done));
+            }
+            () = self.cancel.cancelled() => return Err(Halt::Withdrawn),
+            () = tokio::time::sleep(stall) => {}
+        }
+        tracing::error!(
+            entity_type = E::TYPE,
+            events = events.len(),
+            seq = events.first().map(|first| first.seq),
+            "validate and apply hold up a batch for more than {stall:?}: its events are worked alone, and those that hang die"
+        );
+        parts.metrics.stalled();
+        parts.actors.replace_hanging().await?;
+        self.whole = false;
+        Ok(Work::Stalled)
+    }
+
+    /// What is known of an event that was sent before; it is alone in its batch.
+    async fn recorded(&self, events: &[Received]) -> Result<Option<Recorded>, Halt> {
+        let [event] = events else { return Ok(None) };
+        if !event.is_repost() {
+            return Ok(None);
+        }
+        let (canvas, id) = (event.canvas, event.entity.clone());
+        let entity = EntityId { canvas, entity_type: self.parts.entity_type.clone(), id };
+        Ok(Some(self.parts.store.entity_recorded(&entity, event.id).await?))
+    }
+}
+
+/// These events must not be processed.
+fn doom(events: &mut [Received], unmade: Vec<Unmade>) {
+    for Unmade { place, why } in unmade {
+        if let Some(event) = events.get_mut(place) {
+            event.doomed = Some((why, 1));
+        }
+    }
+}
+
+fn truncate(events: &mut Cow<'_, [Received]>, count: usize) {
+    match events {
+        Cow::Borrowed(all) => *all = &all[..count.min(all.len())],
+        Cow::Owned(all) => all.truncate(count),
+    }
+}
+
+/// What is one batch of a page: events that were not sent before, or a single one that was.
+fn first_part(events: &[Received], most: usize) -> &[Received] {
+    let fresh = events.iter().take(most).take_while(|event| !event.is_repost()).count();
+    &events[..fresh.max(1)]
+}

@@ -1,0 +1,209 @@
+//! Events that groups gave up: what they were and why, and bringing them back.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::event::{Actor, CanvasId, EventId, EventSource, Name, StreamId, Timestamp};
+use crate::store::session::interval;
+use crate::store::{Store, StoreError};
+
+/// Most events that are brought back for a source at a time.
+const REDRIVEN_MAX: i64 = 100;
+/// Most events that are forgotten at a time.
+const EXPIRED_MAX: i64 = 10_000;
+
+/// An event that a group gave up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupDead {
+    /// Of which source it was.
+    pub source: EventSource,
+    /// Its place in the log.
+    pub seq: i64,
+    /// Its id.
+    pub id: EventId,
+    /// Its stream.
+    pub stream: StreamId,
+    /// Its name.
+    pub name: Name,
+    /// What it says, as JSON.
+    pub payload: String,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Why the last attempt failed.
+    pub error: String,
+    /// When it was given up.
+    pub died_at: Timestamp,
+    /// Whether it is to be tried again, and was not yet.
+    pub is_redriven: bool,
+}
+
+/// What a page of the dead of a group comes after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupDeadCursor {
+    /// The `seq` of the last one.
+    pub seq: i64,
+    /// Its source.
+    pub source: EventSource,
+}
+
+impl fmt::Display for GroupDeadCursor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.seq, self.source)
+    }
+}
+
+impl FromStr for GroupDeadCursor {
+    type Err = InvalidGroupDeadCursor;
+
+    fn from_str(text: &str) -> Result<Self, InvalidGroupDeadCursor> {
+        let (seq, source) = text.split_once(':').ok_or(InvalidGroupDeadCursor)?;
+        let seq = seq.parse().map_err(|_| InvalidGroupDeadCursor)?;
+        Ok(Self { seq, source: source.parse().map_err(|_| InvalidGroupDeadCursor)? })
+    }
+}
+
+/// A text that is no cursor of a list of the dead of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this is no cursor of this list: take `next_cursor` from its last page to the letter, or start without one"
+)]
+pub struct InvalidGroupDeadCursor;
+
+impl Store {
+    /// The dead of a group, the latest of the log first.
+    pub(crate) async fn group_dead(
+        &self,
+        group: &Name,
+        after: Option<&GroupDeadCursor>,
+        limit: i64,
+    ) -> Result<Vec<GroupDead>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select source, seq, id, canvas_id, category::text as "category!", stream::text as "stream!",
+                      name::text as "name!", payload::text as "payload!", attempts, last_error, died_at,
+                      redrive_at is not null as "is_redriven!"
+                 from wakeq.consumer_dead
+                where consumer_group = $1 and ($2::bigint is null or (seq, source) < ($2, $3::text))
+                order by seq desc, source desc limit $4"#,
+            group.as_str() as _,
+            after.map(|after| after.seq),
+            after.map(|after| after.source.to_string()),
+            limit
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("list what a group gave up", rows)?;
+        let dead = rows.into_iter().filter_map(|row| {
+            Some(GroupDead {
+                source: row.source.parse().ok()?,
+                seq: row.seq,
+                id: EventId(row.id),
+                stream: StreamId::new(CanvasId(row.canvas_id), &row.category, &row.stream).ok()?,
+                name: row.name.parse().ok()?,
+                payload: row.payload,
+                attempts: row.attempts.unsigned_abs(),
+                error: row.last_error,
+                died_at: row.died_at,
+                is_redriven: row.is_redriven,
+            })
+        });
+        Ok(dead.collect())
+    }
+
+    /// These of the dead of a group, or all, are to be tried again; how many. It is recorded.
+    pub(crate) async fn redrive_group(
+        &self,
+        group: &Name,
+        seq: Option<i64>,
+        actor: &Actor,
+    ) -> Result<u64, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"with page as (
+                   select consumer_group, source, seq from wakeq.consumer_dead
+                    where consumer_group = $1::text and ($2::bigint is null or seq = $2) and redrive_at is null
+                    order by seq, source limit 10000 for update
+               ), redriven as (
+                   update wakeq.consumer_dead d set redrive_at = now() from page p
+                    where d.consumer_group = p.consumer_group and d.source = p.source and d.seq = p.seq
+                returning d.seq
+               ), logged as (
+                   insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
+                   select $3, $4, 'redrive-group', 'done', $5,
+                          concat_ws('; ', $6::text, 'group ' || $1::text || ', ' || count(*) || ' events')
+                     from redriven having count(*) > 0
+               )
+               select count(*) as "count!" from redriven"#,
+            group.as_str(),
+            seq,
+            CanvasId::DEFAULT.0,
+            actor.name(),
+            actor.request_id(),
+            actor.credential_id()
+        );
+        let count = session.limit(|connection| query.fetch_one(connection)).await;
+        Ok(session.answered("bring back what a group gave up", count)?.unsigned_abs())
+    }
+
+    /// Forgets what groups gave up longer ago than this; how many, a page at the most.
+    pub(crate) async fn expire_group_dead(&self, kept: Duration) -> Result<u64, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "delete from wakeq.consumer_dead where (consumer_group, source, seq) in (
+                 select consumer_group, source, seq from wakeq.consumer_dead
+                  where died_at < now() - $1::interval order by died_at limit $2 for update skip locked)",
+            interval(kept),
+            EXPIRED_MAX
+        );
+        let expired = session.limit(|connection| query.execute(connection)).await;
+        Ok(session.answered("forget what groups gave up", expired)?.rows_affected())
+    }
+
+    /// The numbers of the events of a source that are to be tried again, in the order of the log.
+    pub(crate) async fn redriven(&self, group: &Name, source: &EventSource) -> Result<Vec<i64>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "select seq from wakeq.consumer_dead
+              where consumer_group = $1 and source = $2 and redrive_at is not null order by seq limit $3",
+            group.as_str() as _,
+            source.to_string(),
+            REDRIVEN_MAX
+        );
+        let seqs = session.limit(|connection| query.fetch_all(connection)).await;
+        session.answered("look for what is to be tried again", seqs)
+    }
+
+    /// An event that was to be tried again is handled, or has failed once more for this reason; whether the position of its source stands
+    /// under this epoch.
+    pub(crate) async fn redone(
+        &self,
+        group: &Name,
+        source: &EventSource,
+        epoch: i64,
+        seq: i64,
+        error: Option<&str>,
+    ) -> Result<bool, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"with own as (
+                   select consumer_group, source from wakeq.consumer_positions
+                    where consumer_group = $1 and source = $2 and epoch = $3 for share
+               ), handled as (
+                   delete from wakeq.consumer_dead d using own
+                    where d.consumer_group = own.consumer_group and d.source = own.source and d.seq = $4 and $5::text is null
+               ), failed as (
+                   update wakeq.consumer_dead d
+                      set redrive_at = null, attempts = attempts + 1, last_error = $5, died_at = now() from own
+                    where d.consumer_group = own.consumer_group and d.source = own.source and d.seq = $4 and $5::text is not null
+               )
+               select exists (select from own) as "own!""#,
+            group.as_str() as _,
+            source.to_string(),
+            epoch,
+            seq,
+            error
+        );
+        let own = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("note what was tried again", own)
+    }
+}

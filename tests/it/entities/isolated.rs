@@ -1,0 +1,230 @@
+//! Events that hold up their processor, or end its process, and statements that take too long: the others go on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use wakeq::{
+    Applied, CanvasId, ConsumerError, Entities, Entity, EntityAnswer, EntityConfig, EntityEvent, EntityId,
+    EntityOutcome, EntityProcessor, EntityStatus, EventProvider, EventSource, EventSubscriber, Health,
+    LogPage, PageLimit, Rejection, StoreError,
+};
+
+use super::{Bank, Change, accept, account, config, withdraw};
+use crate::children::{Durations, Role};
+use crate::support::PATIENCE;
+use crate::theatre::Theatre;
+
+/// Threads that hang go on when this is set.
+static ENDS: std::sync::Mutex<bool> = std::sync::Mutex::new(false);
+static ENDED: std::sync::Condvar = std::sync::Condvar::new();
+/// How often an event was slow that is slow once.
+static SLOW: AtomicUsize = AtomicUsize::new(0);
+
+fn hang() {
+    let ends = ENDS.lock().unwrap();
+    drop(ENDED.wait_while(ends, |ends| !*ends).unwrap());
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Step {
+    Adds { number: i64 },
+    Hangs,
+    HangsInValidate,
+    Panics,
+    SlowOnce,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Sum {
+    sum: i64,
+}
+
+struct Slow;
+
+impl Entity for Slow {
+    const TYPE: &'static str = "slow";
+    type State = Sum;
+    type Event = Step;
+
+    fn validate(_: &Sum, step: &Step) -> Result<(), Rejection> {
+        if matches!(step, Step::HangsInValidate) {
+            hang();
+        }
+        Ok(())
+    }
+
+    fn apply(Sum { sum }: Sum, step: &Step) -> Applied<Sum> {
+        let sum = match step {
+            Step::Adds { number } => sum + number,
+            Step::Hangs => {
+                hang();
+                sum
+            }
+            Step::Panics => panic!("apply was told to"),
+            Step::SlowOnce if SLOW.fetch_add(1, Ordering::SeqCst) == 0 => {
+                hang();
+                sum
+            }
+            Step::SlowOnce => sum + 100,
+            Step::HangsInValidate => sum,
+        };
+        Applied::new(Sum { sum }).result(&sum)
+    }
+}
+
+/// What hangs is found, tried again, and dead, and whoever sent it is told; all else goes on, on the same process. What was slow once
+/// is processed.
+#[tokio::test]
+async fn an_event_that_hangs_dies_alone() {
+    let bank = Bank::open().await;
+    let other = CanvasId(uuid::Uuid::from_u128(7));
+    let ada = EntityId::new(CanvasId::DEFAULT, "slow", "ada").unwrap();
+    let bob = EntityId::new(other, "slow", "ada").unwrap();
+    let adds = |number| Step::Adds { number };
+    let steps = [
+        (&ada, adds(1)),
+        (&ada, Step::Hangs),
+        (&bob, adds(10)),
+        (&ada, adds(2)),
+        (&ada, Step::Panics),
+        (&bob, Step::HangsInValidate),
+        (&bob, Step::SlowOnce),
+        (&ada, adds(4)),
+        (&bob, adds(20)),
+    ];
+    let events = steps
+        .iter()
+        .map(|(entity, step)| ((*entity).clone(), EntityEvent::of(step).unwrap().reply_to("told").unwrap()));
+    let sent = bank.entities.send_all(events.collect()).await.unwrap();
+    let stall = Duration::from_millis(200);
+    let processor = bank.processor_of::<Slow>(EntityConfig { stall, attempts: 2, ..config() });
+    accept(&processor, 1).await;
+    let mut outcomes = Vec::new();
+    for ((entity, _), sent) in steps.iter().zip(&sent) {
+        outcomes.push(bank.ended_on(entity.canvas, sent.id.0).await);
+    }
+    let dead: Vec<usize> =
+        (0..steps.len()).filter(|at| outcomes[*at].status == EntityStatus::Failed).collect();
+    assert_eq!(dead, [1, 4, 5], "{outcomes:?}");
+    for at in [1, 5] {
+        let error = outcomes[at].error.as_ref().unwrap();
+        assert_eq!(error, "2 times its processor hung, or its process ended, while it was worked alone");
+    }
+    assert_eq!(processor.state(CanvasId::DEFAULT, "ada").await.unwrap().0.sum, 7);
+    assert_eq!(processor.state(other, "ada").await.unwrap().0.sum, 130);
+    assert_eq!(*processor.health().borrow(), Health::Healthy, "it has never stopped");
+    let answers: Vec<EntityAnswer> = bank.waiting("told").await;
+    let failed = |answer: &&EntityAnswer| answer.outcome == EntityOutcome::Failed;
+    assert_eq!((answers.len(), answers.iter().filter(failed).count()), (9, 3));
+    let buried: Vec<i32> = sqlx::query_scalar("select attempts from wakeq.consumer_dead order by seq")
+        .fetch_all(&bank.stage.pool)
+        .await
+        .unwrap();
+    assert_eq!(buried, [2, 2, 2]);
+    // Threads that hung come back, and find that nobody waits for what they have.
+    *ENDS.lock().unwrap() = true;
+    ENDED.notify_all();
+    let event = EntityEvent::of(&adds(8)).unwrap();
+    let last = bank.entities.send(&ada, event).await.unwrap();
+    assert_eq!(bank.ended(last.id.0).await.result.as_deref(), Some("15"));
+    withdraw(&processor).await;
+}
+
+/// What ends its process takes so many owners with it, and no more; what was beside it is processed once.
+#[tokio::test]
+async fn an_event_that_kills_dies_alone() {
+    let theatre = Theatre::new("entities", Durations::quick()).await;
+    let entities = Entities::new(theatre.queue.clone());
+    let (deposit, kills) = (Change::Deposit { cents: 5 }, Change::Kills);
+    let changes = [("a0", &deposit), ("a1", &deposit), ("a1", &kills), ("a1", &deposit), ("a2", &deposit)];
+    let events = changes
+        .iter()
+        .map(|(id, change)| (account(id), EntityEvent::of(change).unwrap().reply_to("told").unwrap()));
+    let sent = entities.send_all(events.collect()).await.unwrap();
+    // One that was lost with a whole batch in hand, and three that were with the event alone.
+    for epoch in 1..=4 {
+        let owner = theatre.start(&Role::Accounts { epoch, snapshot_every: 1 }, None);
+        owner.child.ended().await;
+    }
+    let _last = theatre.start(&Role::Accounts { epoch: 5, snapshot_every: 1 }, None);
+    theatre.until_at_least("select count(*) from wakeq.entity_events where status <> 'accepted'", 5).await;
+    let mut statuses = Vec::new();
+    for sent in &sent {
+        let progress = entities.status(CanvasId::DEFAULT, sent.id.0).await.unwrap().unwrap();
+        statuses.push((progress.events[0].status != EntityStatus::Failed, progress.events[0].version));
+    }
+    let processed = |version| (true, Some(version));
+    assert_eq!(statuses, [processed(1), processed(1), (false, None), processed(2), processed(1)]);
+    let dead = theatre.count("select sum(attempts)::bigint from wakeq.consumer_dead").await;
+    assert_eq!(dead, 3);
+    let answers = theatre.count("select count(*) from wakeq.events_v2 where module = 'ANSWER'").await;
+    assert_eq!(answers, 5);
+}
+
+/// A log that has time for pages of so many events only.
+struct Hurried {
+    log: wakeq::Log,
+    most: usize,
+    asked: std::sync::Mutex<Vec<usize>>,
+}
+
+#[async_trait]
+impl EventProvider for Hurried {
+    async fn read(
+        &self,
+        source: &EventSource,
+        after: i64,
+        limit: PageLimit,
+    ) -> Result<LogPage, ConsumerError> {
+        self.asked.lock().unwrap().push(limit.events);
+        if limit.events > self.most {
+            let late = StoreError::TimedOut { statement: "read the log", after: Duration::from_secs(6) };
+            return Err(ConsumerError::unavailable("the log can't be read", late));
+        }
+        EventProvider::read(&self.log, source, after, limit).await
+    }
+
+    fn watch(&self, source: &EventSource) -> watch::Receiver<u64> {
+        self.log.watch(source)
+    }
+}
+
+fn hurried(bank: &Bank, most: usize) -> (Arc<Hurried>, EntityProcessor<super::Account>) {
+    let log = Arc::new(Hurried { log: bank.log.clone(), most, asked: std::sync::Mutex::default() });
+    let provider = Arc::clone(&log) as Arc<dyn EventProvider>;
+    (log, EntityProcessor::new(bank.stage.queue.clone(), provider, config()).unwrap())
+}
+
+/// What takes too long is asked for in smaller parts, until there is an answer.
+#[tokio::test]
+async fn what_takes_too_long_is_asked_for_in_parts() {
+    let bank = Bank::open().await;
+    let mut sent = Vec::new();
+    for _ in 0..20 {
+        sent.push(bank.deposit("ada", 1).await);
+    }
+    let (log, processor) = hurried(&bank, 8);
+    accept(&processor, 1).await;
+    for sent in sent {
+        assert_eq!(bank.ended(sent.id.0).await.status, EntityStatus::Completed);
+    }
+    let asked = log.asked.lock().unwrap().clone();
+    assert_eq!(asked[..7], [500, 250, 125, 62, 31, 15, 7]);
+}
+
+/// What takes too long however little is asked for is no health.
+#[tokio::test]
+async fn a_processor_whose_statements_all_take_too_long_rests() {
+    let bank = Bank::open().await;
+    let (log, processor) = hurried(&bank, 0);
+    processor.accept(processor.entity_type().source(), 1);
+    let why = tokio::time::timeout(PATIENCE, super::unhealthy(&processor)).await.unwrap();
+    assert!(why.contains("however little was asked for"), "{why}");
+    assert_eq!(log.asked.lock().unwrap().last(), Some(&1));
+    assert!(!processor.is_ready());
+}
