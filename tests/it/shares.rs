@@ -1,7 +1,7 @@
 //! What one canvas, one credential and one address may take of the service, while others are served as ever; and what the
 //! record says of who came, from where, and what they read.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
@@ -98,20 +98,20 @@ async fn a_canvas_that_holds_its_share_of_connections_leaves_the_others_theirs()
     service.stop().await;
 }
 
-/// How many of ten requests are refused, each with the time to wait.
+/// How many of ten requests at a time are refused, each with the time to wait, and not before a second is over.
 async fn refused_of_ten(ask: impl AsyncFn() -> Answer) -> usize {
-    let mut refused = 0;
-    for _ in 0..10 {
-        let answer = ask().await;
-        if answer.status == 429 {
-            assert_eq!(
-                (answer.problem().1.as_str(), &answer.headers["retry-after"]),
-                ("too-many-requests", &"1".parse().unwrap())
-            );
-            refused += 1;
-        }
+    let begun = Instant::now();
+    let asking = async || (ask().await, begun.elapsed());
+    let answers = join_all((0..10).map(|_| asking())).await;
+    let refused: Vec<_> = answers.iter().filter(|(answer, _)| answer.status == 429).collect();
+    for (answer, after) in &refused {
+        assert_eq!(
+            (answer.problem().1.as_str(), &answer.headers["retry-after"]),
+            ("too-many-requests", &"1".parse().unwrap())
+        );
+        assert!(*after >= Duration::from_secs(1), "{after:?}");
     }
-    refused
+    refused.len()
 }
 
 #[tokio::test]
@@ -141,6 +141,35 @@ async fn rates_are_each_credential_s_and_each_canvas_s_own() {
     };
     assert!(refused_of_ten(ask).await > 0, "two credentials of one canvas");
     assert!(service.get("/handlers").await.status.is_success(), "the other canvas has its own");
+    service.stop().await;
+}
+
+/// A canvas that sends, or is sent, more than it may in a second is refused before its body is read; another goes on.
+#[tokio::test]
+async fn a_canvas_has_a_rate_in_bytes_of_bodies_and_answers() {
+    let service = Service::with(HttpConfig { canvas_byte_rate: 8 * 1024, ..HttpConfig::default() }).await;
+    let key = service.key("other", OTHER, &[Scope::Emit, Scope::Read]).await;
+    let large = json!({"name": "greet", "value": "x".repeat(60_000)});
+    let theirs = format!("/canvases/{OTHER}");
+    let emit = async || service.ask(&key, Method::POST, &format!("{theirs}/events"), large.clone()).await;
+    assert_eq!(emit().await.status, 202, "what no second holds takes a whole one");
+    let refused = emit().await;
+    assert_eq!(refused.problem(), (429, "too-many-requests".into()));
+    assert!(refused.text.contains("this canvas, in bytes,"), "{}", refused.text);
+    assert_eq!(refused.headers["connection"], "close", "its body was not read");
+    assert!(refused.headers["retry-after"].to_str().unwrap().parse::<u64>().unwrap() > 1, "for its bytes");
+    let looked = service.ask(&key, Method::GET, &format!("{theirs}/handlers"), Value::Null).await;
+    assert_eq!(looked.status, 429, "whatever it asks");
+    assert_eq!(service.post("/events", large.clone()).await.status, 202, "another canvas");
+    service.stop().await;
+
+    let service = Service::with(HttpConfig { canvas_byte_rate: 1024, ..HttpConfig::default() }).await;
+    let key = service.key("other", OTHER, &[Scope::Read]).await;
+    let list = async || service.ask(&key, Method::GET, &format!("{theirs}/quotas"), Value::Null).await;
+    let first = list().await;
+    assert!(first.status == 200 && first.text.len() > 1024, "{}", first.text);
+    assert_eq!(list().await.status, 429, "answers count as well");
+    assert_eq!(service.get("/handlers").await.status, 200, "another canvas");
     service.stop().await;
 }
 
