@@ -64,10 +64,20 @@ impl TestDatabase {
         let server = Server::shared().await?;
         let live = Live::on(server);
         let template = server.template(state, migrate).await?;
+        Self::of(&template, server, live).await
+    }
+
+    async fn of(template: &str, server: &Server, live: Live) -> Result<Self, DatabaseError> {
         let name = server.next_name();
         server.keeper.run(format!("create database {name} template {template}")).await?;
         let url = server.postgres.url(&name);
         Ok(Self { name, url, _live: live })
+    }
+
+    /// Another with the same rows. Nobody may be connected to this one meanwhile.
+    pub async fn copy(&self) -> Result<Self, DatabaseError> {
+        let server = Server::shared().await?;
+        Self::of(&self.name, server, Live::on(server)).await
     }
 
     /// The address to connect to.

@@ -6,16 +6,18 @@ use std::fmt::Debug;
 use std::fs;
 use std::path::Path;
 
+use sqlx::{Connection, PgConnection};
 use wakeq::access::{Reach, Within};
 use wakeq::{
-    Actor, CanvasId, DeadFilter, Entities, EntityEvent, EntityId, Event, EventId, HandlerScope, Log,
-    NewLogEvent, StreamAppend, StreamId,
+    Actor, AppendCondition, CanvasId, DeadFilter, Entities, EntityEvent, EntityId, Event, EventId,
+    HandlerScope, Log, NewLogEvent, Queue, QueueConfig, Quota, StreamAppend, StreamId, Timing,
 };
 
 use super::answers::{Answered, Transcript};
 use super::seed::{ATTACKER, VICTIM, Values};
 use super::world::World;
 use super::{Findings, pass, rows};
+use crate::support::connect;
 
 /// How a call is tried.
 enum Tried {
@@ -86,8 +88,8 @@ const CALLS: [(&str, &str, Tried); 80] = [
     ("Admin", "targets", Here),
     ("Admin", "delete_target", By("delete_target")),
     ("Admin", "quotas", By("list_quotas")),
-    ("Admin", "set_quota", OfThePlatform("what a canvas may keep is set by who has every canvas")),
-    ("Admin", "unset_quota", OfThePlatform("what a canvas may keep is set by who has every canvas")),
+    ("Admin", "set_quota", Here),
+    ("Admin", "unset_quota", Here),
     ("Entities", "verify", There("a_forged_question_is_not_answered")),
     ("Queue", "emit", By("emit")),
     ("Queue", "emit_all", By("emit_batch")),
@@ -135,12 +137,26 @@ struct Calls<'a> {
 }
 
 /// Each call that is tried here, on the attacker's canvas and with what is the victim's.
-async fn said(world: &World, victim: &Values) -> Transcript {
+pub(super) async fn said(world: &World, victim: &Values) -> Transcript {
     let mut calls = Calls { world, victim, said: Transcript::new() };
     calls.of_admin().await;
     calls.of_events().await;
     calls.of_access().await;
+    calls.of_quotas().await;
+    calls.of_sql().await;
+    calls.of_limits().await;
     calls.said
+}
+
+/// What is wrong with the calls in a world with both, compared with what is said where the attacker is alone.
+pub(super) async fn findings(world: &World, victim: &Values, alone: &Transcript) -> Findings {
+    let pool = &world.service.stage.pool;
+    let before = rows::of(pool, VICTIM.canvas).await;
+    let said = said(world, victim).await;
+    let mut findings: Findings =
+        said.iter().flat_map(|(label, answered)| answered.difference(label, alone.get(label))).collect();
+    findings.extend(rows::differences("the calls", &before, &rows::of(pool, VICTIM.canvas).await));
+    findings
 }
 
 impl Calls<'_> {
@@ -186,6 +202,55 @@ impl Calls<'_> {
         for object in self.victim.objects.clone() {
             let halted = admin.halted(canvas, Some(&object.parse().unwrap())).await;
             self.note("halted", &object, halted);
+        }
+    }
+
+    async fn of_quotas(&mut self) {
+        let (admin, by) = (&self.world.service.stage.admin, Actor::user("tests"));
+        for quota in [Quota::Keys, Quota::Events] {
+            let set = admin.set_quota(ATTACKER.canvas, quota, 100, &by).await;
+            let unset = admin.unset_quota(ATTACKER.canvas, quota, &by).await;
+            self.note("set_quota", quota.as_str(), set);
+            self.note("unset_quota", quota.as_str(), unset);
+        }
+    }
+
+    /// Where there is room for nothing new, what the victim has is new to the attacker.
+    async fn of_limits(&mut self) {
+        let (stage, by, canvas) = (&self.world.service.stage, Actor::user("tests"), ATTACKER.canvas);
+        for quota in [Quota::Objects, Quota::LogStreams, Quota::Entities] {
+            stage.admin.set_quota(canvas, quota, 1, &by).await.unwrap();
+        }
+        // Of a process that has measured nothing yet.
+        let store = connect(self.world.url(), Timing::default()).await;
+        let queue = Queue::new(store.clone(), stage.notifier.clone(), QueueConfig::default());
+        let (log, entities) = (Log::new(store, &*stage.notifier), Entities::new(queue.clone()));
+        for object in self.victim.objects.clone() {
+            let event = Event::new("step", &1).unwrap().canvas(canvas).on(&object).unwrap();
+            let emitted = queue.emit(event).await.map(drop).map_err(|error| error.to_string());
+            self.note("emit", &object, emitted);
+        }
+        for [category, stream] in self.victim.streams.clone() {
+            let stream = StreamId::new(canvas, &category, &stream).unwrap();
+            let event = NewLogEvent::new("opened", &1).unwrap();
+            let appended = log.append(&stream, vec![event], AppendCondition::None).await;
+            self.note("append", &category, appended.map(drop).map_err(|error| error.to_string()));
+        }
+        for [entity_type, entity] in self.victim.entities.clone() {
+            let to = EntityId::new(canvas, &entity_type, &entity).unwrap();
+            let sent = entities.send(&to, EntityEvent::new("deposit", &1).unwrap()).await;
+            self.note("send", &entity, sent.map(drop).map_err(|error| error.to_string()));
+        }
+    }
+
+    /// Plain SQL's emit, with the ids that the victim has chosen.
+    async fn of_sql(&mut self) {
+        let mut connection = PgConnection::connect(self.world.url()).await.unwrap();
+        for (kind, id) in self.ids() {
+            let emit = "select event_id::text, is_new from wakeq.emit('greet', '1', canvas => $1, id => $2, object => 'work:1')";
+            let emitted = sqlx::query_as(emit).bind(ATTACKER.canvas.0).bind(id.0);
+            let emitted: (String, bool) = emitted.fetch_one(&mut connection).await.unwrap();
+            self.note("wakeq.emit", kind, emitted);
         }
     }
 
@@ -258,19 +323,15 @@ fn numberless(text: &str) -> String {
 
 #[tokio::test]
 async fn nothing_crosses_canvases_through_the_library() {
-    let alone = World::start(None).await;
+    let alone = World::start().await;
     alone.seed(&ATTACKER).await;
-    let world = World::start(None).await;
+    let world = World::start().await;
     world.seed(&ATTACKER).await;
     let victim = world.seed(&VICTIM).await;
     alone.advance(&world.sequences().await).await;
-    let pool = &world.service.stage.pool;
-    let before = rows::of(pool, VICTIM.canvas).await;
-    let (usual, said) = (self::said(&alone, &victim).await, self::said(&world, &victim).await);
-    let mut findings: Findings =
-        said.iter().flat_map(|(label, answered)| answered.difference(label, usual.get(label))).collect();
-    findings.extend(rows::differences("the calls", &before, &rows::of(pool, VICTIM.canvas).await));
-    let made: BTreeSet<_> = said.keys().filter_map(|label| label.split(' ').next()).collect();
+    let usual = said(&alone, &victim).await;
+    let findings = findings(&world, &victim, &usual).await;
+    let made: BTreeSet<_> = usual.keys().filter_map(|label| label.split(' ').next()).collect();
     let operations: BTreeSet<_> = world.operations.iter().map(|operation| operation.id.as_str()).collect();
     for (of, call, tried) in CALLS {
         let is_there = match tried {

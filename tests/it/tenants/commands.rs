@@ -208,9 +208,9 @@ async fn terminal(world: &World, over_http: bool) -> Terminal {
 }
 
 async fn compared(over_http: bool) -> Findings {
-    let alone = World::start(None).await;
+    let alone = World::start().await;
     alone.seed(&ATTACKER).await;
-    let world = World::start(None).await;
+    let world = World::start().await;
     world.seed(&ATTACKER).await;
     let victim = world.seed(&VICTIM).await;
     alone.advance(&world.sequences().await).await;

@@ -9,16 +9,19 @@
 mod answers;
 mod calls;
 mod commands;
+mod conditions;
 mod fields;
 mod mutants;
 mod program;
 mod proxy;
 mod rows;
 mod seed;
+mod tallies;
+mod upkeep;
 mod work;
 mod world;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wakeq::access::Scope;
 
@@ -41,36 +44,80 @@ struct Alone {
     victim: Transcript,
 }
 
-/// Sends requests as a tenant that holds these scopes; after those that may have changed something, `after` looks around.
+/// What of the requests is sent.
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    All,
+    /// What these labels say, with what may change something before, and nothing after the first finding.
+    With(&'a BTreeSet<String>),
+}
+
+impl Part<'_> {
+    fn has(self, label: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::With(labels) => labels.contains(label),
+        }
+    }
+
+    fn of(self, about: &str, mut requests: Vec<Request>) -> Vec<Request> {
+        let has = |request: &Request| self.has(&format!("{about} {}", request.label));
+        let last = requests.iter().rposition(|request| !request.only_reads() && has(request));
+        let end = |last: usize| requests[last..].iter().position(|request| request.is_last_of_operation);
+        let last = last.map(|last| last + end(last).unwrap_or_default());
+        let mut at = 0..;
+        requests.retain(|request| {
+            let at = at.next();
+            if request.only_reads() { has(request) } else { at <= last }
+        });
+        requests
+    }
+
+    fn goes_on(self, findings: &[String]) -> bool {
+        matches!(self, Self::All) || findings.is_empty()
+    }
+}
+
+/// Sends requests as a tenant that holds these scopes, until `each` has seen enough; it is told what was asked.
 async fn send(
     world: &World,
-    tenant: &Tenant,
-    scopes: &[Scope],
+    (tenant, scopes): (&Tenant, &[Scope]),
+    about: &str,
     requests: &[Request],
-    mut after: impl AsyncFnMut(&Request, &Answered),
-) -> Transcript {
-    let mut transcript = Transcript::default();
+    mut each: impl AsyncFnMut(&Request, String, Answered) -> bool,
+) {
+    let names: Vec<_> = scopes.iter().map(|scope| scope.as_str()).collect();
+    let names = names.join("+");
     for request in requests {
+        // Its figures are of the last seconds: they are compared while nobody has written anything.
+        if request.operation == "list_quotas" && *scopes != Scope::ALL {
+            continue;
+        }
+        world.asked(&format!("{about} {}", request.label));
         let answered = world.ask(tenant, scopes, request).await;
-        after(request, &answered).await;
-        transcript.insert(request.label.clone(), answered);
+        if !each(request, format!("{about} {} [{names}]", request.label), answered).await {
+            break;
+        }
     }
-    transcript
 }
 
 /// What is said to one tenant in a world of its own, in the order of the scopes.
-async fn said_alone(world: &World, tenant: &Tenant, sets: &[Vec<Scope>], requests: &[Request]) -> Transcript {
+async fn said_alone(
+    world: &World,
+    tenant: &Tenant,
+    about: &str,
+    sets: &[Vec<Scope>],
+    requests: &[Request],
+) -> Transcript {
     let mut said = Transcript::default();
     for scopes in sets {
-        said.extend(prefixed(scopes, send(world, tenant, scopes, requests, async |_, _| ()).await));
+        send(world, (tenant, scopes), about, requests, async |_, label, answered| {
+            said.insert(label, answered);
+            true
+        })
+        .await;
     }
     said
-}
-
-fn prefixed(scopes: &[Scope], transcript: Transcript) -> impl Iterator<Item = (String, Answered)> {
-    let scopes: Vec<_> = scopes.iter().map(|scope| scope.as_str()).collect();
-    let scopes = scopes.join("+");
-    transcript.into_iter().map(move |(label, answered)| (format!("{label} [{scopes}]"), answered))
 }
 
 /// The whole of it in a world with both: what is wrong there, compared with the worlds of each alone.
@@ -79,85 +126,103 @@ async fn attack(
     [attacker, victim]: [&Values; 2],
     sets: &[Vec<Scope>],
     alone: &Alone,
+    part: Part<'_>,
 ) -> Findings {
     let mut findings = Findings::new();
     let requests = program::attacks(&world.document, &world.operations, attacker, victim);
+    let requests = part.of("attack", requests);
     let pool = &world.service.stage.pool;
     let before = rows::of(pool, VICTIM.canvas).await;
     let mut secrets = rows::secrets(&before, victim);
     let platform = rows::platform(pool, &mut findings).await;
     let mut last = before.clone();
     for scopes in sets {
-        let said = send(world, &ATTACKER, scopes, &requests, async |request, answered| {
+        send(world, (&ATTACKER, scopes), "attack", &requests, async |request, label, answered| {
             // What it has sent, it may see again.
             request.forget_what_it_says(&mut secrets);
             findings.extend(answered.revealed(request, &secrets));
+            findings.extend(answered.difference(&label, alone.attacker.get(&label)));
             if request.is_last_of_operation {
                 let now = rows::of(pool, VICTIM.canvas).await;
                 findings.extend(rows::differences(&request.operation, &last, &now));
                 last = now;
             }
+            part.goes_on(&findings)
         })
         .await;
-        for (label, answered) in prefixed(scopes, said) {
-            findings.extend(answered.difference(&label, alone.attacker.get(&label)));
-        }
     }
+    findings.extend(rows::crossed(pool).await);
     findings.extend(rows::differences("everything", &platform, &rows::platform(pool, &mut Vec::new()).await));
     findings
 }
 
 /// The victim's own requests, after the attack.
-async fn goes_on(world: &World, victim: &Values, alone: &Transcript) -> Findings {
-    let requests = program::own(&world.document, &world.operations, victim);
-    let all = [Scope::ALL.to_vec()];
-    let said = said_alone(world, &VICTIM, &all, &requests).await;
-    said.into_iter()
-        .flat_map(|(label, answered)| answered.difference(&format!("own {label}"), alone.get(&label)))
-        .collect()
+async fn goes_on(world: &World, victim: &Values, alone: &Transcript, part: Part<'_>) -> Findings {
+    let mut findings = Findings::new();
+    let requests = part.of("own", program::own(&world.document, &world.operations, victim));
+    send(world, (&VICTIM, &Scope::ALL), "own", &requests, async |_, label, answered| {
+        findings.extend(answered.difference(&label, alone.get(&label)));
+        part.goes_on(&findings)
+    })
+    .await;
+    findings.extend(rows::crossed(&world.service.stage.pool).await);
+    findings
 }
 
-/// A world that the attacker has for itself. It is begun before the victim has anything: what is there is older than the
-/// victim's cursors in every world.
+/// A world that a tenant has for itself. The attacker's is begun before the victim has anything: what is there is older than
+/// the victim's cursors in every world.
 struct Lonely {
     world: World,
     own: Values,
 }
 
 impl Lonely {
-    async fn begin() -> Self {
-        let world = World::start(None).await;
-        let own = world.seed(&ATTACKER).await;
+    async fn begin(tenant: &Tenant) -> Self {
+        let world = World::start().await;
+        let own = world.seed(tenant).await;
         Self { world, own }
     }
 
-    /// What each tenant is told when it is alone. The attacker uses the ids that the victim has elsewhere.
-    async fn said(self, sets: &[Vec<Scope>], victim: &Values, sequences: &BTreeMap<String, i64>) -> Alone {
+    /// What the attacker is told when it uses the ids that the victim has elsewhere.
+    async fn attack(
+        self,
+        sets: &[Vec<Scope>],
+        victim: &Values,
+        sequences: &BTreeMap<String, i64>,
+    ) -> Transcript {
         let Self { world, own } = self;
         world.advance(sequences).await;
         let requests = program::attacks(&world.document, &world.operations, &own, victim);
-        let attacker = said_alone(&world, &ATTACKER, sets, &requests).await;
+        let said = said_alone(&world, &ATTACKER, "attack", sets, &requests).await;
         world.service.stop().await;
-        let world = World::start(None).await;
-        let own = world.seed(&VICTIM).await;
+        said
+    }
+
+    /// What the victim is told about its own.
+    async fn goes_on(self) -> Transcript {
+        let Self { world, own } = self;
         let requests = program::own(&world.document, &world.operations, &own);
-        let victim = said_alone(&world, &VICTIM, &[Scope::ALL.to_vec()], &requests).await;
+        let said = said_alone(&world, &VICTIM, "own", &[Scope::ALL.to_vec()], &requests).await;
         world.service.stop().await;
-        Alone { attacker, victim }
+        said
     }
 }
 
 #[tokio::test]
 async fn nothing_crosses_canvases_over_http() {
     let sets = scope_sets();
-    let lonely = Lonely::begin().await;
-    let world = World::start(None).await;
+    let lonely = Lonely::begin(&ATTACKER).await;
+    let world = World::start().await;
     let attacker = world.seed(&ATTACKER).await;
     let victim = world.seed(&VICTIM).await;
-    let alone = lonely.said(&sets, &victim, &world.sequences().await).await;
-    let mut findings = attack(&world, [&attacker, &victim], &sets, &alone).await;
-    findings.extend(goes_on(&world, &victim, &alone.victim).await);
+    let alone = Alone {
+        attacker: lonely.attack(&sets, &victim, &world.sequences().await).await,
+        victim: Lonely::begin(&VICTIM).await.goes_on().await,
+    };
+    let mut findings = attack(&world, [&attacker, &victim], &sets, &alone, Part::All).await;
+    findings.extend(goes_on(&world, &victim, &alone.victim, Part::All).await);
     findings.extend(work::goes_on(&world).await);
+    findings.extend(tallies::goes_on(&world).await);
     println!(
         "{} operations, {} requests of an attacker, {} of a victim",
         world.operations.len(),

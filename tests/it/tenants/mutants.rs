@@ -1,289 +1,342 @@
-//! Each condition on a canvas in the SQL of `src/store` and of the functions in `migrations`, made true, one at a time: some
-//! test of this folder has to fail then. Nothing is compiled for that: a proxy changes the statement on its way to
-//! Postgres, and a function is replaced in the test's database.
+//! Each condition on a canvas made true, one at a time: some test of this folder has to fail then. Nothing is compiled for
+//! that: a proxy changes the statement on its way to Postgres, and a function is replaced in the test's database. What
+//! never sends a statement is not asked again without its condition.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, stream};
 use regex::Regex;
-use sqlx::PgPool;
 use wakeq::access::Scope;
 
-use super::answers::mask;
-use super::seed::{ATTACKER, VICTIM};
-use super::world::World;
-use super::{Alone, Findings};
+use super::answers::{Transcript, mask};
+use super::conditions::{Condition, conditions};
+use super::proxy::{Change, Sent};
+use super::seed::{ATTACKER, VICTIM, Values};
+use super::world::Frozen;
+use super::{Alone, Findings, Lonely, Part, calls, tallies, work};
 
 /// Longest time for one mutant: what hangs is noticed.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How many at a time.
 const AT_A_TIME: usize = 2;
 
-/// Conditions that nothing a tenant does can reach without them, by their file and a part of their line; each with the reason.
-const WITHOUT_EFFECT: [(&str, &str, &str); 1] = [(
-    "migrations/0005_claim.sql",
-    "r.canvas_id = e.canvas_id",
-    "`wakeq.claim` is that of a release before objects: no worker of this one calls it",
-)];
+use Unseen::{NotReached, WithoutEffect};
 
-/// A tree in which one condition is always true.
-#[derive(Clone, Debug)]
-pub(super) struct Mutant {
-    /// File and line.
-    place: String,
-    line: String,
-    /// A statement of the store as it is, and as it would be.
-    pub(super) statement: Option<(String, String)>,
-    /// A function as it would be.
-    function: Option<String>,
+/// Why nothing here notices that a condition is gone.
+#[derive(Clone, Copy)]
+enum Unseen {
+    /// It changes nothing that a tenant could notice.
+    WithoutEffect(&'static str),
+    /// Nothing here sends the statement, or not in the state in which it counts.
+    NotReached(&'static str),
 }
 
-impl Mutant {
-    /// The tree as it is.
-    fn none() -> Self {
-        Self { place: "none".into(), line: String::new(), statement: None, function: None }
+const SAME_EVENT: Unseen =
+    WithoutEffect("the rows are of one event, whose id is of one canvas: the canvas is for the index");
+const KNOWN: Unseen =
+    WithoutEffect("`known_event`, which is asked before, has found the event on the canvas");
+const OWN_IDS: Unseen = WithoutEffect("the ids are of rows that were read on the canvas");
+const OF_QUEUES: Unseen = WithoutEffect("no tenant can register a target of the queues' module");
+const NOTES: Unseen = WithoutEffect("a note of an unknown handler is made anew at the next look");
+const DEPLOYMENT: Unseen = NotReached("figures of the whole deployment");
+const OPERATOR: Unseen = NotReached("only an operator of all canvases asks it");
+const NEAR: Unseen = NotReached("it is asked near a limit only: `quotas`");
+const AGAIN: Unseen = NotReached("it is asked when a processor meets an event again: `entities::reposts`");
+const LIMITED: Unseen = NotReached("it is asked where a facet with a limit was full: `store::tests::turns`");
+const SQL_ROLES: Unseen = NotReached("it is asked for roles that are not the owner: `roles`");
+
+/// By their file and a part of their line.
+const UNSEEN: [(&str, &str, Unseen); 33] = [
+    ("src/store/control.rs", "id = $1 and canvas_id = $2", KNOWN),
+    ("src/store/dead_events.rs", "id = $1 and canvas_id = $2", KNOWN),
+    ("src/store/load.rs", "id = $1 and canvas_id = $2", KNOWN),
+    ("src/store/dead_events.rs", "any (array(select id from back))", OWN_IDS),
+    ("src/store/crons.rs", "id = any ($2) and canvas_id = $1", OWN_IDS),
+    ("src/store/depth.rs", "h.canvas_id", DEPLOYMENT),
+    ("src/store/queues/depth.rs", "", DEPLOYMENT),
+    ("src/store/queues/admin.rs", "", OPERATOR),
+    ("src/store/queues/registration.rs", "", OF_QUEUES),
+    ("src/store/queues/upkeep.rs", "t.canvas_id = $1", OF_QUEUES),
+    (
+        "src/store/queues/upkeep.rs",
+        "f.canvas_id",
+        WithoutEffect("a facet without copies that stays is a row more, in no rotation"),
+    ),
+    ("src/store/queues/upkeep.rs", "$2::uuid", OPERATOR),
+    ("src/store/quotas/measure.rs", "e.id = s.id", OWN_IDS),
+    (
+        "src/store/quotas/measure.rs",
+        "seq = p.seq",
+        NotReached("only logs with more than 20,000 events are estimated"),
+    ),
+    ("src/store/quotas/measure.rs", "wanted.", NEAR),
+    ("src/store/targets/mod.rs", "t.revision = $5", WithoutEffect("a revision is of one target")),
+    ("src/store/targets/resealing.rs", "", OPERATOR),
+    (
+        "src/store/targets/registered.rs",
+        "canvas_id = $1 and module = $2 and name = $3 and modifier = $4",
+        WithoutEffect("a secret is opened with its own address alone"),
+    ),
+    (
+        "src/store/promises.rs",
+        "t.canvas_id = case",
+        NotReached("it is for a registration at the very moment of a look: `store::tests::registering`"),
+    ),
+    ("src/store/promises.rs", "(u.canvas_id", NOTES),
+    ("src/store/unknown_handlers.rs", "(u.canvas_id", NOTES),
+    (
+        "src/store/load.rs",
+        "r.canvas_id = e.canvas_id",
+        WithoutEffect("`park`, which follows, looks for the rule itself"),
+    ),
+    (
+        "src/store/promises.rs",
+        "r.canvas_id = e.canvas_id",
+        WithoutEffect("only what `load` found under a rule is parked"),
+    ),
+    (
+        "src/store/ticks.rs",
+        "$2::uuid is null",
+        WithoutEffect("what is due ticks at the next pass, whoever made it"),
+    ),
+    ("src/store/idle.rs", "l.canvas_id", WithoutEffect("the object itself is asked the same")),
+    (
+        "src/store/entities/send.rs",
+        "wanted.canvas_id",
+        WithoutEffect("rows are kept by their canvas, and looked up so"),
+    ),
+    ("src/store/entities/batch.rs", "passed.canvas_id", AGAIN),
+    ("src/store/entities/outcomes.rs", "status <> 'accepted'", AGAIN),
+    ("src/store/entities/outcomes.rs", "category = $3", AGAIN),
+    ("migrations/0014_queues.sql", "facet_was_full", LIMITED),
+    ("migrations/0020_sql.sql", "pg_has_role", SQL_ROLES),
+    ("migrations/0020_sql.sql", "e.id = event_id", SAME_EVENT),
+    ("migrations/0020_sql.sql", "d.id = event_id", SAME_EVENT),
+];
+
+fn unseen(condition: &Condition) -> Option<Unseen> {
+    let same = Regex::new(r"\b[a-z]+\.(id|event_id) = (any \()?[a-z_]+\.(id|follow_ups)\b").unwrap();
+    if same.is_match(&condition.line) {
+        return Some(SAME_EVENT);
     }
-
-    /// Replaces the function that it is about.
-    pub(super) async fn change_functions(&self, pool: &PgPool) {
-        if let Some(function) = &self.function {
-            sqlx::raw_sql(sqlx::AssertSqlSafe(function.clone())).execute(pool).await.unwrap();
-        }
-    }
-
-    fn reason(&self) -> Option<&'static str> {
-        let known =
-            |(file, part, _): &&(&str, &str, &str)| self.place.starts_with(file) && self.line.contains(part);
-        WITHOUT_EFFECT.iter().find(known).map(|(.., reason)| *reason)
-    }
-}
-
-/// What a canvas is compared with: a parameter, a column, or what stands in brackets.
-fn condition() -> Regex {
-    let operand = r"(?:\$\d+(?:::uuid)?|[a-z_]+(?:\.[a-z_]+)?|\((?:[^()]|\([^()]*\))*\))";
-    let other = r"(?:any\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|case\b.*?\bend|OPERAND)"
-        .replace("OPERAND", operand);
-    let column = r"(?:[a-z_]+\.)?canvas(?:_id)?";
-    Regex::new(&format!(r"(?s)\b{column}\s*(?:=|is not distinct from)\s*{other}")).unwrap()
-}
-
-/// A text with each of its conditions made true, and where that is.
-fn mutated(text: &str) -> Vec<(usize, String)> {
-    let found = condition();
-    let conditions = found.find_iter(text).filter(|found| !found.as_str().contains("excluded."));
-    let conditions = conditions.filter(|found| {
-        let before = text[..found.start()].trim_end();
-        !before.ends_with(" set") && !before.ends_with("::")
-    });
-    let change = |found: regex::Match<'_>| {
-        let (before, after) = (&text[..found.start()], &text[found.end()..]);
-        (found.start(), format!("{before}({} or true){after}", found.as_str()))
+    let known = |(file, part, _): &&(&str, &str, Unseen)| {
+        condition.place.starts_with(file) && condition.line.contains(part)
     };
-    let mut changed: Vec<_> = conditions.map(change).collect();
-    // Of rows that are compared, the canvas with itself.
-    let rows = Regex::new(r"\(([a-z_]+\.canvas_id),[^()]*\)\s*=\s*\(([a-z_]+\.canvas_id),").unwrap();
-    changed.extend(rows.captures_iter(text).map(|found| {
-        let (first, second) = (found.get(1).unwrap(), found.get(2).unwrap());
-        let (before, after) = (&text[..second.start()], &text[second.end()..]);
-        (first.start(), format!("{before}{}{after}", first.as_str()))
-    }));
-    changed
+    UNSEEN.iter().find(known).map(|(.., unseen)| *unseen)
 }
 
-/// All of them.
-fn mutants() -> Vec<Mutant> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut mutants = Vec::new();
-    for file in files(&root.join("src/store"), "rs") {
-        let name = file.strip_prefix(root).unwrap().display().to_string();
-        if ["store/tests", "store/memory"].iter().any(|part| name.contains(part)) {
-            continue;
-        }
-        let text = fs::read_to_string(&file).unwrap();
-        for (start, literal) in literals(&text) {
-            for (at, changed) in mutated(&literal) {
-                let lines = literal[..at].matches('\n').count();
-                let line = text[..start].matches('\n').count() + lines;
-                let words = literal.lines().nth(lines).unwrap_or_default().trim().to_owned();
-                let place = format!("{name}:{}", line + 1);
-                let statement = Some((literal.clone(), changed));
-                mutants.push(Mutant { place, line: words, statement, function: None });
-            }
-        }
-    }
-    for file in files(&root.join("migrations"), "sql") {
-        let name = file.strip_prefix(root).unwrap().display().to_string();
-        let text = fs::read_to_string(&file).unwrap();
-        for (start, function) in functions(&text) {
-            for (at, changed) in mutated(function) {
-                let line = text[..start + at].matches('\n').count();
-                let place = format!("{name}:{}", line + 1);
-                let words = text.lines().nth(line).unwrap_or_default().trim().to_owned();
-                let function = Some(changed.replacen("create function", "create or replace function", 1));
-                mutants.push(Mutant { place, line: words, statement: None, function });
-            }
-        }
-    }
-    mutants
+/// What the tests are made of, made once.
+struct Bench {
+    both: Frozen,
+    tenants: [Values; 2],
+    alone: Alone,
+    calls: Transcript,
 }
 
-fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files.extend(self::files(&path, extension));
-        } else if path.extension().is_some_and(|found| found == extension) {
-            files.push(path);
-        }
-    }
-    files.sort();
-    files
-}
-
-/// The functions that a migration makes, and where each begins.
-fn functions(text: &str) -> Vec<(usize, &str)> {
-    let starts = text.match_indices("create function ").map(|(start, _)| start);
-    let whole = |start: usize| {
-        let rest = &text[start..];
-        // A body in dollar quotes ends with them; one that is a single `return` ends with its statement.
-        let quoted = rest.find("$$").filter(|quote| rest.find(";\n").is_none_or(|end| *quote < end));
-        let end = match quoted {
-            Some(quote) => quote + 2 + rest[quote + 2..].find("$$").unwrap() + 3,
-            None => rest.find(";\n").unwrap() + 1,
+impl Bench {
+    async fn set_up() -> Self {
+        let all = [Scope::ALL.to_vec()];
+        // Begun anew after each tenant, as the world with both is: processes write some lines late, and once each.
+        let begin = async |tenant| {
+            let Lonely { world, own } = Lonely::begin(tenant).await;
+            Lonely { world: world.again().await, own }
         };
-        (start, &rest[..end.min(rest.len())])
-    };
-    starts.map(whole).collect()
+        let (attacker, calling) = (begin(&ATTACKER).await, begin(&ATTACKER).await.world);
+        let Lonely { world, own } = begin(&ATTACKER).await;
+        let tenants = [own, world.seed(&VICTIM).await];
+        let sequences = world.sequences().await;
+        let both = world.freeze().await;
+        let alone = Alone {
+            attacker: attacker.attack(&all, &tenants[1], &sequences).await,
+            victim: begin(&VICTIM).await.goes_on().await,
+        };
+        calling.advance(&sequences).await;
+        let calls = calls::said(&calling, &tenants[1]).await;
+        calling.service.stop().await;
+        Self { both, tenants, alone, calls }
+    }
+
+    /// What is wrong without these conditions, and which statements were sent.
+    async fn findings(&self, without: &[Condition], part: Part<'_>) -> (Findings, Sent) {
+        let (mut functions, mut changes): (Vec<String>, Vec<Change>) = Default::default();
+        for (at, condition) in without.iter().enumerate() {
+            let is_of_it = |other: &&Condition| Arc::ptr_eq(&other.sql, &condition.sql);
+            if without[..at].iter().any(|other| is_of_it(&other)) {
+                continue;
+            }
+            let of_it: Vec<_> = without.iter().filter(is_of_it).cloned().collect();
+            let changed = condition.sql.without(&of_it);
+            if condition.sql.is_function {
+                functions.push(changed.replacen("create function", "create or replace function", 1));
+            } else {
+                changes.push((condition.sql.text.clone(), changed));
+            }
+        }
+        let [attacker, victim] = &self.tenants;
+        let mut sent = Sent::new();
+        let world = self.both.thaw(&functions, &changes).await;
+        let all = [Scope::ALL.to_vec()];
+        let mut findings = super::attack(&world, [attacker, victim], &all, &self.alone, part).await;
+        if part.goes_on(&findings) {
+            findings.extend(super::goes_on(&world, victim, &self.alone.victim, part).await);
+        }
+        if part.goes_on(&findings) && part.has("work") {
+            world.asked("work");
+            findings.extend(work::goes_on(&world).await);
+        }
+        if part.goes_on(&findings) && part.has("tallies") {
+            world.asked("tallies");
+            findings.extend(tallies::goes_on(&world).await);
+        }
+        sent.extend(world.proxy.as_ref().unwrap().sent());
+        world.service.stop().await;
+        if part.goes_on(&findings) && part.has("calls") {
+            let world = self.both.thaw(&functions, &changes).await;
+            world.asked("calls");
+            findings.extend(calls::findings(&world, victim, &self.calls).await);
+            for (text, asked) in world.proxy.as_ref().unwrap().sent() {
+                sent.entry(text).or_default().extend(asked);
+            }
+            world.service.stop().await;
+        }
+        (findings, sent)
+    }
 }
 
-/// The string literals of a file that are SQL about a canvas, as the compiler reads them, and where each begins.
-fn literals(text: &str) -> Vec<(usize, String)> {
-    let raw = Regex::new(r##"(?s)r#"(.*?)"#"##).unwrap();
-    let plain = Regex::new(r#"(?s)"((?:[^"\\]|\\.)*)""#).unwrap();
-    let continued = Regex::new(r"\\\n\s*").unwrap();
-    let comment = Regex::new(r"(?m)^\s*//.*$").unwrap();
-    let blank = |text: &str, pattern: &Regex| {
-        pattern
-            .replace_all(text, |found: &regex::Captures<'_>| {
-                found[0]
-                    .chars()
-                    .map(|character| if character == '\n' { '\n' } else { ' ' })
-                    .collect::<String>()
-            })
-            .into_owned()
-    };
-    let text = blank(text, &comment);
-    let of_raw = raw.captures_iter(&text).map(|found| (found.get(1).unwrap().start(), found[1].to_owned()));
-    let mut literals: Vec<_> = of_raw.collect();
-    let rest = blank(&text, &raw);
-    literals.extend(plain.captures_iter(&rest).map(|found| {
-        let read = continued.replace_all(&found[1], "").replace("\\\"", "\"").replace("\\\\", "\\");
-        (found.get(1).unwrap().start(), read)
-    }));
-    literals.retain(|(_, literal)| literal.contains("canvas"));
-    literals
+/// What is noticed without some conditions, if anything is.
+async fn noticed(bench: &Arc<Bench>, without: &[Condition], known: &Known) -> Option<String> {
+    let reach: BTreeSet<String> = without.iter().flat_map(|condition| known.reach(condition)).collect();
+    if reach.is_empty() {
+        return None;
+    }
+    let (bench, runtime, without) = (bench.clone(), tokio::runtime::Handle::current(), without.to_vec());
+    // On a thread of its own: a panic is one more way to notice.
+    let trying = tokio::task::spawn_blocking(move || {
+        runtime.block_on(async { bench.findings(&without, Part::With(&reach)).await.0 })
+    });
+    match tokio::time::timeout(PATIENCE, trying).await {
+        Ok(Ok(findings)) => findings.into_iter().find(|finding| !known.usual.contains(&mask(finding))),
+        Ok(Err(panic)) => Some(format!("a panic: {panic}")),
+        Err(_) => Some("no end in time".to_owned()),
+    }
 }
 
-/// What is wrong in a world of this mutant, without what differs from run to run.
-async fn found(mutant: &Mutant, alone: &Alone) -> (BTreeSet<String>, bool) {
-    let world = World::start(Some(mutant)).await;
-    let (attacker, victim) = (world.seed(&ATTACKER).await, world.seed(&VICTIM).await);
-    let all = [Scope::ALL.to_vec()];
-    let mut findings: Findings = super::attack(&world, [&attacker, &victim], &all, alone).await;
-    findings.extend(super::goes_on(&world, &victim, &alone.victim).await);
-    findings.extend(super::work::goes_on(&world).await);
-    let met = mutant.function.is_some() || world.proxy.as_ref().is_some_and(super::proxy::Proxy::has_met);
-    world.service.stop().await;
-    (findings.iter().map(|finding| mask(finding)).collect(), met)
+/// What is known of the tests as they are.
+struct Known {
+    functions: Vec<String>,
+    sent: Sent,
+    usual: BTreeSet<String>,
 }
 
-/// `WAKEQ_MUTANT` names the one to look at, by its file and line or a part of these.
+impl Known {
+    fn reach(&self, condition: &Condition) -> BTreeSet<String> {
+        condition.sql.reach(&self.functions, &self.sent)
+    }
+}
+
+/// Of conditions that nobody misses one by one, those that stand in each other's place: without others that nobody misses
+/// together, each of these is missed.
+async fn in_place_of_others(bench: &Arc<Bench>, of_one_file: &[Condition], known: &Known) -> Vec<Condition> {
+    let mut found: Vec<Condition> = Vec::new();
+    let forth = of_one_file.iter().collect::<Vec<_>>();
+    let back = forth.iter().rev().copied().collect();
+    for order in [forth, back] {
+        let mut gone: Vec<Condition> = Vec::new();
+        for condition in order.into_iter().filter(|condition| !known.reach(condition).is_empty()) {
+            gone.push(condition.clone());
+            if gone.len() > 1 && noticed(bench, &gone, known).await.is_some() {
+                gone.pop();
+                if !found.contains(condition) {
+                    found.push(condition.clone());
+                }
+            }
+        }
+        if found.is_empty() {
+            break;
+        }
+    }
+    found
+}
+
+/// `WAKEQ_MUTANT` names those to look at, by their file and line or a part of these.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "each condition in turn: `cargo xtask tenants` runs it"]
 async fn every_condition_on_a_canvas_counts() {
     let wanted = std::env::var("WAKEQ_MUTANT").unwrap_or_default();
-    let mutants: Vec<_> = mutants().into_iter().filter(|mutant| mutant.place.contains(&wanted)).collect();
-    assert!(!mutants.is_empty(), "there is no condition at {wanted}");
-    let all = [Scope::ALL.to_vec()];
-    let lonely = super::Lonely::begin().await;
-    let world = World::start(None).await;
-    world.seed(&ATTACKER).await;
-    let victim = world.seed(&VICTIM).await;
-    let alone = std::sync::Arc::new(lonely.said(&all, &victim, &world.sequences().await).await);
-    world.service.stop().await;
-    let (usual, _) = found(&Mutant::none(), &alone).await;
-    println!("{} conditions on a canvas; without a change there are {} findings", mutants.len(), usual.len());
+    let (all, functions) = conditions();
+    let bench = Arc::new(Bench::set_up().await);
+    let (usual, sent) = bench.findings(&[], Part::All).await;
     for finding in &usual {
-        println!("    as it is: {finding}");
+        println!("as it is: {finding}");
     }
-    let results = stream::iter(mutants).map(|mutant| {
-        let (alone, usual) = (alone.clone(), usual.clone());
-        async move {
-            let begin = Instant::now();
-            let tried = mutant.clone();
-            // On a thread of its own: a panic is one more way to notice.
-            let runtime = tokio::runtime::Handle::current();
-            let trying = tokio::task::spawn_blocking(move || runtime.block_on(found(&tried, &alone)));
-            let verdict = match tokio::time::timeout(PATIENCE, trying).await {
-                Ok(Ok((findings, met))) => match findings.difference(&usual).next() {
-                    Some(finding) => Ok(finding.clone()),
-                    None => Err(if met { "survived" } else { "never sent" }),
-                },
-                Ok(Err(panic)) => Ok(format!("a panic: {panic}")),
-                Err(_) => Ok("no end in time".to_owned()),
-            };
-            let seconds = begin.elapsed().as_secs_f64();
-            match &verdict {
-                Ok(finding) => {
-                    let finding: String = finding.chars().take(160).collect();
-                    println!("caught    {} in {seconds:.1} s: {finding}", mutant.place);
-                }
-                Err(how) => {
-                    println!("{how:9} {}: {}  {}", mutant.place, mutant.line, mutant.reason().unwrap_or(""))
-                }
+    let known = Known { functions, sent, usual: usual.iter().map(|finding| mask(finding)).collect() };
+    let wanted: Vec<_> = all.iter().filter(|condition| condition.place.contains(&wanted)).cloned().collect();
+    println!("{} conditions on a canvas, {} statements sent", wanted.len(), known.sent.len());
+    let (bench, known) = (&bench, &known);
+    let tried = stream::iter(wanted).map(|condition: Condition| async move {
+        let begin = Instant::now();
+        let finding = noticed(bench, std::slice::from_ref(&condition), known).await;
+        let (place, seconds) = (&condition.place, begin.elapsed().as_secs_f64());
+        match &finding {
+            Some(finding) => {
+                let finding: String = finding.chars().take(200).collect();
+                println!("caught     {place} in {seconds:.1} s: {finding}");
             }
-            (mutant, verdict.is_ok())
+            None if known.reach(&condition).is_empty() => println!("never sent {place}: {}", condition.line),
+            None => println!("survived   {place} in {seconds:.1} s: {}", condition.line),
         }
+        (condition, finding.is_some())
     });
-    let results: Vec<_> = results.buffer_unordered(AT_A_TIME).collect().await;
-    let caught = results.iter().filter(|(_, caught)| *caught).count();
-    let missed: Vec<_> =
-        results.iter().filter(|(mutant, caught)| !caught && mutant.reason().is_none()).collect();
+    let tried: Vec<_> = tried.buffer_unordered(AT_A_TIME).collect().await;
+    let (caught, others): (Vec<_>, Vec<_>) = tried.into_iter().partition(|(_, caught)| *caught);
+    let (listed, left): (Vec<_>, Vec<_>) =
+        others.into_iter().map(|(condition, _)| condition).partition(|condition| unseen(condition).is_some());
+    let mut files: BTreeMap<String, Vec<Condition>> = BTreeMap::new();
+    for condition in left {
+        let file = condition.place.split(':').next().unwrap_or_default().to_owned();
+        files.entry(file).or_default().push(condition);
+    }
+    let paired = stream::iter(files.into_values()).map(|of_one_file: Vec<Condition>| async move {
+        let paired = in_place_of_others(bench, &of_one_file, known).await;
+        (of_one_file, paired)
+    });
+    let paired: Vec<_> = paired.buffer_unordered(AT_A_TIME).collect().await;
+    let mut missed = Vec::new();
+    for (of_one_file, paired) in &paired {
+        for condition in of_one_file {
+            let is_paired = paired.contains(condition);
+            println!(
+                "{} {}: {}",
+                if is_paired { "with others" } else { "missed" },
+                condition.place,
+                condition.line
+            );
+            if !is_paired {
+                missed.push(&condition.place);
+            }
+        }
+    }
+    let mut without_effect = 0;
+    for condition in &listed {
+        match unseen(condition) {
+            Some(WithoutEffect(why)) => {
+                without_effect += 1;
+                println!("no effect {}: {why}", condition.place);
+            }
+            Some(NotReached(why)) => println!("not reached {}: {why}", condition.place),
+            None => {}
+        }
+    }
     println!(
-        "{} conditions: {caught} caught, {} without effect, {} missed",
-        results.len(),
-        results.len() - caught - missed.len(),
+        "{} conditions: {} caught, {} with others, {without_effect} without effect, {} not reached, {} missed",
+        all.len(),
+        caught.len(),
+        paired.iter().map(|(_, paired)| paired.len()).sum::<usize>(),
+        listed.len() - without_effect,
         missed.len()
     );
+    super::pass(&usual);
     assert!(missed.is_empty(), "nothing fails without {} of the conditions", missed.len());
-}
-
-#[test]
-fn conditions_are_found_wherever_they_stand() {
-    let text = "select 1 from t where canvas_id = $1 and ($2::uuid is null or t.canvas_id = $2::uuid) \
-                and h.canvas_id = e.canvas_id and k.canvas_id is not distinct from $3 \
-                and e.canvas_id = (select canvas_id from job where kind = 'lifted') and (u.canvas_id, u.name) = (w.canvas_id, w.name) on conflict do update set canvas_id = excluded.canvas_id";
-    let changed: Vec<_> = mutated(text).into_iter().map(|(_, text)| text).collect();
-    for part in [
-        "(canvas_id = $1 or true)",
-        "(t.canvas_id = $2::uuid or true)",
-        "(h.canvas_id = e.canvas_id or true)",
-        "(k.canvas_id is not distinct from $3 or true)",
-        "kind = 'lifted') or true)",
-        "(u.canvas_id, u.name) = (u.canvas_id, w.name)",
-    ] {
-        assert_eq!(changed.iter().filter(|text| text.contains(part)).count(), 1, "{part} in {changed:#?}");
-    }
-    assert_eq!(changed.len(), 6, "{changed:#?}");
-}
-
-#[test]
-fn there_are_conditions_in_every_place() {
-    let mutants = mutants();
-    let of = |start: &str| mutants.iter().filter(|mutant| mutant.place.starts_with(start)).count();
-    assert!(of("src/store/") > 60 && of("migrations/") > 20, "{} {}", of("src/store/"), of("migrations/"));
 }

@@ -27,6 +27,10 @@ pub(super) struct Request {
 }
 
 impl Request {
+    pub(super) fn only_reads(&self) -> bool {
+        self.method == Method::GET
+    }
+
     pub(super) fn forget_what_it_says(&self, secrets: &mut BTreeSet<String>) {
         let said = format!("{} {:?} {:?}", self.path, self.headers, self.body);
         secrets.retain(|secret| !said.contains(secret.as_str()));

@@ -1,49 +1,64 @@
-//! A proxy before Postgres that changes one statement on its way: what the queue would be if it had been written so.
+//! A proxy before Postgres that notes which statements are sent, and changes some on their way: what the queue would be if it had
+//! been written so.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 
 use sqlx::postgres::PgConnectOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::mutants::Mutant;
-
 /// The code of the message that begins a session; what comes before it are questions about encryption.
 const STARTUP: u32 = 196_608;
 
+/// A statement as it is, and as it would be.
+pub(super) type Change = (String, String);
+
+/// What was asked for when a statement was sent, by its text.
+pub(super) type Sent = BTreeMap<String, BTreeSet<String>>;
+
+#[derive(Default)]
+struct Notes {
+    asked: String,
+    sent: Sent,
+}
+
 pub(super) struct Proxy {
     pub(super) url: String,
-    met: Arc<AtomicBool>,
+    notes: Arc<Mutex<Notes>>,
     task: JoinHandle<()>,
 }
 
 impl Proxy {
     /// Before the server of this address.
-    pub(super) async fn start(url: &str, mutant: &Mutant) -> Self {
+    pub(super) async fn start(url: &str, changes: &[Change]) -> Self {
         let options: PgConnectOptions = url.parse().unwrap();
         let server = (options.get_host().to_owned(), options.get_port());
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let (old, new) = (format!(":{}/", server.1), format!(":{}/", listener.local_addr().unwrap().port()));
         assert_eq!(url.matches(&old).count(), 1, "{url}");
-        let (url, met) = (url.replace(&old, &new), Arc::new(AtomicBool::new(false)));
-        let (change, seen) = (mutant.statement.clone(), Arc::clone(&met));
+        let (url, notes) = (url.replace(&old, &new), Arc::<Mutex<Notes>>::default());
+        let (changes, noted) = (Arc::<[Change]>::from(changes), Arc::clone(&notes));
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = TcpStream::connect((server.0.as_str(), server.1)).await.unwrap();
-                let (change, seen) = (change.clone(), Arc::clone(&seen));
+                let (changes, noted) = (Arc::clone(&changes), Arc::clone(&noted));
                 tokio::spawn(async move {
-                    let _ = carry(client, server, change, &seen).await;
+                    let _ = carry(client, server, &changes, &noted).await;
                 });
             }
         });
-        Self { url, met, task }
+        Self { url, notes, task }
     }
 
-    /// Whether the statement has come by.
-    pub(super) fn has_met(&self) -> bool {
-        self.met.load(Ordering::SeqCst)
+    /// What is asked for from now on.
+    pub(super) fn asked(&self, label: &str) {
+        label.clone_into(&mut self.notes.lock().unwrap().asked);
+    }
+
+    pub(super) fn sent(&self) -> Sent {
+        self.notes.lock().unwrap().sent.clone()
     }
 }
 
@@ -56,8 +71,8 @@ impl Drop for Proxy {
 async fn carry(
     client: TcpStream,
     server: TcpStream,
-    change: Option<(String, String)>,
-    met: &AtomicBool,
+    changes: &[Change],
+    notes: &Mutex<Notes>,
 ) -> std::io::Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
@@ -77,16 +92,33 @@ async fn carry(
         }
     }
     let forth = async {
+        // What was prepared, by its name.
+        let mut prepared = BTreeMap::new();
         loop {
             let kind = from_client.read_u8().await?;
             let length = from_client.read_u32().await?;
             let mut body = vec![0; length as usize - 4];
             from_client.read_exact(&mut body).await?;
-            if let (b'P', Some((old, new))) = (kind, &change)
-                && let Some(changed) = changed(&body, old, new)
-            {
-                met.store(true, Ordering::SeqCst);
-                body = changed;
+            let mut texts = body.split(|byte| *byte == 0).map(<[u8]>::to_vec);
+            let (first, second) = (texts.next().unwrap_or_default(), texts.next().unwrap_or_default());
+            match kind {
+                b'P' => {
+                    if let Some((_, new)) = changes.iter().find(|(old, _)| second == old.as_bytes()) {
+                        let rest = &body[first.len() + 1 + second.len()..];
+                        body = [&first, &[0][..], new.as_bytes(), rest].concat();
+                    }
+                    prepared.insert(first, second);
+                }
+                // Of a portal, and of what was prepared.
+                b'B' => {
+                    if let Some(text) = prepared.get(&second) {
+                        let mut notes = notes.lock().unwrap();
+                        let asked = notes.asked.clone();
+                        let text = String::from_utf8_lossy(text).into_owned();
+                        notes.sent.entry(text).or_default().insert(asked);
+                    }
+                }
+                _ => {}
             }
             let mut message = vec![kind];
             message.extend((body.len() as u32 + 4).to_be_bytes());
@@ -97,12 +129,4 @@ async fn carry(
     let ended: std::io::Result<()> = forth.await;
     back.abort();
     ended
-}
-
-/// The body of a message that prepares this statement, with the other one instead; none if it prepares something else.
-fn changed(body: &[u8], old: &str, new: &str) -> Option<Vec<u8>> {
-    let name = body.iter().position(|byte| *byte == 0)?;
-    let text = &body[name + 1..];
-    let end = text.iter().position(|byte| *byte == 0)?;
-    (&text[..end] == old.as_bytes()).then(|| [&body[..=name], new.as_bytes(), &text[end..]].concat())
 }

@@ -95,6 +95,17 @@ pub(super) fn differences(
     findings
 }
 
+/// Chains that go over to another object: an event is behind a number that is not of its own.
+pub(super) async fn crossed(pool: &PgPool) -> Findings {
+    let crossed = "select one.object || ' is behind ' || other.object from wakeq.events_v2 one
+                     join (select canvas_id, object, last_seq as seq from wakeq.objects
+                            union select canvas_id, object, seq from wakeq.events_v2 where object is not null) other
+                       on other.seq = one.prev and (other.canvas_id, other.object) <> (one.canvas_id, one.object)
+                    where one.prev > 0";
+    let crossed: Vec<String> = sqlx::query_scalar(crossed).fetch_all(pool).await.unwrap();
+    crossed.into_iter().map(|crossed| format!("chains: {crossed}")).collect()
+}
+
 /// What nobody may be told who has not said it: every id of these rows, and what stands in them.
 pub(super) fn secrets(rows: &BTreeMap<String, Vec<String>>, values: &Values) -> BTreeSet<String> {
     let mut secrets: BTreeSet<String> = [secret(super::VICTIM.word)].into();

@@ -2,11 +2,13 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 use wakeq::access::{Reach, Scope};
 use wakeq::{Actor, CanvasId};
 
 use super::world::{QUEUE, World};
+use crate::edge::requests::body;
 use crate::service::Answer;
 
 pub(super) struct Tenant {
@@ -93,6 +95,10 @@ impl Planting<'_> {
         assert_eq!(done.rows_affected(), 1, "{statement}");
     }
 
+    fn is_victim(&self) -> bool {
+        self.tenant.word == "victim"
+    }
+
     /// An id that the tenant makes up for something.
     fn chosen(&self, what: &str) -> String {
         Uuid::new_v5(&self.tenant.canvas.0, what.as_bytes()).to_string()
@@ -115,6 +121,13 @@ impl Planting<'_> {
             (json!({"reason": secret(self.tenant.word)}), format!("{}-only", self.tenant.word));
         self.put("/handlers/WORKER/held/pause", reason.clone()).await;
         self.ask(Method::PUT, "/v1/admin/canvases/{}/handlers/WORKER/blocked/block", reason).await;
+        // A rule on a handler that the other one has events of.
+        let other = if self.is_victim() { "attacker-only" } else { "victim-only" };
+        self.put(&format!("/handlers/WORKER/{other}/pause"), json!({"reason": secret(self.tenant.word)}))
+            .await;
+        // The first handler of all: lists begin there.
+        let first = if self.is_victim() { "a-first" } else { "a-second" };
+        self.emit("of the first handler", json!({"name": first})).await;
         self.emit("waiting", json!({"name": "greet"})).await;
         self.emit("of its own handler", json!({"name": own})).await;
         self.emit("delayed", json!({"name": "greet", "delay_s": 1_000_000})).await;
@@ -146,8 +159,10 @@ impl Planting<'_> {
         let emitted = Answer::of(request).await.json();
         self.values.ids.push(("a CloudEvent", emitted["id"].as_str().unwrap().to_owned()));
         let request = self.world.service.request(Method::POST, &path).bearer_auth(&self.key);
-        let request =
-            request.header("idempotency-key", "order-1").json(&json!({"name": "greet", "value": 7}));
+        // The victim's is the one that it will ask again.
+        let order =
+            if self.is_victim() { body("emit").unwrap() } else { json!({"name": "greet", "value": 7}) };
+        let request = request.header("idempotency-key", "order-1").json(&order);
         let emitted = Answer::of(request).await.json();
         self.values.ids.push(("under a key", emitted["id"].as_str().unwrap().to_owned()));
         self.values.idempotency_keys = vec!["order-1".into()];
@@ -170,6 +185,8 @@ impl Planting<'_> {
             self.post(&format!("/objects/{object}/events"), change).await;
             self.values.objects.push(object.to_owned());
         }
+        let dead = self.emit("dead on an object", json!({"name": "broken", "object": "work:1"})).await;
+        self.sql(DIES, &dead).await;
         let halted = self.emit("halts an object", json!({"name": "step", "object": "halt:1"})).await;
         self.emit("behind a halt", json!({"name": "step", "object": "halt:1"})).await;
         self.sql(HALTS, &halted).await;
@@ -222,7 +239,8 @@ impl Planting<'_> {
     async fn settings(&mut self) {
         let own = format!("{}-only", self.tenant.word);
         for cron in ["nightly", &own] {
-            let put = json!({"expression": "0 0 1 1 *", "value": secret(self.tenant.word)});
+            let expression = format!("{} 0 1 1 *", self.tenant.word.len());
+            let put = json!({"expression": expression, "value": secret(self.tenant.word)});
             self.put(&format!("/cron/{cron}"), put).await;
             self.values.crons.push(cron.to_owned());
         }
@@ -234,16 +252,21 @@ impl Planting<'_> {
         for modifier in ["_", "other"] {
             self.values.handlers.push(["WORKER".into(), "sent".into(), modifier.into()]);
         }
+        // More than the attacker may have beside its own.
+        for bulk in 0..10 {
+            self.put(&format!("/handlers/WORKER/bulk-{bulk}"), json!({"url": url})).await;
+        }
         for holder in ["bob", &own] {
             let created = json!({"holder": holder, "scopes": ["read"]});
-            let created = self.ask(Method::POST, "/v1/admin/canvases/{}/keys", created).await;
-            self.values.keys.push(created["id"].as_str().unwrap().to_owned());
+            let created =
+                async || self.ask(Method::POST, "/v1/admin/canvases/{}/keys", created.clone()).await;
+            let (first, _second) = (created().await, created().await);
+            self.values.keys.push(first["id"].as_str().unwrap().to_owned());
             self.values.holders.push(holder.to_owned());
         }
         let pool = &self.world.service.stage.pool;
-        let unknown = "insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)
-                       values ($1, 'WORKER', 'greet', '_')";
-        sqlx::query(unknown).bind(self.tenant.canvas.0).execute(pool).await.unwrap();
+        let settled = SETTLED.replace("CANVAS", &self.tenant.canvas.to_string()).replace("OWN", &own);
+        sqlx::raw_sql(AssertSqlSafe(settled)).execute(pool).await.unwrap();
         let facet = "insert into wakeq.facet_settings (queue, canvas_id, weight) values ($1, $2, 3)";
         sqlx::query(facet).bind(QUEUE).bind(self.tenant.canvas.0).execute(pool).await.unwrap();
         let quota = "insert into wakeq.canvas_quotas (canvas_id, quota, most, set_by) values ($1, 'events', $2, 'tests')";
@@ -278,6 +301,26 @@ impl Planting<'_> {
         }
     }
 }
+
+/// What is there without a request: handlers that nobody knows, an expired key, a cron whose tick was emitted ahead, events that
+/// are parked under a rule, or deferred as nobody knows their handler; and as little room as the attacks need.
+const SETTLED: &str = "
+    insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)
+    select 'CANVAS', 'WORKER', name, '_' from unnest(array['greet', 'OWN']) name;
+    update wakeq.access_keys set created_at = now() - interval '2 hours', expires_at = now() - interval '1 hour'
+     where canvas_id = 'CANVAS' and holder = 'bob' and slot = 2;
+    update wakeq.cron_records c set ticks = 1, ahead = array[e.id], ahead_at = array[e.delay_until]
+      from wakeq.events_v2 e where c.canvas_id = 'CANVAS' and c.name = 'nightly' and e.canvas_id = 'CANVAS'
+       and e.delay_until > now() + interval '1 day' and e.object is null;
+    update wakeq.events_v2 set notify_at = null where canvas_id = 'CANVAS' and name = 'held';
+    update wakeq.events_v2 set notify_at = now() + interval '20 minutes', probes = 20
+     where canvas_id = 'CANVAS' and name = 'greet' and delay_until <= now() and locked_at is null;
+    insert into wakeq.canvas_quotas (canvas_id, quota, most, set_by)
+    select 'CANVAS'::uuid, 'keys', count(*) + 2, 'tests' from wakeq.access_keys where canvas_id = 'CANVAS'
+     union all
+    select 'CANVAS'::uuid, 'crons', count(*) + 1, 'tests' from wakeq.cron_records where canvas_id = 'CANVAS'
+     union all
+    select 'CANVAS'::uuid, 'targets', count(*) + 9, 'tests' from wakeq.http_targets where canvas_id = 'CANVAS'";
 
 /// An event ends as dead, as the worker's statement does it.
 const DIES: &str = "with gone as (delete from wakeq.events_v2 where id = $1 returning *)

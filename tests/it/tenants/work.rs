@@ -4,11 +4,17 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
-use wakeq::{Actor, CanvasId, Event, Execution, HandlerScope, Handlers, Stop};
+use wakeq::delivery::Deliverer;
+use wakeq::{
+    Actor, CanvasId, Event, Execution, HandlerAddress, HandlerScope, Handlers, Name, NewSecret, NewTarget,
+    QueueWorker, Stop, TargetPolicy, WorkerConfig,
+};
 
-use super::Findings;
 use super::seed::{ATTACKER, VICTIM};
 use super::world::{QUEUE, World};
+use super::{Findings, upkeep};
+use crate::receiver::{Receiver, to_loopback};
+use crate::support::Running;
 
 /// Longest wait for something that is due at once.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -22,6 +28,7 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     let mut findings = Findings::new();
     let stage = &world.service.stage;
     stopped(world).await;
+    upkeep::make_due(world).await;
     let (sender, mut ran) = mpsc::channel(10_000);
     let handler = |name: &'static str| {
         let sender = sender.clone();
@@ -36,17 +43,25 @@ pub(super) async fn goes_on(world: &World) -> Findings {
         .on("errand", handler("errand"))
         .on("row", handler("row"))
         .on_queue(QUEUE, handler("copy"));
-    let worker = stage.worker(handlers);
-    for value in 0..EACH {
-        let emitted = [
-            event("errand", value),
-            event("row", value).on("row:1").unwrap(),
-            event("metered", value).module("usage").unwrap().only_to_queues(),
-        ];
-        for event in emitted {
-            stage.queue.emit(event).await.unwrap();
-        }
+    let mut receivers = Vec::new();
+    for tenant in [ATTACKER, VICTIM] {
+        receivers.push(posted_to(world, tenant.canvas).await);
     }
+    let worker =
+        QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, WorkerConfig::default());
+    let worker = Running::of(worker.unwrap().deliver_with(Deliverer::new(to_loopback()).unwrap()));
+    // At once, so that what is behind another of its object has to be told when that is done; the attacker's are between them.
+    let between = |value| event("row", value).on("row:1").unwrap();
+    let emitted = (0..EACH).flat_map(|value| {
+        [
+            event("errand", value),
+            between(value),
+            between(7).canvas(ATTACKER.canvas),
+            metered(value),
+            metered(7).canvas(ATTACKER.canvas),
+        ]
+    });
+    stage.queue.emit_all(emitted.collect()).await.unwrap();
     let mut seen: Vec<Ran> = Vec::new();
     let all = async {
         while seen.iter().filter(|(canvas, ..)| *canvas == VICTIM.canvas).count() < 3 * EACH as usize {
@@ -61,7 +76,7 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     for name in ["errand", "row", "copy"] {
         let own = seen.iter().filter(|(canvas, of, _)| *canvas == VICTIM.canvas && of == name);
         let mut values: Vec<_> = own.map(|(.., value)| *value).collect();
-        if name != "row" {
+        if name == "errand" {
             values.sort_unstable();
         }
         if values != (0..EACH).collect::<Vec<_>>() {
@@ -70,8 +85,36 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     }
     let stopped = seen.iter().filter(|(canvas, ..)| *canvas == ATTACKER.canvas);
     findings.extend(stopped.map(|ran| format!("work: {ran:?} ran, although it is stopped")));
+    stage.queue.emit(event("posted", 1)).await.unwrap();
+    match tokio::time::timeout(PATIENCE, receivers[1].next()).await {
+        Ok(arrived) => arrived.answer("204 No Content", &[]),
+        Err(_) => findings.push("work: nothing came to the victim's target".into()),
+    }
+    findings.extend(upkeep::findings(world).await);
+    drop(receivers);
     worker.stop().await;
     findings
+}
+
+/// A target of the canvas.
+async fn posted_to(world: &World, canvas: CanvasId) -> Receiver {
+    let (stage, receiver) = (&world.service.stage, Receiver::start().await);
+    let address = HandlerAddress {
+        scope: HandlerScope::worker(canvas, "posted").unwrap(),
+        modifier: Name::no_modifier(),
+    };
+    let url = "https://target.example/".parse().unwrap();
+    let target = NewTarget { url, policy: TargetPolicy::default(), audience: None, secret: NewSecret::Keep };
+    stage.admin.put_target(&address, &target, &Actor::user("tests")).await.unwrap();
+    // Loopback is for tests alone.
+    let to = "update wakeq.http_targets set url = $2 where canvas_id = $1 and name = 'posted'";
+    sqlx::query(to).bind(canvas.0).bind(&receiver.url).execute(&stage.pool).await.unwrap();
+    receiver
+}
+
+/// A copy on an object.
+fn metered(value: u64) -> Event {
+    event("metered", value).module("usage").unwrap().on("row:2").unwrap().only_to_queues()
 }
 
 fn event(name: &str, value: u64) -> Event {
@@ -95,11 +138,7 @@ async fn stopped(world: &World) {
     let halted = "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
                   values ($1, 'row:1', 'WORKER', 'row', gen_random_uuid(), 1)";
     sqlx::query(halted).bind(ATTACKER.canvas.0).execute(&stage.pool).await.unwrap();
-    for event in [
-        event("errand", 7),
-        event("row", 7).on("row:1").unwrap(),
-        event("metered", 7).module("usage").unwrap().only_to_queues(),
-    ] {
+    for event in [event("errand", 7), event("row", 7).on("row:1").unwrap()] {
         stage.queue.emit(event.canvas(ATTACKER.canvas)).await.unwrap();
     }
 }

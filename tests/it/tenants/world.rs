@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use reqwest::Method;
 use serde_json::Value;
-use sqlx::Row;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use wakeq::access::Scope;
 use wakeq::http::HttpConfig;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{Actor, NewQueue, StoreConfig, Timing};
 
 use super::answers::Answered;
-use super::mutants::Mutant;
 use super::program::Request;
-use super::proxy::Proxy;
+use super::proxy::{Change, Proxy};
 use super::seed::{self, Tenant, Values};
 use crate::edge::requests::{Operation, operations};
 use crate::service::{Answer, Service};
 use crate::support::{Stage, database};
+use wakeq_services::TestDatabase;
 
 /// What services have registered; what canvases emit for `usage` is copied into it.
 pub(super) const QUEUE: &str = "billing";
@@ -28,32 +28,67 @@ pub(super) struct World {
     pub(super) document: Value,
     pub(super) operations: Vec<Operation>,
     pub(super) proxy: Option<Proxy>,
-    keys: tokio::sync::Mutex<BTreeMap<String, String>>,
+    keys: tokio::sync::Mutex<Keys>,
+}
+
+/// By tenant and holder.
+type Keys = BTreeMap<String, String>;
+
+/// A world that is copied rather than made anew.
+pub(super) struct Frozen {
+    database: TestDatabase,
+    keys: Keys,
+}
+
+impl Frozen {
+    /// A copy, in which this was run first, and whose queue has other statements in place of some.
+    pub(super) async fn thaw(&self, first: &[String], changes: &[Change]) -> World {
+        let database = self.database.copy().await.unwrap();
+        if !first.is_empty() {
+            let mut connection = PgConnection::connect(database.url()).await.unwrap();
+            sqlx::raw_sql(AssertSqlSafe(first.join(";\n"))).execute(&mut connection).await.unwrap();
+            connection.close().await.unwrap();
+        }
+        let proxy = Proxy::start(database.url(), changes).await;
+        let url = proxy.url.clone();
+        World { proxy: Some(proxy), keys: self.keys.clone().into(), ..World::on(database, &url).await }
+    }
 }
 
 impl World {
-    /// Without tenants. With a mutant, the queue's statements come to the database as that one has them.
-    pub(super) async fn start(mutant: Option<&Mutant>) -> Self {
+    /// Without tenants.
+    pub(super) async fn start() -> Self {
         let database = database().await;
-        let mut url = database.url().to_owned();
-        let mut proxy = None;
-        if let Some(mutant) = mutant {
-            let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
-            mutant.change_functions(&pool).await;
-            pool.close().await;
-            let started = Proxy::start(database.url(), mutant).await;
-            url = started.url.clone();
-            proxy = Some(started);
-        }
-        let notifier = Arc::new(MemoryNotifier::new());
-        let stage = Stage::through(database, &url, notifier.clone(), Timing::default()).await;
-        let service = Service::through(stage, &url, notifier, StoreConfig::default(), unhurried()).await;
-        let document = Answer::of(service.request(Method::GET, "/openapi.json")).await.json();
-        let operations = operations(&service).await;
+        let url = database.url().to_owned();
+        let world = Self::on(database, &url).await;
         let queue = NewQueue { patterns: vec![":usage:".parse().unwrap()], ..NewQueue::default() };
         let by = Actor::user("platform");
-        service.stage.admin.put_queue(&QUEUE.parse().unwrap(), &queue, &by).await.unwrap();
-        Self { service, document, operations, proxy, keys: tokio::sync::Mutex::default() }
+        world.service.stage.admin.put_queue(&QUEUE.parse().unwrap(), &queue, &by).await.unwrap();
+        world
+    }
+
+    async fn on(database: TestDatabase, url: &str) -> Self {
+        let notifier = Arc::new(MemoryNotifier::new());
+        let stage = Stage::through(database, url, notifier.clone(), Timing::default()).await;
+        let service = Service::through(stage, url, notifier, StoreConfig::default(), unhurried()).await;
+        let document = Answer::of(service.request(Method::GET, "/openapi.json")).await.json();
+        let operations = operations(&service).await;
+        Self { service, document, operations, proxy: None, keys: tokio::sync::Mutex::default() }
+    }
+
+    /// As it is now, with processes that begin anew: what was noted and not yet written, is written.
+    pub(super) async fn again(self) -> Self {
+        self.freeze().await.thaw(&[], &[]).await
+    }
+
+    /// As it is now, to be copied.
+    pub(super) async fn freeze(self) -> Frozen {
+        let Stage { database, store, pool, .. } = self.service.stop().await;
+        // Of which a holder has two at most: each service has one.
+        sqlx::query("delete from wakeq.access_keys where holder = 'tests'").execute(&pool).await.unwrap();
+        store.close().await;
+        pool.close().await;
+        Frozen { database, keys: self.keys.into_inner() }
     }
 
     pub(super) async fn seed(&self, tenant: &Tenant) -> Values {
@@ -87,6 +122,18 @@ impl World {
             sent = sent.header(name.as_str(), value.as_str());
         }
         Answered::of(Answer::of(sent).await)
+    }
+
+    /// Where its queue has its database.
+    pub(super) fn url(&self) -> &str {
+        self.proxy.as_ref().map_or(self.service.stage.database.url(), |proxy| &proxy.url)
+    }
+
+    /// Notes what is asked for from now on.
+    pub(super) fn asked(&self, label: &str) {
+        if let Some(proxy) = &self.proxy {
+            proxy.asked(label);
+        }
     }
 
     /// How far its sequences have come.

@@ -1,0 +1,94 @@
+//! Entities of both tenants under one processor, with the same name: each counts what was sent to it, and is told its own, also
+//! where another processor makes it again of the repository.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use wakeq::{
+    Applied, CanvasId, Entities, Entity, EntityConfig, EntityEvent, EntityId, EntityProcessor, EntityStatus,
+    EventId, Log, Rejection,
+};
+
+use super::Findings;
+use super::seed::{ATTACKER, VICTIM};
+use super::world::World;
+use crate::entities::{accept, withdraw};
+
+/// Longest wait for something that is due at once.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+struct Tally;
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Change {
+    Add(u64),
+}
+
+impl Entity for Tally {
+    const TYPE: &'static str = "tally";
+    type State = u64;
+    type Event = Change;
+
+    fn validate(_: &u64, _: &Change) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    fn apply(state: u64, Change::Add(count): &Change) -> Applied<u64> {
+        Applied::new(state + count).result(&(state + count))
+    }
+}
+
+fn tally(canvas: CanvasId) -> EntityId {
+    EntityId::new(canvas, Tally::TYPE, "ada").unwrap()
+}
+
+pub(super) async fn goes_on(world: &World) -> Findings {
+    let stage = &world.service.stage;
+    let entities = Entities::new(stage.queue.clone());
+    let log = Arc::new(Log::new(stage.store.clone(), &*stage.notifier));
+    let mut findings = Findings::new();
+    // A snapshot now and then: the second processor reads what came after it.
+    let config = || EntityConfig {
+        poll_interval: Duration::from_millis(50),
+        snapshot_every: 2,
+        ..EntityConfig::default()
+    };
+    let mut expected = 0;
+    for (epoch, counts) in [(1, [1, 2, 4]), (2, [8, 16, 32])] {
+        let processor = EntityProcessor::<Tally>::new(stage.queue.clone(), log.clone(), config()).unwrap();
+        accept(&processor, epoch).await;
+        for count in counts {
+            expected += count;
+            let send = async |canvas, count| {
+                let event = EntityEvent::of(&Change::Add(count)).unwrap();
+                entities.send(&tally(canvas), event).await.unwrap().id
+            };
+            // More of the attacker's, so that no two versions are alike.
+            send(ATTACKER.canvas, 100).await;
+            send(ATTACKER.canvas, 100).await;
+            let result = result(&entities, send(VICTIM.canvas, count).await).await;
+            if result != Some(expected.to_string()) {
+                findings.push(format!("tallies: it is {result:?} and not {expected}"));
+            }
+        }
+        withdraw(&processor).await;
+    }
+    findings
+}
+
+/// What the victim is told of an event, once it has ended.
+async fn result(entities: &Entities, id: EventId) -> Option<String> {
+    let ended = async {
+        loop {
+            let progress = entities.status(VICTIM.canvas, id.0).await.unwrap();
+            if let Some(event) = progress.and_then(|progress| progress.events.into_iter().next())
+                && event.status != EntityStatus::Accepted
+            {
+                return event.result;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, ended).await.ok().flatten()
+}

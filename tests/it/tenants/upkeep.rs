@@ -1,0 +1,99 @@
+//! What workers do by themselves, for both tenants at once: what is old of the victim goes, what is not old stays, and its ticks
+//! come once, whatever the attacker has under the same names and ids.
+
+use std::time::Duration;
+
+use sqlx::AssertSqlSafe;
+
+use super::Findings;
+use super::seed::{ATTACKER, VICTIM};
+use super::world::World;
+use crate::support::PATIENCE;
+
+/// What is due at the next minute's pass. Objects of which the attacker's can't go yet; events of entities with the same ids,
+/// of which the attacker's are old; a cron each of the same name, due at the same moment; and of a queue with limits, as many of
+/// the attacker's as may run. No name outside is looked up.
+const DUE: &str = "
+    update wakeq.chores set next_at = now();
+    delete from wakeq.http_targets;
+    delete from wakeq.canvas_quotas;
+    insert into wakeq.idle_marks (at, seq) values (now() - interval '1 year', 0);
+    insert into wakeq.objects (canvas_id, object)
+    select canvas, 'old:' || kind from unnest(array['ATTACKER', 'VICTIM']::uuid[]) canvas, unnest(array['event', 'copy', 'dead', 'halted']) kind;
+    insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, notify_at, object, seq, prev, queue, origin)
+    select gen_random_uuid(), 'ATTACKER', 'WORKER', 'later', '_', '1', now() + interval '1 day', now() + interval '1 day',
+           object, nextval('wakeq.event_seq'), 0, queue, case when queue is not null then gen_random_uuid() end
+      from (values ('old:event', null), ('old:copy', 'billing')) as held (object, queue);
+    insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
+                                   last_error, cause, object, seq, prev)
+    values (gen_random_uuid(), 'ATTACKER', 'WORKER', 'later', '_', '1', 2, now(), 3, 0, 'x', 'retries', 'old:dead', 1, 0);
+    insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
+    values ('ATTACKER', 'old:halted', 'WORKER', 'later', gen_random_uuid(), 1);
+    insert into wakeq.entity_events (canvas_id, event_id, correlation_id, entity_type, entity, name, link_id, link_prev,
+                                     status, ended_at, follow_ups)
+    select canvas, event, event, 'tally', 'a', 'n', 1, 0, 'processed',
+           case when canvas = 'ATTACKER' then now() - interval '1 year' else now() end,
+           case when event = 'f0110000-0000-4000-8000-000000000000' and canvas = 'ATTACKER'
+                then array(select id from wakeq.events_v2 where canvas_id = 'ATTACKER' and name = 'later') else '{}' end
+      from unnest(array['ATTACKER', 'VICTIM']::uuid[]) canvas,
+           unnest(array['f0110000-0000-4000-8000-000000000000', 'e4de0000-0000-4000-8000-000000000000']::uuid[]) event;
+    insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, next_at, created_by, created_at, changed_at)
+    select canvas, 'twin', '0 0 1 ' || case when canvas = 'VICTIM' then 1 else 2 end || ' *', 'UTC', '_', '1', 'once', now(), 'tests', now(), now()
+      from unnest(array['ATTACKER', 'VICTIM']::uuid[]) canvas;
+    insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, locked_at, claims, notify_at, queue, origin)
+    select gen_random_uuid(), 'ATTACKER', 'usage', 'runs', '_', '1', now() + interval '1 hour', 1, now() + interval '1 day',
+           'billing', gen_random_uuid() from generate_series(1, 3);
+    insert into wakeq.facets (queue, canvas_id, running)
+    select 'billing', 'ATTACKER', array_agg(id) from wakeq.events_v2 where canvas_id = 'ATTACKER' and name = 'runs'
+        on conflict (queue, canvas_id) do update set running = excluded.running;
+    update wakeq.facet_settings set in_flight_max = 2 where queue = 'billing'";
+
+/// What has to be so of the victim after the pass, and how that is asked.
+const AFTERWARDS: [(&str, &str); 5] = [
+    ("its old objects are gone", "not exists (select from wakeq.objects where canvas_id = $1 and object like 'old:%')"),
+    (
+        "what became of its events is still known",
+        "(select count(*) = 2 from wakeq.entity_events where canvas_id = $1 and entity_type = 'tally')",
+    ),
+    ("of that nothing is held", "not exists (select from wakeq.entity_events where canvas_id = $1 and held_at is not null)"),
+    (
+        "its cron ticked once",
+        "(select ticks = 1 from wakeq.cron_records where canvas_id = $1 and name = 'twin')
+         and (select count(*) = 1 from wakeq.events_v2 where canvas_id = $1 and module = 'CRON' and name = 'twin')",
+    ),
+    (
+        "its cron ticks in January",
+        "(select to_char(next_at at time zone 'UTC', 'MM-DD') = '01-01' from wakeq.cron_records where canvas_id = $1 and name = 'twin')",
+    ),
+];
+
+pub(super) async fn make_due(world: &World) {
+    let due =
+        DUE.replace("ATTACKER", &ATTACKER.canvas.to_string()).replace("VICTIM", &VICTIM.canvas.to_string());
+    sqlx::raw_sql(AssertSqlSafe(due)).execute(&world.service.stage.pool).await.unwrap();
+}
+
+/// What is wrong after the pass of a worker that has been started.
+pub(super) async fn findings(world: &World) -> Findings {
+    let pool = &world.service.stage.pool;
+    let is_so = async |question: &str| {
+        let query = sqlx::query_scalar(AssertSqlSafe(format!("select {question}"))).bind(VICTIM.canvas.0);
+        query.fetch_one(pool).await.unwrap_or(false)
+    };
+    let passed = "(select min(next_at) > now() from wakeq.chores) and $1::uuid is not null";
+    let all = async {
+        while !is_so(passed).await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let mut findings = Findings::new();
+    if tokio::time::timeout(PATIENCE, all).await.is_err() {
+        findings.push("upkeep: the pass does not end".into());
+    }
+    for (what, question) in AFTERWARDS {
+        if !is_so(question).await {
+            findings.push(format!("upkeep: it is not so that {what}"));
+        }
+    }
+    findings
+}
