@@ -34,6 +34,7 @@ async fn single(table: &Table, floor: &Floor, group: &str) -> Process {
 
 async fn started(broker: EventBroker, floor: &Floor, group: &str) -> Process {
     let fake = Fake::new(floor, group, parts("companies", 2));
+    *fake.grace.lock().unwrap() = LEASE / 3;
     broker.register(fake.clone()).await.unwrap();
     let broker = Arc::new(broker);
     let (stop, runs) = (broker.stop_token(), Arc::clone(&broker));
@@ -65,7 +66,9 @@ impl Process {
 
     /// It works on nothing, and says why.
     async fn waits(&self, floor: &Floor, group: &str) {
+        let begun = Instant::now();
         while self.broker.health() == Health::Healthy {
+            assert!(begun.elapsed() < 2 * LEASE, "{group}: it says that it waits");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let Health::Unhealthy(why) = self.broker.health() else { unreachable!("it was looked at") };
