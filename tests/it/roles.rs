@@ -256,9 +256,11 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
         "table cron_records",
         "table deployment",
         "table facet_settings",
+        "table halted_lanes",
         "table http_targets",
         "table queue_patterns",
         "table queue_registry",
+        "table queue_wakes",
         "table service_accounts",
     ];
     assert_eq!(unknown(&worker, &[&owners[..], &apis].concat()), [""; 0], "is it only the API's?");
