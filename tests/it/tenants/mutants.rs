@@ -260,6 +260,32 @@ async fn in_place_of_others(bench: &Arc<Bench>, of_one_file: &[Condition], known
     found
 }
 
+/// By the files that they stand in.
+fn by_file(conditions: Vec<Condition>) -> Vec<Vec<Condition>> {
+    let mut files: BTreeMap<String, Vec<Condition>> = BTreeMap::new();
+    for condition in conditions {
+        let file = condition.place.split(':').next().unwrap_or_default().to_owned();
+        files.entry(file).or_default().push(condition);
+    }
+    files.into_values().collect()
+}
+
+/// Says why nothing misses these; how many of them have no effect.
+fn explained(listed: &[Condition]) -> usize {
+    let mut without_effect = 0;
+    for condition in listed {
+        match unseen(condition) {
+            Some(WithoutEffect(why)) => {
+                without_effect += 1;
+                println!("no effect {}: {why}", condition.place);
+            }
+            Some(NotReached(why)) => println!("not reached {}: {why}", condition.place),
+            None => {}
+        }
+    }
+    without_effect
+}
+
 /// `WAKEQ_MUTANT` names those to look at, by their file and line or a part of these.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "each condition in turn: `cargo xtask tenants` runs it"]
@@ -293,12 +319,7 @@ async fn every_condition_on_a_canvas_counts() {
     let (caught, others): (Vec<_>, Vec<_>) = tried.into_iter().partition(|(_, caught)| *caught);
     let (listed, left): (Vec<_>, Vec<_>) =
         others.into_iter().map(|(condition, _)| condition).partition(|condition| unseen(condition).is_some());
-    let mut files: BTreeMap<String, Vec<Condition>> = BTreeMap::new();
-    for condition in left {
-        let file = condition.place.split(':').next().unwrap_or_default().to_owned();
-        files.entry(file).or_default().push(condition);
-    }
-    let paired = stream::iter(files.into_values()).map(|of_one_file: Vec<Condition>| async move {
+    let paired = stream::iter(by_file(left)).map(|of_one_file: Vec<Condition>| async move {
         let paired = in_place_of_others(bench, &of_one_file, known).await;
         (of_one_file, paired)
     });
@@ -318,17 +339,7 @@ async fn every_condition_on_a_canvas_counts() {
             }
         }
     }
-    let mut without_effect = 0;
-    for condition in &listed {
-        match unseen(condition) {
-            Some(WithoutEffect(why)) => {
-                without_effect += 1;
-                println!("no effect {}: {why}", condition.place);
-            }
-            Some(NotReached(why)) => println!("not reached {}: {why}", condition.place),
-            None => {}
-        }
-    }
+    let without_effect = explained(&listed);
     println!(
         "{} conditions: {} caught, {} with others, {without_effect} without effect, {} not reached, {} missed",
         all.len(),

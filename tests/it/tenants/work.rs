@@ -43,10 +43,8 @@ pub(super) async fn goes_on(world: &World) -> Findings {
         .on("errand", handler("errand"))
         .on("row", handler("row"))
         .on_queue(QUEUE, handler("copy"));
-    let mut receivers = Vec::new();
-    for tenant in [ATTACKER, VICTIM] {
-        receivers.push(posted_to(world, tenant.canvas).await);
-    }
+    let theirs = posted_to(world, ATTACKER.canvas).await;
+    let mut receiver = posted_to(world, VICTIM.canvas).await;
     let worker =
         QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, WorkerConfig::default());
     let worker = Running::of(worker.unwrap().deliver_with(Deliverer::new(to_loopback()).unwrap()));
@@ -86,12 +84,12 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     let stopped = seen.iter().filter(|(canvas, ..)| *canvas == ATTACKER.canvas);
     findings.extend(stopped.map(|ran| format!("work: {ran:?} ran, although it is stopped")));
     stage.queue.emit(event("posted", 1)).await.unwrap();
-    match tokio::time::timeout(PATIENCE, receivers[1].next()).await {
+    match tokio::time::timeout(PATIENCE, receiver.next()).await {
         Ok(arrived) => arrived.answer("204 No Content", &[]),
         Err(_) => findings.push("work: nothing came to the victim's target".into()),
     }
     findings.extend(upkeep::findings(world).await);
-    drop(receivers);
+    drop((theirs, receiver));
     worker.stop().await;
     findings
 }
