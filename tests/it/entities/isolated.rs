@@ -183,7 +183,11 @@ impl EventProvider for Hurried {
     ) -> Result<LogPage, ConsumerError> {
         self.asked.lock().unwrap().push(limit.events);
         if limit.events > self.most {
-            let late = StoreError::TimedOut { statement: "read the log", after: Duration::from_secs(6) };
+            let late = StoreError::TimedOut {
+                statement: "read the log",
+                after: Duration::from_secs(6),
+                ended: true,
+            };
             return Err(ConsumerError::unavailable("the log can't be read", late));
         }
         EventProvider::read(&self.log, source, after, limit).await
