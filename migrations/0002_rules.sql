@@ -11,7 +11,7 @@ create table wakeq.scheduling_rules (
     created_at   timestamp without time zone not null default now(),
     reason       text check (length(reason) <= 1000),
     until        timestamptz check (until >= '0001-01-01Z' and until < '10000-01-01Z'),
-    created_by   text not null check (length(created_by) between 1 and 200),
+    created_by   text not null default 'sql:' || session_user check (length(created_by) between 1 and 200),
     constraint scheduling_rules_one_of_a_kind unique (canvas_id, event_space, handler_name, rule_type)
 );
 create index scheduling_rules_until on wakeq.scheduling_rules (until) where until is not null;
@@ -25,7 +25,11 @@ create table wakeq.resume_jobs (
     name       wakeq.name not null,
     after_id   uuid not null default '00000000-0000-0000-0000-000000000000',
     after_due  timestamptz not null default '-infinity',
-    created_at timestamptz not null default now()
+    -- Where the first rows were passed over that others held: the job goes back there when it has come to its end.
+    back_id    uuid,
+    back_due   timestamptz,
+    created_at timestamptz not null default now(),
+    constraint resume_jobs_back check ((back_id is null) = (back_due is null))
 );
 
 -- Handlers that events name and some worker did not know.

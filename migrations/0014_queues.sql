@@ -74,6 +74,11 @@ create index events_v2_handler on wakeq.events_v2 (canvas_id, module, name, dela
 -- A facet of a queue: the copies of one canvas, the one that was due first at the front.
 create index events_v2_facet on wakeq.events_v2 (queue, canvas_id, delay_until, id) where queue is not null;
 
+-- A chosen id is remembered while a copy of its event is left. Such ids are uuids of version 8: no other event has an
+-- entry, nor its copies.
+create index events_v2_origin on wakeq.events_v2 (canvas_id, origin)
+    where origin is not null and get_byte(uuid_send(origin), 6) & 240 = 128;
+
 -- Lanes: what is left of an object in a queue, and of the events themselves with a handler.
 drop index wakeq.events_v2_lane;
 drop index wakeq.events_v2_successor;

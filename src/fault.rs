@@ -1,8 +1,8 @@
-//! Points where a test can kill the process, or stop it. In release builds there are none.
+//! Points where a test can kill the process, or stop it. In builds that are not for tests there are none.
 
 /// Ends the process at once, without any clean-up, when `WAKEQ_FAULT` names this point; after `stop:` the process is stopped
 /// there instead, once, until somebody continues it.
-#[cfg(debug_assertions)]
+#[cfg(all(debug_assertions, feature = "testing"))]
 pub(crate) fn point(name: &str) {
     let Ok(chosen) = std::env::var("WAKEQ_FAULT") else { return };
     if chosen == name {
@@ -14,7 +14,7 @@ pub(crate) fn point(name: &str) {
 }
 
 /// A shell sends the signal: there is no call for it in the standard library.
-#[cfg(debug_assertions)]
+#[cfg(all(debug_assertions, feature = "testing"))]
 fn stop_once() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,5 +27,5 @@ fn stop_once() {
 }
 
 /// Does nothing.
-#[cfg(not(debug_assertions))]
+#[cfg(not(all(debug_assertions, feature = "testing")))]
 pub(crate) fn point(_name: &str) {}

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::event::Notification;
 use crate::notify::{Notifier, NotifyError};
@@ -127,11 +128,23 @@ impl Waker {
 
     /// The minute's pass: does nothing unless it is due, and nothing where nobody can be woken: the promises are for
     /// others to keep. Only who knows the deployment's retention expires what is old.
+    ///
+    /// Crons tick every period however long the rest of the pass takes: with one process no other pass would see to them.
     pub(crate) async fn pass(&self, retention: Option<Retention>) -> Result<Pass, WakeError> {
-        let mut pass = Pass::default();
         if !self.notifier.wakes() {
-            return Ok(pass);
+            return Ok(Pass::default());
         }
+        let over = CancellationToken::new();
+        let pages = async {
+            let _over = over.clone().drop_guard();
+            self.pages(retention).await
+        };
+        let (pass, ticks) = tokio::join!(pages, self.tick_until(&over));
+        pass.map(|pass| Pass { ticks: pass.ticks + ticks, ..pass })
+    }
+
+    async fn pages(&self, retention: Option<Retention>) -> Result<Pass, WakeError> {
+        let mut pass = Pass::default();
         let mut jobs = Vec::new();
         let (mut again, mut open) = (false, false);
         // What can't go on now must not hold up the others.
@@ -293,6 +306,49 @@ mod tests {
     use crate::event::{Actor, CanvasId, HandlerScope, RuleKind};
     use crate::notify::LocalNotifier;
     use crate::store::tests::Table;
+
+    /// A broker that does not answer.
+    struct Stuck {
+        entered: tokio::sync::Notify,
+        answers: CancellationToken,
+    }
+
+    #[async_trait::async_trait]
+    impl Notifier for Stuck {
+        async fn publish(&self, _: &[Notification]) -> Result<(), NotifyError> {
+            self.entered.notify_one();
+            self.answers.cancelled().await;
+            Ok(())
+        }
+
+        async fn subscribe(&self, _: usize) -> Result<Box<dyn crate::notify::Subscription>, NotifyError> {
+            unreachable!("nothing is received here")
+        }
+    }
+
+    /// A pass may take minutes, and be the only one: crons tick meanwhile.
+    #[tokio::test]
+    async fn crons_tick_however_long_a_pass_takes() {
+        let timing = crate::event::Timing { probe_period: Duration::from_millis(200), ..Default::default() };
+        let table = Table::with(crate::store::StoreConfig { timing, ..Default::default() }).await;
+        table.add(1).await;
+        table.add_cron("often").await;
+        let stuck =
+            Arc::new(Stuck { entered: tokio::sync::Notify::new(), answers: CancellationToken::new() });
+        let waker = Waker::new(table.store.clone(), Arc::clone(&stuck) as Arc<dyn Notifier>);
+        let passing = tokio::spawn(async move { waker.pass(None).await.unwrap() });
+        stuck.entered.notified().await;
+        table.start_crons().await;
+        let ticked = async {
+            while table.events_of("often").await == 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), ticked).await.expect("no tick while the pass lasts");
+        stuck.answers.cancel();
+        let pass = passing.await.unwrap();
+        assert!(pass.ticks > 0 && pass.woken == 1, "{pass:?}");
+    }
 
     /// A pass without time does a page, says that there is more, and lets the next go on at once.
     #[tokio::test]

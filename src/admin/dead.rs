@@ -60,8 +60,7 @@ impl Admin {
         dry_run: bool,
     ) -> Result<(Bulk, Timestamp), AdminError> {
         checked(actor)?;
-        let now = self.store.clock().await?;
-        let before = filter.before.map_or(now, |before| before.min(now));
+        let before = self.until_now(filter.before).await?;
         let filter = DeadFilter { before: Some(before), ..self.meant(filter).await? };
         if dry_run {
             return Ok((
@@ -124,17 +123,30 @@ impl Admin {
         Ok(meant)
     }
 
-    /// Deletes dead events for good, the oldest first, [`BULK_MAX`] at most; or with `dry_run` only counts them.
+    /// Deletes dead events for good, the oldest first, [`BULK_MAX`] at most; or with `dry_run` only counts them. What dies
+    /// meanwhile is left alone.
     pub async fn delete_dead(
         &self,
         filter: &DeadFilter,
         actor: &Actor,
         dry_run: bool,
     ) -> Result<Bulk, AdminError> {
+        Ok(self.delete_dead_until_now(filter, actor, dry_run).await?.0)
+    }
+
+    /// The same; also the moment that everything it was about died before, for the calls that follow.
+    pub(crate) async fn delete_dead_until_now(
+        &self,
+        filter: &DeadFilter,
+        actor: &Actor,
+        dry_run: bool,
+    ) -> Result<(Bulk, Timestamp), AdminError> {
         checked(actor)?;
-        let filter = &self.meant(filter).await?;
+        let before = self.until_now(filter.before).await?;
+        let filter = &DeadFilter { before: Some(before), ..self.meant(filter).await? };
         if dry_run {
-            return Ok(counted(self.store.count_dead(filter, (false, self.copies), BULK_MAX + 1).await?));
+            let count = self.store.count_dead(filter, (false, self.copies), BULK_MAX + 1).await?;
+            return Ok((counted(count), before));
         }
         let mut count = 0;
         while count < BULK_MAX {
@@ -144,6 +156,7 @@ impl Admin {
                 break;
             }
         }
-        Ok(Bulk { count, more: self.store.count_dead(filter, (false, self.copies), 1).await? > 0 })
+        let more = self.store.count_dead(filter, (false, self.copies), 1).await? > 0;
+        Ok((Bulk { count, more }, before))
     }
 }

@@ -1,7 +1,7 @@
 //! Single events, and all events of a handler: explain, cancel, run now, purge.
 
 use super::{Admin, AdminError, BULK_MAX, Bulk, checked};
-use crate::event::{Actor, CanvasId, EventId, HandlerScope, Notification};
+use crate::event::{Actor, CanvasId, EventId, HandlerScope, Notification, Timestamp};
 use crate::explain::{Explanation, explain};
 use crate::store::{BULK_PAGE, Commanded};
 
@@ -50,28 +50,48 @@ impl Admin {
         self.store.known_event(canvas, id, self.copies).await?.ok_or(AdminError::NotFound(id))
     }
 
-    /// Deletes events of a handler that nobody runs, [`BULK_MAX`] at most, or with `dry_run` only counts them.
+    /// Deletes events of a handler that were emitted before this call and that nobody runs, [`BULK_MAX`] at most, or with
+    /// `dry_run` only counts them.
     pub async fn purge(
         &self,
         scope: &HandlerScope,
         actor: &Actor,
         dry_run: bool,
     ) -> Result<Bulk, AdminError> {
+        Ok(self.purge_before(scope, None, actor, dry_run).await?.0)
+    }
+
+    /// The same with what was emitted before a moment, if one is named; also the moment that it was about, for the calls
+    /// that follow: what is emitted meanwhile is left alone.
+    pub(crate) async fn purge_before(
+        &self,
+        scope: &HandlerScope,
+        before: Option<Timestamp>,
+        actor: &Actor,
+        dry_run: bool,
+    ) -> Result<(Bulk, Timestamp), AdminError> {
         checked(actor)?;
+        let before = self.until_now(before).await?;
         if dry_run {
-            return Ok(counted(self.store.purgeable(scope, BULK_MAX + 1).await?));
+            return Ok((counted(self.store.purgeable(scope, before, BULK_MAX + 1).await?), before));
         }
         let mut count = 0;
         while count < BULK_MAX {
-            let (page, lanes) = self.store.purge_page(scope, actor).await?;
+            let (page, lanes) = self.store.purge_page(scope, before, actor).await?;
             self.go_on(&lanes).await;
             count += page;
             if page < BULK_PAGE {
-                // What is emitted meanwhile, or held by others for a moment, is not chased.
+                // What is held by others for a moment is not chased.
                 break;
             }
         }
-        Ok(Bulk { count, more: self.store.purgeable(scope, 1).await? > 0 })
+        Ok((Bulk { count, more: self.store.purgeable(scope, before, 1).await? > 0 }, before))
+    }
+
+    /// This moment of the database's clock, or an earlier one.
+    pub(super) async fn until_now(&self, before: Option<Timestamp>) -> Result<Timestamp, AdminError> {
+        let now = self.store.clock().await?;
+        Ok(before.map_or(now, |before| before.min(now)))
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct DeadEvent {
 }
 
 /// Which dead events are meant: those for which all that is given holds.
-#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct BulkRequest {
     /// Of handlers of this module. Default `WORKER`, if `name` is given.
@@ -85,8 +85,10 @@ pub(crate) struct Deleted {
     /// Dead events deleted, or counted; at most 10,000 in one request.
     #[schema(minimum = 0)]
     pub(crate) deleted: u64,
-    /// Whether there are more: ask again.
+    /// Whether there are more: ask again, with `before` from this answer and the rest as it was, but without `all`.
     pub(crate) more: bool,
+    /// All of them died before this moment of the database's clock: that of the request, or its own `before`.
+    pub(crate) before: Option<DateTime<Utc>>,
 }
 
 impl From<store::DeadEvent> for DeadEvent {
@@ -115,8 +117,8 @@ impl From<(Bulk, DateTime<Utc>)> for Redriven {
     }
 }
 
-impl From<Bulk> for Deleted {
-    fn from(bulk: Bulk) -> Self {
-        Self { deleted: bulk.count, more: bulk.more }
+impl From<(Bulk, DateTime<Utc>)> for Deleted {
+    fn from((bulk, before): (Bulk, DateTime<Utc>)) -> Self {
+        Self { deleted: bulk.count, more: bulk.more, before: Some(before) }
     }
 }

@@ -90,6 +90,8 @@ pub(crate) struct Depth {
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PurgeRequest {
+    /// That were emitted before this moment. Default: the moment of the request.
+    pub(crate) before: Option<DateTime<Utc>>,
     /// Only count them.
     pub(crate) dry_run: bool,
 }
@@ -100,8 +102,11 @@ pub(crate) struct Purged {
     /// Events deleted, or counted; at most 10,000 in one request.
     #[schema(minimum = 0)]
     pub(crate) purged: u64,
-    /// Whether there are more: ask again.
+    /// Whether there are more: ask again, with `before` from this answer.
     pub(crate) more: bool,
+    /// All of them were emitted before this moment of the database's clock. What is emitted after it is left alone by a
+    /// request that repeats it.
+    pub(crate) before: Option<DateTime<Utc>>,
 }
 
 impl From<store::Depth> for Depth {
@@ -111,9 +116,9 @@ impl From<store::Depth> for Depth {
     }
 }
 
-impl From<Bulk> for Purged {
-    fn from(bulk: Bulk) -> Self {
-        Self { purged: bulk.count, more: bulk.more }
+impl From<(Bulk, DateTime<Utc>)> for Purged {
+    fn from((bulk, before): (Bulk, DateTime<Utc>)) -> Self {
+        Self { purged: bulk.count, more: bulk.more, before: Some(before) }
     }
 }
 

@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use super::Context;
 use super::arguments::{self, HandlerName, ListArgs};
 use super::backend::Backend;
+use super::bulk;
 use super::events::in_queue;
 use super::failure::Failure;
 use super::show::{self, JsonArg, moment};
@@ -168,30 +169,40 @@ async fn redrive_one(backend: &Backend, id: EventId, dry_run: bool) -> anyhow::R
 
 /// All of them, in requests of a limited number; what dies again meanwhile is left.
 async fn redrive(backend: &Backend, which: BulkRequest) -> anyhow::Result<Redriven> {
-    let mut all = backend.redrive(&which).await?;
-    if which.dry_run || !all.more {
-        return Ok(all);
+    if which.dry_run {
+        return backend.redrive(&which).await;
     }
-    let rest = BulkRequest { before: all.before, all: false, ..which };
-    while all.more {
-        let step = backend.redrive(&rest).await?;
-        all = Redriven { redriven: all.redriven + step.redriven, more: step.more, ..all };
+    let all = bulk::all(("dead event", "brought back"), async |before| {
+        let Redriven { redriven: count, more, before } = backend.redrive(&until(&which, before)).await?;
+        Ok(bulk::Step { count, more, before })
+    });
+    let bulk::Step { count, more, before } = all.await?;
+    Ok(Redriven { redriven: count, more, before })
+}
+
+/// The first request, or one that follows.
+fn until(which: &BulkRequest, before: Option<Timestamp>) -> BulkRequest {
+    match before {
+        Some(_) => BulkRequest { before, all: false, ..which.clone() },
+        None => which.clone(),
     }
-    Ok(all)
 }
 
 impl Delete {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let which = self.filter.checked(self.all, self.dry_run, "")?;
         let backend = context.backend().await?;
-        let mut all = Deleted { deleted: 0, more: true };
-        while all.more {
-            let step = backend.delete_dead(&which).await?;
-            all = Deleted { deleted: all.deleted + step.deleted, more: step.more };
-            if self.dry_run {
-                break;
-            }
-        }
+        let all = if self.dry_run {
+            backend.delete_dead(&which).await?
+        } else {
+            let all = bulk::all(("dead event", "deleted"), async |before| {
+                let Deleted { deleted: count, more, before } =
+                    backend.delete_dead(&until(&which, before)).await?;
+                Ok(bulk::Step { count, more, before })
+            });
+            let bulk::Step { count, more, before } = all.await?;
+            Deleted { deleted: count, more, before }
+        };
         self.json.print(&all, |all| {
             let events = show::at_least(all.deleted, all.more, "dead event");
             let would = if self.dry_run { "would be " } else { "" };

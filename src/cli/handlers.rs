@@ -7,10 +7,11 @@ use clap::{Args, Subcommand};
 use super::Context;
 use super::arguments::{self, HandlerArg, HandlerName};
 use super::backend::Backend;
+use super::bulk;
 use super::show::{self, JsonArg, field, moment};
 use super::stats::{self, Stats};
 use super::targets::{self, Delete, Put};
-use crate::api::{Handler, Lifted, Purged, RuleKind, StopRequest, Stopped};
+use crate::api::{Handler, Lifted, PurgeRequest, Purged, RuleKind, StopRequest, Stopped};
 use crate::event::Timestamp;
 
 #[derive(Args)]
@@ -78,6 +79,9 @@ pub(crate) struct Lift {
 pub(crate) struct Purge {
     #[command(flatten)]
     handler: HandlerArg,
+    /// That were emitted before this moment. Default: now
+    #[arg(long, value_parser = arguments::timestamp)]
+    before: Option<Timestamp>,
     /// Count what would be deleted (up to 10,000), and delete nothing
     #[arg(long)]
     dry_run: bool,
@@ -202,14 +206,18 @@ pub(super) fn state(kind: RuleKind) -> &'static str {
 impl Purge {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let (backend, handler) = (context.backend().await?, &self.handler.handler);
-        let mut all = Purged { purged: 0, more: true };
-        while all.more {
-            let step = backend.purge(handler, self.dry_run).await?;
-            all = Purged { purged: all.purged + step.purged, more: step.more };
-            if self.dry_run {
-                break;
-            }
-        }
+        let which = PurgeRequest { before: self.before, dry_run: self.dry_run };
+        let all = if self.dry_run {
+            backend.purge(handler, &which).await?
+        } else {
+            let all = bulk::all(("event", "deleted"), async |before| {
+                let which = PurgeRequest { before: before.or(which.before), ..which };
+                let Purged { purged: count, more, before } = backend.purge(handler, &which).await?;
+                Ok(bulk::Step { count, more, before })
+            });
+            let bulk::Step { count, more, before } = all.await?;
+            Purged { purged: count, more, before }
+        };
         self.json.print(&all, |all| {
             let (events, would) =
                 (show::at_least(all.purged, all.more, "event"), if self.dry_run { "would be " } else { "" });

@@ -7,6 +7,7 @@ mod accounts;
 mod arguments;
 mod audit;
 mod backend;
+mod bulk;
 mod completions;
 mod cron;
 mod dead;

@@ -94,7 +94,7 @@ pub(super) async fn delete(
 ) -> Result<Json<Deleted>, Problem> {
     let filter = filter(&caller, &request)?;
     let admin = caller.admin(&api, Scope::Operate);
-    Ok(Json(admin.delete_dead(&filter, &caller.actor(), request.dry_run).await?.into()))
+    Ok(Json(admin.delete_dead_until_now(&filter, &caller.actor(), request.dry_run).await?.into()))
 }
 
 /// An empty body must not mean everything.
@@ -112,7 +112,7 @@ fn filter(caller: &Caller, request: &BulkRequest) -> Result<DeadFilter, Problem>
 }
 
 /// A moment that the database can hold.
-fn storable(moment: DateTime<Utc>) -> Result<DateTime<Utc>, Problem> {
+pub(super) fn storable(moment: DateTime<Utc>) -> Result<DateTime<Utc>, Problem> {
     if (1..=9999).contains(&moment.year()) {
         Ok(moment)
     } else {

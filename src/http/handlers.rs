@@ -7,6 +7,7 @@ use utoipa::IntoParams;
 
 use super::Api;
 use super::body::{self, HandlerPath, Parameters};
+use super::dead_events::storable;
 use super::guard::Caller;
 use super::problem::Problem;
 use crate::api::{Depth, Handler, Lifted, List, PurgeRequest, Purged, StopRequest, Stopped};
@@ -101,7 +102,9 @@ pub(super) async fn purge(
     handler: HandlerPath,
     body::Json(request): body::Json<PurgeRequest>,
 ) -> Result<Json<Purged>, Problem> {
-    let purged = api.admin.purge(&caller.scope(handler), &caller.actor(), request.dry_run).await?;
+    let PurgeRequest { before, dry_run } = request;
+    let before = before.map(storable).transpose()?;
+    let purged = api.admin.purge_before(&caller.scope(handler), before, &caller.actor(), dry_run).await?;
     Ok(Json(purged.into()))
 }
 

@@ -69,7 +69,7 @@ pub(super) fn base() -> utoipa::openapi::OpenApi {
     document
 }
 
-/// `/openapi.json` and `/docs`.
+/// `/openapi.json` and `/docs`, where `/` points to.
 pub(super) fn pages(document: utoipa::openapi::OpenApi) -> Router<Api> {
     // Written once: nobody pays for it who asks.
     let document: Bytes = serde_json::to_vec(&document).unwrap_or_default().into();
@@ -81,6 +81,8 @@ pub(super) fn pages(document: utoipa::openapi::OpenApi) -> Router<Api> {
     let index = page.clone();
     Router::new()
         .route("/openapi.json", get(async move || shown(document.clone())))
+        // Until there is a page of its own. Not for good: browsers would keep it.
+        .route("/", get(async || Redirect::temporary("/docs/")))
         .route("/docs", get(async || Redirect::permanent("/docs/")))
         .route("/docs/", get(async move || index(String::new()).await))
         .route("/docs/{*file}", get(async move |Path(file): Path<String>| page(file).await))

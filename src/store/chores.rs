@@ -43,6 +43,7 @@ struct MinuteRow {
     recovered: i64,
     open: bool,
     full: bool,
+    passed_over: bool,
     lifted: bool,
     reached: Option<Timestamp>,
     now: Timestamp,
@@ -101,7 +102,9 @@ impl Store {
     /// entries of what was woken or parked; every tenth pass starts at the beginning, for promises that a long
     /// transaction committed late. Events that run are moved to the end of their lease, and not published. The mark is
     /// raised by the next pass, to where this process knows that an earlier one came: a process that dies between two
-    /// pages leaves it where it was. A clock that was set back takes the mark back with it.
+    /// pages leaves it where it was. Nor does a pass raise it that skipped a promise because somebody held its row, but for
+    /// the tenth, lest a row held for hours makes each pass read all that happened since. A clock that was set back
+    /// takes the mark back with it.
     ///
     /// It is all that an idle queue asks, so it reads fewer than ten pages, and when it is not due `chores`, without its
     /// index, which has as many pages as the table, and a page or two by the index of crons.
@@ -117,23 +120,20 @@ impl Store {
                           low_water = least(greatest(low_water, $9::timestamptz), now() - 2 * $2::interval)
                     where name || '' = 'minute' and ($1 or next_at <= now() or next_at > now() + 2 * $2::interval)
                 returning passes,
-                          case when $1 then coalesce($8::timestamptz, low_water)
-                               when passes % 10 = 0 then '-infinity'
-                               else low_water end as start
+                          case when $1 then coalesce($8::timestamptz, low_water) when passes % 10 = 0 then '-infinity' else low_water end as start
                ), expired as (
                    delete from wakeq.scheduling_rules where id = (
-                       select id from wakeq.scheduling_rules
-                        where until <= now() and exists (select from gate)
+                       select id from wakeq.scheduling_rules where until <= now() and exists (select from gate)
                         order by until limit 1 for update skip locked)
                 returning canvas_id, event_space, handler_name
                ), job as (
-                   insert into wakeq.resume_jobs (kind, canvas_id, module, name)
-                   select 'lifted', canvas_id, event_space, handler_name from expired returning id
+                   insert into wakeq.resume_jobs (kind, canvas_id, module, name) select 'lifted', canvas_id, event_space, handler_name from expired returning id
+               ), found as materialized (
+                   select e.id, e.notify_at from wakeq.events_v2 e
+                    where e.notify_at >= (select start from gate) and e.notify_at <= now() order by e.notify_at limit 1000
                ), overdue as (
-                   select e.id, e.notify_at, coalesce(e.locked_at > clock_timestamp() - $3::interval, false) as runs
-                     from wakeq.events_v2 e
-                    where e.notify_at >= (select start from gate) and e.notify_at <= now()
-                    order by e.notify_at limit 1000 for update skip locked
+                   select e.id, coalesce(e.locked_at > clock_timestamp() - $3::interval, false) as runs
+                     from found join wakeq.events_v2 e on e.id = found.id where e.notify_at <= now() for update of e skip locked
                ), moved as (
                    update wakeq.events_v2 e
                       set notify_at = case
@@ -155,8 +155,10 @@ impl Store {
                                or (select passes % 10 = 0 from gate) and exists (select from wakeq.queue_registry where version > 0)) as "queues!",
                       case when not $1 and (select passes % 10 = 0 from gate) then wakeq.log_lacks_partitions() else false end as "log!",
                       (select count(*) from moved where publish and due) as "recovered!", exists (select from gate) as "open!",
-                      (select count(*) from overdue) >= 1000 as "full!", exists (select from expired) as "lifted!",
-                      (select max(notify_at) from overdue) as reached, now() as "now!""#,
+                      (select count(*) from found) >= 1000 as "full!", exists (select from expired) as "lifted!",
+                      (select count(*) from overdue) < (select count(*) from found) and (select passes % 10 <> 0 from gate) as "passed_over!",
+                      (select max(notify_at) from found) + case when exists (select from overdue) then interval '0'
+                                                                else interval '1 microsecond' end as reached, now() as "now!""#,
             again,
             interval(timing.probe_period),
             interval(timing.lease),
@@ -171,7 +173,8 @@ impl Store {
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("the minute's statement", row)?;
         if row.open {
-            self.probe.learn(again, row.reached.filter(|_| row.full), row.now - 2 * timing.probe_period);
+            let kept_until = row.now - 2 * timing.probe_period;
+            self.probe.learn((again, row.passed_over), row.reached.filter(|_| row.full), kept_until);
         }
         Ok(row.into_minute())
     }
@@ -212,6 +215,8 @@ impl Store {
                        select canvas_id, id from wakeq.emitted_ids i
                         where i.due_at < now() - $2::interval and exists (select from gate)
                           and not exists (select from wakeq.events_v2 e where e.id = i.id and e.canvas_id = i.canvas_id)
+                          and not exists (select from wakeq.events_v2 c where c.canvas_id = i.canvas_id and c.origin = i.id
+                                             and c.origin is not null and get_byte(uuid_send(c.origin), 6) & 240 = 128)
                         order by i.due_at limit 1000 for update skip locked)
                 returning id
                ), dead as (
@@ -224,8 +229,7 @@ impl Store {
                 returning id
                ), unknown as (
                    delete from wakeq.unknown_handlers where (canvas_id, module, name, modifier) in (
-                       select canvas_id, module, name, modifier from wakeq.unknown_handlers
-                        where last_seen < now() - $3::interval and exists (select from gate)
+                       select canvas_id, module, name, modifier from wakeq.unknown_handlers where last_seen < now() - $3::interval and exists (select from gate)
                         order by 1, 2, 3, 4 limit 1000 for update skip locked)
                ), audit as (
                    select wakeq.expire_audit($4) as gone from gate

@@ -119,6 +119,37 @@ impl Store {
         Ok(happened(claims, session.answered("renew leases", renewed)?))
     }
 
+    /// Renews those of the claims whose rows nobody else holds, without waiting: `None` for the others, about which nothing
+    /// is known. For when [`Store::renew`] met such a row.
+    pub(crate) async fn renew_free(&self, claims: &[Claim]) -> Result<Vec<Option<bool>>, StoreError> {
+        let (ids, fences) = fences(claims);
+        let mut session = self.renewal_session().await?;
+        let query = sqlx::query!(
+            r#"with free as (
+                   select id from wakeq.events_v2
+                    where id = any ($1) and claims = coalesce($3, ($2::integer[])[array_position($1, id)])
+                      and locked_at is not null
+                      for update skip locked
+               ), renewed as (
+                   update wakeq.events_v2 e set locked_at = clock_timestamp() from free where e.id = free.id
+                returning e.id
+               )
+               select e.id, renewed.id is not null as "renewed!"
+                 from wakeq.events_v2 e left join renewed on renewed.id = e.id
+                where e.id = any ($1) and claims = coalesce($3, ($2::integer[])[array_position($1, e.id)])
+                  and locked_at is not null"#,
+            &ids,
+            &fences,
+            shared(&fences)
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("renew leases, past what others hold", rows)?;
+        let stand = happened(claims, rows.iter().map(|row| row.id).collect());
+        let renewed = happened(claims, rows.iter().filter(|row| row.renewed).map(|row| row.id).collect());
+        let answers = stand.into_iter().zip(renewed);
+        Ok(answers.map(|(stands, renewed)| (renewed || !stands).then_some(renewed)).collect())
+    }
+
     /// Deletes completed events.
     pub(crate) async fn complete(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
         in_memory!(self, complete(claims));

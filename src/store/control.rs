@@ -117,41 +117,49 @@ impl Store {
         Ok(Commanded::of(row.done, row.there))
     }
 
-    /// How many events of a handler nobody runs, without their copies in queues, up to `limit`: what [`Store::purge_page`] would delete.
-    pub(crate) async fn purgeable(&self, scope: &HandlerScope, limit: u64) -> Result<u64, StoreError> {
-        in_memory!(self, purgeable(scope, limit));
+    /// How many events of a handler that were emitted before a moment nobody runs, without their copies in queues, up to
+    /// `limit`: what [`Store::purge_page`] would delete.
+    pub(crate) async fn purgeable(
+        &self,
+        scope: &HandlerScope,
+        before: Timestamp,
+        limit: u64,
+    ) -> Result<u64, StoreError> {
+        in_memory!(self, purgeable(scope, before, limit));
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select count(*) as "count!" from (
                    select from wakeq.events_v2
                     where canvas_id = $1 and module = $2 and name = $3 and queue is null
-                      and (locked_at is null or locked_at < now() - $4::interval)
+                      and (locked_at is null or locked_at < now() - $4::interval) and enqueued_at < $6
                     limit $5) as free"#,
             scope.canvas.0,
             scope.module.as_str() as _,
             scope.name.as_str() as _,
             interval(self.timing().lease),
-            limit.cast_signed()
+            limit.cast_signed(),
+            before
         );
         let count = session.limit(|connection| query.fetch_one(connection)).await;
         session.answered("count what a purge would delete", count).map(i64::cast_unsigned)
     }
 
-    /// Deletes up to [`BULK_PAGE`] events of a handler that nobody runs; how many, and the lanes that they were in, whose
-    /// next events have to be woken; their promises are made again.
+    /// Deletes up to [`BULK_PAGE`] events of a handler that were emitted before a moment and that nobody runs; how many, and the
+    /// lanes that they were in, whose next events have to be woken; their promises are made again.
     pub(crate) async fn purge_page(
         &self,
         scope: &HandlerScope,
+        before: Timestamp,
         actor: &Actor,
     ) -> Result<(u64, Vec<Lane>), StoreError> {
-        in_memory!(self, purge_page(scope));
+        in_memory!(self, purge_page(scope, before));
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with gone as (
                    delete from wakeq.events_v2 where id = any (array(
                        select id from wakeq.events_v2
                         where canvas_id = $1 and module = $2 and name = $3 and queue is null
-                          and (locked_at is null or locked_at < now() - $4::interval)
+                          and (locked_at is null or locked_at < now() - $4::interval) and enqueued_at < $11
                         limit $5 for update skip locked))
                 returning id, object, queue
                ), logged as (
@@ -180,7 +188,8 @@ impl Store {
             actor.request_id(),
             actor.credential_id(),
             interval(self.timing().horizon),
-            interval(self.timing().grace)
+            interval(self.timing().grace),
+            before
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("purge events", row)?;

@@ -15,8 +15,10 @@ use crate::event::{
     Timestamp, Timing,
 };
 
-/// Statements of a redrive: begin, look, up to three for objects, what halts, bring back, commit.
-const REDRIVE_STATEMENTS: usize = 8;
+/// How often a page is brought back whose ids are emitted at that moment.
+const REDRIVE_TRIES: usize = 3;
+/// Statements of a redrive: begin, look, up to three for objects, what halts, three for each try to bring back, commit.
+const REDRIVE_STATEMENTS: usize = 7 + 3 * REDRIVE_TRIES;
 
 /// An event that died.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,7 +177,8 @@ impl Store {
     /// the ids all of the page fails, by contention.
     ///
     /// An event that was on an object becomes the last of its chain, with a new link; but one whose lane has stood still
-    /// since it died takes its own place again, and the lane goes on with it.
+    /// since it died takes its own place again, and the lane goes on with it. A copy in a queue takes a link beside the
+    /// chain: nobody but its queue sees it, so that no other event may come after it.
     pub(crate) async fn redrive_page(
         &self,
         filter: &DeadFilter,
@@ -268,16 +271,26 @@ async fn redrive(
     let looked = page.len() as u64;
     let objects: BTreeSet<ObjectKey> =
         page.iter().filter_map(|row| row.object.as_deref()?.parse().ok()).collect();
-    let ids: Vec<Uuid> = page.into_iter().map(|row| row.id).collect();
+    let mut ids: Vec<Uuid> = page.into_iter().map(|row| row.id).collect();
     let mut halting = Vec::new();
     if !objects.is_empty() {
         let objects = objects.iter().map(|object| (filter.canvas, object)).collect();
         chains::lock(&mut transaction, objects).await?;
         halting = lock_halting(&mut transaction, filter.canvas, &ids).await?;
     }
-    let back = bring_back(&mut transaction, filter, (&ids, &halting), actor, timing).await?;
-    transaction.commit().await?;
-    Ok(Redriven { back, looked })
+    for _ in 0..REDRIVE_TRIES {
+        let mut attempt = transaction.begin().await?;
+        let back = bring_back(&mut attempt, filter, (&ids, &halting), actor, timing).await?;
+        if back.len() == ids.len() {
+            attempt.commit().await?;
+            transaction.commit().await?;
+            return Ok(Redriven { back, looked });
+        }
+        // An id was emitted after the look: its event lives already, and its object's chain must not name another one.
+        attempt.rollback().await?;
+        ids = back.into_iter().map(|told| told.id.0).collect();
+    }
+    Err(sqlx::Error::Protocol("ids of dead events are emitted all the time: redrive them again".into()))
 }
 
 /// Which of these events halt their lanes, until this transaction ends: whoever lets one of these go on without its event waits
@@ -308,14 +321,15 @@ async fn bring_back(
         r#"with page as (
                select d.*, d.id = any ($10) as returns from wakeq.dead_events d where d.canvas_id = $4 and d.id = any ($1)
            ), numbered as materialized (
-               select id, canvas_id, object, nextval('wakeq.event_seq') as seq
+               select id, canvas_id, object, queue, nextval('wakeq.event_seq') as seq
                  from (select * from page where object is not null and not returns order by seq) as last
            ), links as (
-               select n.id, n.seq, coalesce(lag(n.seq) over (partition by n.object order by n.seq), o.last_seq) as prev
+               -- What the consumers of other queues never see stands beside the chain, not in it.
+               select n.id, n.seq, coalesce(lag(n.seq) over (partition by n.object, n.queue order by n.seq), o.last_seq) as prev
                  from numbered n join wakeq.objects o on o.canvas_id = n.canvas_id and o.object = n.object
            ), chained as (
                update wakeq.objects o set last_seq = latest.seq
-                 from (select canvas_id, object, max(seq) as seq from numbered group by canvas_id, object) as latest
+                 from (select canvas_id, object, max(seq) as seq from numbered where queue is null group by canvas_id, object) as latest
                 where o.canvas_id = latest.canvas_id and o.object = latest.object
            ), back as (
                insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, enqueued_at, notify_at, claims,

@@ -90,8 +90,9 @@ impl StoreError {
             Some(code) if ["42P01", "3F000", "42883", "42703"].contains(&code.as_str()) => {
                 Self::NotMigrated(source)
             }
-            // shutting down, starting up, crashed, out of connections, read-only standby
-            Some(code) if ["57P01", "57P02", "57P03", "53300", "25006"].contains(&code.as_str()) => {
+            // shutting down, starting up, crashed, out of connections, read-only standby, no statement for too long within
+            // a transaction
+            Some(code) if ["57P01", "57P02", "57P03", "53300", "25006", "25P03"].contains(&code.as_str()) => {
                 Self::Unavailable(source)
             }
             Some(_) => Self::Refused { statement, source },

@@ -30,11 +30,20 @@ impl Probe {
     }
 
     /// A page was read: `rest` is where it ended, if there may be more. Promises that were written up to `kept_until`
-    /// are kept when the whole pass is over; later ones may still be hidden in open transactions.
-    pub(super) fn learn(&self, again: bool, rest: Option<Timestamp>, kept_until: Timestamp) {
+    /// are kept when the whole pass is over; later ones may still be hidden in open transactions. A pass that passed over
+    /// a promise did not keep them.
+    pub(super) fn learn(
+        &self,
+        (again, passed_over): (bool, bool),
+        rest: Option<Timestamp>,
+        kept_until: Timestamp,
+    ) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !again {
             known.will_be_kept_until = Some(kept_until);
+        }
+        if passed_over {
+            known.will_be_kept_until = None;
         }
         known.from = rest;
         if rest.is_none() {

@@ -14,7 +14,7 @@ pub(crate) const PAGE: i64 = 1000;
 pub(crate) struct ResumePage {
     /// What has to be published now.
     pub(crate) notifications: Vec<Notification>,
-    /// Whether there may be more: `false` when the job is done, or another process has it.
+    /// Whether there may be more: `false` when the job is done, another process has it, or others hold what is left of it.
     pub(crate) more: bool,
     /// Whether another process has the job: it goes on there.
     pub(crate) elsewhere: bool,
@@ -22,47 +22,69 @@ pub(crate) struct ResumePage {
 
 impl Store {
     /// Re-arms the next page of a job's events and moves the job's cursor, or ends the job, in one transaction. Rows
-    /// that others hold are waited for, not skipped: a skipped one would stay parked for ever.
+    /// that others hold are waited for, as long as for any lock. What is held for longer holds up none of the others: the
+    /// page passes it over, notes in the job where that was, and at its end the job goes back there, with the next
+    /// minute's pass. Nothing is left out, or it would stay parked for ever.
+    pub(crate) async fn resume_page(&self, job: i64) -> Result<ResumePage, StoreError> {
+        in_memory!(self, resume_page(job));
+        match self.resume_waiting(job).await {
+            Err(error) if error.is_contention() => self.resume_passing(job).await,
+            page => page,
+        }
+    }
+
+    /// The page, with all of its rows. They are locked in the order of their ids, as everywhere.
     ///
     /// The job's columns are asked for one by one, not joined: only then does the page end the scan of the index, and
     /// its cost does not depend on how much else waits.
-    pub(crate) async fn resume_page(&self, job: i64) -> Result<ResumePage, StoreError> {
-        in_memory!(self, resume_page(job));
+    async fn resume_waiting(&self, job: i64) -> Result<ResumePage, StoreError> {
         let mut session = self.session().await?;
-        let query = sqlx::query!(
+        let query = sqlx::query_as!(
+            Row,
             r#"with job as (
-                   select id, kind, canvas_id, module, name, after_id, after_due, created_at
+                   select id, kind, canvas_id, module, name, after_id, after_due, back_id, created_at
                      from wakeq.resume_jobs where id = $1 for update skip locked
                ), parked as (
-                   select e.id from wakeq.events_v2 e
+                   select e.id, e.delay_until from wakeq.events_v2 e
                     where e.canvas_id = (select canvas_id from job where kind = 'lifted')
                       and e.module = (select module from job) and e.name = (select name from job)
                       and e.notify_at is null and e.id > (select after_id from job)
                     order by e.id limit $2 for update
-               ), deferred as (
-                   select e.id from wakeq.events_v2 e
+               ), due as materialized (
+                   select e.id, e.delay_until from wakeq.events_v2 e
                     where e.canvas_id = (select canvas_id from job where kind = 'registered')
                       and e.module = (select module from job) and e.name = (select name from job)
                       and e.delay_until >= (select after_due from job) and e.delay_until <= now()
                       and e.notify_at > now() + $4 and e.notify_at <= (select created_at from job) + wakeq.defer_for($5, e.probes)
                       and (e.locked_at is null or e.locked_at < clock_timestamp() - $6::interval)
-                    order by e.delay_until limit $2 for update
+                    order by e.delay_until limit $2
+               ), deferred as (
+                   select e.id from wakeq.events_v2 e
+                    where e.id = any (array(select id from due order by id)) and e.notify_at > now() + $4
+                      and (e.locked_at is null or e.locked_at < clock_timestamp() - $6::interval)
+                    order by e.id for update
                ), page as (
+                   select id, delay_until from parked union all select id, delay_until from due
+               ), held as materialized (
                    select id from parked union all select id from deferred
                ), woken as (
                    update wakeq.events_v2 e
                       set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $3, $4), probes = 0
-                     from page where e.id = page.id
+                     from held where e.id = held.id
                 returning e.id, e.canvas_id, e.delay_until
                ), moved as (
                    update wakeq.resume_jobs j
-                      set after_id = (select id from woken order by id desc limit 1),
-                          after_due = (select max(delay_until) from woken)
+                      set after_id = (select id from page order by id desc limit 1),
+                          after_due = (select max(delay_until) from page)
                      from job where j.id = job.id and (select count(*) from page) >= $2
                 returning j.id
+               ), back as (
+                   update wakeq.resume_jobs j
+                      set after_id = j.back_id, after_due = j.back_due, back_id = null, back_due = null
+                     from job where j.id = job.id and (select count(*) from page) < $2 and job.back_id is not null
                ), ended as (
                    delete from wakeq.resume_jobs j using job
-                    where j.id = job.id and (select count(*) from page) < $2
+                    where j.id = job.id and (select count(*) from page) < $2 and job.back_id is null
                 returning j.id
                )
                select woken.id as "id?", woken.canvas_id as "canvas_id?",
@@ -78,16 +100,86 @@ impl Store {
             interval(self.timing().lease)
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("resume a page of events", rows)?;
-        let more = rows.first().is_some_and(|row| row.more);
-        let elsewhere = rows.first().is_some_and(|row| row.elsewhere);
-        let notifications = rows
-            .into_iter()
-            .filter(|row| row.due_soon.unwrap_or(false))
-            .filter_map(|row| notification(row.id?, row.canvas_id?))
-            .collect();
-        Ok(ResumePage { notifications, more, elsewhere })
+        session.answered("resume a page of events", rows).map(page)
     }
+
+    /// The page without the rows that others hold, which it comes back for.
+    async fn resume_passing(&self, job: i64) -> Result<ResumePage, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            Row,
+            r#"with job as (
+                   select id, kind, canvas_id, module, name, after_id, after_due, back_id, back_due, created_at
+                     from wakeq.resume_jobs where id = $1 for update skip locked
+               ), parked as (
+                   select e.id, e.delay_until from wakeq.events_v2 e
+                    where e.canvas_id = (select canvas_id from job where kind = 'lifted')
+                      and e.module = (select module from job) and e.name = (select name from job)
+                      and e.notify_at is null and e.id > (select after_id from job)
+                    order by e.id limit $2 for update skip locked
+               ), deferred as (
+                   select e.id, e.delay_until from wakeq.events_v2 e
+                    where e.canvas_id = (select canvas_id from job where kind = 'registered')
+                      and e.module = (select module from job) and e.name = (select name from job)
+                      and e.delay_until >= (select after_due from job) and e.delay_until <= now()
+                      and e.notify_at > now() + $4 and e.notify_at <= (select created_at from job) + wakeq.defer_for($5, e.probes)
+                      and (e.locked_at is null or e.locked_at < clock_timestamp() - $6::interval)
+                    order by e.delay_until limit $2 for update skip locked
+               ), page as (
+                   select id, delay_until from parked union all select id, delay_until from deferred
+               ), woken as (
+                   update wakeq.events_v2 e
+                      set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $3, $4), probes = 0
+                     from page where e.id = page.id
+                returning e.id, e.canvas_id, e.delay_until
+               ), moved as (
+                   update wakeq.resume_jobs j
+                      set after_id = (select id from page order by id desc limit 1),
+                          after_due = (select max(delay_until) from page),
+                          back_id = coalesce(j.back_id, j.after_id), back_due = coalesce(j.back_due, j.after_due)
+                     from job where j.id = job.id and (select count(*) from page) >= $2
+                returning j.id
+               ), back as (
+                   update wakeq.resume_jobs j
+                      set after_id = coalesce(j.back_id, j.after_id), after_due = coalesce(j.back_due, j.after_due),
+                          back_id = null, back_due = null
+                     from job where j.id = job.id and (select count(*) from page) < $2
+               )
+               select woken.id as "id?", woken.canvas_id as "canvas_id?",
+                      woken.delay_until <= clock_timestamp() + $3 as due_soon,
+                      exists (select from moved) as "more!",
+                      exists (select from wakeq.resume_jobs where id = $1) and not exists (select from job) as "elsewhere!"
+                 from (values (1)) as one left join woken on true"#,
+            job,
+            PAGE,
+            interval(self.timing().horizon),
+            interval(self.timing().grace),
+            interval(self.timing().unknown_handler_wait),
+            interval(self.timing().lease)
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        session.answered("resume a page of events, past what others hold", rows).map(page)
+    }
+}
+
+/// A row of a page's answer: an event that was woken, or none.
+struct Row {
+    id: Option<Uuid>,
+    canvas_id: Option<Uuid>,
+    due_soon: Option<bool>,
+    more: bool,
+    elsewhere: bool,
+}
+
+fn page(rows: Vec<Row>) -> ResumePage {
+    let more = rows.first().is_some_and(|row| row.more);
+    let elsewhere = rows.first().is_some_and(|row| row.elsewhere);
+    let notifications = rows
+        .into_iter()
+        .filter(|row| row.due_soon.unwrap_or(false))
+        .filter_map(|row| notification(row.id?, row.canvas_id?))
+        .collect();
+    ResumePage { notifications, more, elsewhere }
 }
 
 fn notification(id: Uuid, canvas: Uuid) -> Option<Notification> {

@@ -37,7 +37,8 @@ pub struct StoreConfig {
     /// Most connections at a time, without the one that renews leases and the two that look up credentials, which are made
     /// when they are needed. Default 6; one is enough to work.
     pub max_connections: u32,
-    /// The server ends a statement after this long. Default 5 s.
+    /// The server ends a statement after this long; and a second later a transaction whose next statement does not come, or
+    /// a connection that takes no answer. Default 5 s.
     pub statement_timeout: Duration,
     /// The server ends a wait for a lock after this long. Default 200 ms.
     pub lock_timeout: Duration,
@@ -270,8 +271,11 @@ fn pool_of_one(config: &StoreConfig) -> PgPoolOptions {
 /// Sequential and bitmap scans are off because batches over `id = any (..)` deadlock when two of them visit the rows
 /// in different orders: index scans visit them in the order of the ids. Hash and merge joins are off because a plan
 /// made while the table was small would go on reading all of it when it has grown.
+///
+/// A process that is stopped, or cut off, in the middle of a transaction keeps no locks for longer than a statement may.
 fn pool(config: &StoreConfig, max_connections: u32) -> PgPoolOptions {
     let statement_timeout = config.statement_timeout.as_millis().to_string();
+    let silence = answer_limit(config.statement_timeout).as_millis().to_string();
     let lock_timeout = config.lock_timeout.as_millis().to_string();
     PgPoolOptions::new()
         .max_connections(max_connections)
@@ -287,10 +291,13 @@ fn pool(config: &StoreConfig, max_connections: u32) -> PgPoolOptions {
             })
         })
         .after_connect(move |connection, _| {
-            let (statement_timeout, lock_timeout) = (statement_timeout.clone(), lock_timeout.clone());
+            let (statement_timeout, lock_timeout, silence) =
+                (statement_timeout.clone(), lock_timeout.clone(), silence.clone());
             Box::pin(async move {
                 sqlx::query(
                     "select set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false),
+                            set_config('idle_in_transaction_session_timeout', $3, false),
+                            set_config('tcp_user_timeout', $3, false),
                             set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),
                             set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false),
                             set_config('jit', 'off', false), set_config('TimeZone', 'UTC', false),
@@ -299,11 +306,17 @@ fn pool(config: &StoreConfig, max_connections: u32) -> PgPoolOptions {
                 )
                 .bind(statement_timeout)
                 .bind(lock_timeout)
+                .bind(silence)
                 .execute(connection)
                 .await?;
                 Ok(())
             })
         })
+}
+
+/// How long each side waits for the other: the server ends a statement a second before that.
+fn answer_limit(statement_timeout: Duration) -> Duration {
+    statement_timeout + Duration::from_secs(1)
 }
 
 /// A connection for one statement or transaction. Unless its answer was seen, it is closed and not used again: the
@@ -322,11 +335,7 @@ impl Session {
     async fn of(pool: &PgPool, statement_timeout: Duration) -> Result<Self, StoreError> {
         // Whatever the server's reason to refuse a connection is, it is away for us.
         let connection = pool.acquire().await.map_err(|error| StoreError::Unavailable(Arc::new(error)))?;
-        Ok(Self {
-            connection: Some(connection),
-            place: None,
-            limit: statement_timeout + Duration::from_secs(1),
-        })
+        Ok(Self { connection: Some(connection), place: None, limit: answer_limit(statement_timeout) })
     }
 
     /// For a transaction of so many statements.

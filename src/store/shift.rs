@@ -26,7 +26,8 @@ impl Store {
                     set died_at = died_at - $1::interval, enqueued_at = enqueued_at - $1::interval
              ), jobs as (
                  update wakeq.resume_jobs
-                    set created_at = created_at - $1::interval, after_due = after_due - $1::interval
+                    set created_at = created_at - $1::interval, after_due = after_due - $1::interval,
+                        back_due = back_due - $1::interval
              ), unknown as (
                  update wakeq.unknown_handlers
                     set first_seen = first_seen - $1::interval, last_seen = last_seen - $1::interval

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::{PAGE_PERIOD, WakeError, Waker};
 use crate::cron::{CronSchedule, InvalidSchedule, MAKE_UP_MAX, Missed, Moment, plan};
@@ -55,6 +56,25 @@ impl Waker {
             tracing::error!(error, %canvas, %cron, crons = left.len(), "this release can't read the schedule: its ticks wait");
         }
         Ok(events)
+    }
+
+    /// Ticks once a period, for as long as the rest of a pass takes; how many events.
+    pub(super) async fn tick_until(&self, over: &CancellationToken) -> usize {
+        let mut events = 0;
+        loop {
+            tokio::select! {
+                biased;
+                () = over.cancelled() => return events,
+                () = tokio::time::sleep(self.store.timing().probe_period) => {}
+            }
+            match self.tick(None).await {
+                Ok(ticks) => events += ticks,
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, "ticks of crons wait for the next look, a period later");
+                }
+            }
+        }
     }
 
     /// Tells listeners of ticks that are committed.

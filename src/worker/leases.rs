@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::event::{Claim, EventId};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// Most claims renewed by one statement.
 const PAGE: usize = 1000;
@@ -153,32 +153,37 @@ pub(super) async fn renew(leases: Arc<Leases>, store: Store) {
     }
 }
 
-/// Renews one page; whether all of it was answered. Where somebody else's lock on a row is in the way, the page is
-/// halved until that row stands alone: it must not cost the others their leases.
+/// Renews one page; whether all of it was renewed or is lost. Somebody else's lock on a row costs the other claims one
+/// wait, however many such rows there are: the next try is for these.
 async fn renew_page(leases: &Leases, store: &Store, page: &[Claim]) -> bool {
-    let mut complete = true;
-    let mut parts = vec![page];
-    while let Some(part) = parts.pop() {
-        let sent = Instant::now();
-        match store.renew(part).await {
-            Ok(renewed) => part.iter().zip(renewed).for_each(|(claim, renewed)| {
-                if renewed { leases.renewed(*claim, sent) } else { leases.lost(*claim) }
-            }),
-            Err(error) if error.is_contention() && part.len() > 1 => {
-                let (first, second) = part.split_at(part.len() / 2);
-                parts.extend([second, first]);
-            }
-            Err(error) => {
-                complete = false;
-                tracing::warn!(
-                    claims = part.len(),
-                    error = &error as &dyn std::error::Error,
-                    "leases not renewed; tried again until they run out"
-                );
-            }
+    let (mut sent, mut renewed) = (Instant::now(), store.renew(page).await.map(known));
+    if renewed.as_ref().is_err_and(StoreError::is_contention) {
+        (sent, renewed) = (Instant::now(), store.renew_free(page).await);
+    }
+    let renewed = match renewed {
+        Ok(renewed) => renewed,
+        Err(error) => {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(claims = page.len(), error, "leases not renewed; tried again until they run out");
+            return false;
+        }
+    };
+    for (claim, renewed) in page.iter().zip(&renewed) {
+        match renewed {
+            Some(true) => leases.renewed(*claim, sent),
+            Some(false) => leases.lost(*claim),
+            None => {}
         }
     }
-    complete
+    let held = renewed.iter().filter(|renewed| renewed.is_none()).count();
+    if held > 0 {
+        tracing::warn!(claims = held, "rows are held by others: leases tried again until they run out");
+    }
+    held == 0
+}
+
+fn known(renewed: Vec<bool>) -> Vec<Option<bool>> {
+    renewed.into_iter().map(Some).collect()
 }
 
 /// Cancels what is past its deadline, also while a renewal hangs.
@@ -206,6 +211,42 @@ mod tests {
         first.lost().await;
         drop(first);
         assert_eq!(leases.claims(), [second.claim]);
+    }
+
+    /// However many rows somebody holds, the claims on the others are renewed at once; and what is lost is lost.
+    #[cfg(feature = "http")]
+    #[tokio::test]
+    async fn rows_that_others_hold_cost_the_other_claims_one_wait() {
+        use crate::store::StoreConfig;
+        use crate::store::tests::{Table, is_skipped, limits, told};
+
+        let table = Table::with(StoreConfig::default()).await;
+        if is_skipped("another session while a transaction is open") {
+            return;
+        }
+        let ids = table.add(PAGE as i32).await;
+        let claimed = table.store.claim(&told(&ids), &limits()).await.unwrap();
+        let claims: Vec<Claim> = claimed.into_iter().map(|event| event.unwrap().claim).collect();
+        let leases = Arc::new(Leases::new(Duration::from_secs(60)));
+        let taken = Instant::now();
+        let _held: Vec<Held> = claims.iter().map(|claim| leases.hold(*claim, taken)).collect();
+        let (held_by_others, gone): (Vec<_>, _) = (ids.iter().step_by(10).copied().collect(), claims[1]);
+        table.store.complete(&[gone]).await.unwrap();
+        let stranger = table.hold_rows(&held_by_others).await;
+        let renewing = renew_page(&leases, &table.store, &claims);
+        let all = tokio::time::timeout(Duration::from_secs(10), renewing).await.expect("a wait for each");
+        assert!(!all, "they are tried again soon");
+        let renewed = |leases: &Leases| {
+            let care = leases.care();
+            let later = care.held.values().filter(|entry| entry.deadline > taken + leases.lease).count();
+            let lost: Vec<EventId> =
+                care.held.iter().filter(|(_, entry)| entry.lost.is_cancelled()).map(|(id, _)| *id).collect();
+            (later, lost)
+        };
+        assert_eq!(renewed(&leases), (PAGE - held_by_others.len() - 1, vec![gone.id]));
+        stranger.rollback().await.unwrap();
+        assert!(renew_page(&leases, &table.store, &claims).await);
+        assert_eq!(renewed(&leases), (PAGE - 1, vec![gone.id]));
     }
 
     /// The deletion was committed, and a renewal that came after it is answered before it.

@@ -65,6 +65,16 @@ async fn documentation_is_there_unless_it_is_switched_off() {
     let (open, closed) = (HttpConfig::default(), HttpConfig { docs: false, ..HttpConfig::default() });
     for (config, status) in [(open, 200), (closed, 404)] {
         let service = Service::with(config).await;
+        // A browser that is given nothing but the address, and may follow by itself.
+        let start = Answer::of(service.request(Method::GET, "/")).await;
+        let shown = start.text.contains("swagger-ui")
+            || start.headers.get("location").is_some_and(|to| to == "/docs/");
+        assert_eq!(
+            (shown, start.status == StatusCode::NOT_FOUND),
+            (status == 200, status == 404),
+            "{}",
+            start.status
+        );
         for path in ["/openapi.json", "/docs/"] {
             let answer = Answer::of(service.request(Method::GET, path)).await;
             assert_eq!(answer.status, status, "{path}");

@@ -26,6 +26,13 @@ async fn redrive(service: &Service, which: Value) -> (Value, String) {
     (answer, before.as_str().unwrap().to_owned())
 }
 
+/// What a deletion answers, without the moment that it was about.
+async fn delete(service: &Service, which: Value) -> (Value, String) {
+    let mut answer = service.post("/dead-events/delete", which).await.json();
+    let before = answer.as_object_mut().unwrap().remove("before").unwrap();
+    (answer, before.as_str().unwrap().to_owned())
+}
+
 async fn dead(service: &Service) -> i64 {
     let count = "select count(*) from wakeq.dead_events";
     sqlx::query_scalar(count).fetch_one(&service.stage.pool).await.unwrap()
@@ -98,6 +105,7 @@ async fn many_are_brought_back_or_deleted_by_what_they_have_in_common() {
         insert(&service, name, 4).await;
     }
     let post = async |what: &str, body: Value| service.post(&format!("/dead-events/{what}"), body).await;
+    let delete = async |body: Value| delete(&service, body).await.0;
     for body in [
         json!({}),
         json!({"dry_run": true}),
@@ -117,10 +125,10 @@ async fn many_are_brought_back_or_deleted_by_what_they_have_in_common() {
     let (done, _) = redrive(&service, json!({"name": "a"})).await;
     assert_eq!(done, json!({"redriven": 4, "more": false}));
     assert_eq!((dead(&service).await, service.stage.rows().await), (8, 4));
-    let tried = post("delete", json!({"name": "b", "dry_run": true})).await.json();
+    let tried = delete(json!({"name": "b", "dry_run": true})).await;
     assert_eq!((tried, dead(&service).await), (json!({"deleted": 4, "more": false}), 8));
-    assert_eq!(post("delete", json!({"name": "b"})).await.json(), json!({"deleted": 4, "more": false}));
-    let none = post("delete", json!({"before": "2020-01-01T00:00:00Z"})).await.json();
+    assert_eq!(delete(json!({"name": "b"})).await, json!({"deleted": 4, "more": false}));
+    let none = delete(json!({"before": "2020-01-01T00:00:00Z"})).await;
     assert_eq!((none, dead(&service).await), (json!({"deleted": 0, "more": false}), 4));
     service.notifier.break_down("away");
     let (done, _) = redrive(&service, json!({"all": true})).await;
@@ -152,16 +160,21 @@ async fn what_dies_again_meanwhile_is_left() {
 async fn more_than_ten_thousand_take_more_than_one_request() {
     let service = Service::start().await;
     insert(&service, "greet", 20_003).await;
-    let post =
-        async |what: &str, body: Value| service.post(&format!("/dead-events/{what}"), body).await.json();
     let all = json!({"all": true});
     let (tried, _) = redrive(&service, json!({"all": true, "dry_run": true})).await;
     assert_eq!(tried, json!({"redriven": 10_000, "more": true}));
     let (done, _) = redrive(&service, all.clone()).await;
     assert_eq!(done, json!({"redriven": 10_000, "more": true}));
     assert_eq!((dead(&service).await, service.stage.rows().await), (10_003, 10_000));
-    assert_eq!(post("delete", all.clone()).await, json!({"deleted": 10_000, "more": true}));
-    assert_eq!(post("delete", all).await, json!({"deleted": 3, "more": false}));
-    assert_eq!(dead(&service).await, 0);
+    let (tried, _) = delete(&service, json!({"all": true, "dry_run": true})).await;
+    assert_eq!(tried, json!({"deleted": 10_000, "more": true}));
+    let (done, before) = delete(&service, all).await;
+    assert_eq!(done, json!({"deleted": 10_000, "more": true}));
+    insert(&service, "late", 2).await;
+    let later = "update wakeq.dead_events set died_at = clock_timestamp() where name = 'late'";
+    sqlx::query(later).execute(&service.stage.pool).await.unwrap();
+    let (rest, same) = delete(&service, json!({"before": before})).await;
+    assert_eq!((rest, same), (json!({"deleted": 3, "more": false}), before), "not what died meanwhile");
+    assert_eq!(dead(&service).await, 2);
     service.stop().await;
 }

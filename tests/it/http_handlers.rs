@@ -300,7 +300,11 @@ async fn a_purge_can_be_tried_first() {
     let run = "update wakeq.events_v2 set locked_at = now(), claims = 1
                 where id = (select id from wakeq.events_v2 where name = 'greet' limit 1)";
     sqlx::query(run).execute(&service.stage.pool).await.unwrap();
-    let purge = async |body: Value| service.post("/handlers/WORKER/greet/purge", body).await.json();
+    let purge = async |body: Value| {
+        let mut answer = service.post("/handlers/WORKER/greet/purge", body).await.json();
+        assert!(answer.as_object_mut().unwrap().remove("before").is_some_and(|before| before.is_string()));
+        answer
+    };
     assert_eq!(purge(json!({"dry_run": true})).await, json!({"purged": 10_000, "more": true}));
     assert_eq!(service.stage.rows().await, 10_003);
     assert_eq!(purge(json!({})).await, json!({"purged": 10_000, "more": true}));
@@ -309,6 +313,31 @@ async fn a_purge_can_be_tried_first() {
     assert_eq!(service.stage.rows().await, 2, "what runs and what is another's");
     let bad = service.post("/handlers/WORKER/greet/purge", json!({"dry-run": true})).await;
     assert_eq!(bad.problem(), (400, "bad-request".into()));
+    service.stop().await;
+}
+
+/// A purge is over when what was there at its beginning is gone, however much is emitted meanwhile, and deletes nothing of
+/// that: it deletes as many as the dry run said.
+#[tokio::test]
+async fn a_purge_leaves_what_is_emitted_meanwhile() {
+    let service = Service::start().await;
+    insert(&service, "greet", 10_001, 0).await;
+    let purge = async |body: Value| service.post("/handlers/WORKER/greet/purge", body).await.json();
+    let first = purge(json!({})).await;
+    let before = &first["before"];
+    assert_eq!(first, json!({"purged": 10_000, "more": true, "before": before}));
+    let late = service.stage.emit("greet").await;
+    let tried = purge(json!({"before": before, "dry_run": true})).await;
+    assert_eq!(tried, json!({"purged": 1, "more": false, "before": before}));
+    let second = purge(json!({"before": before})).await;
+    assert_eq!(second, json!({"purged": 1, "more": false, "before": before}));
+    let left: Vec<uuid::Uuid> =
+        sqlx::query_scalar("select id from wakeq.events_v2").fetch_all(&service.stage.pool).await.unwrap();
+    assert_eq!(left, [late.0]);
+    let bad = service.post("/handlers/WORKER/greet/purge", json!({"before": "+99999-01-01T00:00:00Z"})).await;
+    assert_eq!(bad.problem(), (400, "bad-request".into()));
+    let after = purge(json!({"before": "9999-01-01T00:00:00Z"})).await;
+    assert!(after["purged"] == 1 && after["before"].as_str() < Some("9000"), "no later than now: {after}");
     service.stop().await;
 }
 

@@ -76,6 +76,7 @@ mod roles;
 mod scenarios;
 mod schema;
 mod service;
+mod services;
 mod shares;
 mod simulation;
 mod states;

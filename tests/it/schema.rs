@@ -61,9 +61,22 @@ async fn rules_have_the_agreed_columns() {
             "created_at timestamp not null = now()",
             "reason text",
             "until timestamptz",
-            "created_by text not null",
+            "created_by text not null = ('sql:'::text || (SESSION_USER)::text)",
         ]
     );
+}
+
+/// EV2-39: a row needs no more than the agreed columns; the others have their defaults, and it says who wrote it.
+#[tokio::test]
+async fn a_rule_can_be_inserted_with_the_agreed_columns_alone() {
+    let (stage, _) = Stage::memory().await;
+    let insert = "insert into wakeq.scheduling_rules (rule_type, canvas_id, handler_name, event_space)
+                  values ('pause', '00000000-0000-0000-0000-000000000000', 'greet', 'WORKER'),
+                         ('block', '00000000-0000-0000-0000-000000000001', 'greet', 'WORKER')";
+    sqlx::query(insert).execute(&stage.pool).await.unwrap();
+    let rules = stage.admin.rules(Some(&crate::support::scope("greet"))).await.unwrap();
+    assert_eq!(rules.len(), 1);
+    assert!(rules[0].created_by.starts_with("sql:"), "{}", rules[0].created_by);
 }
 
 /// EV2-40.

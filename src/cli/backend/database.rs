@@ -12,8 +12,8 @@ use crate::api::{
     Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
     DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet,
     FacetSet, Group, GroupDead, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage,
-    NewChange, NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue,
-    PutQueueAnswer, PutTarget, Queue as QueueAnswer, QueueDepth, Quota, RedriveGroup, Redriven,
+    NewChange, NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron,
+    PutQueue, PutQueueAnswer, PutTarget, Queue as QueueAnswer, QueueDepth, Quota, RedriveGroup, Redriven,
     RedrivenGroup, RemoveGroup, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet, SetQuota,
     Skipped, StopRequest, Stopped, UnsetQuota, Waiting,
 };
@@ -158,9 +158,9 @@ impl Database {
         Ok(lifted?.into())
     }
 
-    pub(super) async fn purge(&self, handler: &HandlerName, dry_run: bool) -> anyhow::Result<Purged> {
+    pub(super) async fn purge(&self, handler: &HandlerName, which: &PurgeRequest) -> anyhow::Result<Purged> {
         let scope = handler.scope(self.canvas);
-        Ok(self.silent().purge(&scope, &self.actor, dry_run).await?.into())
+        Ok(self.silent().purge_before(&scope, which.before, &self.actor, which.dry_run).await?.into())
     }
 
     pub(super) async fn depth(&self, handler: Option<&HandlerName>) -> anyhow::Result<Depth> {
@@ -402,7 +402,11 @@ impl Database {
     }
 
     pub(super) async fn delete_dead(&self, which: &BulkRequest) -> anyhow::Result<Deleted> {
-        Ok(self.silent().delete_dead(&self.filter(which)?, &self.actor, which.dry_run).await?.into())
+        Ok(self
+            .silent()
+            .delete_dead_until_now(&self.filter(which)?, &self.actor, which.dry_run)
+            .await?
+            .into())
     }
 
     fn filter(&self, which: &BulkRequest) -> anyhow::Result<DeadFilter> {

@@ -12,10 +12,10 @@ use crate::api::{
     Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
     DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet,
     FacetSet, Group, GroupDead, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage,
-    NewChange, NewEntityEvent, NewEvent, Object, PauseCron, Purged, PutAnswer, PutCron, PutQueue,
-    PutQueueAnswer, PutTarget, Queue, QueueDepth, Quota, RedriveGroup, Redriven, RedrivenGroup, RemoveGroup,
-    ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet, SetQuota, Skipped, StopRequest, Stopped,
-    UnsetQuota, Waiting,
+    NewChange, NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron,
+    PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Quota, RedriveGroup, Redriven, RedrivenGroup,
+    RemoveGroup, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet, SetQuota, Skipped, StopRequest,
+    Stopped, UnsetQuota, Waiting,
 };
 use crate::config::DeliveryArgs;
 use crate::event::{self, Category, EntityId, EventId, EventSource, Name, ObjectKey, StreamName};
@@ -124,8 +124,8 @@ impl Backend {
         either!(self.lift(kind, handler))
     }
 
-    pub(super) async fn purge(&self, handler: &HandlerName, dry_run: bool) -> anyhow::Result<Purged> {
-        either!(self.purge(handler, dry_run))
+    pub(super) async fn purge(&self, handler: &HandlerName, which: &PurgeRequest) -> anyhow::Result<Purged> {
+        either!(self.purge(handler, which))
     }
 
     pub(super) async fn depth(&self, handler: Option<&HandlerName>) -> anyhow::Result<Depth> {

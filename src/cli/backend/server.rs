@@ -92,9 +92,9 @@ impl Server {
         self.client.call(rule(Request::delete, kind, handler)).await
     }
 
-    pub(super) async fn purge(&self, handler: &HandlerName, dry_run: bool) -> anyhow::Result<Purged> {
+    pub(super) async fn purge(&self, handler: &HandlerName, which: &PurgeRequest) -> anyhow::Result<Purged> {
         let (module, name) = (handler.module.as_str(), handler.name.as_str());
-        let request = Request::post(&["handlers", module, name, "purge"]).body(&PurgeRequest { dry_run })?;
+        let request = Request::post(&["handlers", module, name, "purge"]).body(which)?;
         self.client.call(request).await
     }
 

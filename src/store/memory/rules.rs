@@ -105,20 +105,28 @@ impl Tables {
         Ok(commanded)
     }
 
-    fn free_of(&self, scope: &HandlerScope, limit: u64) -> Vec<EventId> {
-        let free = self.events.iter().filter(|(_, row)| row.address.scope == *scope && self.is_free(row));
+    fn free_of(&self, scope: &HandlerScope, before: Timestamp, limit: u64) -> Vec<EventId> {
+        let meant =
+            self.events.iter().filter(|(_, row)| row.address.scope == *scope && row.enqueued_at < before);
+        let free = meant.filter(|(_, row)| self.is_free(row));
         free.map(|(id, _)| *id).take(usize::try_from(limit).unwrap_or(usize::MAX)).collect()
     }
 
-    pub(in crate::store) fn purgeable(&self, scope: &HandlerScope, limit: u64) -> Result<u64, StoreError> {
-        Ok(self.free_of(scope, limit).len() as u64)
+    pub(in crate::store) fn purgeable(
+        &self,
+        scope: &HandlerScope,
+        before: Timestamp,
+        limit: u64,
+    ) -> Result<u64, StoreError> {
+        Ok(self.free_of(scope, before, limit).len() as u64)
     }
 
     pub(in crate::store) fn purge_page(
         &mut self,
         scope: &HandlerScope,
+        before: Timestamp,
     ) -> Result<(u64, Vec<Lane>), StoreError> {
-        let page = self.free_of(scope, BULK_PAGE);
+        let page = self.free_of(scope, before, BULK_PAGE);
         let gone: Vec<_> = page.iter().filter_map(|id| self.events.remove(id)).collect();
         let lanes: BTreeSet<Lane> = gone.iter().filter_map(lane_of).collect();
         Ok((page.len() as u64, lanes.into_iter().collect()))

@@ -98,8 +98,16 @@ async fn put(
     told: &str,
 ) -> Result<QueuePut, sqlx::Error> {
     let patterns: Vec<String> = new.patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect();
-    // Registrations one after the other; the version grows in any case, and emitters read the patterns once more.
-    sqlx::query!("update wakeq.queue_registry set version = version + 1").execute(&mut *connection).await?;
+    // Registrations one after the other; the version grows in any case, and emitters read the patterns once more. All
+    // patterns are compiled before the next statement, which may take longer than other transactions rest.
+    sqlx::query!(
+        "with patience as (
+             select set_config('idle_in_transaction_session_timeout', '60s', true) as set
+         )
+         update wakeq.queue_registry set version = version + 1 where (select set from patience) is not null"
+    )
+    .execute(&mut *connection)
+    .await?;
     let was_visible = sqlx::query_scalar!(
         r#"select exists (select from wakeq.queues where name = $1 and tenant_visible) as "visible!""#,
         new.name.as_str() as _

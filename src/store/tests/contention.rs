@@ -43,7 +43,7 @@ async fn overlapping_batches_never_deadlock() {
         writers.spawn(async move {
             for round in 0..40 {
                 let batch = shuffled(&ids, writer * 1000 + round)[..80].to_vec();
-                write(&store, &batch, &tokens, (writer + round) % 8).await.unwrap();
+                write(&store, &batch, &tokens, (writer + round) % 9).await.unwrap();
             }
         });
     }
@@ -75,9 +75,46 @@ async fn write(store: &Store, ids: &[EventId], tokens: &Tokens, kind: u64) -> Re
         }
         5 => drop(store.complete(&claims[..claims.len().min(2)]).await?),
         6 => store.defer(ids).await?,
-        _ => drop(store.minute(true).await?),
+        7 => drop(store.register(&["WORKER/known/_".into()], &[]).await?),
+        _ => {
+            // Also the jobs of what was deferred and then registered.
+            for job in store.minute(true).await?.jobs {
+                store.resume_page(job).await?;
+            }
+        }
     }
     Ok(())
+}
+
+/// A rule that is put waits for the claims that may not have seen it, for longer than a claim can take: it stands, and its
+/// caller is not told otherwise.
+#[tokio::test]
+async fn a_rule_waits_for_slow_claims() {
+    let table = Table::new().await;
+    if is_skipped("another session while a transaction is open") {
+        return;
+    }
+    let mut claim = table.pool.begin().await.unwrap();
+    sqlx::query("lock table wakeq.claim_gate in row exclusive mode").execute(&mut *claim).await.unwrap();
+    let store = table.store.clone();
+    let adding =
+        tokio::spawn(async move { store.add_rule(RuleKind::Pause, &scope(), None, None, &tester()).await });
+    table.until_waiting(1).await;
+    let waiting = "select (extract(epoch from query_start) * 1000000)::bigint from pg_stat_activity
+                    where datname = current_database() and wait_event_type = 'Lock' and state = 'active'";
+    let first = table.number(waiting).await;
+    let waits_again = async {
+        while !adding.is_finished() {
+            let now = sqlx::query_scalar(waiting).fetch_optional(&table.pool).await.unwrap();
+            if now.is_some_and(|now: i64| now > first) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waits_again).await.expect("one wait has an end");
+    claim.rollback().await.unwrap();
+    assert!(adding.await.unwrap().unwrap().new);
 }
 
 /// A stranger who holds a row's lock costs a statement 200 ms.

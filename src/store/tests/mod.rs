@@ -2,9 +2,11 @@
 
 mod coalescer;
 mod contention;
+mod copies;
 mod cost;
 mod entities;
 mod fences;
+mod frozen;
 mod groups;
 mod idle;
 mod inserts;
@@ -119,6 +121,40 @@ impl Table {
         .await
         .unwrap();
         ids.into_iter().map(EventId).collect()
+    }
+
+    /// Adds a cron of a canvas of its own that ticks each second, from an hour on.
+    pub(crate) async fn add_cron(&self, name: &str) {
+        sqlx::query(
+            "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, next_at,
+                                             created_by, created_at, changed_at)
+             values (gen_random_uuid(), $1, '* * * * * *', 'UTC', '_', '1', 'skip', now() + interval '1 h', 'test', now(),
+                     now())",
+        )
+        .bind(name)
+        .execute(&self.pool)
+        .await
+        .unwrap();
+    }
+
+    /// Lets every cron tick from now on.
+    pub(crate) async fn start_crons(&self) {
+        self.run("update wakeq.cron_records set next_at = now()").await;
+    }
+
+    /// How many events there are of a handler's name.
+    pub(crate) async fn events_of(&self, name: &str) -> i64 {
+        let count = sqlx::query_scalar("select count(*) from wakeq.events_v2 where name = $1").bind(name);
+        count.fetch_one(&self.pool).await.unwrap()
+    }
+
+    /// Holds the rows of these events in a session of its own, until the answer is dropped.
+    pub(crate) async fn hold_rows(&self, ids: &[EventId]) -> sqlx::Transaction<'static, sqlx::Postgres> {
+        let ids: Vec<uuid::Uuid> = ids.iter().map(|id| id.0).collect();
+        let mut stranger = self.pool.begin().await.unwrap();
+        let lock = sqlx::query("select from wakeq.events_v2 where id = any ($1) for update").bind(ids);
+        lock.execute(&mut *stranger).await.unwrap();
+        stranger
     }
 
     /// Claims events, all of which have to be free.

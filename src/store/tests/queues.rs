@@ -104,7 +104,7 @@ pub(super) fn canvases(taken: &[ClaimedEvent]) -> Vec<u128> {
     taken.iter().map(|event| event.address.scope.canvas.0.as_u128()).collect()
 }
 
-async fn complete(store: &Store, taken: Vec<ClaimedEvent>) {
+pub(super) async fn complete(store: &Store, taken: Vec<ClaimedEvent>) {
     let claims: Vec<_> = taken.iter().map(|event| event.claim).collect();
     assert!(store.complete(&claims).await.unwrap().into_iter().all(|done| done));
 }

@@ -200,3 +200,76 @@ async fn a_registration_wakes_what_was_deferred_before_it_once() {
     assert_eq!(woken, 1500);
     assert_eq!(table.jobs().await, 0);
 }
+
+/// A row that somebody holds for longer than a statement waits for it holds up none of the others, and the job comes back
+/// for it.
+#[tokio::test]
+async fn a_row_held_for_long_holds_up_no_other() {
+    let table = Table::with(StoreConfig::default()).await;
+    if is_skipped("another session while a transaction is open") {
+        return;
+    }
+    let job = table.lifted(2500).await;
+    let mut stranger = table.pool.begin().await.unwrap();
+    let one = "select from wakeq.events_v2 where id = (select id from wakeq.events_v2 order by id offset 1200 limit 1)
+                  for update";
+    sqlx::query(one).execute(&mut *stranger).await.unwrap();
+    assert_eq!(resume(&table.store, job).await.len(), 2499);
+    assert_eq!(resume(&table.store, job).await, [], "it is still held");
+    assert_eq!((table.parked().await, table.jobs().await), (1, 1));
+    stranger.rollback().await.unwrap();
+    assert_eq!(resume(&table.store, job).await.len(), 1);
+    assert_eq!((table.parked().await, table.jobs().await), (0, 0));
+}
+
+/// The same after a registration, whose job goes by due times.
+#[tokio::test]
+async fn a_registration_is_not_held_up_by_a_row() {
+    let table = Table::with(StoreConfig::default()).await;
+    if is_skipped("another session while a transaction is open") {
+        return;
+    }
+    let ids = table.add_for(1500, "new").await;
+    table.store.defer(&ids).await.unwrap();
+    assert_eq!(table.store.register(&["WORKER/new/_".into()], &[]).await.unwrap(), 1);
+    let job = table.number("select id from wakeq.resume_jobs").await;
+    let mut stranger = table.pool.begin().await.unwrap();
+    let first = "select from wakeq.events_v2 order by delay_until, id limit 1 for update";
+    sqlx::query(first).execute(&mut *stranger).await.unwrap();
+    assert_eq!(resume(&table.store, job).await.len(), 1499);
+    assert_eq!(table.jobs().await, 1);
+    stranger.rollback().await.unwrap();
+    assert_eq!(resume(&table.store, job).await.len(), 1);
+    assert_eq!(table.jobs().await, 0);
+}
+
+/// Everything that locks several events locks them in the order of their ids, also the job that goes by due times: so no
+/// two wait for each other.
+#[tokio::test]
+async fn a_registration_locks_in_the_order_of_ids() {
+    let table = Table::new().await;
+    if is_skipped("another session while a transaction is open") {
+        return;
+    }
+    let mut ids = table.add_for(2, "new").await;
+    ids.sort_unstable();
+    sqlx::query("update wakeq.events_v2 set delay_until = now() - interval '1 h' where id = $1")
+        .bind(ids[1].0)
+        .execute(&table.pool)
+        .await
+        .unwrap();
+    table.store.defer(&ids).await.unwrap();
+    table.store.register(&["WORKER/new/_".into()], &[]).await.unwrap();
+    let job = table.number("select id from wakeq.resume_jobs").await;
+    let mut stranger = table.pool.begin().await.unwrap();
+    let lock = "select id from wakeq.events_v2 where id = $1 for update skip locked";
+    let first = sqlx::query(lock).bind(ids[0].0).fetch_optional(&mut *stranger).await.unwrap();
+    assert!(first.is_some());
+    let store = table.store.clone();
+    let resuming = tokio::spawn(async move { resume(&store, job).await });
+    table.until_waiting(1).await;
+    let second = sqlx::query(lock).bind(ids[1].0).fetch_optional(&mut *stranger).await.unwrap();
+    stranger.rollback().await.unwrap();
+    assert!(second.is_some(), "it waits for the first, and has locked the second");
+    assert_eq!(resuming.await.unwrap().len(), 2);
+}

@@ -1,0 +1,63 @@
+//! Copies beside what they are copies of: their links, and the ids that their events had.
+
+use uuid::Uuid;
+
+use super::queues::{canvas, complete, email, emails, take};
+use super::tester;
+use crate::event::{CanvasId, Cause, EventId, ObjectKey, Turn};
+use crate::store::{DeadFilter, FacetSettings, Inserted, NewEvent, Retention};
+
+/// A copy that is redriven is seen by its queue alone: consumers of the object's chain elsewhere miss nothing, and those
+/// of the queue take it after what was there before.
+#[tokio::test]
+async fn a_redriven_copy_leaves_the_chain_of_its_object_alone() {
+    let table = emails(FacetSettings::default()).await;
+    let key: ObjectKey = "work:1".parse().unwrap();
+    let emit_on = async |of: CanvasId| {
+        let event = NewEvent { object: Some(key.clone()), only_queues: false, ..email(of) };
+        let inserted = table.store.insert_on(&[event], &[false], None).await.unwrap();
+        table.store.announce(inserted[0].copies()).await.unwrap();
+        let Inserted::New { link: Some(link), .. } = inserted[0] else { panic!("{inserted:?}") };
+        link
+    };
+    let first = emit_on(canvas(1)).await;
+    let dying = take(&table.store, 1).await.remove(0);
+    assert!(table.store.die(dying.claim, Cause::Retries, Some("no"), false).await.unwrap());
+    let (second, other) = (emit_on(canvas(1)).await, emit_on(canvas(2)).await);
+    let filter = DeadFilter { canvas: canvas(1), ..DeadFilter::default() };
+    let back = table.store.redrive_page(&filter, true, (0, 10), &tester()).await.unwrap().back;
+    assert_eq!(back.iter().map(|told| told.id).collect::<Vec<_>>(), [dying.claim.id]);
+    let third = emit_on(canvas(1)).await;
+    assert_eq!((second.prev, third.prev), (first.id, second.id), "one after the other");
+    assert_eq!(emit_on(canvas(2)).await.prev, other.id);
+    let copy = table.store.load(&[dying.claim.id]).await.unwrap().pop().flatten().unwrap();
+    let link = copy.place.unwrap().link;
+    assert_eq!(link.prev, second.id, "a consumer of the queue takes it after what was there before");
+    assert!(second.id < link.id && link.id < third.id, "and before what comes later");
+    assert_eq!(copy.schedule.turn, Turn::Behind, "the queue has the second first");
+}
+
+/// A chosen id is remembered as long as a copy of its event waits in a queue, also where the event has none of its own.
+#[tokio::test]
+async fn a_chosen_id_is_known_as_long_as_a_copy_waits() {
+    let table = emails(FacetSettings::default()).await;
+    let chosen = |of| NewEvent { id: EventId::chosen(of, EventId(Uuid::nil())), ..email(of) };
+    let emitted = async |of| {
+        let inserted = table.store.insert_chosen(&chosen(of)).await.unwrap();
+        table.store.announce(inserted.copies()).await.unwrap();
+        inserted.copies().len()
+    };
+    let expire = async || {
+        table.run("update wakeq.emitted_ids set due_at = now() - interval '1 year'").await;
+        table.store.expire(true, Retention::default()).await.unwrap();
+    };
+    assert_eq!((emitted(canvas(1)).await, emitted(canvas(2)).await), (1, 1));
+    expire().await;
+    assert_eq!((emitted(canvas(1)).await, emitted(canvas(2)).await), (0, 0), "known");
+    let taken = take(&table.store, 1).await;
+    let of = taken[0].address.scope.canvas;
+    complete(&table.store, taken).await;
+    expire().await;
+    let other = if of == canvas(1) { canvas(2) } else { canvas(1) };
+    assert_eq!((emitted(of).await, emitted(other).await), (1, 0), "forgotten when its copy is done");
+}

@@ -1,0 +1,49 @@
+//! Services with different handlers on one queue: a subscription each, on the same topic.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wakeq::notify::{Notifier, PubSub, PubSubConfig};
+use wakeq::{CanvasId, Event, Execution, HandlerResult, Handlers, Outcome, Timing};
+
+use crate::brokers::Broker;
+use crate::support::{Running, Stage, scope};
+
+async fn complete(_event: Execution) -> HandlerResult {
+    Ok(())
+}
+
+/// Each service gets every notification and runs what is its own. What is the other's it puts off, which stops nobody: at
+/// the default durations a wait for the unknown handler's next look would be five minutes.
+#[tokio::test]
+async fn services_with_subscriptions_of_their_own_do_not_wait_for_each_other() {
+    let mut config = Broker::pubsub_config("services").await;
+    config.create_missing = true;
+    let mails = PubSubConfig { subscription: format!("{}-mails", config.subscription), ..config.clone() };
+    let pages = PubSubConfig { subscription: format!("{}-pages", config.subscription), ..config };
+    let connect = async |config| Arc::new(PubSub::connect(config).await.unwrap()) as Arc<dyn Notifier>;
+    let (mails, pages) = (connect(mails).await, connect(pages).await);
+    let timing = Timing::default();
+    assert!(timing.unknown_handler_wait > Duration::from_secs(60));
+    let stage = Stage::with(Arc::clone(&mails), timing).await;
+    let start = |notifier, name: &str| {
+        let handlers = Handlers::new().on(name, complete);
+        Running::start(stage.store.clone(), notifier, handlers, Default::default())
+    };
+    let (mut mailing, mut paging) = (start(mails, "send-mail"), start(pages, "make-page"));
+    let canvases = [CanvasId::DEFAULT, CanvasId(uuid::Uuid::from_u128(7))];
+    for canvas in canvases {
+        for number in 0..30 {
+            let name = if number % 2 == 0 { "send-mail" } else { "make-page" };
+            stage.queue.emit(Event::new(name, &number).unwrap().canvas(canvas)).await.unwrap();
+        }
+    }
+    let (mailed, paged) =
+        tokio::join!(mailing.until_count(30, Outcome::Deleted), paging.until_count(30, Outcome::Deleted));
+    assert_eq!((mailed.len(), paged.len(), stage.rows().await), (30, 30, 0));
+    // The other's handlers are noted as unknown: they are to nobody's harm, and nothing waits for them.
+    let stats = stage.admin.stats(CanvasId::DEFAULT, Some(&scope("send-mail"))).await.unwrap();
+    assert!(stats.iter().all(|stats| stats.waiting + stats.delayed + stats.running == 0));
+    mailing.stop().await;
+    paging.stop().await;
+}
