@@ -293,7 +293,8 @@ async fn what_operators_remove_promises_the_next() {
     table.run("insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, object, seq, prev, notify_at, delay_until)
                select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'known', '_', '1', 'long', n, n - 1,
                       now() + interval '1 h', now() + (n - 2000) * interval '1 ms' from generate_series(1, 1002) n").await;
-    assert_eq!(table.store.purge_page(&scope(), &tester()).await.unwrap(), (1000, vec![lane("long")]));
+    let now = table.store.clock().await.unwrap();
+    assert_eq!(table.store.purge_page(&scope(), now, &tester()).await.unwrap(), (1000, vec![lane("long")]));
     assert_eq!(promised().await, [table.store.first(&lane("long")).await.unwrap().unwrap().0]);
 }
 
