@@ -4,6 +4,7 @@
 
 #[cfg(test)]
 mod agreement;
+mod answers;
 mod counters;
 mod finished;
 mod handlers;
@@ -32,8 +33,9 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+pub use answers::{HandlerError, HandlerResult};
 pub use counters::{Counters, RunReport, Verdict};
-pub use handlers::{Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Origin, Route};
+pub use handlers::{Execution, Handlers, InvalidRoute, Origin, Route};
 pub use push::{PushError, PushRunner};
 pub use signal::shutdown_signal;
 

@@ -267,6 +267,7 @@ impl Worker {
                     | State::Delete(..)
                     | State::HandOver
                     | State::RetryCheck(..)
+                    | State::Postpone(..)
             );
             let mut moved = Moved::On;
             while owner && moved == Moved::On {
