@@ -30,6 +30,7 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
             };
             Some(format!("attempt {attempt} failed ({error}); tried again {wait}"))
         }
+        Outcome::Postponed => Some("its handler said: not yet; it comes again later".to_owned()),
         Outcome::DelayNotYet => match &report.verdict {
             Verdict::Waits(wait) => Some(format!("not due yet: waits here {wait:.1?}")),
             Verdict::Acknowledged | Verdict::PutBack | Verdict::WaitsForRoom | Verdict::Failed(_) => {
@@ -38,9 +39,7 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
         },
         Outcome::EarlierLeft => Some("waits for an earlier event of its object".to_owned()),
         Outcome::FacetHeld => Some("waits: its canvas gets nothing of the queue now".to_owned()),
-        Outcome::ObjectHalted => {
-            Some("its object stands still: waits for `objects skip`, or a redrive".to_owned())
-        }
+        Outcome::ObjectHalted => Some("its object stands still: `objects skip`, or a redrive".to_owned()),
         Outcome::RulePaused => Some(format!("paused: waits in Postgres for `unpause {name}`")),
         Outcome::RuleBlocked => Some(format!("blocked by an admin: waits in Postgres for `unblock {name}`")),
         Outcome::Deferred => Some("no handler of that name here: waits for a worker that has it".to_owned()),
@@ -66,6 +65,7 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
         | Outcome::ExecutesToCompletion
         | Outcome::Exception
         | Outcome::ShutDown
+        | Outcome::NotYet
         | Outcome::HandlerGone
         | Outcome::HandlerPaused
         | Outcome::RetryTooMany

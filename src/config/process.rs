@@ -49,11 +49,14 @@ pub(crate) struct WorkerArgs {
     keep_log: Option<Duration>,
 }
 
-/// How many notifications a worker that fetches them keeps for later.
+/// How many notifications a worker that fetches them takes ahead, and keeps for later.
 #[derive(Args, Clone, Copy)]
 #[command(next_help_heading = "Worker")]
 pub(crate) struct LotArgs {
-    /// Notifications that wait in this process for their time
+    /// Notifications that this process takes ahead of what it runs [default: four times the capacity]
+    #[arg(long, env = "WAKEQ_PREFETCH")]
+    prefetch: Option<usize>,
+    /// Notifications that wait in this process for their time, or for room at their handler
     #[arg(long, env = "WAKEQ_LOT", default_value_t = WorkerConfig::default().lot_max)]
     lot: usize,
 }
@@ -181,7 +184,7 @@ pub(crate) fn on_cloud_run() -> bool {
 impl LotArgs {
     /// As the worker takes it, with the rest.
     pub(crate) fn with(self, config: WorkerConfig) -> WorkerConfig {
-        WorkerConfig { lot_max: self.lot, ..config }
+        WorkerConfig { prefetch: self.prefetch, lot_max: self.lot, ..config }
     }
 }
 
@@ -292,7 +295,8 @@ mod tests {
         assert_eq!((grace(None, false), grace(None, true)), (28, 8));
         assert_eq!(grace(Some(Duration::from_secs(90)), true), 90);
         let config = arguments(None).config_on(false);
-        assert_eq!((config.capacity, LotArgs { lot: 9 }.with(config.clone()).lot_max), (3, 9));
+        let fetching = LotArgs { prefetch: Some(5), lot: 9 }.with(config.clone());
+        assert_eq!((fetching.capacity, fetching.prefetch, fetching.lot_max), (3, Some(5), 9));
         assert_eq!(config.target_share, Some(2));
         let retention = Retention { dead_events: Duration::from_secs(7200), ..Retention::default() };
         assert_eq!(config.retention, retention);

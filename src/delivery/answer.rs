@@ -8,6 +8,9 @@ use hyper::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
 use super::Delivered;
 
+/// When an event comes again that is too early for a target which does not say for how long.
+const NOT_YET: Duration = Duration::from_secs(10);
+
 /// The verdict on an answer, by its status; of its headers only `Retry-After` counts, and with it `Date`.
 /// `body` says how long its body was.
 pub(super) fn verdict(
@@ -24,6 +27,7 @@ pub(super) fn verdict(
     };
     match status.as_u16() {
         200..=299 => Delivered::Completed,
+        425 => Delivered::NotYet { delay: retry_after(headers, now).unwrap_or(NOT_YET).min(delay_max) },
         410 => Delivered::Gone { reason: format!("the target answered {}", named(status)) },
         429 | 503 => {
             let wait = retry_after(headers, now).map(|wait| wait.min(delay_max));
@@ -85,6 +89,7 @@ mod tests {
             let verdict = answered(status, &[(RETRY_AFTER, "7")]);
             match status {
                 200..=299 => assert_eq!(verdict, Delivered::Completed),
+                425 => assert_eq!(verdict, Delivered::NotYet { delay: Duration::from_secs(7) }),
                 410 => {
                     assert_eq!(
                         verdict,

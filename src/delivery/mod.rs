@@ -114,6 +114,11 @@ pub struct Delivery<'a> {
 pub enum Delivered {
     /// The target has done it.
     Completed,
+    /// It is too early for the target: the same again, without an attempt being counted.
+    NotYet {
+        /// After how long.
+        delay: Duration,
+    },
     /// The target wants no more of them, for good.
     Gone {
         /// What it answered.

@@ -52,6 +52,10 @@ pub enum Outcome {
     /// An operational error: of the handler in `Process`, of its pause in `Pause`, of the retry's own write in
     /// `RetryCheck`.
     Exception,
+    /// The handler says that it is too early for the event.
+    NotYet,
+    /// The event waits until its handler wants it again, and nothing was counted.
+    Postponed,
     /// The handler says that it is gone for good: it has to be paused.
     HandlerGone,
     /// The handler is paused, or another one has taken its place meanwhile.
@@ -82,7 +86,7 @@ impl Outcome {
     ///
     /// assert!(Outcome::ALL.iter().any(|outcome| outcome.as_str() == "LockClaimed"));
     /// ```
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 35] = [
         Self::EventMissing,
         Self::EventPresent,
         Self::DelayNone,
@@ -106,6 +110,8 @@ impl Outcome {
         Self::Poison,
         Self::ExecutesToCompletion,
         Self::Exception,
+        Self::NotYet,
+        Self::Postponed,
         Self::HandlerGone,
         Self::HandlerPaused,
         Self::LeaseLost,
@@ -144,6 +150,8 @@ impl Outcome {
             Self::Poison => "Poison",
             Self::ExecutesToCompletion => "ExecutesToCompletion",
             Self::Exception => "Exception",
+            Self::NotYet => "NotYet",
+            Self::Postponed => "Postponed",
             Self::HandlerGone => "HandlerGone",
             Self::HandlerPaused => "HandlerPaused",
             Self::LeaseLost => "LeaseLost",

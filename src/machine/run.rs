@@ -9,6 +9,9 @@ use std::time::Duration;
 use super::{Outcome, Policy, RetryPolicy};
 use crate::event::{Cause, Claim, RuleKind, Schedule, Turn};
 
+/// The shortest delay of an event that is not counted: a handler that asks for less would be asked without a pause.
+const POSTPONED_MIN: Duration = Duration::from_millis(100);
+
 /// What a successful claim returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claimed {
@@ -54,6 +57,8 @@ pub enum State {
     Pause(Running),
     /// The handler failed.
     RetryCheck(Running, Option<Duration>),
+    /// The handler said: not yet. It waits that long, and nothing is counted.
+    Postpone(Running, Duration),
     /// The handler was cut short by a shutdown, or is paused now.
     Release(Claim),
     /// The event is over.
@@ -114,11 +119,11 @@ pub enum Effect {
     RunHandler,
     /// Pause the handler that says it is gone, unless another one has taken its place.
     PauseHandler,
-    /// Count a retry and release the claim, unless it was lost.
+    /// Write down the retries and when it is due, and release the claim, unless it was lost.
     SaveRetry {
         /// The claim that must still stand.
         claim: Claim,
-        /// The new count.
+        /// The new count, which is the old one where nothing counts.
         retries: u32,
         /// How long to wait.
         delay: Duration,
@@ -175,6 +180,9 @@ pub enum Ran {
     Completed,
     /// An operational error; the handler may say when to try again, within the longest delay of its policy.
     Failed(Option<Duration>),
+    /// It is too early for this event: it comes again after so long, within the longest delay of the policy, as if it had
+    /// not run.
+    NotYet(Duration),
     /// It is gone for good, and wants no more events: that is nothing the event can be blamed for.
     Gone,
     /// The lease ran out under it.
@@ -218,6 +226,7 @@ impl State {
             Self::Pause(_) => Effect::PauseHandler,
             Self::RetryCheck(running, after) if running.may_retry() => running.save_retry(*after),
             Self::RetryCheck(..) => Effect::Decide,
+            Self::Postpone(running, delay) => running.save_postponed(*delay),
             Self::Release(claim) => Effect::Release(*claim),
             Self::Delete(claim, removal) => Effect::Remove(*claim, *removal),
             Self::HandOver => Effect::HandOver,
@@ -264,10 +273,13 @@ impl State {
                 (Outcome::Exception, Self::RetryCheck(running, None))
             }
             (Self::RetryCheck(running, after), Input::RetrySaved(saved)) if running.may_retry() => {
-                retry_saved(running.delay(after), saved, policy)
+                saved_until(running.delay(after), saved, Outcome::RetryAllowed, policy)
             }
             (Self::RetryCheck(running, _), Input::Decide) if !running.may_retry() => {
                 (Outcome::RetryTooMany, Self::Delete(running.claim, Removal::Dead(Cause::Retries)))
+            }
+            (Self::Postpone(running, delay), Input::RetrySaved(saved)) => {
+                saved_until(running.postponed(delay), saved, Outcome::Postponed, policy)
             }
             (Self::Release(_), Input::Released) => (Outcome::Released, Self::End(Answer::PutBack)),
             (Self::Delete(..), Input::Removed(true)) => (Outcome::Deleted, Self::End(Answer::Acknowledge)),
@@ -292,6 +304,7 @@ impl State {
             Self::Process(_) => "Process",
             Self::Pause(_) => "Pause",
             Self::RetryCheck(..) => "RetryCheck",
+            Self::Postpone(..) => "Postpone",
             Self::Release(_) => "Release",
             Self::Delete(..) => "Delete",
             Self::HandOver => "HandOver",
@@ -313,6 +326,14 @@ impl Running {
 
     fn save_retry(&self, after: Option<Duration>) -> Effect {
         Effect::SaveRetry { claim: self.claim, retries: self.retries + 1, delay: self.delay(after) }
+    }
+
+    fn postponed(&self, delay: Duration) -> Duration {
+        self.delay(Some(delay.max(POSTPONED_MIN)))
+    }
+
+    fn save_postponed(&self, delay: Duration) -> Effect {
+        Effect::SaveRetry { claim: self.claim, retries: self.retries, delay: self.postponed(delay) }
     }
 }
 
@@ -368,16 +389,13 @@ fn processed(running: Running, ran: Ran) -> (Outcome, State) {
     match ran {
         Ran::Completed => (Outcome::ExecutesToCompletion, State::Delete(running.claim, Removal::Completed)),
         Ran::Failed(after) => (Outcome::Exception, State::RetryCheck(running, after)),
+        Ran::NotYet(delay) => (Outcome::NotYet, State::Postpone(running, delay)),
         Ran::Gone => (Outcome::HandlerGone, State::Pause(running)),
         Ran::LeaseLost => (Outcome::LeaseLost, State::End(Answer::PutBack)),
         Ran::ShutDown => (Outcome::ShutDown, State::Release(running.claim)),
     }
 }
 
-fn retry_saved(delay: Duration, saved: bool, policy: &Policy) -> (Outcome, State) {
-    if saved {
-        (Outcome::RetryAllowed, wait(delay, policy))
-    } else {
-        (Outcome::Exception, State::Queue(When::Soon))
-    }
+fn saved_until(delay: Duration, saved: bool, outcome: Outcome, policy: &Policy) -> (Outcome, State) {
+    if saved { (outcome, wait(delay, policy)) } else { (Outcome::Exception, State::Queue(When::Soon)) }
 }

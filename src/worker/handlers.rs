@@ -1,7 +1,6 @@
 //! Registration of handlers: an explicit list of routes, each with its policy.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,94 +9,14 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
+use super::answers::{HandlerError, HandlerResult};
 use crate::event::{
     CanvasId, CopyOf, EventId, HandlerAddress, InvalidName, Name, Place, Timestamp, Traceparent,
 };
-use crate::machine::{Ran, RetryPolicy};
+use crate::machine::RetryPolicy;
 
-/// What a handler answers: `Ok` completes the event.
-pub type HandlerResult = Result<(), HandlerError>;
-
-/// Why a handler did not complete: an operational error, which is tried again; or an error value, which is not.
-///
-/// Every error converts into an operational one, so `?` retries. Use [`HandlerError::value`] for an outcome that
-/// trying again can't change.
-#[derive(Debug)]
-pub struct HandlerError {
-    message: String,
-    kind: ErrorKind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ErrorKind {
-    Operational(Option<Duration>),
-    Value,
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only a target says so"))]
-    Gone,
-}
-
-impl HandlerError {
-    /// An operational error: the event is tried again, as its handler's policy says.
-    pub fn operational(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), kind: ErrorKind::Operational(None) }
-    }
-
-    /// An error value: the event has completed, with this as its result, and is not tried again.
-    ///
-    /// ```
-    /// use wakeq::{Execution, HandlerError, HandlerResult};
-    ///
-    /// async fn send_email(event: Execution) -> HandlerResult {
-    ///     let address: String = event.value()?;
-    ///     if !address.contains('@') {
-    ///         return Err(HandlerError::value("no e-mail address"));
-    ///     }
-    ///     Ok(())
-    /// }
-    /// ```
-    pub fn value(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), kind: ErrorKind::Value }
-    }
-
-    /// Tried again after this long, whatever the policy's delay; it counts as a retry.
-    pub fn retry_after(mut self, delay: Duration) -> Self {
-        self.kind = ErrorKind::Operational(Some(delay));
-        self
-    }
-
-    /// The handler is gone for good, and has to be paused.
-    #[cfg(feature = "http")]
-    pub(super) fn gone(reason: impl fmt::Display) -> Self {
-        Self { message: reason.to_string(), kind: ErrorKind::Gone }
-    }
-
-    /// What happened.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// How a run ends in which the handler said this.
-    pub(super) fn ran(&self) -> Ran {
-        match self.kind {
-            ErrorKind::Operational(delay) => Ran::Failed(delay),
-            ErrorKind::Value => Ran::Completed,
-            ErrorKind::Gone => Ran::Gone,
-        }
-    }
-}
-
-impl<E: std::error::Error> From<E> for HandlerError {
-    fn from(error: E) -> Self {
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            message.push_str(": ");
-            message.push_str(&cause.to_string());
-            source = cause.source();
-        }
-        Self::operational(message)
-    }
-}
+/// How long after its emit an event may be told that it is too early, unless its route says otherwise.
+pub(super) const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// An event on its handler.
 #[derive(Clone, Debug)]
@@ -188,6 +107,7 @@ pub struct Route {
     timeout: Option<Duration>,
     concurrency: Option<usize>,
     halts: bool,
+    patience: Duration,
 }
 
 impl Route {
@@ -202,6 +122,7 @@ impl Route {
             timeout: None,
             concurrency: None,
             halts: false,
+            patience: PATIENCE,
         }
     }
 
@@ -232,6 +153,13 @@ impl Route {
     /// An attempt that takes longer is cut off and counts as an operational error. Default: no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+
+    /// How long after its emit an event may be told [`HandlerError::not_yet`] without an attempt being counted. Default 24 h;
+    /// longer where events are emitted with a longer delay, which counts too.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 
@@ -358,8 +286,8 @@ fn handler(called: &str, route: Route, run: BoxedHandler) -> Result<Handler, Inv
         return Err(InvalidRoute::NoConcurrency(called.to_owned()));
     }
     let room = route.concurrency.map(|limit| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
-    let Route { retry, timeout, halts, .. } = route;
-    Ok(Handler { run, retry, timeout, room, share: None, halts, revision: None })
+    let Route { retry, timeout, halts, patience, .. } = route;
+    Ok(Handler { run, retry, timeout, room, share: None, halts, patience, revision: None })
 }
 
 /// A registered handler.
@@ -373,6 +301,8 @@ pub(super) struct Handler {
     pub(super) share: Option<Arc<Semaphore>>,
     /// Whether an object stands still when an event of it dies.
     pub(super) halts: bool,
+    /// How old an event may be that is told to come again without being counted.
+    pub(super) patience: Duration,
     /// Which registration it is of, if it is a target and not a function.
     pub(super) revision: Option<Uuid>,
 }
@@ -464,14 +394,5 @@ mod tests {
         assert!(refused(Handlers::new().on("a b", nothing)).unwrap().contains("no valid name"));
         let never = Handlers::new().on(Route::new("a").concurrency(0), nothing);
         assert!(refused(never).unwrap().contains("concurrency 0"));
-    }
-
-    #[test]
-    fn errors_are_operational_unless_they_are_values() {
-        let from_error = HandlerError::from("x".parse::<i32>().unwrap_err());
-        assert_eq!(from_error.ran(), Ran::Failed(None));
-        assert_eq!(HandlerError::value("done").ran(), Ran::Completed);
-        let later = HandlerError::operational("busy").retry_after(Duration::from_secs(3));
-        assert_eq!(later.ran(), Ran::Failed(Some(Duration::from_secs(3))));
     }
 }

@@ -1,7 +1,10 @@
 //! The worker's loop: holds the notifications that it may, starts one when there is room, canvas by canvas in turns, answers
-//! it when its run has ended, keeps what waits for its time.
+//! it when its run has ended, keeps what waits for its time or for a room. What is kept for longer than a turn is
+//! acknowledged, so that the broker goes on sending; what there is no room for is left to other workers.
 
-use std::collections::VecDeque;
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +17,8 @@ use super::WorkerConfig;
 use super::counters::{Counters, RunReport};
 use super::finished::{Finished, Halt};
 use super::lot::Lot;
-use super::onward::onward;
+use super::offers::Offers;
+use super::onward::Onward;
 use super::room::{Room, RoomKind};
 use super::rotation::Rotation;
 use super::run::Runner;
@@ -29,24 +33,40 @@ const FAILED_WAIT: Duration = Duration::from_secs(1);
 const CLOSE_WAIT: Duration = Duration::from_millis(1_500);
 /// How long what is left after that may take to be dropped.
 const ABORT_WAIT: Duration = Duration::from_millis(250);
-/// How many events of an object or a queue run here in a row before the next one is published instead: others wait for
-/// the place.
+/// How many events of an object or a queue run here in a row, while nothing of another canvas waits, before the next one
+/// takes its turn: others of its own canvas wait for the place.
 const LINKS_MAX: u32 = 50;
-/// How often the subscription is asked whether anything is the matter.
+/// How often the subscription is asked whether anything is the matter, and what waits for room is offered to others.
 const TROUBLE_PERIOD: Duration = Duration::from_secs(1);
 
-pub(super) struct Intake {
-    runner: Arc<Runner>,
+/// What runs a notification to its end: the machine, or what a test puts in its place.
+pub(super) trait Runs: Send + Sync + 'static {
+    fn run(&self, notification: Notification, room: Room) -> impl Future<Output = Finished> + Send;
+}
+
+impl Runs for Runner {
+    fn run(&self, notification: Notification, room: Room) -> impl Future<Output = Finished> + Send {
+        self.run(notification, room)
+    }
+}
+
+/// What waits for a start, with the rooms it is in already.
+struct Waits {
+    notification: Notification,
+    delivery: Delivery,
+    room: Room,
+}
+
+pub(super) struct Intake<R> {
+    runner: Arc<R>,
     capacity: usize,
-    /// Most that waits for a start. The subscription holds as many unanswered ones at most, here and elsewhere.
+    /// Most that runs or waits for a start.
     held_max: usize,
     shutdown_grace: Duration,
     lot: Lot,
-    notifier: Arc<dyn Notifier>,
-    /// What waits for a start.
-    waiting: Rotation<CanvasId, (Notification, Delivery)>,
-    /// What holds room that others wait for, and so goes first.
-    ready: VecDeque<(Notification, Delivery, Room)>,
+    offers: Offers,
+    onward: Onward,
+    waiting: Rotation<CanvasId, Waits>,
     /// Each with how many events of its object, or its queue, ran here in a row before it.
     running: JoinSet<(Delivery, Finished, u32)>,
     entering: JoinSet<(Notification, Room)>,
@@ -57,24 +77,25 @@ pub(super) struct Intake {
     stopping: bool,
 }
 
-impl Intake {
+impl<R: Runs> Intake<R> {
     pub(super) fn new(
-        runner: Arc<Runner>,
+        runner: Arc<R>,
         notifier: Arc<dyn Notifier>,
         config: &WorkerConfig,
         counters: Arc<Counters>,
         reports: Option<mpsc::Sender<RunReport>>,
         trouble: watch::Sender<Option<String>>,
     ) -> Self {
+        let held_max = config.held_max();
         Self {
             runner,
             capacity: config.capacity,
-            held_max: config.capacity + config.lot_max,
+            held_max,
             shutdown_grace: config.shutdown_grace,
             lot: Lot::new(config.lot_max),
-            notifier,
+            offers: Offers::new(config.capacity),
+            onward: Onward::start(notifier, 2 * (held_max + config.lot_max)),
             waiting: Rotation::new(),
-            ready: VecDeque::new(),
             running: JoinSet::new(),
             entering: JoinSet::new(),
             counters,
@@ -95,14 +116,16 @@ impl Intake {
         let mut looks = tokio::time::interval(TROUBLE_PERIOD);
         looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            let starts =
-                self.running.len() < self.capacity && !(self.ready.is_empty() && self.waiting.is_empty());
-            let holds_more = self.waiting.len() < self.held_max;
+            let starts = self.running.len() < self.capacity && !self.waiting.is_empty();
+            let holds_more = self.running.len() + self.waiting.len() < self.held_max;
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
                 // Ready once a second, so it keeps nothing else waiting; further down it would wait itself under load.
-                _ = looks.tick() => self.tell(subscription.trouble()),
+                _ = looks.tick() => {
+                    self.tell(subscription.trouble());
+                    self.offer();
+                }
                 Some(ended) = self.running.join_next() => self.ended(ended),
                 Some(entered) = self.entering.join_next() => self.entered(entered),
                 (id, delivery) = self.lot.due() => self.due(id, delivery),
@@ -121,7 +144,7 @@ impl Intake {
 
     fn tell(&self, trouble: Option<String>) {
         self.gauges.receives(trouble.is_none());
-        self.gauges.show(self.running.len(), self.lot.len() + self.ready.len() + self.waiting.len());
+        self.gauges.show(self.running.len(), self.lot.len() + self.waiting.len());
         self.trouble.send_if_modified(|known| {
             let changed = *known != trouble;
             *known = trouble;
@@ -131,7 +154,24 @@ impl Intake {
 
     fn receive(&mut self, delivery: Delivery) {
         if let Some((notification, delivery)) = read(delivery, &self.counters) {
-            self.waiting.push(notification.canvas, (notification, delivery));
+            self.wait(notification, delivery);
+        }
+    }
+
+    /// Lets it wait for its turn.
+    fn wait(&mut self, notification: Notification, delivery: Delivery) {
+        let waits = Waits { notification, delivery, room: Room::default() };
+        self.waiting.push(notification.canvas, waits);
+        self.shed();
+    }
+
+    /// Leaves to other workers what is beyond the bound: the last of the canvas with the most.
+    fn shed(&mut self) {
+        while self.running.len() + self.waiting.len() > self.held_max
+            && let Some(Waits { notification, delivery, .. }) = self.waiting.shed()
+        {
+            delivery.acknowledge();
+            self.onward.give(notification);
         }
     }
 
@@ -146,29 +186,28 @@ impl Intake {
     }
 
     fn start_next(&mut self) {
-        if let Some((notification, delivery, room)) = self.ready.pop_front() {
-            return self.start(notification, delivery, room, 0);
-        }
-        let Some((notification, delivery)) = self.waiting.pop() else { return };
+        let Some(Waits { notification, delivery, room }) = self.waiting.pop() else { return };
         // One that waits for its time is looked at all the same: it may have become due (`run_now`).
         if self.lot.waits_openly(notification.id) {
             self.double(delivery);
         } else {
-            self.start(notification, delivery, Room::default(), 0);
+            self.start(notification, delivery, room, 0);
         }
     }
 
     fn due(&mut self, id: EventId, delivery: Delivery) {
         if let Ok(notification) = delivery.notification {
             debug_assert_eq!(notification.id, id);
-            self.waiting.push(notification.canvas, (notification, delivery));
+            self.wait(notification, delivery);
         }
     }
 
+    /// The first of its canvas to start, because others wait for the room that it is in; but not before other canvases.
     fn entered(&mut self, entered: Result<(Notification, Room), tokio::task::JoinError>) {
         let Ok((notification, room)) = entered else { return };
         if let Some(delivery) = self.lot.take(notification.id) {
-            self.ready.push_back((notification, delivery, room));
+            self.waiting.push_first(notification.canvas, Waits { notification, delivery, room });
+            self.shed();
         }
     }
 
@@ -188,7 +227,7 @@ impl Intake {
         let notification = report.notification;
         // What asked is asked again when another event has had its turn; that one has a delivery of its own.
         let (delivery, asker) = match again {
-            Some(asker) => (onward(&self.notifier, notification), Some((asker, delivery))),
+            Some(asker) => (self.onward.delivery(notification), Some((asker, delivery))),
             None => (delivery, None),
         };
         self.counters.count(&report, fault);
@@ -196,9 +235,8 @@ impl Intake {
         match halt {
             Halt::Answer(Answer::Acknowledge) => delivery.acknowledge(),
             Halt::Answer(Answer::PutBack) | Halt::Wait(When::Soon) => delivery.put_back(),
-            Halt::Wait(When::In(wait)) => self.park(notification.id, delivery, wait),
-            Halt::Failed(_) if self.stopping || self.lot.is_full() => delivery.put_back(),
-            Halt::Failed(_) => self.park(notification.id, delivery, FAILED_WAIT),
+            Halt::Wait(When::In(wait)) => self.park(notification, delivery, wait),
+            Halt::Failed(_) => self.try_again(notification.id, delivery),
             Halt::Room(kind, semaphore, places) => {
                 self.wait_for_room(notification, delivery, room, (kind, semaphore, places));
             }
@@ -210,7 +248,7 @@ impl Intake {
             self.go_on(asker, delivery, links + 1);
         }
         for next in next {
-            let delivery = onward(&self.notifier, next);
+            let delivery = self.onward.delivery(next);
             self.go_on(next, delivery, links + 1);
         }
         if let Some(reports) = &self.reports {
@@ -219,32 +257,54 @@ impl Intake {
         }
     }
 
-    /// The next event of an object or a queue has its turn: here, where there is room for it; else at whoever is sent its
-    /// notification.
+    /// The next event of an object or a queue has its turn: at once while no other canvas waits for the place, and in the
+    /// rotation else.
     fn go_on(&mut self, next: Notification, delivery: Delivery, links: u32) {
-        if self.stopping || links >= LINKS_MAX || self.running.len() >= self.capacity {
+        let has_turn = links < LINKS_MAX
+            && self.running.len() < self.capacity
+            && !self.waiting.has_others_than(next.canvas);
+        if self.stopping {
             delivery.put_back();
         } else if self.lot.waits_openly(next.id) {
             delivery.acknowledge();
-        } else {
+        } else if has_turn {
             self.start(next, delivery, Room::default(), links);
+        } else {
+            self.wait(next, delivery);
         }
     }
 
-    /// Keeps a notification for its time, one per event. Without room for it the promise on the row wakes the event.
-    fn park(&mut self, id: EventId, delivery: Delivery, wait: Duration) {
+    /// Keeps a notification for its time, one per event. It is acknowledged: should this process end, or have no room for
+    /// it, the promise on the row wakes the event.
+    fn park(&mut self, notification: Notification, delivery: Delivery, wait: Duration) {
+        if self.stopping {
+            return delivery.put_back();
+        }
+        if self.lot.contains(notification.id) {
+            self.lot.hasten(notification.id, wait);
+            return self.double(delivery);
+        }
+        delivery.acknowledge();
+        if !self.lot.is_full() {
+            self.lot.park(notification.id, self.onward.delivery(notification), wait);
+        }
+    }
+
+    /// Keeps one unanswered whose run got no answer from Postgres: a worker without a database takes no more than it holds.
+    fn try_again(&mut self, id: EventId, delivery: Delivery) {
         if self.stopping {
             delivery.put_back();
         } else if self.lot.contains(id) {
-            self.lot.hasten(id, wait);
+            self.lot.hasten(id, FAILED_WAIT);
             self.double(delivery);
         } else if self.lot.is_full() {
-            delivery.acknowledge();
+            delivery.put_back();
         } else {
-            self.lot.park(id, delivery, wait);
+            self.lot.park(id, delivery, FAILED_WAIT);
         }
     }
 
+    /// Keeps a notification until there is room, one per event; acknowledged, as what waits for its time.
     fn wait_for_room(
         &mut self,
         notification: Notification,
@@ -263,22 +323,36 @@ impl Intake {
         } else if self.lot.is_full() {
             return delivery.put_back();
         }
-        self.lot.park_open(notification.id, delivery);
-        self.entering.spawn(async move {
+        delivery.acknowledge();
+        self.offers.waits_here(notification.id);
+        let entering = self.entering.spawn(async move {
             let permit: Option<OwnedSemaphorePermit> = semaphore.acquire_many_owned(places).await.ok();
             room.hold(kind, permit);
             (notification, room)
         });
+        self.lot.park_open(notification.id, self.onward.delivery(notification), entering);
     }
 
-    /// Takes nothing more, gives back what has not started, lets runs end within the grace, cuts off the rest.
+    /// Offers to other workers what came last of what waits for room, where more does than may wait for a place.
+    fn offer(&mut self) {
+        let kept = self.held_max - self.capacity;
+        for _ in 0..self.offers.next() {
+            if self.lot.open_len() <= kept {
+                return;
+            }
+            let Some((id, delivery)) = self.lot.take_last_open() else { return };
+            self.offers.offer(id);
+            delivery.put_back();
+        }
+    }
+
+    /// Takes nothing more, gives back or publishes what has not started, lets runs end within the grace, cuts off the rest.
     async fn stop(mut self, subscription: Box<dyn Subscription>, kill: CancellationToken) {
         self.stopping = true;
         let deadline = Instant::now() + self.shutdown_grace;
         tracing::info!(running = self.running.len(), grace = ?self.shutdown_grace, "shutting down");
         self.entering.shutdown().await;
         self.lot.clear();
-        self.ready.clear();
         self.waiting.clear();
         let closing = tokio::spawn(subscription.close(self.shutdown_grace + CLOSE_WAIT));
         self.drain(deadline).await;
@@ -293,6 +367,10 @@ impl Intake {
         // Not awaited: a handler that blocks its thread can't be cut off.
         self.running.abort_all();
         self.drain(Instant::now() + ABORT_WAIT).await;
+        let Self { running, onward, .. } = self;
+        drop(running);
+        let last = deadline + CLOSE_WAIT;
+        onward.close(last.saturating_duration_since(Instant::now()).max(ABORT_WAIT)).await;
         if closing.await.is_err() {
             tracing::error!("closing the subscription failed");
         }

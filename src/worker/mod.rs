@@ -4,12 +4,14 @@
 
 #[cfg(test)]
 mod agreement;
+mod answers;
 mod counters;
 mod finished;
 mod handlers;
 mod intake;
 mod leases;
 mod lot;
+mod offers;
 mod onward;
 mod process;
 mod push;
@@ -31,8 +33,9 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+pub use answers::{HandlerError, HandlerResult};
 pub use counters::{Counters, RunReport, Verdict};
-pub use handlers::{Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Origin, Route};
+pub use handlers::{Execution, Handlers, InvalidRoute, Origin, Route};
 pub use push::{PushError, PushRunner};
 pub use signal::shutdown_signal;
 
@@ -52,8 +55,10 @@ use statements::Statements;
 use targets::Targets;
 use values::Values;
 
-/// Largest capacity, and largest parking lot.
+/// Largest capacity, prefetch and parking lot.
 const LOT_MAX: usize = 50_000;
+/// What is taken ahead of what runs, in capacities.
+const PREFETCH_ROUNDS: usize = 4;
 /// Largest room for values.
 const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024 * 1024;
 
@@ -65,7 +70,12 @@ pub struct WorkerConfig {
     /// Handlers of one canvas that are HTTP targets and run at a time. Default none: a quarter of the capacity, so that no
     /// canvas's slow targets keep the others waiting.
     pub target_share: Option<usize>,
-    /// Notifications that wait here for their time. Default 5,000; beyond that the promise on the row wakes the event.
+    /// Notifications that are taken ahead of what runs, and that no other worker has meanwhile. Default none: four times the
+    /// capacity, so that quick handlers need not wait for Pub/Sub. Less shares handlers that take minutes more evenly; more
+    /// lets canvases take turns among more.
+    pub prefetch: Option<usize>,
+    /// Notifications that wait here for their time, or for room at their handler. Default 5,000; beyond that the promise on
+    /// the row wakes the event.
     pub lot_max: usize,
     /// Bytes of the values of running events, beyond what is small. Default 64 MiB, at least 1 MiB: events whose value is
     /// larger than 256 KiB (or than this divided by the capacity, if that is less) run beside each other only as far as
@@ -85,6 +95,7 @@ impl Default for WorkerConfig {
     fn default() -> Self {
         Self {
             capacity: 64,
+            prefetch: None,
             target_share: None,
             lot_max: 5_000,
             value_bytes_max: 64 * 1024 * 1024,
@@ -93,6 +104,14 @@ impl Default for WorkerConfig {
             suspect_losses: 2,
             retention: Retention::default(),
         }
+    }
+}
+
+impl WorkerConfig {
+    /// Most notifications that run, or wait for a place, at a time.
+    fn held_max(&self) -> usize {
+        let prefetch = self.prefetch.unwrap_or(PREFETCH_ROUNDS * self.capacity);
+        self.capacity + prefetch.min(LOT_MAX)
     }
 }
 
@@ -172,8 +191,8 @@ impl QueueWorker {
                 "a canvas's share of the capacity is 0: its HTTP targets would never be called",
             ));
         }
-        if config.lot_max > LOT_MAX || config.capacity > LOT_MAX {
-            return Err(WorkerError::Config("capacity and lot_max may each be 50,000 at most"));
+        if config.capacity.max(config.lot_max).max(config.prefetch.unwrap_or(0)) > LOT_MAX {
+            return Err(WorkerError::Config("capacity, prefetch and lot_max may each be 50,000 at most"));
         }
         if !(1024 * 1024..=VALUE_BYTES_MAX).contains(&config.value_bytes_max) {
             return Err(WorkerError::Config("value_bytes_max must be 1 MiB to 64 GiB"));
@@ -257,7 +276,7 @@ impl QueueWorker {
         let period = self.store.timing().probe_period;
         let chores = AbortOnDropHandle::new(tokio::spawn(waker.run(period, Some(self.config.retention))));
         let [renewing, watching] = self.keep(&leases);
-        let subscription = self.notifier.subscribe(self.config.capacity + self.config.lot_max).await?;
+        let subscription = self.notifier.subscribe(self.config.held_max()).await?;
         let runner = Arc::new(self.runner(leases));
         let (notifier, config) = (Arc::clone(&self.notifier), &self.config);
         let intake = intake::Intake::new(runner, notifier, config, self.counters, self.reports, self.trouble);

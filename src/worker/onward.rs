@@ -1,38 +1,92 @@
-//! The notification of an event whose turn came here: no broker has it, so to put it back is to publish it.
+//! Notifications that no broker has: of events whose turn came here, or that were acknowledged while they wait for their
+//! time. To put one back is to publish it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::event::Notification;
 use crate::notify::{Answer, Delivery, Notifier};
 
-/// A delivery of this notification that came from no broker.
-pub(super) fn onward(notifier: &Arc<dyn Notifier>, notification: Notification) -> Delivery {
-    let answer = Onward { notifier: Arc::clone(notifier), notification };
-    Delivery::new(&notification.body(), Box::new(answer))
+/// Most notifications that are published at once.
+const BATCH_MAX: usize = 1_000;
+
+/// Publishes what this worker has no use for, for whichever worker has room. Should the process end meanwhile, or the
+/// broker refuse, the promise of the event makes up for it.
+#[derive(Debug)]
+pub(super) struct Onward {
+    others: mpsc::Sender<Notification>,
+    publishing: AbortOnDropHandle<()>,
 }
 
-struct Onward {
-    notifier: Arc<dyn Notifier>,
-    notification: Notification,
-}
+impl Onward {
+    /// With room for so many that are not published yet.
+    pub(super) fn start(notifier: Arc<dyn Notifier>, waiting_max: usize) -> Self {
+        let (others, given) = mpsc::channel(waiting_max.max(1));
+        let publishing = AbortOnDropHandle::new(tokio::spawn(publish_all(notifier, given)));
+        Self { others, publishing }
+    }
 
-impl std::fmt::Debug for Onward {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_tuple("Onward").field(&self.notification.id).finish()
+    /// A delivery of this notification that came from no broker.
+    pub(super) fn delivery(&self, notification: Notification) -> Delivery {
+        let answer = OnwardAnswer { others: self.others.clone(), notification };
+        Delivery::new(&notification.body(), Box::new(answer))
+    }
+
+    /// Gives a notification to the other workers.
+    pub(super) fn give(&self, notification: Notification) {
+        give(&self.others, notification);
+    }
+
+    /// Returns once all is published whose delivery was dropped or answered, or after so long.
+    pub(super) async fn close(self, within: Duration) {
+        drop(self.others);
+        if tokio::time::timeout(within, self.publishing).await.is_err() {
+            tracing::warn!("not all that waited here was published; the probe will publish it");
+        }
     }
 }
 
-impl Answer for Onward {
+struct OnwardAnswer {
+    others: mpsc::Sender<Notification>,
+    notification: Notification,
+}
+
+impl std::fmt::Debug for OnwardAnswer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("OnwardAnswer").field(&self.notification.id).finish()
+    }
+}
+
+impl Answer for OnwardAnswer {
     fn acknowledge(self: Box<Self>) {}
 
-    /// Not waited for, and should the process end meanwhile, the promise of the event makes up for it.
     fn put_back(self: Box<Self>) {
-        let Ok(runtime) = Handle::try_current() else { return };
-        if self.notifier.wakes() {
-            runtime.spawn(async move { publish(self.notifier.as_ref(), self.notification).await });
+        give(&self.others, self.notification);
+    }
+}
+
+fn give(others: &mpsc::Sender<Notification>, notification: Notification) {
+    if others.try_send(notification).is_err() {
+        tracing::warn!(event = %notification.id, "too many wait to be published; the probe will publish it");
+    }
+}
+
+async fn publish_all(notifier: Arc<dyn Notifier>, mut given: mpsc::Receiver<Notification>) {
+    let mut batch = Vec::new();
+    while given.recv_many(&mut batch, BATCH_MAX).await > 0 {
+        if notifier.wakes()
+            && let Err(error) = notifier.publish(&batch).await
+        {
+            tracing::warn!(
+                notifications = batch.len(),
+                error = &error as &dyn std::error::Error,
+                "what waited here was not published; the probe will publish it"
+            );
         }
+        batch.clear();
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-use super::handlers::{Execution, Handler, HandlerResult};
+use super::answers::HandlerResult;
+use super::handlers::{Execution, Handler};
 use super::leases::Held;
 use crate::event::Traceparent;
 use crate::machine::Ran;
@@ -21,6 +22,18 @@ pub(super) struct Ended {
     pub(super) error: Option<String>,
     /// What went wrong, in a word for metrics; an error value did not.
     pub(super) fault: Option<&'static str>,
+}
+
+impl Ended {
+    /// Of an event that is older than its handler's patience, "not yet" is an operational error.
+    pub(super) fn at_age(self, age: Duration, patience: Duration) -> Self {
+        let Ran::NotYet(delay) = self.ran else { return self };
+        if age <= patience {
+            return self;
+        }
+        let error = format!("not yet, and it was emitted more than {patience:?} ago");
+        Self { ran: Ran::Failed(Some(delay)), ..failed(error, faults::ERROR) }
+    }
 }
 
 /// Runs the handler until it ends, its lease is lost, or `kill` cuts it off.
@@ -68,7 +81,7 @@ fn ended(result: std::thread::Result<HandlerResult>) -> Ended {
 
 fn fault(ran: Ran) -> Option<&'static str> {
     match ran {
-        Ran::Completed => None,
+        Ran::Completed | Ran::NotYet(_) => None,
         Ran::Failed(_) => Some(faults::ERROR),
         Ran::Gone => Some(faults::GONE),
         Ran::LeaseLost => Some(faults::LEASE_LOST),

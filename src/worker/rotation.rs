@@ -40,6 +40,35 @@ impl<K: Copy + Eq + Hash, T> Rotation<K, T> {
         self.len += 1;
     }
 
+    /// Adds to the front of its owner's queue.
+    pub(super) fn push_first(&mut self, owner: K, waits: T) {
+        let queue = self.queues.entry(owner).or_default();
+        if queue.is_empty() {
+            self.turns.push_back(owner);
+        }
+        queue.push_front(waits);
+        self.len += 1;
+    }
+
+    /// Whether something waits that is not this owner's.
+    pub(super) fn has_others_than(&self, owner: K) -> bool {
+        self.turns.len() > usize::from(self.queues.contains_key(&owner))
+    }
+
+    /// Takes the last of whoever has the most waiting; of several, of the one whose turn is last.
+    pub(super) fn shed(&mut self) -> Option<T> {
+        let waits = |owner: &K| self.queues.get(owner).map_or(0, VecDeque::len);
+        let owner = *self.turns.iter().max_by_key(|owner| waits(owner))?;
+        let queue = self.queues.get_mut(&owner)?;
+        let last = queue.pop_back();
+        if queue.is_empty() {
+            self.queues.remove(&owner);
+            self.turns.retain(|other| *other != owner);
+        }
+        self.len -= usize::from(last.is_some());
+        last
+    }
+
     /// Takes the first of whose turn it is. Who has more left comes after everybody else.
     pub(super) fn pop(&mut self) -> Option<T> {
         let owner = self.turns.pop_front()?;
@@ -120,5 +149,34 @@ mod tests {
         assert_eq!((rotation.len(), rotation.pop()), (0, None));
         rotation.push(1, 11);
         assert_eq!(rotation.pop(), Some(11));
+    }
+
+    #[test]
+    fn whoever_has_the_most_loses_its_last() {
+        let mut rotation = Rotation::new();
+        for (owner, waits) in [(1, "a"), (2, "b"), (1, "c"), (3, "d"), (3, "e")] {
+            rotation.push(owner, waits);
+        }
+        assert_eq!(rotation.shed(), Some("e"), "of two with as many, the one whose turn is last");
+        assert_eq!([(); 2].map(|()| rotation.shed()), [Some("c"), Some("d")]);
+        assert_eq!(
+            (rotation.len(), rotation.pop(), rotation.shed(), rotation.shed()),
+            (2, Some("a"), Some("b"), None)
+        );
+        assert!(rotation.is_empty() && rotation.turns.is_empty() && rotation.queues.is_empty());
+    }
+
+    #[test]
+    fn what_goes_first_among_its_own_waits_for_the_turns_of_others() {
+        let mut rotation = Rotation::new();
+        assert!(!rotation.has_others_than(1));
+        rotation.push(1, "a");
+        assert!(!rotation.has_others_than(1) && rotation.has_others_than(2));
+        rotation.push(2, "b");
+        assert!(rotation.has_others_than(1));
+        rotation.pop();
+        rotation.push_first(1, "c");
+        rotation.push_first(1, "d");
+        assert_eq!([(); 3].map(|()| rotation.pop()), [Some("b"), Some("d"), Some("c")]);
     }
 }

@@ -352,12 +352,15 @@ impl Run<'_> {
             attempt,
             emitted_by: event.traceparent.as_ref(),
         });
+        let waited = (event.locked_at - event.enqueued_at).to_std().unwrap_or_default();
         let mut execution = execution(event, attempt);
         execution.traceparent = telemetry::span_trace(&processing).or(execution.traceparent);
         let started = Instant::now();
         let running = process(handler, execution, held, &self.runner.kill);
         let ended = running.instrument(processing.clone()).await;
-        self.facts.took = Some(started.elapsed());
+        let took = started.elapsed();
+        self.facts.took = Some(took);
+        let ended = ended.at_age(waited + took, handler.patience);
         if let Some(fault) = ended.fault {
             telemetry::failed(&processing, fault, ended.error.as_deref().unwrap_or_default());
         }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::handlers::{BoxedHandler, Execution, Handler, HandlerError, HandlerResult};
+use super::answers::{HandlerError, HandlerResult};
+use super::handlers::{BoxedHandler, Execution, Handler, PATIENCE};
 use super::statements::batched;
 use crate::delivery::{Delivered, Deliverer, Delivery};
 use crate::event::{CanvasId, HandlerAddress, HandlerScope, Name, TargetPolicy};
@@ -57,7 +58,8 @@ impl Targets {
             let (deliverer, found) = (deliverer.clone(), Arc::clone(&found));
             Box::pin(async move { deliver(&deliverer, &found, event).await })
         });
-        Handler { run, retry, timeout: Some(timeout), room, share, halts, revision: Some(revision) }
+        let (timeout, revision) = (Some(timeout), Some(revision));
+        Handler { run, retry, timeout, room, share, halts, patience: PATIENCE, revision }
     }
 }
 
@@ -76,6 +78,7 @@ async fn deliver(deliverer: &Deliverer, found: &FoundTarget, event: Execution) -
     };
     match deliverer.deliver(&found.target, delivery).await {
         Delivered::Completed => Ok(()),
+        Delivered::NotYet { delay } => Err(HandlerError::not_yet(delay)),
         Delivered::Gone { reason } => Err(HandlerError::gone(reason)),
         Delivered::Failed { message, retry_after: None } => Err(HandlerError::operational(message)),
         Delivered::Failed { message, retry_after: Some(delay) } => {

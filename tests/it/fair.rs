@@ -37,7 +37,7 @@ async fn a_flood_of_one_canvas_delays_no_other_by_more_than_a_round() {
     let (stage, notifier) = Stage::memory().await;
     let (handler, mut door) = Door::new();
     emit(&stage, 1, NOISE).await;
-    let config = WorkerConfig { capacity: 4, lot_max: 6_000, ..WorkerConfig::default() };
+    let config = WorkerConfig { capacity: 4, prefetch: Some(6_000), ..WorkerConfig::default() };
     let worker = stage.worker_with(Handlers::new().on("greet", handler), config);
     door.arrived.take(4).await;
     all_held(&notifier).await;
@@ -84,7 +84,7 @@ async fn what_is_held_is_bounded() {
     let (handler, mut door) = Door::new();
     emit(&stage, 1, 50).await;
     emit(&stage, 2, 1).await;
-    let config = WorkerConfig { capacity: 2, lot_max: 10, ..WorkerConfig::default() };
+    let config = WorkerConfig { capacity: 2, prefetch: Some(10), ..WorkerConfig::default() };
     let worker = stage.worker_with(Handlers::new().on("greet", handler), config);
     for left in (0..51).rev() {
         let started = door.arrived.next().await;

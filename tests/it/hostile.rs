@@ -114,8 +114,9 @@ async fn check_over_grpc(seed: u64) -> FaultCounts {
 async fn check(seed: u64, notifier: Arc<dyn Notifier>) {
     let stage = Stage::with(notifier, hasty()).await;
     let (handlers, mut seen) = handlers();
-    let config =
-        WorkerConfig { capacity: 4, lot_max: 1 + (seed % 8) as usize * 4, ..WorkerConfig::default() };
+    let prefetch = Some((seed % 5) as usize);
+    let lot_max = 1 + (seed % 8) as usize * 4;
+    let config = WorkerConfig { capacity: 4, prefetch, lot_max, ..WorkerConfig::default() };
     let workers = [(); 2].map(|()| stage.worker_with(handlers.clone(), config.clone()));
     let emitted = emit(&stage).await;
     if seed.is_multiple_of(3) {

@@ -73,6 +73,7 @@ mod quotas;
 mod receiver;
 mod reserved;
 mod roles;
+mod scaling_out;
 mod scenarios;
 mod schema;
 mod service;

@@ -240,6 +240,26 @@ async fn a_target_says_when_to_try_again() {
     service.stop().await;
 }
 
+/// ORD-04: a target for which it is too early gets the same again, without an attempt being counted.
+#[tokio::test]
+async fn a_target_says_not_yet() {
+    let service = service().await;
+    let mut receiver = Receiver::start().await;
+    let mut running = worker(&service.stage, Handlers::new());
+    put(&service, &receiver, json!({"policy": {"retries": 0}})).await;
+    let id = service.stage.emit("greet").await;
+    for header in ["retry-after: 0", "retry-after: 1"] {
+        let arrived = receiver.next().await;
+        assert_eq!(arrived.header("wakeq-attempt"), "1");
+        arrived.answer("425 Too Early", &[header]);
+        running.until(id, Outcome::Postponed).await;
+    }
+    receiver.next().await.answer("200 OK", &[]);
+    running.until(id, Outcome::Deleted).await;
+    running.stop().await;
+    service.stop().await;
+}
+
 /// TARGET-06: a rotation has both secrets sign for a day; no answer but the one that makes a secret has it.
 #[tokio::test]
 async fn both_secrets_sign_for_a_day_and_neither_is_told() {

@@ -2,8 +2,8 @@
 
 use wakeq::delivery::Deliverer;
 use wakeq::{
-    Actor, CanvasId, Event, EventId, HandlerAddress, HandlerScope, Handlers, Name, NewSecret, NewTarget,
-    Outcome, QueueWorker, TargetPolicy, Verdict, WorkerConfig,
+    Actor, CanvasId, Event, EventId, HandlerAddress, HandlerScope, Handlers, Name, NewQueue, NewSecret,
+    NewTarget, Outcome, QueueWorker, TargetPolicy, Verdict, WorkerConfig,
 };
 
 use crate::door::telling;
@@ -93,5 +93,42 @@ async fn an_operator_says_how_much_a_canvas_may_take() {
     let inside = unanswered(&mut receiver, 8).await;
     inside.into_iter().for_each(|arrived| arrived.answer("200 OK", &[]));
     running.until_count(8, Outcome::Deleted).await;
+    running.stop().await;
+}
+
+/// TARGET-12: the target of one queue does not answer, and the targets of other queues do not wait for it: they stand on
+/// one canvas, but do not share its places.
+#[tokio::test]
+async fn the_slow_target_of_one_queue_keeps_no_other_queue_waiting() {
+    let (stage, _) = Stage::memory().await;
+    let (mut slow, mut quick) = (Receiver::start().await, Receiver::start().await);
+    let mut running = worker(&stage, Handlers::new(), Some(1));
+    for (name, receiver) in [("slow", &slow), ("quick", &quick)] {
+        let (url, policy) = (receiver.url.parse().unwrap(), TargetPolicy::default());
+        let target = Some(NewTarget { url, policy, audience: None, secret: NewSecret::Keep });
+        let patterns = vec![format!(".*:{name}:.*").parse().unwrap()];
+        let queue = NewQueue { patterns, target, ..NewQueue::default() };
+        stage.admin.put_queue(&name.parse().unwrap(), &queue, &Actor::user("ada")).await.unwrap();
+    }
+    let copied = |module: &str, canvas| {
+        let event = Event::new("part", &1).unwrap().module(module).unwrap();
+        event.canvas(canvas).only_to_queues()
+    };
+    let slow_ones = [CanvasId::DEFAULT, OTHER].map(|canvas| [(); 3].map(|()| copied("slow", canvas)));
+    stage.queue.emit_all(slow_ones.into_iter().flatten().collect()).await.unwrap();
+    let inside = slow.next().await;
+    let mut waiting = 0;
+    while waiting < 5 {
+        waiting += usize::from(running.report().await.verdict == Verdict::WaitsForRoom);
+    }
+    stage.queue.emit(copied("quick", OTHER)).await.unwrap();
+    quick.next().await.answer("200 OK", &[]);
+    running.until_count(1, Outcome::Deleted).await;
+    assert!(slow.is_quiet(), "the share is for one at a time");
+    inside.answer("200 OK", &[]);
+    for _ in 0..5 {
+        slow.next().await.answer("200 OK", &[]);
+    }
+    running.until_count(6, Outcome::Deleted).await;
     running.stop().await;
 }

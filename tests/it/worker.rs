@@ -144,7 +144,7 @@ async fn a_worker_takes_no_more_than_it_has_room_for() {
     stage.emit_many("greet", 15).await;
     let mut worker = stage.worker_with(
         Handlers::new().on("greet", handler),
-        WorkerConfig { capacity: 3, lot_max: 2, ..Default::default() },
+        WorkerConfig { capacity: 3, prefetch: Some(2), ..Default::default() },
     );
     door.arrived.take(3).await;
     for left in (0..15).rev() {
@@ -278,8 +278,7 @@ async fn several_workers_share_the_work() {
                 handler(event).await
             }
         });
-        // Neither holds more than it runs: else who comes first takes everything from the other here.
-        stage.worker_with(handlers, WorkerConfig { capacity: count, lot_max: 0, ..Default::default() })
+        stage.worker_with(handlers, WorkerConfig { capacity: count, ..Default::default() })
     };
     let (one, other) = (meeting(2), meeting(2));
     let emitted = stage.emit_many("greet", 200).await;

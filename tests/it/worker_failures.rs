@@ -234,7 +234,7 @@ async fn a_locked_event_costs_no_attempt() {
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     let report = worker.until(id, Outcome::IsLocked).await;
     assert!(matches!(report.verdict, Verdict::Waits(left) if left <= quick().lease), "{:?}", report.verdict);
-    assert_eq!(notifier.unanswered(), 1);
+    assert_eq!(notifier.unanswered(), 0);
     let report = worker.until(id, Outcome::Deleted).await;
     assert!(report.trail.contains(&Outcome::LockExpired), "{:?}", report.trail);
     assert_eq!(seen.next().await.attempt, 1);
@@ -416,5 +416,48 @@ async fn dead_events_of_other_canvases_are_not_listed() {
     let dead =
         stage.admin.dead(&DeadFilter { canvas, ..DeadFilter::default() }, None, 10).await.unwrap().items;
     assert_eq!(dead.iter().map(|dead| dead.id).collect::<Vec<_>>(), [id]);
+    worker.stop().await;
+}
+
+/// ORD-04: a handler for which it is too early is asked again and again, and no attempt is counted, whatever the canvas.
+#[tokio::test]
+async fn an_event_that_is_too_early_comes_again_and_is_not_counted() {
+    let (stage, notifier) = Stage::memory().await;
+    let (handler, mut door) = Door::new();
+    let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
+    let mut worker = stage.worker(Handlers::new().on(Route::new("greet").retry(retry), handler));
+    for canvas in [CanvasId::DEFAULT, CanvasId(uuid::Uuid::from_u128(7))] {
+        let event = Event::new("greet", "x").unwrap().canvas(canvas);
+        let id = stage.queue.emit(event).await.unwrap().id;
+        for _ in 0..3 {
+            assert_eq!(door.arrived.next().await.attempt, 1);
+            door.answer(Err(HandlerError::not_yet(Duration::ZERO)));
+            let report = worker.until(id, Outcome::Postponed).await;
+            assert_eq!(report.error.as_deref(), Some("not yet"));
+            assert_eq!(row(&stage, id).await.retries, 0);
+        }
+        assert_eq!(door.arrived.next().await.attempt, 1);
+        door.open(1);
+        worker.until(id, Outcome::Deleted).await;
+    }
+    assert_eq!((stage.rows().await, notifier.unanswered()), (0, 0));
+    worker.stop().await;
+}
+
+/// That it is too early counts once the event is older than its handler's patience.
+#[tokio::test]
+async fn patience_ends_with_the_age_of_the_event() {
+    let (stage, _) = Stage::memory().await;
+    let (handler, mut seen) = answering(|_| Err(HandlerError::not_yet(Duration::from_millis(100))));
+    let retry = RetryPolicy { retries: 1, ..RetryPolicy::default() };
+    let route = Route::new("greet").retry(retry).patience(Duration::ZERO);
+    let mut worker = stage.worker(Handlers::new().on(route, handler));
+    let id = stage.emit("greet").await;
+    worker.until(id, Outcome::RetryAllowed).await;
+    let report = worker.until(id, Outcome::Deleted).await;
+    assert!(report.trail.contains(&Outcome::RetryTooMany), "{:?}", report.trail);
+    let attempts: Vec<u32> = seen.take(2).await.iter().map(|event| event.attempt).collect();
+    assert_eq!(attempts, [1, 2]);
+    assert!(report.error.unwrap().starts_with("not yet, and it was emitted"));
     worker.stop().await;
 }

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use crate::{cargo, succeed};
 
 /// Each by its short name, what it shows, and where it is.
-const TESTS: [(&str, &str, &str); 18] = [
+const TESTS: [(&str, &str, &str); 20] = [
     (
         "unpause",
         "20,000 events are paused and unpaused, the admin is killed half-way",
@@ -27,6 +27,16 @@ const TESTS: [(&str, &str, &str); 18] = [
         "postgres",
         "Postgres is killed while 5,000 events are emitted",
         "crashes::postgres_is_killed_while_events_flow",
+    ),
+    (
+        "second-worker",
+        "600 events of 2 s, a second worker that comes later, and the first one killed",
+        "scaling_out::a_second_process_runs_at_capacity_within_a_second",
+    ),
+    (
+        "eight-workers",
+        "100,000 events shared by eight workers",
+        "scaling_out::eight_workers_share_a_backlog_evenly",
     ),
     ("kills", "1,000 events, workers killed at random", "crashes::workers_are_killed_at_random_moments"),
     (

@@ -184,6 +184,8 @@ fn every_outcome() -> BTreeSet<Outcome> {
         Poison,
         ExecutesToCompletion,
         Exception,
+        NotYet,
+        Postponed,
         HandlerGone,
         HandlerPaused,
         LeaseLost,

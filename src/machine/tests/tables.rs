@@ -234,6 +234,26 @@ fn a_retry_counts_and_waits() {
     }
 }
 
+// ORD-04: an event that is too early waits as long as its handler asks for, and keeps its attempts, also after the last.
+#[test]
+fn an_event_that_is_too_early_waits_and_nothing_is_counted() {
+    let minutes = Duration::from_secs(300);
+    for (asked, delay, next) in [
+        (Duration::ZERO, Duration::from_millis(100), State::Queue(When::In(Duration::from_millis(100)))),
+        (minutes, minutes, State::Queue(When::In(minutes))),
+        (DAY * 365, DAY, ACKNOWLEDGED),
+    ] {
+        for retries in [0, 2] {
+            let running = running(retries, minutes);
+            let postpone = State::Postpone(running, asked);
+            check(State::Process(running), Input::Ran(Ran::NotYet(asked)), Outcome::NotYet, postpone.clone());
+            assert_eq!(postpone.effect(), Effect::SaveRetry { claim: claim(), retries, delay });
+            check(postpone.clone(), Input::RetrySaved(true), Outcome::Postponed, next.clone());
+            check(postpone, Input::RetrySaved(false), Outcome::Exception, SOON);
+        }
+    }
+}
+
 // EV2-60: what the handler asks for replaces the policy's delay, up to the policy's longest.
 #[test]
 fn a_handler_may_say_when_to_try_again() {

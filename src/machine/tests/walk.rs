@@ -63,6 +63,8 @@ pub(super) fn answers(effect: &Effect) -> Vec<Input> {
             Ran::Completed,
             Ran::Failed(None),
             Ran::Failed(Some(Duration::from_secs(1))),
+            Ran::NotYet(Duration::from_secs(1)),
+            Ran::NotYet(2 * POLICY.horizon),
             Ran::Gone,
             Ran::LeaseLost,
             Ran::ShutDown,

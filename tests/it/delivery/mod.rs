@@ -99,6 +99,8 @@ async fn deliver_of(
 fn failure(delivered: Delivered) -> String {
     match delivered {
         Delivered::Failed { message, .. } => message,
-        Delivered::Completed | Delivered::Gone { .. } => panic!("it did not fail: {delivered:?}"),
+        Delivered::Completed | Delivered::NotYet { .. } | Delivered::Gone { .. } => {
+            panic!("it did not fail: {delivered:?}")
+        }
     }
 }

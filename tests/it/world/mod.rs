@@ -75,7 +75,7 @@ pub(crate) struct Record {
     pub(crate) starts: u32,
     /// How often the handler completed, fenced out or not.
     pub(crate) completions: u32,
-    /// How often its claim was released because a worker shut down.
+    /// How often its claim was released because a worker shut down, or its handler said "not yet".
     pub(crate) releases: u32,
     /// How the row was removed.
     pub(crate) removed: Option<Removal>,

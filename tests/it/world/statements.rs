@@ -148,13 +148,16 @@ impl World {
         let notify_at = self.wake_at(delay_until, self.timing.grace);
         let forgets = self.defect == Some(Defect::RetryWithoutPromise);
         let Some(row) = self.owned(claim, Defect::RetryWithoutFence) else { return false };
+        let counts = retries != row.retries;
         row.retries = retries;
         row.delay_until = delay_until;
         row.notify_at = if forgets { None } else { Some(notify_at) };
         row.probes = 0;
         row.locked_at = None;
         let row = row.clone();
-        self.record(claim.id).last = row;
+        let record = self.record(claim.id);
+        record.last = row;
+        record.releases += u32::from(!counts);
         true
     }
 

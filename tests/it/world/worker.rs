@@ -41,7 +41,8 @@ pub(crate) struct Worker {
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) event: EventId,
-    taken: Taken,
+    /// Its message, until it was acknowledged because the parking lot keeps it in memory.
+    taken: Option<Taken>,
     pub(crate) state: State,
     /// How often the event's notification had been published when this run looked at it.
     published: u32,
@@ -80,6 +81,7 @@ impl Worker {
         let Some(taken) = world.broker.take(event, world.now) else { return false };
         let lease_until = world.now;
         let state = State::EventLoad;
+        let taken = Some(taken);
         self.runs.push(Run { event, taken, state, published: 0, wakes_at: None, lease_until });
         true
     }
@@ -212,19 +214,24 @@ impl Worker {
         (answered || has_a_name_for_silence).then_some(input)
     }
 
-    /// Into the parking lot, which keeps one notification per event.
+    /// Into the parking lot, which keeps one notification per event, acknowledged.
     fn wait(&mut self, world: &mut World, at: usize, left: Duration) -> Moved {
         let event = self.runs[at].event;
         if self.runs.iter().any(|run| run.event == event && run.wakes_at.is_some()) {
             return self.acknowledge(world, at);
         }
         self.runs[at].wakes_at = Some(world.now + left.max(TICK));
+        if let Some(taken) = self.runs[at].taken.take() {
+            world.broker.acknowledge(&taken, world.now);
+        }
         Moved::Waits
     }
 
     fn acknowledge(&mut self, world: &mut World, at: usize) -> Moved {
         let run = self.runs.remove(at);
-        world.broker.acknowledge(&run.taken, world.now);
+        if let Some(taken) = &run.taken {
+            world.broker.acknowledge(taken, world.now);
+        }
         let name = &self.name;
         world.log(|world| format!("{name} {}: acknowledged", world.records[&run.event].label));
         Moved::Over
@@ -232,7 +239,10 @@ impl Worker {
 
     fn put_back(&mut self, world: &mut World, at: usize) -> Moved {
         let run = self.runs.remove(at);
-        world.broker.put_back(&run.taken, world.now);
+        match &run.taken {
+            Some(taken) => world.broker.put_back(taken, world.now),
+            None => world.broker.publish(run.event, world.now),
+        }
         let name = &self.name;
         world.log(|world| format!("{name} {}: put back", world.records[&run.event].label));
         Moved::Over
@@ -241,8 +251,8 @@ impl Worker {
     /// The process is gone; the broker notices after a while.
     pub(crate) fn die(&mut self, world: &mut World) {
         self.alive = false;
-        for run in self.runs.drain(..) {
-            world.broker.abandon(&run.taken, world.now);
+        for taken in self.runs.drain(..).filter_map(|run| run.taken) {
+            world.broker.abandon(&taken, world.now);
         }
         let name = &self.name;
         world.log(|_| format!("{name} died"));
@@ -261,6 +271,7 @@ impl Worker {
                     | State::Delete(..)
                     | State::HandOver
                     | State::RetryCheck(..)
+                    | State::Postpone(..)
             );
             let mut moved = Moved::On;
             while owner && moved == Moved::On {
@@ -334,7 +345,7 @@ pub(crate) fn pass(
 fn leap(world: &mut World, workers: &[Worker], to: Timestamp) {
     let live = workers.iter().filter(|worker| worker.alive && !worker.stalled);
     let held: Vec<_> =
-        live.flat_map(|worker| &worker.runs).filter_map(|run| run.taken.held.clone()).collect();
+        live.flat_map(|worker| &worker.runs).filter_map(|run| run.taken.as_ref()?.held.clone()).collect();
     let from = world.now;
     world.now = from.max(to);
     world.broker.pass(from, world.now, &held);

@@ -1,0 +1,132 @@
+//! What a handler answers, and what that means for the run of its event.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::machine::Ran;
+
+/// What a handler answers: `Ok` completes the event.
+pub type HandlerResult = Result<(), HandlerError>;
+
+/// Why a handler did not complete: an operational error, which is tried again; an error value, which is not; or that it
+/// is too early for the event.
+///
+/// Every error converts into an operational one, so `?` retries. Use [`HandlerError::value`] for an outcome that
+/// trying again can't change.
+#[derive(Debug)]
+pub struct HandlerError {
+    message: String,
+    kind: ErrorKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ErrorKind {
+    Operational(Option<Duration>),
+    Value,
+    NotYet(Duration),
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only a target says so"))]
+    Gone,
+}
+
+impl HandlerError {
+    /// An operational error: the event is tried again, as its handler's policy says.
+    pub fn operational(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), kind: ErrorKind::Operational(None) }
+    }
+
+    /// An error value: the event has completed, with this as its result, and is not tried again.
+    ///
+    /// ```
+    /// use wakeq::{Execution, HandlerError, HandlerResult};
+    ///
+    /// async fn send_email(event: Execution) -> HandlerResult {
+    ///     let address: String = event.value()?;
+    ///     if !address.contains('@') {
+    ///         return Err(HandlerError::value("no e-mail address"));
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn value(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), kind: ErrorKind::Value }
+    }
+
+    /// It is too early for this event: it comes again after `delay`, at least 100 ms and at most the longest delay of the
+    /// handler's [`RetryPolicy`](crate::RetryPolicy). No attempt is counted while the event is younger than
+    /// [`Route::patience`](crate::Route::patience); from then on
+    /// it counts as an operational error.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use wakeq::machine::{Consumption, consume};
+    /// use wakeq::{Execution, HandlerError, HandlerResult};
+    ///
+    /// /// `last` is the last event of its object that this consumer has seen.
+    /// async fn book(event: Execution, last: i64) -> HandlerResult {
+    ///     let place = event.place.ok_or_else(|| HandlerError::value("it is on no object"))?;
+    ///     match consume(last, place.link) {
+    ///         Consumption::Consume => Ok(()),
+    ///         Consumption::Done => Ok(()),
+    ///         Consumption::Delay => Err(HandlerError::not_yet(Duration::from_secs(5))),
+    ///     }
+    /// }
+    /// ```
+    pub fn not_yet(delay: Duration) -> Self {
+        Self { message: "not yet".into(), kind: ErrorKind::NotYet(delay) }
+    }
+
+    /// Tried again after this long, whatever the policy's delay; it counts as a retry.
+    pub fn retry_after(mut self, delay: Duration) -> Self {
+        self.kind = ErrorKind::Operational(Some(delay));
+        self
+    }
+
+    /// The handler is gone for good, and has to be paused.
+    #[cfg(feature = "http")]
+    pub(super) fn gone(reason: impl fmt::Display) -> Self {
+        Self { message: reason.to_string(), kind: ErrorKind::Gone }
+    }
+
+    /// What happened.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// How a run ends in which the handler said this.
+    pub(super) fn ran(&self) -> Ran {
+        match self.kind {
+            ErrorKind::Operational(delay) => Ran::Failed(delay),
+            ErrorKind::Value => Ran::Completed,
+            ErrorKind::NotYet(delay) => Ran::NotYet(delay),
+            ErrorKind::Gone => Ran::Gone,
+        }
+    }
+}
+
+impl<E: std::error::Error> From<E> for HandlerError {
+    fn from(error: E) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            message.push_str(": ");
+            message.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        Self::operational(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_operational_unless_they_are_values() {
+        let from_error = HandlerError::from("x".parse::<i32>().unwrap_err());
+        assert_eq!(from_error.ran(), Ran::Failed(None));
+        assert_eq!(HandlerError::value("done").ran(), Ran::Completed);
+        let later = HandlerError::operational("busy").retry_after(Duration::from_secs(3));
+        assert_eq!(later.ran(), Ran::Failed(Some(Duration::from_secs(3))));
+        assert_eq!(HandlerError::not_yet(Duration::MAX).ran(), Ran::NotYet(Duration::MAX));
+    }
+}

@@ -1,0 +1,78 @@
+//! What waits here for the room of a narrow handler is offered to other workers, which may have room: a few a second, fewer
+//! while nobody takes any. Pure.
+
+use std::collections::HashSet;
+
+use crate::event::EventId;
+
+/// At least so many at a time: of one alone, this worker might be the one that hears of it each time.
+const FEWEST: usize = 2;
+
+/// How much is offered, and what became of it.
+#[derive(Debug)]
+pub(super) struct Offers {
+    /// At most so many at a time.
+    most: usize,
+    pace: usize,
+    offered: HashSet<EventId>,
+    came_back: usize,
+}
+
+impl Offers {
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, pace: most, offered: HashSet::new(), came_back: 0 }
+    }
+
+    /// How many to offer now, by what became of those that were offered before: half as many if all of them are back here,
+    /// else twice as many.
+    pub(super) fn next(&mut self) -> usize {
+        if !self.offered.is_empty() || self.came_back > 0 {
+            let all = self.offered.is_empty();
+            self.pace = if all { self.pace / 2 } else { self.pace * 2 }.min(self.most).max(FEWEST);
+        }
+        self.offered.clear();
+        self.came_back = 0;
+        self.pace
+    }
+
+    pub(super) fn offer(&mut self, id: EventId) {
+        self.offered.insert(id);
+    }
+
+    /// It waits here, or waits here again.
+    pub(super) fn waits_here(&mut self, id: EventId) {
+        self.came_back += usize::from(self.offered.remove(&id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(count: usize) -> Vec<EventId> {
+        (0..count as u128).map(|number| EventId(uuid::Uuid::from_u128(number))).collect()
+    }
+
+    #[test]
+    fn fewer_are_offered_while_all_come_back() {
+        let mut offers = Offers::new(8);
+        for expected in [8, 4, 2, 2, 2] {
+            assert_eq!(offers.next(), expected);
+            ids(expected).into_iter().for_each(|id| offers.offer(id));
+            ids(expected).into_iter().for_each(|id| offers.waits_here(id));
+        }
+        for expected in [2, 4, 8, 8, 8] {
+            assert_eq!(offers.next(), expected, "the last one stays away");
+            ids(expected).into_iter().for_each(|id| offers.offer(id));
+            ids(expected - 1).into_iter().for_each(|id| offers.waits_here(id));
+        }
+    }
+
+    #[test]
+    fn nothing_is_concluded_from_nothing() {
+        let mut offers = Offers::new(8);
+        assert_eq!([offers.next(), offers.next()], [8, 8]);
+        offers.waits_here(ids(1)[0]);
+        assert_eq!(offers.next(), 8, "it was not offered");
+    }
+}

@@ -1,0 +1,107 @@
+//! Several workers on one backlog: each takes what it has room for, and leaves the rest to the others.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use wakeq::{Handlers, Outcome, WorkerConfig};
+
+use crate::brokers::Broker;
+use crate::children::{Durations, WORK, Work};
+use crate::door::Door;
+use crate::support::{PATIENCE, Stage, quick};
+use crate::theatre::{Theatre, figure, is_full, size};
+
+/// EV2-19, EV2-06: one worker is full, and a second one that comes later is full at once, though nothing has ended.
+async fn a_second_worker_has_work_at_once(broker: Broker) {
+    let stage = Stage::with(broker.notifier.clone(), quick()).await;
+    let (handler, mut door) = Door::new();
+    let handlers = Handlers::new().on("greet", handler);
+    let config = WorkerConfig { capacity: 4, ..WorkerConfig::default() };
+    let first = stage.worker_with(handlers.clone(), config.clone());
+    stage.emit_many("greet", 60).await;
+    door.arrived.take(4).await;
+    let mut second = stage.worker_with(handlers, config);
+    door.arrived.take(4).await;
+    assert_eq!((stage.rows().await, door.left.rest().len(), door.most()), (60, 0, 8), "{}", broker.name);
+    // The first one dies; what it held is found by its promises.
+    drop(first);
+    door.open(60 + 4);
+    second.until_count(60, Outcome::Deleted).await;
+    assert_eq!(stage.rows().await, 0, "{}", broker.name);
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn a_second_worker_has_work_at_once_in_memory() {
+    a_second_worker_has_work_at_once(Broker::memory()).await;
+}
+
+#[tokio::test]
+async fn a_second_worker_has_work_at_once_over_pubsub() {
+    a_second_worker_has_work_at_once(Broker::pubsub("second-worker").await).await;
+}
+
+/// EV2-10, EV2-19: two processes; the second runs at capacity within a second of its start, the first is killed, and
+/// every event completes.
+#[tokio::test]
+async fn a_second_process_runs_at_capacity_within_a_second() {
+    let theatre = Theatre::new("second-process", Durations::crowd()).await;
+    let (count, lasting_ms) = if is_full() { (600, 2_000) } else { (40, 400) };
+    let first = theatre.worker(4).await;
+    theatre.emit_many(WORK, count, Work::lasting(lasting_ms)).await;
+    theatre.until_at_least("select count(*) from runs", 4).await;
+    let second = theatre.worker(4).await;
+    let since = theatre.clock().await;
+    let at_work = "select count(*) from (select from runs group by pid having count(*) >= 4) as at_work";
+    theatre.until_at_least(at_work, 2).await;
+    let at_capacity: wakeq::Timestamp =
+        sqlx::query_scalar("select started_at from runs where pid = $1 order by started_at offset 3 limit 1")
+            .bind(second.pid())
+            .fetch_one(&theatre.pool)
+            .await
+            .unwrap();
+    let within = at_capacity - since;
+    figure("at capacity after", within);
+    assert!(!is_full() || within < chrono::TimeDelta::seconds(1), "{within}");
+    theatre.kill_9(&first).await;
+    let took = theatre.until_empty().await;
+    assert_eq!(theatre.completed().await, count as i64);
+    figure("all complete after the kill", format!("{took:.1?}"));
+}
+
+/// EV2-06: eight workers run as much as each other of one backlog.
+#[tokio::test]
+async fn eight_workers_share_a_backlog_evenly() {
+    let broker = Broker::pubsub("eight-workers").await;
+    let stage = Stage::with(broker.notifier.clone(), wakeq::Timing::default()).await;
+    let (count, capacity) = (size(2_000, 100_000), size(4, 64));
+    let config = WorkerConfig { capacity, ..WorkerConfig::default() };
+    let (done, mut ran) = mpsc::channel(count);
+    let workers = [0_usize, 1, 2, 3, 4, 5, 6, 7].map(|number| {
+        let done = done.clone();
+        let handlers = Handlers::new().on("greet", move |_| {
+            let done = done.clone();
+            async move {
+                // The work.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                Ok(done.send(number).await?)
+            }
+        });
+        stage.worker_with(handlers, config.clone())
+    });
+    let started = Instant::now();
+    for _ in 0..count / 1_000 {
+        stage.emit_many("greet", 1_000).await;
+    }
+    let mut shares = [0; 8];
+    for _ in 0..count {
+        let number = tokio::time::timeout(PATIENCE, ran.recv()).await.expect("it goes on").unwrap();
+        shares[number] += 1;
+    }
+    figure("events by worker", format!("{shares:?} in {:.1?}", started.elapsed()));
+    let mean = count / 8;
+    assert!(shares.iter().all(|share: &usize| share.abs_diff(mean) <= mean / 10), "{shares:?}");
+    for worker in workers {
+        worker.stop().await;
+    }
+}
