@@ -53,10 +53,19 @@ impl From<ColdError> for Halt {
     }
 }
 
+/// What the store said, to the owner or to who reads the log for it.
+pub(super) fn of_the_store<'a>(
+    error: &'a (dyn std::error::Error + Send + Sync + 'static),
+) -> Option<&'a StoreError> {
+    error.downcast_ref().or_else(|| match error.downcast_ref()? {
+        ConsumerError::Unavailable { source, .. } => source.downcast_ref(),
+        ConsumerError::Fenced { .. } => None,
+    })
+}
+
 /// The words of a refusal; none, if there was no answer at all, or another one may come at any time.
 pub(super) fn refusal(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Option<String> {
-    let error =
-        error.downcast_ref::<StoreError>().or_else(|| error.source()?.downcast_ref::<StoreError>())?;
+    let error = of_the_store(error)?;
     // A full disk, or a server that shuts down, is nothing that a program could be made to stand.
     let passes =
         error.code().is_some_and(|code| ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class)));

@@ -11,7 +11,7 @@ use super::actors::Actors;
 use super::config::EntityConfig;
 use super::define::Entity;
 use super::envelope::Received;
-use super::halt::{Halt, refusal};
+use super::halt::{Halt, of_the_store, refusal};
 use super::shard::{Broken, Shard, Size};
 use super::warm::{Stove, Warm};
 use crate::consumer::{EventProvider, Health};
@@ -424,6 +424,5 @@ impl<E: Entity> Owner<E> {
 }
 
 fn is_time_out(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    let store = error.downcast_ref::<StoreError>().or_else(|| error.source()?.downcast_ref::<StoreError>());
-    matches!(store, Some(StoreError::TimedOut { .. }))
+    matches!(of_the_store(error), Some(StoreError::TimedOut { .. }))
 }

@@ -165,9 +165,13 @@ async fn a_canvas_has_a_rate_in_bytes_of_bodies_and_answers() {
 
     let service = Service::with(HttpConfig { canvas_byte_rate: 1024, ..HttpConfig::default() }).await;
     let key = service.key("other", OTHER, &[Scope::Read]).await;
-    let list = async || service.ask(&key, Method::GET, &format!("{theirs}/quotas"), Value::Null).await;
+    let fill = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
+        select gen_random_uuid(), $1, 'WORKER', 'greet', '_', '1' from generate_series(1, 1000)";
+    sqlx::query(fill).bind(OTHER.0).execute(&service.stage.pool).await.unwrap();
+    let list =
+        async || service.ask(&key, Method::GET, &format!("{theirs}/events?limit=1000"), Value::Null).await;
     let first = list().await;
-    assert!(first.status == 200 && first.text.len() > 1024, "{}", first.text);
+    assert!(first.status == 200 && first.text.len() > 100_000, "{}", first.text.len());
     assert_eq!(list().await.status, 429, "answers count as well");
     assert_eq!(service.get("/handlers").await.status, 200, "another canvas");
     service.stop().await;

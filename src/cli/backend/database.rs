@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
+use super::drafts::event;
 use super::{Canvases, WhichEvents};
 use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Within, read_scopes};
 use crate::admin::{Admin, AdminError, Cursor, EventFilter, NewTarget};
@@ -24,8 +25,8 @@ use crate::delivery::Deliverer;
 use crate::emit::{Queue, QueueConfig};
 use crate::entity::Entities;
 use crate::event::{
-    self, Actor, CanvasId, Category, EntityId, Event, EventError, EventId, EventSource, HandlerScope, Lane,
-    Name, ObjectKey, StreamId, StreamName,
+    self, Actor, CanvasId, Category, EntityId, EventId, EventSource, HandlerScope, Lane, Name, ObjectKey,
+    StreamId, StreamName,
 };
 use crate::log::Log;
 use crate::notify::{NoNotifier, Notifier};
@@ -469,35 +470,4 @@ fn check(canvas: CanvasId, new: &NewTarget, delivery: &DeliveryArgs) -> anyhow::
 
 fn cursor(page: &Page) -> anyhow::Result<Option<Cursor>> {
     Ok(page.cursor.as_deref().map(str::parse).transpose()?)
-}
-
-/// An event as the queue takes it.
-fn event(new: NewEvent) -> anyhow::Result<Event> {
-    let value = new.value.as_deref().map_or("null", RawValue::get);
-    let mut event = Event::from_json(&new.name, value)?;
-    if let Some(module) = &new.module {
-        event = event.module(module)?;
-    }
-    if let Some(modifier) = &new.modifier {
-        event = event.modifier(modifier)?;
-    }
-    if let Some(object) = &new.object {
-        event = event.on(object)?;
-    }
-    if new.only_queues {
-        event = event.only_to_queues();
-    }
-    if let Some(logged) = &new.logged {
-        event = logged.of(event)?;
-    }
-    if let Some(seconds) = new.delay_s {
-        event = event.after(Duration::try_from_secs_f64(seconds).map_err(|_| EventError::TooLate)?)?;
-    }
-    if let Some(moment) = new.delay_until {
-        event = event.at(moment)?;
-    }
-    Ok(match new.id {
-        Some(id) => event.id(EventId(id)),
-        None => event,
-    })
 }

@@ -5,6 +5,7 @@
 
 mod client;
 mod database;
+mod drafts;
 mod hearing;
 mod server;
 

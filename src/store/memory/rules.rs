@@ -105,9 +105,10 @@ impl Tables {
         Ok(commanded)
     }
 
+    /// The clock stands still between two steps: what was emitted at this very moment came before.
     fn free_of(&self, scope: &HandlerScope, before: Timestamp, limit: u64) -> Vec<EventId> {
         let meant =
-            self.events.iter().filter(|(_, row)| row.address.scope == *scope && row.enqueued_at < before);
+            self.events.iter().filter(|(_, row)| row.address.scope == *scope && row.enqueued_at <= before);
         let free = meant.filter(|(_, row)| self.is_free(row));
         free.map(|(id, _)| *id).take(usize::try_from(limit).unwrap_or(usize::MAX)).collect()
     }

@@ -92,22 +92,25 @@ async fn end(transaction: Transaction<'_, Postgres>, commits: bool) -> Result<()
     if commits { transaction.commit().await } else { transaction.rollback().await }
 }
 
+/// Registrations one after the other; the version grows in any case, and emitters read the patterns once more. All
+/// patterns are compiled before the next statement, which may take longer than other transactions rest.
+async fn one_at_a_time(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let grow = sqlx::query!(
+        "with patience as (
+             select set_config('idle_in_transaction_session_timeout', '60s', true) as set
+         )
+         update wakeq.queue_registry set version = version + 1 where (select set from patience) is not null"
+    );
+    grow.execute(connection).await.map(drop)
+}
+
 async fn put(
     connection: &mut PgConnection,
     new: &NewQueueRow<'_>,
     told: &str,
 ) -> Result<QueuePut, sqlx::Error> {
     let patterns: Vec<String> = new.patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect();
-    // Registrations one after the other; the version grows in any case, and emitters read the patterns once more. All
-    // patterns are compiled before the next statement, which may take longer than other transactions rest.
-    sqlx::query!(
-        "with patience as (
-             select set_config('idle_in_transaction_session_timeout', '60s', true) as set
-         )
-         update wakeq.queue_registry set version = version + 1 where (select set from patience) is not null"
-    )
-    .execute(&mut *connection)
-    .await?;
+    one_at_a_time(&mut *connection).await?;
     let was_visible = sqlx::query_scalar!(
         r#"select exists (select from wakeq.queues where name = $1 and tenant_visible) as "visible!""#,
         new.name.as_str() as _

@@ -48,9 +48,9 @@ const SESSION: &[(&str, &str)] = &[
     (
         "groups list",
         "GROUP         SUBSCRIBERS  UNHEALTHY  SOURCES  IDLE  LAG\n\
-         entities.old            0          0        1     1    0\n\
-         former                  0          0        2     2    0\n\
-         projection              2          1        2     1    0\n",
+         entities.old            0          0        1     1  0\n\
+         former                  0          0        2     2  0\n\
+         projection              2          1        2     1  0\n",
     ),
     (
         "groups show projection",

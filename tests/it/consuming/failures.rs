@@ -83,7 +83,7 @@ async fn an_event_that_fails_holds_up_its_source_alone(scene: Scene) {
     tokio::time::timeout(PATIENCE, last).await.expect("it is tried again");
     assert_eq!(handed.take(1).await, seqs[2..]);
     consumer.withdraw(&category()).await;
-    assert_eq!(scene.position(&category(), 2).await, seqs[2]);
+    assert!(scene.position(&category(), 2).await >= seqs[2]);
 }
 
 /// Operators see for which event a source waits, and have it tried again: whoever works on it, and however; so with a consumer that has

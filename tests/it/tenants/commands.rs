@@ -13,7 +13,7 @@ use super::{Findings, pass, rows};
 use crate::cli::Terminal;
 
 /// Each with the places of what is the victim's. Verbs without such a place are here too, for what they print.
-const LINES: [&str; 63] = [
+const LINES: [&str; 64] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -44,6 +44,7 @@ const LINES: [&str; 63] = [
     "queues facets billing",
     "groups list",
     "groups show projection",
+    "groups dead projection",
     "groups nodes",
     "events emit greet 1 --id <id>",
     "events emit greet 1 --on <object>",
@@ -88,10 +89,13 @@ const LAST: [&str; 4] = [
 ];
 
 /// Verbs that are about no canvas and take nothing of one, or have no end.
-const ABOUT_NO_CANVAS: [&str; 22] = [
+const ABOUT_NO_CANVAS: [&str; 25] = [
     "all",
     "completions",
     "doctor",
+    "groups recover",
+    "groups redrive",
+    "groups remove",
     "groups reset",
     "health",
     "help",

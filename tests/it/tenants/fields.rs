@@ -133,6 +133,10 @@ pub(super) fn of_body(operation: &str, pointer: &str, values: &Values) -> Vec<Ve
         ("correlation_id", _) => {
             values.ids.iter().map(|(_, id)| vec![("correlation_id", json!(id))]).collect()
         }
+        ("seq", _) => {
+            let number = |seq: &String| vec![("seq", json!(seq.parse::<i64>().unwrap()))];
+            values.seqs.iter().map(number).collect()
+        }
         ("name", "send_to_entity") if pointer.contains("/reply_to/") => {
             let parts =
                 |[module, name, _]: &[String; 3]| vec![("module", json!(module)), ("name", json!(name))];

@@ -81,6 +81,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "notify",
             "emit",
             "entity",
+            "broker",
             "log",
             "admin",
             "explain",
