@@ -41,8 +41,16 @@ const BODY_OPTIONAL: [&str; 5] =
     ["pause_handler", "block_handler", "purge_handler", "pause_cron", "set_facet"];
 
 /// Operations about no canvas that make what they name, or name nothing.
-const ALWAYS_THERE: [&str; 6] =
-    ["put_queue", "list_queues", "list_groups", "list_nodes", "set_quota", "unset_quota"];
+const ALWAYS_THERE: [&str; 8] = [
+    "put_queue",
+    "list_queues",
+    "list_groups",
+    "list_nodes",
+    "list_group_dead",
+    "redrive_group_dead",
+    "set_quota",
+    "unset_quota",
+];
 
 /// Operations whose answers hold values or states: the record says who read them.
 const READS_VALUES: [&str; 7] = [

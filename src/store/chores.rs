@@ -106,6 +106,9 @@ impl Store {
     /// the tenth, lest a row held for hours makes each pass read all that happened since. A clock that was set back
     /// takes the mark back with it.
     ///
+    /// What is overdue is found by the index of promises from the mark on, and locked by its key alone: from its beginning, that
+    /// index holds what was completed long ago.
+    ///
     /// It is all that an idle queue asks, so it reads fewer than ten pages, and when it is not due `chores`, without its
     /// index, which has as many pages as the table, and a page or two by the index of crons.
     pub(crate) async fn minute(&self, again: bool) -> Result<Minute, StoreError> {
@@ -132,9 +135,7 @@ impl Store {
                    select e.id, e.notify_at from wakeq.events_v2 e
                     where e.notify_at >= (select start from gate) and e.notify_at <= now() order by e.notify_at limit 1000
                ), overdue as (
-                   select e.id, coalesce(e.locked_at > clock_timestamp() - $3::interval, false) as runs
-                     from wakeq.events_v2 e
-                    -- Whether it still stands there; by the key alone, since an index of promises holds what was completed long ago.
+                   select e.id, coalesce(e.locked_at > clock_timestamp() - $3::interval, false) as runs from wakeq.events_v2 e
                     where e.id = any (array(select id from found)) and coalesce(e.notify_at <= now(), false) for update skip locked
                ), moved as (
                    update wakeq.events_v2 e

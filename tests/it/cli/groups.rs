@@ -94,7 +94,7 @@ async fn plays(terminal: &Terminal) {
         ("groups reset projection --to 99", 2, "the last one of the log"),
         ("groups reset projection --to start --source nonsense", 2, "is no source"),
         ("groups recover nothing", 3, ""),
-        ("groups redrive former", 2, "--all"),
+        ("groups redrive former", 2, "--seq"),
         ("groups redrive entities.old --all", 2, "send it to the entity again"),
         ("groups remove former", 3, ""),
         ("groups remove projection", 5, "somebody works on the group"),
