@@ -223,8 +223,8 @@ impl Targets {
                 to(&path.replace(QUEUE, "one-too-many")).json(&body("put_queue"))
             }
             ("remove_group", 409) => {
-                work_on_the_group(service).await;
-                to(&path)
+                work_on_a_group(service).await;
+                to(&path.replace(GROUP, "worked-on"))
             }
             ("put_cron", 409) => {
                 fill_with_crons(service).await;
@@ -431,13 +431,14 @@ pub(super) async fn contents(service: &Service) -> BTreeMap<String, (i64, String
     contents
 }
 
-/// Somebody subscribes to the group, and is heard of.
-async fn work_on_the_group(service: &Service) {
+/// Somebody subscribes to another group, and is heard of.
+async fn work_on_a_group(service: &Service) {
     let work = "insert into wakeq.nodes (node_id, heartbeat_timestamp, expires_at)
              values ('00000000-0000-7000-8000-000000000001', now(), 'infinity');
          insert into wakeq.subscribers (subscriber_name, subscriber_id, node_id, heartbeat_timestamp, expires_at, requests,
                                         request_count)
-             values ('projection', '00000000-0000-7000-8000-000000000003', '00000000-0000-7000-8000-000000000001', now(),
-                     'infinity', '[{\"type\":\"log\"}]', 1)";
+             values ('worked-on', '00000000-0000-7000-8000-000000000003', '00000000-0000-7000-8000-000000000001', now(),
+                     'infinity', '[{\"type\":\"log\"}]', 1);
+         insert into wakeq.consumer_positions (consumer_group, source) values ('worked-on', 'log')";
     sqlx::raw_sql(work).execute(&service.stage.pool).await.unwrap();
 }
