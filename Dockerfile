@@ -19,7 +19,7 @@ COPY xtask/Cargo.toml xtask/Cargo.toml
 RUN mkdir -p src emulator/src emulator/proto/src services/src dev/src xtask/src tests/it benches \
     && touch src/lib.rs emulator/src/lib.rs emulator/proto/src/lib.rs services/src/lib.rs tests/it/main.rs \
     && for main in src dev/src xtask/src; do echo 'fn main() {}' > "$main/main.rs"; done \
-    && echo 'fn main() {}' > benches/queue.rs
+    && for bench in entities http log order queue queues; do echo 'fn main() {}' > benches/$bench.rs; done
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     cargo build --locked --profile image --package wakeq --bin wakeq
 COPY .sqlx .sqlx

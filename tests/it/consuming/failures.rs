@@ -132,6 +132,7 @@ async fn operators_see_what_fails_and_have_it_tried_again() {
             let asked = async {
                 while all[at].1.is_empty() {
                     stage.admin.recover_group(name, &operator).await.unwrap();
+                    // A member looks with each heartbeat, and only then.
                     tokio::time::sleep(periods.heartbeat).await;
                 }
             };

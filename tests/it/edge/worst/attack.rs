@@ -94,6 +94,7 @@ async fn attacker() -> ExitCode {
     }
     println!("{BEGINS}");
     loop {
+        // Until it is ended by the test.
         tokio::time::sleep(TELL).await;
         for (part, (asked, served)) in attacker.counts.lock().unwrap().iter() {
             println!("{COUNT} {part}: {asked} requests, {served} served");
