@@ -48,16 +48,14 @@ async fn every_event_reaches_every_group_whatever_becomes_of_the_nodes() {
 
     let four = stage.node().await;
     stage.until_each_works(&[&two, &three, &four]).await;
-    stage.remember_positions().await;
-    let held = stage.held_by(&two).await;
-    stage.hold(&two).await;
+    let held = stage.hold(&two).await;
     let stopped = Instant::now();
     two.process.child.freeze();
     stage.until_all_on(&[&three, &four]).await;
     let took = stopped.elapsed();
     assert!(took <= 2 * lease, "{took:.1?} until what a stopped node had was given to others");
     figure("taken over after a stop", format!("{took:.1?}"));
-    stage.until_taken_over(held).await;
+    stage.until_taken_over(&held).await;
     sqlx::query("truncate refusals").execute(&stage.theatre.pool).await.unwrap();
     stage.release(&two);
     two.process.child.thaw();

@@ -116,6 +116,7 @@ impl PositionStore for Recording {
     }
 
     async fn commit(&self, key: &PositionKey, epoch: i64, from: i64, to: i64) -> Result<(), ConsumerError> {
+        hold_if_asked(key, epoch);
         self.recorded(self.store.commit(key, epoch, from, to).await).await
     }
 
@@ -150,30 +151,33 @@ impl EventProcessor for Recorder {
             .bind(pid)
             .execute(&self.pool)
             .await?;
-        hold_if_asked();
         Ok(())
     }
 }
 
-/// Where a node is asked to hold the event that it handles; the path it has while one is held.
+/// Where a node is asked to hold a commit; the path it has while one is held, with the group, the source and the epoch of it.
 pub(super) fn hold_paths(pid: i32) -> (PathBuf, PathBuf) {
     let path = |state: &str| std::env::temp_dir().join(format!("wakeq-{state}-{pid}"));
     (path("hold"), path("held"))
 }
 
-/// The first handler that finds the request blocks until it is withdrawn. It never yields meanwhile: a node that was
-/// stopped with the event in its hands goes on from here to the commit, whatever its timers say by then.
+/// The first commit that finds the request blocks until it is withdrawn. It never yields meanwhile: a node that was
+/// stopped with events in its hands goes on from here to the commit, whatever its timers say by then.
 #[allow(
     clippy::disallowed_methods,
     reason = "it must not yield, and there is nobody to signal a stopped process"
 )]
-fn hold_if_asked() {
+fn hold_if_asked(key: &PositionKey, epoch: i64) {
     let (asked, held) = hold_paths(i32::try_from(std::process::id()).unwrap_or(0));
-    if std::fs::rename(asked, &held).is_ok() {
-        tokio::task::block_in_place(|| {
-            while held.exists() {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        });
+    let written = held.with_extension("written");
+    if std::fs::rename(asked, &written).is_err() {
+        return;
     }
+    std::fs::write(&written, format!("{} {} {epoch}", key.group, key.source)).unwrap();
+    std::fs::rename(written, &held).unwrap();
+    tokio::task::block_in_place(|| {
+        while held.exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
 }

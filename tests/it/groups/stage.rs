@@ -31,6 +31,13 @@ pub(super) struct Node {
     pub(super) id: uuid::Uuid,
 }
 
+/// The position whose commit a node holds.
+pub(super) struct Held {
+    group: String,
+    source: String,
+    epoch: i64,
+}
+
 impl Stage {
     /// Without any node. Positions that go back, and terms and epochs that do, are written down by the database.
     pub(super) async fn new(name: &str, work: GroupWork) -> Self {
@@ -151,26 +158,31 @@ impl Stage {
         flow.await.unwrap()
     }
 
-    /// Where the sources of a node stand now, for [`until_taken_over`](Self::until_taken_over).
-    pub(super) async fn remember_positions(&self) {
-        sqlx::raw_sql(
-            "drop table if exists before_stop;
-             create table before_stop as select consumer_group, source, epoch from wakeq.consumer_positions",
-        )
-        .execute(&self.theatre.pool)
-        .await
-        .unwrap();
+    /// Returns when what a node holds was opened by another.
+    pub(super) async fn until_taken_over(&self, held: &Held) {
+        let query = "select count(*) from wakeq.consumer_positions
+                      where consumer_group = $1 and source = $2 and epoch > $3";
+        let taken = || async {
+            let taken: i64 = sqlx::query_scalar(query)
+                .bind(&held.group)
+                .bind(&held.source)
+                .bind(held.epoch)
+                .fetch_one(&self.pool)
+                .await
+                .unwrap();
+            taken > 0
+        };
+        let taken_over = async {
+            while !taken().await {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let patience = tokio::time::timeout(crate::theatre::patience(), taken_over).await;
+        patience.expect("another opens what the stopped node holds");
     }
 
-    /// Returns when so many positions were opened by others.
-    pub(super) async fn until_taken_over(&self, count: i64) {
-        let query = "select count(*) from before_stop b join wakeq.consumer_positions p using (consumer_group, source)
-                      where p.epoch > b.epoch";
-        self.theatre.until_at_least(query, count).await;
-    }
-
-    /// Has a node hold an event that it has handled, before it can commit; [`release`](Self::release) ends that.
-    pub(super) async fn hold(&self, node: &Node) {
+    /// Has a node hold a commit of what it has handled; [`release`](Self::release) ends that.
+    pub(super) async fn hold(&self, node: &Node) -> Held {
         let (asked, held) = hold_paths(node.process.pid());
         std::fs::write(&asked, "").unwrap();
         let reached = async {
@@ -179,7 +191,13 @@ impl Stage {
             }
         };
         let patience = tokio::time::timeout(crate::theatre::patience(), reached).await;
-        patience.expect("the node handles an event");
+        patience.expect("the node commits");
+        let told = std::fs::read_to_string(held).unwrap();
+        let parts: Vec<&str> = told.split(' ').collect();
+        let [group, source, epoch] = parts[..] else {
+            panic!("{told:?} is not a group, a source and an epoch")
+        };
+        Held { group: group.to_owned(), source: source.to_owned(), epoch: epoch.parse().unwrap() }
     }
 
     /// Lets a node go on that was asked to hold.
