@@ -14,11 +14,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::WorkerConfig;
+use super::ahead::Ahead;
 use super::counters::{Counters, RunReport};
 use super::finished::{Finished, Halt};
 use super::lot::Lot;
 use super::offers::Offers;
 use super::onward::Onward;
+use super::pace::Pace;
 use super::room::{Room, RoomKind};
 use super::rotation::Rotation;
 use super::run::Runner;
@@ -60,8 +62,10 @@ struct Waits {
 pub(super) struct Intake<R> {
     runner: Arc<R>,
     capacity: usize,
-    /// Most that runs or waits for a start.
+    /// Most that runs or waits for a start, besides what the second stream adds.
     held_max: usize,
+    ahead: Ahead,
+    pace: Pace,
     shutdown_grace: Duration,
     lot: Lot,
     offers: Offers,
@@ -87,14 +91,18 @@ impl<R: Runs> Intake<R> {
         trouble: watch::Sender<Option<String>>,
     ) -> Self {
         let held_max = config.held_max();
+        let ahead = Ahead::new(Arc::clone(&notifier), config.ahead_max());
+        let onward_max = 2 * (held_max + ahead.size() + config.lot_max);
         Self {
             runner,
             capacity: config.capacity,
             held_max,
+            ahead,
+            pace: Pace::new(config.capacity, Instant::now()),
             shutdown_grace: config.shutdown_grace,
             lot: Lot::new(config.lot_max),
             offers: Offers::new(config.capacity),
-            onward: Onward::start(notifier, 2 * (held_max + config.lot_max)),
+            onward: Onward::start(notifier, onward_max),
             waiting: Rotation::new(),
             running: JoinSet::new(),
             entering: JoinSet::new(),
@@ -117,7 +125,7 @@ impl<R: Runs> Intake<R> {
         looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let starts = self.running.len() < self.capacity && !self.waiting.is_empty();
-            let holds_more = self.running.len() + self.waiting.len() < self.held_max;
+            let holds_more = self.running.len() + self.waiting.len() < self.room();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -125,8 +133,14 @@ impl<R: Runs> Intake<R> {
                 _ = looks.tick() => {
                     self.tell(subscription.trouble());
                     self.offer();
+                    self.look_ahead();
                 }
-                Some(ended) = self.running.join_next() => self.ended(ended),
+                Some(ended) = self.running.join_next() => {
+                    // It ran until now.
+                    self.pace.ran(Instant::now(), self.running.len() + 1);
+                    self.pace.ended();
+                    self.ended(ended);
+                }
                 Some(entered) = self.entering.join_next() => self.entered(entered),
                 (id, delivery) = self.lot.due() => self.due(id, delivery),
                 () = std::future::ready(()), if starts => self.start_next(),
@@ -134,6 +148,7 @@ impl<R: Runs> Intake<R> {
                     Some(delivery) => self.receive(delivery),
                     None => break,
                 },
+                delivery = self.ahead.next(), if holds_more => self.receive(delivery),
             }
         }
         let told_to = stop.is_cancelled();
@@ -152,6 +167,20 @@ impl<R: Runs> Intake<R> {
         });
     }
 
+    /// Most that may run or wait for a start now.
+    fn room(&self) -> usize {
+        self.held_max + self.ahead.room()
+    }
+
+    /// Takes more ahead while what runs is quick: canvases take turns among what is held, and nobody waits for it long. What is
+    /// held beyond the bound when it is slow is left to other workers.
+    fn look_ahead(&mut self) {
+        self.pace.ran(Instant::now(), self.running.len());
+        let is_quick = self.pace.is_quick(self.ahead.size());
+        self.ahead.keep_open(is_quick);
+        self.shed();
+    }
+
     fn receive(&mut self, delivery: Delivery) {
         if let Some((notification, delivery)) = read(delivery, &self.counters) {
             self.wait(notification, delivery);
@@ -167,7 +196,7 @@ impl<R: Runs> Intake<R> {
 
     /// Leaves to other workers what is beyond the bound: the last of the canvas with the most.
     fn shed(&mut self) {
-        while self.running.len() + self.waiting.len() > self.held_max
+        while self.running.len() + self.waiting.len() > self.room()
             && let Some(Waits { notification, delivery, .. }) = self.waiting.shed()
         {
             delivery.acknowledge();
@@ -182,6 +211,7 @@ impl<R: Runs> Intake<R> {
 
     fn start(&mut self, notification: Notification, delivery: Delivery, room: Room, links: u32) {
         let runner = Arc::clone(&self.runner);
+        self.pace.ran(Instant::now(), self.running.len());
         self.running.spawn(async move { (delivery, runner.run(notification, room).await, links) });
     }
 
@@ -354,7 +384,10 @@ impl<R: Runs> Intake<R> {
         self.entering.shutdown().await;
         self.lot.clear();
         self.waiting.clear();
-        let closing = tokio::spawn(subscription.close(self.shutdown_grace + CLOSE_WAIT));
+        let grace = self.shutdown_grace + CLOSE_WAIT;
+        let mut streams = self.ahead.close();
+        streams.spawn(subscription.close(grace));
+        let closing = tokio::spawn(tokio::time::timeout(grace, streams.join_all()));
         self.drain(deadline).await;
         if !self.running.is_empty() {
             tracing::warn!(

@@ -4,6 +4,7 @@
 
 #[cfg(test)]
 mod agreement;
+mod ahead;
 mod answers;
 mod counters;
 mod finished;
@@ -13,6 +14,7 @@ mod leases;
 mod lot;
 mod offers;
 mod onward;
+mod pace;
 mod process;
 mod push;
 mod room;
@@ -59,6 +61,8 @@ use values::Values;
 const LOT_MAX: usize = 50_000;
 /// What is taken ahead of what runs, in capacities.
 const PREFETCH_ROUNDS: usize = 4;
+/// What is taken beyond that while handlers are quick.
+const AHEAD: usize = 5_000;
 /// Largest room for values.
 const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024 * 1024;
 
@@ -71,8 +75,8 @@ pub struct WorkerConfig {
     /// canvas's slow targets keep the others waiting.
     pub target_share: Option<usize>,
     /// Notifications that are taken ahead of what runs, and that no other worker has meanwhile. Default none: four times the
-    /// capacity, so that quick handlers need not wait for Pub/Sub. Less shares handlers that take minutes more evenly; more
-    /// lets canvases take turns among more.
+    /// capacity, and 5,000 more while handlers are so quick that those would be done within ten seconds, so that canvases take turns
+    /// among many. Less shares handlers that take minutes more evenly.
     pub prefetch: Option<usize>,
     /// Notifications that wait here for their time, or for room at their handler. Default 5,000; beyond that the promise on
     /// the row wakes the event.
@@ -112,6 +116,11 @@ impl WorkerConfig {
     fn held_max(&self) -> usize {
         let prefetch = self.prefetch.unwrap_or(PREFETCH_ROUNDS * self.capacity);
         self.capacity + prefetch.min(LOT_MAX)
+    }
+
+    /// Most that wait beyond that, while handlers are quick.
+    fn ahead_max(&self) -> usize {
+        if self.prefetch.is_none() { AHEAD } else { 0 }
     }
 }
 

@@ -184,9 +184,9 @@ impl Work {
         stand: Arc<Stand>,
         notifier: &Arc<dyn Notifier>,
         capacity: usize,
-        prefetch: usize,
+        prefetch: impl Into<Option<usize>>,
     ) -> Self {
-        let config = WorkerConfig { capacity, prefetch: Some(prefetch), ..WorkerConfig::default() };
+        let config = WorkerConfig { capacity, prefetch: prefetch.into(), ..WorkerConfig::default() };
         let subscription = notifier.subscribe(config.held_max()).await.unwrap();
         let (reports, ended) = mpsc::channel(1_000_000);
         let intake = Intake::new(
@@ -254,6 +254,55 @@ async fn what_waits_for_room_is_offered_to_others() {
     assert!(first.working.await.unwrap());
     while Stand::lock(&first.stand.starts).len() + Stand::lock(&second.stand.starts).len() < 40 {
         tokio::time::timeout(2 * LONGEST, second.ended.recv()).await.expect("it goes on");
+    }
+}
+
+/// So many more are published, and then one of another canvas; how many start before that one.
+async fn ahead_of_another(
+    scene: &Scene,
+    work: &Work,
+    notifier: &Arc<dyn Notifier>,
+    flood: &[Notification],
+) -> usize {
+    let started = || Stand::lock(&work.stand.starts).len();
+    let before = started();
+    notifier.publish(flood).await.unwrap();
+    let other = *scene.published.last().unwrap();
+    notifier.publish(&[other]).await.unwrap();
+    let has_started = || Stand::lock(&work.stand.starts).iter().any(|start| start.notification == other);
+    while !has_started() {
+        tokio::time::sleep(LOOK).await;
+    }
+    started() - before
+}
+
+/// What is quick is taken ahead, so that a canvas waits for no flood of another; once it is slow, it is left to other workers.
+#[tokio::test(start_paused = true)]
+async fn a_worker_with_quick_handlers_takes_more_ahead() {
+    const FLOOD: usize = 2_000;
+    let mut scene = Scene::default();
+    let quick = Plan { lasts: LONGEST / 2_000, ..Plan::default() };
+    let slow = Plan { lasts: LONGEST, ..Plan::default() };
+    (0..2 * FLOOD).for_each(|_| scene.publish(1, quick.clone()));
+    (0..FLOOD).for_each(|_| scene.publish(1, slow.clone()));
+    scene.publish(2, quick);
+    let (first, rest) = scene.published.split_at(FLOOD);
+    let (second, slow) = rest[..rest.len() - 1].split_at(FLOOD);
+    for prefetch in [None, Some(16)] {
+        let notifier: Arc<dyn Notifier> = Arc::new(LocalNotifier::new());
+        notifier.publish(first).await.unwrap();
+        let work = Work::start(scene.clone().stand(), &notifier, 4, prefetch).await;
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        assert!(Stand::lock(&work.stand.starts).len() >= FLOOD / 2);
+        let waited_for = ahead_of_another(&scene, &work, &notifier, second).await;
+        assert_eq!(waited_for <= 2 * 4, prefetch.is_none(), "{waited_for} of the flood went before it");
+        tokio::time::sleep(LONGEST).await;
+        assert_eq!(Stand::lock(&work.stand.starts).len(), 2 * FLOOD + 1);
+        notifier.publish(slow).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let other = Work::start(scene.clone().stand(), &notifier, 4, prefetch).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(Stand::lock(&other.stand.starts).len(), 4, "there is enough for it");
     }
 }
 

@@ -1,0 +1,92 @@
+//! A second stream of the subscription, for a while: what the broker sends on it comes on top of the first one's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::notify::{Delivery, Notifier, NotifyError, Subscription};
+
+/// Longer than any handler runs.
+const ANSWERED: Duration = Duration::from_secs(7 * 24 * 3_600);
+
+type Opened = Result<Box<dyn Subscription>, NotifyError>;
+
+pub(super) struct Ahead {
+    notifier: Arc<dyn Notifier>,
+    /// Notifications of it that may be unanswered.
+    size: usize,
+    stream: Stream,
+    closing: JoinSet<()>,
+}
+
+enum Stream {
+    Closed,
+    Opening(AbortOnDropHandle<Opened>),
+    Open(Box<dyn Subscription>),
+}
+
+impl Ahead {
+    /// Closed; with a size of 0 it stays that.
+    pub(super) fn new(notifier: Arc<dyn Notifier>, size: usize) -> Self {
+        Self { notifier, size, stream: Stream::Closed, closing: JoinSet::new() }
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// How many may be held because of it.
+    pub(super) fn room(&self) -> usize {
+        if matches!(self.stream, Stream::Open(_)) { self.size } else { 0 }
+    }
+
+    /// Opens or closes it; what it has handed out can still be answered.
+    pub(super) fn keep_open(&mut self, wanted: bool) {
+        while self.closing.try_join_next().is_some() {}
+        match (std::mem::replace(&mut self.stream, Stream::Closed), wanted && self.size > 0) {
+            (Stream::Closed, true) => {
+                let (notifier, size) = (Arc::clone(&self.notifier), self.size);
+                let opening = tokio::spawn(async move { notifier.subscribe(size).await });
+                self.stream = Stream::Opening(AbortOnDropHandle::new(opening));
+            }
+            (Stream::Open(stream), false) => _ = self.closing.spawn(stream.close(ANSWERED)),
+            (stream @ (Stream::Opening(_) | Stream::Open(_)), true) => self.stream = stream,
+            (Stream::Closed | Stream::Opening(_), false) => {}
+        }
+    }
+
+    /// What comes next on it; never anything while it is closed. Cancel safe.
+    pub(super) async fn next(&mut self) -> Delivery {
+        loop {
+            match &mut self.stream {
+                Stream::Closed => std::future::pending().await,
+                Stream::Opening(opening) => {
+                    self.stream = match opening.await {
+                        Ok(Ok(stream)) => Stream::Open(stream),
+                        // It is tried again at the next look.
+                        Ok(Err(error)) => {
+                            tracing::warn!(
+                                error = &error as &dyn std::error::Error,
+                                "no second stream can be opened; this worker takes less ahead"
+                            );
+                            Stream::Closed
+                        }
+                        Err(_) => Stream::Closed,
+                    };
+                }
+                Stream::Open(stream) => match stream.next().await {
+                    Some(delivery) => return delivery,
+                    None => self.stream = Stream::Closed,
+                },
+            }
+        }
+    }
+
+    /// Closes it; what is returned ends once all that was ever handed out is answered.
+    pub(super) fn close(&mut self) -> JoinSet<()> {
+        self.keep_open(false);
+        std::mem::take(&mut self.closing)
+    }
+}

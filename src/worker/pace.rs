@@ -1,0 +1,101 @@
+//! How quick what runs here is, and whether so much would be done soon. Pure.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// What waits here for no longer than this is kept from nobody.
+const SOON: Duration = Duration::from_secs(10);
+/// Looks in a row that find it quick before it counts as quick.
+const SURE: u32 = 3;
+
+/// Places and the time for which they were taken, between one look and the next.
+#[derive(Debug)]
+pub(super) struct Pace {
+    capacity: usize,
+    since: Instant,
+    /// The sum, over what ran, of the time for which it did.
+    busy: Duration,
+    ended: u32,
+    quick_looks: u32,
+}
+
+impl Pace {
+    pub(super) fn new(capacity: usize, now: Instant) -> Self {
+        Self { capacity, since: now, busy: Duration::ZERO, ended: 0, quick_looks: 0 }
+    }
+
+    /// So many have run since this was called before.
+    pub(super) fn ran(&mut self, now: Instant, running: usize) {
+        let running = u32::try_from(running).unwrap_or(u32::MAX);
+        self.busy = self.busy.saturating_add(now.duration_since(self.since).saturating_mul(running));
+        self.since = now;
+    }
+
+    pub(super) fn ended(&mut self) {
+        self.ended = self.ended.saturating_add(1);
+    }
+
+    /// Whether so many would be done soon, by what ran since the look before; as before, if nothing did.
+    pub(super) fn is_quick(&mut self, count: usize) -> bool {
+        if self.ended > 0 || !self.busy.is_zero() {
+            let places = SOON.as_secs_f64() * self.capacity as f64;
+            // A run takes as long as all of them did, by how many ended; what has not ended counts with the time it has had.
+            let is_quick = self.busy.as_secs_f64() * count as f64 <= places * f64::from(self.ended);
+            self.quick_looks = if is_quick { self.quick_looks.saturating_add(1) } else { 0 };
+        }
+        (self.busy, self.ended) = (Duration::ZERO, 0);
+        self.quick_looks >= SURE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A second in which all places are taken, and so many end.
+    fn look(pace: &mut Pace, ended: u32) -> bool {
+        let now = pace.since + SECOND;
+        pace.ran(now, pace.capacity);
+        (0..ended).for_each(|_| pace.ended());
+        pace.is_quick(5_000)
+    }
+
+    #[test]
+    fn it_is_quick_when_all_would_be_done_soon() {
+        let mut pace = Pace::new(4, Instant::now());
+        assert_eq!([500, 500, 500, 500].map(|ended| look(&mut pace, ended)), [false, false, true, true]);
+        assert!(!look(&mut pace, 499), "one second is enough to be slow");
+        assert_eq!([500, 500, 500].map(|ended| look(&mut pace, ended)), [false, false, true]);
+    }
+
+    #[test]
+    fn what_does_not_end_is_slow() {
+        let mut pace = Pace::new(4, Instant::now());
+        (0..3).for_each(|_| _ = look(&mut pace, 10_000));
+        assert!(!look(&mut pace, 0));
+    }
+
+    #[test]
+    fn a_second_without_anything_says_nothing() {
+        let mut pace = Pace::new(4, Instant::now());
+        assert!(![0; 5].map(|_| pace.is_quick(5_000)).contains(&true));
+        (0..3).for_each(|_| _ = look(&mut pace, 10_000));
+        assert!(pace.is_quick(5_000));
+    }
+
+    #[test]
+    fn few_that_are_quick_are_enough() {
+        let mut pace = Pace::new(64, Instant::now());
+        let mut looks = [0; 3].map(|_| {
+            pace.ran(pace.since + SECOND, 0);
+            pace.ran(pace.since + SECOND / 200, 1);
+            pace.ended();
+            pace.is_quick(5_000)
+        });
+        looks.reverse();
+        assert_eq!(looks, [true, false, false]);
+    }
+}
