@@ -71,6 +71,9 @@ async fn a_key_belongs_to_its_holder_and_canvas() {
         send(service.key("mail", CanvasId::DEFAULT, &[Scope::Emit]).await, CanvasId::DEFAULT).await;
     let elsewhere = send(service.key("billing", other, &[Scope::Emit]).await, other).await;
     assert!(first.json()["id"] != stranger.json()["id"] && first.json()["id"] != elsewhere.json()["id"]);
+    let again =
+        send(service.key("billing", CanvasId::DEFAULT, &[Scope::Emit]).await, CanvasId::DEFAULT).await;
+    assert_eq!(again.text, first.text, "what was answered elsewhere is kept elsewhere");
     assert_eq!(service.stop().await.rows().await, 3);
 }
 

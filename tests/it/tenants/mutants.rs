@@ -45,10 +45,12 @@ const OPERATOR: Unseen = NotReached("only an operator of all canvases asks it");
 const NEAR: Unseen = NotReached("it is asked near a limit only: `quotas`");
 const AGAIN: Unseen = NotReached("it is asked when a processor meets an event again: `entities::reposts`");
 const LIMITED: Unseen = NotReached("it is asked where a facet with a limit was full: `store::tests::turns`");
+const HELD: Unseen = NotReached("it is asked while another session holds a row: `store::tests::resuming`");
+const COLD: Unseen = NotReached("it is asked of an entity that has left memory: `entities::memory`");
 const SQL_ROLES: Unseen = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By their file and a part of their line.
-const UNSEEN: [(&str, &str, Unseen); 33] = [
+const UNSEEN: [(&str, &str, Unseen); 37] = [
     ("src/store/control.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/dead_events.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/load.rs", "id = $1 and canvas_id = $2", KNOWN),
@@ -111,6 +113,18 @@ const UNSEEN: [(&str, &str, Unseen); 33] = [
     ("src/store/entities/outcomes.rs", "status <> 'accepted'", AGAIN),
     ("src/store/entities/outcomes.rs", "category = $3", AGAIN),
     ("migrations/0014_queues.sql", "facet_was_full", LIMITED),
+    ("src/store/resume.rs", "from job where kind", HELD),
+    ("src/store/entities/load.rs", "w.canvas_id", COLD),
+    (
+        "src/store/entities/answer.rs",
+        "correlation_id = $5",
+        NotReached("it is asked when an event answers an entity's question: `entities::forged`"),
+    ),
+    (
+        "src/store/idempotency.rs",
+        "set answer = $4",
+        NotReached("its holder has the same key on two canvases: `http_idempotency`"),
+    ),
     ("migrations/0020_sql.sql", "pg_has_role", SQL_ROLES),
     ("migrations/0020_sql.sql", "e.id = event_id", SAME_EVENT),
     ("migrations/0020_sql.sql", "d.id = event_id", SAME_EVENT),
