@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -32,20 +33,7 @@ impl Import<'_> {
         let began = Instant::now();
         let folder = root().join("target/images").join(self.reference.replace(':', "-"));
         let own = folder.join("own");
-        if own.exists() {
-            fs::remove_dir_all(&own)?;
-        }
-        for name in ["etc", "tmp"] {
-            fs::create_dir_all(own.join(name))?;
-        }
-        fs::set_permissions(own.join("tmp"), fs::Permissions::from_mode(0o1777))?;
-        fs::write(own.join("etc/passwd"), format!("wakeq:x:{USER}:{USER}:wakeq:/tmp:/bin/sh\n"))?;
-        // Without it names of hosts are looked for in other places than /etc/hosts and DNS, by libraries not in here.
-        fs::write(own.join("etc/nsswitch.conf"), "hosts: files dns\n")?;
-        if let Some(script) = self.script {
-            fs::write(own.join("entrypoint.sh"), script)?;
-            fs::set_permissions(own.join("entrypoint.sh"), fs::Permissions::from_mode(0o755))?;
-        }
+        let own_names = self.write_own(&own)?;
         let list = folder.join("list");
         let mut lines = fs::File::create(&list)?;
         for path in self.files.paths() {
@@ -53,8 +41,8 @@ impl Import<'_> {
         }
         let mut tar = Command::new("tar");
         tar.args(["--create", "--dereference", "--owner=0", "--group=0", "--mode=a+rX", "--no-recursion"]);
-        tar.args(["--directory=/", "--verbatim-files-from"]).arg("--files-from").arg(&list);
-        tar.arg("--recursion").arg("--directory").arg(&own).arg(".");
+        tar.args(["--directory=/", "--verbatim-files-from", "--files-from"]).arg(&list);
+        tar.arg("--directory").arg(&own).args(own_names);
         let mut packing = tar.stdout(Stdio::piped()).spawn().context("`tar` can't be started")?;
         let packed = packing.stdout.take().context("tar has no output")?;
         let mut import = engine.client();
@@ -68,5 +56,22 @@ impl Import<'_> {
         let megabytes = engine.size(self.reference)? as f64 / 1e6;
         println!("{}: {megabytes:.1} MB, made in {:.1} s", self.reference, began.elapsed().as_secs_f64());
         Ok(self.reference)
+    }
+
+    /// What this machine has otherwise, or not at all; the names of all of it.
+    fn write_own(&self, folder: &Path) -> Result<Vec<&'static str>> {
+        fs::create_dir_all(folder.join("etc"))?;
+        fs::create_dir_all(folder.join("tmp"))?;
+        fs::set_permissions(folder.join("tmp"), fs::Permissions::from_mode(0o1777))?;
+        fs::write(folder.join("etc/passwd"), format!("wakeq:x:{USER}:{USER}:wakeq:/tmp:/bin/sh\n"))?;
+        // Without it names of hosts are looked for in other places than /etc/hosts and DNS, by libraries not in here.
+        fs::write(folder.join("etc/nsswitch.conf"), "hosts: files dns\n")?;
+        let mut names = vec!["./etc/passwd", "./etc/nsswitch.conf", "./tmp"];
+        if let Some(script) = self.script {
+            fs::write(folder.join("entrypoint.sh"), script)?;
+            fs::set_permissions(folder.join("entrypoint.sh"), fs::Permissions::from_mode(0o755))?;
+            names.push("./entrypoint.sh");
+        }
+        Ok(names)
     }
 }
