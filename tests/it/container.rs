@@ -81,21 +81,6 @@ fn the_whole_workspace_is_sent_to_the_build() {
     assert_eq!(sent, targets(&root()), "see .dockerignore");
 }
 
-/// The compiler has written down of which files the binary of these tests is made.
-#[test]
-fn every_file_of_the_binary_is_sent_to_the_build() {
-    let list = fs::read_to_string(PathBuf::from(env!("CARGO_BIN_EXE_wakeq")).with_extension("d")).unwrap();
-    let root = format!("{}/", root().display()).replace(' ', "\\ ");
-    let files: Vec<_> =
-        list.split(&root).skip(1).filter_map(|rest| rest.split_whitespace().next()).map(Path::new).collect();
-    assert!(files.contains(&Path::new("src/main.rs")), "{files:?}");
-    let sent = sent();
-    for file in files {
-        let is_sent = sent.iter().any(|sent| file.starts_with(sent)) || file.starts_with("target");
-        assert!(is_sent, "{} is not sent to the build: see .dockerignore", file.display());
-    }
-}
-
 #[test]
 fn builds_are_locked_and_made_by_the_toolchain_of_the_repository() {
     let builds: Vec<_> = all("RUN", false).into_iter().filter(|run| run.contains("cargo ")).collect();

@@ -30,7 +30,7 @@ pub(super) async fn run(engine: &Engine, image: &str) -> Result<()> {
     let emulator = OwnEmulator::start().await?;
     let target = Target::listen()?;
     let port = free_port()?;
-    let name = format!("wakeq-test-image-{}", std::process::id());
+    let name = format!("wakeq-image-{}", std::process::id());
     let mut trial = Trial { engine, image, name, port, variables: Vec::new() };
     let key = trial.once(&["secrets", "new-key"])?;
     trial.variables = vec![
