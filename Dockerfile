@@ -8,8 +8,9 @@ FROM ${BUILDER} AS build
 # The builder's own toolchain: rust-toolchain.toml would have rustup fetch what only developers need.
 ENV RUSTUP_TOOLCHAIN=1.95.0
 WORKDIR /src
-# The whole workspace, without which Cargo refuses each of its members. What was compiled before is kept in caches, and is
-# taken for new as long as a file is older, as one of another checkout may be.
+# The whole workspace, because Cargo refuses one with a member, test or benchmark missing. Downloads and compiled crates
+# stay in two caches. Cargo compares modification times, and a file may be older than what another checkout left in the
+# cache: hence `touch`.
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,id=wakeq-target,target=/src/target,sharing=locked \
