@@ -20,8 +20,8 @@ const PROCESS: &str = "wakeq.test.process";
 fn are_asked_for() -> bool {
     let asked = std::env::var("TEST_POSTGRES").is_ok_and(|choice| choice == "container");
     if !asked {
-        writeln!(std::io::stderr(), "SKIPPED: a test of containers. TEST_POSTGRES=container asks for it")
-            .unwrap();
+        let words = "SKIPPED: a test of containers. TEST_POSTGRES=container asks for it";
+        let _ = writeln!(std::io::stderr(), "{words}");
     }
     asked
 }

@@ -8,6 +8,7 @@ mod chaos;
 mod containers;
 mod deploy;
 mod deps;
+mod docker;
 mod edge;
 mod image;
 mod prepare;
@@ -50,15 +51,8 @@ enum Verb {
         /// One of: document, matrix, garbage, leaks, memory, slow, worst, schemathesis, page.
         name: Option<String>,
     },
-    /// Build a container image of the binary for this machine, from nothing but what it needs, and try it out.
-    Image {
-        /// Write the image, and do not run it.
-        #[arg(long)]
-        no_run: bool,
-        /// Run the image that is there.
-        #[arg(long, hide = true)]
-        trial: bool,
-    },
+    /// Build the Dockerfile on bases made here without a registry, and run the image: one event is handled.
+    Image,
     /// Describe every query of src/ against the migrations in a private Postgres, and bring .sqlx up to date.
     Prepare {
         /// Change nothing; fail if .sqlx is not up to date.
@@ -89,7 +83,7 @@ fn main() -> ExitCode {
         Verb::Deploy => deploy::run(),
         Verb::Deps => deps::run(),
         Verb::Edge { name } => edge::run(name.as_deref()),
-        Verb::Image { no_run, trial } => image::run(no_run, trial),
+        Verb::Image => image::run(),
         Verb::Prepare { check } => prepare::run(check),
         Verb::PubsubPython { google } => pubsub_python::run(google),
         Verb::Sdk => sdk::run(),

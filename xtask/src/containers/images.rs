@@ -1,26 +1,17 @@
-//! Images of what is installed on this machine, from nothing but what it needs, by `docker build`: no registry is asked.
+//! The images for the tests: of the installed Postgres, and of the emulators.
 
-use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use wakeq_services::{find, installed_postgres};
 
-use super::engine::{Engine, said};
-use crate::image::archive;
-use crate::image::contents::{Entry, libraries, libraries_beside, read, with_folders};
-use crate::{cargo, root, succeed};
+use crate::docker::{Engine, Files, Import, USER, files_under, said};
+use crate::{cargo, succeed};
 
 const POSTGRES: &str = "wakeq-test-postgres:installed";
 const OWN_EMULATOR: &str = "wakeq-test-pubsub:own";
 const GOOGLE_EMULATOR: &str = "wakeq-test-pubsub:google";
-
-/// No machine knows it by name, but Postgres wants to know its own.
-const USER: u32 = 65_532;
 
 /// What the entry point of Postgres's official image does, as far as tests go: a cluster with this password for its
 /// superuser, which any network may ask for; then the server, with the arguments that are given.
@@ -41,34 +32,31 @@ const NOT_OF_JAVA: [&str; 4] = ["jmods", "man", "demo", "src.zip"];
 /// The installed Postgres; its reference.
 pub(super) fn postgres(engine: &Engine) -> Result<&'static str> {
     let programs = installed_postgres()?;
-    let libraries_of_postgres = asked(&programs, "--pkglibdir")?;
-    let mut entries = Vec::new();
-    for name in ["postgres", "initdb"] {
-        entries.extend(program(&programs.join(name))?);
+    let mut files = Files::default();
+    for program in [&programs.join("postgres"), &programs.join("initdb"), Path::new("/bin/sh")] {
+        files.program(program)?;
     }
-    entries.extend(program(Path::new("/bin/sh"))?);
-    for library in files_under(&libraries_of_postgres)? {
+    for library in files_under(&asked(&programs, "--pkglibdir")?)? {
         let is_wanted = library.extension().is_some_and(|extension| extension == "so")
             && library.file_name().is_none_or(|name| name != "llvmjit.so");
         if is_wanted {
-            entries.extend(program(&library)?);
+            files.program(&library)?;
         }
     }
     for folder in [asked(&programs, "--sharedir")?, PathBuf::from("/usr/share/zoneinfo")] {
-        entries.extend(files(&folder, &[])?);
+        files.folder(&folder, &[])?;
     }
     let script = POSTGRES_ENTRY_POINT.replace("BIN", &programs.display().to_string());
-    entries.push(Entry::file("entrypoint.sh", 0o755, script));
-    build(engine, POSTGRES, entries, &["/entrypoint.sh"])
+    make(engine, POSTGRES, &files, Some(&script), &["/entrypoint.sh"])
 }
 
 /// Our own emulator; its reference.
 pub(super) fn own_emulator(engine: &Engine) -> Result<&'static str> {
     succeed(cargo().args(["build", "--bin", "pubsub-emulator"]))?;
-    let binary = root().join("target/debug/pubsub-emulator");
-    let mut entries = vec![Entry::file("pubsub-emulator", 0o755, read(&binary)?)];
-    entries.extend(libraries_of(&binary)?);
-    build(engine, OWN_EMULATOR, entries, &["/pubsub-emulator"])
+    let binary = std::env::current_exe()?.with_file_name("pubsub-emulator");
+    let mut files = Files::default();
+    files.program(&binary)?;
+    make(engine, OWN_EMULATOR, &files, None, &[&binary.display().to_string()])
 }
 
 /// Google's emulator with the installed Java; its reference.
@@ -76,94 +64,33 @@ pub(super) fn google_emulator(engine: &Engine) -> Result<&'static str> {
     let found = find()?;
     let java = found.java.canonicalize().context("the installed Java")?;
     let home = java.ancestors().nth(2).context("the installed Java has no home")?;
-    let mut entries = program(&java)?;
+    let mut files = Files::default();
+    files.program(&java)?;
     let of_java = [home.join("lib"), home.join("lib/server")];
     for library in files_under(home)? {
         if library.extension().is_some_and(|extension| extension == "so") {
-            entries.extend(as_entries(&libraries_beside(&library, &of_java)?)?);
+            files.libraries_beside(&library, &of_java)?;
         }
     }
-    entries.extend(files(home, &NOT_OF_JAVA)?);
-    entries.push(Entry::file("emulator.jar", 0o644, read(&found.jar)?));
-    let java = java.display().to_string();
-    build(engine, GOOGLE_EMULATOR, entries, &[&java, "-Xmx512m", "-jar", "/emulator.jar"])
+    files.folder(home, &NOT_OF_JAVA)?;
+    files.add(&found.jar);
+    let (java, jar) = (java.display().to_string(), found.jar.display().to_string());
+    make(engine, GOOGLE_EMULATOR, &files, None, &[&java, "-Xmx512m", "-jar", &jar])
 }
 
-fn build(
+fn make(
     engine: &Engine,
     reference: &'static str,
-    mut entries: Vec<Entry>,
+    files: &Files,
+    script: Option<&str>,
     command: &[&str],
 ) -> Result<&'static str> {
-    let began = Instant::now();
-    entries.push(Entry::file("etc/passwd", 0o644, format!("postgres:x:{USER}:{USER}:tests:/tmp:/bin/sh\n")));
-    let entries = with_folders(entries);
-    let folder = root().join("target/containers").join(reference.replace(':', "-"));
-    fs::create_dir_all(&folder)?;
-    fs::write(folder.join("layer.tar"), archive::layer(&entries)?)?;
-    let entry_point = serde_json::to_string(command)?;
-    let instructions =
-        format!("FROM scratch\nADD layer.tar /\nUSER {USER}:{USER}\nENTRYPOINT {entry_point}\n");
-    fs::write(folder.join("Dockerfile"), instructions)?;
-    let mut build = engine.client();
-    // The engine's own builder: a newer one may want an image of itself. It says at length that it is old.
-    said(build.args(["build", "--quiet", "--tag", reference]).arg(&folder).env("DOCKER_BUILDKIT", "0"))?;
-    let size: u64 = entries.iter().map(Entry::bytes).sum();
-    println!("{reference}: {:.0} MB, built in {:.1} s", size as f64 / 1e6, began.elapsed().as_secs_f64());
-    Ok(reference)
-}
-
-/// A program or library with the libraries that the loader would load.
-fn program(file: &Path) -> Result<Vec<Entry>> {
-    let mut entries = vec![Entry::file(&file.display().to_string(), 0o755, read(file)?)];
-    entries.extend(libraries_of(file)?);
-    Ok(entries)
-}
-
-fn libraries_of(file: &Path) -> Result<Vec<Entry>> {
-    as_entries(&libraries(file)?)
-}
-
-fn as_entries(libraries: &[String]) -> Result<Vec<Entry>> {
-    libraries.iter().map(|library| Ok(Entry::file(library, 0o755, read(Path::new(library))?))).collect()
-}
-
-/// Everything in a folder, at the place where it is here; links as what they lead to.
-fn files(folder: &Path, without: &[&str]) -> Result<Vec<Entry>> {
-    let is_wanted = |file: &&PathBuf| {
-        let parts = file.strip_prefix(folder).unwrap_or(file).components();
-        !parts.into_iter().any(|part| without.iter().any(|name| part.as_os_str() == OsStr::new(name)))
-    };
-    let found = files_under(folder)?;
-    let entry = |file: &PathBuf| {
-        let mode = fs::metadata(file)?.permissions().mode() & 0o755 | 0o444;
-        Ok(Entry::file(&file.display().to_string(), mode, read(file)?))
-    };
-    found.iter().filter(is_wanted).map(entry).collect()
-}
-
-/// The files in a folder and its folders; links that lead nowhere are none.
-fn files_under(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        let entries = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
-        for entry in entries {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.is_file() {
-                found.push(path);
-            }
-        }
-    }
-    Ok(found)
+    let entry_point = format!("ENTRYPOINT {}", serde_json::to_string(command)?);
+    let changes = [format!("USER {USER}:{USER}"), entry_point];
+    Import { reference, files, script, changes: &changes }.make(engine)
 }
 
 /// What `pg_config`, beside the other programs, says of a folder.
 fn asked(programs: &Path, option: &str) -> Result<PathBuf> {
-    let output = Command::new(programs.join("pg_config")).arg(option).output();
-    let output = output.with_context(|| format!("{} has no pg_config", programs.display()))?;
-    ensure!(output.status.success(), "pg_config {option} failed");
-    Ok(String::from_utf8(output.stdout)?.trim().into())
+    Ok(said(Command::new(programs.join("pg_config")).arg(option))?.trim().into())
 }

@@ -4,13 +4,12 @@
 //! It takes the engine that answers, else starts one of its own, without a bridge, and ends it. It must never leave a
 //! container or an engine of its own behind, nor touch an image or a container that it did not make.
 
-mod engine;
 mod images;
 
 use anyhow::{Result, ensure};
 
+use crate::docker::Engine;
 use crate::{cargo, succeed};
-use engine::Engine;
 
 /// Which emulator is in the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -1,167 +1,176 @@
-//! Runs the image as a stranger would: unpacked from its archive, by a container runtime of this machine, as a user that
-//! is not root, on a file system that can't be written to, with no network but the loopback.
+//! Runs the image as a stranger would: as a user that is not root, on a file system that can't be written to, beside a
+//! Postgres and an emulator of its own, until an event was handled.
 //!
-//! It says which runtime that was. It must never need the network of this machine, nor leave anything running.
+//! It must never leave anything running.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
-use std::{env, fs};
 
-use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
-use wakeq_services::{Cluster, ClusterOptions, OwnEmulator};
+use anyhow::{Result, bail, ensure};
+use wakeq_services::{AtEnd, Cluster, ClusterOptions, OwnEmulator, free_port};
 
-use super::bundle::Bundle;
-use super::{PORT, USER};
-use crate::{root, succeed};
+use super::target::Target;
+use crate::docker::{Engine, USER, said};
 
-/// What can run a bundle of the Open Container Initiative, with the same words.
-const RUNTIMES: [&str; 2] = ["runc", "crun"];
-
-/// How long the container may take to be ready, and to end.
+/// How long each step may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 
-/// Starts the trial in a network of its own, which has a loopback and nothing else.
-pub(super) fn enter() -> Result<()> {
-    runtime()?;
-    let user = Command::new("id").arg("-u").output().context("`id` can't be started")?.stdout;
-    ensure!(
-        user.trim_ascii() == b"0",
-        "only root may run a container here: use sudo, or --no-run and `docker load`"
-    );
-    let mut inside = Command::new("unshare");
-    inside.args(["--net", "--", "sh", "-c", r#"ip link set lo up && exec "$0" image --trial"#]);
-    succeed(inside.arg(env::current_exe()?))
-}
+/// The exit code when there is no such event.
+const NOT_FOUND: i32 = 3;
 
-pub(super) fn run() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(trial())
-}
-
-async fn trial() -> Result<()> {
-    let runtime = runtime()?;
-    let bundle = Bundle::unpack(&root().join("target/image.tar"))?;
+/// Prepares a database, then runs the image's own command.
+pub(super) async fn run(engine: &Engine, image: &str) -> Result<()> {
     let postgres = Cluster::start(ClusterOptions::default()).await?;
     let emulator = OwnEmulator::start().await?;
-    let (database_url, emulator_host) = (postgres.url("postgres"), emulator.host());
-    let container = Container { runtime, bundle, database_url, emulator_host };
-    println!(
-        "run by {}, as user {USER} without capabilities, read-only, in a network of its own with a loopback only",
-        container.runtime_version()?
-    );
+    let target = Target::listen()?;
+    let port = free_port()?;
+    let name = format!("wakeq-image-{}", std::process::id());
+    let mut trial = Trial { engine, image, name, port, variables: Vec::new() };
+    let key = trial.once(&["secrets", "new-key"])?;
+    trial.variables = vec![
+        ("DATABASE_URL", postgres.url("postgres")),
+        ("PUBSUB_EMULATOR_HOST", emulator.host()),
+        ("PORT", port.to_string()),
+        ("WAKEQ_LISTEN", Ipv4Addr::LOCALHOST.to_string()),
+        ("WAKEQ_SECRET_KEY", key),
+        ("WAKEQ_DELIVER_HTTP", "1".to_owned()),
+        ("WAKEQ_DELIVER_TO", format!("*={}", target.address)),
+    ];
     for command in [&["migrate"][..], &["topics", "create"], &["doctor"]] {
-        container.once(command)?;
-    }
-    container.stays().await
-}
-
-fn runtime() -> Result<&'static str> {
-    let is_there = |name: &&&str| {
-        let found = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        found.is_ok_and(|status| status.success())
-    };
-    let found = RUNTIMES.iter().find(is_there);
-    found
-        .copied()
-        .context("no container runtime: install runc (Docker brings it, too) or crun; or use --no-run")
-}
-
-struct Container {
-    runtime: &'static str,
-    bundle: Bundle,
-    database_url: String,
-    emulator_host: String,
-}
-
-impl Container {
-    fn runtime_version(&self) -> Result<String> {
-        let output = output(Command::new(self.runtime).arg("--version"))?;
-        Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
-    }
-
-    /// Runs a command to its end, which has to be a good one.
-    fn once(&self, arguments: &[&str]) -> Result<()> {
         let began = Instant::now();
-        let output = self.command("once", arguments)?.output()?;
-        let words =
-            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        ensure!(
-            output.status.success(),
-            "`wakeq {}` ended with {}:\n{words}",
-            arguments.join(" "),
-            output.status
-        );
-        println!("`wakeq {}`: exit code 0 after {:.1} s", arguments.join(" "), began.elapsed().as_secs_f64());
-        Ok(())
+        trial.once(command)?;
+        println!("`wakeq {}`: exit code 0 after {:.1} s", command.join(" "), began.elapsed().as_secs_f64());
+    }
+    trial.stays(&target).await
+}
+
+/// The image, and what its containers are told.
+struct Trial<'a> {
+    engine: &'a Engine,
+    image: &'a str,
+    name: String,
+    port: u16,
+    variables: Vec<(&'static str, String)>,
+}
+
+impl Trial<'_> {
+    /// Runs a command to its end, which has to be a good one; what it prints.
+    fn once(&self, arguments: &[&str]) -> Result<String> {
+        Ok(said(self.command().arg(self.image).args(arguments))?.trim().to_owned())
     }
 
-    /// Runs the image's own command: it becomes ready, is healthy, and ends in good order on SIGTERM.
-    async fn stays(&self) -> Result<()> {
+    /// Runs the image's own command: it becomes ready and healthy, handles an event, and ends in good order on SIGTERM.
+    async fn stays(&self, target: &Target) -> Result<()> {
         let began = Instant::now();
-        let mut running = Running { runtime: self.runtime, child: self.command("stays", &[])?.spawn()? };
-        let answer = running.answer("/readyz").await?;
+        let removed = self.engine.at_end(&["rm", "--force", &self.name])?;
+        let mut command = self.command();
+        // Ctrl-C is for this command, which then ends the container.
+        command.args(["--name", &self.name, self.image]).process_group(0);
+        let mut container = Container { trial: self, child: command.spawn()?, _removed: removed };
+        let answer = container.until(|| ready(self.port)).await?;
         println!(
             "the default command: /readyz answers {answer} after {:.1} s",
             began.elapsed().as_secs_f64()
         );
-        output(Command::new(self.runtime).args(["exec", "wakeq-stays", "/wakeq", "health"]))?;
-        println!("the health check `wakeq health`, in the container: exit code 0");
-        running.look_inside()?;
-        let began = Instant::now();
-        output(Command::new(self.runtime).args(["kill", "wakeq-stays", "TERM"]))?;
-        let status = running.ended().await?;
-        ensure!(status.code() == Some(0), "after SIGTERM it ended with {status}");
-        println!("after SIGTERM: exit code 0 after {:.1} s", began.elapsed().as_secs_f64());
+        container.look_inside()?;
+        container.handles(target).await?;
+        container.until(|| self.healthy()).await?;
+        println!("the image's health check: healthy after {:.1} s", began.elapsed().as_secs_f64());
+        container.ends().await
+    }
+
+    /// `docker run`, up to the name of the image.
+    fn command(&self) -> Command {
+        let mut command = self.engine.client();
+        command.args(["run", "--rm", "--read-only", "--network", "host", "--cap-drop", "ALL"]);
+        command.args(["--security-opt", "no-new-privileges"]);
+        for (name, value) in &self.variables {
+            command.arg("--env").arg(format!("{name}={value}"));
+        }
+        command
+    }
+
+    /// A command in the container that stays, beside its process.
+    fn inside(&self, arguments: &[&str]) -> Command {
+        let mut command = self.engine.client();
+        command.args(["exec", &self.name, "/wakeq"]).args(arguments);
+        command
+    }
+
+    fn is_gone(&self, event: &str) -> Result<()> {
+        let status = self.inside(&["events", "show", event]).output()?.status;
+        ensure!(status.code() == Some(NOT_FOUND), "`wakeq events show {event}` ends with {status}");
         Ok(())
     }
 
-    fn command(&self, name: &str, arguments: &[&str]) -> Result<Command> {
-        let variables = [
-            ("DATABASE_URL", self.database_url.clone()),
-            ("PUBSUB_EMULATOR_HOST", self.emulator_host.clone()),
-        ];
-        let folder = self.bundle.configure(name, arguments, &variables)?;
-        let mut command = Command::new(self.runtime);
-        command.arg("run").arg("--bundle").arg(folder).arg(format!("wakeq-{name}"));
-        // Ctrl-C is for this command, which then ends the container.
-        command.process_group(0);
-        Ok(command)
+    fn healthy(&self) -> Result<()> {
+        let health = self.inspected("{{.State.Health.Status}}")?;
+        ensure!(health == "healthy", "the health check says {health}");
+        Ok(())
+    }
+
+    /// What the engine knows of the container that stays.
+    fn inspected(&self, field: &str) -> Result<String> {
+        let mut inspect = self.engine.client();
+        Ok(said(inspect.args(["container", "inspect", "--format", field, &self.name]))?.trim().to_owned())
     }
 }
 
-/// A container that stays; it is killed if the trial ends before it.
-struct Running {
-    runtime: &'static str,
+/// A container that stays; it is removed when this is dropped.
+struct Container<'a> {
+    trial: &'a Trial<'a>,
+    /// `docker run`, which ends with the exit code of the container.
     child: Child,
+    _removed: AtEnd,
 }
 
-impl Running {
-    /// The first good answer to a path.
-    async fn answer(&mut self, path: &str) -> Result<String> {
+impl Container<'_> {
+    /// The first good outcome.
+    async fn until<T>(&mut self, attempt: impl Fn() -> Result<T>) -> Result<T> {
         let began = Instant::now();
         loop {
-            let answer = ask(path).unwrap_or_else(|error| error.to_string());
-            if answer.split(' ').nth(1).is_some_and(|status| status.starts_with('2')) {
-                return Ok(answer);
-            }
+            let error = match attempt() {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
             if let Some(status) = self.child.try_wait()? {
                 bail!("the container ended with {status}");
             }
-            ensure!(began.elapsed() < PATIENCE, "{path} answers {answer:?} after {PATIENCE:?}");
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            ensure!(began.elapsed() < PATIENCE, "after {PATIENCE:?}: {error:#}");
+            tokio::time::sleep(BETWEEN_ATTEMPTS).await;
         }
+    }
+
+    /// Registers a target and emits: the target gets the event, which is gone when it was handled.
+    async fn handles(&mut self, target: &Target) -> Result<()> {
+        said(&mut self.trial.inside(&["handlers", "put", "greet", &format!("http://{}/", target.address)]))?;
+        let began = Instant::now();
+        let id = said(&mut self.trial.inside(&["emit", "greet", r#""Ada""#]))?.trim().to_owned();
+        let taken = target.request_within(PATIENCE)?;
+        ensure!(
+            taken.id == id && taken.body.contains("Ada"),
+            "{id} was emitted, {} came: {}",
+            taken.id,
+            taken.body
+        );
+        let trial = self.trial;
+        self.until(|| trial.is_gone(&id)).await?;
+        println!(
+            "event {id}: handled {:.1} s after the command that emitted it",
+            began.elapsed().as_secs_f64()
+        );
+        Ok(())
     }
 
     /// What the kernel says of the process.
     fn look_inside(&self) -> Result<()> {
-        let state = output(Command::new(self.runtime).args(["state", "wakeq-stays"]))?;
-        let state: Value = serde_json::from_slice(&state.stdout)?;
-        let process = PathBuf::from(format!("/proc/{}", state["pid"]));
+        let process = PathBuf::from("/proc").join(self.trial.inspected("{{.State.Pid}}")?);
         let status = fs::read_to_string(process.join("status"))?;
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -181,42 +190,25 @@ impl Running {
         Ok(())
     }
 
-    async fn ended(&mut self) -> Result<std::process::ExitStatus> {
+    /// On the signal that the image names.
+    async fn ends(mut self) -> Result<()> {
         let began = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait()? {
-                return Ok(status);
-            }
-            ensure!(began.elapsed() < PATIENCE, "it does not end within {PATIENCE:?}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        said(self.trial.engine.client().args(["stop", "--time", "30", &self.trial.name]))?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "after SIGTERM it ended with {status}");
+        println!("after SIGTERM: exit code 0 after {:.1} s", began.elapsed().as_secs_f64());
+        Ok(())
     }
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(Some(_))) {
-            return;
-        }
-        let killed = output(Command::new(self.runtime).args(["kill", "wakeq-stays", "KILL"]));
-        if let Err(error) = killed.and_then(|_| Ok(self.child.wait()?)) {
-            eprintln!("the container wakeq-stays may still run: {error:#}");
-        }
-    }
-}
-
-/// The first line of the answer.
-fn ask(path: &str) -> Result<String> {
-    let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, PORT))?;
+/// The first line of a good answer.
+fn ready(port: u16) -> Result<String> {
+    let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     connection.set_read_timeout(Some(PATIENCE))?;
-    write!(connection, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+    write!(connection, "GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
     let mut answer = String::new();
     connection.take(64 * 1024).read_to_string(&mut answer)?;
-    Ok(answer.lines().next().unwrap_or_default().to_owned())
-}
-
-fn output(command: &mut Command) -> Result<Output> {
-    let output = command.output().with_context(|| format!("{command:?} can't be started"))?;
-    ensure!(output.status.success(), "{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr));
-    Ok(output)
+    let line = answer.lines().next().unwrap_or_default();
+    ensure!(line.split(' ').nth(1).is_some_and(|status| status.starts_with('2')), "/readyz answers {line:?}");
+    Ok(line.to_owned())
 }

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use wakeq_services::{AtEnd, program_on_path};
 
+use super::said;
+
 /// What the tests call their containers.
 const NAMES: &str = "wakeq-test-";
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -21,6 +23,10 @@ const REMOVED_WITHIN: Duration = Duration::from_secs(30);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 const LOG: &str = "log";
 const HOST: &str = "DOCKER_HOST";
+
+/// The client on PATH may lack the plugin that builds; Debian's own needs none.
+const CLIENTS: [&str; 2] = ["docker", "/usr/bin/docker"];
+const BUILDKIT: (&str, &str) = ("DOCKER_BUILDKIT", "1");
 
 /// Ends the engine that answers on `$0` and has the folder `$1`: first its containers, which would survive it, then
 /// itself, then its folder, where the network of its containers is mounted.
@@ -41,7 +47,7 @@ rm -rf -- "$1"
 "#;
 
 /// An engine that answers.
-pub(super) struct Engine {
+pub(crate) struct Engine {
     version: String,
     /// If it is ours.
     started: Option<Started>,
@@ -55,7 +61,7 @@ struct Started {
 }
 
 impl Engine {
-    pub(super) async fn find_or_start() -> Result<Self> {
+    pub(crate) async fn find_or_start() -> Result<Self> {
         program_on_path("docker").context("`docker` is not on PATH: install Docker (Debian: docker.io)")?;
         match version(None) {
             Ok(version) => Ok(Self { version, started: None }),
@@ -73,21 +79,47 @@ impl Engine {
     }
 
     /// The client of this engine.
-    pub(super) fn client(&self) -> Command {
+    pub(crate) fn client(&self) -> Command {
         let mut client = Command::new("docker");
         self.reach(&mut client);
         client
     }
 
+    /// The client, if it can build with BuildKit, and told to do so.
+    pub(crate) fn building_client(&self) -> Result<Command> {
+        let can_build = |client: &&str| {
+            let mut ask = Command::new(client);
+            said(ask.args(["build", "--help"]).env(BUILDKIT.0, BUILDKIT.1)).is_ok()
+        };
+        let found = CLIENTS.into_iter().find(|client| can_build(client));
+        let mut client =
+            Command::new(found.context("`docker` can't build with BuildKit: install docker-buildx")?);
+        self.reach(&mut client);
+        client.env(BUILDKIT.0, BUILDKIT.1);
+        Ok(client)
+    }
+
+    /// Runs the client with these arguments when the value is dropped, and when this command is killed.
+    pub(crate) fn at_end(&self, arguments: &[&str]) -> Result<AtEnd> {
+        let host = self.started.as_ref().map(|started| format!("--host={}", address(&started.folder)));
+        Ok(AtEnd::run("docker", host.as_deref().into_iter().chain(arguments.iter().copied()))?)
+    }
+
+    /// The bytes of an image, uncompressed.
+    pub(crate) fn size(&self, image: &str) -> Result<u64> {
+        let size = said(self.client().args(["image", "inspect", "--format", "{{.Size}}", image]))?;
+        Ok(size.trim().parse()?)
+    }
+
     /// Tells a command where it is, and which network its containers can have.
-    pub(super) fn reach(&self, command: &mut Command) {
+    pub(crate) fn reach(&self, command: &mut Command) {
         if let Some(started) = &self.started {
             command.env(HOST, address(&started.folder)).env("TEST_DOCKER_NETWORK", "host");
         }
     }
 
     /// The names of the tests' containers that are still there when their removal has had its time: nobody waits for it.
-    pub(super) async fn left_containers(&self) -> Result<Vec<String>> {
+    pub(crate) async fn left_containers(&self) -> Result<Vec<String>> {
         let deadline = Instant::now() + REMOVED_WITHIN;
         loop {
             let names = self.containers()?;
@@ -105,7 +137,7 @@ impl Engine {
     }
 
     /// Ends it, if it is ours, with everything that it has.
-    pub(super) async fn end(self) -> Result<()> {
+    pub(crate) async fn end(self) -> Result<()> {
         match self.started {
             Some(started) => started.end().await,
             None => Ok(()),
@@ -185,11 +217,4 @@ fn version(folder: Option<&Path>) -> Result<String> {
         ask.env(HOST, address(folder));
     }
     Ok(said(&mut ask)?.trim().to_owned())
-}
-
-/// What a command prints, or the end of it as an error.
-pub(super) fn said(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("{command:?} can't be started"))?;
-    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8(output.stdout)?)
 }

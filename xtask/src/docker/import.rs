@@ -1,0 +1,77 @@
+//! Makes an image of one layer from files of this machine: `tar`, and `docker import`.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Engine, Files, said};
+use crate::root;
+
+/// No machine knows it by name, but Postgres wants to know its own.
+pub(crate) const USER: u32 = 65_532;
+
+/// An image to be made.
+pub(crate) struct Import<'a> {
+    /// What it is called.
+    pub(crate) reference: &'static str,
+    /// Files of this machine; links become what they lead to.
+    pub(crate) files: &'a Files,
+    /// A script of its own, at `/entrypoint.sh`.
+    pub(crate) script: Option<&'a str>,
+    /// Instructions of a Dockerfile, such as `USER 65532`.
+    pub(crate) changes: &'a [String],
+}
+
+impl Import<'_> {
+    /// Makes it and prints its size; its reference.
+    pub(crate) fn make(&self, engine: &Engine) -> Result<&'static str> {
+        let began = Instant::now();
+        let folder = root().join("target/images").join(self.reference.replace(':', "-"));
+        let own = folder.join("own");
+        let own_names = self.write_own(&own)?;
+        let list = folder.join("list");
+        let mut lines = fs::File::create(&list)?;
+        for path in self.files.paths() {
+            writeln!(lines, ".{}", path.display())?;
+        }
+        let mut tar = Command::new("tar");
+        tar.args(["--create", "--dereference", "--owner=0", "--group=0", "--mode=a+rX", "--no-recursion"]);
+        tar.args(["--directory=/", "--verbatim-files-from", "--files-from"]).arg(&list);
+        tar.arg("--directory").arg(&own).args(own_names);
+        let mut packing = tar.stdout(Stdio::piped()).spawn().context("`tar` can't be started")?;
+        let packed = packing.stdout.take().context("tar has no output")?;
+        let mut import = engine.client();
+        import.arg("import");
+        self.changes.iter().for_each(|change| {
+            import.args(["--change", change]);
+        });
+        said(import.args(["-", self.reference]).stdin(packed))?;
+        let status = packing.wait()?;
+        ensure!(status.success(), "tar failed ({status})");
+        let megabytes = engine.size(self.reference)? as f64 / 1e6;
+        println!("{}: {megabytes:.1} MB, made in {:.1} s", self.reference, began.elapsed().as_secs_f64());
+        Ok(self.reference)
+    }
+
+    /// What this machine has otherwise, or not at all; the names of all of it.
+    fn write_own(&self, folder: &Path) -> Result<Vec<&'static str>> {
+        fs::create_dir_all(folder.join("etc"))?;
+        fs::create_dir_all(folder.join("tmp"))?;
+        fs::set_permissions(folder.join("tmp"), fs::Permissions::from_mode(0o1777))?;
+        fs::write(folder.join("etc/passwd"), format!("wakeq:x:{USER}:{USER}:wakeq:/tmp:/bin/sh\n"))?;
+        // Without it names of hosts are looked for in other places than /etc/hosts and DNS, by libraries not in here.
+        fs::write(folder.join("etc/nsswitch.conf"), "hosts: files dns\n")?;
+        let mut names = vec!["./etc/passwd", "./etc/nsswitch.conf", "./tmp"];
+        if let Some(script) = self.script {
+            fs::write(folder.join("entrypoint.sh"), script)?;
+            fs::set_permissions(folder.join("entrypoint.sh"), fs::Permissions::from_mode(0o755))?;
+            names.push("./entrypoint.sh");
+        }
+        Ok(names)
+    }
+}

@@ -1,0 +1,22 @@
+//! Docker, for the chores that need it: an engine, and images of what is installed on this machine, without a registry.
+//!
+//! It must never touch an image or a container that it did not make.
+
+mod engine;
+mod files;
+mod import;
+
+pub(crate) use engine::Engine;
+pub(crate) use files::{Files, files_under};
+pub(crate) use import::{Import, USER};
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+/// What a command prints, or the end of it as an error.
+pub(crate) fn said(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("{command:?} can't be started"))?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}

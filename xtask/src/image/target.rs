@@ -1,0 +1,63 @@
+//! An HTTP target for one event.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// Longer than any request of the trial.
+const REQUEST_MAX: u64 = 64 * 1024;
+
+/// Takes one request and answers that it was handled.
+pub(super) struct Target {
+    pub(super) address: SocketAddr,
+    taken: Receiver<Result<Taken>>,
+}
+
+/// A request.
+pub(super) struct Taken {
+    /// Its `webhook-id`: the event's id.
+    pub(super) id: String,
+    pub(super) body: String,
+}
+
+impl Target {
+    pub(super) fn listen() -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = listener.local_addr()?;
+        let (sender, taken) = mpsc::channel();
+        thread::spawn(move || {
+            let request = listener.accept().map_err(Into::into).and_then(|(connection, _)| take(&connection));
+            // The trial may be over.
+            let _ = sender.send(request);
+        });
+        Ok(Self { address, taken })
+    }
+
+    pub(super) fn request_within(&self, patience: Duration) -> Result<Taken> {
+        self.taken.recv_timeout(patience).with_context(|| format!("no request came within {patience:?}"))?
+    }
+}
+
+fn take(mut connection: &TcpStream) -> Result<Taken> {
+    let mut reader = BufReader::new(connection.take(REQUEST_MAX));
+    let (mut id, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        match line.trim_end().split_once(": ") {
+            Some((name, value)) if name.eq_ignore_ascii_case("webhook-id") => id = value.to_owned(),
+            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => length = value.parse()?,
+            Some(_) => {}
+            None if line.trim_end().is_empty() => break,
+            None => {}
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    connection.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")?;
+    Ok(Taken { id, body: String::from_utf8(body)? })
+}
