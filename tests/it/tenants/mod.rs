@@ -11,6 +11,7 @@ mod calls;
 mod commands;
 mod conditions;
 mod fields;
+mod functions;
 mod mutants;
 mod program;
 mod proxy;

@@ -15,7 +15,7 @@ use super::conditions::{Condition, conditions};
 use super::proxy::{Change, Sent};
 use super::seed::{ATTACKER, VICTIM, Values};
 use super::world::Frozen;
-use super::{Alone, Findings, Lonely, Part, calls, tallies, work};
+use super::{Alone, Findings, Lonely, Part, calls, functions, tallies, work};
 
 /// Longest time for one mutant: what hangs is noticed.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -50,7 +50,7 @@ const COLD: Unseen = NotReached("it is asked of an entity that has left memory: 
 const SQL_ROLES: Unseen = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By their file and a part of their line.
-const UNSEEN: [(&str, &str, Unseen); 37] = [
+const UNSEEN: [(&str, &str, Unseen); 38] = [
     ("src/store/control.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/dead_events.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/load.rs", "id = $1 and canvas_id = $2", KNOWN),
@@ -113,6 +113,11 @@ const UNSEEN: [(&str, &str, Unseen); 37] = [
     ("src/store/entities/outcomes.rs", "status <> 'accepted'", AGAIN),
     ("src/store/entities/outcomes.rs", "category = $3", AGAIN),
     ("migrations/0014_queues.sql", "facet_was_full", LIMITED),
+    (
+        "migrations/0014_queues.sql",
+        "any (array(select e.canvas_id",
+        WithoutEffect("copies that were asked for are looked up by their ids, and kept by their canvas"),
+    ),
     ("src/store/resume.rs", "from job where kind", HELD),
     ("src/store/entities/load.rs", "w.canvas_id", COLD),
     (
@@ -195,6 +200,10 @@ impl Bench {
         let mut findings = super::attack(&world, [attacker, victim], &all, &self.alone, part).await;
         if part.goes_on(&findings) {
             findings.extend(super::goes_on(&world, victim, &self.alone.victim, part).await);
+        }
+        if part.goes_on(&findings) && part.has("functions") {
+            world.asked("functions");
+            findings.extend(functions::goes_on(&world).await);
         }
         if part.goes_on(&findings) && part.has("work") {
             world.asked("work");

@@ -46,11 +46,20 @@ const DUE: &str = "
     insert into wakeq.facets (queue, canvas_id, running)
     select 'billing', 'ATTACKER', array_agg(id) from wakeq.events_v2 where canvas_id = 'ATTACKER' and name = 'runs'
         on conflict (queue, canvas_id) do update set running = excluded.running;
+    insert into wakeq.emitted_ids (canvas_id, id, due_at)
+    values ('VICTIM', 'e0000000-0000-8000-8000-00000000000c', now() - interval '1 year');
+    insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, notify_at, queue, origin)
+    values (gen_random_uuid(), 'ATTACKER', 'usage', 'later', '_', '1', now() + interval '1 day', now() + interval '1 day', 'billing',
+            'e0000000-0000-8000-8000-00000000000c');
     update wakeq.facet_settings set in_flight_max = 2 where queue = 'billing'";
 
 /// What has to be so of the victim after the pass, and how that is asked.
-const AFTERWARDS: [(&str, &str); 5] = [
+const AFTERWARDS: [(&str, &str); 6] = [
     ("its old objects are gone", "not exists (select from wakeq.objects where canvas_id = $1 and object like 'old:%')"),
+    (
+        "its old ids are free",
+        "not exists (select from wakeq.emitted_ids where canvas_id = $1 and due_at < now() - interval '300 days')",
+    ),
     (
         "what became of its events is still known",
         "(select count(*) = 2 from wakeq.entity_events where canvas_id = $1 and entity_type = 'tally')",

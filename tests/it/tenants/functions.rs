@@ -1,0 +1,144 @@
+//! What functions of the database say of the victim's lanes, facets and turns, beside an attacker that has the same ones in another
+//! state. They are asked by themselves: in the course of a worker's day each stands in the place of another.
+
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use super::seed::{ATTACKER, VICTIM};
+use super::world::World;
+use super::{Findings, pass};
+
+/// An event and a copy of each, on the same object; the attacker's came first, and its lane of the queue stands still.
+const LANES: &str = "
+    insert into wakeq.queues (name, tenant_visible, created_by, updated_by) values ('audit', true, 'tests', 'tests');
+    insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, object, seq, prev, queue, origin) values
+    ('a1000000-0000-4000-8000-000000000000', 'ATTACKER', 'audit', 'note', '_', '1', 'lane', 1, 0, null, null),
+    ('a2000000-0000-4000-8000-000000000000', 'ATTACKER', 'audit', 'note', '_', '1', 'lane', 2, 0, 'audit', gen_random_uuid()),
+    ('b1000000-0000-4000-8000-000000000000', 'VICTIM', 'audit', 'note', '_', '1', 'lane', 3, 0, null, null),
+    ('b2000000-0000-4000-8000-000000000000', 'VICTIM', 'audit', 'note', '_', '1', 'lane', 4, 0, 'audit', gen_random_uuid());
+    insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, queue)
+    values ('ATTACKER', 'lane', 'audit', 'note', gen_random_uuid(), 1, 'audit');";
+
+/// A copy of each that is due, and one of the victim that runs. All of the attacker's has been looked at, and one may run.
+const FACETS: &str = "
+    insert into wakeq.queues (name, tenant_visible, in_flight_max, created_by, updated_by)
+    values ('audit', true, 4, 'tests', 'tests');
+    insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, locked_at, claims, queue, origin) values
+    ('a3000000-0000-4000-8000-000000000000', 'ATTACKER', 'audit', 'note', '_', '1', now() - interval '1 hour', null, 0, 'audit', gen_random_uuid()),
+    ('b3000000-0000-4000-8000-000000000000', 'VICTIM', 'audit', 'note', '_', '1', now() - interval '1 hour', null, 0, 'audit', gen_random_uuid()),
+    ('b4000000-0000-4000-8000-000000000000', 'VICTIM', 'audit', 'note', '_', '1', now() - interval '2 hours', now(), 1, 'audit', gen_random_uuid());
+    delete from wakeq.facets where queue = 'audit';
+    insert into wakeq.facets (queue, canvas_id, position, head_at, running) values
+    ('audit', 'ATTACKER', 1, 'infinity', '{}'),
+    ('audit', 'VICTIM', 2, '-infinity', array['b4000000-0000-4000-8000-000000000000']::uuid[]);
+    insert into wakeq.facet_settings (queue, canvas_id, in_flight_max) values ('audit', 'ATTACKER', 1);";
+
+const PAUSED: &str = "
+    insert into wakeq.scheduling_rules (rule_type, canvas_id, handler_name, event_space)
+    values ('pause', 'ATTACKER', 'note', 'audit');";
+
+const COUNTED: &str = "
+    insert into wakeq.objects (canvas_id, object, last_seq) values ('ATTACKER', 'sql:1', 999);";
+
+/// What is there, what is done then, and what has to be so.
+const QUESTIONS: [(&[&str], &str, &str); 15] = [
+    (&[LANES], "", "wakeq.first_without('VICTIM', 'lane', null, 'audit', 'note', '{}') = 'b1000000-0000-4000-8000-000000000000'"),
+    (&[LANES], "", "wakeq.first_without('VICTIM', 'lane', 'audit', 'audit', 'note', '{}') = 'b2000000-0000-4000-8000-000000000000'"),
+    (&[LANES], "", "wakeq.next_in_lane('VICTIM', 'lane', null, 'audit', 'note', 0) = 'b1000000-0000-4000-8000-000000000000'"),
+    (&[LANES], "", "wakeq.next_in_lane('VICTIM', 'lane', 'audit', 'audit', 'note', 0) = 'b2000000-0000-4000-8000-000000000000'"),
+    (&[LANES], "", "not wakeq.lane_halts('VICTIM', 'lane', 'audit', 'audit', 'note')"),
+    (
+        &[FACETS],
+        "",
+        "not wakeq.is_passed('audit', 'VICTIM', now() - interval '1 hour', 'b3000000-0000-4000-8000-000000000000')",
+    ),
+    (&[FACETS], "", "not wakeq.facet_was_full('audit', 'VICTIM')"),
+    (
+        &[FACETS],
+        "",
+        "array(select wakeq.room_in_facet('audit', 'VICTIM', '1 minute')) = '{b3000000-0000-4000-8000-000000000000}'",
+    ),
+    (
+        &[FACETS, PAUSED],
+        "",
+        "array(select wakeq.room_in_facet('audit', 'VICTIM', '1 minute')) = '{b3000000-0000-4000-8000-000000000000}'",
+    ),
+    (
+        &[FACETS],
+        "select wakeq.recall('audit', '{a3000000-0000-4000-8000-000000000000, b3000000-0000-4000-8000-000000000000}')",
+        "(select recalled = '{}' from wakeq.facets where queue = 'audit' and canvas_id = 'VICTIM')",
+    ),
+    (
+        &[FACETS, PAUSED],
+        "",
+        "array(select id from wakeq.take_turns('audit', '{}', 5, false, '1 minute', 5)) = '{b3000000-0000-4000-8000-000000000000}'",
+    ),
+    (
+        &[FACETS, "update wakeq.facet_settings set weight = 0 where queue = 'audit'"],
+        "",
+        "array(select id from wakeq.take_turns('audit',
+             '{a3000000-0000-4000-8000-000000000000, b3000000-0000-4000-8000-000000000000}', 5, true, '1 minute', 5))
+         = '{b3000000-0000-4000-8000-000000000000}'",
+    ),
+    (
+        &[FACETS, "insert into wakeq.facet_settings (queue, canvas_id, weight) values ('audit', 'VICTIM', 1)"],
+        "",
+        "array(select id from wakeq.take_turns('audit', '{}', 5, false, '1 minute', 5)) = '{b3000000-0000-4000-8000-000000000000}'",
+    ),
+    (
+        &[FACETS, "update wakeq.facets set head_at = '-infinity' where queue = 'audit'"],
+        "select count(*) from wakeq.take_turns('audit', '{}', 5, false, '1 minute', 5)",
+        "(select bool_and(left(head_id::text, 2) = case when canvas_id = 'VICTIM' then 'b3' else 'a3' end)
+            from wakeq.facets where queue = 'audit')",
+    ),
+    (
+        &[COUNTED],
+        "select wakeq.emit('note', '1', canvas => 'VICTIM', object => 'sql:1')",
+        "(select coalesce(prev, 0) = 0 from wakeq.events_v2 where canvas_id = 'VICTIM' and object = 'sql:1')
+         and (select last_seq = 999 from wakeq.objects where canvas_id = 'ATTACKER' and object = 'sql:1')",
+    ),
+];
+
+pub(super) async fn goes_on(world: &World) -> Findings {
+    let mut findings = Findings::new();
+    let mut connection = PgConnection::connect(world.url()).await.unwrap();
+    for (before, done, question) in QUESTIONS {
+        if let Err(why) = ask(&mut connection, before, done, question).await {
+            findings.push(format!("functions: {why}: {done} {question}"));
+        }
+    }
+    connection.close().await.unwrap();
+    findings
+}
+
+/// Leaves nothing behind.
+async fn ask(
+    connection: &mut PgConnection,
+    before: &[&str],
+    done: &str,
+    question: &str,
+) -> Result<(), String> {
+    let of_both = |text: &str| {
+        text.replace("ATTACKER", &ATTACKER.canvas.to_string()).replace("VICTIM", &VICTIM.canvas.to_string())
+    };
+    let mut transaction = connection.begin().await.unwrap();
+    for text in before {
+        sqlx::raw_sql(AssertSqlSafe(of_both(text))).execute(&mut *transaction).await.unwrap();
+    }
+    if !done.is_empty() {
+        let done = sqlx::query(AssertSqlSafe(of_both(done))).execute(&mut *transaction).await;
+        done.map_err(|error| error.to_string())?;
+    }
+    let question = AssertSqlSafe(format!("select {}", of_both(question)));
+    let is_so = sqlx::query_scalar::<_, Option<bool>>(question).fetch_one(&mut *transaction).await;
+    let is_so = is_so.map_err(|error| error.to_string())?;
+    transaction.rollback().await.unwrap();
+    if is_so == Some(true) { Ok(()) } else { Err("it is not so".to_owned()) }
+}
+
+#[tokio::test]
+async fn functions_look_at_one_canvas() {
+    let world = World::start().await;
+    let findings = goes_on(&world).await;
+    world.service.stop().await;
+    pass(&findings);
+}
