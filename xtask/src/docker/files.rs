@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -24,9 +24,17 @@ const NOT_OF_PACKAGES: [&str; 4] =
 pub(crate) struct Files(BTreeSet<PathBuf>);
 
 impl Files {
-    /// A file, by its absolute path.
+    /// A file, by its absolute path; the loader's may have `..` in them, and an image takes each path once.
     pub(crate) fn add(&mut self, file: &Path) {
-        self.0.extend(file.ancestors().filter(|path| path.parent().is_some()).map(Path::to_owned));
+        let mut place = PathBuf::new();
+        for part in file.components() {
+            if part == Component::ParentDir {
+                place.pop();
+            } else {
+                place.push(part);
+            }
+        }
+        self.0.extend(place.ancestors().filter(|path| path.parent().is_some()).map(Path::to_owned));
     }
 
     /// A program or library with the libraries that the loader would load.
@@ -135,6 +143,7 @@ mod tests {
     fn a_file_brings_its_folders() {
         let mut files = Files::default();
         files.add(Path::new("/etc/ssl/cert.pem"));
+        files.add(Path::new("/etc/ssl/certs/../cert.pem"));
         let paths: Vec<_> = files.paths().collect();
         assert_eq!(paths, [Path::new("/etc"), Path::new("/etc/ssl"), Path::new("/etc/ssl/cert.pem")]);
     }
