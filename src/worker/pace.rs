@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What waits here for no longer than this is kept from nobody.
+/// What would be done so soon is kept from nobody; once it is quick, it is that until it would take three times as long: what others do
+/// to the processor for a moment makes no handler slow.
 const SOON: Duration = Duration::from_secs(10);
+const LATE: Duration = Duration::from_secs(30);
 /// Looks in a row that find it quick before it counts as quick.
 const SURE: u32 = 3;
 
@@ -39,7 +41,8 @@ impl Pace {
     /// Whether so many would be done soon, by what ran since the look before; as before, if nothing did.
     pub(super) fn is_quick(&mut self, count: usize) -> bool {
         if self.ended > 0 || !self.busy.is_zero() {
-            let places = SOON.as_secs_f64() * self.capacity as f64;
+            let within = if self.quick_looks < SURE { SOON } else { LATE };
+            let places = within.as_secs_f64() * self.capacity as f64;
             // A run takes as long as all of them did, by how many ended; what has not ended counts with the time it has had.
             let is_quick = self.busy.as_secs_f64() * count as f64 <= places * f64::from(self.ended);
             self.quick_looks = if is_quick { self.quick_looks.saturating_add(1) } else { 0 };
@@ -67,7 +70,8 @@ mod tests {
     fn it_is_quick_when_all_would_be_done_soon() {
         let mut pace = Pace::new(4, Instant::now());
         assert_eq!([500, 500, 500, 500].map(|ended| look(&mut pace, ended)), [false, false, true, true]);
-        assert!(!look(&mut pace, 499), "one second is enough to be slow");
+        assert!(look(&mut pace, 167), "it would be done within thirty");
+        assert!(!look(&mut pace, 166), "one second is enough to be slow");
         assert_eq!([500, 500, 500].map(|ended| look(&mut pace, ended)), [false, false, true]);
     }
 
