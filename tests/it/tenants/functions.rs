@@ -1,7 +1,12 @@
 //! What functions of the database say of the victim's lanes, facets and turns, beside an attacker that has the same ones in another
-//! state. They are asked by themselves: in the course of a worker's day each stands in the place of another.
+//! state. They are asked by themselves: in the course of a worker's day each stands in the place of another. And calls for
+//! which others would have to stand in just this state, too.
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use wakeq::{
+    Actor, CanvasId, Event, EventFilter, HandlerAddress, HandlerScope, Lane, Name, NewSecret, NewTarget,
+    Stop, TargetPolicy,
+};
 
 use super::seed::{ATTACKER, VICTIM};
 use super::world::World;
@@ -107,6 +112,43 @@ pub(super) async fn goes_on(world: &World) -> Findings {
         }
     }
     connection.close().await.unwrap();
+    findings.extend(calls(world).await);
+    findings
+}
+
+/// One lane of the attacker stands still, and one of its handlers; what others emit comes after all of the victim's canvas, and is
+/// of handlers that come before.
+async fn calls(world: &World) -> Findings {
+    let (stage, by) = (&world.service.stage, Actor::user("tests"));
+    let scope = |canvas: CanvasId| HandlerScope::worker(canvas, "still").unwrap();
+    let halted = "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
+                  values ($1, 'still', 'WORKER', 'still', gen_random_uuid(), 1)";
+    sqlx::query(halted).bind(ATTACKER.canvas.0).execute(&stage.pool).await.unwrap();
+    stage.admin.pause(&scope(ATTACKER.canvas), &by, &Stop::default()).await.unwrap();
+    let others = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, notify_at)
+                  select gen_random_uuid(), canvas, module, 'a', '_', '1', now() + interval '1 day', now() + interval '1 day'
+                    from (values ('ffffffff-ffff-4fff-bfff-ffffffffffff'::uuid, 'AAA'),
+                                 ('eeeeeeee-eeee-4eee-aeee-eeeeeeeeeeee'::uuid, 'zzz')) as others (canvas, module)";
+    sqlx::query(others).execute(&stage.pool).await.unwrap();
+
+    let mut findings = Findings::new();
+    let lane = Lane { scope: scope(VICTIM.canvas), object: "still".parse().unwrap(), queue: None };
+    if stage.admin.skip(&lane, &by).await.unwrap() {
+        findings.push("functions: skipping a lane of the victim lifts one of the attacker".into());
+    }
+    let address = HandlerAddress { scope: scope(VICTIM.canvas), modifier: Name::no_modifier() };
+    let url = "https://target.example/".parse().unwrap();
+    let target = NewTarget { url, policy: TargetPolicy::default(), audience: None, secret: NewSecret::Keep };
+    let registered = stage.admin.put_target(&address, &target, &by).await.unwrap();
+    if let Some(rule) = registered.still {
+        findings.push(format!("functions: the victim's handler is under the attacker's rule: {rule:?}"));
+    }
+    let event = Event::new("zz", &1).unwrap().module("zzz").unwrap().canvas(VICTIM.canvas);
+    let id = stage.queue.emit(event).await.unwrap().id;
+    let listed = stage.admin.events(VICTIM.canvas, &EventFilter::default(), None, 1000).await.unwrap();
+    if !listed.items.iter().any(|event| event.id == id) {
+        findings.push("functions: the victim's last event is not listed".into());
+    }
     findings
 }
 

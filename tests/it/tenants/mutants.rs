@@ -50,7 +50,7 @@ const COLD: Unseen = NotReached("it is asked of an entity that has left memory: 
 const SQL_ROLES: Unseen = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By their file and a part of their line.
-const UNSEEN: [(&str, &str, Unseen); 38] = [
+const UNSEEN: [(&str, &str, Unseen); 39] = [
     ("src/store/control.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/dead_events.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/load.rs", "id = $1 and canvas_id = $2", KNOWN),
@@ -117,6 +117,11 @@ const UNSEEN: [(&str, &str, Unseen); 38] = [
         "migrations/0014_queues.sql",
         "any (array(select e.canvas_id",
         WithoutEffect("copies that were asked for are looked up by their ids, and kept by their canvas"),
+    ),
+    (
+        "src/store/targets/lookup.rs",
+        "asked.canvas_id",
+        WithoutEffect("what is found is kept under its own address"),
     ),
     ("src/store/resume.rs", "from job where kind", HELD),
     ("src/store/entities/load.rs", "w.canvas_id", COLD),
