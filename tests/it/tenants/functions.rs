@@ -4,8 +4,8 @@
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use wakeq::{
-    Actor, CanvasId, Event, EventFilter, HandlerAddress, HandlerScope, Lane, Name, NewSecret, NewTarget,
-    Stop, TargetPolicy,
+    Actor, CanvasId, Event, EventFilter, EventId, HandlerAddress, HandlerScope, Lane, Name, NewSecret,
+    NewTarget, Stop, TargetPolicy,
 };
 
 use super::seed::{ATTACKER, VICTIM};
@@ -131,7 +131,23 @@ async fn calls(world: &World) -> Findings {
                                  ('eeeeeeee-eeee-4eee-aeee-eeeeeeeeeeee'::uuid, 'zzz')) as others (canvas, module)";
     sqlx::query(others).execute(&stage.pool).await.unwrap();
 
+    // It died in a lane that went on, so it has a new place when it is redriven; the attacker's of the same id halts its own.
+    let dead = "insert into wakeq.objects (canvas_id, object) values ('VICTIM', 'went-on');
+                insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
+                                               last_error, cause, object, seq, prev)
+                values ('d1000000-0000-4000-8000-000000000000', 'VICTIM', 'WORKER', 'died', '_', '1', 2, now(), 3, 0, 'x', 'retries', 'went-on', 1000000, 0);
+                insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
+                values ('ATTACKER', 'stands', 'WORKER', 'died', 'd1000000-0000-4000-8000-000000000000', 1)";
+    sqlx::raw_sql(AssertSqlSafe(of_both(dead))).execute(&stage.pool).await.unwrap();
+
     let mut findings = Findings::new();
+    let died = EventId("d1000000-0000-4000-8000-000000000000".parse().unwrap());
+    stage.admin.redrive_one(VICTIM.canvas, died, &by).await.unwrap();
+    let place = "select seq <> 1000000 from wakeq.events_v2 where canvas_id = $1 and id = $2";
+    let place = sqlx::query_scalar::<_, bool>(place).bind(VICTIM.canvas.0).bind(died.0);
+    if place.fetch_optional(&stage.pool).await.unwrap() != Some(true) {
+        findings.push("functions: a redriven event of the victim takes the place of one that halts".into());
+    }
     let lane = Lane { scope: scope(VICTIM.canvas), object: "still".parse().unwrap(), queue: None };
     if stage.admin.skip(&lane, &by).await.unwrap() {
         findings.push("functions: skipping a lane of the victim lifts one of the attacker".into());
@@ -152,6 +168,10 @@ async fn calls(world: &World) -> Findings {
     findings
 }
 
+fn of_both(text: &str) -> String {
+    text.replace("ATTACKER", &ATTACKER.canvas.to_string()).replace("VICTIM", &VICTIM.canvas.to_string())
+}
+
 /// Leaves nothing behind.
 async fn ask(
     connection: &mut PgConnection,
@@ -159,9 +179,6 @@ async fn ask(
     done: &str,
     question: &str,
 ) -> Result<(), String> {
-    let of_both = |text: &str| {
-        text.replace("ATTACKER", &ATTACKER.canvas.to_string()).replace("VICTIM", &VICTIM.canvas.to_string())
-    };
     let mut transaction = connection.begin().await.unwrap();
     for text in before {
         sqlx::raw_sql(AssertSqlSafe(of_both(text))).execute(&mut *transaction).await.unwrap();
