@@ -184,8 +184,8 @@ impl Admin {
         Ok(self.store.group_dead(name, after, i64::from(limit.min(LIST_MAX + 1))).await?)
     }
 
-    /// Has the event with this number, or all that a group gave up (10,000 at most), tried again once, by who works on their sources: after
-    /// what comes later, then. How many. It is recorded.
+    /// Has the event with this number, or all that a group gave up (10,000 at most), tried again once, by the owners of their sources, after
+    /// what comes later. Answers how many these are. It is recorded.
     ///
     /// Errors: [`AdminError::Invalid`] for processors of entities: those are sent again, since what came after them counts.
     pub async fn redrive_group(

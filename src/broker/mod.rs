@@ -274,8 +274,8 @@ fn is_own_name(group: &Name, requests: &[EventSource]) -> bool {
     entity_type.parse::<EntityType>().is_ok_and(|entity_type| *requests == [entity_type.source()])
 }
 
-/// Members of a group ask for the same, or while a deployment is rolled out for more or less of it. What somebody asks for who is there,
-/// and this one does not, would be taken from the one or from the other.
+/// Members of a group ask for the same, or while a deployment is rolled out for more or less of it. A source that a
+/// member asks for and this one does not would be taken from one of them.
 fn check_sources(
     group: &Name,
     requests: &[EventSource],

@@ -132,7 +132,7 @@ pub(super) async fn dead(
     Ok(Json(List::of_dead(dead, limit)))
 }
 
-/// Have what a consumer group gave up tried again, one event or all, by who works on their sources.
+/// Have what a consumer group gave up tried again, one event or all, by the owners of their sources.
 #[utoipa::path(post, path = "/v1/admin/groups/{group}/dead/redrive", operation_id = "redrive_group_dead", tag = "groups",
     request_body = RedriveGroup, responses(
     (status = 200, description = "They will be", body = RedrivenGroup),
