@@ -62,8 +62,8 @@ async fn a_key_belongs_to_its_holder_and_canvas() {
         let request = service.request(Method::POST, &format!("/v1/canvases/{canvas}/events"));
         Answer::of(request.bearer_auth(credential).header("idempotency-key", "k").json(&body))
     };
-    let first =
-        send(service.key("billing", CanvasId::DEFAULT, &[Scope::Emit]).await, CanvasId::DEFAULT).await;
+    let billing = service.key("billing", CanvasId::DEFAULT, &[Scope::Emit]).await;
+    let first = send(billing.clone(), CanvasId::DEFAULT).await;
     let rotated =
         send(service.key("billing", CanvasId::DEFAULT, &[Scope::Emit]).await, CanvasId::DEFAULT).await;
     assert_eq!(first.text, rotated.text);
@@ -71,8 +71,7 @@ async fn a_key_belongs_to_its_holder_and_canvas() {
         send(service.key("mail", CanvasId::DEFAULT, &[Scope::Emit]).await, CanvasId::DEFAULT).await;
     let elsewhere = send(service.key("billing", other, &[Scope::Emit]).await, other).await;
     assert!(first.json()["id"] != stranger.json()["id"] && first.json()["id"] != elsewhere.json()["id"]);
-    let again =
-        send(service.key("billing", CanvasId::DEFAULT, &[Scope::Emit]).await, CanvasId::DEFAULT).await;
+    let again = send(billing, CanvasId::DEFAULT).await;
     assert_eq!(again.text, first.text, "what was answered elsewhere is kept elsewhere");
     assert_eq!(service.stop().await.rows().await, 3);
 }
