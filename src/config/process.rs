@@ -53,7 +53,7 @@ pub(crate) struct WorkerArgs {
 #[derive(Args, Clone, Copy)]
 #[command(next_help_heading = "Worker")]
 pub(crate) struct LotArgs {
-    /// Notifications that this process takes ahead of what it runs [default: four times the capacity]
+    /// Notifications that this process takes ahead of what it runs [default: four times the capacity, 5,000 more with quick handlers]
     #[arg(long, env = "WAKEQ_PREFETCH")]
     prefetch: Option<usize>,
     /// Notifications that wait in this process for their time, or for room at their handler

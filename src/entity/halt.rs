@@ -53,7 +53,7 @@ impl From<ColdError> for Halt {
     }
 }
 
-/// What the store said, to the owner or to who reads the log for it.
+/// The store's error, for the owner of the entity and for operators who read the log.
 pub(super) fn of_the_store<'a>(
     error: &'a (dyn std::error::Error + Send + Sync + 'static),
 ) -> Option<&'a StoreError> {

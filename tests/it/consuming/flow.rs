@@ -243,6 +243,7 @@ async fn it_looks_for_itself_when_nobody_tells_it() {
     let config = ConsumerConfig { poll_interval: Duration::from_secs(10), ..ConsumerConfig::default() };
     let (consumer, _, mut handed) = scene.consumer(config);
     consumer.accept(category(), 1);
+    // It has looked once and waits for its period now, of which a part is over.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let seq = scene.append("one", 1).await;
     let appended = tokio::time::Instant::now();

@@ -21,7 +21,7 @@ use crate::docker::{Engine, USER, said};
 const PATIENCE: Duration = Duration::from_secs(30);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 
-/// The exit code when there is no such event.
+/// The exit code of `wakeq events show` for an event that does not exist.
 const NOT_FOUND: i32 = 3;
 
 /// Prepares a database, then runs the image's own command.

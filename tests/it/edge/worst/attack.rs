@@ -94,7 +94,7 @@ async fn attacker() -> ExitCode {
     }
     println!("{BEGINS}");
     loop {
-        // Until it is ended by the test.
+        // The counts are told at intervals, until the test ends this process.
         tokio::time::sleep(TELL).await;
         for (part, (asked, served)) in attacker.counts.lock().unwrap().iter() {
             println!("{COUNT} {part}: {asked} requests, {served} served");
