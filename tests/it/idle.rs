@@ -98,9 +98,7 @@ impl Window {
         for (query, calls, buffers) in &statements {
             let each = *buffers as f64 / *calls as f64;
             figure("  statement", format!("{calls} x {query:?}, {each:.1} buffers each"));
-            // Passes go to whichever connection is free: one that had none before reads its three pages more in the window.
-            let most = 10 * calls + 3 * 3 * i64::from(processes);
-            assert!(*buffers < most, "{query} reads {each} buffers");
+            assert!(each < 10.0, "{query} reads {each} buffers");
         }
         let allowed = i64::from(processes) * self.length.div_duration_f64(self.period).ceil() as i64;
         assert!(passed > 0, "nobody runs the pass");
