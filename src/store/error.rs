@@ -81,6 +81,9 @@ pub enum StoreError {
     Defect,
 }
 
+/// A deadlock, a wait for a lock that was too long, a transaction that cannot be put in an order with another.
+const CONTENTION: [&str; 3] = ["40P01", "55P03", "40001"];
+
 impl StoreError {
     /// Sorts an error of the client library.
     pub(crate) fn from_sqlx(statement: &'static str, error: sqlx::Error) -> Self {
@@ -147,7 +150,13 @@ impl StoreError {
 
     /// A deadlock, or a lock that was not to be had: the same statement may succeed on fewer rows, or later.
     pub(crate) fn is_contention(&self) -> bool {
-        self.code().is_some_and(|code| ["40P01", "55P03", "40001"].contains(&code.as_str()))
+        self.code().is_some_and(|code| CONTENTION.contains(&code.as_str()))
+    }
+
+    /// The same of what the server answered.
+    pub(super) fn is_refused_lock(error: &sqlx::Error) -> bool {
+        let code = error.as_database_error().and_then(|error| error.code());
+        code.is_some_and(|code| CONTENTION.contains(&code.as_ref()))
     }
 
     /// The data of one row was refused: the others of its batch may pass.

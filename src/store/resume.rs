@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::session::interval;
+use super::session::{Bounded, Session, interval};
 use super::{Store, StoreError};
 use crate::event::{CanvasId, EventId, Notification};
 
@@ -27,18 +27,22 @@ impl Store {
     /// minute's pass. Nothing is left out, or it would stay parked for ever.
     pub(crate) async fn resume_page(&self, job: i64) -> Result<ResumePage, StoreError> {
         in_memory!(self, resume_page(job));
-        match self.resume_waiting(job).await {
-            Err(error) if error.is_contention() => self.resume_passing(job).await,
-            page => page,
+        let mut session = self.session().await?;
+        let rows = self.resume_waiting(&mut session, job).await;
+        if !matches!(&rows, Some(Err(error)) if StoreError::is_refused_lock(error)) {
+            return session.answered("resume a page of events", rows).map(page);
         }
+        // On the same connection: the server reports that a lock was not to be had before it lets go of those it has got,
+        // and on another one the job would look as if somebody else had it.
+        let rows = self.resume_passing(&mut session, job).await;
+        session.answered("resume a page of events, past what others hold", rows).map(page)
     }
 
     /// The page, with all of its rows. They are locked in the order of their ids, as everywhere.
     ///
     /// The job's columns are asked for one by one, not joined: only then does the page end the scan of the index, and
     /// its cost does not depend on how much else waits.
-    async fn resume_waiting(&self, job: i64) -> Result<ResumePage, StoreError> {
-        let mut session = self.session().await?;
+    async fn resume_waiting(&self, session: &mut Session, job: i64) -> Bounded<Vec<Row>> {
         let query = sqlx::query_as!(
             Row,
             r#"with job as (
@@ -99,13 +103,11 @@ impl Store {
             interval(self.timing().unknown_handler_wait),
             interval(self.timing().lease)
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("resume a page of events", rows).map(page)
+        session.limit(|connection| query.fetch_all(connection)).await
     }
 
     /// The page without the rows that others hold, which it comes back for.
-    async fn resume_passing(&self, job: i64) -> Result<ResumePage, StoreError> {
-        let mut session = self.session().await?;
+    async fn resume_passing(&self, session: &mut Session, job: i64) -> Bounded<Vec<Row>> {
         let query = sqlx::query_as!(
             Row,
             r#"with job as (
@@ -157,8 +159,7 @@ impl Store {
             interval(self.timing().unknown_handler_wait),
             interval(self.timing().lease)
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("resume a page of events, past what others hold", rows).map(page)
+        session.limit(|connection| query.fetch_all(connection)).await
     }
 }
 
