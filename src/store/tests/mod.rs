@@ -123,6 +123,12 @@ impl Table {
         ids.into_iter().map(EventId).collect()
     }
 
+    /// How many rows of events were read by an index, as far as connections have reported it: when they rest, or end.
+    pub(crate) async fn fetched(&self) -> i64 {
+        let sum = "select coalesce(sum(idx_tup_fetch), 0)::int8 from pg_stat_user_tables where relname = 'events_v2'";
+        self.number(sum).await
+    }
+
     /// Adds a cron of a canvas of its own that ticks each second, from an hour on.
     pub(crate) async fn add_cron(&self, name: &str) {
         sqlx::query(
