@@ -66,12 +66,28 @@ async fn park(theatre: &Theatre, count: i64) {
 
 const PASSES: &str = "select passes from wakeq.chores where name = 'minute'";
 
+/// What the minute's statement has read since the last reset, in pages.
+const READ: &str = "select coalesce(sum(shared_blks_hit + shared_blks_read), 0)::int8 from pg_stat_statements
+                     where query like 'with gate as (%update wakeq.chores%'";
+
 struct Window {
     length: Duration,
     period: Duration,
 }
 
 impl Window {
+    /// Waits for the end of a tenth pass, which looks at everything from its beginning, at partitions and at queues. Each
+    /// connection of a worker has had a pass by then: the first one of each reads what it then knows.
+    async fn until_a_tenth_pass(&self, observer: &mut sqlx::PgConnection, theatre: &Theatre) {
+        let tenth = (theatre.count(PASSES).await + 13) / 10 * 10;
+        theatre.until_at_least(PASSES, tenth - 1).await;
+        sqlx::raw_sql("select pg_stat_statements_reset()").execute(&mut *observer).await.unwrap();
+        theatre.until_at_least(PASSES, tenth).await;
+        let buffers: i64 = sqlx::query_scalar(READ).fetch_one(observer).await.unwrap();
+        figure("a tenth pass", format!("{buffers} buffers"));
+        assert!(buffers < 40, "{buffers} buffers in a tenth pass");
+    }
+
     async fn measure(
         &self,
         observer: &mut sqlx::PgConnection,
@@ -79,8 +95,7 @@ impl Window {
         processes: u32,
         condition: &str,
     ) {
-        // The first statement of a connection reads three pages more, which it then knows; a worker has opened up to three.
-        theatre.until_at_least(PASSES, theatre.count(PASSES).await + 3).await;
+        self.until_a_tenth_pass(observer, theatre).await;
         let before = theatre.count(PASSES).await;
         sqlx::raw_sql("select pg_stat_statements_reset()").execute(&mut *observer).await.unwrap();
         // Nothing happens in this window, and that is what is measured.
