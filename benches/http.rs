@@ -78,7 +78,14 @@ impl Bench {
         };
         let key = access.create_key(&new, &Actor::admin("bench")).await.unwrap().key.reveal();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let config = HttpConfig { address, ..HttpConfig::default() };
+        let most = 1_000_000;
+        let rates = HttpConfig {
+            credential_rate: most,
+            canvas_rate: most,
+            canvas_event_rate: most,
+            ..HttpConfig::default()
+        };
+        let config = HttpConfig { address, ..rates };
         let server = HttpServer::bind(store, notifier.clone(), config).await.unwrap();
         let url_of_events =
             format!("http://{}/v1/canvases/{}/events", server.local_address(), CanvasId::DEFAULT);

@@ -155,6 +155,9 @@ pub(crate) struct ServeArgs {
     /// Requests a second of one canvas
     #[arg(long, env = "WAKEQ_CANVAS_RATE", default_value_t = HttpConfig::default().canvas_rate)]
     canvas_rate: u32,
+    /// Events a second that one canvas emits
+    #[arg(long, env = "WAKEQ_CANVAS_EVENT_RATE", default_value_t = HttpConfig::default().canvas_event_rate)]
+    canvas_event_rate: u32,
     /// Bytes a second of one canvas, of bodies and of answers
     #[arg(long, env = "WAKEQ_CANVAS_BYTE_RATE", default_value_t = HttpConfig::default().canvas_byte_rate)]
     canvas_byte_rate: u32,
@@ -263,6 +266,7 @@ impl ServeArgs {
             share_percent: self.share,
             credential_rate: self.credential_rate,
             canvas_rate: self.canvas_rate,
+            canvas_event_rate: self.canvas_event_rate,
             canvas_byte_rate: self.canvas_byte_rate,
             stranger_rate: self.stranger_rate,
             docs: !self.no_docs,

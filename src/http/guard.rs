@@ -37,8 +37,8 @@ use crate::store::{AuditOutcome, on_behalf_of};
 pub(super) const CREDENTIAL: &str = "bearer";
 
 /// Operations whose body may be left out: every field of it may.
-const BODY_OPTIONAL: [&str; 5] =
-    ["pause_handler", "block_handler", "purge_handler", "pause_cron", "set_facet"];
+const BODY_OPTIONAL: [&str; 6] =
+    ["pause_handler", "block_handler", "purge_handler", "pause_cron", "set_facet", "lease_copies"];
 
 /// Operations about no canvas that make what they name, or name nothing.
 const ALWAYS_THERE: [&str; 8] = [
@@ -53,7 +53,7 @@ const ALWAYS_THERE: [&str; 8] = [
 ];
 
 /// Operations whose answers hold values or states: the record says who read them.
-const READS_VALUES: [&str; 7] = [
+const READS_VALUES: [&str; 8] = [
     "list_dead_events",
     "show_object",
     "show_entity",
@@ -61,6 +61,7 @@ const READS_VALUES: [&str; 7] = [
     "read_log",
     "show_cron",
     "list_crons",
+    "lease_copies",
 ];
 /// The operation whose answer holds a value if it is asked to.
 const SHOWS_A_VALUE: &str = "show_event";

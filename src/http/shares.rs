@@ -29,6 +29,7 @@ pub(super) struct ShareLimits {
     pub(super) requests: usize,
     pub(super) per_credential: u32,
     pub(super) per_canvas: u32,
+    pub(super) events_per_canvas: u32,
     pub(super) bytes_per_canvas: u32,
     pub(super) of_strangers: u32,
 }
@@ -39,6 +40,8 @@ pub(super) struct Shares {
     requests: Tally<Party>,
     credentials: Arc<Rates<Arc<str>>>,
     canvases: Arc<Rates<CanvasId>>,
+    /// Emitted ones.
+    events: Arc<Rates<CanvasId>>,
     /// Of bodies and of answers.
     bytes: Arc<Rates<CanvasId>>,
     strangers: Arc<Rates<IpAddr>>,
@@ -74,6 +77,7 @@ impl Shares {
             requests: Tally::new(limits.requests),
             credentials: Arc::new(Rates::new(limits.per_credential, 2)),
             canvases: Arc::new(Rates::new(limits.per_canvas, 2)),
+            events: Arc::new(Rates::new(limits.events_per_canvas, 2)),
             bytes: Arc::new(Rates::new(limits.bytes_per_canvas, 1)),
             strangers: Arc::new(Rates::new(limits.of_strangers, 2)),
         }
@@ -91,6 +95,12 @@ impl Shares {
         let now = Instant::now();
         self.canvases.take(canvas, 1, now).map_err(|wait| too_fast("this canvas", wait))?;
         self.bytes.take(canvas, bytes, now).map_err(|wait| too_fast("this canvas, in bytes,", wait))
+    }
+
+    /// Counts the events of a request, which are all of them emitted or none.
+    pub(super) fn emit(&self, canvas: CanvasId, events: usize) -> Result<(), Problem> {
+        let taken = self.events.take(canvas, events as u64, Instant::now());
+        taken.map_err(|wait| too_fast("this canvas, in events,", wait))
     }
 
     /// Counts bytes whose number was not known before: those who come next wait for them.
@@ -243,7 +253,7 @@ impl<K: Eq + Hash> Rates<K> {
         Ok(())
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "counts are those of bytes in one request")]
+    #[expect(clippy::cast_precision_loss, reason = "counts are those of bytes or events in one request")]
     fn time_of(&self, count: u64) -> Duration {
         Duration::from_secs_f64(count as f64 / self.per_second)
     }

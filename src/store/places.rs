@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::event::CanvasId;
 
-/// How long a connection may be held to read, after which its place rests for three times as long as it was held beyond: what
-/// one canvas looks at without an end keeps Postgres busy half of the time, not all of it.
+/// How long a connection may be held to read, after which the canvas's turn to read rests for three times as long as it was held
+/// beyond: what one canvas looks at without an end keeps Postgres busy for a fraction of the time.
 const SHORT: Duration = Duration::from_millis(5);
 const REST: u32 = 3;
 const REST_MAX: Duration = Duration::from_secs(2);
@@ -36,32 +36,44 @@ pub(crate) async fn on_behalf_of<F: Future>(canvas: CanvasId, reads: bool, work:
 /// Who holds places.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// Of one canvas.
+    /// Of one canvas; half of them for reads.
     share: usize,
     /// Of all canvases together: what is left is for statements that many share.
     all: Arc<Semaphore>,
-    canvases: Mutex<HashMap<CanvasId, Weak<Semaphore>>>,
+    canvases: Mutex<HashMap<CanvasId, Weak<Share>>>,
+}
+
+/// What one canvas may hold.
+#[derive(Debug)]
+struct Share {
+    places: Arc<Semaphore>,
+    /// Reads at a time.
+    reads: Arc<Semaphore>,
 }
 
 /// A connection's place; left when it is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
-    own: Option<(OwnedSemaphorePermit, Arc<Semaphore>)>,
+    /// Known for as long as somebody has a place of it.
+    share: Arc<Share>,
+    _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
-    /// Since when something is read.
-    reads_since: Option<Instant>,
+    /// Since when something is read, and the turn to do so.
+    reads: Option<(Instant, OwnedSemaphorePermit)>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let rest = self.reads_since.map_or(Duration::ZERO, |since| rest_after(since.elapsed()));
+        let Some((since, turn)) = self.reads.take() else { return };
+        let rest = rest_after(since.elapsed());
         if rest.is_zero() {
             return;
         }
-        if let (Some(own), Ok(runtime)) = (self.own.take(), tokio::runtime::Handle::try_current()) {
+        let held = (turn, Arc::clone(&self.share));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 tokio::time::sleep(rest).await;
-                drop(own);
+                drop(held);
             });
         }
     }
@@ -84,18 +96,21 @@ impl Places {
         let Purpose { canvas, reads } = FOR.try_with(|purpose| *purpose).ok()?;
         let share = self.of(canvas);
         // Nobody closes them. Of one canvas no more than its share wait for the others' places.
-        let own = Arc::clone(&share).acquire_owned().await.ok()?;
+        let turn = if reads { Some(Arc::clone(&share.reads).acquire_owned().await.ok()?) } else { None };
+        let own = Arc::clone(&share.places).acquire_owned().await.ok()?;
         let all = Arc::clone(&self.all).acquire_owned().await.ok()?;
-        Some(Place { own: Some((own, share)), _all: all, reads_since: reads.then(Instant::now) })
+        let reads = turn.map(|turn| (Instant::now(), turn));
+        Some(Place { share, _own: own, _all: all, reads })
     }
 
-    fn of(&self, canvas: CanvasId) -> Arc<Semaphore> {
+    fn of(&self, canvas: CanvasId) -> Arc<Share> {
         let mut canvases = self.canvases.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(share) = canvases.get(&canvas).and_then(Weak::upgrade) {
             return share;
         }
         canvases.retain(|_, share| share.strong_count() > 0);
-        let share = Arc::new(Semaphore::new(self.share));
+        let places = |count| Arc::new(Semaphore::new(count));
+        let share = Arc::new(Share { places: places(self.share), reads: places(self.share.div_ceil(2)) });
         canvases.insert(canvas, Arc::downgrade(&share));
         share
     }
@@ -144,11 +159,23 @@ mod tests {
         }
         assert_eq!(begun.elapsed().as_millis(), 29, "the short one did not rest");
         let other = take_to(&places, 2, true).now_or_never().flatten().expect("the connection is free");
-        assert!(take(&places, 1).now_or_never().is_none(), "the place is not");
+        assert!(take_to(&places, 1, true).now_or_never().is_none(), "its turn to read is not");
         drop(other);
-        drop(take(&places, 1).await.unwrap());
+        drop(take(&places, 1).now_or_never().flatten().expect("it may write meanwhile"));
+        drop(take_to(&places, 1, true).await.unwrap());
         assert_eq!(begun.elapsed().as_millis(), 29 + 60);
-        drop(take(&places, 1).now_or_never().expect("what writes does not rest"));
+        drop(take_to(&places, 1, true).now_or_never().flatten().expect("a short one does not rest"));
+    }
+
+    #[tokio::test]
+    async fn reads_have_half_of_the_share() {
+        let places = Places::among(12);
+        let reads = [take_to(&places, 1, true).await.unwrap(), take_to(&places, 1, true).await.unwrap()];
+        assert!(take_to(&places, 1, true).now_or_never().is_none());
+        let writes = [take(&places, 1).now_or_never().flatten(), take(&places, 1).now_or_never().flatten()];
+        assert!(writes.iter().all(Option::is_some) && take(&places, 1).now_or_never().is_none());
+        assert!(take_to(&places, 2, true).now_or_never().flatten().is_some(), "another canvas reads");
+        drop(reads);
     }
 
     #[tokio::test]

@@ -144,6 +144,37 @@ async fn rates_are_each_credential_s_and_each_canvas_s_own() {
     service.stop().await;
 }
 
+/// An event costs the same of its canvas's rate, however many come in a request; what is no event costs nothing of it.
+#[tokio::test]
+async fn a_canvas_has_a_rate_in_events() {
+    let service = Service::with(HttpConfig { canvas_event_rate: 10, ..HttpConfig::default() }).await;
+    let key = service.key("other", OTHER, &Scope::ALL).await;
+    let theirs = format!("/canvases/{OTHER}");
+    let one = json!({"name": "greet"});
+    let batch = json!({"events": vec![one.clone(); 1000]});
+    let (object, change) = objects();
+    let ask = async |path: &str, body: &Value| {
+        service.ask(&key, Method::POST, &format!("{theirs}{path}"), body.clone()).await
+    };
+    let wrong = json!({"events": [{"name": "greet"}, {"name": "no name"}]});
+    assert_eq!(ask("/events:batch", &wrong).await.status, 400);
+    assert_eq!(ask("/events:batch", &batch).await.status, 202, "what no two seconds hold takes all of them");
+    let refused = [
+        ask("/events", &one).await,
+        ask("/events:batch", &batch).await,
+        service.ask(&key, Method::POST, &object, change).await,
+    ];
+    for refused in &refused {
+        assert_eq!(refused.problem(), (429, "too-many-requests".into()));
+        assert!(refused.text.contains("this canvas, in events,"), "{}", refused.text);
+        let wait: u64 = refused.headers["retry-after"].to_str().unwrap().parse().unwrap();
+        assert!((50..=100).contains(&wait), "{wait}: for its events");
+    }
+    assert_eq!(service.ask(&key, Method::GET, &format!("{theirs}/handlers"), Value::Null).await.status, 200);
+    assert_eq!(service.post("/events:batch", batch).await.status, 202, "another canvas has its own");
+    assert_eq!(service.stop().await.rows().await, 2000, "of what was refused there is nothing");
+}
+
 /// A canvas that sends, or is sent, more than it may in a second is refused before its body is read; another goes on.
 #[tokio::test]
 async fn a_canvas_has_a_rate_in_bytes_of_bodies_and_answers() {

@@ -154,6 +154,7 @@ async fn send(
     emission: Emission,
 ) -> Result<Response, Problem> {
     caller.may_emit(api, emission.events())?;
+    api.shares.emit(caller.canvas, emission.events().count())?;
     if let Some(key) = idempotency::key(&received.headers)? {
         return idempotency::emit(api, caller, &key, received, emission).await;
     }

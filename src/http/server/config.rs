@@ -46,6 +46,9 @@ pub struct HttpConfig {
     pub credential_rate: u32,
     /// The same for one canvas, with all its credentials. Default 2,000.
     pub canvas_rate: u32,
+    /// Events a second that one canvas emits, singly, in batches and on objects, and twice as many at once; emits are answered
+    /// 429 until that much time has passed. Default 1,000: what quick handlers on a small worker do.
+    pub canvas_event_rate: u32,
     /// Bytes a second of one canvas, of bodies and of answers, and as many at once; requests are answered 429 until that much
     /// time has passed. Default 16 MiB.
     pub canvas_byte_rate: u32,
@@ -98,6 +101,7 @@ impl Default for HttpConfig {
             share_percent: 25,
             credential_rate: 1000,
             canvas_rate: 2000,
+            canvas_event_rate: 1000,
             canvas_byte_rate: 16 * 1024 * 1024,
             stranger_rate: 20,
             trusted_proxies: Vec::new(),
@@ -137,6 +141,7 @@ impl HttpConfig {
             requests: self.share_of(self.max_requests),
             per_credential: self.credential_rate,
             per_canvas: self.canvas_rate,
+            events_per_canvas: self.canvas_event_rate,
             bytes_per_canvas: self.canvas_byte_rate,
             of_strangers: self.stranger_rate,
         }
@@ -177,7 +182,7 @@ impl HttpConfig {
         if !(1..=100).contains(&self.share_percent) {
             return Err(HttpError::Config("share_percent must be 1 to 100"));
         }
-        let rates = [self.credential_rate, self.canvas_rate, self.stranger_rate];
+        let rates = [self.credential_rate, self.canvas_rate, self.canvas_event_rate, self.stranger_rate];
         if rates.iter().any(|rate| !(1..=1_000_000).contains(rate)) {
             return Err(HttpError::Config(
                 "the rates of credentials, canvases and strangers must be 1 to 1,000,000",

@@ -172,16 +172,18 @@ fn peak_kib(child: &Guarded) -> u64 {
 /// What the victim saw during a time.
 #[derive(Debug, Default)]
 struct Seen {
+    /// From the emit to its answer.
+    answers: Vec<Duration>,
+    /// From the emit to the start.
     delays: Vec<Duration>,
     refused: Vec<String>,
     never: usize,
 }
 
-impl Seen {
-    fn percentile(&self, per_mille: usize) -> Duration {
-        let last = self.delays.len().saturating_sub(1);
-        self.delays.get((self.delays.len() * per_mille / 1000).min(last)).copied().unwrap_or_default()
-    }
+/// Of durations in their order.
+fn percentile(durations: &[Duration], per_mille: usize) -> Duration {
+    let last = durations.len().saturating_sub(1);
+    durations.get((durations.len() * per_mille / 1000).min(last)).copied().unwrap_or_default()
 }
 
 /// The victim emits at its pace for a time; then it is waited for what it emitted.
@@ -202,7 +204,7 @@ async fn emits(place: &Arc<Place>, first: u64, time: Duration) -> Seen {
                 Err(error) if error.is_timeout() => Some(format!("no answer within {REST:?}")),
                 Err(error) => Some(error.to_string()),
             };
-            (value, begun, refused)
+            (value, begun, begun.elapsed(), refused)
         });
         number += 1;
     }
@@ -220,7 +222,8 @@ async fn emits(place: &Arc<Place>, first: u64, time: Duration) -> Seen {
         refused: emitted.iter().filter_map(|(.., refused)| refused.clone()).collect(),
         ..Seen::default()
     };
-    for (value, begun, _) in accepted {
+    for (value, begun, answer, _) in accepted {
+        seen.answers.push(*answer);
         match starts.get(value) {
             Some(started) => seen.delays.push(started.duration_since(*begun)),
             None => {
@@ -229,6 +232,7 @@ async fn emits(place: &Arc<Place>, first: u64, time: Duration) -> Seen {
             }
         }
     }
+    seen.answers.sort();
     seen.delays.sort();
     seen
 }
@@ -250,19 +254,22 @@ async fn the_worst_of_a_tenant_is_its_own() {
     let counts = attack.counts();
     drop(attack);
     let (serve, work) = (peak_kib(&place.serve), peak_kib(&place.work));
-    let (p50, p99) = (alone.percentile(500), alone.percentile(990));
-    let ratio = beside.percentile(990).as_secs_f64() / p99.as_secs_f64();
+    let (p50, p99) = (percentile(&alone.delays, 500), percentile(&alone.delays, 990));
+    let ratio = percentile(&beside.delays, 990).as_secs_f64() / p99.as_secs_f64();
     println!("parts: {}", parts.join(", "));
     counts.iter().for_each(|(part, counts)| println!("    {part}: {counts}"));
     println!("serve: at most {serve} KiB ({} before the attack); work: {work} KiB ({})", quiet.0, quiet.1);
     println!(
         "emit to start: p50 {p50:?} and p99 {p99:?} alone; p50 {:?} and p99 {:?} beside it: {ratio:.1} times; {} of {} refused, {} never started",
-        beside.percentile(500),
-        beside.percentile(990),
+        percentile(&beside.delays, 500),
+        percentile(&beside.delays, 990),
         beside.refused.len(),
         beside.refused.len() + beside.delays.len(),
         beside.never
     );
+    for (when, seen) in [("alone", &alone), ("beside it", &beside)] {
+        println!("emit to answer {when}: p99 {:?}", percentile(&seen.answers, 990));
+    }
     let running = (place.serve.is_running(), place.work.is_running());
     println!("waiting in the end: {} events", place.stage.rows().await);
     assert_eq!(
