@@ -344,6 +344,26 @@ begin
 end
 $$;
 
+-- Gives back the turns of copies that were chosen, and not taken after all: they come first, in this order, with what their
+-- canvases have left of their rounds. The queue's lock is held.
+create function wakeq.keep_turns(of_queue text, ids uuid[]) returns void language plpgsql volatile as $$
+begin
+    perform wakeq.enter_rotation(of_queue, ids);
+    update wakeq.facets f
+       set position = kept.lowest - kept.ahead, used = greatest(0, kept.weight - kept.turns)
+      from (
+           select e.canvas_id, count(*) as turns, coalesce(max(s.weight), max(q.weight), 1) as weight,
+                  row_number() over (order by min(asked.number) desc) as ahead,
+                  coalesce((select min(g.position) from wakeq.facets g where g.queue = of_queue), 0) as lowest
+             from unnest(ids) with ordinality as asked (id, number)
+             join wakeq.events_v2 e on e.id = asked.id and e.queue = of_queue
+             left join wakeq.queues q on q.name = of_queue
+             left join wakeq.facet_settings s on s.queue = of_queue and s.canvas_id = e.canvas_id
+            group by e.canvas_id) as kept
+     where f.queue = of_queue and f.canvas_id = kept.canvas_id;
+end
+$$;
+
 -- Puts the facets of copies that were just committed into the rotation, so that they have their turns however late
 -- their own notifications come. Lost with a server that crashes, which is no harm, it waits for no disk.
 create function wakeq.announce(of_queue text, ids uuid[]) returns void language plpgsql volatile as $$
@@ -444,6 +464,8 @@ $$;
 --
 -- A row that somebody else has locked is left out, and costs nobody but itself. What is passed over in a facet with a limit,
 -- though nobody runs it and no lane holds it, may have no notification left: its promise is made again.
+--
+-- With `bytes_max` their values have at most so many bytes together, or there is one: what is beyond keeps its turn.
 create function wakeq.take_turns(
     of_queue     text,
     asked        uuid[],
@@ -452,7 +474,10 @@ create function wakeq.take_turns(
     lease        interval,
     losses_below integer,
     value_max    integer default 2147483647,
-    grace        interval default '30 s'
+    grace        interval default '30 s',
+    bytes_max    bigint default null,
+    -- How long these claims stand, if not as long as a lease.
+    held_for     interval default null
 )
 returns table (
     id          uuid,
@@ -486,6 +511,8 @@ declare
     refused uuid[] := '{}';
     -- Passed over, and to be promised again.
     passed uuid[];
+    -- Beyond the bytes.
+    spared uuid[];
     seen   integer;
     -- In a variable, because only then an index can be read up to it.
     moment timestamptz;
@@ -629,10 +656,22 @@ begin
         end if;
         exit when still <= 0 or seen = 0 or only_asked;
     end loop;
+    if bytes_max is not null then
+        select coalesce(array_agg(t.id order by t.number) filter (where t.fits), '{}'),
+               array_agg(t.id order by t.number) filter (where not t.fits)
+          into taken, spared
+          from (select o.id, o.number,
+                       o.number = 1 or sum(octet_length(e.value)) over (order by o.number) <= bytes_max as fits
+                  from unnest(taken) with ordinality as o (id, number)
+                  join wakeq.events_v2 e on e.id = o.id) as t;
+        if spared is not null then
+            perform wakeq.keep_turns(of_queue, spared);
+        end if;
+    end if;
     return query
     with claimed as (
         update wakeq.events_v2 e
-           set locked_at = clock_timestamp(),
+           set locked_at = clock_timestamp() + coalesce(held_for - lease, interval '0'),
                claims = e.claims + 1,
                losses = e.losses + (e.locked_at is not null)::integer
          where e.id = any (taken)

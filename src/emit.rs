@@ -486,8 +486,8 @@ fn outcome(event: &NewEvent, inserted: &Inserted) -> Result<(Emitted, Vec<Notifi
         |duplicate| Emitted { id: event.id, duplicate, link: inserted.link(), copies, notified: false };
     match inserted {
         Inserted::New { due_soon: false, .. } => Ok((emitted(false), Vec::new())),
-        Inserted::New { copies, .. } => {
-            let rows = (!event.only_queues).then_some(&event.id).into_iter().chain(copies);
+        Inserted::New { .. } => {
+            let rows = (!event.only_queues).then_some(&event.id).into_iter().chain(inserted.told_copies());
             let canvas = event.address.scope.canvas;
             Ok((emitted(false), rows.map(|id| Notification { id: *id, canvas }).collect()))
         }

@@ -132,7 +132,8 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<Live, St
         Standing::Delayed => (event.enqueued_at, Some(schedule.delay_until)),
         Standing::Running => {
             let locked_at = schedule.locked_at.unwrap_or(schedule.now);
-            (locked_at, Some(locked_at + timing.lease))
+            // A lease of a pulled copy is written by its end.
+            (locked_at.min(schedule.now), Some(locked_at + timing.lease))
         }
         Standing::Held(_) => {
             let started = rule.as_ref().map_or(schedule.now, |rule| rule.created_at);

@@ -38,8 +38,9 @@ mod worker;
 
 pub use admin::{
     Admin, AdminError, BULK_MAX, Bulk, Cron, CronPause, CronTick, Cursor, DeletedQueue, EventFilter,
-    EventSummary, Group, GroupNodes, GroupSource, HandlerStats, LIST_MAX, NewCron, NewQueue, Page, PutCron,
-    PutQueue, RemoveGroup, ResetGroup, ResetTo, Resumed, SetFacet, Stop, Stopped, Waiting,
+    EventSummary, Group, GroupNodes, GroupSource, HandlerStats, LIST_MAX, LeasedCopy, NewCron, NewQueue,
+    Page, PutCron, PutQueue, Release, Released, RemoveGroup, ResetGroup, ResetTo, Resumed, SetFacet, Stop,
+    Stopped, Waiting,
 };
 #[cfg(feature = "http")]
 pub use admin::{NewSecret, NewTarget, Registered};
@@ -65,12 +66,13 @@ pub use entity::{
 pub use event::{
     Actor, AppendCondition, Appended, Broadcast, CanvasId, Category, Claim, CopyOf, Due, EntityId,
     EntityStatus, EntityType, Event, EventError, EventId, EventSequencePartitioner, EventSource, GroupNode,
-    HandlerAddress, HandlerScope, InvalidCondition, InvalidEntityId, InvalidEntityType, InvalidLogName,
-    InvalidName, InvalidObjectKey, InvalidPattern, InvalidQuota, InvalidSource, InvalidTiming,
-    InvalidTraceparent, JsonError, Lane, Lead, Link, LogEvent, LogEventError, LogPage, MalformedBroadcast,
-    MalformedNotification, Name, NewLogEvent, NewSubscription, NodeId, Notification, ObjectKey, PageLimit,
-    Partition, Place, QueuePattern, Quota, QuotaExceeded, RuleKind, SourceList, StreamAppend, StreamId,
-    StreamName, SubscriberId, SubscriberState, Subscription, Timestamp, Timing, Traceparent,
+    HandlerAddress, HandlerScope, InvalidCondition, InvalidEntityId, InvalidEntityType, InvalidLeaseToken,
+    InvalidLogName, InvalidName, InvalidObjectKey, InvalidPattern, InvalidQuota, InvalidSource,
+    InvalidTiming, InvalidTraceparent, JsonError, Lane, Lead, LeaseToken, Link, LogEvent, LogEventError,
+    LogPage, MalformedBroadcast, MalformedNotification, Name, NewLogEvent, NewSubscription, NodeId,
+    Notification, ObjectKey, PageLimit, Partition, Place, PullPolicy, QueuePattern, Quota, QuotaExceeded,
+    RuleKind, SourceList, StreamAppend, StreamId, StreamName, SubscriberId, SubscriberState, Subscription,
+    Timestamp, Timing, Traceparent,
 };
 #[cfg(feature = "http")]
 pub use event::{

@@ -285,11 +285,16 @@ impl Waker {
         Ok(())
     }
 
-    async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
-        if notifications.is_empty() || !self.notifier.wakes() {
+    /// Publishes what workers are to be notified of. Copies of pulled queues get their turns instead.
+    pub(crate) async fn publish(&self, notifications: &[Notification]) -> Result<(), WakeError> {
+        if notifications.is_empty() {
             return Ok(());
         }
-        self.notifier.publish(notifications).await
+        let told = self.store.announce_pulled(notifications).await?;
+        if told.is_empty() || !self.notifier.wakes() {
+            return Ok(());
+        }
+        Ok(self.notifier.publish(&told).await?)
     }
 }
 

@@ -8,8 +8,10 @@ mod events;
 mod groups;
 mod lists;
 mod objects;
+mod pulls;
 mod queues;
 mod quotas;
+mod retries;
 mod rules;
 mod stats;
 #[cfg(feature = "http")]
@@ -21,6 +23,10 @@ pub use crons::{Cron, CronPause, CronTick, NewCron, PutCron};
 pub use cursor::Cursor;
 pub use groups::{Group, GroupNodes, GroupSource, RemoveGroup, ResetGroup, ResetTo};
 pub use lists::{EventFilter, EventSummary, Page};
+use pulls::Looks;
+#[cfg(feature = "http")]
+pub(crate) use pulls::check_wait;
+pub use pulls::{LeasedCopy, Release, Released};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, Waiting};
 pub use rules::{Resumed, Stop, Stopped};
 pub use stats::HandlerStats;
@@ -89,6 +95,20 @@ pub enum AdminError {
     /// There is no such queue.
     #[error("no queue {0} is registered: `wakeq queues list` shows those that are")]
     NoQueue(Name),
+    /// The queue is worked by workers or a target.
+    #[error("the queue {0} is not pulled: register it with `pull`, and without a target")]
+    NotPulled(Name),
+    /// The queue has no such copy.
+    #[error("the queue has no copy {0}: it was completed, died or was deleted, or never was")]
+    NoCopy(EventId),
+    /// The token was made for no lease of this copy.
+    #[error("this is no lease of copy {0}: take `lease` of the copy to the letter")]
+    NotLeased(EventId),
+    /// The lease ran out, or was given up.
+    #[error(
+        "the lease of copy {0} is over: it ran out, or was given up; others may have the copy, and nothing was changed"
+    )]
+    LeaseOver(EventId),
     /// There is no such consumer group.
     #[error("there is no consumer group {0}: `wakeq groups list` shows those with subscribers or positions")]
     NoGroup(Name),
@@ -140,13 +160,14 @@ pub struct Admin {
     patience: Option<Duration>,
     /// Whether copies in queues are there that are not shown to their canvases.
     copies: bool,
+    looks: Arc<Looks>,
 }
 
 impl Admin {
     /// Control over a store; what it lifts is woken through the notifier. Must be called inside a tokio runtime.
     pub fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
         let waker = Waker::new(store.clone(), Arc::clone(&notifier));
-        Self { store, notifier, waker, patience: None, copies: true }
+        Self { store, notifier, waker, patience: None, copies: true, looks: Arc::default() }
     }
 
     /// How long lifting a rule waits for the waking of events; the rest is woken after the call has returned. Default:
@@ -234,10 +255,7 @@ impl Admin {
     /// Publishes what a committed change made due; whether that went well. A broker that is away is no error to who
     /// made the change: it stands, and the promises of its rows bring the events back within the minute.
     async fn publish(&self, notifications: &[Notification]) -> bool {
-        if !self.notifier.wakes() {
-            return false;
-        }
-        let published = self.notifier.publish(notifications).await;
+        let published = self.waker.publish(notifications).await;
         if let Err(error) = &published {
             let error = error as &dyn std::error::Error;
             tracing::warn!(
@@ -246,7 +264,7 @@ impl Admin {
                 "notifications not published: their promises do"
             );
         }
-        published.is_ok()
+        self.notifier.wakes() && published.is_ok()
     }
 }
 

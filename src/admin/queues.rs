@@ -5,12 +5,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::retries::check_retries;
 #[cfg(feature = "http")]
 use super::targets::made;
 use super::{Admin, AdminError, LIST_MAX, checked};
 #[cfg(feature = "http")]
 use super::{NewSecret, NewTarget};
-use crate::event::{Actor, CanvasId, Name, QueuePattern};
+use crate::event::{Actor, CanvasId, Name, PullPolicy, QueuePattern};
 #[cfg(feature = "http")]
 use crate::event::{Secret, target_of_queue};
 use crate::store::{Facet, FacetSettings, NewQueueRow, QueueDepth, QueuePut, RegisteredQueue};
@@ -23,6 +24,8 @@ const PATTERNS_MAX: usize = 20;
 /// Most events of a canvas in each round, and most of them in flight.
 const WEIGHT_MAX: u32 = 1000;
 const IN_FLIGHT_MAX: u32 = 10_000;
+/// Most events of a canvas in flight of a queue that is pulled, where nothing is said.
+const PULLED_IN_FLIGHT: u32 = 1000;
 
 /// A queue to be registered.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +37,9 @@ pub struct NewQueue {
     /// Whether its copies are shown to their canvases: who may look at events and operate on a canvas then may do so with them,
     /// and rules on the handlers that they name hold them. Otherwise they are there only for callers that reach every canvas.
     pub tenant_visible: bool,
+    /// How its copies are tried again, if services pull them: [`Admin::lease_copies`]. Then no worker takes them, and it has no
+    /// target. A canvas has 1,000 of them in flight at most, if nothing else is said.
+    pub pull: Option<PullPolicy>,
     /// Where its events are sent. Without one, functions work it: [`Handlers::on_queue`](crate::Handlers::on_queue).
     #[cfg(feature = "http")]
     pub target: Option<NewTarget>,
@@ -125,6 +131,7 @@ impl Admin {
             patterns: &new.patterns,
             facets: new.facets,
             tenant_visible: new.tenant_visible,
+            pull: new.pull.as_ref(),
             wakes: before.as_ref().is_some_and(|before| goes_on(before, &new)),
             actor,
         };
@@ -310,11 +317,18 @@ impl Admin {
         check_facets(new.facets)?;
         #[cfg(feature = "http")]
         if let Some(target) = &new.target {
+            if new.pull.is_some() {
+                return Err(AdminError::Invalid("a queue is pulled or has a target, not both"));
+            }
             self.check_target(&target_of_queue(name), target)?;
         }
         #[cfg(not(feature = "http"))]
         let _: &Name = name;
         let mut new = new.clone();
+        if let Some(pull) = &new.pull {
+            check_pull(pull)?;
+            new.facets.in_flight_max.get_or_insert(PULLED_IN_FLIGHT);
+        }
         new.patterns.sort_unstable();
         new.patterns.dedup();
         new.facets.weight.get_or_insert(1);
@@ -334,12 +348,17 @@ fn check_facets(settings: FacetSettings) -> Result<(), AdminError> {
     Ok(())
 }
 
+fn check_pull(policy: &PullPolicy) -> Result<(), AdminError> {
+    let PullPolicy { retries, delay, factor, delay_max, halts: _ } = *policy;
+    check_retries(retries, (delay, factor, delay_max)).map_err(AdminError::Invalid)
+}
+
 /// Whether registering this would change nothing.
 fn is_same(before: &RegisteredQueue, new: &NewQueue) -> bool {
     let patterns = before.patterns.iter().map(String::as_str);
     let settings =
         !before.draining && before.facets == new.facets && before.tenant_visible == new.tenant_visible;
-    settings && is_same_set(patterns, &new.patterns) && is_same_target(before, new)
+    settings && before.pull == new.pull && is_same_set(patterns, &new.patterns) && is_same_target(before, new)
 }
 
 fn is_same_set<'a>(before: impl Iterator<Item = &'a str>, new: &[QueuePattern]) -> bool {
@@ -376,7 +395,9 @@ fn goes_on(before: &RegisteredQueue, now: &NewQueue) -> bool {
     let got_a_target = now.target.is_some() && !is_same_target(before, now);
     #[cfg(not(feature = "http"))]
     let got_a_target = false;
-    got_a_target || lets_on(before.facets, now.facets)
+    // Of what waits nobody was notified.
+    let got_workers = before.pull.is_some() && now.pull.is_none();
+    got_a_target || got_workers || lets_on(before.facets, now.facets)
 }
 
 /// Whether a canvas that could not go on may do so under other settings. What only gets more in a round has its turns

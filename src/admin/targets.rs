@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::retries::check_retries;
 use super::{Admin, AdminError, LIST_MAX, checked};
 use crate::event::{
     Actor, CanvasId, HandlerAddress, HandlerScope, Name, RuleKind, SealedSecret, Secret, TargetPolicy,
@@ -13,8 +14,6 @@ use crate::store::{NewTargetRow, PutOutcome, RegisteredTarget};
 
 /// Modifiers that are words of the API's paths.
 const RESERVED: [&str; 4] = ["pause", "block", "purge", "handlers"];
-/// Longest delay between two attempts.
-const DELAY_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Shortest and longest time for one attempt.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
@@ -198,18 +197,7 @@ pub(super) fn made() -> Result<Secret, AdminError> {
 
 /// What is wrong with a policy, if anything.
 fn check_policy(policy: &TargetPolicy) -> Result<(), &'static str> {
-    if policy.retries > 1000 {
-        return Err("an event is tried again up to 1,000 times");
-    }
-    if policy.delay_max > DELAY_MAX {
-        return Err("the longest delay between two attempts is 30 days");
-    }
-    if policy.delay > policy.delay_max {
-        return Err("the first delay must not be longer than the longest one (`delay_max_s`)");
-    }
-    if !(1..=100).contains(&policy.factor) {
-        return Err("the factor between two delays must be 1 to 100");
-    }
+    check_retries(policy.retries, (policy.delay, policy.factor, policy.delay_max))?;
     if !(TIMEOUT_MIN..=TIMEOUT_MAX).contains(&policy.timeout) {
         return Err(
             "the time-out must be 1 s to 600 s: what takes longer is better answered at once and worked on afterwards",

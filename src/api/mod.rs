@@ -13,6 +13,7 @@ mod handlers;
 mod list;
 mod log;
 mod objects;
+mod pulls;
 mod queues;
 mod quotas;
 mod rules;
@@ -34,6 +35,10 @@ pub(crate) use log::{
     Append, AppendTo, AppendedAll, Expect, InvalidAppend, LogEvent, LogPage, Logged, NewLogEvent, StreamName,
 };
 pub(crate) use objects::{HaltedLane, Link, Object, Place, SkipRequest, Skipped};
+pub(crate) use pulls::{
+    CompleteRequest, ExtendRequest, Extended, InvalidPull, LeaseRequest, Leased, Pull, ReleaseRequest,
+    Released,
+};
 pub(crate) use queues::{
     Copied, DeletedQueue, Facet, FacetSet, InvalidQueue, PutQueue, PutQueueAnswer, Queue, QueueDepth,
     SetFacet, Waiting,

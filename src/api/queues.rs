@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{InvalidTarget, PutTarget, SecretText, Target};
+use super::{InvalidPull, InvalidTarget, Pull, PutTarget, SecretText, Target};
 use crate::event::{CanvasId, CopyOf, InvalidPattern};
 use crate::{admin, store};
 
@@ -30,6 +30,10 @@ pub(crate) struct PutQueue {
     #[serde(default)]
     #[schema(default = false)]
     pub(crate) tenant_visible: bool,
+    /// Services pull its copies over HTTP, and this is how those are tried again that they release with an error: `{}` for the
+    /// defaults. No worker takes them. A canvas has 1,000 in flight at most, unless `in_flight_max` says otherwise. Excludes `target`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pull: Option<Pull>,
     /// Where its events are sent. Without one, functions of workers work it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) target: Option<PutTarget>,
@@ -54,6 +58,9 @@ pub(crate) struct Queue {
     /// Whether its copies are shown to their canvases, and held by their rules.
     #[serde(default)]
     pub(crate) tenant_visible: bool,
+    /// How copies are tried again that are released with an error, if it is pulled.
+    #[serde(default)]
+    pub(crate) pull: Option<Pull>,
     /// Where its events are sent, if that is over HTTP.
     pub(crate) target: Option<Target>,
     pub(crate) created_at: DateTime<Utc>,
@@ -189,6 +196,8 @@ pub(crate) enum InvalidQueue {
     Pattern { number: usize, error: InvalidPattern },
     #[error(transparent)]
     Target(#[from] InvalidTarget),
+    #[error(transparent)]
+    Pull(#[from] InvalidPull),
 }
 
 impl PutQueue {
@@ -202,6 +211,7 @@ impl PutQueue {
             patterns: patterns.collect::<Result<_, _>>()?,
             facets: store::FacetSettings { weight: Some(self.weight), in_flight_max: self.in_flight_max },
             tenant_visible: self.tenant_visible,
+            pull: self.pull.map(Pull::read).transpose()?,
             target: self.target.map(PutTarget::read).transpose()?,
         })
     }
@@ -241,6 +251,7 @@ impl From<store::RegisteredQueue> for Queue {
             weight: queue.facets.weight.unwrap_or(1),
             in_flight_max: queue.facets.in_flight_max,
             tenant_visible: queue.tenant_visible,
+            pull: queue.pull.map(Pull::from),
             target: queue.target.map(Target::from),
             created_at: queue.created_at,
             created_by: queue.created_by,

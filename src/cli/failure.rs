@@ -112,12 +112,16 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::NoCron(_)
         | AdminError::NoTarget(_)
         | AdminError::NoQueue(_)
+        | AdminError::NoCopy(_)
         | AdminError::NoGroup(_)
         | AdminError::NoSource(..) => Exit::NotFound,
         AdminError::NotWaiting(_)
         | AdminError::TooManyQueues
         | AdminError::TooCostlyPatterns
         | AdminError::UnreadableCron(_)
+        | AdminError::NotPulled(_)
+        | AdminError::NotLeased(_)
+        | AdminError::LeaseOver(_)
         | AdminError::GroupInUse(_) => Exit::Conflict,
         AdminError::NoRandomness | AdminError::NoSecretKey => Exit::Failed,
         AdminError::Store(error) => of_store(error),

@@ -11,7 +11,9 @@ use super::show::{self, JsonArg, field, moment};
 use super::table::Table;
 use super::targets::{self, PolicyArgs, read_secret};
 use super::text;
-use crate::api::{self, Facet, FacetSet, PutQueue, PutQueueAnswer, PutTarget, Queue, SecretText, SetFacet};
+use crate::api::{
+    self, Facet, FacetSet, Pull, PutQueue, PutQueueAnswer, PutTarget, Queue, SecretText, SetFacet,
+};
 use crate::config::DeliveryArgs;
 use crate::event::Name;
 
@@ -53,6 +55,10 @@ struct Put {
     /// Show its copies to their canvases, which then may cancel, redrive and delete them, and hold them by pauses
     #[arg(long)]
     tenant_visible: bool,
+    /// Services pull its copies over HTTP, and no worker takes them; --retries and its like say how those are tried again that are
+    /// released with an error
+    #[arg(long, conflicts_with_all = ["url", "timeout", "concurrency"])]
+    pull: bool,
     /// Send its events here: https, or http where the deployment allows it. Without it functions of workers work the queue
     #[arg(long)]
     url: Option<String>,
@@ -147,19 +153,26 @@ impl Put {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let secret = self.secret_file.as_deref().map(read_secret).transpose()?;
         let policy = self.policy.over_default();
+        let pull = self.pull.then_some(Pull {
+            retries: policy.retries,
+            delay_s: policy.delay_s,
+            factor: policy.factor,
+            delay_max_s: policy.delay_max_s,
+            on_death: policy.on_death,
+        });
         let target = match self.url {
             Some(url) => {
                 let (audience, rotate_secret) = (self.audience, self.rotate_secret);
                 Some(PutTarget { url, policy, audience, secret, rotate_secret })
             }
-            None if policy == api::Policy::default() => None,
+            None if self.pull || policy == api::Policy::default() => None,
             None => {
-                let words = "how events are called and tried again is said of a target: give --url, too";
+                let words = "how events are called and tried again is said of a target or a pull: give --url or --pull, too";
                 return Err(Failure::Usage(words.to_owned()).into());
             }
         };
         let Self { patterns, weight, in_flight_max, tenant_visible, .. } = self;
-        let new = PutQueue { patterns, weight, in_flight_max, tenant_visible, target };
+        let new = PutQueue { patterns, weight, in_flight_max, tenant_visible, pull, target };
         let answer = context.backend().await?.put_queue(&self.name, new, &self.delivery).await?;
         self.json.print(&answer, print_put)?;
         if answer.secret.is_some() {
@@ -211,7 +224,11 @@ fn row(queue: &Queue) -> [String; 5] {
         format!("{}{draining}{visible}", queue.name),
         queue.weight.to_string(),
         limit(queue.in_flight_max),
-        queue.target.as_ref().map_or_else(|| "functions".to_owned(), |target| text::clean(&target.url)),
+        match (&queue.target, &queue.pull) {
+            (Some(target), _) => text::clean(&target.url),
+            (None, Some(_)) => "pulls".to_owned(),
+            (None, None) => "functions".to_owned(),
+        },
         text::clean(&queue.patterns.join("  ")),
     ]
 }
@@ -239,9 +256,13 @@ impl One {
             if queue.draining {
                 field("draining", "it gets no copies any more, and goes with the last one")?;
             }
-            match &queue.target {
-                Some(target) => targets::print(target)?,
-                None => field("target", "none: functions of workers work it")?,
+            match (&queue.target, &queue.pull) {
+                (Some(target), _) => targets::print(target)?,
+                (None, Some(pull)) => field(
+                    "pulled",
+                    format_args!("over HTTP; {} after an error", show::count(pull.retries.into(), "retry")),
+                )?,
+                (None, None) => field("target", "none: functions of workers work it")?,
             }
             field("made", format_args!("{} by {}", moment(queue.created_at), queue.created_by))?;
             field("changed", format_args!("{} by {}", moment(queue.updated_at), queue.updated_by))?;

@@ -14,6 +14,7 @@ mod log;
 mod object;
 #[cfg(feature = "http")]
 mod own;
+mod pull;
 mod queue;
 mod quota;
 mod schedule;
@@ -40,6 +41,7 @@ pub use log::{
 pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
 #[cfg(feature = "http")]
 pub use own::{OwnDeployment, OwnTarget};
+pub use pull::{InvalidLeaseToken, LeaseToken, PullPolicy};
 pub use queue::{CopyOf, InvalidPattern, QueuePattern};
 pub(crate) use queue::{QueuePatterns, target_of_queue};
 pub use quota::{InvalidQuota, Quota, QuotaExceeded};

@@ -25,6 +25,7 @@ mod openapi;
 mod own;
 mod paging;
 mod problem;
+mod pulls;
 mod push;
 mod queues;
 mod quotas;
@@ -52,6 +53,7 @@ use guard::Guarded;
 use health::Readiness;
 use limits::Limits;
 use listen::Listening;
+use pulls::Pulling;
 use push::Push;
 use record::Record;
 use shares::Shares;
@@ -74,6 +76,7 @@ pub(crate) struct Api {
     record: Record,
     readiness: Arc<Readiness>,
     push: Push,
+    pulling: Pulling,
     listening: Listening,
 }
 
@@ -151,6 +154,11 @@ fn guarded(api: &Api) -> Guarded {
         .everywhere([Scope::Read], routes!(queues::depth))
         .everywhere([Scope::Read], routes!(queues::facets))
         .everywhere([Scope::Operate], routes!(queues::set_facet))
+        // Who takes copies reads them.
+        .everywhere([Scope::Operate, Scope::Read], routes!(pulls::lease))
+        .everywhere([Scope::Operate], routes!(pulls::extend))
+        .everywhere([Scope::Operate], routes!(pulls::complete))
+        .everywhere([Scope::Operate], routes!(pulls::release))
         // A group reads the log of every canvas.
         .everywhere([Scope::Read], routes!(groups::nodes))
         .everywhere([Scope::Read], routes!(groups::list))

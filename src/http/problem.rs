@@ -70,6 +70,8 @@ kinds! {
     Conflict "conflict" CONFLICT "The request conflicts with what is there";
     /// A stream of the log is not as it was expected to be.
     ConditionFailed "condition-failed" CONFLICT "What was expected is not so";
+    /// A lease of a copy is over.
+    LeaseOver "lease-over" GONE "The lease is over";
     /// Larger than what is accepted.
     TooLarge "too-large" PAYLOAD_TOO_LARGE "The request is too large";
     /// A content type that nobody here reads.
@@ -222,6 +224,7 @@ impl IntoResponse for Problem {
             | Kind::IdTaken
             | Kind::Conflict
             | Kind::ConditionFailed
+            | Kind::LeaseOver
             | Kind::QuotaReached
             | Kind::UnsupportedMediaType
             | Kind::IdempotencyMismatch
@@ -312,6 +315,11 @@ impl From<AdminError> for Problem {
             | AdminError::NoTarget(_)
             | AdminError::NoQueue(_)
             | AdminError::NoGroup(_) => Self::not_found(),
+            AdminError::NoCopy(_) => Self::new(Kind::NotFound, error.to_string()),
+            AdminError::LeaseOver(_) => Self::new(Kind::LeaseOver, error.to_string()),
+            AdminError::NotPulled(_) | AdminError::NotLeased(_) => {
+                Self::new(Kind::Conflict, error.to_string())
+            }
             AdminError::NoSource(..) => Self::bad_request(error.to_string()),
             AdminError::UnreadableCron(_) | AdminError::GroupInUse(_) => {
                 Self::new(Kind::Conflict, error.to_string())

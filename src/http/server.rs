@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 use super::client::{Client, Proxies};
 use super::connection::{Paced, Telling, Turns};
 use super::listen::Listening;
+use super::pulls::Pulling;
 use super::push::Push;
 use super::record::Record;
 use super::shares::{Shares, Taken, Tally};
@@ -136,6 +137,7 @@ impl HttpServer {
             record: Record::start(&admin),
             readiness: Arc::default(),
             push: Push::new(config.retention),
+            pulling: Pulling::new(stop.clone()),
             listening: Listening::new(config.listening(), hub, stop.clone()),
             admin,
         };

@@ -254,8 +254,7 @@ async fn link(
         if !links.is_empty() {
             let answers = (1..).zip(&wanted).filter_map(|(position, event)| {
                 let (due_soon, link) = *links.get(&position)?;
-                let copies = rows.copies(position);
-                Some((event.id, Inserted::New { due_soon, link: Some(link), copies }))
+                Some((event.id, rows.inserted(position, due_soon, Some(link))))
             });
             return Ok(answers.collect());
         }

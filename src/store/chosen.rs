@@ -35,7 +35,7 @@ pub(super) async fn insert_chosen_rows(
             Some(due_soon) => {
                 let answers = (1..).zip(events).filter_map(|(position, event)| {
                     let due_soon = *due_soon.get(&position)?;
-                    Some((event.id, rows.inserted(position, due_soon)))
+                    Some((event.id, rows.inserted(position, due_soon, None)))
                 });
                 return Ok(answers.collect());
             }

@@ -46,6 +46,8 @@ pub(crate) enum Inserted {
         link: Option<Link>,
         /// Its copies in queues.
         copies: Vec<EventId>,
+        /// Those of them that are pulled: nobody is notified of them.
+        pulled: Vec<EventId>,
     },
     /// The chosen id was emitted before, on the same canvas.
     Known,
@@ -54,7 +56,7 @@ pub(crate) enum Inserted {
 impl Inserted {
     /// An event without an object and copies.
     pub(super) fn new(due_soon: bool) -> Self {
-        Self::New { due_soon, link: None, copies: Vec::new() }
+        Self::New { due_soon, link: None, copies: Vec::new(), pulled: Vec::new() }
     }
 
     /// The link of a new event that is on an object.
@@ -71,6 +73,15 @@ impl Inserted {
             Self::New { due_soon: true, copies, .. } => copies,
             Self::New { due_soon: false, .. } | Self::Known => &[],
         }
+    }
+
+    /// Those copies of a new event that somebody is notified of.
+    pub(crate) fn told_copies(&self) -> impl Iterator<Item = &EventId> {
+        let (copies, pulled) = match self {
+            Self::New { copies, pulled, .. } => (copies.as_slice(), pulled.as_slice()),
+            Self::Known => (&[][..], &[][..]),
+        };
+        copies.iter().filter(|copy| !pulled.contains(copy))
     }
 
     /// The copies of a new event.
@@ -339,7 +350,7 @@ async fn insert_copied(
     let mut inserted = vec![Inserted::Known; new.ids.len()];
     for row in answers {
         if let Some(at) = usize::try_from(row.position - 1).ok().and_then(|at| inserted.get_mut(at)) {
-            *at = rows.inserted(row.position, row.due_soon);
+            *at = rows.inserted(row.position, row.due_soon, None);
         }
     }
     Ok(Some(inserted))

@@ -22,6 +22,8 @@ pub(crate) struct LoadedEvent {
     pub(crate) traceparent: Option<String>,
     pub(crate) place: Option<Place>,
     pub(crate) copy_of: Option<CopyOf>,
+    /// Its queue is pulled: no worker takes it.
+    pub(crate) pulled: bool,
     /// How large its value is, which the load leaves where it is.
     pub(crate) value_bytes: i32,
 }
@@ -38,7 +40,7 @@ impl Store {
                       e.modifier::text as "modifier!", e.retries, e.delay_until, e.enqueued_at, e.locked_at, e.notify_at,
                       e.losses, e.last_error, e.traceparent::text as traceparent,
                       e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin,
-                      octet_length(e.value) as "value_bytes!",
+                      e.queue is not null and wakeq.is_pulled(e.queue) as "pulled!", octet_length(e.value) as "value_bytes!",
                       (select max(r.rule_type)::text from wakeq.scheduling_rules r
                         where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
                           and (r.until is null or r.until > now())
@@ -102,6 +104,7 @@ struct Row {
     origin: Option<Uuid>,
     rule: Option<String>,
     turn: Option<String>,
+    pulled: bool,
     value_bytes: i32,
     now: Timestamp,
 }
@@ -131,6 +134,7 @@ impl Row {
             traceparent: self.traceparent,
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
+            pulled: self.pulled,
             value_bytes: self.value_bytes,
         })
     }

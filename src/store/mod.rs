@@ -107,7 +107,7 @@ pub use migrate::{MigrationState, MigrationStatus};
 pub(crate) use places::on_behalf_of;
 pub(crate) use positions::{Buried, Failing, PositionMove};
 pub use queues::{Facet, FacetSettings, QueueDepth, RegisteredQueue};
-pub(crate) use queues::{NewQueueRow, QueuePut, Taken, TakenTurn};
+pub(crate) use queues::{Fence, LeasedRow, NewQueueRow, QueuePut, Taken, TakenTurn};
 pub(crate) use quotas::Added;
 pub use quotas::QuotaUse;
 pub use rights::RoleKind;

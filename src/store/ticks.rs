@@ -216,7 +216,9 @@ fn due_soon(events: &[NewEvent], inserted: &[Inserted]) -> Vec<Notification> {
     });
     let ids = due_soon.flat_map(|(event, inserted)| {
         let canvas = event.address.scope.canvas;
-        std::iter::once(&event.id).chain(inserted.copies()).map(move |id| Notification { id: *id, canvas })
+        std::iter::once(&event.id)
+            .chain(inserted.told_copies())
+            .map(move |id| Notification { id: *id, canvas })
     });
     ids.collect()
 }

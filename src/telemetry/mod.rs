@@ -15,6 +15,8 @@ mod keeping;
 mod labels;
 #[cfg(feature = "telemetry")]
 mod metrics;
+#[cfg(all(feature = "telemetry", feature = "http"))]
+mod pulling;
 #[cfg(not(feature = "telemetry"))]
 mod silent;
 #[cfg(feature = "telemetry")]
@@ -39,6 +41,7 @@ pub(crate) use silent::*;
 #[cfg(all(feature = "telemetry", feature = "http"))]
 pub(crate) use {
     metrics::HttpMetrics,
+    pulling::PullMetrics,
     spans::{answered, server_span},
 };
 #[cfg(feature = "telemetry")]

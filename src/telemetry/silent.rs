@@ -73,7 +73,7 @@ impl WakeMetrics {
 }
 
 #[cfg(feature = "http")]
-pub(crate) use http::{HttpMetrics, answered, server_span};
+pub(crate) use http::{HttpMetrics, PullMetrics, answered, server_span};
 
 #[cfg(feature = "http")]
 mod http {
@@ -81,6 +81,7 @@ mod http {
 
     use tracing::Span;
 
+    use crate::event::Name;
     use crate::telemetry::Requested;
 
     pub(crate) fn server_span(request: &Requested<'_>) -> Span {
@@ -89,6 +90,17 @@ mod http {
     }
 
     pub(crate) fn answered(_: &Span, _: u16) {}
+
+    #[derive(Clone)]
+    pub(crate) struct PullMetrics;
+
+    impl PullMetrics {
+        pub(crate) fn new() -> Self {
+            Self
+        }
+
+        pub(crate) fn pulled(&self, _: &Name, _: &'static str, _: usize) {}
+    }
 
     #[derive(Clone)]
     pub(crate) struct HttpMetrics;

@@ -80,7 +80,7 @@ impl Waker {
     /// Tells listeners of ticks that are committed.
     fn broadcast(&self, events: &[NewEvent]) {
         let Some(broadcasts) = self.notifier.broadcasts() else { return };
-        let emitted = Inserted::New { due_soon: false, link: None, copies: Vec::new() };
+        let emitted = Inserted::New { due_soon: false, link: None, copies: Vec::new(), pulled: Vec::new() };
         events.iter().filter_map(|event| event.broadcast(&emitted)).for_each(|told| broadcasts.send(told));
     }
 

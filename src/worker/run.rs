@@ -145,6 +145,8 @@ struct Facts {
     event: Option<ClaimedEvent>,
     place: Option<Place>,
     copy_of: Option<CopyOf>,
+    /// The copy's queue is pulled: no function and no target of this worker is for it.
+    pulled: bool,
     /// The event of the turn that was taken, if it is a copy: not always the one that was notified of.
     turn: Option<Notification>,
     is_limited: bool,
@@ -228,13 +230,16 @@ impl Run<'_> {
             u32::try_from(event.losses).unwrap_or(0) + u32::from(event.schedule.locked_at.is_some());
         self.facts.address = Some(event.address);
         self.facts.copy_of = event.copy_of;
+        self.facts.pulled = event.pulled;
         self.facts.value_bytes = event.value_bytes;
         Ok(Some(event.schedule))
     }
 
     /// The function for the event, or the target: a function goes first.
     async fn find_handler(&self) -> Result<Option<Arc<Handler>>, StoreError> {
-        let Some(address) = &self.facts.address else { return Ok(None) };
+        let Some(address) = self.facts.address.as_ref().filter(|_| !self.facts.pulled) else {
+            return Ok(None);
+        };
         let function = match &self.facts.copy_of {
             Some(copy) => self.runner.registry.of_queue(&copy.queue),
             None => self.runner.registry.find(address),

@@ -64,6 +64,7 @@ mod order;
 mod order_crashes;
 mod packages;
 mod processes;
+mod pulls;
 mod push;
 mod queue_copies;
 mod queues;

@@ -250,6 +250,7 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
     let worker = refused_to(&stage, &[RoleKind::Worker]).await;
     let apis = [
         "function await_claims",
+        "function pull_turns",
         "table access_keys",
         "table canvas_quotas",
         "table canvas_turns",

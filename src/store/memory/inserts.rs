@@ -20,7 +20,7 @@ impl Tables {
     fn insert_row(&mut self, event: &NewEvent) -> Inserted {
         // No queue is registered here.
         if event.only_queues {
-            return Inserted::New { due_soon: false, link: None, copies: Vec::new() };
+            return Inserted::New { due_soon: false, link: None, copies: Vec::new(), pulled: Vec::new() };
         }
         let delay_until = self.due(event);
         let link = event.object.as_ref().map(|object| self.next_link(event.address.scope.canvas, object));
@@ -41,7 +41,7 @@ impl Tables {
         };
         let due_soon = self.is_due_soon(&row);
         self.events.insert(event.id, row);
-        Inserted::New { due_soon, link, copies: Vec::new() }
+        Inserted::New { due_soon, link, copies: Vec::new(), pulled: Vec::new() }
     }
 
     fn due(&self, event: &NewEvent) -> Timestamp {

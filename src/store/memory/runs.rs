@@ -29,6 +29,7 @@ impl Tables {
             traceparent: row.traceparent.as_ref().map(ToString::to_string),
             place: row.place.clone(),
             copy_of: None,
+            pulled: false,
             value_bytes: bytes(row),
         }
     }

@@ -2,7 +2,9 @@
 
 #[cfg(feature = "http")]
 use super::registration::QUEUES_MAX;
-use crate::event::{Actor, CanvasId, Name, Timestamp};
+use std::time::Duration;
+
+use crate::event::{Actor, CanvasId, Name, PullPolicy, Timestamp};
 #[cfg(feature = "http")]
 use crate::store::RegisteredTarget;
 use crate::store::session::interval;
@@ -28,6 +30,8 @@ pub struct RegisteredQueue {
     pub tenant_visible: bool,
     /// What a canvas gets of it that has no settings of its own.
     pub facets: FacetSettings,
+    /// How its copies are tried again, if services pull them over HTTP.
+    pub pull: Option<PullPolicy>,
     /// Where its events are sent, if that is over HTTP.
     #[cfg(feature = "http")]
     pub target: Option<RegisteredTarget>,
@@ -75,6 +79,7 @@ impl Store {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select name::text as "name!", draining, tenant_visible, weight, in_flight_max, created_at, created_by, updated_at, updated_by,
+                      pulled, pull_retries, pull_delay_ms, pull_factor, pull_delay_max_ms, pull_halts,
                       array(select pattern from wakeq.queue_patterns p where p.queue = q.name order by pattern) as "patterns!"
                  from wakeq.queues q where $1::text is null or name = $1 order by name"#,
             name.map(Name::as_str)
@@ -87,6 +92,13 @@ impl Store {
             Some(RegisteredQueue {
                 #[cfg(feature = "http")]
                 target: targets.iter().find(|target| target.address.scope.name.as_str() == row.name).cloned(),
+                pull: row.pulled.then(|| PullPolicy {
+                    retries: row.pull_retries.cast_unsigned(),
+                    delay: milliseconds(row.pull_delay_ms),
+                    factor: row.pull_factor.cast_unsigned(),
+                    delay_max: milliseconds(row.pull_delay_max_ms),
+                    halts: row.pull_halts,
+                }),
                 name: row.name.parse().ok()?,
                 patterns: row.patterns,
                 draining: row.draining,
@@ -273,6 +285,10 @@ pub(super) fn settings(weight: Option<i32>, in_flight_max: Option<i32>) -> Facet
         weight: weight.map(i32::cast_unsigned),
         in_flight_max: in_flight_max.map(i32::cast_unsigned),
     }
+}
+
+pub(super) fn milliseconds(number: i64) -> Duration {
+    Duration::from_millis(number.unsigned_abs())
 }
 
 /// As Postgres has it, which refuses what is too large.

@@ -3,6 +3,7 @@
 mod admin;
 mod depth;
 mod placements;
+mod pulls;
 mod registration;
 mod registry;
 mod turns;
@@ -11,6 +12,7 @@ mod upkeep;
 pub use admin::{Facet, FacetSettings, RegisteredQueue};
 pub use depth::QueueDepth;
 pub(super) use placements::Placements;
+pub(crate) use pulls::{Fence, LeasedRow};
 pub(crate) use registration::{NewQueueRow, QueuePut};
 pub(crate) use registry::Emission;
 pub(super) use registry::{Registered, RegistryCache, STALE_TRIES, too_busy};

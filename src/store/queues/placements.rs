@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::Registered;
-use crate::event::EventId;
+use crate::event::{EventId, Link};
 use crate::store::insert::{Inserted, NewEvent};
 
 /// For each event its rows, as columns for `unnest`: their ids and, at the same places, the queues of those that are
@@ -12,7 +12,15 @@ use crate::store::insert::{Inserted, NewEvent};
 pub(in crate::store) struct Placements {
     pub(in crate::store) ids: Vec<String>,
     pub(in crate::store) queues: Vec<String>,
-    copies: Vec<Vec<EventId>>,
+    copies: Vec<Vec<Copied>>,
+}
+
+/// A row that is a copy.
+#[derive(Clone, Copy, Debug)]
+struct Copied {
+    id: EventId,
+    /// Its queue is pulled.
+    pulled: bool,
 }
 
 impl Placements {
@@ -35,7 +43,7 @@ impl Placements {
                 // Writing to a string does not fail, and a name needs no escapes.
                 let _ = write!(ids, "{comma}{copy}");
                 let _ = write!(queues, "{comma}\"{queue}\"");
-                copies.push(copy);
+                copies.push(Copied { id: copy, pulled: registered.is_pulled(queue) });
             }
             ids.push('}');
             queues.push('}');
@@ -46,14 +54,11 @@ impl Placements {
         rows
     }
 
-    /// The copies of the event at this position, from 1.
-    pub(in crate::store) fn copies(&self, position: i64) -> Vec<EventId> {
+    /// What became of the event at this position, from 1; with its link, if it is on an object.
+    pub(in crate::store) fn inserted(&self, position: i64, due_soon: bool, link: Option<Link>) -> Inserted {
         let at = usize::try_from(position - 1).unwrap_or(usize::MAX);
-        self.copies.get(at).cloned().unwrap_or_default()
-    }
-
-    /// What became of an event without an object.
-    pub(in crate::store) fn inserted(&self, position: i64, due_soon: bool) -> Inserted {
-        Inserted::New { due_soon, link: None, copies: self.copies(position) }
+        let copies = self.copies.get(at).map(Vec::as_slice).unwrap_or_default();
+        let pulled = copies.iter().filter(|copy| copy.pulled).map(|copy| copy.id).collect();
+        Inserted::New { due_soon, link, copies: copies.iter().map(|copy| copy.id).collect(), pulled }
     }
 }

@@ -1,10 +1,12 @@
 //! The registration of a queue: its row, its patterns and its target, in one transaction.
 
+use std::time::Duration;
+
 use sqlx::{Connection, PgConnection, Postgres, Transaction};
 
 use super::admin::{FacetSettings, integer};
 use super::registry::patterns_of;
-use crate::event::{Actor, CanvasId, Name, QueuePattern};
+use crate::event::{Actor, CanvasId, Name, PullPolicy, QueuePattern};
 #[cfg(feature = "http")]
 use crate::store::targets::{NewTargetRow, PutOutcome, put_within};
 use crate::store::{Store, StoreError};
@@ -19,6 +21,8 @@ pub(crate) struct NewQueueRow<'a> {
     pub(crate) patterns: &'a [QueuePattern],
     pub(crate) facets: FacetSettings,
     pub(crate) tenant_visible: bool,
+    /// How its copies are tried again, if they are pulled.
+    pub(crate) pull: Option<&'a PullPolicy>,
     /// Whether what waits in it may go on now, and is to be woken.
     pub(crate) wakes: bool,
     pub(crate) actor: &'a Actor,
@@ -54,7 +58,8 @@ impl Store {
         let put = session
             .limit(async |connection| {
                 let mut transaction = connection.begin().await?;
-                let put = put(&mut transaction, new, new.name.as_str()).await?;
+                let told = new.pull.map_or("", |_| ", pulled over HTTP");
+                let put = put(&mut transaction, new, &format!("{}{told}", new.name)).await?;
                 if put.is_done() {
                     delete_target(&mut transaction, new.name).await?;
                 }
@@ -117,24 +122,8 @@ async fn put(
     )
     .fetch_one(&mut *connection)
     .await?;
-    let put = sqlx::query!(
-        r#"insert into wakeq.queues as q (name, weight, in_flight_max, tenant_visible, created_by, updated_by)
-           select $1::text, coalesce($2, 1), $3, $6, $4, $4
-            where (select count(*) from wakeq.queues where name <> $1::text) < $5
-               on conflict (name) do update
-              set draining = false, weight = excluded.weight, in_flight_max = excluded.in_flight_max,
-                  tenant_visible = excluded.tenant_visible, updated_by = excluded.updated_by, updated_at = now()
-        returning xmax = 0 as "new!""#,
-        new.name.as_str(),
-        integer(new.facets.weight),
-        integer(new.facets.in_flight_max),
-        new.actor.name(),
-        QUEUES_MAX,
-        new.tenant_visible
-    )
-    .fetch_optional(&mut *connection)
-    .await?;
-    let Some(put) = put else { return Ok(QueuePut::TooMany) };
+    let put = write(&mut *connection, new).await?;
+    let Some(is_new) = put else { return Ok(QueuePut::TooMany) };
     if was_visible && !new.tenant_visible {
         wake_parked(&mut *connection, new.name).await?;
     }
@@ -151,7 +140,7 @@ async fn put(
     .execute(&mut *connection)
     .await?;
     // Emits would fail with what can't be compiled together.
-    if patterns_of(connection).await?.1.is_err() {
+    if patterns_of(connection).await?.compiled.is_err() {
         return Ok(QueuePut::TooCostly);
     }
     sqlx::query!(
@@ -165,7 +154,43 @@ async fn put(
     )
     .execute(&mut *connection)
     .await?;
-    Ok(if put.new { QueuePut::New } else { QueuePut::Replaced })
+    Ok(if is_new { QueuePut::New } else { QueuePut::Replaced })
+}
+
+/// The row itself; whether it is new, or `None`: there are too many.
+async fn write(connection: &mut PgConnection, new: &NewQueueRow<'_>) -> Result<Option<bool>, sqlx::Error> {
+    let pull = new.pull.cloned().unwrap_or_default();
+    sqlx::query_scalar!(
+        r#"insert into wakeq.queues as q (name, weight, in_flight_max, tenant_visible, created_by, updated_by,
+                                          pulled, pull_retries, pull_delay_ms, pull_factor, pull_delay_max_ms, pull_halts)
+           select $1::text, coalesce($2, 1), $3, $6, $4, $4, $7, $8, $9, $10, $11, $12
+            where (select count(*) from wakeq.queues where name <> $1::text) < $5
+               on conflict (name) do update
+              set draining = false, weight = excluded.weight, in_flight_max = excluded.in_flight_max,
+                  tenant_visible = excluded.tenant_visible, pulled = excluded.pulled,
+                  pull_retries = excluded.pull_retries, pull_delay_ms = excluded.pull_delay_ms,
+                  pull_factor = excluded.pull_factor, pull_delay_max_ms = excluded.pull_delay_max_ms,
+                  pull_halts = excluded.pull_halts, updated_by = excluded.updated_by, updated_at = now()
+        returning xmax = 0 as "new!""#,
+        new.name.as_str(),
+        integer(new.facets.weight),
+        integer(new.facets.in_flight_max),
+        new.actor.name(),
+        QUEUES_MAX,
+        new.tenant_visible,
+        new.pull.is_some(),
+        integer(Some(pull.retries)),
+        in_milliseconds(pull.delay),
+        integer(Some(pull.factor)),
+        in_milliseconds(pull.delay_max),
+        pull.halts
+    )
+    .fetch_optional(connection)
+    .await
+}
+
+fn in_milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Rules hold these copies no more. Whoever parks a copy shares the row of its queue, which is written by now: so the next

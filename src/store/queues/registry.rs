@@ -1,6 +1,7 @@
 //! What this process knows of the registered patterns. Every insert says which version of them it was matched with, in
 //! its own statement, and is made anew when that is not the present one.
 
+use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use sqlx::postgres::PgConnection;
@@ -17,12 +18,19 @@ pub(in crate::store) struct Registered {
     /// What inserts compare; -1 before it was read.
     pub(in crate::store) version: i64,
     patterns: QueuePatterns,
+    /// The queues that services pull: nobody is notified of their copies.
+    pulled: HashSet<Name>,
 }
 
 impl Registered {
     /// The queues that get a copy of events with this address.
     pub(in crate::store) fn queues(&self, address: &HandlerAddress) -> Vec<&Name> {
         self.patterns.matching(address)
+    }
+
+    /// Whether nobody is notified of the copies in this queue.
+    pub(super) fn is_pulled(&self, queue: &Name) -> bool {
+        self.pulled.contains(queue)
     }
 
     /// Whether there is no queue.
@@ -37,7 +45,9 @@ pub(in crate::store) struct RegistryCache(RwLock<Arc<Registered>>);
 
 impl Default for RegistryCache {
     fn default() -> Self {
-        Self(RwLock::new(Arc::new(Registered { version: -1, patterns: QueuePatterns::default() })))
+        let unread =
+            Registered { version: -1, patterns: QueuePatterns::default(), pulled: HashSet::default() };
+        Self(RwLock::new(Arc::new(unread)))
     }
 }
 
@@ -80,24 +90,29 @@ impl Emission<'_> {
         &self,
         connection: &mut PgConnection,
     ) -> Result<Arc<Registered>, sqlx::Error> {
-        let (version, patterns) = patterns_of(connection).await?;
-        let patterns = patterns.map_err(|error| {
+        let Patterns { version, compiled, pulled } = patterns_of(connection).await?;
+        let patterns = compiled.map_err(|error| {
             sqlx::Error::Protocol(format!("the patterns of the registered queues can't be compiled: {error}"))
         })?;
-        let read = Arc::new(Registered { version, patterns });
+        let read = Arc::new(Registered { version, patterns, pulled });
         self.cache.keep(&read);
         Ok(read)
     }
 }
 
-/// The version that this connection sees, and its patterns compiled together.
-pub(super) async fn patterns_of(
-    connection: &mut PgConnection,
-) -> Result<(i64, Result<QueuePatterns, regex::Error>), sqlx::Error> {
+/// The patterns as a connection sees them.
+pub(super) struct Patterns {
+    version: i64,
+    /// All of them together.
+    pub(super) compiled: Result<QueuePatterns, regex::Error>,
+    pulled: HashSet<Name>,
+}
+
+pub(super) async fn patterns_of(connection: &mut PgConnection) -> Result<Patterns, sqlx::Error> {
     let rows = sqlx::query!(
-        r#"select r.version, p.queue::text as queue, p.pattern as "pattern?"
+        r#"select r.version, p.queue::text as queue, p.pattern as "pattern?", p.pulled as "pulled?"
              from wakeq.queue_registry r
-             left join (select p.queue, p.pattern from wakeq.queue_patterns p
+             left join (select p.queue, p.pattern, q.pulled from wakeq.queue_patterns p
                           join wakeq.queues q on q.name = p.queue where not q.draining) as p on true
             order by p.queue, p.pattern"#
     )
@@ -106,6 +121,8 @@ pub(super) async fn patterns_of(
     let Some(version) = rows.first().map(|row| row.version) else {
         return Err(sqlx::Error::Protocol("wakeq.queue_registry has lost its row: insert one".into()));
     };
+    let pulled = rows.iter().filter(|row| row.pulled == Some(true));
+    let pulled = pulled.filter_map(|row| row.queue.as_deref()?.parse().ok()).collect();
     let pairs = rows.into_iter().filter_map(|row| Some((row.queue?.parse().ok()?, row.pattern?)));
     // One that this release can't read would fail every emit.
     let readable = |(queue, pattern): &(Name, String)| {
@@ -115,7 +132,7 @@ pub(super) async fn patterns_of(
         }
         parsed.is_ok()
     };
-    Ok((version, QueuePatterns::new(pairs.filter(readable).collect())))
+    Ok(Patterns { version, compiled: QueuePatterns::new(pairs.filter(readable).collect()), pulled })
 }
 
 /// What an insert says that met other patterns each time.

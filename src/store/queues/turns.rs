@@ -25,26 +25,26 @@ pub(crate) struct TakenTurn {
 /// What became of a turn.
 pub(crate) type Taken = Result<Option<ClaimedEvent>, StoreError>;
 
-struct Row {
-    id: Uuid,
-    canvas_id: Uuid,
-    module: String,
-    name: String,
-    modifier: String,
-    value: String,
-    retries: i32,
-    delay_until: Timestamp,
-    enqueued_at: Timestamp,
-    locked_at: Timestamp,
-    claims: i32,
-    losses: i32,
-    took_over: bool,
-    traceparent: Option<String>,
-    object: Option<String>,
-    seq: Option<i64>,
-    prev: Option<i64>,
-    origin: Option<Uuid>,
-    is_limited: bool,
+pub(super) struct Row {
+    pub(super) id: Uuid,
+    pub(super) canvas_id: Uuid,
+    pub(super) module: String,
+    pub(super) name: String,
+    pub(super) modifier: String,
+    pub(super) value: String,
+    pub(super) retries: i32,
+    pub(super) delay_until: Timestamp,
+    pub(super) enqueued_at: Timestamp,
+    pub(super) locked_at: Timestamp,
+    pub(super) claims: i32,
+    pub(super) losses: i32,
+    pub(super) took_over: bool,
+    pub(super) traceparent: Option<String>,
+    pub(super) object: Option<String>,
+    pub(super) seq: Option<i64>,
+    pub(super) prev: Option<i64>,
+    pub(super) origin: Option<Uuid>,
+    pub(super) is_limited: bool,
 }
 
 impl Store {
@@ -131,14 +131,17 @@ impl Store {
         let mut trouble = Ok(());
         for page in copies.chunks(ANNOUNCED) {
             for (queue, ids) in self.queues_of(page).await? {
-                let mut session = self.session().await?;
-                let query =
-                    sqlx::query!(r#"select true as "done!" from wakeq.announce($1, $2)"#, queue, &ids);
-                let announced = session.limit(|connection| query.fetch_all(connection)).await;
-                trouble = trouble.and(session.answered("announce copies", announced).map(drop));
+                trouble = trouble.and(self.announce_to(&queue, &ids).await);
             }
         }
         trouble
+    }
+
+    pub(super) async fn announce_to(&self, queue: &str, ids: &[Uuid]) -> Result<(), StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(r#"select true as "done!" from wakeq.announce($1, $2)"#, queue, ids);
+        let announced = session.limit(|connection| query.fetch_all(connection)).await;
+        session.answered("announce copies", announced).map(drop)
     }
 
     /// Recalls those of these copies that their facets have passed over: whoever makes room there finds them from then on.
@@ -229,7 +232,7 @@ impl Store {
 }
 
 impl Row {
-    fn into_event(self, queue: &Name) -> Option<ClaimedEvent> {
+    pub(super) fn into_event(self, queue: &Name) -> Option<ClaimedEvent> {
         Some(ClaimedEvent {
             claim: Claim { id: EventId(self.id), claims: self.claims },
             address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,

@@ -7,7 +7,7 @@ use super::{Table, is_skipped, scope};
 use crate::event::{CanvasId, Cause, Due, EventId, HandlerAddress, Timestamp, Traceparent};
 use crate::store::{Coalescer, Inserted, NewEvent, StoreConfig};
 
-const NEW: Inserted = Inserted::New { due_soon: true, link: None, copies: Vec::new() };
+const NEW: Inserted = Inserted::New { due_soon: true, link: None, copies: Vec::new(), pulled: Vec::new() };
 
 fn event(due: Due) -> NewEvent {
     NewEvent {
@@ -37,7 +37,7 @@ async fn promises_are_made_by_one_rule() {
     ];
     let events: Vec<_> = dues.iter().map(|(due, _)| Arc::new(event(*due))).collect();
     let inserted = table.store.insert(&events).await.unwrap();
-    let new = |due_soon: bool| Inserted::New { due_soon, link: None, copies: Vec::new() };
+    let new = |due_soon: bool| Inserted::New { due_soon, link: None, copies: Vec::new(), pulled: Vec::new() };
     let expected: Vec<_> = dues.iter().map(|(_, due_soon)| new(*due_soon)).collect();
     assert_eq!(inserted, expected);
     let chosen = event(seconds(86_400));
@@ -185,7 +185,7 @@ async fn an_id_twice_in_a_call_is_one_event() {
     let (one, two) = (event(Due::Now), event(Due::After(Duration::from_secs(86_400))));
     let events = [two.clone(), one.clone(), two.clone()];
     let inserted = table.store.insert_all(&events, &[true; 3]).await.unwrap();
-    let later = Inserted::New { due_soon: false, link: None, copies: Vec::new() };
+    let later = Inserted::New { due_soon: false, link: None, copies: Vec::new(), pulled: Vec::new() };
     assert_eq!(inserted, [later, NEW, Inserted::Known]);
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 2);
 }

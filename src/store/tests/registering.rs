@@ -1,11 +1,13 @@
 //! Registering a target while events of its handler are put off, in both orders: none of them waits for its promise.
+//! Registering a queue once more.
 
 use sqlx::{Connection, PgConnection};
 
 use super::parking::resume;
+use super::queues::{EMAILS, emails, queue, register};
 use super::{CanvasId, HandlerScope, Table, tester};
 use crate::event::{HandlerAddress, Name, Secret, SecretKeys, TargetPolicy};
-use crate::store::{NewTargetRow, PutOutcome, Store};
+use crate::store::{FacetSettings, NewTargetRow, PutOutcome, QueuePut, Store};
 
 async fn put(store: &Store, name: &str) -> PutOutcome {
     let scope = HandlerScope::worker(CanvasId::DEFAULT, name).unwrap();
@@ -103,4 +105,26 @@ async fn only_what_has_a_target_and_waits_is_woken() {
     table.store.wake_registered(&ids).await.unwrap();
     assert_eq!(table.number(PUT_OFF).await, 2, "the claimed one and the other handler's");
     assert_eq!(table.number("select count(*) from wakeq.events_v2 where notify_at is null").await, 1);
+}
+
+/// DRV-20, DRV-22: the same once more is the same; another list of patterns takes the place of the first.
+#[tokio::test]
+async fn registering_a_queue_again_replaces_it() {
+    let table = emails(FacetSettings::default()).await;
+    assert_eq!(
+        register(&table.store, EMAILS, &[".*:email_event:.*"], FacetSettings::default()).await,
+        QueuePut::Replaced
+    );
+    assert_eq!(table.number("select count(*) from wakeq.queue_patterns").await, 1);
+    register(&table.store, EMAILS, &["a", "b"], FacetSettings { weight: Some(5), in_flight_max: Some(9) })
+        .await;
+    let found = table.store.queues(Some(&queue(EMAILS))).await.unwrap().pop().unwrap();
+    assert_eq!(found.patterns, ["a", "b"]);
+    assert_eq!(found.facets, FacetSettings { weight: Some(5), in_flight_max: Some(9) });
+    let names: Vec<String> = (0..100).map(|number| format!("q{number}")).collect();
+    let mut puts = Vec::new();
+    for name in &names {
+        puts.push(register(&table.store, name, &["x"], FacetSettings::default()).await);
+    }
+    assert_eq!(puts.iter().filter(|put| **put == QueuePut::TooMany).count(), 1);
 }

@@ -134,6 +134,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (19, "quotas"),
     (20, "sql"),
     (21, "roles"),
+    (22, "pulls"),
 ];
 
 fn migrations(status: &str) -> String {

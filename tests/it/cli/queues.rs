@@ -69,7 +69,7 @@ async fn plays(terminal: &Terminal) {
         ("queues facets email_events", 3, ""),
         ("queues put x (", 2, "pattern 1 is not valid"),
         ("queues put x", 2, "<PATTERN>"),
-        ("queues put x y --retries 3", 2, "give --url, too"),
+        ("queues put x y --retries 3", 2, "give --url or --pull, too"),
         ("queues put x y --weight 1001", 2, "0 to 1,000"),
         ("queues set-facet x --weight 1 --canvas ffffffff-ffff-ffff-ffff-ffffffffffff", 2, "largest uuid"),
     ] {

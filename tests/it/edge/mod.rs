@@ -3,6 +3,7 @@
 mod document;
 mod garbage;
 mod leaks;
+mod leased;
 mod load;
 mod matrix;
 mod page;

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use wakeq::access::{Reach, Scope};
 use wakeq::{Actor, CanvasId, CronSchedule, EventId, NewCron, NewQueue};
 
+use super::leased::{PULLED, lease, run_out};
 use crate::service::{Answer, Service, make_key};
 
 pub(super) const FOREIGN: CanvasId = CanvasId(Uuid::from_u128(0xf0e1));
@@ -82,6 +83,8 @@ pub(super) struct Targets {
     taken: Uuid,
     queue: &'static str,
     group: &'static str,
+    /// A copy of the queue that is pulled, and its lease.
+    leased: (EventId, String),
     /// A key with every scope on every canvas.
     everywhere: String,
 }
@@ -124,6 +127,7 @@ impl Targets {
         assert_eq!(put.unwrap().cron.ticks, 0, "not at the turn of the year");
         let emails = NewQueue { patterns: vec![":email_event:".parse().unwrap()], ..NewQueue::default() };
         service.stage.admin.put_queue(&QUEUE.parse().unwrap(), &emails, &Actor::user("tests")).await.unwrap();
+        let leased = lease(service).await;
         let group = "insert into wakeq.consumer_positions (consumer_group, source) values ($1, 'log') on conflict do nothing";
         sqlx::query(group).bind(GROUP).execute(pool).await.unwrap();
         let holder = Uuid::new_v4().to_string();
@@ -137,6 +141,7 @@ impl Targets {
             taken,
             queue: QUEUE,
             group: GROUP,
+            leased,
             everywhere,
         }
     }
@@ -160,9 +165,18 @@ impl Targets {
 
     /// A request that succeeds, without a credential.
     pub(super) fn good(&self, service: &Service, operation: &Operation) -> RequestBuilder {
-        let event = if operation.id == "redrive_dead_event" { self.dead } else { self.waiting };
-        let request = service.request(operation.method.clone(), &self.path(&operation.path, event));
+        let event = match operation.id.as_str() {
+            "redrive_dead_event" => self.dead,
+            id if OF_COPIES.contains(&id) => self.leased.0,
+            _ => self.waiting,
+        };
+        let path = self.path(&operation.path, event);
+        let path = if is_about_copies(operation) { path.replace(QUEUE, PULLED) } else { path };
+        let request = service.request(operation.method.clone(), &path);
         match body(&operation.id) {
+            Some(_) if OF_COPIES.contains(&operation.id.as_str()) => {
+                request.json(&json!({"lease": self.leased.1}))
+            }
             Some(body) => request.json(&body),
             None if operation.id == "listen" => request.query(&[("pattern", "*")]),
             None => request,
@@ -222,6 +236,7 @@ impl Targets {
                 fill_with_queues(service).await;
                 to(&path.replace(QUEUE, "one-too-many")).json(&body("put_queue"))
             }
+            (_, 409 | 410) if is_about_copies(operation) => self.leasing(service, operation, status).await,
             ("remove_group", 409) => {
                 work_on_a_group(service).await;
                 to(&path.replace(GROUP, "worked-on"))
@@ -237,6 +252,16 @@ impl Targets {
             }
             _ => panic!("say in this file how `{}` is made to answer {status}", operation.id),
         }
+    }
+
+    /// The same for an operation on copies that are leased.
+    async fn leasing(&self, service: &Service, operation: &Operation, status: u16) -> RequestBuilder {
+        let queue = if operation.id == "lease_copies" { QUEUE } else { PULLED };
+        let path = self.path(&operation.path, self.leased.0).replace(QUEUE, queue);
+        let lease = if status == 409 { "0".repeat(40) } else { self.leased.1.clone() };
+        run_out(service, status == 410).await;
+        let body = if queue == QUEUE { json!({}) } else { json!({"lease": lease}) };
+        service.request(operation.method.clone(), &path).bearer_auth(&self.everywhere).json(&body)
     }
 
     /// The same for an operation that emits, and a status that no other has.
@@ -265,6 +290,10 @@ impl Targets {
             }
         }
     }
+}
+
+fn is_about_copies(operation: &Operation) -> bool {
+    operation.id == "lease_copies" || OF_COPIES.contains(&operation.id.as_str())
 }
 
 /// An entity, and what became of an event of it that has this id.
@@ -331,6 +360,9 @@ fn emitting(operation: &str, event: Value) -> Value {
     }
 }
 
+/// Operations on a copy that is leased.
+const OF_COPIES: [&str; 3] = ["extend_copy", "complete_copy", "release_copy"];
+
 /// Operations on consumer groups without a body.
 const OF_GROUPS: [&str; 6] =
     ["list_nodes", "list_groups", "show_group", "list_group_dead", "recover_group", "remove_group"];
@@ -346,6 +378,8 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         "put_target" | "put_target_of_modifier" => Some(json!({"url": "https://target.example/events"})),
         "put_cron" => Some(json!({"expression": "0 0 1 1 *", "value": 2})),
         "put_queue" => Some(json!({"patterns": ["page"]})),
+        "lease_copies" => Some(json!({"max": 10})),
+        "extend_copy" | "complete_copy" | "release_copy" => Some(json!({"lease": "0".repeat(40)})),
         "reset_group" => Some(json!({"to": "start"})),
         "redrive_group_dead" => Some(json!({"seq": 1})),
         "set_quota" => Some(json!({"limit": 1000})),

@@ -39,7 +39,7 @@ const KNOWN: [(&str, &str, &[&str], &[&str]); 3] = [
 ];
 
 /// Our own metrics: unit and attributes.
-const OWN: [(&str, &str, &[&str]); 15] = [
+const OWN: [(&str, &str, &[&str]); 16] = [
     ("wakeq.broadcasts", "{event}", &["outcome"]),
     ("wakeq.run.outcomes", "{outcome}", &["outcome"]),
     ("wakeq.handler.retries", "{event}", &["handler"]),
@@ -49,6 +49,7 @@ const OWN: [(&str, &str, &[&str]); 15] = [
     ("wakeq.handler.halted", "{object}", &["handler"]),
     ("wakeq.queue.depth", "{event}", &["queue"]),
     ("wakeq.queue.canvases", "{canvas}", &["queue"]),
+    ("wakeq.queue.pulls", "{event}", &["outcome", "queue"]),
     ("wakeq.log.held", "s", &[]),
     ("wakeq.quota.used", "1", &["canvas", "quota"]),
     ("wakeq.pool.connections", "{connection}", &["state"]),

@@ -6,7 +6,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 43] = [
+const NAMES_NOTHING: [&str; 50] = [
     // What is kept, as the caller wants it.
     "value",
     "payload",
@@ -55,6 +55,14 @@ const NAMES_NOTHING: [&str; 43] = [
     "tenant_visible",
     "patterns",
     "target",
+    "pull",
+    // Of a copy in a queue, which belongs to the queue.
+    "lease",
+    "lease_s",
+    "max",
+    "wait_s",
+    "error",
+    "retry_s",
 ];
 
 /// What a part of a path may be.

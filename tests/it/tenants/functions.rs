@@ -37,6 +37,24 @@ const FACETS: &str = "
     ('audit', 'VICTIM', 2, '-infinity', array['b4000000-0000-4000-8000-000000000000']::uuid[]);
     insert into wakeq.facet_settings (queue, canvas_id, in_flight_max) values ('audit', 'ATTACKER', 1);";
 
+/// So many of the attacker, which were looked at, that a turn of the victim could see nothing else.
+const CROWD: &str = "
+    insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, queue, origin)
+    select gen_random_uuid(), 'ATTACKER', 'audit', 'note', '_', '1', now() - interval '3 hours', 'audit', gen_random_uuid()
+      from generate_series(1, 300);";
+
+/// Nothing is in the rotation; what the attacker has was looked at, and nothing of the victim.
+const LOOKED_THROUGH: &str = "
+    update wakeq.facets set position = null where queue = 'audit';
+    update wakeq.facets set head_at = now() - interval '2 hours' where queue = 'audit' and canvas_id = 'ATTACKER';
+    update wakeq.events_v2 set delay_until = now() - interval '3 hours' where queue = 'audit' and canvas_id = 'ATTACKER';";
+
+/// What the attacker had taken of the queue was lost, and all of the victim's was looked at.
+const LOST: &str = "
+    update wakeq.facets set position = null, head_at = 'infinity', running = '{}' where queue = 'audit';
+    update wakeq.facets set running = array['a3000000-0000-4000-8000-000000000000']::uuid[]
+     where queue = 'audit' and canvas_id = 'ATTACKER';";
+
 const PAUSED: &str = "
     insert into wakeq.scheduling_rules (rule_type, canvas_id, handler_name, event_space)
     values ('pause', 'ATTACKER', 'note', 'audit');";
@@ -45,7 +63,7 @@ const COUNTED: &str = "
     insert into wakeq.objects (canvas_id, object, last_seq) values ('ATTACKER', 'sql:1', 999);";
 
 /// What is there, what is done then, and what has to be so.
-const QUESTIONS: [(&[&str], &str, &str); 15] = [
+const QUESTIONS: [(&[&str], &str, &str); 19] = [
     (&[LANES], "", "wakeq.first_without('VICTIM', 'lane', null, 'audit', 'note', '{}') = 'b1000000-0000-4000-8000-000000000000'"),
     (&[LANES], "", "wakeq.first_without('VICTIM', 'lane', 'audit', 'audit', 'note', '{}') = 'b2000000-0000-4000-8000-000000000000'"),
     (&[LANES], "", "wakeq.next_in_lane('VICTIM', 'lane', null, 'audit', 'note', 0) = 'b1000000-0000-4000-8000-000000000000'"),
@@ -94,6 +112,27 @@ const QUESTIONS: [(&[&str], &str, &str); 15] = [
         "select count(*) from wakeq.take_turns('audit', '{}', 5, false, '1 minute', 5)",
         "(select bool_and(left(head_id::text, 2) = case when canvas_id = 'VICTIM' then 'b3' else 'a3' end)
             from wakeq.facets where queue = 'audit')",
+    ),
+    (
+        &[FACETS, CROWD],
+        "",
+        "array(select id from wakeq.take_turns('audit', '{}', 5, false, '1 minute', 5)) = '{b3000000-0000-4000-8000-000000000000}'",
+    ),
+    (
+        &[FACETS, LOOKED_THROUGH],
+        "",
+        "array(select wakeq.due_facets('audit', '1 minute', '00000000-0000-0000-0000-000000000000', 10)) = '{VICTIM}'",
+    ),
+    (
+        &[FACETS, LOST],
+        "",
+        "array(select wakeq.due_facets('audit', '1 minute', '00000000-0000-0000-0000-000000000000', 10)) = '{ATTACKER}'",
+    ),
+    (
+        &[FACETS, "insert into wakeq.facet_settings (queue, canvas_id, weight) values ('audit', 'VICTIM', 9)"],
+        "select wakeq.keep_turns('audit', '{b3000000-0000-4000-8000-000000000000}')",
+        "(select position < 1 and used = 8 from wakeq.facets where queue = 'audit' and canvas_id = 'VICTIM')
+         and (select position = 1 and used = 0 from wakeq.facets where queue = 'audit' and canvas_id = 'ATTACKER')",
     ),
     (
         &[COUNTED],

@@ -50,7 +50,7 @@ const COLD: Unseen = NotReached("it is asked of an entity that has left memory: 
 const SQL_ROLES: Unseen = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By their file and a part of their line.
-const UNSEEN: [(&str, &str, Unseen); 39] = [
+const UNSEEN: [(&str, &str, Unseen); 41] = [
     ("src/store/control.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/dead_events.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/load.rs", "id = $1 and canvas_id = $2", KNOWN),
@@ -67,6 +67,12 @@ const UNSEEN: [(&str, &str, Unseen); 39] = [
         WithoutEffect("a facet without copies that stays is a row more, in no rotation"),
     ),
     ("src/store/queues/upkeep.rs", "$2::uuid", OPERATOR),
+    ("src/store/queues/pulls.rs", "id = $1 and canvas_id = $2", OPERATOR),
+    (
+        "migrations/0022_pulls.sql",
+        "any (f.running || f.recalled)",
+        WithoutEffect("a facet names copies of its own canvas"),
+    ),
     ("src/store/quotas/measure.rs", "e.id = s.id", OWN_IDS),
     (
         "src/store/quotas/measure.rs",

@@ -160,6 +160,7 @@ fn unhurried() -> HttpConfig {
     HttpConfig {
         credential_rate: most,
         canvas_rate: most,
+        canvas_event_rate: most,
         canvas_byte_rate: u32::MAX,
         stranger_rate: most,
         ..HttpConfig::default()

@@ -1,0 +1,452 @@
+//! Queues that services pull: their copies are leased, extended, completed and released.
+//!
+//! A lease is a claim like a worker's, and each change of it is fenced by its token. They are copies of the events of all
+//! canvases: who may do any of this is asked before.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::{Admin, AdminError};
+use crate::event::{
+    CanvasId, Cause, Claim, EventId, HandlerAddress, Lane, LeaseToken, Name, Notification, Place, PullPolicy,
+    Timestamp, Traceparent,
+};
+use crate::machine::RetryPolicy;
+use crate::store::{Fence, LeasedRow, Retry, StoreError};
+
+/// Most copies of one call.
+const COPIES_MAX: u32 = 100;
+/// Most bytes of the values of one call, unless one copy has more.
+const BYTES_MAX: i64 = 4 * 1024 * 1024;
+/// How long a lease may be.
+const LEASE_MIN: Duration = Duration::from_secs(1);
+const LEASE_MAX: Duration = Duration::from_secs(3600);
+/// How long a call may wait for copies.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+/// How long a copy may be given back for.
+const RETRY_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Most characters of an error that are kept.
+const ERROR_MAX: usize = 4000;
+
+/// Who waits looks after this time, and then at twice as long intervals, up to the second one.
+const LOOK_FIRST: Duration = Duration::from_millis(100);
+const LOOK_LAST: Duration = Duration::from_secs(1);
+/// How often a process looks for what became due in a queue of which there is enough to take.
+const LOOK_BUSY: Duration = Duration::from_secs(1);
+
+/// Leases of a copy that may run out before it comes alone, and before it dies.
+const SUSPECT_LOSSES: i32 = 2;
+const LOSSES_MAX: i32 = 5;
+/// How often a call goes on that found nothing but copies that died.
+const TRIES: usize = 10;
+
+/// A copy that was leased: until its lease ends, nobody else gets it.
+#[derive(Clone, Debug)]
+pub struct LeasedCopy {
+    /// The copy's own id: a key for effects that must not happen twice.
+    pub id: EventId,
+    /// What extends, completes and releases it.
+    pub lease: LeaseToken,
+    /// When the lease ends, on the database's clock.
+    pub lease_until: Timestamp,
+    /// Which attempt this is, from 1. Leases that ran out are not counted.
+    pub attempt: u32,
+    /// Canvas, module, name and modifier of the event.
+    pub address: HandlerAddress,
+    /// The value, as JSON.
+    pub value: String,
+    /// The event that it is a copy of.
+    pub origin: EventId,
+    /// Its object, and its link there.
+    pub place: Option<Place>,
+    /// The trace of the emit.
+    pub traceparent: Option<Traceparent>,
+    /// When it was emitted.
+    pub emitted_at: Timestamp,
+    /// When it was due.
+    pub due_at: Timestamp,
+}
+
+/// Why and for how long a copy is given back. By default at once, and as if it had not been taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Release {
+    /// What went wrong: the attempt has failed, which counts. Without one nothing is counted.
+    pub error: Option<String>,
+    /// After how long it comes again, at most the longest delay of the queue's policy. Default: at once, or after an error as the
+    /// policy says.
+    pub retry: Option<Duration>,
+}
+
+/// What became of a copy that was given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// It comes again, after so long.
+    Again(Duration),
+    /// It was tried often enough, and is among the dead events of its canvas.
+    Died,
+}
+
+impl Admin {
+    /// Leases up to `max` copies of a pulled queue, 1 to 100, canvas after canvas, for 1 s to 1 h. Waits up to 20 s until there
+    /// are any; then there may be none. Their values have 4 MiB together, or there is one copy.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let (queue, minute) = ("email_events".parse()?, Duration::from_secs(60));
+    /// for copy in admin.lease_copies(&queue, 10, minute, Duration::from_secs(20)).await? {
+    ///     println!("{} on canvas {}", copy.value, copy.address.scope.canvas);
+    ///     admin.complete_copy(&queue, copy.id, &copy.lease).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn lease_copies(
+        &self,
+        queue: &Name,
+        max: u32,
+        lease: Duration,
+        wait: Duration,
+    ) -> Result<Vec<LeasedCopy>, AdminError> {
+        check_wait(wait)?;
+        let end = Instant::now() + wait;
+        loop {
+            let copies = self.lease_now(queue, max, lease).await?;
+            if !copies.is_empty() || !self.await_copies(queue, end).await? {
+                return Ok(copies);
+            }
+        }
+    }
+
+    /// The same without waiting.
+    pub(crate) async fn lease_now(
+        &self,
+        queue: &Name,
+        max: u32,
+        lease: Duration,
+    ) -> Result<Vec<LeasedCopy>, AdminError> {
+        check_lease(lease)?;
+        if !(1..=COPIES_MAX).contains(&max) {
+            return Err(AdminError::Invalid("`max` is 1 to 100 copies"));
+        }
+        let policy = self.store.pull_policy(queue).await?;
+        let halts = match policy.ok_or_else(|| AdminError::NoQueue(queue.clone()))? {
+            Some(policy) => policy.halts,
+            None => return Err(AdminError::NotPulled(queue.clone())),
+        };
+        for _ in 0..TRIES {
+            let rows = self.next_turns(queue, max, lease).await?;
+            let nothing = rows.is_empty();
+            let copies = self.judged(queue, rows, halts).await?;
+            if nothing || !copies.is_empty() {
+                return Ok(copies);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// What the rotation gives, after a look for what became due, unless there was more than enough a moment ago.
+    async fn next_turns(
+        &self,
+        queue: &Name,
+        max: u32,
+        lease: Duration,
+    ) -> Result<Vec<LeasedRow>, StoreError> {
+        let looked = self.looks.is_due(queue);
+        if looked {
+            self.store.enter_due(queue, Uuid::new_v4()).await?;
+        }
+        let mut rows = self.store.lease_copies(queue, max, lease, BYTES_MAX).await?;
+        if rows.is_empty() && !looked && self.store.enter_due(queue, Uuid::new_v4()).await? {
+            rows = self.store.lease_copies(queue, max, lease, BYTES_MAX).await?;
+        }
+        let is_busy = u32::try_from(rows.len()).is_ok_and(|count| count >= max);
+        self.looks.next(queue, if is_busy { LOOK_BUSY } else { Duration::ZERO });
+        Ok(rows)
+    }
+
+    /// Waits until a pulled queue may have something to take; whether it does before the end.
+    pub(crate) async fn await_copies(&self, queue: &Name, end: Instant) -> Result<bool, AdminError> {
+        let mut pause = LOOK_FIRST;
+        loop {
+            let now = Instant::now();
+            if now >= end {
+                return Ok(false);
+            }
+            tokio::time::sleep_until(end.min(now + pause)).await;
+            pause = (2 * pause).min(LOOK_LAST);
+            match self.store.has_turns(queue, Uuid::new_v4()).await? {
+                // Whoever takes a turn is told why there is none.
+                None | Some(true) => return Ok(true),
+                Some(false) => {}
+            }
+        }
+    }
+
+    /// Lets a lease end 1 s to 1 h from now; when that is. One that ran out can't be extended.
+    pub async fn extend_copy(
+        &self,
+        queue: &Name,
+        id: EventId,
+        token: &LeaseToken,
+        lease: Duration,
+    ) -> Result<Timestamp, AdminError> {
+        check_lease(lease)?;
+        let held = self.held(queue, id, token).await?;
+        let until = self.store.extend_lease((held.canvas, held.claim), lease).await?;
+        until.ok_or(AdminError::LeaseOver(id))
+    }
+
+    /// Completes a copy: it is gone. Again it is answered [`AdminError::NoCopy`].
+    pub async fn complete_copy(
+        &self,
+        queue: &Name,
+        id: EventId,
+        token: &LeaseToken,
+    ) -> Result<(), AdminError> {
+        let held = self.held(queue, id, token).await?;
+        let claims = [held.claim];
+        let completed = match &held.lane {
+            Some(_) => self.store.complete_links(&claims).await?,
+            None => self.store.complete(&claims).await?,
+        };
+        if !completed.contains(&true) {
+            return Err(AdminError::LeaseOver(id));
+        }
+        self.made_room(queue, &held, true).await;
+        Ok(())
+    }
+
+    /// Gives a copy back, before its lease ends.
+    ///
+    /// ```no_run
+    /// # async fn example(admin: wakeq::Admin, copy: wakeq::LeasedCopy) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::{Release, Released};
+    ///
+    /// let failed = Release { error: Some("no route to the mail server".into()), retry: None };
+    /// match admin.release_copy(&"email_events".parse()?, copy.id, &copy.lease, &failed).await? {
+    ///     Released::Again(delay) => println!("again in {delay:?}"),
+    ///     Released::Died => println!("it was tried often enough"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn release_copy(
+        &self,
+        queue: &Name,
+        id: EventId,
+        token: &LeaseToken,
+        release: &Release,
+    ) -> Result<Released, AdminError> {
+        if release.retry.is_some_and(|retry| retry > RETRY_MAX) {
+            return Err(AdminError::Invalid("a copy comes again after 30 days at most"));
+        }
+        let held = self.held(queue, id, token).await?;
+        // By default, if it is not pulled any more.
+        let policy = self.store.pull_policy(queue).await?.flatten().unwrap_or_default();
+        let (done, released) = match (&release.error, release.retry) {
+            (Some(error), retry) => self.failed(&held, &policy, &kept(error), retry).await?,
+            (None, Some(retry)) => {
+                let delay = retry.min(policy.delay_max);
+                (self.again(&held, held.retries, delay, "not yet").await?, Released::Again(delay))
+            }
+            (None, None) => {
+                self.store.release(&[held.claim]).await?;
+                (true, Released::Again(Duration::ZERO))
+            }
+        };
+        if !done {
+            return Err(AdminError::LeaseOver(id));
+        }
+        self.made_room(queue, &held, released == Released::Died).await;
+        if released == Released::Again(Duration::ZERO) {
+            self.publish(&[Notification { id, canvas: held.canvas }]).await;
+        }
+        Ok(released)
+    }
+
+    /// An attempt failed: it is tried again, or dies; whether the lease stood, and which of them.
+    async fn failed(
+        &self,
+        held: &Held,
+        policy: &PullPolicy,
+        error: &str,
+        retry: Option<Duration>,
+    ) -> Result<(bool, Released), StoreError> {
+        if held.retries >= policy.retries {
+            let died = self.store.die(held.claim, Cause::Retries, Some(error), policy.halts).await?;
+            return Ok((died, Released::Died));
+        }
+        let PullPolicy { retries, delay, factor, delay_max, halts: _ } = *policy;
+        let delays = RetryPolicy { retries, delay, factor, delay_max };
+        let delay = retry.unwrap_or_else(|| delays.delay_after(held.retries)).min(delay_max);
+        Ok((self.again(held, held.retries + 1, delay, error).await?, Released::Again(delay)))
+    }
+
+    async fn again(
+        &self,
+        held: &Held,
+        retries: u32,
+        delay: Duration,
+        error: &str,
+    ) -> Result<bool, StoreError> {
+        let retries = i32::try_from(retries).unwrap_or(i32::MAX);
+        let retry = Retry { claim: held.claim, retries, delay, error: error.to_owned() };
+        Ok(self.store.retry(&[Arc::new(retry)]).await?.contains(&true))
+    }
+
+    /// What a token holds; an error, if it holds nothing.
+    async fn held(&self, queue: &Name, id: EventId, token: &LeaseToken) -> Result<Held, AdminError> {
+        match self.store.fence(queue, id, token).await? {
+            Fence::NoQueue => Err(AdminError::NoQueue(queue.clone())),
+            Fence::Gone => Err(AdminError::NoCopy(id)),
+            Fence::Wrong => Err(AdminError::NotLeased(id)),
+            Fence::Over => Err(AdminError::LeaseOver(id)),
+            Fence::Stands { claim, canvas, retries, lane } => Ok(Held { claim, canvas, retries, lane }),
+        }
+    }
+
+    /// Of what was leased, what is handed out: copies that were lost too often die, and one that was lost before comes alone, so that
+    /// it takes no others with it. The others are given back, and keep their places.
+    async fn judged(
+        &self,
+        queue: &Name,
+        rows: Vec<LeasedRow>,
+        halts: bool,
+    ) -> Result<Vec<LeasedCopy>, AdminError> {
+        let (poison, mut rows): (Vec<_>, Vec<_>) =
+            rows.into_iter().partition(|row| row.event.losses >= LOSSES_MAX);
+        for row in poison {
+            let words = "its leases ran out too often";
+            self.store.die(row.event.claim, Cause::Poison, Some(words), halts).await?;
+            self.made_room(queue, &Held::of(queue, &row), true).await;
+        }
+        if let Some(at) = rows.iter().position(|row| row.event.losses >= SUSPECT_LOSSES)
+            && rows.len() > 1
+        {
+            let suspect = rows.remove(at);
+            let claims: Vec<Claim> = rows.iter().map(|row| row.event.claim).collect();
+            self.store.release(&claims).await?;
+            let told = rows.iter().map(|row| {
+                let canvas = row.event.address.scope.canvas;
+                Notification { id: row.event.claim.id, canvas }
+            });
+            self.publish(&told.collect::<Vec<_>>()).await;
+            rows = vec![suspect];
+        }
+        Ok(rows.into_iter().filter_map(LeasedCopy::of).collect())
+    }
+
+    /// Wakes what may be taken now that a copy is not held any more, which is committed: what goes wrong is only logged, and the
+    /// minute's pass makes up for it.
+    async fn made_room(&self, queue: &Name, held: &Held, removed: bool) {
+        if removed {
+            self.go_on(held.lane.as_slice()).await;
+        }
+        match self.store.room_in_facets_of(&[(queue.clone(), held.canvas)]).await {
+            Ok(rooms) => {
+                let rooms = rooms.concat();
+                if !rooms.is_empty() {
+                    self.publish(&rooms).await;
+                }
+            }
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, %queue, "the next copy of the canvas waits for the minute's pass");
+            }
+        }
+    }
+}
+
+/// When this process looks next for what became due in each queue.
+#[derive(Debug, Default)]
+pub(super) struct Looks(Mutex<HashMap<Name, Instant>>);
+
+impl Looks {
+    /// Most queues that are known; beyond, a look comes too early.
+    const KNOWN_MAX: usize = 1000;
+
+    fn is_due(&self, queue: &Name) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(queue).is_none_or(|next| *next <= Instant::now())
+    }
+
+    fn next(&self, queue: &Name, wait: Duration) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if wait.is_zero() {
+            known.remove(queue);
+        } else if known.len() < Self::KNOWN_MAX || known.contains_key(queue) {
+            let next = known.entry(queue.clone()).or_insert(now);
+            if *next <= now {
+                *next = now + wait;
+            }
+        }
+    }
+}
+
+/// What a token holds.
+struct Held {
+    claim: Claim,
+    canvas: CanvasId,
+    retries: u32,
+    lane: Option<Lane>,
+}
+
+impl Held {
+    fn of(queue: &Name, row: &LeasedRow) -> Self {
+        let event = &row.event;
+        let lane = event.place.as_ref().map(|place| Lane {
+            scope: event.address.scope.clone(),
+            object: place.object.clone(),
+            queue: Some(queue.clone()),
+        });
+        let (claim, canvas) = (event.claim, event.address.scope.canvas);
+        Self { claim, canvas, retries: event.retries.unsigned_abs(), lane }
+    }
+}
+
+impl LeasedCopy {
+    fn of(row: LeasedRow) -> Option<Self> {
+        let LeasedRow { event, token, until } = row;
+        Some(Self {
+            id: event.claim.id,
+            lease: token,
+            lease_until: until,
+            attempt: event.retries.unsigned_abs() + 1,
+            address: event.address,
+            value: event.value,
+            origin: event.copy_of?.origin,
+            place: event.place,
+            traceparent: event.traceparent,
+            emitted_at: event.enqueued_at,
+            due_at: event.delay_until,
+        })
+    }
+}
+
+fn check_lease(lease: Duration) -> Result<(), AdminError> {
+    if (LEASE_MIN..=LEASE_MAX).contains(&lease) {
+        Ok(())
+    } else {
+        Err(AdminError::Invalid("a lease lasts 1 s to 3,600 s"))
+    }
+}
+
+pub(crate) fn check_wait(wait: Duration) -> Result<(), AdminError> {
+    if wait <= WAIT_MAX {
+        Ok(())
+    } else {
+        Err(AdminError::Invalid("a request waits for copies 20 s at most"))
+    }
+}
+
+/// An error as it is kept.
+fn kept(error: &str) -> String {
+    error.chars().filter(|character| *character != '\0').take(ERROR_MAX).collect()
+}

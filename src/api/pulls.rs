@@ -1,0 +1,311 @@
+//! Copies of pulled queues: leased, extended, completed, released.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::{OnDeath, Place};
+use crate::admin;
+use crate::event::{InvalidLeaseToken, LeaseToken, PullPolicy};
+
+/// How copies of a pulled queue are tried again that were released with an error.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields, from = "GivenPull")]
+pub(crate) struct Pull {
+    /// How many times a copy is tried again after the first failure.
+    #[schema(maximum = 1000, default = 2)]
+    pub(crate) retries: u32,
+    /// How long after the first failure, in seconds. Where it is left out, no more than `delay_max_s`.
+    #[schema(minimum = 0, maximum = 2_592_000, default = 300)]
+    pub(crate) delay_s: f64,
+    /// Each further delay is this many times the one before.
+    #[schema(minimum = 1, maximum = 100, default = 1)]
+    pub(crate) factor: u32,
+    /// The longest delay, also of one that a release asks for, in seconds.
+    #[schema(minimum = 0, maximum = 2_592_000, default = 86_400)]
+    pub(crate) delay_max_s: f64,
+    /// What becomes of the later copies of an object when one of its copies dies.
+    pub(crate) on_death: OnDeath,
+}
+
+/// As it is sent, with what may be left out.
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct GivenPull {
+    retries: u32,
+    delay_s: Option<f64>,
+    factor: u32,
+    delay_max_s: f64,
+    on_death: OnDeath,
+}
+
+/// How many copies, for how long, and how long to wait for them.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct LeaseRequest {
+    /// Most copies of the answer.
+    #[schema(minimum = 1, maximum = 100, default = 1)]
+    pub(crate) max: u32,
+    /// How long they are leased, in seconds.
+    #[schema(minimum = 1, maximum = 3600, default = 60)]
+    pub(crate) lease_s: f64,
+    /// How long to wait until there are any, in seconds.
+    #[schema(minimum = 0, maximum = 20, default = 0)]
+    pub(crate) wait_s: f64,
+}
+
+/// What was leased.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Leased {
+    /// In the order of their turns; none, if there is nothing to take.
+    #[schema(max_items = 100)]
+    pub(crate) copies: Vec<LeasedCopy>,
+}
+
+/// A copy that was leased: until its lease ends, nobody else gets it.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct LeasedCopy {
+    /// The copy's own id: a key for effects that must not happen twice.
+    pub(crate) id: Uuid,
+    /// What extends, completes and releases it.
+    #[schema(pattern = "^[0-9a-f]{40}$")]
+    pub(crate) lease: String,
+    /// When the lease ends.
+    pub(crate) lease_until: DateTime<Utc>,
+    /// Which attempt this is. Leases that ran out are not counted.
+    #[schema(minimum = 1)]
+    pub(crate) attempt: u32,
+    pub(crate) canvas: Uuid,
+    #[schema(example = "email_event")]
+    pub(crate) module: String,
+    #[schema(example = "opened_email")]
+    pub(crate) name: String,
+    #[schema(example = "_")]
+    pub(crate) modifier: String,
+    /// What was emitted, to the letter.
+    #[schema(value_type = Value)]
+    pub(crate) value: Box<RawValue>,
+    /// The event that it is a copy of.
+    pub(crate) origin: Uuid,
+    /// Its object, and its link there, if it is on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) place: Option<Place>,
+    /// The trace of the emit, as W3C has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) traceparent: Option<String>,
+    pub(crate) emitted_at: DateTime<Utc>,
+    /// When it was due.
+    pub(crate) due_at: DateTime<Utc>,
+}
+
+/// How long a lease is to last from now on.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExtendRequest {
+    /// The `lease` of the copy.
+    pub(crate) lease: String,
+    /// From now on, in seconds.
+    #[serde(default = "usual_lease_s")]
+    #[schema(minimum = 1, maximum = 3600, default = 60)]
+    pub(crate) lease_s: f64,
+}
+
+/// When a lease ends.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Extended {
+    pub(crate) lease_until: DateTime<Utc>,
+}
+
+/// Which lease a copy is completed under.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CompleteRequest {
+    /// The `lease` of the copy.
+    pub(crate) lease: String,
+}
+
+/// Why and for how long a copy is given back.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReleaseRequest {
+    /// The `lease` of the copy.
+    pub(crate) lease: String,
+    /// What went wrong: the attempt has failed, and is counted. Without it nothing is counted. Its first 4,000 characters are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+    /// After how many seconds it comes again, `delay_max_s` of the queue at most. Default: at once, or after an error as the queue
+    /// says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 2_592_000)]
+    pub(crate) retry_s: Option<f64>,
+}
+
+/// What became of a copy that was given back.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Released {
+    /// It was tried often enough, and is among the dead events of its canvas.
+    pub(crate) died: bool,
+    /// After how many seconds it comes again; null, if it died.
+    #[schema(minimum = 0)]
+    pub(crate) retry_s: Option<f64>,
+}
+
+/// Why a request about copies is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidPull {
+    #[error(transparent)]
+    Token(#[from] InvalidLeaseToken),
+    #[error("`{0}` is no number of seconds that it can have: see /docs for its limits")]
+    Seconds(&'static str),
+}
+
+fn usual_lease_s() -> f64 {
+    60.0
+}
+
+impl Default for LeaseRequest {
+    fn default() -> Self {
+        Self { max: 1, lease_s: usual_lease_s(), wait_s: 0.0 }
+    }
+}
+
+impl LeaseRequest {
+    /// How long the lease is, and how long to wait.
+    pub(crate) fn read(self) -> Result<(Duration, Duration), InvalidPull> {
+        Ok((seconds("lease_s", self.lease_s)?, seconds("wait_s", self.wait_s)?))
+    }
+}
+
+impl ExtendRequest {
+    pub(crate) fn read(&self) -> Result<(LeaseToken, Duration), InvalidPull> {
+        Ok((self.lease.parse()?, seconds("lease_s", self.lease_s)?))
+    }
+}
+
+impl CompleteRequest {
+    pub(crate) fn read(&self) -> Result<LeaseToken, InvalidPull> {
+        Ok(self.lease.parse()?)
+    }
+}
+
+impl ReleaseRequest {
+    pub(crate) fn read(self) -> Result<(LeaseToken, admin::Release), InvalidPull> {
+        let retry = self.retry_s.map(|retry_s| seconds("retry_s", retry_s)).transpose()?;
+        Ok((self.lease.parse()?, admin::Release { error: self.error, retry }))
+    }
+}
+
+impl Pull {
+    /// As the queue takes it.
+    pub(crate) fn read(self) -> Result<PullPolicy, InvalidPull> {
+        let Self { retries, delay_s, factor, delay_max_s, on_death } = self;
+        Ok(PullPolicy {
+            retries,
+            delay: seconds("delay_s", delay_s)?,
+            factor,
+            delay_max: seconds("delay_max_s", delay_max_s)?,
+            halts: on_death == OnDeath::Halt,
+        })
+    }
+}
+
+impl Default for Pull {
+    fn default() -> Self {
+        PullPolicy::default().into()
+    }
+}
+
+impl Default for GivenPull {
+    fn default() -> Self {
+        let Pull { retries, delay_s: _, factor, delay_max_s, on_death } = Pull::default();
+        Self { retries, delay_s: None, factor, delay_max_s, on_death }
+    }
+}
+
+impl From<GivenPull> for Pull {
+    fn from(given: GivenPull) -> Self {
+        let GivenPull { retries, delay_s, factor, delay_max_s, on_death } = given;
+        let delay_s = delay_s.unwrap_or_else(|| Self::default().delay_s.min(delay_max_s));
+        Self { retries, delay_s, factor, delay_max_s, on_death }
+    }
+}
+
+impl From<PullPolicy> for Pull {
+    fn from(policy: PullPolicy) -> Self {
+        let PullPolicy { retries, delay, factor, delay_max, halts } = policy;
+        let (delay_s, delay_max_s) = (delay.as_secs_f64(), delay_max.as_secs_f64());
+        Self { retries, delay_s, factor, delay_max_s, on_death: halts.into() }
+    }
+}
+
+impl Leased {
+    /// What is written out whole: every value was checked when it was emitted.
+    pub(crate) fn of(copies: Vec<admin::LeasedCopy>) -> Result<Self, serde_json::Error> {
+        Ok(Self { copies: copies.into_iter().map(LeasedCopy::of).collect::<Result<_, _>>()? })
+    }
+}
+
+impl LeasedCopy {
+    fn of(copy: admin::LeasedCopy) -> Result<Self, serde_json::Error> {
+        let scope = copy.address.scope;
+        Ok(Self {
+            id: copy.id.0,
+            lease: copy.lease.reveal().to_owned(),
+            lease_until: copy.lease_until,
+            attempt: copy.attempt,
+            canvas: scope.canvas.0,
+            module: scope.module.to_string(),
+            name: scope.name.to_string(),
+            modifier: copy.address.modifier.to_string(),
+            value: RawValue::from_string(copy.value)?,
+            origin: copy.origin.0,
+            place: copy.place.map(Place::from),
+            traceparent: copy.traceparent.map(|trace| trace.to_string()),
+            emitted_at: copy.emitted_at,
+            due_at: copy.due_at,
+        })
+    }
+}
+
+impl From<admin::Released> for Released {
+    fn from(released: admin::Released) -> Self {
+        match released {
+            admin::Released::Again(delay) => Self { died: false, retry_s: Some(delay.as_secs_f64()) },
+            admin::Released::Died => Self { died: true, retry_s: None },
+        }
+    }
+}
+
+/// Whole milliseconds, which is what is kept.
+fn seconds(field: &'static str, seconds: f64) -> Result<Duration, InvalidPull> {
+    let read = Duration::try_from_secs_f64(seconds).map_err(|_| InvalidPull::Seconds(field))?;
+    let milliseconds = u64::try_from(read.as_millis()).map_err(|_| InvalidPull::Seconds(field))?;
+    Ok(Duration::from_millis(milliseconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_as_by_default() {
+        let request: LeaseRequest = serde_json::from_str("{}").unwrap();
+        let (lease, wait) = request.read().unwrap();
+        assert_eq!((request.max, lease.as_secs(), wait.as_secs()), (1, 60, 0));
+        let pull: Pull = serde_json::from_str(r#"{"delay_max_s": 10}"#).unwrap();
+        assert_eq!((pull.retries, pull.read().unwrap().delay.as_secs()), (2, 10));
+        assert!(serde_json::from_str::<Pull>(r#"{"timeout_s": 10}"#).is_err());
+    }
+
+    #[test]
+    fn what_is_no_time_and_no_token_is_refused() {
+        let lease = LeaseRequest { lease_s: -1.0, ..LeaseRequest::default() };
+        assert_eq!(lease.read(), Err(InvalidPull::Seconds("lease_s")));
+        let complete = CompleteRequest { lease: "x".into() };
+        assert_eq!(complete.read(), Err(InvalidPull::Token(InvalidLeaseToken)));
+    }
+}

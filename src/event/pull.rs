@@ -1,0 +1,108 @@
+//! Queues that are pulled: how their copies are tried again, and the tokens of leases.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How a copy of a pulled queue is tried again that was released as failed.
+///
+/// ```
+/// let policy = wakeq::PullPolicy::default();
+/// assert_eq!((policy.retries, policy.delay.as_secs(), policy.halts), (2, 300, false));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PullPolicy {
+    /// How many times it is tried again after the first failure. Default 2.
+    pub retries: u32,
+    /// How long after the first failure. Default 5 min.
+    pub delay: Duration,
+    /// Each further delay is this many times the one before. Default 1.
+    pub factor: u32,
+    /// The longest delay, also of one that is asked for at a release. Default 24 h.
+    pub delay_max: Duration,
+    /// Whether an object's later copies wait when one of its copies dies. Default: they don't.
+    pub halts: bool,
+}
+
+impl Default for PullPolicy {
+    fn default() -> Self {
+        Self {
+            retries: 2,
+            delay: Duration::from_secs(300),
+            factor: 1,
+            delay_max: Duration::from_secs(24 * 3600),
+            halts: false,
+        }
+    }
+}
+
+/// What shows that a copy is leased: the fence of one claim, which nobody can guess. Printed only by [`LeaseToken::reveal`].
+///
+/// ```
+/// use wakeq::LeaseToken;
+///
+/// let token: LeaseToken = "0000000137ab6c1c3f1d2a0b9e8f7a6b5c4d3e2f".parse().unwrap();
+/// assert_eq!(token.reveal(), "0000000137ab6c1c3f1d2a0b9e8f7a6b5c4d3e2f");
+/// assert_eq!(format!("{token:?}"), "LeaseToken(claim 1)");
+/// assert!("37ab".parse::<LeaseToken>().is_err());
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct LeaseToken {
+    claims: i32,
+    text: String,
+}
+
+/// A text that is no token of a lease. Nothing of it is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is no token of a lease: take `lease` of the copy to the letter")]
+pub struct InvalidLeaseToken;
+
+impl LeaseToken {
+    const LENGTH: usize = 40;
+
+    /// The token as text: for who holds the lease, and nobody else.
+    pub fn reveal(&self) -> &str {
+        &self.text
+    }
+
+    /// The claim that it says it is of.
+    pub(crate) fn claims(&self) -> i32 {
+        self.claims
+    }
+}
+
+impl FromStr for LeaseToken {
+    type Err = InvalidLeaseToken;
+
+    fn from_str(text: &str) -> Result<Self, InvalidLeaseToken> {
+        let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if text.len() != Self::LENGTH || !text.bytes().all(is_hex) {
+            return Err(InvalidLeaseToken);
+        }
+        let claims = i32::from_str_radix(&text[..8], 16).map_err(|_| InvalidLeaseToken)?;
+        Ok(Self { claims, text: text.to_owned() })
+    }
+}
+
+impl fmt::Debug for LeaseToken {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "LeaseToken(claim {})", self.claims)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_token_is_refused() {
+        let token = "0000000a37ab6c1c3f1d2a0b9e8f7a6b5c4d3e2f";
+        assert_eq!(token.parse::<LeaseToken>().unwrap().claims(), 10);
+        let upper = token.to_uppercase();
+        let beyond = format!("ffffffff{}", &token[8..]);
+        let wide = format!("{}ß", &token[..38]);
+        for text in ["", &token[1..], &format!("{token}0"), &upper, &beyond, &wide, "x"] {
+            assert_eq!(text.parse::<LeaseToken>(), Err(InvalidLeaseToken), "{text}");
+        }
+    }
+}

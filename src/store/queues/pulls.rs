@@ -1,0 +1,244 @@
+//! Copies of queues that services pull: leased, extended, and what shows that a lease stands.
+//!
+//! A lease is a claim like a worker's, of a length of its own: its `locked_at` is written so that it stands until then.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::admin::milliseconds;
+use super::turns::Row;
+use crate::event::{CanvasId, Claim, EventId, Lane, LeaseToken, Name, Notification, PullPolicy, Timestamp};
+use crate::store::claims::ClaimedEvent;
+use crate::store::load::address;
+use crate::store::session::interval;
+use crate::store::{Store, StoreError};
+
+/// Most canvases with copies that one look visits, from the first one and from the one given.
+const LOOK: i32 = 1000;
+
+/// A copy that was leased.
+#[derive(Debug)]
+pub(crate) struct LeasedRow {
+    pub(crate) event: ClaimedEvent,
+    pub(crate) token: LeaseToken,
+    /// On the database's clock.
+    pub(crate) until: Timestamp,
+}
+
+/// What a token is worth at a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fence {
+    /// There is no such queue.
+    NoQueue,
+    /// There is no such copy in the queue.
+    Gone,
+    /// It was made for no claim of this copy.
+    Wrong,
+    /// The lease ran out, or was given up.
+    Over,
+    /// The lease stands.
+    Stands {
+        claim: Claim,
+        canvas: CanvasId,
+        /// Retries before this attempt.
+        retries: u32,
+        /// Where it is the first, if it is on an object.
+        lane: Option<Lane>,
+    },
+}
+
+impl Store {
+    /// Leases as many copies of a pulled queue as its rotation gives now, with values of so many bytes together, or one.
+    pub(crate) async fn lease_copies(
+        &self,
+        queue: &Name,
+        most: u32,
+        held_for: Duration,
+        bytes_max: i64,
+    ) -> Result<Vec<LeasedRow>, StoreError> {
+        let lease = self.timing().lease;
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select id as "id!", canvas_id as "canvas_id!", module as "module!", name as "name!",
+                      modifier as "modifier!", value as "value!", retries as "retries!", delay_until as "delay_until!",
+                      enqueued_at as "enqueued_at!", locked_at as "locked_at!", claims as "claims!",
+                      losses as "losses!", took_over as "took_over!", traceparent, object, seq, prev, origin,
+                      is_limited as "is_limited!", token as "token!", locked_at + $4 as "until!"
+                 from wakeq.pull_turns($1, $2, $3, $4, $5, $6)"#,
+            queue.as_str(),
+            i32::try_from(most).unwrap_or(i32::MAX),
+            interval(held_for),
+            interval(lease),
+            interval(self.timing().grace),
+            bytes_max
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("lease copies of a queue", rows)?;
+        let leased = rows.into_iter().filter_map(|row| {
+            let (token, until) = (row.token.parse().ok()?, row.until);
+            let event = Row {
+                id: row.id,
+                canvas_id: row.canvas_id,
+                module: row.module,
+                name: row.name,
+                modifier: row.modifier,
+                value: row.value,
+                retries: row.retries,
+                delay_until: row.delay_until,
+                enqueued_at: row.enqueued_at,
+                locked_at: row.locked_at,
+                claims: row.claims,
+                losses: row.losses,
+                took_over: row.took_over,
+                traceparent: row.traceparent,
+                object: row.object,
+                seq: row.seq,
+                prev: row.prev,
+                origin: row.origin,
+                is_limited: row.is_limited,
+            };
+            Some(LeasedRow { event: event.into_event(queue)?, token, until })
+        });
+        Ok(leased.collect())
+    }
+
+    /// Puts canvases into the rotation of a pulled queue whose copies became due, were given back or were lost: of the first ones
+    /// with copies, and of those after one of them; whether there are any.
+    pub(crate) async fn enter_due(&self, queue: &Name, after: Uuid) -> Result<bool, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"select wakeq.enter_due($1, $2, $3, $4) as "entered!""#,
+            queue.as_str(),
+            interval(self.timing().lease),
+            after,
+            LOOK
+        );
+        let entered = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("look for what became due in a queue", entered)
+    }
+
+    /// Whether a pulled queue may have something to take now; `None`: there is no such queue that is pulled.
+    pub(crate) async fn has_turns(&self, queue: &Name, after: Uuid) -> Result<Option<bool>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"select exists (select from wakeq.facets f where f.queue = q.name and f.position is not null)
+                   or exists (select from wakeq.due_facets(q.name, $2, $3, $4)) as "has!"
+                 from wakeq.queues q where q.name = $1 and q.pulled"#,
+            queue.as_str() as _,
+            interval(self.timing().lease),
+            after,
+            LOOK
+        );
+        let has = session.limit(|connection| query.fetch_optional(connection)).await;
+        session.answered("look whether a queue has turns", has)
+    }
+
+    /// How the copies of a queue are tried again, if it is pulled; `None`: there is no such queue.
+    pub(crate) async fn pull_policy(&self, queue: &Name) -> Result<Option<Option<PullPolicy>>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "select pulled, pull_retries, pull_delay_ms, pull_factor, pull_delay_max_ms, pull_halts
+               from wakeq.queues where name = $1",
+            queue.as_str() as _
+        );
+        let row = session.limit(|connection| query.fetch_optional(connection)).await;
+        let row = session.answered("look how a queue is pulled", row)?;
+        let policy = row.map(|row| {
+            row.pulled.then(|| PullPolicy {
+                retries: row.pull_retries.cast_unsigned(),
+                delay: milliseconds(row.pull_delay_ms),
+                factor: row.pull_factor.cast_unsigned(),
+                delay_max: milliseconds(row.pull_delay_max_ms),
+                halts: row.pull_halts,
+            })
+        });
+        Ok(policy)
+    }
+
+    /// What a token is worth at a copy of this queue, on the database's clock.
+    pub(crate) async fn fence(
+        &self,
+        queue: &Name,
+        id: EventId,
+        token: &LeaseToken,
+    ) -> Result<Fence, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select e.canvas_id as "canvas_id?", e.claims as "claims?", e.retries as "retries?",
+                      e.module::text as "module?", e.name::text as "name?", e.object::text as object,
+                      wakeq.lease_token(q.lease_secret, $2, $3) = $4 as "genuine!",
+                      coalesce(e.locked_at >= clock_timestamp() - $5::interval, false) as "held!"
+                 from wakeq.queues q
+                 left join wakeq.events_v2 e on e.id = $2 and e.queue = q.name
+                where q.name = $1"#,
+            queue.as_str() as _,
+            id.0,
+            token.claims(),
+            token.reveal(),
+            interval(self.timing().lease)
+        );
+        let row = session.limit(|connection| query.fetch_optional(connection)).await;
+        let Some(row) = session.answered("look at a lease", row)? else { return Ok(Fence::NoQueue) };
+        let (Some(canvas), Some(claims)) = (row.canvas_id, row.claims) else { return Ok(Fence::Gone) };
+        let lane = || {
+            let scope = address(canvas, row.module.as_deref()?, row.name.as_deref()?, "_").ok()?.scope;
+            Some(Lane { scope, object: row.object.as_deref()?.parse().ok()?, queue: Some(queue.clone()) })
+        };
+        Ok(match (row.genuine, row.held && claims == token.claims()) {
+            (false, _) => Fence::Wrong,
+            (true, false) => Fence::Over,
+            (true, true) => Fence::Stands {
+                claim: Claim { id, claims },
+                canvas: CanvasId(canvas),
+                retries: row.retries.unwrap_or_default().unsigned_abs(),
+                lane: lane(),
+            },
+        })
+    }
+
+    /// Lets a lease that stands end so long from now; when that is, on the database's clock.
+    pub(crate) async fn extend_lease(
+        &self,
+        (canvas, claim): (CanvasId, Claim),
+        held_for: Duration,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"update wakeq.events_v2 set locked_at = clock_timestamp() + ($4::interval - $5::interval)
+                where id = $1 and canvas_id = $2 and claims = $3 and locked_at >= clock_timestamp() - $5::interval
+            returning locked_at + $5::interval as "until!""#,
+            claim.id.0,
+            canvas.0,
+            claim.claims,
+            interval(held_for),
+            interval(self.timing().lease)
+        );
+        let until = session.limit(|connection| query.fetch_optional(connection)).await;
+        session.answered("extend a lease", until)
+    }
+
+    /// Puts those of these that are copies of pulled queues into their rotations; the others, of which workers are to be notified.
+    pub(crate) async fn announce_pulled(
+        &self,
+        told: &[Notification],
+    ) -> Result<Vec<Notification>, StoreError> {
+        in_memory!(self, announce_pulled(told));
+        let ids: Vec<Uuid> = told.iter().map(|told| told.id.0).collect();
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select e.queue::text as "queue!", array_agg(e.id) as "ids!"
+                 from wakeq.events_v2 e join wakeq.queues q on q.name = e.queue and q.pulled
+                where e.id = any ($1) group by e.queue"#,
+            &ids
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("look for copies that are pulled", rows)?;
+        let mut pulled = std::collections::HashSet::new();
+        for row in rows {
+            self.announce_to(&row.queue, &row.ids).await?;
+            pulled.extend(row.ids);
+        }
+        Ok(told.iter().filter(|told| !pulled.contains(&told.id.0)).copied().collect())
+    }
+}

@@ -1,0 +1,31 @@
+//! The metrics of queues that services pull.
+
+use opentelemetry::metrics::Counter;
+use opentelemetry::{KeyValue, global};
+
+use crate::event::Name;
+
+/// What becomes of copies that services pull through this process. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct PullMetrics {
+    pulls: Counter<u64>,
+}
+
+impl PullMetrics {
+    pub(crate) fn new() -> Self {
+        let pulls = global::meter("wakeq")
+            .u64_counter("wakeq.queue.pulls")
+            .with_unit("{event}")
+            .with_description("Copies that services leased over HTTP, and what they said of them")
+            .build();
+        Self { pulls }
+    }
+
+    /// So many copies of a registered queue were leased, or given up in this way.
+    pub(crate) fn pulled(&self, queue: &Name, outcome: &'static str, count: usize) {
+        if count > 0 {
+            let labels = [KeyValue::new("queue", queue.to_string()), KeyValue::new("outcome", outcome)];
+            self.pulls.add(u64::try_from(count).unwrap_or(u64::MAX), &labels);
+        }
+    }
+}

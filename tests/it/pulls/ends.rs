@@ -1,0 +1,113 @@
+//! How a lease is given up: as if it had not been, for later, or as an attempt that failed.
+
+use serde_json::json;
+use wakeq::{Actor, DeadFilter, NewQueue, PullPolicy};
+
+use super::{Puller, canvas, email, pulled};
+
+fn tried(retries: u32, halts: bool) -> NewQueue {
+    NewQueue { pull: Some(PullPolicy { retries, halts, ..PullPolicy::default() }), ..pulled() }
+}
+
+#[tokio::test]
+async fn what_is_given_back_comes_first_and_counts_nothing() {
+    let puller = Puller::start().await;
+    puller.emit(1, [1, 2]).await;
+    puller.emit(2, [3]).await;
+    for _ in 0..7 {
+        let copies = puller.lease(json!({"max": 3})).await;
+        let first = copies.iter().find(|copy| copy.value == 1).unwrap();
+        assert_eq!((copies.len(), first.attempt), (3, 1));
+        for copy in &copies {
+            let answer = puller.on(copy, "release", json!({})).await.json();
+            assert_eq!(answer, json!({"died": false, "retry_s": 0.0}));
+            assert_eq!(puller.on(copy, "complete", json!({})).await.problem().0, 410, "it is given back");
+        }
+    }
+    let copies = puller.lease(json!({"max": 3})).await;
+    let of_one: Vec<u64> = copies.iter().filter(|copy| copy.canvas == 1).map(|copy| copy.value).collect();
+    assert_eq!(of_one, [1, 2]);
+    puller.stop().await;
+}
+
+/// For later: as a handler that says that it is too early.
+#[tokio::test]
+async fn what_is_given_back_for_later_waits_and_counts_nothing() {
+    let puller = Puller::start().await;
+    puller.emit(1, [1]).await;
+    puller.emit(2, [2]).await;
+    let copy = puller.one().await;
+    let answer = puller.on(&copy, "release", json!({"retry_s": 1.5})).await.json();
+    assert_eq!(answer, json!({"died": false, "retry_s": 1.5}));
+    assert_eq!(puller.takes(10).await, [(2, 2)]);
+    let back = puller.lease(json!({"wait_s": 15})).await;
+    assert_eq!(back.iter().map(|copy| (copy.value, copy.attempt)).collect::<Vec<_>>(), [(1, 1)]);
+    puller.stop().await;
+}
+
+#[tokio::test]
+async fn what_fails_is_tried_again_and_then_dies() {
+    let puller = Puller::of(tried(2, false)).await;
+    puller.emit(1, [1]).await;
+    puller.emit(2, [2]).await;
+    for attempt in 1..=3 {
+        let copies = puller.lease(json!({"max": 10})).await;
+        let failing = copies.iter().find(|copy| copy.canvas == 1).unwrap();
+        assert_eq!(failing.attempt, attempt);
+        let answer = puller.fails(failing, 0.0).await;
+        assert_eq!(answer["died"], json!(attempt == 3), "{answer}");
+    }
+    assert_eq!(puller.takes(10).await, []);
+    assert_eq!(puller.dead(1).await, [("retries".to_owned(), "no route".to_owned())]);
+    assert_eq!(puller.dead(2).await, [], "that of the other canvas is leased");
+    let all = DeadFilter { canvas: canvas(1), scope: None, id: None, since: None, before: None };
+    let redriven = puller.stage().admin.redrive(&all, &Actor::user("ada"), false).await.unwrap();
+    assert_eq!(redriven.count, 1);
+    let back = puller.lease(json!({"max": 10})).await;
+    assert_eq!(back.iter().map(|copy| (copy.canvas, copy.attempt)).collect::<Vec<_>>(), [(1, 1)]);
+    puller.stop().await;
+}
+
+/// Without a delay of its own a failure waits as the queue says, and never longer than its longest delay.
+#[tokio::test]
+async fn the_queue_says_when_it_is_tried_again() {
+    let second = std::time::Duration::from_secs(1);
+    let policy =
+        PullPolicy { retries: 5, delay: 10 * second, factor: 3, delay_max: 40 * second, halts: false };
+    let puller = Puller::of(NewQueue { pull: Some(policy), ..pulled() }).await;
+    puller.emit(1, [1]).await;
+    puller.emit(2, [2]).await;
+    for delay_s in [10.0, 30.0, 40.0] {
+        let copies = puller.lease(json!({"max": 10})).await;
+        let copy = copies.iter().find(|copy| copy.canvas == 1).unwrap();
+        let answer = puller.on(copy, "release", json!({"error": "e".repeat(5000)})).await.json();
+        assert_eq!(answer, json!({"died": false, "retry_s": delay_s}));
+        assert_eq!(puller.takes(10).await, []);
+        let due = "update wakeq.events_v2 set delay_until = now() where canvas_id = $1 returning length(last_error)";
+        let kept: i32 =
+            sqlx::query_scalar(due).bind(canvas(1).0).fetch_one(&puller.stage().pool).await.unwrap();
+        assert_eq!(kept, 4000);
+    }
+    let copy = puller.one().await;
+    assert_eq!(puller.fails(&copy, 3600.0).await["retry_s"], 40.0);
+    puller.stop().await;
+}
+
+/// A death lets the next of the object come, unless the queue halts.
+#[tokio::test]
+async fn a_death_hands_the_object_on_or_halts_it() {
+    for halts in [false, true] {
+        let puller = Puller::of(tried(0, halts)).await;
+        for (of, value) in [(1, 1), (1, 2), (2, 3), (2, 4)] {
+            puller.stage().queue.emit(email(canvas(of), value).on("work:1").unwrap()).await.unwrap();
+        }
+        let copies = puller.lease(json!({"max": 10})).await;
+        assert_eq!(copies.iter().map(|copy| copy.value).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(puller.fails(&copies[0], 0.0).await["died"], true);
+        let next = puller.takes(10).await;
+        assert_eq!(next, if halts { vec![] } else { vec![(1, 2)] }, "halts: {halts}");
+        puller.complete(&copies[1]).await;
+        assert_eq!(puller.takes(10).await, [(2, 4)], "the object of the other canvas goes on");
+        puller.stop().await;
+    }
+}

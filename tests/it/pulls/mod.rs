@@ -1,0 +1,150 @@
+//! Queues that services pull over HTTP: canvases take turns, and a lease is a claim that its token alone can end.
+
+mod crowd;
+mod ends;
+mod leases;
+mod registration;
+mod turns;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use uuid::Uuid;
+use wakeq::access::{Reach, Scope};
+use wakeq::{CanvasId, Event, FacetSettings, NewQueue, PullPolicy};
+
+use crate::service::{Answer, Service, make_key};
+use crate::support::Stage;
+
+const QUEUE: &str = "emails";
+const NONE: Value = Value::Null;
+
+fn canvas(number: u128) -> CanvasId {
+    CanvasId(Uuid::from_u128(number))
+}
+
+fn email(of: CanvasId, value: u64) -> Event {
+    Event::new("opened", &value).unwrap().module("email_event").unwrap().canvas(of).only_to_queues()
+}
+
+fn pulled() -> NewQueue {
+    NewQueue {
+        patterns: vec![":email_event:".parse().unwrap()],
+        pull: Some(PullPolicy::default()),
+        ..NewQueue::default()
+    }
+}
+
+/// A service with a pulled queue, and a key of every canvas.
+struct Puller {
+    service: Service,
+    key: String,
+}
+
+/// What was leased.
+#[derive(Clone, Debug)]
+struct Copy {
+    id: String,
+    lease: String,
+    canvas: u128,
+    value: u64,
+    attempt: u64,
+    json: Value,
+}
+
+impl Puller {
+    async fn start() -> Self {
+        Self::of(pulled()).await
+    }
+
+    async fn of(queue: NewQueue) -> Self {
+        let service = Service::start().await;
+        let key =
+            make_key(&service.access, "puller", Reach::EveryCanvas, &[Scope::Operate, Scope::Read]).await;
+        let puller = Self { service, key };
+        puller.register(QUEUE, &queue).await;
+        puller
+    }
+
+    async fn register(&self, name: &str, queue: &NewQueue) {
+        let actor = wakeq::Actor::user("tests");
+        self.stage().admin.put_queue(&name.parse().unwrap(), queue, &actor).await.unwrap();
+    }
+
+    fn stage(&self) -> &Stage {
+        &self.service.stage
+    }
+
+    async fn emit(&self, of: u128, values: impl IntoIterator<Item = u64>) {
+        let events = values.into_iter().map(|value| email(canvas(of), value)).collect();
+        self.stage().queue.emit_all(events).await.unwrap();
+    }
+
+    async fn lets(&self, of: u128, settings: FacetSettings) {
+        let (queue, actor) = (QUEUE.parse().unwrap(), wakeq::Actor::user("tests"));
+        self.stage().admin.set_facet(&queue, canvas(of), settings, &actor).await.unwrap();
+    }
+
+    async fn ask(&self, path: &str, body: Value) -> Answer {
+        self.service.ask(&self.key, Method::POST, &format!("/admin/queues/{QUEUE}/copies/{path}"), body).await
+    }
+
+    async fn lease(&self, body: Value) -> Vec<Copy> {
+        let answer = self.ask("lease", body).await.json();
+        answer["copies"].as_array().unwrap().iter().map(Copy::of).collect()
+    }
+
+    /// Whose copies come, and their values.
+    async fn takes(&self, max: u32) -> Vec<(u128, u64)> {
+        self.lease(json!({"max": max})).await.iter().map(|copy| (copy.canvas, copy.value)).collect()
+    }
+
+    async fn one(&self) -> Copy {
+        let mut copies = self.lease(json!({})).await;
+        assert_eq!(copies.len(), 1, "{copies:?}");
+        copies.remove(0)
+    }
+
+    async fn on(&self, copy: &Copy, verb: &str, mut body: Value) -> Answer {
+        body["lease"] = json!(copy.lease);
+        self.ask(&format!("{}/{verb}", copy.id), body).await
+    }
+
+    async fn complete(&self, copy: &Copy) {
+        let answer = self.on(copy, "complete", json!({})).await;
+        assert_eq!(answer.status.as_u16(), 204, "{}", answer.text);
+    }
+
+    async fn fails(&self, copy: &Copy, retry_s: f64) -> Value {
+        self.on(copy, "release", json!({"error": "no route", "retry_s": retry_s})).await.json()
+    }
+
+    /// Lets the leases of these run out, as if their time had passed.
+    async fn run_out(&self, copies: &[Copy]) {
+        let ids: Vec<Uuid> = copies.iter().map(|copy| copy.id.parse().unwrap()).collect();
+        let past = "update wakeq.events_v2 set locked_at = now() - interval '2 h' where id = any ($1)";
+        sqlx::query(past).bind(&ids).execute(&self.stage().pool).await.unwrap();
+    }
+
+    async fn dead(&self, of: u128) -> Vec<(String, String)> {
+        let dead = "select cause, coalesce(last_error, '') from wakeq.dead_events where canvas_id = $1";
+        sqlx::query_as(dead).bind(canvas(of).0).fetch_all(&self.stage().pool).await.unwrap()
+    }
+
+    async fn stop(self) -> Stage {
+        self.service.stop().await
+    }
+}
+
+impl Copy {
+    fn of(json: &Value) -> Self {
+        let text = |field: &str| json[field].as_str().unwrap().to_owned();
+        Self {
+            id: text("id"),
+            lease: text("lease"),
+            canvas: text("canvas").parse::<Uuid>().unwrap().as_u128(),
+            value: json["value"].as_u64().unwrap_or_default(),
+            attempt: json["attempt"].as_u64().unwrap(),
+            json: json.clone(),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A queue is pulled, or worked by workers, or has a target.
+
+use std::sync::Arc;
+
+use reqwest::Method;
+use serde_json::json;
+use tokio::sync::mpsc;
+use wakeq::{Handlers, NewQueue, Outcome};
+
+use super::{NONE, Puller, QUEUE, canvas, email, pulled};
+
+#[tokio::test]
+async fn a_queue_is_registered_as_pulled() {
+    let puller = Puller::start().await;
+    let path = format!("/admin/queues/{QUEUE}");
+    let ask = async |method, body| puller.service.ask(&puller.key, method, &path, body).await;
+    let shown = ask(Method::GET, NONE).await.json();
+    let usual =
+        json!({"retries": 2, "delay_s": 300.0, "factor": 1, "delay_max_s": 86_400.0, "on_death": "skip"});
+    assert_eq!(
+        (&shown["pull"], &shown["target"], &shown["in_flight_max"]),
+        (&usual, &NONE, &json!(1000)),
+        "{shown}"
+    );
+    let body = |pull| json!({"patterns": [":email_event:"], "pull": pull});
+    let again = ask(Method::PUT, body(json!({}))).await.json();
+    assert_eq!(again["changed"], json!(false), "{again}");
+    let put = ask(Method::PUT, body(json!({"retries": 7, "delay_max_s": 10}))).await.json();
+    assert_eq!(
+        (&put["changed"], &put["queue"]["pull"]["retries"], &put["queue"]["pull"]["delay_s"]),
+        (&json!(true), &json!(7), &json!(10.0))
+    );
+    for (pull, words) in [
+        (json!({"retries": 1001}), "1,000"),
+        (json!({"delay_s": 20, "delay_max_s": 10}), "longest"),
+        (json!({"factor": 0}), "factor"),
+        (json!({"delay_max_s": 3e6}), "30 days"),
+        (json!({"timeout_s": 3}), "a field is unknown"),
+    ] {
+        let answer = ask(Method::PUT, body(pull.clone())).await;
+        assert_eq!(answer.problem(), (400, "bad-request".into()), "{pull}");
+        assert!(answer.text.contains(words), "{pull}: {}", answer.text);
+    }
+    let mut both = body(json!({}));
+    both["target"] = json!({"url": "https://a.example/"});
+    let answer = ask(Method::PUT, both).await;
+    assert!(answer.problem().0 == 400 && answer.text.contains("not both"), "{}", answer.text);
+    puller.stop().await;
+}
+
+/// A worker with a function for a queue that is pulled leaves its copies alone, also those that it is notified of.
+#[tokio::test]
+async fn no_worker_takes_what_is_pulled_until_it_is_not() {
+    let puller = Puller::start().await;
+    let stage = puller.stage();
+    puller.emit(1, [1]).await;
+    puller.emit(2, [2]).await;
+    let (ran, mut runs) = mpsc::channel(10);
+    let ran = Arc::new(ran);
+    let handlers = Handlers::new().on_queue(QUEUE, move |event: wakeq::Execution| {
+        let ran = Arc::clone(&ran);
+        async move {
+            let value: u64 = event.value()?;
+            ran.send(value).await.unwrap();
+            Ok(())
+        }
+    });
+    let mut worker = stage.worker(handlers);
+    let id: uuid::Uuid = sqlx::query_scalar("select id from wakeq.events_v2 where canvas_id = $1")
+        .bind(canvas(1).0)
+        .fetch_one(&stage.pool)
+        .await
+        .unwrap();
+    let told = wakeq::Notification { id: wakeq::EventId(id), canvas: canvas(1) };
+    stage.notifier.publish(&[told]).await.unwrap();
+    worker.until(told.id, Outcome::Deferred).await;
+    assert!(runs.try_recv().is_err());
+    let lease = puller.lease(json!({})).await;
+    assert_eq!(lease.iter().map(|copy| copy.canvas).collect::<Vec<_>>(), [1]);
+
+    puller.register(QUEUE, &NewQueue { pull: None, ..pulled() }).await;
+    assert_eq!(runs.recv().await, Some(2), "what waits is for the worker");
+    stage.queue.emit(email(canvas(3), 3)).await.unwrap();
+    assert_eq!(runs.recv().await, Some(3));
+    let refused = puller.ask("lease", json!({})).await;
+    assert_eq!(refused.problem(), (409, "conflict".into()));
+    assert!(refused.text.contains("is not pulled"), "{}", refused.text);
+    puller.complete(&lease[0]).await;
+    worker.stop().await;
+    puller.stop().await;
+}
+
+/// What waits when a queue becomes one that is pulled is there to be pulled, and a queue that is drained goes with its last copy.
+#[tokio::test]
+async fn what_waited_for_workers_is_pulled_and_drained() {
+    let puller = Puller::of(NewQueue { pull: None, ..pulled() }).await;
+    puller.emit(1, [1]).await;
+    puller.emit(2, [2]).await;
+    puller.register(QUEUE, &pulled()).await;
+    let copies = puller.lease(json!({"max": 10})).await;
+    assert_eq!(copies.len(), 2);
+    let path = format!("/admin/queues/{QUEUE}");
+    let deleted = puller.service.ask(&puller.key, Method::DELETE, &path, NONE).await.json();
+    assert_eq!(deleted, json!({"gone": false}));
+    for copy in &copies {
+        puller.complete(copy).await;
+    }
+    let deleted = puller.service.ask(&puller.key, Method::DELETE, &path, NONE).await.json();
+    assert_eq!(deleted, json!({"gone": true}));
+    assert_eq!(puller.ask("lease", json!({})).await.problem(), (404, "not-found".into()));
+    puller.stop().await;
+}
