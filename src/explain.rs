@@ -124,7 +124,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<Live, St
         None => None,
     };
     let HandlerAddress { scope, modifier } = &event.address;
-    let unknown_since = store.unknown_since(scope, Some(modifier), timing.unknown_noted_within()).await?;
+    let unknown_since = store.unknown_since(scope, modifier, timing.unknown_noted_within()).await?;
     let target = store.target_url(&event.address).await?;
     let first = first(store, &event).await?.filter(|(first, _)| *first != id);
     let (since, until) = match standing {

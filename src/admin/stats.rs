@@ -1,10 +1,12 @@
 //! How many events each handler has, how many could run now, and the rules in force.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{Admin, AdminError, LIST_MAX};
 use crate::event::{CanvasId, HandlerScope, Timestamp};
 #[cfg(feature = "http")]
 use crate::store::RegisteredTarget;
-use crate::store::{Depth, HandlerCounts, Rule};
+use crate::store::{Depth, HandlerCounts, HandlerDoing, Rule};
 
 /// The events of one handler, by what they wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,81 +36,13 @@ pub struct HandlerStats {
     pub targets: Vec<RegisteredTarget>,
 }
 
-impl Admin {
-    /// The handlers of a canvas that have events, rules or targets, with counts; one handler, if it is named.
-    pub async fn stats(
-        &self,
-        canvas: CanvasId,
-        scope: Option<&HandlerScope>,
-    ) -> Result<Vec<HandlerStats>, AdminError> {
-        let handler = scope.map(|scope| (&scope.module, &scope.name));
-        let mut counts = self.store.counts(canvas, handler, i64::from(LIST_MAX)).await?;
-        let rules = self.store.rules(Some(canvas), handler, 2 * i64::from(LIST_MAX)).await?;
-        for rule in &rules {
-            if !counts.iter().any(|counted| counted.scope == rule.scope) {
-                let (due, delayed, dead, halted, oldest_due) = (0, 0, 0, 0, None);
-                let scope = rule.scope.clone();
-                counts.push(HandlerCounts { scope, due, delayed, oldest_due, dead, halted });
-            }
-        }
-        let mut stats = Vec::with_capacity(counts.len());
-        for counted in counts {
-            let rules = rules.iter().filter(|rule| rule.scope == counted.scope).cloned().collect();
-            stats.push(self.handler_stats(counted, rules).await?);
-        }
-        #[cfg(feature = "http")]
-        self.add_targets(canvas, scope, &mut stats).await?;
-        stats.sort_by(|one, other| one.scope.cmp(&other.scope));
-        Ok(stats)
-    }
-
-    /// Says where events are sent; a handler that has a target and nothing else is one all the same.
-    #[cfg(feature = "http")]
-    async fn add_targets(
-        &self,
-        canvas: CanvasId,
-        scope: Option<&HandlerScope>,
-        stats: &mut Vec<HandlerStats>,
-    ) -> Result<(), AdminError> {
-        for target in self.targets(canvas, scope).await? {
-            let scope = &target.address.scope;
-            match stats.iter_mut().find(|known| known.scope == *scope) {
-                Some(known) => known.targets.push(target),
-                None => {
-                    let (waiting, delayed, paused, running, dead, halted) = (0, 0, 0, 0, 0, 0);
-                    let (oldest_due, rules, unknown_since) = (None, Vec::new(), None);
-                    let (scope, targets) = (scope.clone(), vec![target]);
-                    stats.push(HandlerStats {
-                        scope,
-                        waiting,
-                        delayed,
-                        paused,
-                        running,
-                        dead,
-                        halted,
-                        oldest_due,
-                        rules,
-                        unknown_since,
-                        targets,
-                    });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn handler_stats(
-        &self,
-        counts: HandlerCounts,
-        rules: Vec<Rule>,
-    ) -> Result<HandlerStats, AdminError> {
+impl HandlerStats {
+    fn of(counts: HandlerCounts, doing: HandlerDoing, rules: Vec<Rule>) -> Self {
         let HandlerCounts { scope, due, delayed, oldest_due, dead, halted } = counts;
-        let running = if due > 0 { self.store.running(&scope).await?.min(due) } else { 0 };
-        let unknown_since =
-            self.store.unknown_since(&scope, None, self.store.timing().unknown_noted_within()).await?;
+        let running = doing.running.min(due);
         let held = due - running;
         let (waiting, paused) = if rules.is_empty() { (held, 0) } else { (0, held) };
-        Ok(HandlerStats {
+        Self {
             scope,
             waiting,
             delayed,
@@ -118,10 +52,57 @@ impl Admin {
             halted,
             oldest_due,
             rules,
-            unknown_since,
+            unknown_since: doing.unknown_since,
             #[cfg(feature = "http")]
             targets: Vec::new(),
-        })
+        }
+    }
+}
+
+impl Admin {
+    /// The handlers of a canvas that have events, rules or targets, with counts; one handler, if it is named.
+    pub async fn stats(
+        &self,
+        canvas: CanvasId,
+        scope: Option<&HandlerScope>,
+    ) -> Result<Vec<HandlerStats>, AdminError> {
+        let handler = scope.map(|scope| (&scope.module, &scope.name));
+        let mut counts = self.store.counts(canvas, handler, i64::from(LIST_MAX)).await?;
+        let mut rules = BTreeMap::<_, Vec<_>>::new();
+        for rule in self.store.rules(Some(canvas), handler, 2 * i64::from(LIST_MAX)).await? {
+            rules.entry(rule.scope.clone()).or_default().push(rule);
+        }
+        let counted: BTreeSet<_> = counts.iter().map(|counted| counted.scope.clone()).collect();
+        let others = rules.keys().filter(|scope| !counted.contains(*scope)).cloned();
+        counts.extend(others.map(HandlerCounts::none));
+        let scopes: Vec<_> = counts.iter().map(|counted| counted.scope.clone()).collect();
+        let recently = self.store.timing().unknown_noted_within();
+        let doing = self.store.doing(canvas, &scopes, recently).await?;
+        let stats = scopes.into_iter().zip(counts).zip(doing).map(|((scope, counted), doing)| {
+            let rules = rules.remove(&scope).unwrap_or_default();
+            (scope, HandlerStats::of(counted, doing, rules))
+        });
+        let stats: BTreeMap<_, _> = stats.collect();
+        #[cfg(feature = "http")]
+        let stats = self.with_targets(canvas, scope, stats).await?;
+        Ok(stats.into_values().collect())
+    }
+
+    /// Says where events are sent; a handler that has a target and nothing else is one all the same.
+    #[cfg(feature = "http")]
+    async fn with_targets(
+        &self,
+        canvas: CanvasId,
+        scope: Option<&HandlerScope>,
+        mut stats: BTreeMap<HandlerScope, HandlerStats>,
+    ) -> Result<BTreeMap<HandlerScope, HandlerStats>, AdminError> {
+        for target in self.targets(canvas, scope).await? {
+            let scope = target.address.scope.clone();
+            let nothing =
+                || HandlerStats::of(HandlerCounts::none(scope.clone()), HandlerDoing::default(), Vec::new());
+            stats.entry(scope.clone()).or_insert_with(nothing).targets.push(target);
+        }
+        Ok(stats)
     }
 
     /// How many events of a canvas, or of one handler, are due and free to run: cheap however many wait, so made for

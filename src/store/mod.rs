@@ -79,6 +79,7 @@ pub(crate) use claims::{ClaimLimits, ClaimedEvent, Retry};
 pub(crate) use coalescer::Coalescer;
 pub(crate) use control::{BULK_PAGE, Commanded};
 pub use counts::HandlerCounts;
+pub(crate) use counts::HandlerDoing;
 pub(crate) use crons::{CronPut, CronRow, CronUnpaused, NewCronRow};
 pub use dead_events::{DeadEvent, DeadFilter};
 pub use depth::Depth;

@@ -145,12 +145,12 @@ impl Tables {
     pub(in crate::store) fn unknown_since(
         &self,
         scope: &HandlerScope,
-        modifier: Option<&Name>,
+        modifier: &Name,
         recently: std::time::Duration,
     ) -> Result<Option<Timestamp>, StoreError> {
         let meant = self.unknown.iter().filter(|(address, unknown)| {
             address.scope == *scope
-                && modifier.is_none_or(|modifier| address.modifier == *modifier)
+                && address.modifier == *modifier
                 && unknown.last_seen > self.now - recently
         });
         Ok(meant.map(|(_, unknown)| unknown.first_seen).min())

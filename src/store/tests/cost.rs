@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::AssertSqlSafe;
 
 use super::{Table, is_skipped, scope, tester};
-use crate::event::{CanvasId, EventId};
+use crate::event::{CanvasId, EventId, HandlerScope};
 use crate::store::{Store, StoreConfig};
 
 impl Table {
@@ -15,6 +15,8 @@ impl Table {
         Self::with(StoreConfig { max_connections: 1, ..StoreConfig::default() }).await
     }
 }
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 macro_rules! updates {
     ($column:literal) => {
@@ -117,15 +119,54 @@ async fn counting_what_runs_reads_ten_thousand_events() {
                from generate_series(1, 10000) n",
         )
         .await;
-    assert_eq!(table.store.running(&scope()).await.unwrap(), 4);
+    let running = async || table.store.doing(CanvasId::DEFAULT, &[scope()], MINUTE).await.unwrap()[0].running;
+    assert_eq!(running().await, 4);
     table.add(15_000).await;
     table.run("vacuum analyze wakeq.events_v2").await;
-    assert_eq!(table.store.running(&scope()).await.unwrap(), 2, "those at the older end");
-    let arguments = format!("'{}', 'WORKER', 'known', '1 min', 5000", CanvasId::DEFAULT);
+    assert_eq!(running().await, 2, "those at the older end");
+    let arguments = format!("'{}', '{{WORKER}}', '{{known}}', '1 min', '1 min', 5000", CanvasId::DEFAULT);
     let plan = plan(&table.store, "as looked", &arguments).await;
     assert!(!plan.contains("Seq Scan on events_v2"), "{plan}");
     assert!(!plan.contains("rows=25000"), "{plan}");
     assert!(!plan.contains("Sort"), "{plan}");
+}
+
+/// EV2-30: a thousand handlers are one statement, which looks at as many rows as it would of one.
+#[tokio::test]
+async fn what_a_page_of_handlers_does_is_one_look() {
+    let table = Table::of_one_connection().await;
+    table
+        .run(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, locked_at, claims)
+             select gen_random_uuid(), c.id::uuid, 'WORKER', 'h' || n % 1000, '_', '1', now() - n * interval '1 ms',
+                    case when n % 1000 = c.runs and n <= 5000 then now() end, 1
+               from generate_series(1, 60000) n,
+                    (values ('00000000-0000-0000-0000-000000000000', 7), ('00000000-0000-0000-0000-0000000000f0', 6)) c (id, runs)",
+        )
+        .await;
+    table
+        .run(
+            "insert into wakeq.unknown_handlers (canvas_id, module, name, modifier, first_seen, last_seen)
+             select c.id::uuid, 'WORKER', c.name, m.name, now() - m.age, now()
+               from (values ('00000000-0000-0000-0000-000000000000', 'h8'), ('00000000-0000-0000-0000-0000000000f0', 'h9')) c (id, name),
+                    (values ('a', interval '1 min'), ('b', interval '2 min')) m (name, age)",
+        )
+        .await;
+    table.run("vacuum analyze wakeq.events_v2").await;
+    let named = |number: usize| HandlerScope { name: format!("h{number}").parse().unwrap(), ..scope() };
+    let page: Vec<_> = (0..1000).map(named).collect();
+    let doing = table.store.doing(CanvasId::DEFAULT, &page, MINUTE).await.unwrap();
+    let running: Vec<_> = (0..1000).filter(|at| doing[*at].running > 0).collect();
+    assert_eq!((running, doing[7].running), (vec![7], 5), "of its own canvas");
+    let unknown: Vec<_> = (0..1000).filter(|at| doing[*at].unknown_since.is_some()).collect();
+    assert_eq!(unknown, [8]);
+    let names: Vec<_> = page.iter().map(|scope| scope.name.as_str()).collect();
+    let modules = ["WORKER"; 1000].join(",");
+    let arguments =
+        format!("'{}', '{{{modules}}}', '{{{}}}', '1 min', '1 min', 20", CanvasId::DEFAULT, names.join(","));
+    let plan = plan(&table.store, "as looked", &arguments).await;
+    assert!(!plan.contains("Seq Scan on events_v2") && !plan.contains("Seq Scan on unknown"), "{plan}");
+    assert!(plan.contains("rows=20 loops=1000"), "{plan}");
 }
 
 /// EV2-01, EV2-20: what a worker does to events it does by their keys.

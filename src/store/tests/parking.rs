@@ -173,7 +173,7 @@ async fn deferred_events_wait_and_are_woken_when_their_handler_registers() {
             .store
             .unknown_since(
                 &super::HandlerScope { name: "new".parse().unwrap(), ..scope() },
-                Some(&crate::event::Name::no_modifier()),
+                &crate::event::Name::no_modifier(),
                 Duration::from_secs(60)
             )
             .await
