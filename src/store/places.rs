@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use crate::event::CanvasId;
 
-/// How long a connection may be held to read, after which the canvas's turn to read rests for three times as long as it was held
-/// beyond: what one canvas looks at without an end keeps Postgres busy for a fraction of the time.
+/// How long a connection may be held to read, after which the canvas's turn to read rests for seven times as long as it was held
+/// beyond: what one canvas looks at without an end keeps Postgres busy for an eighth of the time in each of its turns.
 const SHORT: Duration = Duration::from_millis(5);
-const REST: u32 = 3;
+const REST: u32 = 7;
 const REST_MAX: Duration = Duration::from_secs(2);
 
 tokio::task_local! {
@@ -163,7 +163,7 @@ mod tests {
         drop(other);
         drop(take(&places, 1).now_or_never().flatten().expect("it may write meanwhile"));
         drop(take_to(&places, 1, true).await.unwrap());
-        assert_eq!(begun.elapsed().as_millis(), 29 + 60);
+        assert_eq!(begun.elapsed().as_millis(), 29 + 140);
         drop(take_to(&places, 1, true).now_or_never().flatten().expect("a short one does not rest"));
     }
 

@@ -50,7 +50,7 @@ pub struct HttpConfig {
     /// 429 until that much time has passed. Default 1,000: what quick handlers on a small worker do.
     pub canvas_event_rate: u32,
     /// Bytes a second of one canvas, of bodies and of answers, and as many at once; requests are answered 429 until that much
-    /// time has passed. Default 16 MiB.
+    /// time has passed. Default 8 MiB.
     pub canvas_byte_rate: u32,
     /// The same as `credential_rate` for requests from one client address whose credential does not count; they are answered 401 before.
     /// Default 20.
@@ -102,7 +102,7 @@ impl Default for HttpConfig {
             credential_rate: 1000,
             canvas_rate: 2000,
             canvas_event_rate: 1000,
-            canvas_byte_rate: 16 * 1024 * 1024,
+            canvas_byte_rate: 8 * 1024 * 1024,
             stranger_rate: 20,
             trusted_proxies: Vec::new(),
             docs: true,

@@ -1,7 +1,7 @@
 //! One tenant at its worst for a minute, and another beside it: `serve` and `work` as processes, their memory, and how long the
 //! other's events take from the emit to the start. Figures for `cargo xtask edge worst`.
 //!
-//! `WAKEQ_WORST` names the parts of the attack to run, with commas between them; `WAKEQ_WORST_S` says for how long.
+//! `WAKEQ_WORST` names the parts of the attack to run, with commas between them; `WAKEQ_WORST_S` says for how many seconds it is measured, alone and beside it.
 
 mod attack;
 
@@ -40,8 +40,6 @@ const ATTACKER: CanvasId = CanvasId(Uuid::from_u128(0xa1));
 const VICTIM: CanvasId = CanvasId(Uuid::from_u128(0xb1));
 /// The victim emits one event each time.
 const PACE: Duration = Duration::from_millis(100);
-/// How long it is measured alone.
-const ALONE: Duration = Duration::from_secs(20);
 /// Longest wait for what was emitted, after the attack.
 const REST: Duration = Duration::from_secs(30);
 /// The variable that tells a child where starts are reported.
@@ -243,14 +241,14 @@ async fn the_worst_of_a_tenant_is_its_own() {
     let wanted = std::env::var("WAKEQ_WORST").unwrap_or_else(|_| PARTS.join(","));
     let parts: Vec<_> = wanted.split(',').collect();
     assert!(parts.iter().all(|part| PARTS.contains(part)), "the parts are {PARTS:?}");
-    let time = std::env::var("WAKEQ_WORST_S").map_or(60, |time| time.parse().unwrap());
+    let time = Duration::from_secs(std::env::var("WAKEQ_WORST_S").map_or(60, |time| time.parse().unwrap()));
     let place = Place::start().await;
     // What is cold is no measure.
     emits(&place, 0, Duration::from_secs(3)).await;
-    let alone = emits(&place, 1_000_000, ALONE).await;
+    let alone = emits(&place, 1_000_000, time).await;
     let quiet = (peak_kib(&place.serve), peak_kib(&place.work));
     let attack = Attack::begin(&place.guard, &place.address, &place.keys[&ATTACKER], &parts).await;
-    let beside = emits(&place, 2_000_000, Duration::from_secs(time)).await;
+    let beside = emits(&place, 2_000_000, time).await;
     let counts = attack.counts();
     drop(attack);
     let (serve, work) = (peak_kib(&place.serve), peak_kib(&place.work));
