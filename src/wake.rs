@@ -2,6 +2,8 @@
 //!
 //! The store moves a promise before anything is published, so a process that dies in between loses nothing.
 
+mod backlog;
+mod pace;
 mod queues;
 mod ticks;
 
@@ -12,13 +14,19 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::event::Notification;
+use crate::event::{CanvasId, Notification};
 use crate::notify::{Notifier, NotifyError};
 use crate::store::{IdleRetention, Retention, Store, StoreError};
 use crate::telemetry::WakeMetrics;
+use backlog::Backlog;
+use pace::{Pace, Turn};
 
-/// Least time between two pages of 1,000 notifications: workers and broker are not to be flooded.
+/// Most notifications that are published at a time.
+const PAGE: usize = 1_000;
+/// Least time between two pages: workers and broker are not to be flooded.
 const PAGE_PERIOD: Duration = Duration::from_millis(50);
+/// Events of a canvas that are woken in a second, unless the configuration says otherwise: as many as it may emit.
+pub(crate) const CANVAS_EVENT_RATE: u32 = 1_000;
 
 /// In how many passes of its own a process looks once for what is old; a row of `chores` lets one through an hour.
 const EXPIRE_EVERY: u64 = 60;
@@ -40,6 +48,7 @@ pub(crate) struct Waker {
     passes: Arc<AtomicU64>,
     /// When no further page is begun; what is left is for the next pass.
     until: Option<Instant>,
+    pace: Arc<Pace>,
     metrics: WakeMetrics,
 }
 
@@ -80,7 +89,13 @@ impl WakeError {
 
 impl Waker {
     pub(crate) fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
-        Self { store, notifier, passes: Arc::default(), until: None, metrics: WakeMetrics::new() }
+        let pace = Arc::new(Pace::new(CANVAS_EVENT_RATE));
+        Self { store, notifier, passes: Arc::default(), until: None, pace, metrics: WakeMetrics::new() }
+    }
+
+    /// Wakes so many events of a canvas in a second.
+    pub(crate) fn paced(self, canvas_event_rate: u32) -> Self {
+        Self { pace: Arc::new(Pace::new(canvas_event_rate)), ..self }
     }
 
     /// The periodic work of every long-running process: the pass, every period, from a moment that differs between
@@ -145,7 +160,7 @@ impl Waker {
 
     async fn pages(&self, retention: Option<Retention>) -> Result<Pass, WakeError> {
         let mut pass = Pass::default();
-        let mut jobs = Vec::new();
+        let mut backlog = Backlog::new(self);
         let (mut again, mut open) = (false, false);
         // What can't go on now must not hold up the others.
         let mut trouble = Ok(());
@@ -156,18 +171,12 @@ impl Waker {
                 Err(error) if error.is_contention() => break,
                 minute => minute?,
             };
-            pass.woken += minute.notifications.len();
             // Without a horizon the pass is what wakes whatever has a time: nothing was lost.
             if !self.store.timing().horizon.is_zero() {
                 self.metrics.recovered(minute.recovered);
             }
             // First, because these promises have been moved: who dies before this costs them the back-off.
-            let published = self.publish(&minute.notifications).await;
-            if published.is_err() {
-                // The back-off is for notifications that got lost, not for a broker that is away.
-                let ids: Vec<_> = minute.notifications.iter().map(|notification| notification.id).collect();
-                self.store.promise_again(&ids).await?;
-            }
+            let published = self.publish_overdue(minute.notifications, &mut backlog).await?;
             if minute.crons {
                 match self.tick(None).await {
                     Ok(ticks) => pass.ticks = ticks,
@@ -182,8 +191,8 @@ impl Waker {
             if minute.log {
                 self.provide_for_log().await;
             }
-            published?;
-            jobs.extend(minute.jobs);
+            pass.woken += published?;
+            backlog.carry_on(minute.jobs);
             open |= minute.open;
             if !minute.more || self.is_over() {
                 break;
@@ -191,15 +200,8 @@ impl Waker {
             again = true;
             tokio::time::sleep_until(started + PAGE_PERIOD).await;
         }
-        jobs.sort_unstable();
-        jobs.dedup();
-        for job in jobs {
-            if self.is_over() {
-                break;
-            }
-            pass.jobs += 1;
-            trouble = trouble.and(self.resume(job, &AtomicUsize::new(0)).await.map(drop));
-        }
+        let (woken, jobs, carried_on) = backlog.end().await;
+        (pass.woken, pass.jobs, trouble) = (pass.woken + woken, jobs, trouble.and(carried_on));
         if let Some(retention) = retention.filter(|_| open)
             && self.passes.fetch_add(1, Ordering::Relaxed).is_multiple_of(EXPIRE_EVERY)
             && let Err(error) = self.expire(retention).await
@@ -211,20 +213,64 @@ impl Waker {
         trouble.map(|()| pass)
     }
 
-    /// Carries a resume job on to its end, or as long as no other process has it; whether another one has it. Counts the
-    /// events as they are published.
-    pub(crate) async fn resume(&self, job: i64, published: &AtomicUsize) -> Result<bool, WakeError> {
-        loop {
-            let started = Instant::now();
+    /// Publishes what of a page its canvases may publish at once; how many events, or why none. The rest waits for its turn.
+    async fn publish_overdue(
+        &self,
+        page: Vec<Notification>,
+        backlog: &mut Backlog,
+    ) -> Result<Result<usize, WakeError>, StoreError> {
+        let shared = backlog.share(page);
+        let published = self.publish(&shared.now).await;
+        if published.is_err() {
+            // The back-off is for notifications that got lost, not for a broker that is away.
+            let ids: Vec<_> = shared.now.iter().map(|notification| notification.id).collect();
+            self.store.promise_again(&ids).await?;
+        }
+        if !shared.later.is_empty() {
+            self.store.put_off(&shared.later).await?;
+        }
+        Ok(published.map(|()| shared.now.len()))
+    }
+
+    /// Carries a resume job of a canvas on to its end, or as long as no other process has it; whether another one has it.
+    /// Counts the events as they are published. Between two pages nothing is held but the turn.
+    pub(crate) async fn resume(
+        &self,
+        canvas: CanvasId,
+        job: i64,
+        published: &AtomicUsize,
+    ) -> Result<bool, WakeError> {
+        while let Some(turn) = self.turn(canvas).await {
             let page = self.store.resume_page(job).await?;
             crate::fault::point("resume.page");
             self.publish(&page.notifications).await?;
+            turn.took(page.notifications.len());
             published.fetch_add(page.notifications.len(), Ordering::Relaxed);
             if !page.more || self.is_over() {
                 return Ok(page.elsewhere);
             }
-            tokio::time::sleep_until(started + PAGE_PERIOD).await;
         }
+        Ok(false)
+    }
+
+    /// The canvas's turn to publish a page, if it comes before the time is over.
+    async fn turn(&self, canvas: CanvasId) -> Option<Turn> {
+        let turn = self.pace.turn(canvas);
+        match self.until {
+            Some(until) => tokio::time::timeout_at(until, turn).await.ok(),
+            None => Some(turn.await),
+        }
+    }
+
+    /// Publishes as much of what a change made due as the canvas may publish at once; the promises of the rest are kept by
+    /// the minute's pass.
+    pub(crate) async fn publish_share(
+        &self,
+        canvas: CanvasId,
+        notifications: &[Notification],
+    ) -> Result<(), WakeError> {
+        let taken = self.pace.take(canvas, notifications.len());
+        self.publish(&notifications[..taken]).await
     }
 
     /// Makes partitions for the numbers that come next. Appenders do it themselves when nobody did, so that it is no reason

@@ -87,7 +87,8 @@ impl Admin {
                     page => page?,
                 };
             count += page.back.len() as u64;
-            published = published && (page.back.is_empty() || self.publish(&page.back).await);
+            published =
+                published && (page.back.is_empty() || self.publish_share(filter.canvas, &page.back).await);
             if page.looked < pages.size {
                 break;
             }

@@ -36,7 +36,7 @@ pub use targets::{NewSecret, NewTarget, Registered};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::event::{Actor, EventId, EventSource, HandlerAddress, Name, Notification, Timestamp};
+use crate::event::{Actor, CanvasId, EventId, EventSource, HandlerAddress, Name, Notification, Timestamp};
 use crate::notify::Notifier;
 #[cfg(feature = "http")]
 use crate::store::Retention;
@@ -170,6 +170,13 @@ impl Admin {
         Self { store, notifier, waker, patience: None, copies: true, looks: Arc::default() }
     }
 
+    /// How many events of a canvas are woken in a second when many wait, twice as many at once. Default 1,000: one canvas's
+    /// backlog is not to stand in front of what others emit.
+    pub fn canvas_event_rate(mut self, events: u32) -> Self {
+        self.waker = self.waker.paced(events);
+        self
+    }
+
     /// How long lifting a rule waits for the waking of events; the rest is woken after the call has returned. Default:
     /// to the end.
     pub fn patience(mut self, patience: Duration) -> Self {
@@ -255,14 +262,18 @@ impl Admin {
     /// Publishes what a committed change made due; whether that went well. A broker that is away is no error to who
     /// made the change: it stands, and the promises of its rows bring the events back within the minute.
     async fn publish(&self, notifications: &[Notification]) -> bool {
-        let published = self.waker.publish(notifications).await;
+        self.published(self.waker.publish(notifications).await, notifications.len())
+    }
+
+    /// The same for many events of a canvas: what it may not publish at once comes by its promises, too.
+    async fn publish_share(&self, canvas: CanvasId, notifications: &[Notification]) -> bool {
+        self.published(self.waker.publish_share(canvas, notifications).await, notifications.len())
+    }
+
+    fn published(&self, published: Result<(), WakeError>, events: usize) -> bool {
         if let Err(error) = &published {
             let error = error as &dyn std::error::Error;
-            tracing::warn!(
-                error,
-                events = notifications.len(),
-                "notifications not published: their promises do"
-            );
+            tracing::warn!(error, events, "notifications not published: their promises do");
         }
         self.notifier.wakes() && published.is_ok()
     }

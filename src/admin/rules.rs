@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Admin, AdminError, LIST_MAX, checked};
-use crate::event::{Actor, HandlerScope, RuleKind, Timestamp, is_storable};
+use crate::event::{Actor, CanvasId, HandlerScope, RuleKind, Timestamp, is_storable};
 use crate::store::Rule;
 use crate::wake::WakeError;
 
@@ -125,7 +125,7 @@ impl Admin {
         let lifted = self.store.lift_rule(kind, scope, actor).await?;
         crate::fault::point("rule.lifted");
         let (woken, waking) = match lifted.job {
-            Some(job) => self.resume(job).await.map_err(AdminError::Wake)?,
+            Some(job) => self.resume(scope.canvas, job).await.map_err(AdminError::Wake)?,
             None => (0, false),
         };
         let still = lifted.other_stands.then_some(other(kind));
@@ -134,12 +134,12 @@ impl Admin {
 
     /// Works a resume job off in a task of its own, which goes on when the caller hangs up or loses patience; how many
     /// events were woken until then, and whether it goes on.
-    pub(super) async fn resume(&self, job: i64) -> Result<(usize, bool), WakeError> {
+    pub(super) async fn resume(&self, canvas: CanvasId, job: i64) -> Result<(usize, bool), WakeError> {
         let woken = Arc::new(AtomicUsize::new(0));
         let (waker, count) = (self.waker.clone(), Arc::clone(&woken));
         let (ended, end) = tokio::sync::oneshot::channel();
         tokio::spawn(async move {
-            let resumed = waker.resume(job, &count).await;
+            let resumed = waker.resume(canvas, job, &count).await;
             if let Err(Err(error)) = ended.send(resumed) {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(job, error, "waking events stopped; a worker carries on within a minute");

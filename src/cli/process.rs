@@ -15,7 +15,7 @@ use super::parts::{Part, Parts};
 use super::telemetry::{Observed, TelemetryArgs};
 use super::{BoxError, Context, descriptors};
 use crate::admin::{Admin, AdminError};
-use crate::config::{DeliveryArgs, LotArgs, PushArgs, ServeArgs, WorkerArgs, on_cloud_run};
+use crate::config::{DeliveryArgs, LotArgs, PushArgs, RateArgs, ServeArgs, WorkerArgs, on_cloud_run};
 use crate::delivery::Deliverer;
 use crate::emit::{Queue, QueueConfig};
 use crate::http::{HttpConfig, HttpServer};
@@ -23,7 +23,7 @@ use crate::notify::Notifier;
 use crate::observe::Observer;
 use crate::store::{Retention, Store, StoreError};
 use crate::wake::{WakeError, Waker};
-use crate::worker::{Handlers, PushRunner, QueueWorker, shutdown_signal};
+use crate::worker::{Handlers, PushRunner, QueueWorker, WorkerConfig, shutdown_signal};
 
 /// How long to wait before what waited is woken that could not be: the database was away.
 const WAKE_PAUSE: Duration = Duration::from_secs(2);
@@ -41,6 +41,8 @@ pub(crate) struct Serve {
     #[command(flatten)]
     worker: WorkerArgs,
     #[command(flatten)]
+    rates: RateArgs,
+    #[command(flatten)]
     delivery: DeliveryArgs,
     #[command(flatten)]
     pub(super) telemetry: TelemetryArgs,
@@ -52,6 +54,8 @@ pub(crate) struct Work {
     worker: WorkerArgs,
     #[command(flatten)]
     lot: LotArgs,
+    #[command(flatten)]
+    rates: RateArgs,
     #[command(flatten)]
     delivery: DeliveryArgs,
     #[command(flatten)]
@@ -70,6 +74,8 @@ pub(crate) struct All {
     #[command(flatten)]
     lot: LotArgs,
     #[command(flatten)]
+    rates: RateArgs,
+    #[command(flatten)]
     delivery: DeliveryArgs,
     #[command(flatten)]
     pub(super) telemetry: TelemetryArgs,
@@ -85,7 +91,7 @@ impl Serve {
         if self.push.is_given() {
             return self.run_pushed(context, handlers).await;
         }
-        let process = Process::start(context, context.notifier.connect().await?).await?;
+        let process = Process::start(context, context.notifier.connect().await?, self.rates).await?;
         let serving =
             process.serve(HttpConfig { delivery: self.delivery.config()?, ..self.http.config()? }).await?;
         if process.is_local {
@@ -119,7 +125,7 @@ impl Serve {
         };
         http.access.push = self.push.callers();
         let connecting = context.database.connect_to_be_pushed(&context.timing);
-        let process = Process::on(connecting, context, context.notifier.connect().await?).await?;
+        let process = Process::on(connecting, context, context.notifier.connect().await?, self.rates).await?;
         let server = process.bind(http).await?;
         let pushes = process.push(handlers, &self.worker, &self.delivery).await?;
         let (taking, stop) = (pushes.clone(), process.stop.clone());
@@ -146,7 +152,7 @@ impl Work {
     where
         F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
     {
-        let process = Process::start(context, context.notifier.connect_to_work().await?).await?;
+        let process = Process::start(context, context.notifier.connect_to_work().await?, self.rates).await?;
         let working = process.work(handlers, self.worker, self.lot, &self.delivery).await?;
         process.together(vec![working]).await
     }
@@ -162,7 +168,7 @@ impl All {
             "`all` pulls its notifications, and with WAKEQ_PUSH_AUDIENCE and WAKEQ_PUSH_ACCOUNTS they are pushed: start \
              `serve`, which then runs handlers, too"
         );
-        let process = Process::start(context, context.notifier.connect_to_work().await?).await?;
+        let process = Process::start(context, context.notifier.connect_to_work().await?, self.rates).await?;
         let mut http = HttpConfig { delivery: self.delivery.config()?, ..self.http.config()? };
         http.shutdown_grace = http.shutdown_grace.min(self.worker.config().shutdown_grace);
         let serving = process.serve(http).await?;
@@ -177,6 +183,7 @@ struct Process {
     notifier: Arc<dyn Notifier>,
     /// Whether nobody else wakes its workers.
     is_local: bool,
+    rates: RateArgs,
     /// What the gauges about the queue are asked of.
     observed: Observed,
     /// What the program adds.
@@ -187,14 +194,15 @@ struct Process {
 }
 
 impl Process {
-    async fn start(context: &Context, notifier: Arc<dyn Notifier>) -> anyhow::Result<Self> {
-        Self::on(context.database.connect_to_work(&context.timing), context, notifier).await
+    async fn start(context: &Context, notifier: Arc<dyn Notifier>, rates: RateArgs) -> anyhow::Result<Self> {
+        Self::on(context.database.connect_to_work(&context.timing), context, notifier, rates).await
     }
 
     async fn on(
         connecting: impl Future<Output = anyhow::Result<Store>>,
         context: &Context,
         notifier: Arc<dyn Notifier>,
+        rates: RateArgs,
     ) -> anyhow::Result<Self> {
         let signal = shutdown_signal().context("listen for SIGTERM")?;
         let stop = CancellationToken::new();
@@ -211,7 +219,7 @@ impl Process {
         let listening = AbortOnDropHandle::new(listening);
         let queue = Queue::new(store.clone(), Arc::clone(&notifier), QueueConfig::default());
         let own = Parts::new(store.clone(), queue, stop.clone());
-        Ok(Self { store, notifier, is_local, observed, own, stop, _listening: listening })
+        Ok(Self { store, notifier, is_local, rates, observed, own, stop, _listening: listening })
     }
 
     /// The part that answers over HTTP.
@@ -221,6 +229,7 @@ impl Process {
 
     async fn bind(&self, config: HttpConfig) -> anyhow::Result<HttpServer> {
         descriptors::raise(config.max_connections);
+        let config = HttpConfig { canvas_event_rate: self.rates.canvas_event_rate, ..config };
         Ok(HttpServer::bind(self.store.clone(), Arc::clone(&self.notifier), config).await?)
     }
 
@@ -277,7 +286,8 @@ impl Process {
     {
         let handlers =
             handlers(self.own.clone()).await.map_err(|error| anyhow!(error)).context("make the handlers")?;
-        let config = lot.with(arguments.config());
+        let canvas_event_rate = self.rates.canvas_event_rate;
+        let config = WorkerConfig { canvas_event_rate, ..lot.with(arguments.config()) };
         let idle = handlers.is_empty() && arguments.no_targets;
         anyhow::ensure!(
             !(self.is_local && idle),
@@ -307,7 +317,8 @@ impl Process {
     /// Notifications that wait in a process end with it: what waited when the last one ended is woken anew. What does not
     /// fit into this one is due, for the minute's passes to come.
     fn wake_what_waited(&self) -> AbortOnDropHandle<()> {
-        let admin = Admin::new(self.store.clone(), Arc::clone(&self.notifier));
+        let admin = Admin::new(self.store.clone(), Arc::clone(&self.notifier))
+            .canvas_event_rate(self.rates.canvas_event_rate);
         AbortOnDropHandle::new(tokio::spawn(async move {
             loop {
                 match admin.wake(true).await {
@@ -326,7 +337,8 @@ impl Process {
 
     /// The part that only keeps the promises of the rows. A schema that is missing would not come by waiting.
     async fn wake(&self, retention: Option<Retention>) -> anyhow::Result<Part> {
-        let waker = Waker::new(self.store.clone(), Arc::clone(&self.notifier));
+        let waker =
+            Waker::new(self.store.clone(), Arc::clone(&self.notifier)).paced(self.rates.canvas_event_rate);
         let period = self.store.timing().probe_period;
         match waker.pass(retention).await {
             Err(WakeError::Store(error @ StoreError::NotMigrated(_))) => return Err(error.into()),

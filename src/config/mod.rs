@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Args;
 
 pub(crate) use notifier::NotifierArgs;
-pub(crate) use process::{DeliveryArgs, LotArgs, PushArgs, ServeArgs, WorkerArgs, on_cloud_run};
+pub(crate) use process::{DeliveryArgs, LotArgs, PushArgs, RateArgs, ServeArgs, WorkerArgs, on_cloud_run};
 pub(crate) use secrets::SecretArgs;
 
 use crate::event::{CanvasId, Timing};

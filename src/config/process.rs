@@ -61,6 +61,16 @@ pub(crate) struct LotArgs {
     lot: usize,
 }
 
+/// How fast one canvas's events come in, and are woken.
+#[derive(Args, Clone, Copy)]
+#[command(next_help_heading = "Rates")]
+pub(crate) struct RateArgs {
+    /// Events a second that one canvas emits over HTTP, and that are woken of it when many wait
+    #[arg(long, env = "WAKEQ_CANVAS_EVENT_RATE", default_value_t = WorkerConfig::default().canvas_event_rate,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) canvas_event_rate: u32,
+}
+
 /// Who may push: with these, the process runs what a push subscription sends it.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Push mode")]
@@ -155,9 +165,6 @@ pub(crate) struct ServeArgs {
     /// Requests a second of one canvas
     #[arg(long, env = "WAKEQ_CANVAS_RATE", default_value_t = HttpConfig::default().canvas_rate)]
     canvas_rate: u32,
-    /// Events a second that one canvas emits
-    #[arg(long, env = "WAKEQ_CANVAS_EVENT_RATE", default_value_t = HttpConfig::default().canvas_event_rate)]
-    canvas_event_rate: u32,
     /// Bytes a second of one canvas, of bodies and of answers
     #[arg(long, env = "WAKEQ_CANVAS_BYTE_RATE", default_value_t = HttpConfig::default().canvas_byte_rate)]
     canvas_byte_rate: u32,
@@ -266,7 +273,6 @@ impl ServeArgs {
             share_percent: self.share,
             credential_rate: self.credential_rate,
             canvas_rate: self.canvas_rate,
-            canvas_event_rate: self.canvas_event_rate,
             canvas_byte_rate: self.canvas_byte_rate,
             stranger_rate: self.stranger_rate,
             docs: !self.no_docs,

@@ -118,7 +118,9 @@ impl HttpServer {
         config.check()?;
         let queue_config =
             QueueConfig { payload_limit_bytes: config.body_limit_bytes, ..QueueConfig::default() };
-        let admin = Admin::new(store.clone(), Arc::clone(&notifier)).patience(WAKING);
+        let admin = Admin::new(store.clone(), Arc::clone(&notifier))
+            .patience(WAKING)
+            .canvas_event_rate(config.canvas_event_rate);
         let stop = CancellationToken::new();
         let log = Log::new(store.clone(), notifier.as_ref()).with_payload_limit(config.body_limit_bytes);
         let queue = Queue::new(store.clone(), notifier, queue_config);

@@ -18,8 +18,8 @@ pub(crate) struct Minute {
     pub(crate) notifications: Vec<Notification>,
     /// How many of them were due already: their notifications did not do it.
     pub(crate) recovered: usize,
-    /// Open resume jobs.
-    pub(crate) jobs: Vec<i64>,
+    /// Open resume jobs, the first of each canvas before the second of any.
+    pub(crate) jobs: Vec<(CanvasId, i64)>,
     /// Whether crons tick, now or within [`Store::cron_ahead`]; also where another process was first.
     pub(crate) crons: bool,
     /// Whether queues are to be looked after: one is being drained, a facet has a limit, copies are to be woken, or there
@@ -37,6 +37,7 @@ struct MinuteRow {
     ids: Vec<Uuid>,
     canvases: Vec<Uuid>,
     jobs: Vec<i64>,
+    job_canvases: Vec<Uuid>,
     crons: bool,
     queues: bool,
     log: bool,
@@ -54,7 +55,7 @@ impl MinuteRow {
         Minute {
             notifications: notifications(self.ids, self.canvases),
             recovered: usize::try_from(self.recovered).unwrap_or(0),
-            jobs: self.jobs,
+            jobs: self.job_canvases.into_iter().map(CanvasId).zip(self.jobs).collect(),
             crons: self.crons,
             queues: self.queues,
             log: self.log,
@@ -130,7 +131,10 @@ impl Store {
                         order by until limit 1 for update skip locked)
                 returning canvas_id, event_space, handler_name
                ), job as (
-                   insert into wakeq.resume_jobs (kind, canvas_id, module, name) select 'lifted', canvas_id, event_space, handler_name from expired returning id
+                   insert into wakeq.resume_jobs (kind, canvas_id, module, name) select 'lifted', canvas_id, event_space, handler_name from expired returning id, canvas_id
+               ), jobs as (
+                   (select id, canvas_id, row_number() over (partition by canvas_id order by id) as rank from wakeq.resume_jobs
+                     where exists (select from gate) order by rank, id limit 1000) union all select id, canvas_id, 0 from job
                ), found as materialized (
                    select e.id, e.notify_at from wakeq.events_v2 e
                     where e.notify_at >= (select start from gate) and e.notify_at <= now() order by e.notify_at limit 1000
@@ -146,12 +150,10 @@ impl Store {
                           end,
                           probes = e.probes + (not overdue.runs and e.delay_until <= now())::integer
                      from overdue where e.id = overdue.id
-                returning e.id, e.canvas_id, not overdue.runs and e.delay_until <= now() + $4 as publish,
-                          e.delay_until <= now() as due
+                returning e.id, e.canvas_id, not overdue.runs and e.delay_until <= now() + $4 as publish, e.delay_until <= now() as due
                )
                select array(select id from moved where publish order by id) as "ids!", array(select canvas_id from moved where publish order by id) as "canvases!",
-                      array(select id from wakeq.resume_jobs where exists (select from gate) order by id limit 1000)
-                          || array(select id from job) as "jobs!",
+                      array(select id from jobs order by rank, id) as "jobs!", array(select canvas_id from jobs order by rank, id) as "job_canvases!",
                       not $1 and exists (select from wakeq.cron_records where next_at <= now() + $10::interval) as "crons!",
                       not $1 and exists (select from gate)
                           and (exists (select from wakeq.queues where draining) or exists (select from wakeq.facets where running <> '{}' or was_full) or exists (select from wakeq.queue_wakes)
@@ -160,8 +162,7 @@ impl Store {
                       (select count(*) from moved where publish and due) as "recovered!", exists (select from gate) as "open!",
                       (select count(*) from found) >= 1000 as "full!", exists (select from expired) as "lifted!",
                       (select count(*) from overdue) < (select count(*) from found) and (select passes % 10 <> 0 from gate) as "passed_over!",
-                      (select max(notify_at) from found) + case when exists (select from overdue) then interval '0'
-                                                                else interval '1 microsecond' end as reached, now() as "now!""#,
+                      (select max(notify_at) from found) + case when exists (select from overdue) then interval '0' else interval '1 microsecond' end as reached, now() as "now!""#,
             again,
             interval(timing.probe_period),
             interval(timing.lease),

@@ -120,6 +120,28 @@ impl Store {
         session.answered("wake what was registered meanwhile", woken).map(drop)
     }
 
+    /// Puts off what the probe found overdue and may not publish yet: each event is due again this long from now, and not
+    /// before a time of its own has passed. Nothing was tried in vain, so the back-off does not count it.
+    pub(crate) async fn put_off(&self, later: &[(EventId, Duration)]) -> Result<(), StoreError> {
+        in_memory!(self, put_off(later));
+        let (keys, waits_s): (Vec<Uuid>, Vec<f64>) =
+            later.iter().map(|(id, wait)| (id.0, wait.as_secs_f64())).unzip();
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "update wakeq.events_v2
+                set notify_at = case when notify_at is not null then greatest(delay_until + $3,
+                        clock_timestamp() + ($2::float8[])[array_position($1, id)] * interval '1 second') end,
+                    probes = greatest(probes - (delay_until <= clock_timestamp())::integer, 0)
+              where id = any ($1) and (locked_at is null or locked_at < clock_timestamp() - $4::interval)",
+            &keys,
+            &waits_s,
+            interval(self.timing().grace),
+            interval(self.timing().lease)
+        );
+        let moved = session.limit(|connection| query.execute(connection)).await;
+        session.answered("put promises off", moved).map(drop)
+    }
+
     /// Takes back a pass of the probe that could not be published: the events are due again after the grace, not after
     /// the back-off.
     pub(crate) async fn promise_again(&self, ids: &[EventId]) -> Result<(), StoreError> {

@@ -156,7 +156,8 @@ impl TestKit {
         Self {
             queue: Queue::new(store.clone(), Arc::clone(&shared), QueueConfig::default()),
             silent: Queue::new(store.clone(), Arc::new(NoNotifier), QueueConfig::default()),
-            admin: Admin::new(store.clone(), shared),
+            // Nobody else waits for a worker here.
+            admin: Admin::new(store.clone(), shared).canvas_event_rate(u32::MAX),
             stepper: Stepper::without_handlers(&store, &notifier),
             store,
             notifier,

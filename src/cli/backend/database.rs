@@ -32,6 +32,9 @@ use crate::log::Log;
 use crate::notify::{NoNotifier, Notifier};
 use crate::store::{DeadFilter, GroupDeadCursor, Store};
 
+/// How long a command wakes what a lifted rule held. Then it ends, and the minute's pass of another process goes on.
+const WAKING: Duration = Duration::from_secs(10);
+
 /// A canvas of a database, and who works on it.
 pub(in crate::cli) struct Database {
     pub(in crate::cli) store: Store,
@@ -50,6 +53,11 @@ impl Database {
     /// For what wakes events.
     async fn waking(&self) -> anyhow::Result<Admin> {
         Ok(Admin::new(self.store.clone(), self.notifier.connect().await?))
+    }
+
+    /// The same for what may wake very many: the rest is left to processes that stay.
+    async fn waking_for_a_while(&self) -> anyhow::Result<Admin> {
+        Ok(self.waking().await?.patience(WAKING))
     }
 
     fn access(&self) -> anyhow::Result<Access> {
@@ -128,7 +136,7 @@ impl Database {
         let new = new.read()?;
         check(self.canvas, &new, delivery)?;
         let address = target.address(self.canvas);
-        Ok(self.waking().await?.put_target(&address, &new, &self.actor).await?.into())
+        Ok(self.waking_for_a_while().await?.put_target(&address, &new, &self.actor).await?.into())
     }
 
     pub(super) async fn delete_target(&self, target: &Target) -> anyhow::Result<()> {
@@ -151,7 +159,7 @@ impl Database {
     }
 
     pub(super) async fn lift(&self, kind: RuleKind, handler: &HandlerName) -> anyhow::Result<Lifted> {
-        let (admin, scope) = (self.waking().await?, handler.scope(self.canvas));
+        let (admin, scope) = (self.waking_for_a_while().await?, handler.scope(self.canvas));
         let lifted = match kind {
             RuleKind::Pause => admin.unpause(&scope, &self.actor).await,
             RuleKind::Block => admin.unblock(&scope, &self.actor).await,

@@ -47,7 +47,8 @@ pub struct HttpConfig {
     /// The same for one canvas, with all its credentials. Default 2,000.
     pub canvas_rate: u32,
     /// Events a second that one canvas emits, singly, in batches and on objects, and twice as many at once; emits are answered
-    /// 429 until that much time has passed. Default 1,000: what quick handlers on a small worker do.
+    /// 429 until that much time has passed. As fast those are woken that a rule held. Default 1,000: what quick handlers on a
+    /// small worker do.
     pub canvas_event_rate: u32,
     /// Bytes a second of one canvas, of bodies and of answers, and as many at once; requests are answered 429 until that much
     /// time has passed. Default 8 MiB.

@@ -48,7 +48,7 @@ impl Tables {
                 row.probes += i32::from(moved.counts);
             }
         }
-        let jobs = self.jobs.keys().copied().collect();
+        let jobs = self.jobs.iter().map(|(id, job)| (job.scope.canvas, *id)).collect();
         Ok(Minute { notifications, recovered, jobs, crons: false, queues: false, log: false, more, open })
     }
 
@@ -104,6 +104,19 @@ impl Tables {
             let Some(row) = self.events.get_mut(id).filter(|row| row.locked_at.is_none()) else { continue };
             row.notify_at = row.notify_at.map(|_| again);
             row.probes = (row.probes - 1).max(0);
+        }
+        Ok(())
+    }
+
+    pub(in crate::store) fn put_off(&mut self, later: &[(EventId, Duration)]) -> Result<(), StoreError> {
+        for (id, wait) in later {
+            let Some(row) = self.events.get(id).filter(|row| self.is_free(row)) else { continue };
+            let again = (row.delay_until + self.timing.grace).max(self.now + *wait);
+            let counted = i32::from(row.delay_until <= self.now);
+            if let Some(row) = self.events.get_mut(id) {
+                row.notify_at = row.notify_at.map(|_| again);
+                row.probes = (row.probes - counted).max(0);
+            }
         }
         Ok(())
     }

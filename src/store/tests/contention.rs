@@ -78,7 +78,7 @@ async fn write(store: &Store, ids: &[EventId], tokens: &Tokens, kind: u64) -> Re
         7 => drop(store.register(&["WORKER/known/_".into()], &[]).await?),
         _ => {
             // Also the jobs of what was deferred and then registered.
-            for job in store.minute(true).await?.jobs {
+            for (_, job) in store.minute(true).await?.jobs {
                 store.resume_page(job).await?;
             }
         }

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use super::crowds::FEW;
 use super::parking::resume;
 use super::{Table, is_skipped, scope, tester};
-use crate::event::RuleKind;
+use crate::event::{CanvasId, RuleKind};
 use crate::store::{Retention, StoreConfig};
 
 impl Table {
@@ -237,8 +238,50 @@ async fn rules_that_reached_their_end_are_lifted_one_by_one() {
     assert_eq!((minute.jobs.len(), minute.more), (2, true));
     let last = table.store.minute(true).await.unwrap();
     assert_eq!((last.jobs.len(), last.more), (2, false));
-    assert_eq!(resume(&table.store, last.jobs[0]).await, ids);
-    assert_eq!(resume(&table.store, last.jobs[1]).await, []);
+    assert_eq!(resume(&table.store, last.jobs[0].1).await, ids);
+    assert_eq!(resume(&table.store, last.jobs[1].1).await, []);
+}
+
+/// What the pass may not publish yet is due at its turn, or once its own time has passed, and nothing counts as lost by it.
+#[tokio::test]
+async fn what_is_put_off_is_due_at_its_turn() {
+    let table = Table::new().await;
+    let ids = table.add(5).await;
+    let keys: Vec<_> = ids.iter().map(|id| id.0).collect();
+    // One that is due, one that is due later, one that is parked, one that runs, and one that lost its owner.
+    let kinds = "update wakeq.events_v2 e
+                    set notify_at = case n when 3 then null else now() + interval '10 min' end, probes = 3,
+                        delay_until = case n when 2 then now() + interval '5 min' else delay_until end,
+                        locked_at = case n when 4 then now() when 5 then now() - interval '1 h' end,
+                        claims = case when n > 3 then 1 else 0 end
+                   from unnest($1::uuid[]) with ordinality o (id, n) where e.id = o.id";
+    sqlx::query(kinds).bind(&keys).execute(&table.pool).await.unwrap();
+    let later: Vec<_> = ids.iter().map(|id| (*id, Duration::from_secs(100))).collect();
+    table.store.put_off(&later).await.unwrap();
+    let promises: Vec<(Option<i64>, i32)> = sqlx::query_as(
+        "select round(extract(epoch from notify_at - now()) / 10)::bigint * 10, probes from wakeq.events_v2
+          order by array_position($1, id)",
+    )
+    .bind(&keys)
+    .fetch_all(&table.pool)
+    .await
+    .unwrap();
+    assert_eq!(promises, [(Some(100), 2), (Some(330), 3), (None, 2), (Some(600), 3), (Some(100), 2)]);
+}
+
+/// However many jobs one canvas has, the list begins with one of each.
+#[tokio::test]
+async fn a_thousand_jobs_of_one_canvas_hide_none_of_another() {
+    let table = Table::new().await;
+    table.crowd(1).await;
+    let many = "insert into wakeq.resume_jobs (kind, canvas_id, module, name)
+                select 'lifted', canvas_id, module, 'h' || n from generate_series(1, 1500) n,
+                       (select canvas_id, module from wakeq.events_v2 order by 1 limit 1) one";
+    table.run(many).await;
+    table.lift_all().await;
+    let jobs = table.store.minute(false).await.unwrap().jobs;
+    assert_eq!(jobs.len(), 1_000);
+    assert_eq!((jobs[0].0, jobs[1].0, jobs[2].0), (CanvasId::DEFAULT, FEW, CanvasId::DEFAULT));
 }
 
 /// Old ids, dead events and notes go; fresh ones stay; once an hour.

@@ -4,6 +4,7 @@ mod coalescer;
 mod contention;
 mod copies;
 mod cost;
+pub(crate) mod crowds;
 mod entities;
 mod fences;
 mod frozen;

@@ -18,7 +18,7 @@ impl Table {
         self.store.lift_rule(RuleKind::Pause, &scope(), &tester()).await.unwrap().job.expect("it stood")
     }
 
-    pub(super) async fn parked(&self) -> i64 {
+    pub(crate) async fn parked(&self) -> i64 {
         self.number(PARKED).await
     }
 }

@@ -1,0 +1,43 @@
+//! A canvas with many events in front of the few of another, for tests of who waits for whom.
+
+use super::Table;
+use crate::event::CanvasId;
+
+/// The canvas with few events.
+pub(crate) const FEW: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
+
+impl Table {
+    /// So many overdue events of the default canvas, and three of another one that were overdue after them.
+    pub(crate) async fn crowd(&self, count: i32) {
+        self.add(count).await;
+        self.run("update wakeq.events_v2 set notify_at = now() - interval '1 minute'").await;
+        let few: Vec<_> = self.add(3).await.iter().map(|id| id.0).collect();
+        let moved = "update wakeq.events_v2 set canvas_id = $1, notify_at = now() - interval '1 s' where id = any ($2)";
+        sqlx::query(moved).bind(FEW.0).bind(few).execute(&self.pool).await.unwrap();
+    }
+
+    /// Parks all events, with a resume job for each canvas.
+    pub(crate) async fn lift_all(&self) {
+        self.run("update wakeq.events_v2 set notify_at = null").await;
+        let jobs = "insert into wakeq.resume_jobs (kind, canvas_id, module, name)
+                    select 'lifted', canvas_id, 'WORKER', 'known' from wakeq.events_v2 group by 2 order by 2";
+        self.run(jobs).await;
+    }
+
+    pub(crate) async fn open_jobs(&self) -> i64 {
+        self.number("select count(*) from wakeq.resume_jobs").await
+    }
+
+    /// Events that nobody counts as lost, with a promise within so many seconds.
+    pub(crate) async fn promised_within(&self, seconds: i32) -> i64 {
+        let promised = "select count(*) from wakeq.events_v2
+                         where probes = 0 and notify_at between now() and now() + $1 * interval '1 s'";
+        sqlx::query_scalar(promised).bind(seconds).fetch_one(&self.pool).await.unwrap()
+    }
+
+    /// Makes the next pass due, and all promises that were put off.
+    pub(crate) async fn all_due(&self) {
+        self.run("update wakeq.events_v2 set notify_at = now() where probes = 0").await;
+        self.run("update wakeq.chores set next_at = now()").await;
+    }
+}

@@ -1,0 +1,277 @@
+//! What a pass publishes beside its pages, each canvas at its pace: overdue events beyond what their canvas may publish at
+//! once, and the open resume jobs.
+//!
+//! Nothing here is a duty: the promise of what is held stands shortly after its turn, and a job is a row.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::{PAGE, WakeError, Waker};
+use crate::event::{CanvasId, EventId, Notification};
+
+/// Most events that one pass holds.
+const HELD_MAX: usize = 100_000;
+
+/// Ends with its pass, or when it is dropped.
+pub(super) struct Backlog {
+    waker: Waker,
+    canvases: HashMap<CanvasId, Behind>,
+    jobs: HashSet<i64>,
+    /// Of all canvases.
+    held: Arc<AtomicUsize>,
+    woken: Arc<AtomicUsize>,
+    work: JoinSet<Result<(), WakeError>>,
+}
+
+/// A canvas with more overdue events than may be published at once.
+struct Behind {
+    given: mpsc::Sender<Notification>,
+    held: Arc<AtomicUsize>,
+    /// Those that were left to a later pass.
+    left: usize,
+}
+
+/// What becomes of a page of overdue events.
+#[derive(Default)]
+pub(super) struct Shared {
+    pub(super) now: Vec<Notification>,
+    /// What waits, and for how long its promise has to be put off.
+    pub(super) later: Vec<(EventId, Duration)>,
+}
+
+impl Backlog {
+    pub(super) fn new(waker: &Waker) -> Self {
+        Self {
+            waker: waker.clone(),
+            canvases: HashMap::new(),
+            jobs: HashSet::new(),
+            held: Arc::default(),
+            woken: Arc::default(),
+            work: JoinSet::new(),
+        }
+    }
+
+    /// Divides a page into what may be published at once and what waits. Of that, what has its turn within this pass is held,
+    /// and its promise is for the case that this process dies; the promises of the rest are when they have theirs.
+    pub(super) fn share(&mut self, page: Vec<Notification>) -> Shared {
+        let mut canvases: BTreeMap<CanvasId, Vec<Notification>> = BTreeMap::new();
+        for notification in page {
+            canvases.entry(notification.canvas).or_default().push(notification);
+        }
+        let mut shared = Shared::default();
+        for (canvas, mut events) in canvases {
+            let waits = self.canvases.get(&canvas).is_some_and(|behind| behind.position() > 0);
+            let taken = if waits { 0 } else { self.waker.pace.take(canvas, events.len()) };
+            shared.later.extend(self.wait(canvas, events.split_off(taken)));
+            shared.now.append(&mut events);
+        }
+        shared
+    }
+
+    /// Lets events of a canvas wait; for how long their promises have to be put off.
+    fn wait(&mut self, canvas: CanvasId, events: Vec<Notification>) -> Vec<(EventId, Duration)> {
+        if events.is_empty() {
+            return Vec::new();
+        }
+        let mut behind = match self.canvases.remove(&canvas) {
+            Some(behind) => behind,
+            None => self.begin(canvas),
+        };
+        let later = events.into_iter().map(|event| (event.id, self.hold(&mut behind, event))).collect();
+        self.canvases.insert(canvas, behind);
+        later
+    }
+
+    fn hold(&self, behind: &mut Behind, event: Notification) -> Duration {
+        let timing = self.waker.store.timing();
+        let within = self.waker.until.map_or(timing.probe_period, |until| until - Instant::now());
+        let wait = self.waker.pace.time_of(behind.position() + 1);
+        if wait > within || self.held.load(Ordering::Relaxed) >= HELD_MAX {
+            behind.left += 1;
+            return wait;
+        }
+        behind.held.fetch_add(1, Ordering::Relaxed);
+        self.held.fetch_add(1, Ordering::Relaxed);
+        // What publishes it may have ended because the broker is away; then the promise does it.
+        let _ = behind.given.try_send(event);
+        wait + timing.grace
+    }
+
+    /// Begins to publish what will be held of a canvas.
+    fn begin(&mut self, canvas: CanvasId) -> Behind {
+        let (given, mut held_events) = mpsc::channel(HELD_MAX);
+        let (waker, woken) = (self.waker.clone(), Arc::clone(&self.woken));
+        let held = Arc::new(AtomicUsize::new(0));
+        let (own, all) = (Arc::clone(&held), Arc::clone(&self.held));
+        self.work.spawn(async move {
+            let mut page = Vec::new();
+            while held_events.recv_many(&mut page, PAGE).await > 0 {
+                let Some(turn) = waker.turn(canvas).await else { break };
+                let published = waker.publish(&page).await;
+                turn.took(page.len());
+                published?;
+                woken.fetch_add(page.len(), Ordering::Relaxed);
+                own.fetch_sub(page.len(), Ordering::Relaxed);
+                all.fetch_sub(page.len(), Ordering::Relaxed);
+                page.clear();
+            }
+            Ok(())
+        });
+        Behind { given, held, left: 0 }
+    }
+
+    /// Carries on resume jobs, for no longer than a period: then it is another pass's turn, of whatever process.
+    pub(super) fn carry_on(&mut self, jobs: Vec<(CanvasId, i64)>) {
+        let until = Instant::now() + self.waker.store.timing().probe_period;
+        let until = self.waker.until.map_or(until, |own| own.min(until));
+        for (canvas, job) in jobs {
+            if self.waker.is_over() || !self.jobs.insert(job) {
+                continue;
+            }
+            let waker = Waker { until: Some(until), ..self.waker.clone() };
+            self.work.spawn(async move { waker.resume(canvas, job, &AtomicUsize::new(0)).await.map(drop) });
+        }
+    }
+
+    /// Waits for the end of it all; how many held events were published, how many jobs carried on, and the first thing that
+    /// went wrong: what can't go on now does not hold up the others.
+    pub(super) async fn end(self) -> (usize, usize, Result<(), WakeError>) {
+        let Self { canvases, jobs, woken, mut work, .. } = self;
+        drop(canvases);
+        let mut trouble = Ok(());
+        while let Some(ended) = work.join_next().await {
+            match ended {
+                Ok(ended) => trouble = trouble.and(ended),
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::error!(error, "waking ended by a defect; the next pass carries on");
+                }
+            }
+        }
+        (woken.load(Ordering::Relaxed), jobs.len(), trouble)
+    }
+}
+
+impl Behind {
+    /// How many are in front of the next.
+    fn position(&self) -> usize {
+        self.held.load(Ordering::Relaxed) + self.left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::event::Timing;
+    use crate::notify::{Notifier, NotifyError, Subscription};
+    use crate::store::StoreConfig;
+    use crate::store::tests::Table;
+    use crate::store::tests::crowds::FEW;
+
+    /// A broker that remembers, in their order, whose notifications it was given.
+    #[derive(Default)]
+    struct Broker {
+        published: Mutex<Vec<Notification>>,
+        got: tokio::sync::Notify,
+    }
+
+    #[async_trait::async_trait]
+    impl Notifier for Broker {
+        async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
+            self.published.lock().unwrap().extend(notifications);
+            self.got.notify_one();
+            Ok(())
+        }
+
+        async fn subscribe(&self, _: usize) -> Result<Box<dyn Subscription>, NotifyError> {
+            unreachable!("nothing is received here")
+        }
+    }
+
+    impl Broker {
+        fn published(&self) -> Vec<Notification> {
+            self.published.lock().unwrap().clone()
+        }
+
+        /// How many were published before the first of the other canvas's.
+        fn before_the_few(&self) -> usize {
+            self.published().iter().position(|one| one.canvas == FEW).expect("nothing of the other canvas")
+        }
+
+        fn events(&self) -> HashSet<EventId> {
+            self.published().iter().map(|one| one.id).collect()
+        }
+    }
+
+    /// A waker with a rate.
+    fn waker(table: &Table, rate: u32) -> (Waker, Arc<Broker>) {
+        let broker = Arc::<Broker>::default();
+        (Waker::new(table.store.clone(), Arc::clone(&broker) as Arc<dyn Notifier>).paced(rate), broker)
+    }
+
+    /// Of a canvas with many overdue events some are published before those of another that were overdue after them. The
+    /// rest waits for its turn, with promises for just after that.
+    #[tokio::test]
+    async fn what_is_overdue_of_one_canvas_is_not_in_front_of_another() {
+        let timing = Timing { probe_period: Duration::from_secs(20), ..Timing::default() };
+        let table = Table::with(StoreConfig { timing, ..StoreConfig::default() }).await;
+        table.crowd(2_400).await;
+        let (waker, broker) = waker(&table, 20);
+        let pass = waker.pass(None).await.unwrap();
+        assert!(broker.before_the_few() <= 80, "{} of 2,400", broker.before_the_few());
+        let published = broker.published().len();
+        assert_eq!((pass.woken, broker.events().len()), (published, published), "each once");
+        assert!((403..600).contains(&published), "as many as have their turn in a period: {published}");
+        assert!(table.promised_within(150).await >= 2_200, "at their turns, and none counts as lost");
+
+        table.all_due().await;
+        let (quick, later) = self::waker(&table, 1_000_000);
+        quick.pass(None).await.unwrap();
+        assert_eq!(broker.events().union(&later.events()).count(), 2_403, "another process keeps them all");
+    }
+
+    /// A process that dies over a long resume job has held up nobody meanwhile, and leaves it to the next.
+    #[tokio::test]
+    async fn a_long_job_of_one_canvas_is_not_in_front_of_another() {
+        let table = Table::new().await;
+        table.crowd(5_000).await;
+        table.lift_all().await;
+        let (waker, broker) = waker(&table, 1_000);
+        let dying = tokio::spawn(async move { waker.pass(None).await });
+        while broker.published().iter().filter(|one| one.canvas == FEW).count() < 3 {
+            broker.got.notified().await;
+        }
+        dying.abort();
+        assert!(dying.await.is_err());
+        assert!(broker.before_the_few() <= 2_000, "{} of 5,000", broker.before_the_few());
+
+        let (quick, _) = self::waker(&table, 1_000_000);
+        while table.open_jobs().await > 0 {
+            table.all_due().await;
+            quick.pass(None).await.unwrap();
+        }
+        assert_eq!(
+            table.parked().await,
+            0,
+            "what was woken has a promise, also in the page over which it died"
+        );
+    }
+
+    /// What a change makes due is published as far as its canvas may; its promises stand for the rest.
+    #[tokio::test]
+    async fn many_redriven_events_have_the_pace_of_their_canvas() {
+        let table = Table::new().await;
+        let told = crate::store::tests::told(&table.add(10).await);
+        let (waker, broker) = waker(&table, 2);
+        waker.publish_share(CanvasId::DEFAULT, &told).await.unwrap();
+        assert_eq!(broker.published(), told[..4]);
+    }
+}
