@@ -165,7 +165,7 @@ pub(crate) struct ServeArgs {
     /// Requests a second of one canvas
     #[arg(long, env = "WAKEQ_CANVAS_RATE", default_value_t = HttpConfig::default().canvas_rate)]
     canvas_rate: u32,
-    /// Bytes a second of one canvas, of bodies and of answers
+    /// Bytes a second of one canvas, or of one credential, of bodies and of answers
     #[arg(long, env = "WAKEQ_CANVAS_BYTE_RATE", default_value_t = HttpConfig::default().canvas_byte_rate)]
     canvas_byte_rate: u32,
     /// Requests a second from one address without a credential that counts

@@ -1,5 +1,6 @@
 //! What comes in: bodies within their limits of size and time, queries and paths in their types.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -14,6 +15,7 @@ use super::bytes::Held;
 use super::guard::Caller;
 use super::limits::Slot;
 use super::problem::{Kind, Problem};
+use super::shares::Party;
 use crate::access::KeyId;
 use crate::event::{CanvasId, EntityId, EventId, InvalidEntityId, InvalidObjectKey, Name, ObjectKey, Quota};
 
@@ -42,15 +44,17 @@ impl FromRequest<Api> for Whole {
         }
         let slot = request.extensions().get::<Slot>().cloned();
         slot.iter().for_each(Slot::leave);
-        let canvas = request.extensions().get().map(|caller: &Caller| caller.canvas);
-        let mut held = api.limits.bodies.begin(canvas);
+        let parties = request.extensions().get().map(|caller: &Caller| Arc::clone(&caller.parties));
+        let parties = parties.unwrap_or_else(|| [Party::Pushes].into());
+        let mut held = api.limits.bodies.begin(&parties);
         let reading =
             collect(Limited::new(request.into_body(), limit), announced.unwrap_or(limit), &mut held);
         let bytes = match within(api.limits.body_time, reading).await? {
             Ok(bytes) => bytes,
-            Err(Broken::NoRoom) => {
-                let words =
-                    "more arrives on this canvas than this process can hold beside that of others: try again";
+            Err(Broken::NoRoom(party)) => {
+                let words = format!(
+                    "more arrives from {party} than this process can hold beside what others send: try again"
+                );
                 return Err(Problem::new(Kind::TooManyRequests, words));
             }
             Err(Broken::Body(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
@@ -60,8 +64,8 @@ impl FromRequest<Api> for Whole {
             }
         };
         // The guard has counted what was announced.
-        if let Some(canvas) = canvas.filter(|_| announced.is_none()) {
-            api.shares.moved(canvas, bytes.len() as u64);
+        if announced.is_none() {
+            api.shares.moved(&parties, bytes.len() as u64);
         }
         slot.iter().try_for_each(Slot::take)?;
         if let Some(slot) = slot {
@@ -78,7 +82,7 @@ pub(super) fn announced(headers: &HeaderMap) -> Option<u64> {
 
 /// Why a body was not read to its end.
 enum Broken {
-    NoRoom,
+    NoRoom(Party),
     Body(axum::BoxError),
 }
 
@@ -88,9 +92,7 @@ async fn collect(body: Limited<Body>, most: usize, held: &mut Held) -> Result<By
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(Broken::Body)?.into_data() else { continue };
-        if !held.add(data.len()) {
-            return Err(Broken::NoRoom);
-        }
+        held.add(data.len()).map_err(Broken::NoRoom)?;
         // Twice as much each time, but never more than there will be.
         if bytes.capacity() - bytes.len() < data.len() {
             let missing = most.saturating_sub(bytes.len());

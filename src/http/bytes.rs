@@ -1,5 +1,5 @@
 //! Bytes of requests and of answers that this process holds at a time, in shares: a canvas may hold as much as it leaves to
-//! the others.
+//! the others, and so may a credential, on whatever canvases.
 //!
 //! It counts and cuts; it reads nothing of a request, and never waits for room.
 
@@ -16,15 +16,12 @@ use hyper::body::{Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::problem::{Kind, Problem};
-use crate::event::CanvasId;
+use super::shares::Party;
 
 /// Answers up to this size are not counted: the connection's own buffers hold them.
 const SMALL: u64 = 32 * 1024;
 /// How much of an answer is handed to its connection at a time, which copies it.
 const SLICE: usize = 16 * 1024;
-
-/// Whose bytes they are: a canvas's, or none's.
-pub(super) type Owner = Option<CanvasId>;
 
 /// How many bytes there may be, and who holds how many.
 #[derive(Debug)]
@@ -36,7 +33,7 @@ pub(super) struct Budget {
 #[derive(Debug, Default)]
 struct Counts {
     all: usize,
-    of: HashMap<Owner, usize>,
+    of: HashMap<Party, usize>,
 }
 
 impl Budget {
@@ -45,8 +42,8 @@ impl Budget {
     }
 
     /// Nothing yet.
-    pub(super) fn begin(self: &Arc<Self>, owner: Owner) -> Held {
-        Held { shares: Arc::clone(self), owner, bytes: 0 }
+    pub(super) fn begin(self: &Arc<Self>, parties: &Arc<[Party]>) -> Held {
+        Held { shares: Arc::clone(self), parties: Arc::clone(parties), bytes: 0 }
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -58,23 +55,27 @@ impl Budget {
 #[derive(Debug)]
 pub(super) struct Held {
     shares: Arc<Budget>,
-    owner: Owner,
+    /// Whose bytes they are.
+    parties: Arc<[Party]>,
     bytes: usize,
 }
 
 impl Held {
-    /// Holds so many more, if its owner then has no more than is left. So one owner gets a half, two get a third each, and
-    /// whoever comes next finds room.
-    pub(super) fn add(&mut self, bytes: usize) -> bool {
+    /// Holds so many more, if each of those whose they are then has no more than is left; else the first that has. So one gets a
+    /// half, two get a third each, and whoever comes next finds room.
+    pub(super) fn add(&mut self, bytes: usize) -> Result<(), Party> {
         let shares = Arc::clone(&self.shares);
         let mut counts = shares.counts();
-        let own = counts.of.get(&self.owner).copied().unwrap_or(0);
         let left = shares.most.saturating_sub(counts.all);
-        if own.saturating_add(bytes) > left.saturating_sub(bytes) {
-            return false;
+        let has_more = |party: &&Party| {
+            let own = counts.of.get(party).copied().unwrap_or(0);
+            own.saturating_add(bytes) > left.saturating_sub(bytes)
+        };
+        if let Some(party) = self.parties.iter().find(has_more) {
+            return Err(party.clone());
         }
         self.count(&mut counts, bytes);
-        true
+        Ok(())
     }
 
     /// Holds so many more, whatever is left.
@@ -87,7 +88,9 @@ impl Held {
 impl Held {
     fn count(&mut self, counts: &mut Counts, bytes: usize) {
         counts.all += bytes;
-        *counts.of.entry(self.owner).or_default() += bytes;
+        for party in self.parties.iter() {
+            *counts.of.entry(party.clone()).or_default() += bytes;
+        }
         self.bytes += bytes;
     }
 }
@@ -96,10 +99,12 @@ impl Drop for Held {
     fn drop(&mut self) {
         let mut counts = self.shares.counts();
         counts.all -= self.bytes;
-        if let Some(own) = counts.of.get_mut(&self.owner) {
-            *own -= self.bytes;
-            if *own == 0 {
-                counts.of.remove(&self.owner);
+        for party in self.parties.iter() {
+            if let Some(own) = counts.of.get_mut(party) {
+                *own -= self.bytes;
+                if *own == 0 {
+                    counts.of.remove(party);
+                }
             }
         }
     }
@@ -120,13 +125,15 @@ impl Answers {
 
     /// Counts an answer until it is sent. Refused instead, if there is no room for it, and only something was looked at:
     /// what a change did has to be told.
-    pub(super) fn count(&self, canvas: CanvasId, method: &Method, response: Response) -> Response {
+    pub(super) fn count(&self, parties: &Arc<[Party]>, method: &Method, response: Response) -> Response {
         let Some(bytes) = large(&response) else { return response };
-        let mut held = self.shares.begin(Some(canvas));
+        let mut held = self.shares.begin(parties);
         if method.is_safe() {
-            if !held.add(bytes) {
-                let words = "more answers are on their way on this canvas than this process holds: read them first, \
-                             then try again, or ask for fewer at a time";
+            if let Err(party) = held.add(bytes) {
+                let words = format!(
+                    "more answers are on their way to {party} than this process holds: read them first, then try again, \
+                     or ask for fewer at a time"
+                );
                 return Problem::new(Kind::TooManyRequests, words).into_response();
             }
         } else {
@@ -210,55 +217,86 @@ mod tests {
 
     use super::*;
 
-    const ONE: CanvasId = CanvasId::DEFAULT;
-    const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    fn take(shares: &Arc<Budget>, canvas: CanvasId, bytes: usize) -> Option<Held> {
-        let mut held = shares.begin(Some(canvas));
-        held.add(bytes).then_some(held)
+    /// A canvas, and somebody who is there.
+    fn parties(canvas: u128, credential: &str) -> Arc<[Party]> {
+        let canvas = Party::Canvas(crate::event::CanvasId(uuid::Uuid::from_u128(canvas)));
+        [Party::Credential(credential.into()), canvas].into()
+    }
+
+    fn take(shares: &Arc<Budget>, parties: &Arc<[Party]>, bytes: usize) -> Option<Held> {
+        let mut held = shares.begin(parties);
+        held.add(bytes).is_ok().then_some(held)
     }
 
     #[test]
     fn a_canvas_holds_as_much_as_it_leaves_and_another_finds_room() {
         let shares = Budget::new(120);
-        let mut one: Vec<Held> = std::iter::from_fn(|| take(&shares, ONE, 10)).collect();
+        // With keys of its own for each.
+        let mut at = 0;
+        let mut take = |canvas, bytes| {
+            at += 1;
+            take(&shares, &parties(canvas, &at.to_string()), bytes)
+        };
+        let mut one: Vec<Held> = std::iter::from_fn(|| take(1, 10)).collect();
         assert_eq!(one.len(), 6, "half of it");
-        let other: Vec<Held> = std::iter::from_fn(|| take(&shares, OTHER, 10)).collect();
+        let other: Vec<Held> = std::iter::from_fn(|| take(2, 10)).collect();
         assert_eq!(other.len(), 3, "half of what is left");
-        assert!(take(&shares, ONE, 1).is_none());
-        assert!(take(&shares, CanvasId(uuid::Uuid::from_u128(8)), 10).is_some(), "and a third one, too");
+        assert!(take(1, 1).is_none());
+        assert!(take(3, 10).is_some(), "and a third one, too");
         one.truncate(2);
-        assert!(take(&shares, OTHER, 10).is_some(), "what is given back is there for all");
+        assert!(take(2, 10).is_some(), "what is given back is there for all");
         drop((one, other));
         let counts = shares.counts();
         assert_eq!((counts.all, counts.of.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_credential_holds_as_much_as_it_leaves_on_whatever_canvases() {
+        let shares = Budget::new(120);
+        let mut at = 0;
+        let of_one = std::iter::from_fn(|| {
+            at += 1;
+            take(&shares, &parties(at, "one"), 10)
+        });
+        let of_one: Vec<Held> = of_one.collect();
+        assert_eq!(of_one.len(), 6, "half of it, on six canvases");
+        let mut refused = shares.begin(&parties(1, "one"));
+        assert_eq!(refused.add(10), Err(Party::Credential("one".into())));
+        assert!(take(&shares, &parties(1, "two"), 10).is_some(), "another one on the same canvas");
+        drop((of_one, refused));
+        assert_eq!(shares.counts().of.len(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_counted_until_it_is_sent() {
         let answers = Answers::new(400_000, PATIENCE);
         let page = || vec![b'x'; 150_000].into_response();
-        let get = |canvas| answers.count(canvas, &Method::GET, page());
-        let held = get(ONE);
+        let (one, other) = (parties(1, "one"), parties(2, "other"));
+        let get = |parties| answers.count(parties, &Method::GET, page());
+        let held = get(&one);
         assert_eq!(held.status(), StatusCode::OK);
-        assert_eq!(get(ONE).status(), StatusCode::TOO_MANY_REQUESTS);
-        let changed = answers.count(ONE, &Method::POST, page());
+        assert_eq!(get(&one).status(), StatusCode::TOO_MANY_REQUESTS);
+        let changed = answers.count(&one, &Method::POST, page());
         assert_eq!(changed.status(), StatusCode::OK, "what was done is told");
-        assert_eq!(answers.count(ONE, &Method::GET, "small".into_response()).status(), StatusCode::OK);
+        assert_eq!(answers.count(&one, &Method::GET, "small".into_response()).status(), StatusCode::OK);
         drop(changed);
-        let other = answers.count(OTHER, &Method::GET, vec![b'x'; 100_000].into_response());
+        let other = answers.count(&other, &Method::GET, vec![b'x'; 100_000].into_response());
         assert_eq!(other.status(), StatusCode::OK, "another canvas has its own share");
         assert_eq!(held.into_body().collect().await.unwrap().to_bytes().len(), 150_000);
         drop(other);
-        assert_eq!(get(ONE).status(), StatusCode::OK);
+        assert_eq!(get(&one).status(), StatusCode::OK);
         assert_eq!(answers.shares.counts().all, 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_goes_out_in_pieces_and_has_its_time_as_a_whole() {
-        let response =
-            Answers::new(400_000, PATIENCE).count(ONE, &Method::GET, vec![b'x'; 50_000].into_response());
+        let response = Answers::new(400_000, PATIENCE).count(
+            &parties(1, "one"),
+            &Method::GET,
+            vec![b'x'; 50_000].into_response(),
+        );
         assert_eq!(response.body().size_hint().exact(), Some(50_000), "its length is known");
         let mut body = response.into_body();
         for expected in [SLICE, SLICE] {

@@ -219,6 +219,8 @@ pub(super) struct Caller {
     principal: Principal,
     /// The canvas of the path, on which the caller holds the route's scopes; the default one, if it is about every canvas.
     pub(super) canvas: CanvasId,
+    /// Whom what it sends and is sent counts for.
+    pub(super) parties: Arc<[Party]>,
     request: RequestId,
     client: Client,
 }
@@ -347,9 +349,9 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
                 rule.api.record.read(line, &caller.request.0);
             }
             if let Some(bytes) = response.body().size_hint().exact() {
-                rule.api.shares.moved(canvas, bytes);
+                rule.api.shares.moved(&caller.parties, bytes);
             }
-            rule.api.limits.answers.count(canvas, &method, response)
+            rule.api.limits.answers.count(&caller.parties, &method, response)
         }
         Err(problem) if body.is_end_stream() => problem.into_response(),
         // What is left of the request is not read.
@@ -400,13 +402,15 @@ impl Rule {
         let mut parties = vec![Party::Credential(Arc::clone(&credential))];
         if self.about != About::EveryCanvas {
             // Only now, so that the credential of another canvas uses up nothing of this one.
-            self.api.shares.come_to(canvas, announced(&parts.headers).unwrap_or(0))?;
+            self.api.shares.come_to(canvas)?;
             parties.push(Party::Canvas(canvas));
         }
+        let parties: Arc<[Party]> = parties.into();
+        self.api.shares.bring(&parties, announced(&parts.headers).unwrap_or(0))?;
         if let Some(slot) = parts.extensions.get::<Slot>() {
-            slot.belongs_to(parties)?;
+            slot.belongs_to(Arc::clone(&parties))?;
         }
-        let caller = Caller { principal, canvas, request, client };
+        let caller = Caller { principal, canvas, parties, request, client };
         self.api.record.signed_in(&credential, Some(canvas), &caller.request.0, || {
             caller.line(AuditOutcome::Done, "sign-in".into(), None)
         });

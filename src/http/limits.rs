@@ -72,7 +72,7 @@ pub(super) struct Slot {
     room: Arc<Semaphore>,
     shares: Shares,
     /// Whom the request counts for, once that is known.
-    parties: Arc<OnceLock<Vec<Party>>>,
+    parties: Arc<OnceLock<Arc<[Party]>>>,
     taken: Arc<Mutex<Taking>>,
 }
 
@@ -93,7 +93,7 @@ impl Slot {
     }
 
     /// Counts the request for those who send it, if they have a share left.
-    pub(super) fn belongs_to(&self, parties: Vec<Party>) -> Result<(), Problem> {
+    pub(super) fn belongs_to(&self, parties: Arc<[Party]>) -> Result<(), Problem> {
         let share = self.shares.request(&parties)?;
         if self.parties.set(parties).is_ok() {
             self.taken().share = Some(share);

@@ -30,7 +30,8 @@ pub(super) struct ShareLimits {
     pub(super) per_credential: u32,
     pub(super) per_canvas: u32,
     pub(super) events_per_canvas: u32,
-    pub(super) bytes_per_canvas: u32,
+    /// Of a canvas, or of a credential, which may have several.
+    pub(super) bytes: u32,
     pub(super) of_strangers: u32,
 }
 
@@ -43,15 +44,17 @@ pub(super) struct Shares {
     /// Emitted ones.
     events: Arc<Rates<CanvasId>>,
     /// Of bodies and of answers.
-    bytes: Arc<Rates<CanvasId>>,
+    bytes: Arc<Rates<Party>>,
     strangers: Arc<Rates<IpAddr>>,
 }
 
-/// Whom a request counts for.
+/// Whom a request, or a body, counts for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Party {
     Credential(Arc<str>),
     Canvas(CanvasId),
+    /// Pub/Sub, whose pushes are about any canvas.
+    Pushes,
 }
 
 impl Display for Party {
@@ -59,6 +62,7 @@ impl Display for Party {
         formatter.write_str(match self {
             Self::Credential(_) => "this credential",
             Self::Canvas(_) => "this canvas",
+            Self::Pushes => "the subscription",
         })
     }
 }
@@ -78,7 +82,7 @@ impl Shares {
             credentials: Arc::new(Rates::new(limits.per_credential, 2)),
             canvases: Arc::new(Rates::new(limits.per_canvas, 2)),
             events: Arc::new(Rates::new(limits.events_per_canvas, 2)),
-            bytes: Arc::new(Rates::new(limits.bytes_per_canvas, 1)),
+            bytes: Arc::new(Rates::new(limits.bytes, 1)),
             strangers: Arc::new(Rates::new(limits.of_strangers, 2)),
         }
     }
@@ -89,12 +93,16 @@ impl Shares {
         taken.map_err(|wait| too_fast("this credential", wait))
     }
 
-    /// Counts a request that may be about a canvas, and the body that it announces: only those who have something there
-    /// use it up.
-    pub(super) fn come_to(&self, canvas: CanvasId, bytes: u64) -> Result<(), Problem> {
-        let now = Instant::now();
-        self.canvases.take(canvas, 1, now).map_err(|wait| too_fast("this canvas", wait))?;
-        self.bytes.take(canvas, bytes, now).map_err(|wait| too_fast("this canvas, in bytes,", wait))
+    /// Counts a request that may be about a canvas: only those who have something there use it up.
+    pub(super) fn come_to(&self, canvas: CanvasId) -> Result<(), Problem> {
+        let taken = self.canvases.take(canvas, 1, Instant::now());
+        taken.map_err(|wait| too_fast("this canvas", wait))
+    }
+
+    /// Counts the body that a request announces for all of these, or for none.
+    pub(super) fn bring(&self, parties: &[Party], bytes: u64) -> Result<(), Problem> {
+        let taken = self.bytes.take_all(parties, bytes, Instant::now());
+        taken.map_err(|(party, wait)| too_fast(&format!("{party}, in bytes,"), wait))
     }
 
     /// Counts the events of a request, which are all of them emitted or none.
@@ -104,8 +112,9 @@ impl Shares {
     }
 
     /// Counts bytes whose number was not known before: those who come next wait for them.
-    pub(super) fn moved(&self, canvas: CanvasId, bytes: u64) {
-        self.bytes.spend(canvas, bytes, Instant::now());
+    pub(super) fn moved(&self, parties: &[Party], bytes: u64) {
+        let now = Instant::now();
+        parties.iter().for_each(|party| self.bytes.spend(party.clone(), bytes, now));
     }
 
     /// Counts a request of somebody who was not recognized. Whoever has a credential that counts is not asked for this, from
@@ -221,13 +230,29 @@ impl<K: Eq + Hash> Rates<K> {
     /// Takes so many, or says how long to wait for them. More than a bucket holds are taken from a full one.
     fn take(&self, key: K, count: u64, now: Instant) -> Result<(), Duration> {
         let cost = self.time_of(count);
-        self.change(key, now, |full_at| {
-            let latest = now + self.burst - cost.min(self.burst);
-            match full_at.checked_duration_since(latest).filter(|wait| !wait.is_zero()) {
-                Some(wait) => Err(wait),
-                None => Ok(full_at + cost),
-            }
-        })
+        self.change(key, now, |full_at| self.room(cost, full_at, now).map(|()| full_at + cost))
+    }
+
+    /// Takes so many of each, or nothing of any: then the one that has to wait longest, and how long.
+    fn take_all<'k>(&self, keys: &'k [K], count: u64, now: Instant) -> Result<(), (&'k K, Duration)>
+    where
+        K: Clone,
+    {
+        let cost = self.time_of(count);
+        let look = |key: &K| {
+            self.change(key.clone(), now, |full_at| self.room(cost, full_at, now).map(|()| full_at))
+        };
+        let refused = keys.iter().filter_map(|key| Some((key, look(key).err()?)));
+        if let Some(refused) = refused.max_by_key(|(_, wait)| *wait) {
+            return Err(refused);
+        }
+        keys.iter().for_each(|key| self.spend(key.clone(), count, now));
+        Ok(())
+    }
+
+    fn room(&self, cost: Duration, full_at: Instant, now: Instant) -> Result<(), Duration> {
+        let latest = now + self.burst - cost.min(self.burst);
+        full_at.checked_duration_since(latest).filter(|wait| !wait.is_zero()).map_or(Ok(()), Err)
     }
 
     /// Takes so many, whether they are there or not.
@@ -325,6 +350,18 @@ mod tests {
         assert_eq!(rates.take("a", 1000, at(2499)), Err(Duration::from_millis(1)));
         assert_eq!(rates.take("a", 1000, at(2500)), Ok(()));
         assert_eq!(rates.take("a", 1, at(11_500)), Err(Duration::from_millis(10)), "and is paid for as well");
+    }
+
+    #[test]
+    fn what_counts_for_several_is_taken_of_all_or_of_none() {
+        let (rates, start) = (Rates::new(10, 1), Instant::now());
+        assert_eq!(rates.take_all(&["key", "a"], 6, start), Ok(()));
+        let wait = Duration::from_millis(200);
+        assert_eq!(rates.take_all(&["key", "b"], 6, start), Err((&"key", wait)), "wherever it sends");
+        assert_eq!(rates.take_all(&["other", "b"], 10, start), Ok(()), "b has lost nothing by it");
+        assert_eq!(rates.take_all(&["key", "b"], 6, start), Err((&"b", Duration::from_millis(600))));
+        assert_eq!(rates.take_all(&["key", "a"], 6, start), Err((&"a", wait)), "of equals the last");
+        assert_eq!(rates.take_all(&["key", "b"], 6, start + Duration::from_millis(600)), Ok(()));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use uuid::Uuid;
-use wakeq::access::Scope;
+use wakeq::access::{Reach, Scope};
 use wakeq::http::HttpConfig;
 use wakeq::{
     AppendCondition, CanvasId, Event, Handlers, Log, NewLogEvent, Outcome, Queue, QueueConfig, StoreConfig,
@@ -19,7 +19,7 @@ use wakeq::{
 };
 
 use crate::door::{Door, telling};
-use crate::service::{Answer, Service};
+use crate::service::{Answer, Service, make_key};
 use crate::support::{PATIENCE, Stage};
 
 const MIB: usize = 1024 * 1024;
@@ -143,6 +143,40 @@ async fn bodies_hold_their_bytes_until_they_are_answered_and_another_canvas_has_
     assert_eq!(other.status, 202, "{}", other.text);
     assert_eq!([own.next().await.unwrap().status, own.next().await.unwrap().status], [202, 202]);
     assert_eq!(service.post("/events", large).await.status, 202, "their bytes are free again");
+    drop(own);
+    service.stop().await;
+}
+
+/// The bodies of a credential of every canvas are its own, on however many canvases they arrive.
+#[tokio::test]
+async fn bodies_of_one_credential_leave_another_its_share_of_the_same_canvas() {
+    let patient =
+        StoreConfig { lock_timeout: PATIENCE, statement_timeout: PATIENCE, ..StoreConfig::default() };
+    let service = Service::over(patient, HttpConfig { bodies_bytes_max: MIB, ..HttpConfig::default() }).await;
+    let wide = make_key(&service.access, "wide", Reach::EveryCanvas, &Scope::ALL).await;
+    let key = service.key("other", OTHER, &Scope::ALL).await;
+    // The keys are known from now on.
+    for key in [&wide, &key] {
+        service.ask(key, Method::GET, &format!("/canvases/{OTHER}/log"), Value::Null).await.json();
+    }
+    let mut held = service.stage.pool.begin().await.unwrap();
+    sqlx::raw_sql("lock table wakeq.events_v2").execute(&mut *held).await.unwrap();
+    let emit = async |key: &str, canvas: CanvasId, bytes| {
+        let event = json!({"name": "a", "value": "x".repeat(bytes)});
+        service.ask(key, Method::POST, &format!("/canvases/{canvas}/events"), event).await
+    };
+    let canvases = [OTHER, CanvasId::DEFAULT, CanvasId(Uuid::from_u128(8))];
+    let mut own: FuturesUnordered<_> = canvases.iter().map(|canvas| emit(&wide, *canvas, LARGE)).collect();
+    let refused = timeout(PATIENCE, own.next()).await.expect("each waits with its bytes").unwrap();
+    assert_eq!(refused.problem(), (429, "too-many-requests".into()));
+    assert!(refused.text.contains("more arrives from this credential"), "{}", refused.text);
+    let free = async {
+        service.stage.until_waiting(3).await;
+        held.rollback().await.unwrap();
+    };
+    let (other, ()) = tokio::join!(emit(&key, OTHER, 100_000), free);
+    assert_eq!(other.status, 202, "{}", other.text);
+    assert_eq!([own.next().await.unwrap().status, own.next().await.unwrap().status], [202, 202]);
     drop(own);
     service.stop().await;
 }

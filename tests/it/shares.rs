@@ -12,11 +12,11 @@ use sqlx::Row;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use uuid::Uuid;
-use wakeq::access::Scope;
+use wakeq::access::{Reach, Scope};
 use wakeq::http::HttpConfig;
 use wakeq::{CanvasId, StoreConfig};
 
-use crate::service::{Answer, Service};
+use crate::service::{Answer, Service, make_key};
 use crate::support::{PATIENCE, is_skipped};
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e6));
@@ -205,6 +205,24 @@ async fn a_canvas_has_a_rate_in_bytes_of_bodies_and_answers() {
     assert!(first.status == 200 && first.text.len() > 100_000, "{}", first.text.len());
     assert_eq!(list().await.status, 429, "answers count as well");
     assert_eq!(service.get("/handlers").await.status, 200, "another canvas");
+    service.stop().await;
+}
+
+/// What a credential of every canvas sends to one canvas it can't send to another, and nothing of that one's rate is used up.
+#[tokio::test]
+async fn a_credential_has_a_rate_in_bytes_on_whatever_canvases() {
+    let service = Service::with(HttpConfig { canvas_byte_rate: 8 * 1024, ..HttpConfig::default() }).await;
+    let wide = make_key(&service.access, "wide", Reach::EveryCanvas, &[Scope::Emit]).await;
+    let narrow = service.key("narrow", OTHER, &[Scope::Emit]).await;
+    let large = json!({"name": "greet", "value": "x".repeat(60_000)});
+    let emit = async |key: &str, canvas: CanvasId| {
+        service.ask(key, Method::POST, &format!("/canvases/{canvas}/events"), large.clone()).await
+    };
+    assert_eq!(emit(&wide, CanvasId::DEFAULT).await.status, 202);
+    let refused = emit(&wide, OTHER).await;
+    assert_eq!(refused.problem(), (429, "too-many-requests".into()));
+    assert!(refused.text.contains("this credential, in bytes,"), "{}", refused.text);
+    assert_eq!(emit(&narrow, OTHER).await.status, 202);
     service.stop().await;
 }
 

@@ -50,7 +50,7 @@ pub struct HttpConfig {
     /// 429 until that much time has passed. As fast those are woken that a rule held. Default 1,000: what quick handlers on a
     /// small worker do.
     pub canvas_event_rate: u32,
-    /// Bytes a second of one canvas, of bodies and of answers, and as many at once; requests are answered 429 until that much
+    /// Bytes a second of one canvas, or of one credential on whatever canvases, of bodies and of answers, and as many at once; requests are answered 429 until that much
     /// time has passed. Default 8 MiB.
     pub canvas_byte_rate: u32,
     /// The same as `credential_rate` for requests from one client address whose credential does not count; they are answered 401 before.
@@ -143,7 +143,7 @@ impl HttpConfig {
             per_credential: self.credential_rate,
             per_canvas: self.canvas_rate,
             events_per_canvas: self.canvas_event_rate,
-            bytes_per_canvas: self.canvas_byte_rate,
+            bytes: self.canvas_byte_rate,
             of_strangers: self.stranger_rate,
         }
     }
