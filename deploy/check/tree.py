@@ -3,6 +3,7 @@
     tree.py FOLDER-OF-RENDERED-MANIFESTS
 """
 
+import ipaddress
 import json
 import pathlib
 import re
@@ -114,6 +115,15 @@ def check_pods(where, manifests):
             complain(where, f"{name}: it is killed before it has released its claims")
 
 
+def check_proxies(where, manifests):
+    for manifest in (each for each in manifests if each["kind"] == "ConfigMap"):
+        proxies = manifest["data"].get("WAKEQ_TRUSTED_PROXIES", "")
+        try:
+            [ipaddress.ip_network(each) for each in proxies.split(",") if each]
+        except ValueError as error:
+            complain(where, f"WAKEQ_TRUSTED_PROXIES: {error}")
+
+
 def check_scaling(where, manifests):
     deployments = {each["metadata"]["name"]: each for each in manifests if each["kind"] == "Deployment"}
     services = {each["metadata"]["name"] for each in manifests if each["kind"] == "Service"}
@@ -135,7 +145,7 @@ def main():
     rendered = sorted(pathlib.Path(sys.argv[1]).glob("*.yaml"))
     for path in rendered:
         manifests = [each for each in yaml.safe_load_all(path.read_text()) if each]
-        for check in (check_selectors, check_pods, check_scaling):
+        for check in (check_selectors, check_pods, check_proxies, check_scaling):
             check(path.name, manifests)
     if complaints:
         sys.exit("\n".join(map(str, complaints)))

@@ -69,18 +69,19 @@ module "queue" {
 module "service" {
   count = var.kubernetes_namespace == null ? 1 : 0
 
-  source     = "../../modules/service"
-  project    = var.project
-  region     = var.region
-  image      = var.image
-  account    = module.accounts.api
-  topic      = module.queue.topic
-  audience   = local.api_audience
-  database   = { connection_name = module.database.connection_name, secret = module.database.secrets["api"] }
-  network    = module.network.network
-  subnetwork = module.network.subnetwork
-  env        = local.broadcast
-  secrets    = { WAKEQ_SECRET_KEY = module.secret_key.secret }
+  source          = "../../modules/service"
+  project         = var.project
+  region          = var.region
+  image           = var.image
+  account         = module.accounts.api
+  topic           = module.queue.topic
+  audience        = local.api_audience
+  database        = { connection_name = module.database.connection_name, secret = module.database.secrets["api"] }
+  network         = module.network.network
+  subnetwork      = module.network.subnetwork
+  trusted_proxies = var.trusted_proxies
+  env             = local.broadcast
+  secrets         = { WAKEQ_SECRET_KEY = module.secret_key.secret }
 }
 
 module "workers" {

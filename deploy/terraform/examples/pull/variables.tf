@@ -36,6 +36,12 @@ variable "publishers" {
   default     = {}
 }
 
+variable "trusted_proxies" {
+  description = "Ranges of the proxies before the service, whose X-Forwarded-For is believed: Cloud Run's own, and those of a load balancer if there is one."
+  type        = list(string)
+  default     = ["169.254.0.0/16"]
+}
+
 variable "broadcast" {
   description = "Whether every emitted event is also broadcast, for who listens."
   type        = bool

@@ -48,19 +48,20 @@ module "database" {
 }
 
 module "service" {
-  source     = "../../modules/service"
-  project    = var.project
-  region     = var.region
-  name       = local.name
-  image      = var.image
-  account    = module.accounts.api
-  topic      = local.name
-  audience   = local.api_audience
-  database   = { connection_name = module.database.connection_name, secret = module.database.secrets["api"] }
-  network    = module.network.network
-  subnetwork = module.network.subnetwork
-  env        = local.broadcast
-  secrets    = { WAKEQ_SECRET_KEY = module.secret_key.secret }
+  source          = "../../modules/service"
+  project         = var.project
+  region          = var.region
+  name            = local.name
+  image           = var.image
+  account         = module.accounts.api
+  topic           = local.name
+  audience        = local.api_audience
+  database        = { connection_name = module.database.connection_name, secret = module.database.secrets["api"] }
+  network         = module.network.network
+  subnetwork      = module.network.subnetwork
+  trusted_proxies = var.trusted_proxies
+  env             = local.broadcast
+  secrets         = { WAKEQ_SECRET_KEY = module.secret_key.secret }
 
   push = {
     account           = module.accounts.invoker

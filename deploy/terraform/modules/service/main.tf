@@ -12,6 +12,7 @@ locals {
       WAKEQ_TOPIC          = var.topic
     },
     var.audience == null ? {} : { WAKEQ_AUDIENCE = var.audience },
+    length(var.trusted_proxies) == 0 ? {} : { WAKEQ_TRUSTED_PROXIES = join(",", var.trusted_proxies) },
     local.is_push ? {
       # There is nowhere to keep a notification between two requests.
       WAKEQ_HORIZON       = "0s"

@@ -107,6 +107,17 @@ variable "egress" {
   default     = "PRIVATE_RANGES_ONLY"
 }
 
+variable "trusted_proxies" {
+  description = "Ranges of the proxies whose X-Forwarded-For is believed: WAKEQ_TRUSTED_PROXIES. The default is Cloud Run's own; behind a load balancer add its ranges, and the address of its forwarding rule as /32 (docs/operations.md)."
+  type        = list(string)
+  default     = ["169.254.0.0/16"]
+
+  validation {
+    condition     = alltrue([for range in var.trusted_proxies : try(cidrhost(range, 0) == split("/", range)[0], false)])
+    error_message = "Each is a range that begins with its first address, such as 130.211.0.0/22 or 203.0.113.7/32."
+  }
+}
+
 variable "env" {
   description = "Further variables: docs/container.md and docs/operations.md."
   type        = map(string)

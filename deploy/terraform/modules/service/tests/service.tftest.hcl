@@ -41,11 +41,12 @@ run "push" {
     condition = {
       for env in google_cloud_run_v2_service.this.template[0].containers[0].env : env.name => env.value if env.value != null && startswith(env.name, "WAKEQ_")
       } == {
-      WAKEQ_CAPACITY      = "40"
-      WAKEQ_TOPIC         = "wakeq"
-      WAKEQ_HORIZON       = "0s"
-      WAKEQ_PUSH_AUDIENCE = "my-project/wakeq/push"
-      WAKEQ_PUSH_ACCOUNTS = "invoker@my-project.iam.gserviceaccount.com"
+      WAKEQ_CAPACITY        = "40"
+      WAKEQ_TOPIC           = "wakeq"
+      WAKEQ_HORIZON         = "0s"
+      WAKEQ_PUSH_AUDIENCE   = "my-project/wakeq/push"
+      WAKEQ_PUSH_ACCOUNTS   = "invoker@my-project.iam.gserviceaccount.com"
+      WAKEQ_TRUSTED_PROXIES = "169.254.0.0/16"
     }
     error_message = "the variables of push mode"
   }
@@ -70,6 +71,42 @@ run "pull" {
     condition     = !contains([for env in google_cloud_run_v2_service.this.template[0].containers[0].env : env.name], "WAKEQ_HORIZON")
     error_message = "the deployment's own horizon"
   }
+}
+
+run "behind_a_load_balancer" {
+  command = plan
+
+  variables {
+    trusted_proxies = ["169.254.0.0/16", "35.191.0.0/16", "130.211.0.0/22", "203.0.113.7/32"]
+  }
+
+  assert {
+    condition     = contains([for env in google_cloud_run_v2_service.this.template[0].containers[0].env : env.value], "169.254.0.0/16,35.191.0.0/16,130.211.0.0/22,203.0.113.7/32")
+    error_message = "as wakeq reads them"
+  }
+}
+
+run "no_proxy_at_all" {
+  command = plan
+
+  variables {
+    trusted_proxies = []
+  }
+
+  assert {
+    condition     = !contains([for env in google_cloud_run_v2_service.this.template[0].containers[0].env : env.name], "WAKEQ_TRUSTED_PROXIES")
+    error_message = "nobody's header is believed"
+  }
+}
+
+run "a_range_that_is_none" {
+  command = plan
+
+  variables {
+    trusted_proxies = ["130.211.0.1/22"]
+  }
+
+  expect_failures = [var.trusted_proxies]
 }
 
 run "a_handler_beyond_what_pubsub_waits_for" {
