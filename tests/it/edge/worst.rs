@@ -6,8 +6,10 @@
 mod attack;
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::net::IpAddr;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -42,6 +44,8 @@ const VICTIM: CanvasId = CanvasId(Uuid::from_u128(0xb1));
 const PACE: Duration = Duration::from_millis(100);
 /// Longest wait for what was emitted, after the attack.
 const REST: Duration = Duration::from_secs(30);
+/// How often it is looked how long the disk takes.
+const LOOK: Duration = Duration::from_millis(100);
 /// The variable that tells a child where starts are reported.
 const REPORT_TO: &str = "WAKEQ_TEST_REPORT_TO";
 
@@ -174,6 +178,8 @@ struct Seen {
     answers: Vec<Duration>,
     /// From the emit to the start.
     delays: Vec<Duration>,
+    /// Of the disk, for a page that is written through, meanwhile: what it costs is not the neighbour's doing alone.
+    disk: Vec<Duration>,
     refused: Vec<String>,
     never: usize,
 }
@@ -184,9 +190,31 @@ fn percentile(durations: &[Duration], per_mille: usize) -> Duration {
     durations.get((durations.len() * per_mille / 1000).min(last)).copied().unwrap_or_default()
 }
 
+/// Writes a page through to the disk that Postgres writes to, again and again, until told to end; how long each took.
+fn watch_disk(ended: &AtomicBool) -> Vec<Duration> {
+    let path = std::env::temp_dir().join(format!("wakeq-disk-{}", Uuid::new_v4()));
+    let mut file = std::fs::File::create(&path).unwrap();
+    // It is there for as long as it is open.
+    std::fs::remove_file(&path).unwrap();
+    let mut took = Vec::new();
+    while !ended.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK);
+        let begun = Instant::now();
+        file.write_all(&[0; 8192]).and_then(|()| file.sync_data()).unwrap();
+        took.push(begun.elapsed());
+    }
+    took.sort();
+    took
+}
+
 /// The victim emits at its pace for a time; then it is waited for what it emitted.
 async fn emits(place: &Arc<Place>, first: u64, time: Duration) -> Seen {
     let end = Instant::now() + time;
+    let over = Arc::new(AtomicBool::new(false));
+    let disk = tokio::task::spawn_blocking({
+        let over = Arc::clone(&over);
+        move || watch_disk(&over)
+    });
     let mut ticks = tokio::time::interval(PACE);
     let mut requests = JoinSet::new();
     let mut number = first;
@@ -207,6 +235,8 @@ async fn emits(place: &Arc<Place>, first: u64, time: Duration) -> Seen {
         number += 1;
     }
     let emitted = requests.join_all().await;
+    over.store(true, Ordering::Relaxed);
+    let disk = disk.await.unwrap();
     let accepted: Vec<_> = emitted.iter().filter(|(.., refused)| refused.is_none()).collect();
     let all = async {
         while !accepted.iter().all(|(value, ..)| place.starts.lock().unwrap().contains_key(value)) {
@@ -217,6 +247,7 @@ async fn emits(place: &Arc<Place>, first: u64, time: Duration) -> Seen {
     let _ = tokio::time::timeout(REST, all).await;
     let starts = place.starts.lock().unwrap();
     let mut seen = Seen {
+        disk,
         refused: emitted.iter().filter_map(|(.., refused)| refused.clone()).collect(),
         ..Seen::default()
     };
@@ -266,7 +297,8 @@ async fn the_worst_of_a_tenant_is_its_own() {
         beside.never
     );
     for (when, seen) in [("alone", &alone), ("beside it", &beside)] {
-        println!("emit to answer {when}: p99 {:?}", percentile(&seen.answers, 990));
+        let [answer, disk] = [&seen.answers, &seen.disk].map(|durations| percentile(durations, 990));
+        println!("{when}: p99 of emit to answer {answer:?}, of a write to the disk {disk:?}");
     }
     let running = (place.serve.is_running(), place.work.is_running());
     println!("waiting in the end: {} events", place.stage.rows().await);

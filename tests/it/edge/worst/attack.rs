@@ -36,14 +36,14 @@ pub(super) struct Attack {
 }
 
 impl Attack {
-    /// Starts it, with the lowest priority: its processor is not the service's. It has begun when this returns.
+    /// Starts it, on what processors have left: those that it takes are not the service's. It has begun when this returns.
     pub(super) async fn begin(guard: &Guard, address: &str, key: &str, parts: &[&str]) -> Self {
         let counts = Arc::<Mutex<BTreeMap<String, String>>>::default();
         let (said, mut heard) = tokio::sync::mpsc::channel(1);
         let noted = Arc::clone(&counts);
         let program = std::env::current_exe().unwrap();
-        let launch = Launch::new("nice")
-            .arguments(["-n", "19"])
+        let launch = Launch::new("chrt")
+            .arguments(["--idle", "0"])
             .argument(program)
             .arguments(["--exact", "edge::worst::attack::attacker", "--ignored", "--nocapture"])
             .environment(ADDRESS, address)
