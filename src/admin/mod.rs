@@ -171,7 +171,7 @@ impl Admin {
     }
 
     /// How many events of a canvas are woken in a second when many wait, twice as many at once. Default 1,000: one canvas's
-    /// backlog is not to stand in front of what others emit.
+    /// backlog is not to stand in front of what others emit. [`CanvasId::DEFAULT`] has no rate.
     pub fn canvas_event_rate(mut self, events: u32) -> Self {
         self.waker = self.waker.paced(events);
         self

@@ -91,7 +91,7 @@ impl Backlog {
     fn hold(&self, behind: &mut Behind, event: Notification) -> Duration {
         let timing = self.waker.store.timing();
         let within = self.waker.until.map_or(timing.probe_period, |until| until - Instant::now());
-        let wait = self.waker.pace.time_of(behind.position() + 1);
+        let wait = self.waker.pace.time_of(event.canvas, behind.position() + 1);
         if wait > within || self.held.load(Ordering::Relaxed) >= HELD_MAX {
             behind.left += 1;
             return wait;
@@ -174,7 +174,7 @@ mod tests {
     use crate::notify::{Notifier, NotifyError, Subscription};
     use crate::store::StoreConfig;
     use crate::store::tests::Table;
-    use crate::store::tests::crowds::FEW;
+    use crate::store::tests::crowds::{FEW, MANY};
 
     /// A broker that remembers, in their order, whose notifications it was given.
     #[derive(Default)]
@@ -271,7 +271,7 @@ mod tests {
         let table = Table::new().await;
         let told = crate::store::tests::told(&table.add(10).await);
         let (waker, broker) = waker(&table, 2);
-        waker.publish_share(CanvasId::DEFAULT, &told).await.unwrap();
+        waker.publish_share(MANY, &told).await.unwrap();
         assert_eq!(broker.published(), told[..4]);
     }
 }

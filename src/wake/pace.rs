@@ -15,6 +15,8 @@ use crate::event::CanvasId;
 
 /// What a canvas may publish at once, as time at its rate.
 const BURST: Duration = Duration::from_secs(2);
+/// Events a second of the canvas that names none, which deployments with one tenant use: there it stands in nobody's way.
+const RATE_ALONE: u32 = 1_000_000;
 /// From how many canvases on those are looked for whose buckets are full.
 const SWEEP_LEAST: usize = 64;
 const NANOS: u128 = 1_000_000_000;
@@ -52,14 +54,14 @@ impl Pace {
     /// order in which they came, so a short job of it is not behind a long one.
     pub(super) async fn turn(&self, canvas: CanvasId) -> Turn {
         let full_at = self.bucket(canvas).lock_owned().await;
-        let spare = BURST - self.time_of(PAGE).min(BURST);
+        let spare = BURST - self.time_of(canvas, PAGE).min(BURST);
         tokio::time::sleep_until((*full_at).max(Instant::now() + spare) - spare).await;
         let mut next_page = self.next_page.lock().await;
         if let Some(at) = *next_page {
             tokio::time::sleep_until(at).await;
         }
         *next_page = Some(Instant::now() + PAGE_PERIOD);
-        Turn { rate: self.rate, full_at }
+        Turn { rate: self.rate_of(canvas), full_at }
     }
 
     /// How many of so many events may go at this moment; they count as published.
@@ -67,15 +69,19 @@ impl Pace {
         // Somebody has the turn.
         let Ok(full_at) = self.bucket(canvas).try_lock_owned() else { return 0 };
         let left = BURST.saturating_sub(full_at.saturating_duration_since(Instant::now()));
-        let taken =
-            events.min(usize::try_from(left.as_nanos() * u128::from(self.rate) / NANOS).unwrap_or(events));
-        Turn { rate: self.rate, full_at }.took(taken);
+        let rate = self.rate_of(canvas);
+        let taken = events.min(usize::try_from(left.as_nanos() * u128::from(rate) / NANOS).unwrap_or(events));
+        Turn { rate, full_at }.took(taken);
         taken
     }
 
-    /// How long so many events take.
-    pub(super) fn time_of(&self, events: usize) -> Duration {
-        time_of(events, self.rate)
+    /// How long so many events of a canvas take.
+    pub(super) fn time_of(&self, canvas: CanvasId, events: usize) -> Duration {
+        time_of(events, self.rate_of(canvas))
+    }
+
+    fn rate_of(&self, canvas: CanvasId) -> u32 {
+        if canvas == CanvasId::DEFAULT { self.rate.max(RATE_ALONE) } else { self.rate }
     }
 
     fn bucket(&self, canvas: CanvasId) -> Bucket {
@@ -177,6 +183,14 @@ mod tests {
         assert_eq!(pace.take(canvas(3), 1), 1, "what was not published was not taken");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn the_canvas_of_deployments_with_one_tenant_has_no_rate() {
+        let pace = Pace::new(1_000);
+        assert_eq!(publish(&pace, 0, 101).await, 100 * PAGE_PERIOD);
+        assert_eq!(pace.take(CanvasId::DEFAULT, 100_000), 100_000);
+        assert_eq!(pace.take(canvas(1), 100_000), 2_000);
+    }
+
     /// A page is a page however low the rate, and no rate is none.
     #[tokio::test(start_paused = true)]
     async fn rates_from_the_lowest_to_the_highest() {
@@ -189,7 +203,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn canvases_are_forgotten_once_their_buckets_are_full() {
         let pace = Pace::new(1_000);
-        for number in 0..10_000 {
+        for number in 1..10_000 {
             assert_eq!(pace.take(canvas(number), 100), 100);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -86,7 +86,7 @@ pub struct WorkerConfig {
     /// their values fit into it together, and one that is larger than all of it runs alone.
     pub value_bytes_max: usize,
     /// Events of a canvas that this worker's share of the minute's pass wakes in a second when many wait, twice as many at
-    /// once. Default 1,000: one canvas's backlog is not to stand in front of what others emit.
+    /// once. Default 1,000: one canvas's backlog is not to stand in front of what others emit. [`CanvasId::DEFAULT`](crate::CanvasId::DEFAULT) has no rate.
     pub canvas_event_rate: u32,
     /// How long handlers may run on after a shutdown was asked for. Default 28 s; Cloud Run allows 8.
     pub shutdown_grace: Duration,

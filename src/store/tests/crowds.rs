@@ -3,14 +3,17 @@
 use super::Table;
 use crate::event::CanvasId;
 
+/// The canvas with many events.
+pub(crate) const MANY: CanvasId = CanvasId(uuid::Uuid::from_u128(6));
 /// The canvas with few events.
 pub(crate) const FEW: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
 
 impl Table {
-    /// So many overdue events of the default canvas, and three of another one that were overdue after them.
+    /// So many overdue events of one canvas, and three of another one that were overdue after them.
     pub(crate) async fn crowd(&self, count: i32) {
         self.add(count).await;
-        self.run("update wakeq.events_v2 set notify_at = now() - interval '1 minute'").await;
+        let moved = "update wakeq.events_v2 set canvas_id = $1, notify_at = now() - interval '1 minute'";
+        sqlx::query(moved).bind(MANY.0).execute(&self.pool).await.unwrap();
         let few: Vec<_> = self.add(3).await.iter().map(|id| id.0).collect();
         let moved = "update wakeq.events_v2 set canvas_id = $1, notify_at = now() - interval '1 s' where id = any ($2)";
         sqlx::query(moved).bind(FEW.0).bind(few).execute(&self.pool).await.unwrap();

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::crowds::FEW;
+use super::crowds::{FEW, MANY};
 use super::parking::resume;
 use super::{Table, is_skipped, scope, tester};
-use crate::event::{CanvasId, RuleKind};
+use crate::event::RuleKind;
 use crate::store::{Retention, StoreConfig};
 
 impl Table {
@@ -281,7 +281,7 @@ async fn a_thousand_jobs_of_one_canvas_hide_none_of_another() {
     table.lift_all().await;
     let jobs = table.store.minute(false).await.unwrap().jobs;
     assert_eq!(jobs.len(), 1_000);
-    assert_eq!((jobs[0].0, jobs[1].0, jobs[2].0), (CanvasId::DEFAULT, FEW, CanvasId::DEFAULT));
+    assert_eq!((jobs[0].0, jobs[1].0, jobs[2].0), (MANY, FEW, MANY));
 }
 
 /// Old ids, dead events and notes go; fresh ones stay; once an hour.

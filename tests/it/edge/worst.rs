@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::IpAddr;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, RequestBuilder};
@@ -190,15 +190,14 @@ fn percentile(durations: &[Duration], per_mille: usize) -> Duration {
     durations.get((durations.len() * per_mille / 1000).min(last)).copied().unwrap_or_default()
 }
 
-/// Writes a page through to the disk that Postgres writes to, again and again, until told to end; how long each took.
-fn watch_disk(ended: &AtomicBool) -> Vec<Duration> {
+/// Writes a page through to the disk that Postgres writes to, again and again, until the sender is gone; how long each took.
+fn watch_disk(over: &Receiver<()>) -> Vec<Duration> {
     let path = std::env::temp_dir().join(format!("wakeq-disk-{}", Uuid::new_v4()));
     let mut file = std::fs::File::create(&path).unwrap();
     // It is there for as long as it is open.
     std::fs::remove_file(&path).unwrap();
     let mut took = Vec::new();
-    while !ended.load(Ordering::Relaxed) {
-        std::thread::sleep(LOOK);
+    while over.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
         let begun = Instant::now();
         file.write_all(&[0; 8192]).and_then(|()| file.sync_data()).unwrap();
         took.push(begun.elapsed());
@@ -210,11 +209,8 @@ fn watch_disk(ended: &AtomicBool) -> Vec<Duration> {
 /// The victim emits at its pace for a time; then it is waited for what it emitted.
 async fn emits(place: &Arc<Place>, first: u64, time: Duration) -> Seen {
     let end = Instant::now() + time;
-    let over = Arc::new(AtomicBool::new(false));
-    let disk = tokio::task::spawn_blocking({
-        let over = Arc::clone(&over);
-        move || watch_disk(&over)
-    });
+    let (going_on, over) = mpsc::channel();
+    let disk = tokio::task::spawn_blocking(move || watch_disk(&over));
     let mut ticks = tokio::time::interval(PACE);
     let mut requests = JoinSet::new();
     let mut number = first;
@@ -235,7 +231,7 @@ async fn emits(place: &Arc<Place>, first: u64, time: Duration) -> Seen {
         number += 1;
     }
     let emitted = requests.join_all().await;
-    over.store(true, Ordering::Relaxed);
+    drop(going_on);
     let disk = disk.await.unwrap();
     let accepted: Vec<_> = emitted.iter().filter(|(.., refused)| refused.is_none()).collect();
     let all = async {
