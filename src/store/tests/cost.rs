@@ -139,7 +139,7 @@ async fn what_a_page_of_handlers_does_is_one_look() {
         .run(
             "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, locked_at, claims)
              select gen_random_uuid(), c.id::uuid, 'WORKER', 'h' || n % 1000, '_', '1', now() - n * interval '1 ms',
-                    case when n % 1000 = c.runs and n <= 5000 then now() end, 1
+                    case when n % 1000 = c.runs and n not between 5000 and 55000 then now() end, 1
                from generate_series(1, 60000) n,
                     (values ('00000000-0000-0000-0000-000000000000', 7), ('00000000-0000-0000-0000-0000000000f0', 6)) c (id, runs)",
         )
@@ -157,7 +157,7 @@ async fn what_a_page_of_handlers_does_is_one_look() {
     let page: Vec<_> = (0..1000).map(named).collect();
     let doing = table.store.doing(CanvasId::DEFAULT, &page, MINUTE).await.unwrap();
     let running: Vec<_> = (0..1000).filter(|at| doing[*at].running > 0).collect();
-    assert_eq!((running, doing[7].running), (vec![7], 5), "of its own canvas");
+    assert_eq!((running, doing[7].running), (vec![7], 10), "of its own canvas, at either end");
     let unknown: Vec<_> = (0..1000).filter(|at| doing[*at].unknown_since.is_some()).collect();
     assert_eq!(unknown, [8]);
     let names: Vec<_> = page.iter().map(|scope| scope.name.as_str()).collect();

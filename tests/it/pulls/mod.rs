@@ -10,6 +10,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::access::{Reach, Scope};
+use wakeq::http::HttpConfig;
 use wakeq::{CanvasId, Event, FacetSettings, NewQueue, PullPolicy};
 
 use crate::service::{Answer, Service, make_key};
@@ -57,7 +58,10 @@ impl Puller {
     }
 
     async fn of(queue: NewQueue) -> Self {
-        let service = Service::start().await;
+        // One key leases megabytes of all canvases, faster than its rate allows, which `shares` shows.
+        let config =
+            HttpConfig { canvas_byte_rate: u32::MAX, stranger_rate: 10_000, ..HttpConfig::default() };
+        let service = Service::with(config).await;
         let key =
             make_key(&service.access, "puller", Reach::EveryCanvas, &[Scope::Operate, Scope::Read]).await;
         let puller = Self { service, key };
