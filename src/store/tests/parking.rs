@@ -168,18 +168,13 @@ async fn deferred_events_wait_and_are_woken_when_their_handler_registers() {
     let deferred = "select count(*) from wakeq.events_v2
                      where notify_at between now() + interval '4 min' and now() + interval '5 min'";
     assert_eq!(table.number(deferred).await, 2);
-    assert!(
-        table
-            .store
-            .unknown_since(
-                &super::HandlerScope { name: "new".parse().unwrap(), ..scope() },
-                &crate::event::Name::no_modifier(),
-                Duration::from_secs(60)
-            )
-            .await
-            .unwrap()
-            .is_some()
-    );
+    let scope_of = |canvas| super::HandlerScope { canvas, name: "new".parse().unwrap(), ..scope() };
+    let stranger = crate::event::CanvasId(uuid::Uuid::from_u128(7));
+    for (canvas, known) in [(scope().canvas, false), (stranger, true)] {
+        let (modifier, recently) = (crate::event::Name::no_modifier(), Duration::from_secs(60));
+        let since = table.store.unknown_since(&scope_of(canvas), &modifier, recently).await.unwrap();
+        assert_eq!(since.is_none(), known, "{canvas}");
+    }
     let elsewhere = format!("{}/WORKER/new/_", uuid::Uuid::from_u128(7));
     assert_eq!(table.store.register(&["WORKER/old/_".into()], &[elsewhere]).await.unwrap(), 0);
     assert_eq!(table.store.register(&["WORKER/new/_".into()], &[]).await.unwrap(), 1);

@@ -50,7 +50,7 @@ const COLD: Unseen = NotReached("it is asked of an entity that has left memory: 
 const SQL_ROLES: Unseen = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By their file and a part of their line.
-const UNSEEN: [(&str, &str, Unseen); 41] = [
+const UNSEEN: [(&str, &str, Unseen); 42] = [
     ("src/store/control.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/dead_events.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/load.rs", "id = $1 and canvas_id = $2", KNOWN),
@@ -91,6 +91,11 @@ const UNSEEN: [(&str, &str, Unseen); 41] = [
         "src/store/promises.rs",
         "t.canvas_id = case",
         NotReached("it is for a registration at the very moment of a look: `store::tests::registering`"),
+    ),
+    (
+        "src/store/counts.rs",
+        "name = $3 and last_seen",
+        NotReached("it is asked of a ready event that no worker here knows: `store::tests::parking`"),
     ),
     ("src/store/promises.rs", "(u.canvas_id", NOTES),
     ("src/store/unknown_handlers.rs", "(u.canvas_id", NOTES),
