@@ -102,7 +102,7 @@ pub enum AdminError {
     #[error("the queue has no copy {0}: it was completed, died or was deleted, or never was")]
     NoCopy(EventId),
     /// The token was made for no lease of this copy.
-    #[error("this is no lease of copy {0}: take `lease` of the copy to the letter")]
+    #[error("copy {0} is not held by this lease: send the `lease` that you were given with it, unchanged")]
     NotLeased(EventId),
     /// The lease ran out, or was given up.
     #[error(

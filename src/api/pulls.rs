@@ -159,7 +159,7 @@ pub(crate) struct Released {
 pub(crate) enum InvalidPull {
     #[error(transparent)]
     Token(#[from] InvalidLeaseToken),
-    #[error("`{0}` is no number of seconds that it can have: see /docs for its limits")]
+    #[error("`{0}` is not a number of seconds that is allowed here: see /docs for its limits")]
     Seconds(&'static str),
 }
 

@@ -52,15 +52,15 @@ pub struct LeaseToken {
     text: String,
 }
 
-/// A text that is no token of a lease. Nothing of it is repeated.
+/// A text that is not a lease token. The text itself is not repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is no token of a lease: take `lease` of the copy to the letter")]
+#[error("not a lease token: send the `lease` that you were given with the copy, unchanged")]
 pub struct InvalidLeaseToken;
 
 impl LeaseToken {
     const LENGTH: usize = 40;
 
-    /// The token as text: for who holds the lease, and nobody else.
+    /// The token as text. Only the holder of the lease should see it.
     pub fn reveal(&self) -> &str {
         &self.text
     }

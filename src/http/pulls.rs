@@ -86,7 +86,7 @@ pub(super) async fn lease(
 #[utoipa::path(post, path = "/v1/admin/queues/{queue}/copies/{id}/extend", operation_id = "extend_copy", tag = "queues",
     request_body = ExtendRequest, responses(
     (status = 200, description = "It ends then", body = Extended),
-    (status = 409, description = "This is no lease of the copy", body = Details, content_type = "application/problem+json"),
+    (status = 409, description = "The copy is not held by this lease", body = Details, content_type = "application/problem+json"),
     (status = 410, description = "The lease is over (`lease-over`)", body = Details, content_type = "application/problem+json")))]
 pub(super) async fn extend(
     State(api): State<Api>,
@@ -106,7 +106,7 @@ pub(super) async fn extend(
 #[utoipa::path(post, path = "/v1/admin/queues/{queue}/copies/{id}/complete", operation_id = "complete_copy", tag = "queues",
     request_body = CompleteRequest, responses(
     (status = 204, description = "It is done, and gone"),
-    (status = 409, description = "This is no lease of the copy", body = Details, content_type = "application/problem+json"),
+    (status = 409, description = "The copy is not held by this lease", body = Details, content_type = "application/problem+json"),
     (status = 410, description = "The lease is over (`lease-over`)", body = Details, content_type = "application/problem+json")))]
 pub(super) async fn complete(
     State(api): State<Api>,
@@ -125,7 +125,7 @@ pub(super) async fn complete(
 #[utoipa::path(post, path = "/v1/admin/queues/{queue}/copies/{id}/release", operation_id = "release_copy", tag = "queues",
     request_body = ReleaseRequest, responses(
     (status = 200, description = "It comes again, or was tried often enough", body = Released),
-    (status = 409, description = "This is no lease of the copy", body = Details, content_type = "application/problem+json"),
+    (status = 409, description = "The copy is not held by this lease", body = Details, content_type = "application/problem+json"),
     (status = 410, description = "The lease is over (`lease-over`)", body = Details, content_type = "application/problem+json")))]
 pub(super) async fn release(
     State(api): State<Api>,

@@ -131,7 +131,7 @@ async fn counting_what_runs_reads_ten_thousand_events() {
     assert!(!plan.contains("Sort"), "{plan}");
 }
 
-/// EV2-30: a thousand handlers are one statement, which looks at as many rows as it would of one.
+/// EV2-30: a thousand handlers are one statement, which looks at 20 rows of each at either end.
 #[tokio::test]
 async fn what_a_page_of_handlers_does_is_one_look() {
     let table = Table::of_one_connection().await;
