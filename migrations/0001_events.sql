@@ -16,6 +16,7 @@ create table wakeq.events_v2 (
     delay_until timestamptz not null default now(),
     enqueued_at timestamptz not null default now(),
     locked_at   timestamptz,
+    worker      wakeq.name,
     -- The default makes a row that another program inserts due at the next probe.
     notify_at   timestamptz default now(),
     probes      integer not null default 0,
@@ -29,10 +30,11 @@ create table wakeq.events_v2 (
         delay_until >= '0001-01-01Z' and delay_until < '10000-01-01Z'
         and enqueued_at >= '0001-01-01Z' and enqueued_at < '10000-01-01Z'
         and notify_at >= '0001-01-01Z' and notify_at < '10000-01-01Z'),
-    constraint events_v2_locked_by_a_claim check (locked_at is null or claims > 0)
+    constraint events_v2_locked_by_a_claim check (locked_at is null or claims > 0),
+    constraint events_v2_worker_of_a_claim check (worker is null or locked_at is not null)
 ) with (
     -- Room for a second version of every row on its page: each claim is then a HOT update.
-    fillfactor = 50,
+    fillfactor = 42,
     -- Rows live for milliseconds: clean up by count, not by a share of the table, and without pauses.
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 10000,
@@ -43,7 +45,7 @@ create table wakeq.events_v2 (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- No index and no index predicate may name locked_at, claims, losses or retries: claims would stop being HOT.
+-- No index and no index predicate may name locked_at, worker, claims, losses or retries: claims would stop being HOT.
 create index events_v2_handler on wakeq.events_v2 (canvas_id, module, name, delay_until, id);
 create index events_v2_promised on wakeq.events_v2 (notify_at) where notify_at is not null;
 create index events_v2_parked on wakeq.events_v2 (canvas_id, module, name, id) where notify_at is null;
@@ -51,6 +53,8 @@ create index events_v2_parked on wakeq.events_v2 (canvas_id, module, name, id) w
 comment on column wakeq.events_v2.notify_at is
     'If the row still exists then, somebody must publish a notification for it; null only while parked under a rule';
 comment on column wakeq.events_v2.claims is 'Fencing token: how often the event was claimed; never reset';
+comment on column wakeq.events_v2.worker is
+    'The name of the worker that made the claim; null where nobody has one, and for leases over HTTP';
 comment on column wakeq.events_v2.losses is 'Claims that took over from an owner whose lease ran out';
 
 -- When an event has to be woken: the one definition, for every writer.

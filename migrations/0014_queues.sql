@@ -400,7 +400,9 @@ create function wakeq.claim(
     lease           interval,
     losses_below    integer,
     -- Larger values are claimed by those that have room for them.
-    value_max       integer default 2147483647
+    value_max       integer default 2147483647,
+    -- Whose claims these are.
+    by_worker       wakeq.name default null
 )
 returns table (
     id          uuid,
@@ -428,6 +430,7 @@ begin
     return query
     update wakeq.events_v2 e
        set locked_at = clock_timestamp(),
+           worker = by_worker,
            claims = e.claims + 1,
            losses = e.losses + (e.locked_at is not null)::integer
      where e.id = any (ids)
@@ -477,7 +480,9 @@ create function wakeq.take_turns(
     grace        interval default '30 s',
     bytes_max    bigint default null,
     -- How long these claims stand, if not as long as a lease.
-    held_for     interval default null
+    held_for     interval default null,
+    -- Whose claims these are.
+    by_worker    wakeq.name default null
 )
 returns table (
     id          uuid,
@@ -672,6 +677,7 @@ begin
     with claimed as (
         update wakeq.events_v2 e
            set locked_at = clock_timestamp() + coalesce(held_for - lease, interval '0'),
+               worker = by_worker,
                claims = e.claims + 1,
                losses = e.losses + (e.locked_at is not null)::integer
          where e.id = any (taken)

@@ -1,7 +1,8 @@
 //! Why an event is not running, in the words of the state machine.
 
 use crate::event::{
-    CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, Lane, Link, Place, RuleKind, Timestamp, Turn,
+    CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, Lane, Link, Name, Place, RuleKind, Timestamp,
+    Turn,
 };
 use crate::machine::{Policy, Standing, look};
 use crate::store::{DeadEvent, LoadedEvent, Rule, Store, StoreError};
@@ -45,6 +46,8 @@ pub struct Live {
     pub enqueued_at: Timestamp,
     /// When it is or was due.
     pub delay_until: Timestamp,
+    /// The worker that has it in hand, while its lease stands; none of a copy that is leased over HTTP.
+    pub worker: Option<Name>,
     /// Retries so far.
     pub retries: i32,
     /// Owners it has outlived.
@@ -155,6 +158,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<Live, St
         losses: event.losses,
         unknown_since,
         target,
+        worker: event.worker,
         last_error: event.last_error,
         traceparent: event.traceparent,
         place: event.place,

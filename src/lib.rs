@@ -88,7 +88,7 @@ pub use observe::Observer;
 pub use store::RegisteredTarget;
 pub use store::{
     AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, EntityEventStatus, Facet, FacetSettings,
-    FailingEvent, GroupDead, GroupDeadCursor, GroupPosition, HaltedLane, HandlerCounts,
+    FailingEvent, GroupDead, GroupDeadCursor, GroupPosition, HaltedLane, HandlerCounts, InHand,
     InvalidGroupDeadCursor, LogAppender, LogEnd, LogHolder, LogHorizon, MigrationState, MigrationStatus,
     Object, QueueDepth, QuotaUse, Refusal, RegisteredQueue, Retention, RoleKind, Rule, Store, StoreConfig,
     StoreError, StoredEntity, TimingMode,

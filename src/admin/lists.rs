@@ -29,6 +29,8 @@ pub struct EventFilter {
     pub name: Option<Name>,
     /// That stand so only.
     pub state: Option<Standing>,
+    /// That this worker has in hand.
+    pub worker: Option<Name>,
 }
 
 /// An event in a list.
@@ -44,6 +46,8 @@ pub struct EventSummary {
     pub enqueued_at: Timestamp,
     /// When it is or was due.
     pub delay_until: Timestamp,
+    /// The worker that has it in hand, while its lease stands; none of a copy that is leased over HTTP.
+    pub worker: Option<Name>,
     /// The object it is about, and its link there.
     pub place: Option<Place>,
     /// The registered queue that it is in, and the event that it is a copy of, if it is one.
@@ -75,13 +79,13 @@ impl Admin {
             return Err(AdminError::Cursor);
         }
         let limit = limit.clamp(1, LIST_MAX) as usize;
-        let state = filter.state.map(Standing::as_str);
+        let meant = (filter.state.map(Standing::as_str), filter.worker.as_ref().map(Name::as_str));
         let one_more = limit as i64 + 1;
         let handlers = (module.map(Name::as_str), filter.name.as_ref().map(Name::as_str));
-        let which = (state, self.copies);
+        let which = (meant.0, meant.1, self.copies);
         let page = async |look| {
             let listed = self.store.events(canvas, handlers, which, after.as_ref(), (look, one_more)).await?;
-            Ok::<_, AdminError>(self.page_of_events(listed, state, look, limit))
+            Ok::<_, AdminError>(self.page_of_events(listed, meant, look, limit))
         };
         // What comes first is most often what is meant, and to look at ten thousand takes ten times as long.
         let first = page(one_more).await?;
@@ -91,7 +95,7 @@ impl Admin {
     fn page_of_events(
         &self,
         listed: Vec<Listed>,
-        state: Option<&str>,
+        (state, worker): (Option<&str>, Option<&str>),
         look: i64,
         limit: usize,
     ) -> Page<EventSummary> {
@@ -99,6 +103,9 @@ impl Admin {
         let mut meant: Vec<Listed> = listed
             .into_iter()
             .filter(|event| event.is_shown && state.is_none_or(|state| state == event.state))
+            .filter(|event| {
+                worker.is_none_or(|worker| event.worker.as_ref().map(Name::as_str) == Some(worker))
+            })
             .collect();
         let next = if meant.len() > limit {
             meant.truncate(limit);
@@ -177,6 +184,7 @@ fn summary(event: Listed, policy: &Policy) -> EventSummary {
         delay_until: event.schedule.delay_until,
         retries: event.retries,
         losses: event.losses,
+        worker: event.worker,
         place: event.place,
         copy_of: event.copy_of,
     }

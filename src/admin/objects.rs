@@ -2,10 +2,10 @@
 
 use super::{Admin, AdminError, checked};
 use crate::event::{Actor, CanvasId, Lane, ObjectKey};
-use crate::store::{HaltedLane, Object, StoreError};
+use crate::store::{HaltedLane, InHand, Object, StoreError};
 
-/// Most lanes that one list of halted ones has.
-const HALTED_MAX: i64 = 1000;
+/// Most lanes that one list has.
+const LANES_MAX: i64 = 1000;
 
 impl Admin {
     /// An object of the canvas, if an event was ever emitted on it.
@@ -19,7 +19,12 @@ impl Admin {
         canvas: CanvasId,
         object: Option<&ObjectKey>,
     ) -> Result<Vec<HaltedLane>, AdminError> {
-        Ok(self.store.halted_lanes(canvas, object, self.copies, HALTED_MAX).await?)
+        Ok(self.store.halted_lanes(canvas, object, self.copies, LANES_MAX).await?)
+    }
+
+    /// Who works on an object of a canvas now, and on which events of it, by handler and queue; 1,000 at most.
+    pub async fn in_hand(&self, canvas: CanvasId, object: &ObjectKey) -> Result<Vec<InHand>, AdminError> {
+        Ok(self.store.in_hand(canvas, object, self.copies, LANES_MAX).await?)
     }
 
     /// Lets an object go on for a handler, also in the registered queues, without the event that died there, which stays among the dead ones; whether it

@@ -33,6 +33,10 @@ pub(crate) struct EventSummary {
     /// Owners it has outlived.
     #[schema(minimum = 0)]
     pub(crate) losses: i32,
+    /// The worker that has it in hand; none has a copy that is leased over HTTP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "orders-6d4cf-x7k2p-1f0c5a9e")]
+    pub(crate) worker: Option<String>,
     /// The object it is about, and its link there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<Place>,
@@ -133,6 +137,10 @@ pub(crate) struct EventDetail {
     /// Owners it has outlived.
     #[schema(minimum = 0)]
     pub(crate) losses: i32,
+    /// The worker that has it in hand; none has a copy that is leased over HTTP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "orders-6d4cf-x7k2p-1f0c5a9e")]
+    pub(crate) worker: Option<String>,
     /// What its handler said last.
     pub(crate) last_error: Option<String>,
     /// Since when some worker has known no handler for it.
@@ -198,6 +206,7 @@ impl From<admin::EventSummary> for EventSummary {
             delay_until: event.delay_until,
             retries: event.retries,
             losses: event.losses,
+            worker: event.worker.as_ref().map(ToString::to_string),
             place: event.place.map(Place::from),
             copy_of: event.copy_of.map(Copied::from),
         }
@@ -245,6 +254,7 @@ impl EventDetail {
             rule: live.rule.map(Rule::from),
             retries: live.retries,
             losses: live.losses,
+            worker: live.worker.as_ref().map(ToString::to_string),
             last_error: live.last_error,
             unknown_since: live.unknown_since,
             target: live.target,
@@ -299,6 +309,7 @@ impl EventDetail {
             rule: None,
             retries: 0,
             losses: 0,
+            worker: None,
             last_error: None,
             unknown_since: None,
             target: None,

@@ -45,8 +45,31 @@ pub(crate) struct Object {
     pub(crate) state: Option<Box<RawValue>>,
     /// When that was.
     pub(crate) state_at: Option<DateTime<Utc>>,
+    /// Which of its events are in hand now, and whose: one for each handler at most.
+    #[serde(default)]
+    pub(crate) in_hand: Vec<InHand>,
     /// The handlers for which it stands still.
     pub(crate) halted: Vec<HaltedLane>,
+}
+
+/// An event of an object that a worker has in hand.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct InHand {
+    #[schema(example = "WORKER")]
+    pub(crate) module: String,
+    #[schema(example = "index")]
+    pub(crate) name: String,
+    pub(crate) event: Uuid,
+    /// Its number in the chain.
+    #[schema(minimum = 1)]
+    pub(crate) event_link: i64,
+    /// The registered queue that it is in, if it is a copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) queue: Option<String>,
+    /// The worker; none has a copy that is leased over HTTP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "orders-6d4cf-x7k2p-1f0c5a9e")]
+    pub(crate) worker: Option<String>,
 }
 
 /// An object that stands still for a handler, because an event of it died there.
@@ -111,14 +134,32 @@ impl From<store::HaltedLane> for HaltedLane {
     }
 }
 
+impl From<store::InHand> for InHand {
+    fn from(hand: store::InHand) -> Self {
+        Self {
+            module: hand.lane.scope.module.to_string(),
+            name: hand.lane.scope.name.to_string(),
+            event: hand.event.0,
+            event_link: hand.link.id,
+            queue: hand.lane.queue.map(|queue| queue.to_string()),
+            worker: hand.worker.map(|worker| worker.to_string()),
+        }
+    }
+}
+
 impl Object {
     /// A state that is no JSON, which only another program can have written, is not shown.
-    pub(crate) fn of(object: store::Object, halted: Vec<store::HaltedLane>) -> Self {
+    pub(crate) fn of(
+        object: store::Object,
+        in_hand: Vec<store::InHand>,
+        halted: Vec<store::HaltedLane>,
+    ) -> Self {
         Self {
             object: object.key.to_string(),
             last_id: object.last_id,
             state: object.state.and_then(|state| RawValue::from_string(state).ok()),
             state_at: object.state_at,
+            in_hand: in_hand.into_iter().map(InHand::from).collect(),
             halted: halted.into_iter().map(HaltedLane::from).collect(),
         }
     }

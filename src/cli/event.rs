@@ -62,6 +62,9 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
     }
     field("emitted", moment(event.enqueued_at))?;
     field("state", state(event))?;
+    if let Some(worker) = &event.worker {
+        field("worker", worker)?;
+    }
     if let Some(until) = event.until {
         field("until", moment(until))?;
     }

@@ -10,7 +10,7 @@ use super::event::{Explain, Show, state_word};
 use super::show::{self, JsonArg, moment};
 use super::table::Table;
 use crate::api::{Copied, EventSummary, TheEvent};
-use crate::event::EventId;
+use crate::event::{EventId, Name};
 use crate::machine::Standing;
 
 #[derive(Args)]
@@ -43,6 +43,9 @@ struct ListEvents {
     /// In this state: ready, behind, halted, delayed, running, paused or blocked
     #[arg(long, value_parser = state)]
     state: Option<Standing>,
+    /// In the hand of this worker
+    #[arg(long, value_name = "NAME")]
+    worker: Option<Name>,
     #[command(flatten)]
     list: ListArgs,
     #[command(flatten)]
@@ -90,7 +93,7 @@ impl Events {
 impl ListEvents {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let backend = context.backend().await?;
-        let which = WhichEvents { handler: self.handler, state: self.state };
+        let which = WhichEvents { handler: self.handler, state: self.state, worker: self.worker };
         let list = self.list.gather(async |page| backend.events(&which, page).await).await?;
         self.json.print_list(&list, |events| {
             let mut table = Table::new(["EVENT", "STATE", "DUE", ">RETRIES", ">LOSSES", "HANDLER"]);

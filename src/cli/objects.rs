@@ -7,7 +7,7 @@ use super::arguments::HandlerName;
 use super::show::{self, JsonArg, field, moment};
 use super::table::Table;
 use super::value;
-use crate::api::HaltedLane;
+use crate::api::{HaltedLane, InHand};
 use crate::event::ObjectKey;
 
 #[derive(Args)]
@@ -18,7 +18,7 @@ pub(crate) struct Objects {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Show an object: the end of its chain, its state, where it stands still
+    /// Show an object: the end of its chain, its state, who works on it, where it stands still
     Show(Show),
     /// List the objects that stand still because an event of theirs died
     Halted(Halted),
@@ -69,6 +69,14 @@ impl Show {
         self.json.print(&object, |object| {
             field("object", &object.object)?;
             field("last", object.last_id)?;
+            for InHand { module, name, event, event_link, worker, queue } in &object.in_hand {
+                let worker = worker.as_deref().unwrap_or("a lease over HTTP");
+                let queue = queue.as_ref().map(|queue| format!(" in {queue}")).unwrap_or_default();
+                field(
+                    "in hand",
+                    format_args!("{event} (link {event_link}) for {module}/{name}{queue}, of {worker}"),
+                )?;
+            }
             for halted in &object.halted {
                 let HaltedLane { module, name, event, event_link, halted_at, .. } = halted;
                 let since = moment(*halted_at);

@@ -8,14 +8,18 @@ use clap::Args;
 
 use crate::access::{AccessConfig, PushCallers};
 use crate::delivery::{AllowedAudience, AllowedPlace, DeliveryConfig, IpRange};
+use crate::event::Name;
 use crate::http::HttpConfig;
 use crate::store::Retention;
 use crate::worker::WorkerConfig;
 
 /// How much a worker takes on, and how long it may take to stop.
-#[derive(Args, Clone, Copy)]
+#[derive(Args, Clone)]
 #[command(next_help_heading = "Worker")]
 pub(crate) struct WorkerArgs {
+    /// What this worker is called where its claims are shown [default: the host's name and eight random digits]
+    #[arg(long = "worker", env = "WAKEQ_WORKER", value_name = "NAME")]
+    name: Option<Name>,
     /// Handlers that run at a time
     #[arg(long, env = "WAKEQ_CAPACITY", default_value_t = WorkerConfig::default().capacity)]
     capacity: usize,
@@ -217,14 +221,15 @@ fn given(texts: &[String]) -> Vec<String> {
 
 impl WorkerArgs {
     /// As the worker takes them.
-    pub(crate) fn config(self) -> WorkerConfig {
+    pub(crate) fn config(&self) -> WorkerConfig {
         self.config_on(on_cloud_run())
     }
 
-    fn config_on(self, cloud_run: bool) -> WorkerConfig {
+    fn config_on(&self, cloud_run: bool) -> WorkerConfig {
         let defaults = WorkerConfig::default();
         let usual = if cloud_run { CLOUD_RUN_GRACE } else { defaults.shutdown_grace };
         WorkerConfig {
+            name: self.name.clone(),
             capacity: self.capacity,
             target_share: self.target_share,
             value_bytes_max: self.value_bytes_max,
@@ -290,6 +295,7 @@ mod tests {
     #[test]
     fn the_grace_fits_where_the_process_runs() {
         let arguments = |shutdown_grace| WorkerArgs {
+            name: Some("orders-1".parse().unwrap()),
             capacity: 3,
             target_share: Some(2),
             value_bytes_max: 1024 * 1024,
@@ -308,6 +314,7 @@ mod tests {
         let fetching = LotArgs { prefetch: Some(5), lot: 9 }.with(config.clone());
         assert_eq!((fetching.capacity, fetching.prefetch, fetching.lot_max), (3, Some(5), 9));
         assert_eq!(config.target_share, Some(2));
+        assert_eq!(config.name.unwrap().as_str(), "orders-1");
         let retention = Retention { dead_events: Duration::from_secs(7200), ..Retention::default() };
         assert_eq!(config.retention, retention);
     }

@@ -29,6 +29,9 @@ pub(super) struct EventsQuery {
     /// In this state.
     #[param(inline)]
     state: Option<WaitingState>,
+    /// That this worker has in hand.
+    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+    worker: Option<String>,
     /// Most items of the page. Default 100.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
@@ -37,7 +40,7 @@ pub(super) struct EventsQuery {
     cursor: Option<String>,
 }
 
-/// List events that have not ended, by handler and state.
+/// List events that have not ended, by handler, state and worker.
 ///
 /// Ordered by handler and by when they are due. A page looks at 10,000 events at most, so it may be short, or even
 /// empty, while `next_cursor` leads on.
@@ -52,6 +55,7 @@ pub(super) async fn list(
         module: query.module.as_deref().map(str::parse::<Name>).transpose()?,
         name: query.name.as_deref().map(str::parse::<Name>).transpose()?,
         state: query.state.map(Into::into),
+        worker: query.worker.as_deref().map(str::parse::<Name>).transpose()?,
     };
     let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
     Ok(Json(

@@ -22,7 +22,7 @@ pub(super) async fn halted(
     Ok(Json(List::whole(halted.into_iter().map(HaltedLane::from).collect())))
 }
 
-/// Show an object: the end of its chain, its state, and where it stands still.
+/// Show an object: the end of its chain, its state, who works on it, and where it stands still.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/objects/{object}", operation_id = "show_object", tag = "objects",
     responses((status = 200, description = "The object", body = Object)))]
 pub(super) async fn one(
@@ -31,8 +31,9 @@ pub(super) async fn one(
     ObjectPath(key): ObjectPath,
 ) -> Result<Json<Object>, Problem> {
     let object = api.admin.object(caller.canvas, &key).await?.ok_or_else(Problem::not_found)?;
-    let halted = caller.admin(&api, Scope::Read).halted(caller.canvas, Some(&key)).await?;
-    Ok(Json(Object::of(object, halted)))
+    let admin = caller.admin(&api, Scope::Read);
+    let in_hand = admin.in_hand(caller.canvas, &key).await?;
+    Ok(Json(Object::of(object, in_hand, admin.halted(caller.canvas, Some(&key)).await?)))
 }
 
 /// Let an object go on for a handler without the event that died there. To go on with that event, redrive it.

@@ -68,7 +68,7 @@ impl Store {
         told: &[Notification],
         limits: &ClaimLimits,
     ) -> Result<Vec<Option<ClaimedEvent>>, StoreError> {
-        in_memory!(self, claim(told, limits));
+        in_memory!(self, claim(told, limits, self.worker.as_deref()));
         let mut asked: Vec<(Uuid, Uuid)> = told.iter().map(|told| (told.id.0, told.canvas.0)).collect();
         asked.sort_unstable();
         let (keys, canvases): (Vec<Uuid>, Vec<Uuid>) = asked.into_iter().unzip();
@@ -79,7 +79,7 @@ impl Store {
                       modifier as "modifier!", value as "value!", retries as "retries!", delay_until as "delay_until!",
                       enqueued_at as "enqueued_at!", locked_at as "locked_at!", claims as "claims!",
                       losses as "losses!", took_over as "took_over!", traceparent, object, seq, prev
-                 from wakeq.claim($1, $2, $3, $4, $5, $6, $7, $8)"#,
+                 from wakeq.claim($1, $2, $3, $4, $5, $6, $7, $8, $9)"#,
             &keys,
             &canvases,
             shared(&canvases) as Option<Uuid>,
@@ -87,7 +87,8 @@ impl Store {
             &limits.canvas_handlers,
             interval(self.timing().lease),
             limits.losses_below,
-            limits.value_max
+            limits.value_max,
+            self.worker() as _
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("claim events", rows)?;
@@ -190,7 +191,7 @@ impl Store {
                     delay_until = now() + ($4::float8[])[array_position($1, id)] * interval '1 second',
                     notify_at = wakeq.wake_at(
                         now() + ($4::float8[])[array_position($1, id)] * interval '1 second', now(), $6, $7),
-                    probes = 0, locked_at = null, last_error = ($5::text[])[array_position($1, id)]
+                    probes = 0, locked_at = null, worker = null, last_error = ($5::text[])[array_position($1, id)]
               where id = any ($1) and claims = ($2::integer[])[array_position($1, id)] and locked_at is not null
           returning id",
             &ids,
@@ -211,7 +212,7 @@ impl Store {
         let (ids, fences) = fences(claims);
         let mut session = self.session().await?;
         let query = sqlx::query!(
-            "update wakeq.events_v2 set locked_at = null
+            "update wakeq.events_v2 set locked_at = null, worker = null
               where id = any ($1) and claims = ($2::integer[])[array_position($1, id)] and locked_at is not null",
             &ids,
             &fences

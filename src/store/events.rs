@@ -5,7 +5,9 @@ use uuid::Uuid;
 use super::load::address;
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::{CanvasId, CopyOf, EventId, HandlerAddress, Place, RuleKind, Schedule, Timestamp, Turn};
+use crate::event::{
+    CanvasId, CopyOf, EventId, HandlerAddress, Name, Place, RuleKind, Schedule, Timestamp, Turn,
+};
 
 /// Where a list stands: the key of the last event that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub(crate) struct Listed {
     pub(crate) retries: i32,
     pub(crate) losses: i32,
     pub(crate) place: Option<Place>,
+    /// Who has it, while its lease stands.
+    pub(crate) worker: Option<Name>,
     pub(crate) copy_of: Option<CopyOf>,
     /// Whether it is more than the end of what was looked at: a copy may not be shown.
     pub(crate) is_shown: bool,
@@ -38,14 +42,14 @@ pub(crate) struct Listed {
 impl Store {
     /// Looks at up to `look` events after a position and lists up to `limit` of those in the state; the last one that
     /// was looked at is listed in any case, if there were so many. The states are those of the machine's checks, in their
-    /// order. Copies in queues are listed if their queue shows them, or all of them.
+    /// order; those of a worker are what it has in hand. Copies in queues are listed if their queue shows them, or all of them.
     ///
     /// Where the handlers end is asked for first, so that the list is a range of the index whatever the planner knows.
     pub(crate) async fn events(
         &self,
         canvas: CanvasId,
         (module, name): (Option<&str>, Option<&str>),
-        (state, copies): (Option<&str>, bool),
+        (state, worker, copies): (Option<&str>, Option<&str>, bool),
         after: Option<&Position>,
         (look, limit): (i64, i64),
     ) -> Result<Vec<Listed>, StoreError> {
@@ -53,8 +57,7 @@ impl Store {
         let query = sqlx::query_as!(
             Row,
             r#"with module as (
-                   select coalesce($2::text, (select module::text from wakeq.events_v2 where canvas_id = $1
-                                               order by canvas_id desc, module desc limit 1)) as last
+                   select coalesce($2::text, (select module::text from wakeq.events_v2 where canvas_id = $1 order by canvas_id desc, module desc limit 1)) as last
                ), name as (
                    select coalesce($3::text, (select name::text from wakeq.events_v2
                                                where canvas_id = $1 and module = (select last from module)
@@ -63,9 +66,9 @@ impl Store {
                    select e.*, row_number() over () as number from (
                        select e.id, e.canvas_id, e.module, e.name, e.modifier, e.delay_until, e.enqueued_at, e.locked_at,
                               e.retries, e.losses, e.object, e.seq, e.prev, e.queue, e.origin,
+                              case when e.locked_at >= now() - $9::interval then e.worker end as worker,
                               $12 or e.queue is null or wakeq.is_shown(e.queue) as is_shown
-                         from wakeq.events_v2 e
-                        where e.canvas_id = $1
+                         from wakeq.events_v2 e where e.canvas_id = $1
                           and (e.module, e.name, e.delay_until, e.id) > ($4::text, $5::text, coalesce($6::timestamptz, '-infinity'), $7::uuid)
                           and (e.module, e.name) <= ((select last from module), (select last from name))
                         order by e.canvas_id, e.module, e.name, e.delay_until, e.id limit $8) as e
@@ -73,9 +76,9 @@ impl Store {
                select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
                       e.modifier::text as "modifier!", e.delay_until, e.enqueued_at, e.locked_at, e.retries, e.losses,
                       e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin, turn.word as turn,
-                      e.number as "number!", e.is_shown as "is_shown!", rule.kind as rule, stands.state as "state!", now() as "now!"
-                 from looked e,
-                      lateral (select max(r.rule_type)::text as kind from wakeq.scheduling_rules r
+                      e.worker::text as worker, e.number as "number!", e.is_shown as "is_shown!", rule.kind as rule,
+                      stands.state as "state!", now() as "now!"
+                 from looked e, lateral (select max(r.rule_type)::text as kind from wakeq.scheduling_rules r
                                 where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
                                   and (r.until is null or r.until > now()) and (e.queue is null or wakeq.is_shown(e.queue))) as rule,
                       lateral (select case
@@ -92,7 +95,7 @@ impl Store {
                                            when rule.kind = 'block' then 'blocked'
                                            when rule.kind = 'pause' then 'paused'
                                            else 'ready' end as state) as stands
-                where (e.is_shown or e.number = $8) and ($10::text is null or stands.state = $10 or e.number = $8)
+                where (e.is_shown and ($10::text is null or stands.state = $10) and ($13::text is null or e.worker = $13) or e.number = $8)
                 order by e.canvas_id, e.module, e.name, e.delay_until, e.id limit $11"#,
             canvas.0,
             module,
@@ -105,7 +108,8 @@ impl Store {
             interval(self.timing().lease),
             state,
             limit,
-            copies
+            copies,
+            worker
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("list events", rows)?;
@@ -129,6 +133,7 @@ struct Row {
     prev: Option<i64>,
     queue: Option<String>,
     origin: Option<Uuid>,
+    worker: Option<String>,
     turn: Option<String>,
     number: i64,
     is_shown: bool,
@@ -149,6 +154,7 @@ impl Row {
             enqueued_at: self.enqueued_at,
             retries: self.retries,
             losses: self.losses,
+            worker: self.worker.and_then(|name| name.parse().ok()),
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
             is_shown: self.is_shown,

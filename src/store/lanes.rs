@@ -26,6 +26,19 @@ pub struct HaltedLane {
     pub halted_at: Timestamp,
 }
 
+/// An event of an object that somebody works on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InHand {
+    /// The object, and the handler or queue it is in hand for.
+    pub lane: Lane,
+    /// The event.
+    pub event: EventId,
+    /// Its place in the chain.
+    pub link: Link,
+    /// The worker that has it; none of a copy that is leased over HTTP.
+    pub worker: Option<Name>,
+}
+
 impl Store {
     /// Deletes completed events that are on objects, and makes the promises of their successors again: should this
     /// process die before it has woken them, the probe does it after the grace, however long they have waited. Successors
@@ -181,6 +194,65 @@ impl Store {
             })
         });
         Ok(lanes.collect())
+    }
+
+    /// Which events of an object are in hand, and whose, by handler and then by queue: of each lane only the first one can be.
+    /// Those of a queue if it shows its copies, or with `copies` all.
+    pub(crate) async fn in_hand(
+        &self,
+        canvas: CanvasId,
+        object: &ObjectKey,
+        copies: bool,
+        limit: i64,
+    ) -> Result<Vec<InHand>, StoreError> {
+        in_memory!(self, in_hand(canvas, object, limit));
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"with recursive own as (
+                   (select e.id, e.module, e.name from wakeq.events_v2 e
+                     where e.canvas_id = $1 and e.object = $2 and e.queue is null
+                     order by e.module, e.name, e.seq limit 1)
+                    union all
+                   select next.* from own, lateral (
+                       select e.id, e.module, e.name from wakeq.events_v2 e
+                        where e.canvas_id = $1 and e.object = $2 and e.queue is null
+                          and (e.module, e.name) > (own.module, own.name)
+                        order by e.module, e.name, e.seq limit 1) as next
+               ), copied as (
+                   (select e.id, e.queue from wakeq.events_v2 e
+                     where e.canvas_id = $1 and e.object = $2 and e.queue is not null order by e.queue, e.seq limit 1)
+                    union all
+                   select next.* from copied, lateral (
+                       select e.id, e.queue from wakeq.events_v2 e
+                        where e.canvas_id = $1 and e.object = $2 and e.queue > copied.queue
+                        order by e.queue, e.seq limit 1) as next
+               )
+               select e.id, e.module::text as "module!", e.name::text as "name!", e.queue::text as queue, e.seq as "seq!",
+                      e.prev as "prev!", e.worker::text as worker
+                 from (select id from own union all
+                       select id from copied where $4 or wakeq.is_shown(queue)) as first
+                 join wakeq.events_v2 e on e.id = first.id
+                where e.locked_at >= now() - $3::interval
+                order by e.queue nulls first, e.module, e.name limit $5"#,
+            canvas.0,
+            object.as_str() as _,
+            interval(self.timing().lease),
+            copies,
+            limit
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("look who works on an object", rows)?;
+        let hands = rows.into_iter().filter_map(|row| {
+            let scope = super::load::address(canvas.0, &row.module, &row.name, "_").ok()?.scope;
+            let queue = row.queue.and_then(|queue| queue.parse().ok());
+            Some(InHand {
+                lane: Lane { scope, object: object.clone(), queue },
+                event: EventId(row.id),
+                link: Link { id: row.seq, prev: row.prev },
+                worker: row.worker.and_then(|name| name.parse().ok()),
+            })
+        });
+        Ok(hands.collect())
     }
 
     /// Lets an object go on without the events of a handler that died on it; the lanes that stood still: the handler's, and

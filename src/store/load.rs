@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{
-    CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, InvalidName, Place, RuleKind, Schedule,
+    CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, InvalidName, Name, Place, RuleKind, Schedule,
     Timestamp, Turn,
 };
 
@@ -20,6 +20,8 @@ pub(crate) struct LoadedEvent {
     pub(crate) losses: i32,
     pub(crate) last_error: Option<String>,
     pub(crate) traceparent: Option<String>,
+    /// Who has it, while its lease stands.
+    pub(crate) worker: Option<Name>,
     pub(crate) place: Option<Place>,
     pub(crate) copy_of: Option<CopyOf>,
     /// Its queue is pulled: no worker takes it.
@@ -38,6 +40,7 @@ impl Store {
             Row,
             r#"select e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
                       e.modifier::text as "modifier!", e.retries, e.delay_until, e.enqueued_at, e.locked_at, e.notify_at,
+                      case when e.locked_at >= now() - $2::interval then e.worker::text end as worker,
                       e.losses, e.last_error, e.traceparent::text as traceparent,
                       e.object::text as object, e.seq, e.prev, e.queue::text as queue, e.origin,
                       e.queue is not null and wakeq.is_pulled(e.queue) as "pulled!", octet_length(e.value) as "value_bytes!",
@@ -97,6 +100,7 @@ struct Row {
     losses: i32,
     last_error: Option<String>,
     traceparent: Option<String>,
+    worker: Option<String>,
     object: Option<String>,
     seq: Option<i64>,
     prev: Option<i64>,
@@ -132,6 +136,7 @@ impl Row {
             losses: self.losses,
             last_error: self.last_error,
             traceparent: self.traceparent,
+            worker: self.worker.and_then(|name| name.parse().ok()),
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
             pulled: self.pulled,

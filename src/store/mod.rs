@@ -97,7 +97,7 @@ pub use groups::{FailingEvent, GroupDead, GroupDeadCursor, GroupPosition, Invali
 pub(crate) use idempotency::{Keyed, NewKey};
 pub(crate) use idle::IdleRetention;
 pub(crate) use insert::{Inserted, NewEvent, insert_one};
-pub use lanes::HaltedLane;
+pub use lanes::{HaltedLane, InHand};
 pub(crate) use load::LoadedEvent;
 pub use log::{LogAppender, LogEnd, LogHolder, LogHorizon};
 pub(crate) use log::{LogBatch, Refused, append_batch, lacks_partition};

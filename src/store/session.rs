@@ -19,7 +19,7 @@ use super::route::Route;
 use super::{StoreError, TimingMode};
 #[cfg(feature = "http")]
 use crate::event::SecretKeys;
-use crate::event::Timing;
+use crate::event::{Name, Timing};
 
 /// How long a connection may rest before it is asked whether it still lives.
 const RESTED: Duration = Duration::from_secs(1);
@@ -95,6 +95,8 @@ pub struct Store {
     lookups: PgPool,
     places: Arc<Places>,
     pub(super) config: Arc<StoreConfig>,
+    /// Whose claims are made through it.
+    pub(super) worker: Option<Arc<Name>>,
     pub(super) probe: Arc<Probe>,
     pub(super) registry: Arc<RegistryCache>,
     pub(super) quotas: Arc<Quotas>,
@@ -125,6 +127,7 @@ impl Store {
             lookups,
             places: Arc::new(Places::among(config.max_connections)),
             config: Arc::new(config),
+            worker: None,
             probe: Arc::default(),
             registry: Arc::default(),
             quotas: Arc::default(),
@@ -157,6 +160,7 @@ impl Store {
             lookups,
             places: Arc::new(Places::among(config.max_connections)),
             config: Arc::new(config),
+            worker: None,
             probe: Arc::default(),
             registry: Arc::default(),
             quotas: Arc::default(),
@@ -172,6 +176,16 @@ impl Store {
     #[cfg(feature = "testing")]
     pub(super) fn kit(&self) -> Option<&Kit> {
         self.kit.as_deref()
+    }
+
+    /// This store for a worker of this name: claims that are made through it are the worker's.
+    pub(crate) fn claiming_as(self, worker: Name) -> Self {
+        Self { worker: Some(Arc::new(worker)), ..self }
+    }
+
+    /// Whose claims are made through it, as statements take it.
+    pub(super) fn worker(&self) -> Option<&str> {
+        self.worker.as_deref().map(Name::as_str)
     }
 
     /// The durations this store writes into rows.

@@ -148,8 +148,11 @@ async fn listed(table: &Table, drawn: Vec<(Row, Known)>) -> BTreeSet<String> {
     table.set(&rows).await;
     let lease = Duration::from_millis(LEASE_MS.cast_unsigned());
     let policy = Policy { lease, horizon: Duration::from_secs(600), losses_max: 5 };
-    let all =
-        table.store.events(CanvasId::DEFAULT, (None, None), (None, true), None, (1000, 1000)).await.unwrap();
+    let all = table
+        .store
+        .events(CanvasId::DEFAULT, (None, None), (None, None, true), None, (1000, 1000))
+        .await
+        .unwrap();
     let ahead = rows.iter().filter(|row| row.turn == Some(Turn::Behind)).count();
     assert_eq!(all.len(), rows.len() + ahead);
     for event in &all {

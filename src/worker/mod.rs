@@ -12,6 +12,7 @@ mod handlers;
 mod intake;
 mod leases;
 mod lot;
+mod name;
 mod offers;
 mod onward;
 mod pace;
@@ -43,7 +44,7 @@ pub use signal::shutdown_signal;
 
 #[cfg(feature = "http")]
 use crate::delivery::Deliverer;
-use crate::event::Notification;
+use crate::event::{Name, Notification};
 use crate::machine::Policy;
 use crate::notify::{Notifier, NotifyError, Subscription};
 use crate::store::{Retention, Store, StoreError};
@@ -69,6 +70,9 @@ const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024 * 1024;
 /// How much a worker takes on, and how it stops.
 #[derive(Clone, Debug)]
 pub struct WorkerConfig {
+    /// What the worker is called where it is shown which events it has in hand. Default none: the name of its host, and eight
+    /// random digits, which the workers of a process have in common.
+    pub name: Option<Name>,
     /// Handlers that run at a time. Default 64.
     pub capacity: usize,
     /// Handlers of one canvas that are HTTP targets and run at a time. Default none: a quarter of the capacity, so that no
@@ -101,6 +105,7 @@ pub struct WorkerConfig {
 impl Default for WorkerConfig {
     fn default() -> Self {
         Self {
+            name: None,
             capacity: 64,
             prefetch: None,
             target_share: None,
@@ -214,8 +219,9 @@ impl QueueWorker {
             return Err(WorkerError::Config("use 1 <= suspect_losses <= losses_max"));
         }
         let registry = Arc::new(handlers.registry()?);
+        let name = config.name.clone().unwrap_or_else(name::of_this_process);
         Ok(Self {
-            store,
+            store: store.claiming_as(name),
             notifier,
             registry,
             config,

@@ -111,6 +111,7 @@ async fn events_are_listed_by_handler() {
             module: module.map(|module| module.parse().unwrap()),
             name: name.map(|name| name.parse().unwrap()),
             state: None,
+            worker: None,
         };
         let found = all_events(&stage, &filter, 5).await;
         assert_eq!(found.len(), expected, "{module:?} {name:?}");

@@ -33,6 +33,7 @@ mod entities;
 mod fair;
 mod google_keys;
 mod groups;
+mod hands;
 mod hostile;
 mod http;
 mod http_admin;

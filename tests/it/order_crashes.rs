@@ -29,7 +29,7 @@ const CHANGED: &str = "select count(*) from (
 
 /// What the document about ordering says of its workers' lists, as it has to be true here of every snapshot of the tables:
 /// in words, and how many rows contradict it.
-const INVARIANTS: [(&str, &str); 6] = [
+const INVARIANTS: [(&str, &str); 7] = [
     // ORD-13, ORD-30: enough of its wake-ups are on the way.
     (
         "whatever is left of an object has a promise",
@@ -41,6 +41,11 @@ const INVARIANTS: [(&str, &str); 6] = [
         "select count(*) from wakeq.events_v2 e
           where locked_at is not null
             and exists (select from wakeq.events_v2 b where b.object = e.object and b.seq < e.seq)",
+    ),
+    // ORD-12, ORD-14, ORD-15: who has it is written beside the claim, and nowhere else.
+    (
+        "what is claimed names its worker, and nothing else does",
+        "select count(*) from wakeq.events_v2 where (locked_at is null) <> (worker is null)",
     ),
     // ORD-14, ORD-32: who does not own the object runs nothing.
     (
@@ -144,6 +149,7 @@ async fn a_broken_invariant_is_seen() {
     let broken = [
         "update wakeq.events_v2 set notify_at = null where prev = 0",
         "update wakeq.events_v2 set locked_at = now(), claims = 1 where prev > 0",
+        "update wakeq.events_v2 set locked_at = now(), claims = 1 where prev = 0",
         "insert into runs (event, pid, object) select id, 1, object from wakeq.events_v2 where prev = 0",
         "insert into runs (event, pid, object) select id, 1, object from wakeq.events_v2",
         "insert into runs (event, pid, object) select id, pid, object from wakeq.events_v2, generate_series(1, 2) as pid

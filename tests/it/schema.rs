@@ -31,6 +31,7 @@ async fn events_have_the_agreed_columns() {
             "delay_until timestamptz not null = now()",
             "enqueued_at timestamptz not null = now()",
             "locked_at timestamptz",
+            "worker name",
             "notify_at timestamptz = now()",
             "probes int4 not null = 0",
             "claims int4 not null = 0",
@@ -155,7 +156,7 @@ async fn domains_show_as_text() {
     .fetch_all(&stage.pool)
     .await
     .unwrap();
-    let of_events = ["module", "name", "modifier", "value", "traceparent", "object", "queue"];
+    let of_events = ["module", "name", "modifier", "value", "worker", "traceparent", "object", "queue"];
     assert_eq!(texts, [&of_events[..], &["handler_name", "event_space"]].concat());
 }
 
@@ -198,6 +199,7 @@ async fn the_tables_refuse_what_makes_no_sense() {
         ("update wakeq.events_v2 set retries = -1", "events_v2_counts"),
         ("update wakeq.events_v2 set losses = 1", "events_v2_counts"),
         ("update wakeq.events_v2 set locked_at = now()", "events_v2_locked_by_a_claim"),
+        ("update wakeq.events_v2 set worker = 'one'", "events_v2_worker_of_a_claim"),
         ("update wakeq.events_v2 set delay_until = '-infinity'", "events_v2_moments"),
         ("update wakeq.events_v2 set notify_at = 'infinity'", "events_v2_moments"),
         ("update wakeq.events_v2 set enqueued_at = '200000-01-01'", "events_v2_moments"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wakeq::{
     Actor, CanvasId, DeadFilter, Event, EventId, Explanation, HandlerAddress, HandlerError, HandlerScope,
     HandlerStats, Handlers, Live, Name, Outcome, RetryPolicy, Route, Rule, RuleKind, Standing, Stop,
-    Timestamp,
+    Timestamp, WorkerConfig,
 };
 
 use crate::door::{Door, answering, telling};
@@ -48,6 +48,7 @@ fn ready(name: &str, row: &Row, now: Timestamp) -> Live {
         enqueued_at: row.enqueued_at,
         retries: 0,
         losses: 0,
+        worker: None,
         unknown_since: None,
         target: None,
         last_error: None,
@@ -191,7 +192,9 @@ async fn a_rule_alone() {
 async fn running() {
     let (stage, _) = Stage::memory().await;
     let (handler, mut door) = Door::new();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let name: Name = "one".parse().unwrap();
+    let config = WorkerConfig { name: Some(name.clone()), ..WorkerConfig::default() };
+    let mut worker = stage.worker_with(Handlers::new().on("greet", handler), config);
     let id = stage.emit("greet").await;
     let claimed_at = door.arrived.next().await.claimed_at;
     let row = row(&stage, id).await;
@@ -201,6 +204,7 @@ async fn running() {
         standing: Standing::Running,
         since: claimed_at,
         until: Some(claimed_at + stage.store.timing().lease),
+        worker: Some(name),
         ..ready("greet", &row, answer.now)
     };
     assert_eq!(answer, expected);

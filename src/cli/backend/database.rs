@@ -86,6 +86,7 @@ impl Database {
             module: handler.map(|handler| handler.module.clone()),
             name: handler.map(|handler| handler.name.clone()),
             state: which.state,
+            worker: which.worker.clone(),
         };
         let cursor = cursor(&page)?;
         Ok(self.silent().events(self.canvas, &filter, cursor.as_ref(), page.limit).await?.into())
@@ -325,7 +326,8 @@ impl Database {
         let object = admin.object(self.canvas, key).await?.ok_or_else(|| {
             Failure::NotFound(format!("no event was ever emitted on {key} on canvas {}", self.canvas))
         })?;
-        Ok(Object::of(object, admin.halted(self.canvas, Some(key)).await?))
+        let in_hand = admin.in_hand(self.canvas, key).await?;
+        Ok(Object::of(object, in_hand, admin.halted(self.canvas, Some(key)).await?))
     }
 
     pub(super) async fn skip(&self, key: &ObjectKey, handler: &HandlerName) -> anyhow::Result<Skipped> {

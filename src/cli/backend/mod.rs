@@ -39,6 +39,7 @@ pub(super) enum Backend {
 pub(super) struct WhichEvents {
     pub(super) handler: Option<HandlerName>,
     pub(super) state: Option<Standing>,
+    pub(super) worker: Option<Name>,
 }
 
 /// Which keys a list is about, or where one is to count.

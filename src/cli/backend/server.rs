@@ -43,6 +43,7 @@ impl Server {
             .query("module", handler.map(|handler| &handler.module))
             .query("name", handler.map(|handler| &handler.name))
             .query("state", which.state.map(|state| state.as_str()))
+            .query("worker", which.worker.as_ref())
             .page(page);
         self.client.call(request).await
     }

@@ -75,6 +75,7 @@ impl Tables {
                 delay_until: self.now,
                 notify_at: Some(notify_at),
                 locked_at: None,
+                worker: None,
                 probes: 0,
                 losses: 0,
                 retries: 0,

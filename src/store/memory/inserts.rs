@@ -32,6 +32,7 @@ impl Tables {
             delay_until,
             notify_at: Some(self.wake_at(delay_until, self.timing.grace)),
             locked_at: None,
+            worker: None,
             probes: 0,
             claims: 0,
             losses: 0,

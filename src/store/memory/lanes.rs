@@ -2,7 +2,7 @@
 
 use super::{Row, Tables, notification};
 use crate::event::{CanvasId, EventId, Lane, Link, Notification, ObjectKey, Place, Turn};
-use crate::store::{HaltedLane, Inserted, NewEvent, NewState, Object, StoreError};
+use crate::store::{HaltedLane, InHand, Inserted, NewEvent, NewState, Object, StoreError};
 
 impl Tables {
     pub(in crate::store) fn insert_on(
@@ -125,6 +125,23 @@ impl Tables {
         halted.sort_by_key(|halted| halted.halted_at);
         halted.truncate(usize::try_from(limit).unwrap_or(0));
         Ok(halted)
+    }
+
+    pub(in crate::store) fn in_hand(
+        &self,
+        canvas: CanvasId,
+        object: &ObjectKey,
+        limit: i64,
+    ) -> Result<Vec<InHand>, StoreError> {
+        let hands = self.events.iter().filter(|(_, row)| !self.is_free(row)).filter_map(|(id, row)| {
+            let (lane, link) = (lane_of(row)?, row.place.as_ref()?.link);
+            let meant = lane.canvas() == canvas && lane.object == *object;
+            meant.then(|| InHand { lane, event: *id, link, worker: row.worker.clone() })
+        });
+        let mut hands: Vec<InHand> = hands.collect();
+        hands.sort_by(|one, other| one.lane.cmp(&other.lane));
+        hands.truncate(usize::try_from(limit).unwrap_or(0));
+        Ok(hands)
     }
 
     pub(in crate::store) fn skip_lane(&mut self, lane: &Lane) -> Result<Vec<Lane>, StoreError> {

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{HaltedLane, NewEvent, Object, Rule, Store, StoreError};
 use crate::event::{
-    CanvasId, EventId, HandlerAddress, HandlerScope, Lane, Notification, ObjectKey, Place, RuleKind,
+    CanvasId, EventId, HandlerAddress, HandlerScope, Lane, Name, Notification, ObjectKey, Place, RuleKind,
     Timestamp, Timing, Traceparent,
 };
 
@@ -65,6 +65,7 @@ struct Row {
     delay_until: Timestamp,
     notify_at: Option<Timestamp>,
     locked_at: Option<Timestamp>,
+    worker: Option<Name>,
     probes: i32,
     claims: i32,
     losses: i32,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Dead, Row, Tables, Unknown};
-use crate::event::{Cause, Claim, EventId, HandlerAddress, Notification, Schedule, Turn};
+use crate::event::{Cause, Claim, EventId, HandlerAddress, Name, Notification, Schedule, Turn};
 use crate::store::{ClaimLimits, ClaimedEvent, LoadedEvent, Retry, StoreError};
 
 impl Tables {
@@ -27,6 +27,7 @@ impl Tables {
             losses: row.losses,
             last_error: row.last_error.clone(),
             traceparent: row.traceparent.as_ref().map(ToString::to_string),
+            worker: row.worker.clone().filter(|_| !self.is_free(row)),
             place: row.place.clone(),
             copy_of: None,
             pulled: false,
@@ -38,11 +39,17 @@ impl Tables {
         &mut self,
         told: &[Notification],
         limits: &ClaimLimits,
+        worker: Option<&Name>,
     ) -> Result<Vec<Option<ClaimedEvent>>, StoreError> {
-        Ok(told.iter().map(|told| self.claim_one(*told, limits)).collect())
+        Ok(told.iter().map(|told| self.claim_one(*told, limits, worker)).collect())
     }
 
-    fn claim_one(&mut self, told: Notification, limits: &ClaimLimits) -> Option<ClaimedEvent> {
+    fn claim_one(
+        &mut self,
+        told: Notification,
+        limits: &ClaimLimits,
+        worker: Option<&Name>,
+    ) -> Option<ClaimedEvent> {
         let Notification { id, canvas } = told;
         let row = self.events.get(&id).filter(|row| row.address.scope.canvas == canvas)?;
         let losses = row.losses + i32::from(row.locked_at.is_some());
@@ -60,6 +67,7 @@ impl Tables {
         let row = self.events.get_mut(&id)?;
         let took_over = row.locked_at.is_some();
         row.locked_at = Some(now);
+        row.worker = worker.cloned();
         row.claims += 1;
         row.losses = losses;
         Some(ClaimedEvent {
@@ -114,6 +122,7 @@ impl Tables {
         row.notify_at = Some(notify_at);
         row.probes = 0;
         row.locked_at = None;
+        row.worker = None;
         row.last_error = Some(retry.error.clone());
         Some(())
     }
@@ -122,6 +131,7 @@ impl Tables {
         for claim in claims {
             if let Some(row) = self.owned(claim) {
                 row.locked_at = None;
+                row.worker = None;
             }
         }
         Ok(())

@@ -109,7 +109,7 @@ impl Store {
                       enqueued_at as "enqueued_at!", locked_at as "locked_at!", claims as "claims!",
                       losses as "losses!", took_over as "took_over!", traceparent, object, seq, prev, origin,
                       is_limited as "is_limited!"
-                 from wakeq.take_turns($1, $2, $3, $4, $5, $6, $7, $8)"#,
+                 from wakeq.take_turns($1, $2, $3, $4, $5, $6, $7, $8, by_worker => $9)"#,
             queue.as_str(),
             &ids,
             i32::try_from(ids.len()).unwrap_or(i32::MAX),
@@ -117,7 +117,8 @@ impl Store {
             interval(self.timing().lease),
             losses_below,
             value_max,
-            interval(self.timing().grace)
+            interval(self.timing().grace),
+            self.worker() as _
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("take turns of a queue", rows)?;

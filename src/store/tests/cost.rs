@@ -58,17 +58,21 @@ fn array(ids: &[EventId]) -> String {
     format!("'{{{}}}'::uuid[]", text.trim_end_matches(','))
 }
 
+/// As long as those of pods are.
+const WORKER: &str = "orders-6d4cf9b7c8-x7k2p-1f0c5a9e";
+
 fn claim_arguments(ids: &[EventId]) -> String {
     let (ids, canvas) = (array(ids), CanvasId::DEFAULT);
-    format!("{ids}, '{{}}', '{canvas}', '{{WORKER/known/_}}', '{{}}', '1 min', 5, 2147483647")
+    format!("{ids}, '{{}}', '{canvas}', '{{WORKER/known/_}}', '{{}}', '1 min', 5, 2147483647, '{WORKER}'")
 }
 
 /// A claim leaves every index alone, and finds room for its version; so do renewal and release. Versions that a
 /// transaction elsewhere on the server still keeps are no defect of theirs: the second half has room for all.
 #[tokio::test]
 async fn every_claim_and_renewal_is_a_hot_update() {
-    let table = Table::new().await;
-    let options = "select reloptions::text like '%fillfactor=50%' from pg_class where oid = 'wakeq.events_v2'::regclass";
+    let mut table = Table::new().await;
+    table.store = table.store.claiming_as(WORKER.parse().unwrap());
+    let options = "select reloptions::text like '%fillfactor=42%' from pg_class where oid = 'wakeq.events_v2'::regclass";
     assert!(table.holds(options).await);
     for batch in table.add(2000).await.chunks(200) {
         table.claim(batch).await;
@@ -188,7 +192,7 @@ async fn workers_reach_events_by_their_keys() {
         ("from wakeq.events_v2 e where e.id = any", format!("{many}, '1 min'")),
         ("set notify_at = null", many.clone()),
         ("with deferred as", format!("{many}, '5 min', '1 min'")),
-        ("set locked_at = null", format!("{many}, {fences}")),
+        ("set locked_at = null, worker = null", format!("{many}, {fences}")),
         ("delete from wakeq.events_v2\n              where id = any", format!("{many}, {fences}, 1")),
         (
             "with gone as (\n                   delete from wakeq.events_v2\n                    where id = $1",
@@ -310,7 +314,7 @@ async fn a_batch_reads_the_dead_of_a_lane_once() {
     let batch = [&ids[..100], &innocent].concat();
     table.claim(&innocent).await;
     table.store.load(&ids[..1]).await.unwrap();
-    table.run("update wakeq.events_v2 set locked_at = null").await;
+    table.run("update wakeq.events_v2 set locked_at = null, worker = null").await;
     let claimed = buffers(&plan(&table.store, "from wakeq.claim", &claim_arguments(&batch)).await, "");
     assert_eq!(table.number("select count(*) from wakeq.events_v2 where locked_at is not null").await, 2);
     let arguments = format!("{}, '1 min'", array(&batch));
@@ -457,7 +461,7 @@ async fn a_page_of_events_reads_a_page() {
     table.run("vacuum analyze wakeq.events_v2").await;
     let handlers = (Some("WORKER"), Some("rare"));
     let listed =
-        table.store.events(CanvasId::DEFAULT, handlers, (None, true), None, (101, 101)).await.unwrap();
+        table.store.events(CanvasId::DEFAULT, handlers, (None, None, true), None, (101, 101)).await.unwrap();
     assert_eq!(listed.len(), 101);
     for mode in ["force_custom_plan", "force_generic_plan"] {
         let mut session = table.store.session().await.unwrap();
@@ -466,7 +470,7 @@ async fn a_page_of_events_reads_a_page() {
         session.answered("set", set).unwrap();
         for (state, look, pages) in [("null", 101, 600), ("'delayed'", 10_000, 1200)] {
             let arguments = format!(
-                "'{}', 'WORKER', 'rare', 'WORKER', 'rare', null, '{}', {look}, '1 min', {state}, 101, true",
+                "'{}', 'WORKER', 'rare', 'WORKER', 'rare', null, '{}', {look}, '1 min', {state}, 101, true, null",
                 CanvasId::DEFAULT,
                 CanvasId::DEFAULT
             );

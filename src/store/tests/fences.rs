@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Table, limits, shuffled, tester, told};
 use crate::event::{Cause, Claim, EventId};
-use crate::store::{ClaimLimits, DeadFilter, Retry};
+use crate::store::{ClaimLimits, DeadFilter, Retry, Store};
 
 fn retry(claim: Claim, retries: i32) -> Arc<Retry> {
     Arc::new(Retry { claim, retries, delay: Duration::ZERO, error: "no".into() })
@@ -41,6 +41,39 @@ async fn a_lost_claim_writes_nothing() {
     assert_eq!(table.store.complete(&[new]).await.unwrap(), [true]);
     assert_eq!(table.store.complete(&[new]).await.unwrap(), [false], "it is gone");
     assert_eq!(table.row(old.id).await, None);
+}
+
+/// ORD-12: a claim names its worker, until that gives it up; who takes it over is named instead.
+#[tokio::test]
+async fn a_claim_is_its_worker_s_until_it_ends() {
+    let table = Table::new().await;
+    let ids = table.add(1).await;
+    let [one, two] = ["one", "two"].map(|name| table.store.clone().claiming_as(name.parse().unwrap()));
+    let claim =
+        async |store: &Store| store.claim(&told(&ids), &limits()).await.unwrap()[0].as_ref().unwrap().claim;
+    let worker = async || -> Option<String> {
+        let worker = sqlx::query_scalar("select worker::text from wakeq.events_v2");
+        worker.fetch_one(&table.pool).await.unwrap()
+    };
+    assert_eq!(worker().await, None);
+    let claimed = claim(&one).await;
+    assert_eq!(worker().await.as_deref(), Some("one"));
+    one.release(&[claimed]).await.unwrap();
+    assert_eq!(worker().await, None);
+    let claimed = claim(&one).await;
+    assert_eq!(one.retry(&[retry(claimed, 1)]).await.unwrap(), [true]);
+    assert_eq!(worker().await, None);
+    let lost = claim(&one).await;
+    table.end_leases().await;
+    let loaded = table.store.load(&ids).await.unwrap();
+    assert_eq!(loaded[0].as_ref().unwrap().worker, None, "its lease is over");
+    let taken = claim(&two).await;
+    one.release(&[lost]).await.unwrap();
+    assert_eq!(two.renew(&[taken]).await.unwrap(), [true]);
+    assert_eq!(worker().await.as_deref(), Some("two"));
+    table.end_leases().await;
+    claim(&table.store).await;
+    assert_eq!(worker().await, None, "one without a name is nobody's, and not the other's");
 }
 
 /// A renewal that arrives late must not lock a row that nobody owns any more.

@@ -35,7 +35,7 @@ const QUEUES: Tried = OfThePlatform("queues belong to the platform");
 const GROUPS: Tried = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tried.
-const CALLS: [(&str, &str, Tried); 84] = [
+const CALLS: [(&str, &str, Tried); 85] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -68,6 +68,7 @@ const CALLS: [(&str, &str, Tried); 84] = [
     ("Admin", "refused", OfThePlatform("the record of refusals, each with its canvas")),
     ("Admin", "object", By("show_object")),
     ("Admin", "halted", Here),
+    ("Admin", "in_hand", Here),
     ("Admin", "skip", By("skip_object")),
     ("Admin", "put_queue", QUEUES),
     ("Admin", "queues", QUEUES),
@@ -205,7 +206,9 @@ impl Calls<'_> {
         }
         for object in self.victim.objects.clone() {
             let halted = admin.halted(canvas, Some(&object.parse().unwrap())).await;
+            let in_hand = admin.in_hand(canvas, &object.parse().unwrap()).await;
             self.note("halted", &object, halted);
+            self.note("in_hand", &object, in_hand);
         }
     }
 

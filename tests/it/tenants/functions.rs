@@ -62,6 +62,15 @@ const PAUSED: &str = "
 const COUNTED: &str = "
     insert into wakeq.objects (canvas_id, object, last_seq) values ('ATTACKER', 'sql:1', 999);";
 
+/// What each has in hand on an object: the attacker's lanes and queues stand before and after the victim's.
+const HANDS: &str = "
+    insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, locked_at, claims, worker, object, seq, prev, queue, origin)
+    select gen_random_uuid(), canvas::uuid, 'hands', name, '_', '1', now(), 1, worker, 'hands', seq, seq - 1, queue,
+           case when queue is not null then gen_random_uuid() end
+      from (values ('ATTACKER', 'a', 'attacker', 1, null), ('VICTIM', 'b', 'victim', 2, null), ('ATTACKER', 'c', 'attacker', 3, null),
+                   ('ATTACKER', 'd', 'attacker', 4, 'a'), ('VICTIM', 'd', 'victim', 5, 'b'), ('ATTACKER', 'd', 'attacker', 6, 'c'))
+           as hands (canvas, name, worker, seq, queue);";
+
 /// What is there, what is done then, and what has to be so.
 const QUESTIONS: [(&[&str], &str, &str); 19] = [
     (&[LANES], "", "wakeq.first_without('VICTIM', 'lane', null, 'audit', 'note', '{}') = 'b1000000-0000-4000-8000-000000000000'"),
@@ -152,6 +161,7 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     }
     connection.close().await.unwrap();
     findings.extend(calls(world).await);
+    findings.extend(hands(world).await);
     findings
 }
 
@@ -205,6 +215,17 @@ async fn calls(world: &World) -> Findings {
         findings.push("functions: the victim's last event is not listed".into());
     }
     findings
+}
+
+async fn hands(world: &World) -> Findings {
+    let stage = &world.service.stage;
+    sqlx::raw_sql(AssertSqlSafe(of_both(HANDS))).execute(&stage.pool).await.unwrap();
+    let seen = stage.admin.in_hand(VICTIM.canvas, &"hands".parse().unwrap()).await.unwrap();
+    let workers: Vec<_> = seen.iter().map(|hand| hand.worker.as_ref().map(Name::as_str)).collect();
+    if workers == [Some("victim"); 2] {
+        return Findings::new();
+    }
+    vec![format!("functions: who works on the victim's object is said to be {workers:?}")]
 }
 
 fn of_both(text: &str) -> String {

@@ -135,7 +135,8 @@ impl Planting<'_> {
         self.emit("blocked", json!({"name": "blocked"})).await;
         let running = self.emit("running", json!({"name": "greet"})).await;
         self.sql(
-            "update wakeq.events_v2 set locked_at = now() + interval '1 hour', claims = 1 where id = $1",
+            "update wakeq.events_v2 set locked_at = now() + interval '1 hour', claims = 1,
+                    worker = 'worker-' || left(canvas_id::text, 8) where id = $1",
             &running,
         )
         .await;

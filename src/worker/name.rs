@@ -1,0 +1,47 @@
+//! What a worker is called where its claims are shown.
+
+use std::sync::OnceLock;
+
+use uuid::Uuid;
+
+use crate::event::Name;
+
+/// Most characters of the host's name that are kept.
+const HOST_MAX: usize = 100;
+
+/// The name of this process, the same until it ends: its host's, which in a container is that of the pod, and eight random digits.
+pub(super) fn of_this_process() -> Name {
+    static NAME: OnceLock<Name> = OnceLock::new();
+    NAME.get_or_init(|| name(&host(), Uuid::new_v4())).clone()
+}
+
+fn host() -> String {
+    let named = std::env::var("HOSTNAME").ok().filter(|host| !host.trim().is_empty());
+    named.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok()).unwrap_or_default()
+}
+
+fn name(host: &str, random: Uuid) -> Name {
+    let kept = |char: char| if char.is_ascii_alphanumeric() || "_.-".contains(char) { char } else { '-' };
+    let host: String = host.trim().chars().take(HOST_MAX).map(kept).collect();
+    let host = if host.is_empty() { "worker" } else { &host };
+    format!("{host}-{:08x}", random.as_fields().0).parse().unwrap_or_else(|_| Name::worker())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_called_after_its_host_and_has_one_name() {
+        let random = Uuid::from_u128(0x89ab_cdef_0000_0000_0000_0000_0000_0000);
+        for (host, expected) in [
+            ("orders-6d4cf-x7k2p\n", "orders-6d4cf-x7k2p-89abcdef"),
+            ("ada's laptop", "ada-s-laptop-89abcdef"),
+            ("", "worker-89abcdef"),
+        ] {
+            assert_eq!(name(host, random).as_str(), expected);
+        }
+        assert_eq!(name(&"é".repeat(300), random).as_str().len(), HOST_MAX + 9);
+        assert_eq!(of_this_process(), of_this_process());
+    }
+}
