@@ -57,6 +57,8 @@ create table wakeq.halted_lanes (
     name      wakeq.name not null,
     event_id  uuid not null,
     seq       bigint not null,
+    -- The link before it; null in rows that no death wrote.
+    prev      bigint,
     halted_at timestamptz not null default now(),
     constraint halted_lanes_pkey primary key (canvas_id, object, module, name)
 );

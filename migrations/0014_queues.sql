@@ -94,6 +94,22 @@ alter table wakeq.halted_lanes drop constraint halted_lanes_pkey;
 create unique index halted_lanes_of_handlers on wakeq.halted_lanes (canvas_id, object, module, name) where queue is null;
 create unique index halted_lanes_of_queues on wakeq.halted_lanes (canvas_id, object, queue) where queue is not null;
 
+-- What is missing from a chain: links whose events ended without being consumed. A consumer whose predecessor is missing reads
+-- them, and passes over them.
+create table wakeq.tombstones (
+    canvas_id uuid not null,
+    object    wakeq.object_key not null,
+    seq       bigint not null,
+    -- Whose consumers miss it: '' those of the handlers, '*' those of every registered queue, else those of the queue of this name.
+    queue     text not null default '',
+    prev      bigint not null,
+    cause     text not null check (cause in ('cancelled', 'purged', 'dead', 'redriven')),
+    left_at   timestamptz not null default now(),
+    constraint tombstones_pkey primary key (canvas_id, object, seq, queue),
+    constraint tombstones_link check (prev >= 0 and prev < seq)
+);
+create index tombstones_age on wakeq.tombstones (canvas_id, left_at);
+
 -- The first event that is left of a lane: of a queue, if one is named, else of a handler.
 create function wakeq.first_of_lane(canvas uuid, object text, queue text, module text, name text)
 returns uuid language sql stable

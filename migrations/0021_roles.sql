@@ -93,6 +93,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('subscribers',          'select, insert, update, delete', 'select, insert, update, delete'),
         ('subscription_sources', 'select',                         'select'),
         ('subscriptions',        'select, insert, update, delete', 'select, insert, update, delete'),
+        ('tombstones',           'select, insert, delete',         'select, insert, delete'),
         ('unknown_handlers',     'select, insert, update, delete', 'select, insert, update, delete')
       ) as r (name, api, worker)
       join pg_class c on c.relnamespace = 'wakeq'::regnamespace and c.relname = r.name

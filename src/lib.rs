@@ -91,7 +91,7 @@ pub use store::{
     FailingEvent, GroupDead, GroupDeadCursor, GroupPosition, HaltedLane, HandlerCounts, InHand,
     InvalidGroupDeadCursor, LogAppender, LogEnd, LogHolder, LogHorizon, MigrationState, MigrationStatus,
     Object, QueueDepth, QuotaUse, Refusal, RegisteredQueue, Retention, RoleKind, Rule, Store, StoreConfig,
-    StoreError, StoredEntity, TimingMode,
+    StoreError, StoredEntity, TimingMode, Tombstone,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{

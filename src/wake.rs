@@ -307,6 +307,7 @@ impl Waker {
         }
         self.expire_idle(retention).await?;
         self.store.expire_group_dead(retention.dead_events).await?;
+        self.store.expire_tombstones(retention.dead_events).await?;
         for page in 0..EXPIRE_PAGES {
             if !self.store.expire(page > 0, retention).await? {
                 return Ok(());

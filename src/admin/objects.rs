@@ -1,10 +1,10 @@
 //! Objects: what they are, where they stand still, and letting them go on.
 
 use super::{Admin, AdminError, checked};
-use crate::event::{Actor, CanvasId, Lane, ObjectKey};
-use crate::store::{HaltedLane, InHand, Object, StoreError};
+use crate::event::{Actor, CanvasId, Lane, Name, ObjectKey};
+use crate::store::{HaltedLane, InHand, Object, StoreError, Tombstone};
 
-/// Most lanes that one list has.
+/// Most lanes, or tombstones, that one list has.
 const LANES_MAX: i64 = 1000;
 
 impl Admin {
@@ -25,6 +25,37 @@ impl Admin {
     /// Who works on an object of a canvas now, and on which events of it, by handler and queue; 1,000 at most.
     pub async fn in_hand(&self, canvas: CanvasId, object: &ObjectKey) -> Result<Vec<InHand>, AdminError> {
         Ok(self.store.in_hand(canvas, object, self.copies, LANES_MAX).await?)
+    }
+
+    /// Which links of an object's chain after this one a consumer waits for in vain, in their order, 1,000 at most: their events were
+    /// cancelled, purged, or died and were passed over. For consumers of a registered queue, those that are missing there.
+    ///
+    /// ```
+    /// use wakeq::machine::{Consumption, consume, pass_over};
+    /// use wakeq::{Admin, Execution, HandlerError, HandlerResult};
+    ///
+    /// /// `last` is the last event of the object that this consumer has seen.
+    /// async fn book(admin: &Admin, event: Execution, mut last: i64) -> HandlerResult {
+    ///     let place = event.place.ok_or_else(|| HandlerError::value("it is on no object"))?;
+    ///     if consume(last, place.link) == Consumption::Delay {
+    ///         let gone = admin.tombstones(event.address.scope.canvas, &place.object, None, last).await?;
+    ///         last = pass_over(last, gone.iter().map(|gone| gone.link));
+    ///     }
+    ///     match consume(last, place.link) {
+    ///         Consumption::Consume => Ok(()), // and `last` becomes `place.link.id`
+    ///         Consumption::Done => Ok(()),
+    ///         Consumption::Delay => Err(HandlerError::not_yet(std::time::Duration::from_secs(5))),
+    ///     }
+    /// }
+    /// ```
+    pub async fn tombstones(
+        &self,
+        canvas: CanvasId,
+        object: &ObjectKey,
+        queue: Option<&Name>,
+        after: i64,
+    ) -> Result<Vec<Tombstone>, AdminError> {
+        Ok(self.store.tombstones(canvas, object, (queue, self.copies), after, LANES_MAX).await?)
     }
 
     /// Lets an object go on for a handler, also in the registered queues, without the event that died there, which stays among the dead ones; whether it

@@ -34,7 +34,7 @@ pub(crate) use list::List;
 pub(crate) use log::{
     Append, AppendTo, AppendedAll, Expect, InvalidAppend, LogEvent, LogPage, Logged, NewLogEvent, StreamName,
 };
-pub(crate) use objects::{HaltedLane, InHand, Link, Object, Place, SkipRequest, Skipped};
+pub(crate) use objects::{HaltedLane, InHand, Link, Object, Place, SkipRequest, Skipped, Tombstone};
 pub(crate) use pulls::{
     CompleteRequest, ExtendRequest, Extended, InvalidPull, LeaseRequest, Leased, Pull, ReleaseRequest,
     Released,

@@ -90,6 +90,22 @@ pub(crate) struct HaltedLane {
     pub(crate) halted_at: DateTime<Utc>,
 }
 
+/// A link that is missing from the chain of an object: no event with it will ever come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Tombstone {
+    /// The number of the event that is missing.
+    #[schema(minimum = 1, example = 17)]
+    pub(crate) id: i64,
+    /// The number of the object's event before it; 0 for its first.
+    #[schema(minimum = 0, example = 12)]
+    pub(crate) prev: i64,
+    /// What became of it: `cancelled`, `purged`, `dead`; or `redriven`: it was brought back, and has no copy in the queue.
+    #[schema(example = "cancelled")]
+    pub(crate) cause: String,
+    /// When that was.
+    pub(crate) left_at: DateTime<Utc>,
+}
+
 /// For which handler to let an object go on.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -131,6 +147,13 @@ impl From<store::HaltedLane> for HaltedLane {
             event_link: halted.event_seq,
             halted_at: halted.halted_at,
         }
+    }
+}
+
+impl From<store::Tombstone> for Tombstone {
+    fn from(tombstone: store::Tombstone) -> Self {
+        let event::Link { id, prev } = tombstone.link;
+        Self { id, prev, cause: tombstone.cause, left_at: tombstone.left_at }
     }
 }
 

@@ -132,6 +132,7 @@ fn guarded(api: &Api) -> Guarded {
         .on(Scope::Operate, routes!(crons::pause, crons::unpause))
         .on(Scope::Read, routes!(objects::halted))
         .on(Scope::Read, routes!(objects::one))
+        .on(Scope::Read, routes!(objects::tombstones))
         .on(Scope::Operate, routes!(objects::skip))
         .emitting(routes!(emit::change))
         .on(Scope::Read, routes!(entities::status))

@@ -2,14 +2,16 @@
 
 use axum::Json;
 use axum::extract::State;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
-use super::body::{self, ObjectPath};
+use super::body::{self, ObjectPath, Parameters};
 use super::guard::Caller;
 use super::problem::Problem;
 use super::{Api, handlers};
 use crate::access::Scope;
-use crate::api::{HaltedLane, List, Object, SkipRequest, Skipped};
-use crate::event::Lane;
+use crate::api::{HaltedLane, List, Object, SkipRequest, Skipped, Tombstone};
+use crate::event::{Lane, Name};
 
 /// List where objects of a canvas stand still because an event died, the longest first; 1,000 at most.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/halted-objects", operation_id = "list_halted_objects", tag = "objects",
@@ -34,6 +36,38 @@ pub(super) async fn one(
     let admin = caller.admin(&api, Scope::Read);
     let in_hand = admin.in_hand(caller.canvas, &key).await?;
     Ok(Json(Object::of(object, in_hand, admin.halted(caller.canvas, Some(&key)).await?)))
+}
+
+/// Which tombstones.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TombstonesQuery {
+    /// The number of the last event that was consumed. Default 0.
+    #[param(minimum = 0)]
+    after: Option<i64>,
+    /// For consumers of this registered queue.
+    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+    queue: Option<String>,
+}
+
+/// List which links of an object's chain are missing: their events were cancelled, purged, or died and were passed over.
+///
+/// In the order of the chain; 1,000 at most.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/objects/{object}/tombstones", operation_id = "list_tombstones",
+    tag = "objects", params(TombstonesQuery),
+    responses((status = 200, description = "Links that are missing", body = List<Tombstone>)))]
+pub(super) async fn tombstones(
+    State(api): State<Api>,
+    caller: Caller,
+    ObjectPath(key): ObjectPath,
+    Parameters(query): Parameters<TombstonesQuery>,
+) -> Result<Json<List<Tombstone>>, Problem> {
+    let queue = query.queue.as_deref().map(str::parse::<Name>).transpose()?;
+    let admin = caller.admin(&api, Scope::Read);
+    let found =
+        admin.tombstones(caller.canvas, &key, queue.as_ref(), query.after.unwrap_or_default()).await?;
+    Ok(Json(List::whole(found.into_iter().map(Tombstone::from).collect())))
 }
 
 /// Let an object go on for a handler without the event that died there. To go on with that event, redrive it.

@@ -29,7 +29,7 @@ mod tests;
 pub use assign::{GroupMember, GroupMembers, MemberStanding, Reallocation, allocate, wanted_sources};
 pub use entity::{Repost, repost};
 pub use look::{Standing, look};
-pub use order::{Consumption, consume};
+pub use order::{Consumption, consume, pass_over};
 pub use outcome::Outcome;
 pub use policy::{Policy, RetryPolicy};
 pub use run::{

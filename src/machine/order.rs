@@ -28,6 +28,24 @@ impl Consumption {
     }
 }
 
+/// What `last` is once these tombstones, in the order of the chain, are passed over: each is consumed like an event, without an
+/// effect. One whose predecessor is still to come is not, nor what follows it.
+///
+/// ```
+/// use wakeq::machine::{Consumption, Link, consume, pass_over};
+///
+/// let (event, cancelled) = (Link { id: 12, prev: 9 }, Link { id: 9, prev: 7 });
+/// assert_eq!(consume(7, event), Consumption::Delay);
+/// assert_eq!(consume(pass_over(7, [cancelled]), event), Consumption::Consume);
+/// assert_eq!(pass_over(3, [cancelled]), 3);
+/// ```
+pub fn pass_over(last: i64, tombstones: impl IntoIterator<Item = Link>) -> i64 {
+    tombstones.into_iter().fold(last, |last, link| match consume(last, link) {
+        Consumption::Consume => link.id,
+        Consumption::Delay | Consumption::Done => last,
+    })
+}
+
 /// Decides by `last`, the id of the object's event that was consumed last, or 0.
 ///
 /// ```

@@ -239,8 +239,12 @@ impl Store {
                   where id = $1 and claims = $2 and locked_at is not null
               returning *
              ), halted as (
-                 insert into wakeq.halted_lanes (canvas_id, object, module, name, queue, event_id, seq)
-                 select canvas_id, object, module, name, queue, id, seq from gone where object is not null and $5
+                 insert into wakeq.halted_lanes (canvas_id, object, module, name, queue, event_id, seq, prev)
+                 select canvas_id, object, module, name, queue, id, seq, prev from gone where object is not null and $5
+                     on conflict do nothing
+             ), passed_over as (
+                 insert into wakeq.tombstones (canvas_id, object, seq, queue, prev, cause)
+                 select canvas_id, object, seq, coalesce(queue, ''), prev, 'dead' from gone where object is not null and not $5
                      on conflict do nothing
              ), armed as (
                  update wakeq.events_v2 e

@@ -43,7 +43,11 @@ impl Store {
             r#"with gone as (
                    delete from wakeq.events_v2
                     where id = $1 and canvas_id = $2 and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
-                returning id, canvas_id, module, name, object, queue
+                returning id, canvas_id, module, name, object, queue, seq, prev
+               ), passed_over as (
+                   insert into wakeq.tombstones (canvas_id, object, seq, queue, prev, cause)
+                   select canvas_id, object, seq, coalesce(queue, ''), prev, 'cancelled' from gone where object is not null
+                       on conflict do nothing
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)
                    select canvas_id, $4, 'cancel', module, name, id, 'done', $5, $6 from gone
@@ -161,7 +165,11 @@ impl Store {
                         where canvas_id = $1 and module = $2 and name = $3 and queue is null
                           and (locked_at is null or locked_at < now() - $4::interval) and enqueued_at < $11
                         limit $5 for update skip locked))
-                returning id, object, queue
+                returning id, object, queue, seq, prev
+               ), passed_over as (
+                   insert into wakeq.tombstones (canvas_id, object, seq, prev, cause)
+                   select $1, object, seq, prev, 'purged' from gone where object is not null
+                       on conflict do nothing
                ), logged as (
                    insert into wakeq.audit_log (canvas_id, actor, action, module, name, outcome, times, request_id, detail)
                    select $1, $6, 'purge', $2::text, $3::text, 'done', count(*), $7, $8 from gone having count(*) > 0

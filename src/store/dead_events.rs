@@ -339,7 +339,13 @@ async fn bring_back(
                       coalesce(links.prev, page.prev), queue, origin
                  from page left join links on links.id = page.id
                    on conflict (id) do nothing
-            returning id, canvas_id, module, name
+            returning id, canvas_id, module, name, object, seq, prev, queue
+           ), unseen as (
+               -- It has no new copies: its link is missing in every queue.
+               insert into wakeq.tombstones (canvas_id, object, seq, queue, prev, cause)
+               select canvas_id, object, seq, '*', prev, 'redriven' from back
+                where queue is null and object is not null and id <> all ($10)
+                   on conflict do nothing
            ), lifted as (
                delete from wakeq.halted_lanes where canvas_id = $4 and event_id = any (array(select id from back))
            ), gone as (

@@ -272,7 +272,11 @@ impl Store {
                  delete from wakeq.halted_lanes
                   where canvas_id = $1 and object = $2 and module = $3 and name = $4
                     and ($8 or queue is null or wakeq.is_shown(queue))
-              returning event_id, queue
+              returning event_id, queue, seq, prev
+             ), passed_over as (
+                 insert into wakeq.tombstones (canvas_id, object, seq, queue, prev, cause)
+                 select $1, $2, seq, coalesce(queue, ''), prev, 'dead' from gone where prev is not null
+                     on conflict do nothing
              ), logged as (
              insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)
              select $1, $5, 'skip', $3, $4, event_id, 'done', $6, $7 from gone

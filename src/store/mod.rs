@@ -65,6 +65,7 @@ mod telling;
 #[cfg(test)]
 pub(crate) mod tests;
 mod ticks;
+mod tombstones;
 mod unknown_handlers;
 
 #[cfg(feature = "http")]
@@ -126,3 +127,4 @@ pub(crate) use targets::SecretCounts;
 #[cfg(feature = "http")]
 pub(crate) use targets::{FoundTarget, NewTargetRow, PutOutcome};
 pub(crate) use ticks::{CronDue, CronStep};
+pub use tombstones::Tombstone;

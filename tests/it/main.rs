@@ -95,6 +95,7 @@ mod theatre;
 mod tidy;
 mod timing;
 mod together;
+mod tombstones;
 mod worker;
 mod worker_failures;
 mod worker_lot;

@@ -1,8 +1,8 @@
 //! Objects, their chains, and the lanes of which only the first event may run.
 
 use super::{Row, Tables, notification};
-use crate::event::{CanvasId, EventId, Lane, Link, Notification, ObjectKey, Place, Turn};
-use crate::store::{HaltedLane, InHand, Inserted, NewEvent, NewState, Object, StoreError};
+use crate::event::{CanvasId, EventId, Lane, Link, Name, Notification, ObjectKey, Place, Turn};
+use crate::store::{HaltedLane, InHand, Inserted, NewEvent, NewState, Object, StoreError, Tombstone};
 
 impl Tables {
     pub(in crate::store) fn insert_on(
@@ -67,6 +67,30 @@ impl Tables {
             (false, true) => Turn::First,
             (false, false) => Turn::Behind,
         }
+    }
+
+    /// Notes that an event left its chain without being consumed.
+    pub(super) fn bury(&mut self, row: &Row, cause: &str) {
+        let Some(Place { object, link }) = row.place.clone() else { return };
+        let tombstone = Tombstone { link, cause: cause.to_owned(), left_at: self.now };
+        self.tombstones.insert((row.address.scope.canvas, object, link.id), tombstone);
+    }
+
+    /// There are no queues here.
+    pub(in crate::store) fn tombstones(
+        &self,
+        canvas: CanvasId,
+        object: &ObjectKey,
+        queue: Option<&Name>,
+        after: i64,
+        limit: i64,
+    ) -> Result<Vec<Tombstone>, StoreError> {
+        let meant = self
+            .tombstones
+            .iter()
+            .filter(|((on, key, id), _)| (*on, key) == (canvas, object) && *id > after && queue.is_none());
+        let limit = usize::try_from(limit).unwrap_or(0);
+        Ok(meant.take(limit).map(|(_, tombstone)| tombstone.clone()).collect())
     }
 
     pub(super) fn halt(&mut self, event: EventId, row: &Row) {
@@ -145,7 +169,11 @@ impl Tables {
     }
 
     pub(in crate::store) fn skip_lane(&mut self, lane: &Lane) -> Result<Vec<Lane>, StoreError> {
-        Ok(self.halted.remove(lane).map(|halted| halted.lane).into_iter().collect())
+        let Some(halted) = self.halted.remove(lane) else { return Ok(Vec::new()) };
+        if let Some(dead) = self.dead.get(&halted.event).map(|dead| dead.row.clone()) {
+            self.bury(&dead, "dead");
+        }
+        Ok(vec![halted.lane])
     }
 }
 

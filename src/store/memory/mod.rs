@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::{HaltedLane, NewEvent, Object, Rule, Store, StoreError};
+use super::{HaltedLane, NewEvent, Object, Rule, Store, StoreError, Tombstone};
 use crate::event::{
     CanvasId, EventId, HandlerAddress, HandlerScope, Lane, Name, Notification, ObjectKey, Place, RuleKind,
     Timestamp, Timing, Traceparent,
@@ -53,6 +53,7 @@ pub(super) struct Tables {
     /// The last number of the sequence for links.
     last_seq: i64,
     halted: BTreeMap<Lane, HaltedLane>,
+    tombstones: BTreeMap<(CanvasId, ObjectKey, i64), Tombstone>,
     next_pass_at: Timestamp,
 }
 
@@ -161,6 +162,7 @@ impl Tables {
             objects: BTreeMap::new(),
             last_seq: 0,
             halted: BTreeMap::new(),
+            tombstones: BTreeMap::new(),
             next_pass_at: now,
         }
     }

@@ -85,6 +85,9 @@ impl Tables {
     ) -> Result<(Commanded, Option<Lane>), StoreError> {
         let commanded = self.commanded(canvas, id);
         let gone = if commanded == Commanded::Done { self.events.remove(&id) } else { None };
+        if let Some(row) = &gone {
+            self.bury(row, "cancelled");
+        }
         Ok((commanded, gone.as_ref().and_then(lane_of)))
     }
 
@@ -129,6 +132,7 @@ impl Tables {
     ) -> Result<(u64, Vec<Lane>), StoreError> {
         let page = self.free_of(scope, before, BULK_PAGE);
         let gone: Vec<_> = page.iter().filter_map(|id| self.events.remove(id)).collect();
+        gone.iter().for_each(|row| self.bury(row, "purged"));
         let lanes: BTreeSet<Lane> = gone.iter().filter_map(lane_of).collect();
         Ok((page.len() as u64, lanes.into_iter().collect()))
     }

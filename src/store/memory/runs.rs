@@ -150,6 +150,8 @@ impl Tables {
         }
         if halts {
             self.halt(claim.id, &row);
+        } else {
+            self.bury(&row, "dead");
         }
         self.dead.insert(claim.id, Dead { row, cause: cause.as_str(), died_at: self.now });
         Ok(true)

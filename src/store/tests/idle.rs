@@ -41,6 +41,42 @@ async fn objects(table: &Table) {
         .await;
 }
 
+/// Tombstones go by their age, unless something is left of their object that may follow them; and the oldest of a canvas that has
+/// more than it may, which costs no other.
+#[tokio::test]
+async fn tombstones_go_by_age_and_by_number() {
+    let table = Table::new().await;
+    table
+        .run(
+            "insert into wakeq.tombstones (canvas_id, object, seq, prev, cause, left_at)
+             select ('00000000-0000-0000-0000-00000000000' || canvas)::uuid, object, 5, 0, 'dead', now() - left_for
+               from generate_series(1, 2) canvas,
+                    (values ('old', interval '2 days'), ('waits', interval '2 days'), ('new', interval '1 hour')) as x (object, left_for)",
+        )
+        .await;
+    objects(&table).await;
+    table.store.expire_tombstones(DAY).await.unwrap();
+    let left = "select count(*) from wakeq.tombstones where right(canvas_id::text, 1) || object in ('1waits', '1new', '2new')";
+    assert_eq!(
+        (table.number(left).await, table.number("select count(*) from wakeq.tombstones").await),
+        (3, 3)
+    );
+
+    table
+        .run(
+            "insert into wakeq.tombstones (canvas_id, object, seq, prev, cause, left_at)
+             select '00000000-0000-0000-0000-000000000002', 'many', n, 0, 'dead', now() - interval '1 hour' + n * interval '1 ms'
+               from generate_series(1, 100500) n",
+        )
+        .await;
+    table.store.expire_tombstones(DAY).await.unwrap();
+    let of_canvas =
+        "select count(*) from wakeq.tombstones where canvas_id = '00000000-0000-0000-0000-000000000002'";
+    assert_eq!(table.number(of_canvas).await, 100_000);
+    assert_eq!(table.number("select min(seq) from wakeq.tombstones where object = 'many'").await, 501);
+    assert_eq!(table.number(left).await, 2, "the other canvas has its own");
+}
+
 #[tokio::test]
 async fn only_objects_that_nobody_uses_go() {
     let table = Table::new().await;

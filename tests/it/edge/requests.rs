@@ -413,6 +413,7 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         | "list_dead_events"
         | "list_halted_objects"
         | "show_object"
+        | "list_tombstones"
         | "show_entity"
         | "entity_status"
         | "read_log"

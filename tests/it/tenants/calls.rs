@@ -35,7 +35,7 @@ const QUEUES: Tried = OfThePlatform("queues belong to the platform");
 const GROUPS: Tried = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tried.
-const CALLS: [(&str, &str, Tried); 85] = [
+const CALLS: [(&str, &str, Tried); 86] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -69,6 +69,7 @@ const CALLS: [(&str, &str, Tried); 85] = [
     ("Admin", "object", By("show_object")),
     ("Admin", "halted", Here),
     ("Admin", "in_hand", Here),
+    ("Admin", "tombstones", By("list_tombstones")),
     ("Admin", "skip", By("skip_object")),
     ("Admin", "put_queue", QUEUES),
     ("Admin", "queues", QUEUES),

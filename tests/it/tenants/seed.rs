@@ -191,6 +191,9 @@ impl Planting<'_> {
         let halted = self.emit("halts an object", json!({"name": "step", "object": "halt:1"})).await;
         self.emit("behind a halt", json!({"name": "step", "object": "halt:1"})).await;
         self.sql(HALTS, &halted).await;
+        let cancelled =
+            self.emit("cancelled on an object", json!({"name": "step", "object": "halt:1"})).await;
+        self.post(&format!("/events/{cancelled}/cancel"), Value::Null).await;
         self.values.objects.push("halt:1".into());
         self.values.handlers.push(["WORKER".into(), "step".into(), "_".into()]);
     }
