@@ -152,9 +152,10 @@ impl Store {
             "update wakeq.events_v2
                 set notify_at = case when notify_at is not null then clock_timestamp() + $2 end,
                     probes = greatest(probes - 1, 0)
-              where id = any ($1) and locked_at is null",
+              where id = any ($1) and (locked_at is null or locked_at < clock_timestamp() - $3::interval)",
             &keys,
-            interval(self.timing().grace)
+            interval(self.timing().grace),
+            interval(self.timing().lease)
         );
         let promised = session.limit(|connection| query.execute(connection)).await;
         session.answered("promise events again", promised).map(drop)

@@ -101,9 +101,13 @@ impl Tables {
     pub(in crate::store) fn promise_again(&mut self, ids: &[EventId]) -> Result<(), StoreError> {
         let again = self.now + self.timing.grace;
         for id in ids {
-            let Some(row) = self.events.get_mut(id).filter(|row| row.locked_at.is_none()) else { continue };
-            row.notify_at = row.notify_at.map(|_| again);
-            row.probes = (row.probes - 1).max(0);
+            if !self.events.get(id).is_some_and(|row| self.is_free(row)) {
+                continue;
+            }
+            if let Some(row) = self.events.get_mut(id) {
+                row.notify_at = row.notify_at.map(|_| again);
+                row.probes = (row.probes - 1).max(0);
+            }
         }
         Ok(())
     }

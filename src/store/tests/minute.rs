@@ -6,13 +6,38 @@ use std::time::Duration;
 use super::crowds::{FEW, MANY};
 use super::parking::resume;
 use super::{Table, is_skipped, scope, tester};
-use crate::event::RuleKind;
+use crate::event::{EventId, RuleKind};
 use crate::store::{Retention, StoreConfig};
 
 impl Table {
     async fn due_again(&self) {
         self.run("update wakeq.chores set next_at = now()").await;
     }
+
+    /// An event that is due, one that is due in five minutes, one that is parked, one that runs, and one that lost its owner, each probed
+    /// three times and, but for the parked one, promised in ten minutes.
+    async fn one_of_each(&self) -> Vec<EventId> {
+        let ids = self.add(5).await;
+        let kinds = "update wakeq.events_v2 e
+                        set notify_at = case n when 3 then null else now() + interval '10 min' end, probes = 3,
+                            delay_until = case n when 2 then now() + interval '5 min' else delay_until end,
+                            locked_at = case n when 4 then now() when 5 then now() - interval '1 h' end,
+                            claims = case when n > 3 then 1 else 0 end
+                       from unnest($1::uuid[]) with ordinality o (id, n) where e.id = o.id";
+        sqlx::query(kinds).bind(keys(&ids)).execute(&self.pool).await.unwrap();
+        ids
+    }
+
+    /// In how many seconds, by tens, each of the events is promised, and how often it was probed.
+    async fn promises(&self, ids: &[EventId]) -> Vec<(Option<i64>, i32)> {
+        let query = "select round(extract(epoch from notify_at - now()) / 10)::bigint * 10, probes from wakeq.events_v2
+                      order by array_position($1, id)";
+        sqlx::query_as(query).bind(keys(ids)).fetch_all(&self.pool).await.unwrap()
+    }
+}
+
+fn keys(ids: &[EventId]) -> Vec<uuid::Uuid> {
+    ids.iter().map(|id| id.0).collect()
 }
 
 /// EV2-01: of eight processes whose minute is over one is let through.
@@ -246,27 +271,22 @@ async fn rules_that_reached_their_end_are_lifted_one_by_one() {
 #[tokio::test]
 async fn what_is_put_off_is_due_at_its_turn() {
     let table = Table::new().await;
-    let ids = table.add(5).await;
-    let keys: Vec<_> = ids.iter().map(|id| id.0).collect();
-    // One that is due, one that is due later, one that is parked, one that runs, and one that lost its owner.
-    let kinds = "update wakeq.events_v2 e
-                    set notify_at = case n when 3 then null else now() + interval '10 min' end, probes = 3,
-                        delay_until = case n when 2 then now() + interval '5 min' else delay_until end,
-                        locked_at = case n when 4 then now() when 5 then now() - interval '1 h' end,
-                        claims = case when n > 3 then 1 else 0 end
-                   from unnest($1::uuid[]) with ordinality o (id, n) where e.id = o.id";
-    sqlx::query(kinds).bind(&keys).execute(&table.pool).await.unwrap();
+    let ids = table.one_of_each().await;
     let later: Vec<_> = ids.iter().map(|id| (*id, Duration::from_secs(100))).collect();
     table.store.put_off(&later).await.unwrap();
-    let promises: Vec<(Option<i64>, i32)> = sqlx::query_as(
-        "select round(extract(epoch from notify_at - now()) / 10)::bigint * 10, probes from wakeq.events_v2
-          order by array_position($1, id)",
-    )
-    .bind(&keys)
-    .fetch_all(&table.pool)
-    .await
-    .unwrap();
-    assert_eq!(promises, [(Some(100), 2), (Some(330), 3), (None, 2), (Some(600), 3), (Some(100), 2)]);
+    let grace = i64::try_from(table.store.timing().grace.as_secs()).unwrap();
+    let (turn, own) = (Some(100), Some(300 + grace));
+    assert_eq!(table.promises(&ids).await, [(turn, 2), (own, 3), (None, 2), (Some(600), 3), (turn, 2)]);
+}
+
+/// A pass that could not be published is made again after the grace, also of what lost its owner: the back-off is for what got lost.
+#[tokio::test]
+async fn what_was_not_published_is_due_after_the_grace() {
+    let table = Table::new().await;
+    let ids = table.one_of_each().await;
+    table.store.promise_again(&ids).await.unwrap();
+    let grace = Some(i64::try_from(table.store.timing().grace.as_secs()).unwrap());
+    assert_eq!(table.promises(&ids).await, [(grace, 2), (grace, 2), (None, 2), (Some(600), 3), (grace, 2)]);
 }
 
 /// However many jobs one canvas has, the list begins with one of each.
