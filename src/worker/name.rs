@@ -6,8 +6,8 @@ use uuid::Uuid;
 
 use crate::event::Name;
 
-/// Most characters of the host's name that are kept.
-const HOST_MAX: usize = 100;
+/// Most characters of the host's name that are kept, from its end, where those of pods differ: every claimed row has them.
+const HOST_MAX: usize = 31;
 
 /// The name of this process, the same until it ends: its host's, which in a container is that of the pod, and eight random digits.
 pub(super) fn of_this_process() -> Name {
@@ -22,7 +22,8 @@ fn host() -> String {
 
 fn name(host: &str, random: Uuid) -> Name {
     let kept = |char: char| if char.is_ascii_alphanumeric() || "_.-".contains(char) { char } else { '-' };
-    let host: String = host.trim().chars().take(HOST_MAX).map(kept).collect();
+    let host: Vec<char> = host.trim().chars().map(kept).collect();
+    let host: String = host[host.len().saturating_sub(HOST_MAX)..].iter().collect();
     let host = if host.is_empty() { "worker" } else { &host };
     format!("{host}-{:08x}", random.as_fields().0).parse().unwrap_or_else(|_| Name::worker())
 }
@@ -37,6 +38,7 @@ mod tests {
         for (host, expected) in [
             ("orders-6d4cf-x7k2p\n", "orders-6d4cf-x7k2p-89abcdef"),
             ("ada's laptop", "ada-s-laptop-89abcdef"),
+            ("payments-reconciliation-worker-6d4cf9b8c7-x7k2p", "liation-worker-6d4cf9b8c7-x7k2p-89abcdef"),
             ("", "worker-89abcdef"),
         ] {
             assert_eq!(name(host, random).as_str(), expected);

@@ -51,15 +51,22 @@ async fn tombstones_go_by_age_and_by_number() {
             "insert into wakeq.tombstones (canvas_id, object, seq, prev, cause, left_at)
              select ('00000000-0000-0000-0000-00000000000' || canvas)::uuid, object, 5, 0, 'dead', now() - left_for
                from generate_series(1, 2) canvas,
-                    (values ('old', interval '2 days'), ('waits', interval '2 days'), ('new', interval '1 hour')) as x (object, left_for)",
+                    (values ('old', interval '2 days'), ('waits', interval '2 days'), ('copied', interval '2 days'),
+                            ('new', interval '1 hour')) as x (object, left_for)",
         )
         .await;
     objects(&table).await;
+    table
+        .run(
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, object, seq, prev, queue, origin)
+             values (gen_random_uuid(), '00000000-0000-0000-0000-000000000001', 'm', 'n', '_', '1', 'copied', 5, 0, 'q', gen_random_uuid())",
+        )
+        .await;
     table.store.expire_tombstones(DAY).await.unwrap();
-    let left = "select count(*) from wakeq.tombstones where right(canvas_id::text, 1) || object in ('1waits', '1new', '2new')";
+    let left = "select count(*) from wakeq.tombstones where right(canvas_id::text, 1) || object in ('1waits', '1copied', '1new', '2new')";
     assert_eq!(
         (table.number(left).await, table.number("select count(*) from wakeq.tombstones").await),
-        (3, 3)
+        (4, 4)
     );
 
     table
@@ -74,7 +81,7 @@ async fn tombstones_go_by_age_and_by_number() {
         "select count(*) from wakeq.tombstones where canvas_id = '00000000-0000-0000-0000-000000000002'";
     assert_eq!(table.number(of_canvas).await, 100_000);
     assert_eq!(table.number("select min(seq) from wakeq.tombstones where object = 'many'").await, 501);
-    assert_eq!(table.number(left).await, 2, "the other canvas has its own");
+    assert_eq!(table.number(left).await, 3, "the other canvas has its own");
 }
 
 #[tokio::test]
