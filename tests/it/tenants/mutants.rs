@@ -45,12 +45,13 @@ const OPERATOR: Unseen = NotReached("only an operator of all canvases asks it");
 const NEAR: Unseen = NotReached("it is asked near a limit only: `quotas`");
 const AGAIN: Unseen = NotReached("it is asked when a processor meets an event again: `entities::reposts`");
 const LIMITED: Unseen = NotReached("it is asked where a facet with a limit was full: `store::tests::turns`");
+const OLD: Unseen = NotReached("what is old is looked for by the minute's pass: `store::tests::idle`");
 const HELD: Unseen = NotReached("it is asked while another session holds a row: `store::tests::resuming`");
 const COLD: Unseen = NotReached("it is asked of an entity that has left memory: `entities::memory`");
 const SQL_ROLES: Unseen = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By their file and a part of their line.
-const UNSEEN: [(&str, &str, Unseen); 42] = [
+const UNSEEN: [(&str, &str, Unseen); 43] = [
     ("src/store/control.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/dead_events.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/load.rs", "id = $1 and canvas_id = $2", KNOWN),
@@ -135,6 +136,7 @@ const UNSEEN: [(&str, &str, Unseen); 42] = [
         WithoutEffect("what is found is kept under its own address"),
     ),
     ("src/store/resume.rs", "from job where kind", HELD),
+    ("src/store/tombstones.rs", "t.canvas_id", OLD),
     ("src/store/entities/load.rs", "w.canvas_id", COLD),
     (
         "src/store/entities/answer.rs",
