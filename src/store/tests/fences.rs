@@ -43,7 +43,7 @@ async fn a_lost_claim_writes_nothing() {
     assert_eq!(table.row(old.id).await, None);
 }
 
-/// ORD-12: a claim names its worker, until that gives it up; who takes it over is named instead.
+/// ORD-12: a claimed event names its worker until the worker gives it up; a worker that takes it over is named instead.
 #[tokio::test]
 async fn a_claim_is_its_worker_s_until_it_ends() {
     let table = Table::new().await;
