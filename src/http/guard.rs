@@ -31,7 +31,7 @@ use crate::access::{
 };
 use crate::admin::Admin;
 use crate::event::{Actor, CanvasId, Event, HandlerAddress, HandlerScope};
-use crate::store::{AuditOutcome, on_behalf_of};
+use crate::store::{AuditOutcome, Purpose, on_behalf_of};
 
 /// The name of the credential in the OpenAPI document.
 pub(super) const CREDENTIAL: &str = "bearer";
@@ -342,7 +342,10 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
             parts.extensions.insert(caller.clone());
             let answering = next.run(Request::from_parts(parts, body));
             let response = match rule.about {
-                About::Canvas | About::Events => on_behalf_of(canvas, method.is_safe(), answering).await,
+                About::Canvas | About::Events => {
+                    let has_neighbours = rule.api.neighbours.meet(canvas);
+                    on_behalf_of(Purpose { canvas, reads: method.is_safe(), has_neighbours }, answering).await
+                }
                 About::EveryCanvas => answering.await,
             };
             if let Some(line) = read.filter(|_| response.status().is_success()) {

@@ -20,6 +20,7 @@ mod health;
 mod limits;
 mod listen;
 mod log;
+mod neighbours;
 mod objects;
 mod openapi;
 mod own;
@@ -53,6 +54,7 @@ use guard::Guarded;
 use health::Readiness;
 use limits::Limits;
 use listen::Listening;
+use neighbours::Neighbours;
 use pulls::Pulling;
 use push::Push;
 use record::Record;
@@ -73,6 +75,7 @@ pub(crate) struct Api {
     own: Arc<OwnDeployment>,
     limits: Limits,
     shares: Shares,
+    neighbours: Arc<Neighbours>,
     record: Record,
     readiness: Arc<Readiness>,
     push: Push,

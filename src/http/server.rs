@@ -136,6 +136,7 @@ impl HttpServer {
             deliverer: Deliverer::new(config.delivery.clone())?,
             limits: config.limits(),
             shares: Shares::new(config.share_limits()),
+            neighbours: Arc::default(),
             record: Record::start(&admin),
             readiness: Arc::default(),
             push: Push::new(config.retention),

@@ -106,7 +106,7 @@ pub(crate) use log::{LogBatch, Refused, append_batch, lacks_partition};
 pub(crate) use migrate::MigrationDifferences;
 pub use migrate::{MigrationState, MigrationStatus};
 #[cfg(feature = "http")]
-pub(crate) use places::on_behalf_of;
+pub(crate) use places::{Purpose, on_behalf_of};
 pub(crate) use positions::{Buried, Failing, PositionMove};
 pub use queues::{Facet, FacetSettings, QueueDepth, RegisteredQueue};
 pub(crate) use queues::{Fence, LeasedRow, NewQueueRow, QueuePut, Taken, TakenTurn};

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use crate::event::CanvasId;
 
 /// How long a connection may be held to read, after which the canvas's turn to read rests for seven times as long as it was held
-/// beyond: what one canvas looks at without an end keeps Postgres busy for an eighth of the time in each of its turns.
+/// beyond: what one canvas looks at without an end keeps Postgres busy for an eighth of the time in each of its turns. Nothing rests
+/// unless another canvas uses this process.
 const SHORT: Duration = Duration::from_millis(5);
 const REST: u32 = 7;
 const REST_MAX: Duration = Duration::from_secs(2);
@@ -22,15 +23,18 @@ tokio::task_local! {
 
 /// For whom, and what for, a connection is taken.
 #[derive(Clone, Copy)]
-struct Purpose {
-    canvas: CanvasId,
-    reads: bool,
+pub(crate) struct Purpose {
+    pub(crate) canvas: CanvasId,
+    /// It is known to read only.
+    pub(crate) reads: bool,
+    /// Another canvas uses this process, so the turn of a long read rests.
+    pub(crate) has_neighbours: bool,
 }
 
-/// Runs something on behalf of a canvas, that may be known to read only: the connections that it takes are of that canvas's share.
+/// Runs something on behalf of a canvas: the connections that it takes are of that canvas's share.
 #[cfg(feature = "http")]
-pub(crate) async fn on_behalf_of<F: Future>(canvas: CanvasId, reads: bool, work: F) -> F::Output {
-    FOR.scope(Purpose { canvas, reads }, work).await
+pub(crate) async fn on_behalf_of<F: Future>(purpose: Purpose, work: F) -> F::Output {
+    FOR.scope(purpose, work).await
 }
 
 /// Who holds places.
@@ -58,13 +62,13 @@ pub(super) struct Place {
     share: Arc<Share>,
     _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
-    /// Since when something is read, and the turn to do so.
-    reads: Option<(Instant, OwnedSemaphorePermit)>,
+    /// The turn to read, and since when, if it is to rest afterwards.
+    reads: Option<(OwnedSemaphorePermit, Option<Instant>)>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let Some((since, turn)) = self.reads.take() else { return };
+        let Some((turn, Some(since))) = self.reads.take() else { return };
         let rest = rest_after(since.elapsed());
         if rest.is_zero() {
             return;
@@ -93,13 +97,13 @@ impl Places {
 
     /// A place for whom this task works on behalf of; none is needed if that is nobody. Waits for one.
     pub(super) async fn take(&self) -> Option<Place> {
-        let Purpose { canvas, reads } = FOR.try_with(|purpose| *purpose).ok()?;
+        let Purpose { canvas, reads, has_neighbours } = FOR.try_with(|purpose| *purpose).ok()?;
         let share = self.of(canvas);
         // Nobody closes them. Of one canvas no more than its share wait for the others' places.
         let turn = if reads { Some(Arc::clone(&share.reads).acquire_owned().await.ok()?) } else { None };
         let own = Arc::clone(&share.places).acquire_owned().await.ok()?;
         let all = Arc::clone(&self.all).acquire_owned().await.ok()?;
-        let reads = turn.map(|turn| (Instant::now(), turn));
+        let reads = turn.map(|turn| (turn, has_neighbours.then(Instant::now)));
         Some(Place { share, _own: own, _all: all, reads })
     }
 
@@ -128,8 +132,21 @@ mod tests {
     }
 
     async fn take_to(places: &Places, canvas: u128, reads: bool) -> Option<Place> {
-        let purpose = Purpose { canvas: CanvasId(Uuid::from_u128(canvas)), reads };
+        let purpose = Purpose { canvas: CanvasId(Uuid::from_u128(canvas)), reads, has_neighbours: true };
         FOR.scope(purpose, places.take()).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_rests_where_no_other_canvas_is() {
+        let places = Places::among(3);
+        let alone = Purpose { canvas: CanvasId(Uuid::from_u128(1)), reads: true, has_neighbours: false };
+        let begun = Instant::now();
+        for _ in 0..2 {
+            let held = FOR.scope(alone, places.take()).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            drop(held);
+        }
+        assert_eq!(begun.elapsed().as_millis(), 1000);
     }
 
     #[tokio::test]
