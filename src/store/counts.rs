@@ -7,9 +7,9 @@ use super::{Store, StoreError};
 use crate::event::{CanvasId, HandlerScope, Name, Timestamp};
 
 /// How many due events are looked at, at either end of a handler's queue, to see what runs.
-const RUNNING_LOOK: i64 = 5_000;
+const RUNNING_LOOK: i64 = 2_000;
 /// How many of all handlers together.
-const RUNNING_LOOKS: i64 = 20_000;
+const RUNNING_LOOKS: i64 = 8_000;
 
 /// The events of one handler, by what they wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Store {
 
     /// What handlers of a canvas do now, in their order, in one statement: a page of a thousand is one answer of the server.
     ///
-    /// No index knows what runs: rows are read, of those that are due the 5,000 that have been so for longest and the 5,000 that
+    /// No index knows what runs: rows are read, of those that are due the 2,000 that have been so for longest and the 2,000 that
     /// have been so most briefly; of more than four handlers as many fewer of each. With more, it may be too few.
     pub(crate) async fn doing(
         &self,

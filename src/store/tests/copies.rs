@@ -1,9 +1,11 @@
 //! Copies beside what they are copies of: their links, and the ids that their events had.
 
+use std::sync::Arc;
+
 use uuid::Uuid;
 
-use super::queues::{canvas, complete, email, emails, take};
-use super::tester;
+use super::queues::{canvas, complete, email, emails, register, take};
+use super::{Table, tester};
 use crate::event::{CanvasId, Cause, EventId, ObjectKey, Turn};
 use crate::store::{DeadFilter, FacetSettings, Inserted, NewEvent, Retention};
 
@@ -60,4 +62,31 @@ async fn a_chosen_id_is_known_as_long_as_a_copy_waits() {
     expire().await;
     let other = if of == canvas(1) { canvas(2) } else { canvas(1) };
     assert_eq!((emitted(of).await, emitted(other).await), (1, 0), "forgotten when its copy is done");
+}
+
+/// DRV-13: however many queues copy them, events and copies are stored by one prepared statement.
+#[tokio::test]
+async fn an_emit_is_one_statement_however_many_queues_copy_it() {
+    let table = Table::of_one_connection().await;
+    let executed = async || {
+        let count = "select sum(generic_plans + custom_plans)::bigint from pg_prepared_statements where statement !~ 'pg_prepared'";
+        let mut session = table.store.session().await.unwrap();
+        let count = session.limit(|connection| sqlx::query_scalar(count).fetch_one(connection)).await;
+        session.answered("count statements", count).unwrap()
+    };
+    let insert = async |count: usize| {
+        let events: Vec<_> = (0..count).map(|_| Arc::new(email(canvas(1)))).collect();
+        let inserted = table.store.insert(&events).await.unwrap();
+        inserted.iter().map(|inserted| inserted.copies().len()).sum::<usize>()
+    };
+    for queues in 1..=5_usize {
+        register(&table.store, &format!("queue-{queues}"), &["email"], FacetSettings::default()).await;
+        // It hears of the queue.
+        insert(1).await;
+        for events in [1, 10] {
+            let before: i64 = executed().await;
+            assert_eq!(insert(events).await, events * queues);
+            assert_eq!(executed().await - before, 1, "{events} events for {queues} queues");
+        }
+    }
 }
