@@ -35,7 +35,7 @@ pub(crate) struct StreamName {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Append {
-    #[schema(min_items = 1, max_items = 1000)]
+    #[schema(max_items = 1000)]
     pub(crate) appends: Vec<AppendTo>,
 }
 
@@ -61,10 +61,16 @@ pub(crate) struct AppendTo {
 #[serde(untagged)]
 pub(crate) enum Expect {
     /// The position of its last event, from 0.
-    Position(i64),
+    Position(#[schema(inline)] StreamPosition),
     /// In a word.
     Word(ExpectWord),
 }
+
+/// The position of a stream's last event, from 0.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = u64)]
+pub(crate) struct StreamPosition(i64);
 
 /// What has to be so of a stream, in a word.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
@@ -89,7 +95,7 @@ pub(crate) struct NewLogEvent {
     pub(crate) payload: Option<Box<RawValue>>,
     /// What is known about it besides: an object of at most 64 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Object)]
+    #[schema(value_type = Option<Object>)]
     pub(crate) metadata: Option<Box<RawValue>>,
     /// An id of the caller's choice. Nothing looks whether the log has it already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,7 +134,7 @@ impl From<AppendCondition> for Expect {
         match condition {
             AppendCondition::None => Self::Word(ExpectWord::None),
             AppendCondition::Empty => Self::Word(ExpectWord::Empty),
-            AppendCondition::Position(position) => Self::Position(position),
+            AppendCondition::Position(position) => Self::Position(StreamPosition(position)),
         }
     }
 }
@@ -136,7 +142,7 @@ impl From<AppendCondition> for Expect {
 impl Expect {
     fn read(self) -> Result<AppendCondition, event::InvalidCondition> {
         match self {
-            Self::Position(position) => position.to_string().parse(),
+            Self::Position(StreamPosition(position)) => position.to_string().parse(),
             Self::Word(ExpectWord::None) => Ok(AppendCondition::None),
             Self::Word(ExpectWord::Empty) => Ok(AppendCondition::Empty),
         }

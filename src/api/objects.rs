@@ -112,9 +112,9 @@ pub(crate) struct Tombstone {
 pub(crate) struct SkipRequest {
     /// The handler's module. Default `WORKER`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(example = "WORKER")]
+    #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "WORKER")]
     pub(crate) module: Option<String>,
-    #[schema(example = "index")]
+    #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "index")]
     pub(crate) name: String,
 }
 

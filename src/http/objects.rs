@@ -44,8 +44,9 @@ pub(super) async fn one(
 #[serde(deny_unknown_fields)]
 pub(super) struct TombstonesQuery {
     /// The number of the last event that was consumed. Default 0.
-    #[param(minimum = 0)]
-    after: Option<i64>,
+    #[serde(default)]
+    #[param(minimum = 0, default = 0)]
+    after: i64,
     /// For consumers of this registered queue.
     #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
     queue: Option<String>,
@@ -64,9 +65,11 @@ pub(super) async fn tombstones(
     Parameters(query): Parameters<TombstonesQuery>,
 ) -> Result<Json<List<Tombstone>>, Problem> {
     let queue = query.queue.as_deref().map(str::parse::<Name>).transpose()?;
+    if query.after < 0 {
+        return Err(Problem::bad_request("`after` is the number of an event of the object, or 0"));
+    }
     let admin = caller.admin(&api, Scope::Read);
-    let found =
-        admin.tombstones(caller.canvas, &key, queue.as_ref(), query.after.unwrap_or_default()).await?;
+    let found = admin.tombstones(caller.canvas, &key, queue.as_ref(), query.after).await?;
     Ok(Json(List::whole(found.into_iter().map(Tombstone::from).collect())))
 }
 

@@ -111,3 +111,33 @@ async fn a_busy_object_is_told() {
     holder.close().await.unwrap();
     assert_eq!(service.stop().await.rows().await, 3);
 }
+
+/// A cancelled event is missing from its object's chain, on its own canvas; and only a number of an event is one.
+#[tokio::test]
+async fn what_is_missing_from_a_chain_is_listed() {
+    let service = Service::start().await;
+    let other = CanvasId(uuid::Uuid::from_u128(7));
+    let elsewhere = wakeq::Event::new("index", &1).unwrap().canvas(other).on("work:1").unwrap();
+    service.stage.queue.emit(elsewhere).await.unwrap();
+    let changed = service.post("/objects/work:1/events", change(&json!(1))).await.json();
+    let (middle, last) = (&changed["events"][1], &changed["events"][2]);
+    let cancel = format!("/events/{}/cancel", middle["id"].as_str().unwrap());
+    assert_eq!(service.post(&cancel, Value::Null).await.status, StatusCode::OK);
+    let missing = service.get("/objects/work:1/tombstones").await.json();
+    assert_eq!(missing["items"].as_array().unwrap().len(), 1, "{missing}");
+    let (item, link) = (&missing["items"][0], &middle["link"]);
+    assert_eq!(
+        (&item["id"], &item["prev"], &item["cause"]),
+        (&link["id"], &link["prev"], &json!("cancelled"))
+    );
+    let after = format!("/objects/work:1/tombstones?after={}", last["link"]["id"]);
+    assert_eq!(service.get(&after).await.json()["items"], json!([]));
+    let key = service.key("bob", other, &[Scope::Read]).await;
+    let path = format!("/canvases/{other}/objects/work:1/tombstones");
+    assert_eq!(service.ask(&key, Method::GET, &path, Value::Null).await.json()["items"], json!([]));
+    for nonsense in ["-1", "x"] {
+        let refused = service.get(&format!("/objects/work:1/tombstones?after={nonsense}")).await;
+        assert_eq!(refused.problem(), (400, "bad-request".into()));
+    }
+    service.stop().await;
+}
