@@ -12,6 +12,7 @@ use wakeq::access::{
     Scope, Unauthenticated, Unchecked, Within, authorize,
 };
 use wakeq::{Actor, CanvasId};
+use wiremock::ResponseTemplate;
 
 use crate::google_keys::{AUDIENCE, Answer, KeyServer, ROBOT, Signer, base64_url, claims, now, unsigned};
 use crate::support::Stage;
@@ -263,7 +264,7 @@ async fn a_removed_account_is_soon_forgotten() {
 #[tokio::test]
 async fn sixty_four_at_once_on_a_cold_cache_pass_with_one_fetch() {
     let service = Service::start().await;
-    service.server.close().await;
+    service.server.close();
     let all = join_all((0..64).map(|_| service.good()));
     let (answers, ()) = tokio::join!(all, async {
         service.server.asked().await;
@@ -279,7 +280,7 @@ async fn sixty_four_at_once_on_a_cold_cache_pass_with_one_fetch() {
 #[tokio::test]
 async fn a_fetch_outlives_who_asked_for_it() {
     let service = Service::start().await;
-    service.server.close().await;
+    service.server.close();
     tokio::select! {
         biased;
         _ = service.good() => panic!("the server has not answered"),
@@ -332,7 +333,7 @@ async fn nobody_waits_for_a_refresh_and_one_that_fails_keeps_the_keys() {
     service.good().await.unwrap();
     assert_eq!(service.server.fetches(), 1);
 
-    service.server.close().await;
+    service.server.close();
     service.clock.advance(2 * MINUTES);
     for answer in join_all((0..10).map(|_| service.good())).await {
         answer.unwrap();
@@ -342,7 +343,7 @@ async fn nobody_waits_for_a_refresh_and_one_that_fails_keeps_the_keys() {
     service.good().await.unwrap();
     assert_eq!(service.server.fetches(), 2, "still unanswered");
 
-    service.server.answers(Answer::Other("500 Internal Server Error", String::new()));
+    service.server.answers(Answer::Other(ResponseTemplate::new(500)));
     service.server.open();
     let unknown = Signer::new("unknown").token(&claims());
     assert_eq!(fetch_error(service.ask(&unknown).await), FetchError::Status(500), "waits for the refresh");
@@ -361,18 +362,19 @@ async fn nobody_waits_for_a_refresh_and_one_that_fails_keeps_the_keys() {
 #[tokio::test]
 async fn answers_that_are_no_keys_are_told() {
     let service = Service::start().await;
-    let redirect = "302 Found\r\nlocation: https://evil.example/";
-    for (status, body, error) in [
-        ("503 Service Unavailable", String::new(), FetchError::Status(503)),
-        (redirect, String::new(), FetchError::Status(302)),
-        ("200 OK", "<html>".to_owned(), FetchError::NoKeys),
-        ("200 OK", "{\"keys\":[]}".to_owned(), FetchError::NoKeys),
-        ("200 OK", format!("{{\"keys\":[],\"x\":\"{}\"}}", "x".repeat(300_000)), FetchError::NoKeys),
+    let answer = ResponseTemplate::new;
+    let long = format!("{{\"keys\":[],\"x\":\"{}\"}}", "x".repeat(300_000));
+    for (answer, error) in [
+        (answer(503), FetchError::Status(503)),
+        (answer(302).insert_header("location", "https://evil.example/"), FetchError::Status(302)),
+        (answer(200).set_body_string("<html>"), FetchError::NoKeys),
+        (answer(200).set_body_string("{\"keys\":[]}"), FetchError::NoKeys),
+        (answer(200).set_body_string(long), FetchError::NoKeys),
     ] {
-        service.server.answers(Answer::Other(status, body));
-        assert_eq!(fetch_error(service.good().await), error, "{status}");
+        service.server.answers(Answer::Other(answer));
+        assert_eq!(fetch_error(service.good().await), error);
         let fetches = service.server.fetches();
-        assert_eq!(fetch_error(service.good().await), error, "{status}");
+        assert_eq!(fetch_error(service.good().await), error);
         assert_eq!(service.server.fetches(), fetches, "not within the same second");
         service.clock.advance(Duration::from_secs(1));
     }
@@ -384,7 +386,7 @@ async fn answers_that_are_no_keys_are_told() {
 async fn without_googles_keys_nobody_can_tell() {
     let (stage, _) = Stage::memory().await;
     let signer = Signer::new("one");
-    let jwks_url = KeyServer::start(&[&signer]).await.url.clone();
+    let jwks_url = "http://127.0.0.1:1/certs".to_owned();
     let config = AccessConfig { audiences: vec![AUDIENCE.to_owned()], jwks_url, ..AccessConfig::default() };
     let access = Access::new(stage.store.clone(), config).unwrap();
     let answer = access.authenticate(Some(&format!("Bearer {}", signer.token(&claims())))).await;

@@ -1,5 +1,5 @@
 //! The Dockerfile, as far as it can be judged without building it: Cargo accepts what is sent to it, what it builds is
-//! locked, what comes out runs as nobody.
+//! locked, what comes out runs as nobody. And that `deploy/` runs it as it wants to be run.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -100,6 +100,7 @@ fn builds_are_locked_and_made_by_the_toolchain_of_the_repository() {
     assert_eq!(stages, ["${BUILDER} AS build", "${RUNTIME}"]);
 }
 
+/// CARD-08.
 #[test]
 fn the_container_runs_as_nobody_and_needs_no_shell() {
     let user = all("USER", true);
@@ -114,4 +115,56 @@ fn the_container_runs_as_nobody_and_needs_no_shell() {
     assert_eq!(serde_json::from_str::<Vec<String>>(check).unwrap(), ["/wakeq", "health"]);
     assert_eq!(all("STOPSIGNAL", true), ["SIGTERM"]);
     assert!(all("RUN", true).is_empty(), "the last stage has no shell");
+}
+
+/// CARD-08: Kubernetes and Cloud Run run this image as its own user, on a root that is read-only where that can be said, ask
+/// for its health on its port, and leave it the time that it takes to end.
+#[test]
+fn the_manifests_run_the_image_as_it_wants() {
+    let user = all("USER", true)[0].clone();
+    let (user, group) = user.split_once(':').unwrap();
+    let (as_user, as_group) = (format!("runAsUser: {user}"), format!("runAsGroup: {group}"));
+    for (manifest, command) in
+        [("base/api", "serve"), ("base/worker", "work"), ("migrate/migrate", "migrate")]
+    {
+        let manifest = format!("kubernetes/{manifest}.yaml");
+        says(&manifest, &["runAsNonRoot: true", &as_user, &as_group, "readOnlyRootFilesystem: true"]);
+        says(&manifest, &[&format!("args: [{command}]"), "allowPrivilegeEscalation: false", "drop: [ALL]"]);
+    }
+    let environment = all("ENV", true);
+    let port = environment.iter().find_map(|variable| variable.strip_prefix("PORT=")).unwrap();
+    says("kubernetes/base/api.yaml", &[&format!("containerPort: {port}"), "path: /livez", "path: /readyz"]);
+    let on_cloud_run = [
+        "args = [\"serve\"]",
+        "path = \"/livez\"",
+        "path = \"/readyz\"",
+        &format!("container_port = {port}"),
+    ];
+    says("terraform/modules/service/main.tf", &on_cloud_run);
+    let pool = "resource \"google_cloud_run_v2_worker_pool\" \"this\" {";
+    says("terraform/modules/workers/main.tf", &[pool, "args = [\"work\"]"]);
+
+    let worker = deployed("kubernetes/base/worker.yaml");
+    let seconds = |before: &str| {
+        let (_, value) = worker.split_once(before).unwrap_or_else(|| panic!("no {before}"));
+        value.lines().next().unwrap().trim_end_matches('s').parse::<u64>().unwrap()
+    };
+    // It takes two seconds to release the claims of what did not end within the grace.
+    let grace = seconds("name: WAKEQ_SHUTDOWN_GRACE\nvalue: ");
+    assert!(grace > 0 && seconds("terminationGracePeriodSeconds: ") >= grace + 2);
+    let cloud_run = deployed("terraform/modules/workers/main.tf");
+    assert!(!cloud_run.contains("WAKEQ_SHUTDOWN_GRACE ="), "there the process knows its grace itself");
+}
+
+/// A file of `deploy/`, its lines without what aligns and indents them.
+fn deployed(file: &str) -> String {
+    let text = fs::read_to_string(root().join("deploy").join(file)).unwrap();
+    let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    lines.map(|line| line.trim_start_matches("- ").to_owned() + "\n").collect()
+}
+
+fn says(file: &str, lines: &[&str]) {
+    let text = deployed(file);
+    let missing: Vec<_> = lines.iter().filter(|line| !text.lines().any(|said| said == **line)).collect();
+    assert!(missing.is_empty(), "deploy/{file} does not say {missing:?}");
 }

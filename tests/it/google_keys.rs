@@ -1,16 +1,15 @@
 //! Stands in for Google: a server with public keys that counts who fetches them, and tokens signed with the others.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::SystemTime;
 
 use aws_lc_rs::rsa::{KeyPair, KeySize};
 use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_SHA256};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
+use wiremock::matchers::{method, path};
+use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
 pub(crate) const AUDIENCE: &str = "https://queue.example";
 pub(crate) const ROBOT: &str = "robot@project.iam.gserviceaccount.com";
@@ -87,39 +86,44 @@ pub(crate) fn base64_url(bytes: &[u8]) -> String {
 #[derive(Clone)]
 pub(crate) enum Answer {
     Keys,
-    /// A whole status line's number, headers and body.
-    Other(&'static str, String),
+    Other(ResponseTemplate),
 }
 
 /// A server on this machine.
 pub(crate) struct KeyServer {
     pub(crate) url: String,
     shared: Arc<Shared>,
-    task: JoinHandle<()>,
+    _server: MockServer,
 }
 
 struct Shared {
-    keys: Mutex<Vec<Value>>,
-    answer: Mutex<Answer>,
+    state: Mutex<State>,
+    opened: Condvar,
     fetches: AtomicUsize,
     asked: Semaphore,
-    gate: Semaphore,
+}
+
+struct State {
+    keys: Vec<Value>,
+    answer: Answer,
+    closed: bool,
 }
 
 impl KeyServer {
     /// Answers with these keys, good for ten minutes.
     pub(crate) async fn start(signers: &[&Signer]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/certs", listener.local_addr().unwrap());
+        let keys = signers.iter().map(|signer| signer.jwk()).collect();
         let shared = Arc::new(Shared {
-            keys: Mutex::new(signers.iter().map(|signer| signer.jwk()).collect()),
-            answer: Mutex::new(Answer::Keys),
+            state: Mutex::new(State { keys, answer: Answer::Keys, closed: false }),
+            opened: Condvar::new(),
             fetches: AtomicUsize::new(0),
             asked: Semaphore::new(0),
-            gate: Semaphore::new(1),
         });
-        let task = tokio::spawn(serve(listener, Arc::clone(&shared)));
-        Self { url, shared, task }
+        let server = MockServer::builder().start().await;
+        let asked = Arc::clone(&shared);
+        let certs = Mock::given(method("GET")).and(path("/certs"));
+        certs.respond_with(move |_: &Request| asked.answer()).mount(&server).await;
+        Self { url: format!("{}/certs", server.uri()), shared, _server: server }
     }
 
     pub(crate) fn fetches(&self) -> usize {
@@ -127,20 +131,21 @@ impl KeyServer {
     }
 
     pub(crate) fn add(&self, signer: &Signer) {
-        self.shared.keys.lock().unwrap().push(signer.jwk());
+        self.shared.state.lock().unwrap().keys.push(signer.jwk());
     }
 
     pub(crate) fn answers(&self, answer: Answer) {
-        *self.shared.answer.lock().unwrap() = answer;
+        self.shared.state.lock().unwrap().answer = answer;
     }
 
     /// From now on nobody is answered until [`KeyServer::open`].
-    pub(crate) async fn close(&self) {
-        self.shared.gate.acquire().await.unwrap().forget();
+    pub(crate) fn close(&self) {
+        self.shared.state.lock().unwrap().closed = true;
     }
 
     pub(crate) fn open(&self) {
-        self.shared.gate.add_permits(1);
+        self.shared.state.lock().unwrap().closed = false;
+        self.shared.opened.notify_all();
     }
 
     /// Returns once for each fetch that has arrived.
@@ -152,35 +157,22 @@ impl KeyServer {
 
 impl Drop for KeyServer {
     fn drop(&mut self) {
-        self.task.abort();
+        // The server's end waits for an answer that it owes.
+        self.open();
     }
 }
 
-async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    loop {
-        let (mut connection, _) = listener.accept().await.unwrap();
-        let mut request = Vec::new();
-        while !request.ends_with(b"\r\n\r\n") {
-            if connection.read_buf(&mut request).await.unwrap() == 0 {
-                break;
-            }
+impl Shared {
+    /// Waits on the server's own thread.
+    fn answer(&self) -> ResponseTemplate {
+        self.fetches.fetch_add(1, Ordering::SeqCst);
+        self.asked.add_permits(1);
+        let state = self.opened.wait_while(self.state.lock().unwrap(), |state| state.closed).unwrap();
+        match &state.answer {
+            Answer::Keys => ResponseTemplate::new(200)
+                .insert_header("cache-control", "public, max-age=600")
+                .set_body_json(json!({"keys": state.keys})),
+            Answer::Other(answer) => answer.clone(),
         }
-        assert!(request.starts_with(b"GET /certs HTTP/1.1\r\n"));
-        shared.fetches.fetch_add(1, Ordering::SeqCst);
-        shared.asked.add_permits(1);
-        drop(shared.gate.acquire().await.unwrap());
-        let (status, body) = match shared.answer.lock().unwrap().clone() {
-            Answer::Keys => (
-                "200 OK\r\ncache-control: public, max-age=600",
-                json!({"keys": *shared.keys.lock().unwrap()}).to_string(),
-            ),
-            Answer::Other(status, body) => (status, body),
-        };
-        let length = body.len();
-        let answer =
-            format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
-        // Who is not interested in all of it may hang up.
-        connection.write_all(answer.as_bytes()).await.ok();
-        connection.shutdown().await.ok();
     }
 }

@@ -1,4 +1,4 @@
-//! The packages that the queue is built on: declared, and used outside tests.
+//! The packages that the queue and its tests are built on: declared, and used, each where it belongs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,16 +22,49 @@ fn code_under(folder: &Path) -> String {
     code
 }
 
+/// A table of a manifest, as it is written.
+fn table(manifest: &str, header: &str) -> String {
+    let text = fs::read_to_string(root().join(manifest)).unwrap();
+    let (_, rest) =
+        text.split_once(&format!("\n[{header}]\n")).unwrap_or_else(|| panic!("{manifest}: no [{header}]"));
+    rest.split_once("\n[").map_or(rest, |(table, _)| table).to_owned()
+}
+
+fn declares(table: &str, package: &str) -> bool {
+    table.lines().any(|line| line.starts_with(package))
+}
+
+fn uses(code: &str, package: &str) -> bool {
+    code.contains(&format!("{}::", package.replace('-', "_")))
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
 /// CARD-01.
 #[test]
 fn the_agreed_packages_are_declared_and_used() {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
-    let (_, dependencies) = manifest.split_once("\n[dependencies]\n").unwrap();
-    let (dependencies, _) = dependencies.split_once("\n[").unwrap();
-    let code = code_under(&root.join("src"));
-    let declares = |package: &&str| dependencies.lines().any(|line| line.starts_with(package));
-    let uses = |package: &&str| code.contains(&format!("{}::", package.replace('-', "_")));
-    let idle: Vec<_> = PACKAGES.into_iter().filter(|package| !(declares(package) && uses(package))).collect();
+    let (dependencies, code) = (table("Cargo.toml", "dependencies"), code_under(&root().join("src")));
+    let serves = |package: &&str| declares(&dependencies, package) && uses(&code, package);
+    let idle: Vec<_> = PACKAGES.into_iter().filter(|package| !serves(package)).collect();
     assert_eq!(idle, Vec::<&str>::new());
+}
+
+/// CARD-02: wiremock is a dev-dependency, and so are the services that testcontainers starts, if it is asked for.
+#[test]
+fn wiremock_and_testcontainers_are_for_tests() {
+    for (manifest, tests) in [("Cargo.toml", "tests/it"), ("emulator/Cargo.toml", "emulator/tests/it")] {
+        let (always, in_tests) = (table(manifest, "dependencies"), table(manifest, "dev-dependencies"));
+        for package in ["wiremock", "wakeq-services"] {
+            assert!(declares(&in_tests, package) && !declares(&always, package), "{manifest}: {package}");
+            assert!(uses(&code_under(&root().join(tests)), package), "{tests}: {package}");
+        }
+    }
+    assert!(declares(&table("services/Cargo.toml", "dependencies.testcontainers"), "optional = true"));
+    assert!(declares(&table("services/Cargo.toml", "features"), "containers = [\"dep:testcontainers\""));
+    assert!(uses(&code_under(&root().join("services/src")), "testcontainers"));
+    for code in [code_under(&root().join("src")), code_under(&root().join("emulator/src"))] {
+        assert!(!uses(&code, "wiremock") && !uses(&code, "testcontainers"));
+    }
 }

@@ -1,4 +1,6 @@
-//! A little HTTP server on loopback that keeps what it gets until a test answers it.
+//! HTTP servers on loopback: one that gives its answers at once, and one that keeps what it gets until a test answers it.
+//!
+//! The second is raw: it holds any number of answers back, or hangs up without one, as wiremock does not.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -11,6 +13,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 use wakeq::delivery::DeliveryConfig;
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::support::PATIENCE;
 
@@ -56,7 +60,17 @@ impl Receiver {
     }
 }
 
-/// What lets a worker call a [`Receiver`].
+/// Gives these answers, each once and at once, and then 404. Not one of wiremock's pool: that would hand a server on to
+/// another test, with whatever is still sent to it.
+pub(crate) async fn answering(answers: impl IntoIterator<Item = ResponseTemplate>) -> MockServer {
+    let server = MockServer::builder().start().await;
+    for answer in answers {
+        Mock::given(any()).respond_with(answer).up_to_n_times(1).mount(&server).await;
+    }
+    server
+}
+
+/// What lets a worker call these servers.
 pub(crate) fn to_loopback() -> DeliveryConfig {
     let allow = vec!["*=127.0.0.1:1-65535".parse().unwrap()];
     DeliveryConfig { allow, allow_http: true, ..DeliveryConfig::default() }

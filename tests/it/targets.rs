@@ -1,4 +1,4 @@
-//! Handlers that are reached over HTTP: registered through the API, called by a worker, answered by a little server.
+//! Handlers that are reached over HTTP: registered through the API, called by a worker, answered by little servers.
 
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use wakeq::{
     Actor, AdminError, CanvasId, Event, EventId, HandlerAddress, Handlers, Name, NewSecret, NewTarget,
     Outcome, QueueWorker, TargetPolicy, WorkerConfig,
 };
+use wiremock::{MockServer, Request, ResponseTemplate};
 
 use crate::door::telling;
-use crate::receiver::{Receiver, to_loopback};
+use crate::receiver::{Receiver, answering, to_loopback};
 use crate::service::Service;
 use crate::support::{Running, Stage, scope};
 
@@ -32,9 +33,9 @@ fn worker(stage: &Stage, handlers: Handlers) -> Running {
     Running::of(worker.deliver_with(Deliverer::new(to_loopback()).unwrap()))
 }
 
-/// Registers the receiver for `greet`; what was answered.
-async fn put(service: &Service, receiver: &Receiver, more: Value) -> Value {
-    let mut body = json!({"url": receiver.url});
+/// Registers a URL for `greet`; what was answered.
+async fn put(service: &Service, url: &str, more: Value) -> Value {
+    let mut body = json!({"url": url});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let answer = service.put(GREET, body).await;
     let put = answer.json();
@@ -48,6 +49,13 @@ async fn row(stage: &Stage, id: EventId) -> (i32, i32, f64) {
     sqlx::query_as(query).bind(id.0).fetch_one(&stage.pool).await.unwrap()
 }
 
+/// What a target was sent: the event's id and the attempt of each request.
+async fn requests(target: &MockServer) -> Vec<(String, String)> {
+    let header = |request: &Request, name| request.headers[name].to_str().unwrap().to_owned();
+    let requests = target.received_requests().await.unwrap().into_iter();
+    requests.map(|request| (header(&request, "webhook-id"), header(&request, "wakeq-attempt"))).collect()
+}
+
 async fn number(stage: &Stage, query: &'static str) -> i64 {
     sqlx::query_scalar(query).fetch_one(&stage.pool).await.unwrap()
 }
@@ -58,7 +66,7 @@ async fn an_event_is_sent_to_its_target_and_gone_when_that_answers() {
     let service = service().await;
     let mut receiver = Receiver::start().await;
     let mut running = worker(&service.stage, Handlers::new());
-    let made = put(&service, &receiver, json!({})).await;
+    let made = put(&service, &receiver.url, json!({})).await;
     assert_eq!(
         (&made["new"], &made["woken"], &made["still"]),
         (&json!(true), &json!(0), &Value::Null),
@@ -100,7 +108,7 @@ async fn registering_wakes_what_waited() {
     let explained = service.get(&format!("/events/{id}")).await.json();
     assert!(explained["next"].as_str().unwrap().contains("for a target to be registered"), "{explained}");
 
-    let made = put(&service, &receiver, json!({})).await;
+    let made = put(&service, &receiver.url, json!({})).await;
     assert_eq!((&made["woken"], &made["waking"]), (&json!(1), &json!(false)), "{made}");
     let arrived = receiver.next().await;
     let explained = service.get(&format!("/events/{id}")).await.json();
@@ -116,9 +124,9 @@ async fn registering_wakes_what_waited() {
 #[tokio::test]
 async fn events_of_a_deleted_target_wait_for_the_next() {
     let service = service().await;
-    let mut receiver = Receiver::start().await;
+    let target = answering([ResponseTemplate::new(200)]).await;
     let mut running = worker(&service.stage, Handlers::new());
-    put(&service, &receiver, json!({})).await;
+    put(&service, &target.uri(), json!({})).await;
     let deleted = service.delete(GREET).await;
     assert_eq!((deleted.status.as_u16(), deleted.text.as_str()), (204, ""));
     assert_eq!(service.delete(GREET).await.problem(), (404, "not-found".into()));
@@ -128,11 +136,11 @@ async fn events_of_a_deleted_target_wait_for_the_next() {
     assert_eq!((&shown["waiting"], &shown["targets"]), (&json!(1), &json!([])), "{shown}");
     assert!(shown["unknown_since"].is_string());
     assert_eq!(service.get(&format!("{GREET}/_")).await.problem(), (404, "not-found".into()));
-    assert!(receiver.is_quiet());
+    assert_eq!(requests(&target).await.len(), 0);
 
-    assert_eq!(put(&service, &receiver, json!({})).await["woken"], 1);
-    receiver.next().await.answer("200 OK", &[]);
+    assert_eq!(put(&service, &target.uri(), json!({})).await["woken"], 1);
     running.until(id, Outcome::Deleted).await;
+    assert_eq!(requests(&target).await.len(), 1);
     running.stop().await;
     service.stop().await;
 }
@@ -141,11 +149,10 @@ async fn events_of_a_deleted_target_wait_for_the_next() {
 #[tokio::test]
 async fn a_target_that_is_gone_is_paused() {
     let service = service().await;
-    let mut receiver = Receiver::start().await;
+    let target = answering([410, 200].map(ResponseTemplate::new)).await;
     let mut running = worker(&service.stage, Handlers::new());
-    put(&service, &receiver, json!({})).await;
+    put(&service, &target.uri(), json!({})).await;
     let id = service.stage.emit("greet").await;
-    receiver.next().await.answer("410 Gone", &[]);
     let told = running.until(id, Outcome::Released).await;
     let ended = [Outcome::LockClaimed, Outcome::HandlerGone, Outcome::HandlerPaused, Outcome::Released];
     assert_eq!(told.trail[told.trail.len() - 4..], ended);
@@ -166,16 +173,11 @@ async fn a_target_that_is_gone_is_paused() {
         (&json!("pause"), &json!("target"), &json!(reason))
     );
 
-    let again = put(&service, &receiver, json!({})).await;
+    let again = put(&service, &target.uri(), json!({})).await;
     assert_eq!(again["still"], "pause", "registering lifts no rule");
     assert_eq!(service.delete(&format!("{GREET}/pause")).await.json()["woken"], 1);
-    let arrived = receiver.next().await;
-    assert_eq!(
-        (arrived.header("webhook-id"), arrived.header("wakeq-attempt")),
-        (id.to_string().as_str(), "1")
-    );
-    arrived.answer("200 OK", &[]);
     running.until(id, Outcome::Deleted).await;
+    assert_eq!(requests(&target).await, [(id.to_string(), "1".to_owned()), (id.to_string(), "1".to_owned())]);
     running.stop().await;
     service.stop().await;
 }
@@ -186,10 +188,10 @@ async fn only_the_target_that_stands_can_pause_its_handler() {
     let service = service().await;
     let (mut old, mut new) = (Receiver::start().await, Receiver::start().await);
     let mut running = worker(&service.stage, Handlers::new());
-    put(&service, &old, json!({})).await;
+    put(&service, &old.url, json!({})).await;
     let id = service.stage.emit("greet").await;
     let arrived = old.next().await;
-    assert_eq!(put(&service, &new, json!({})).await["new"], false);
+    assert_eq!(put(&service, &new.url, json!({})).await["new"], false);
     arrived.answer("410 Gone", &[]);
     let arrived = new.next().await;
     assert_eq!(arrived.header("webhook-id"), id.to_string());
@@ -208,34 +210,30 @@ async fn only_the_target_that_stands_can_pause_its_handler() {
 #[tokio::test]
 async fn a_target_says_when_to_try_again() {
     let service = service().await;
-    let mut receiver = Receiver::start().await;
+    let answer = |(status, header, value)| ResponseTemplate::new::<u16>(status).insert_header(header, value);
+    let answers = [
+        (503, "retry-after", "2000"),
+        (429, "retry-after", "999999"),
+        (500, "retry-after", "7"),
+        (302, "location", "/elsewhere"),
+    ];
+    let target = answering(answers.map(answer)).await;
     let mut running = worker(&service.stage, Handlers::new());
     let policy = json!({"retries": 3, "delay_s": 500, "delay_max_s": 3000});
-    put(&service, &receiver, json!({"policy": policy})).await;
+    put(&service, &target.uri(), json!({"policy": policy})).await;
     let id = service.stage.emit("greet").await;
-    for (attempt, status, header, due_s) in [
-        (1, "503 Service Unavailable", Some("retry-after: 2000"), 2000.0),
-        (2, "429 Too Many Requests", Some("retry-after: 999999"), 3000.0),
-        (3, "500 Internal Server Error", Some("retry-after: 7"), 500.0),
-        (4, "302 Found", Some("location: /elsewhere"), 0.0),
-    ] {
-        let arrived = receiver.next().await;
-        assert_eq!(arrived.header("wakeq-attempt"), attempt.to_string());
-        assert_eq!(arrived.header("webhook-id"), id.to_string(), "the same in every attempt");
-        arrived.answer(status, header.as_slice());
-        if attempt == 4 {
-            break;
-        }
+    for (attempt, due_s) in [(1, 2000.0), (2, 3000.0), (3, 500.0)] {
         running.until(id, Outcome::RetryAllowed).await;
         let (retries, losses, in_s) = row(&service.stage, id).await;
         assert_eq!((retries, losses), (attempt, 0));
-        assert!((due_s - 30.0..=due_s).contains(&in_s), "{status}: due in {in_s} s");
+        assert!((due_s - 30.0..=due_s).contains(&in_s), "attempt {attempt}: due in {in_s} s");
         service.post(&format!("/events/{id}/run-now"), json!({})).await.json();
     }
     running.until(id, Outcome::Deleted).await;
     let dead = service.get("/dead-events").await.json()["items"][0].clone();
     assert!(dead["last_error"].as_str().unwrap().contains("302 Found"), "{dead}");
-    assert!(receiver.is_quiet(), "a redirect is not followed");
+    let attempts = ["1", "2", "3", "4"].map(|attempt| (id.to_string(), attempt.to_owned()));
+    assert_eq!(requests(&target).await, attempts, "the same id in each, and a redirect is not followed");
     running.stop().await;
     service.stop().await;
 }
@@ -244,18 +242,16 @@ async fn a_target_says_when_to_try_again() {
 #[tokio::test]
 async fn a_target_says_not_yet() {
     let service = service().await;
-    let mut receiver = Receiver::start().await;
+    let early = |after| ResponseTemplate::new(425).insert_header("retry-after", after);
+    let target = answering([early("0"), early("1"), ResponseTemplate::new(200)]).await;
     let mut running = worker(&service.stage, Handlers::new());
-    put(&service, &receiver, json!({"policy": {"retries": 0}})).await;
+    put(&service, &target.uri(), json!({"policy": {"retries": 0}})).await;
     let id = service.stage.emit("greet").await;
-    for header in ["retry-after: 0", "retry-after: 1"] {
-        let arrived = receiver.next().await;
-        assert_eq!(arrived.header("wakeq-attempt"), "1");
-        arrived.answer("425 Too Early", &[header]);
+    for _ in 0..2 {
         running.until(id, Outcome::Postponed).await;
     }
-    receiver.next().await.answer("200 OK", &[]);
     running.until(id, Outcome::Deleted).await;
+    assert_eq!(requests(&target).await, [(); 3].map(|()| (id.to_string(), "1".to_owned())));
     running.stop().await;
     service.stop().await;
 }
@@ -267,9 +263,9 @@ async fn both_secrets_sign_for_a_day_and_neither_is_told() {
     let mut receiver = Receiver::start().await;
     let mut running = worker(&service.stage, Handlers::new());
     let secret = |answer: &Value| answer["secret"].as_str().map(str::to_owned);
-    let first = secret(&put(&service, &receiver, json!({})).await).unwrap();
-    assert_eq!(secret(&put(&service, &receiver, json!({})).await), None, "replacing keeps it");
-    let rotated = put(&service, &receiver, json!({"rotate_secret": true})).await;
+    let first = secret(&put(&service, &receiver.url, json!({})).await).unwrap();
+    assert_eq!(secret(&put(&service, &receiver.url, json!({})).await), None, "replacing keeps it");
+    let rotated = put(&service, &receiver.url, json!({"rotate_secret": true})).await;
     let second = secret(&rotated).unwrap();
     let given = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     assert_ne!(first, second);
@@ -280,9 +276,9 @@ async fn both_secrets_sign_for_a_day_and_neither_is_told() {
     arrived.answer("200 OK", &[]);
     running.until(id, Outcome::Deleted).await;
 
-    let replaced = put(&service, &receiver, json!({"secret": given})).await;
+    let replaced = put(&service, &receiver.url, json!({"secret": given})).await;
     assert_eq!(secret(&replaced), None, "its giver knows it");
-    let repeated = put(&service, &receiver, json!({"secret": given})).await;
+    let repeated = put(&service, &receiver.url, json!({"secret": given})).await;
     let until = &repeated["target"]["previous_secret_until"];
     assert_eq!(*until, replaced["target"]["previous_secret_until"], "the same again is no rotation");
     let day = "update wakeq.http_targets set previous_until = previous_until - interval '1 day'";
@@ -350,7 +346,7 @@ async fn a_target_is_of_one_canvas_and_a_function_goes_first() {
         let refused = service.ask(&service.key, method, &path("greet"), body).await;
         assert_eq!(refused.problem(), (404, "not-found".into()));
     }
-    put(&service, &receiver, json!({})).await;
+    put(&service, &receiver.url, json!({})).await;
     service.put("/handlers/WORKER/greet/eu", json!({"url": foreign.url})).await.json();
     let ours = service.stage.emit("greet").await;
     let theirs = Event::new("greet", &1).unwrap().canvas(other);
@@ -385,7 +381,7 @@ async fn a_target_gets_no_more_at_a_time_than_it_wants() {
     let service = service().await;
     let mut receiver = Receiver::start().await;
     let mut running = worker(&service.stage, Handlers::new());
-    put(&service, &receiver, json!({"policy": {"concurrency": 2}})).await;
+    put(&service, &receiver.url, json!({"policy": {"concurrency": 2}})).await;
     service.stage.emit_many("greet", 5).await;
     let mut inside = vec![receiver.next().await, receiver.next().await];
     let mut waiting = 0;

@@ -13,9 +13,10 @@ use wakeq::{
     Actor, Admin, AdminError, CanvasId, Event, EventId, HandlerAddress, HandlerScope, Handlers, Name,
     NewSecret, NewTarget, Outcome, QueueWorker, Store, StoreConfig, TargetPolicy, WorkerConfig,
 };
+use wiremock::ResponseTemplate;
 
 use crate::cli::Terminal;
-use crate::receiver::{Arrived, Receiver, to_loopback};
+use crate::receiver::{Arrived, Receiver, answering, to_loopback};
 use crate::service::{Answer, Service};
 use crate::support::{Running, Stage, fit};
 
@@ -96,19 +97,18 @@ async fn a_target_is_not_the_deployment_itself() {
 #[tokio::test]
 async fn a_delivery_that_comes_back_is_refused() {
     let service = Service::with(HttpConfig { delivery: to_loopback(), ..HttpConfig::default() }).await;
-    let mut receiver = Receiver::start().await;
-    service.put(GREET, json!({"url": receiver.url})).await.json();
+    let target = answering([ResponseTemplate::new(200)]).await;
+    service.put(GREET, json!({"url": target.uri()})).await.json();
     let mut running = worker(&service.stage.store, &service.stage);
     let id = emit(&service.stage, CanvasId::DEFAULT, 1).await;
-    let arrived = receiver.next().await;
-    let sender = arrived.header("wakeq-delivery").to_owned();
-    arrived.answer("200 OK", &[]);
     running.until(id, Outcome::Deleted).await;
+    let requests = target.received_requests().await.unwrap();
+    let sender = requests[0].headers["wakeq-delivery"].to_str().unwrap();
     let post = async |sender: &str| {
         let request = service.on_canvas(Method::POST, "/events").header("wakeq-delivery", sender);
         Answer::of(request.json(&json!({"name": "other"}))).await
     };
-    let refused = post(&sender).await;
+    let refused = post(sender).await;
     assert_eq!(refused.problem(), (403, "forbidden".into()));
     assert!(refused.text.contains("this deployment's own"), "{}", refused.text);
     assert_eq!(post("of another deployment").await.status, 202);

@@ -79,6 +79,22 @@ fn every_row_of_the_asvs_names_tests_that_exist() {
     pass(&documents::unknown_tests(&read(&root().join("docs/asvs.md")), &tests));
 }
 
+/// CARD-03.
+#[test]
+fn the_top_level_holds_what_was_agreed() {
+    let listing: Vec<_> = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap()).collect();
+    let holds = |name: &str, is_folder: bool| {
+        let mut named = listing.iter().filter(|entry| entry.file_name() == name);
+        named.any(|entry| entry.file_type().unwrap().is_dir() == is_folder)
+    };
+    for file in ["Cargo.toml", "Dockerfile", "README.md"] {
+        assert!(holds(file, false), "{file} is missing");
+    }
+    for folder in ["src", "migrations", "tests", "emulator"] {
+        assert!(holds(folder, true), "{folder}/ is missing");
+    }
+}
+
 fn size_complaints(source: &Source) -> Vec<String> {
     let lines = source.text.lines().count();
     let mut complaints = Vec::new();

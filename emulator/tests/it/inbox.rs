@@ -1,17 +1,20 @@
-//! An HTTP endpoint for pushes that answers as it is told, and a client for what the emulator serves beside the API.
+//! An HTTP endpoint for pushes, and a client for what the emulator serves beside the API.
+//!
+//! The endpoint that stays silent is raw, and so is the client.
 
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
-/// A request or an answer; names of headers in lower case.
+/// A request, its line without the version, or an answer; names of headers in lower case.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) line: String,
@@ -32,7 +35,7 @@ impl Received {
         self.line.split(' ').nth(1).unwrap().parse().unwrap()
     }
 
-    async fn from(stream: &mut BufReader<TcpStream>) -> io::Result<Self> {
+    async fn read(stream: &mut BufReader<TcpStream>) -> io::Result<Self> {
         let mut lines = Vec::new();
         loop {
             let mut line = String::new();
@@ -56,67 +59,62 @@ impl Received {
     }
 }
 
-/// What the endpoint answers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Reply {
-    Status(u16),
-    /// A redirect to another path.
-    Redirect,
-    /// 102, and then nothing more.
-    Processing,
-    /// Nothing at all.
-    Silence,
+impl From<&Request> for Received {
+    fn from(request: &Request) -> Self {
+        let headers = request.headers.iter();
+        let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
+        let line = format!("{} {}", request.method, request.url.as_str().replace("http://localhost", ""));
+        Self { line, headers: headers.collect(), body: request.body.clone() }
+    }
 }
 
 pub(crate) struct Inbox {
     pub(crate) url: String,
     requests: mpsc::Receiver<Received>,
+    _server: Option<MockServer>,
 }
 
 impl Inbox {
-    /// Answers with these, the last of them for ever.
-    pub(crate) async fn open(replies: &'static [Reply]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/inbox?key=1", listener.local_addr().unwrap());
+    /// Answers with these statuses, the last of them for ever. A redirect leads to another path.
+    pub(crate) async fn open(statuses: &'static [u16]) -> Self {
         let (sender, requests) = mpsc::channel(64);
-        let answered = Arc::new(AtomicUsize::new(0));
+        let answered = AtomicUsize::new(0);
+        let answer = move |request: &Request| {
+            // The test may have seen enough.
+            let _ = sender.try_send(request.into());
+            let number = answered.fetch_add(1, Ordering::SeqCst);
+            let answer = ResponseTemplate::new(statuses[number.min(statuses.len() - 1)]);
+            answer.insert_header("location", "/elsewhere")
+        };
+        let server = MockServer::builder().start().await;
+        Mock::given(any()).respond_with(answer).mount(&server).await;
+        Self { url: format!("{}/inbox", server.uri()), requests, _server: Some(server) }
+    }
+
+    /// Says these bytes to each request, and nothing more for as long as the other side waits: raw.
+    pub(crate) async fn mute(words: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/inbox", listener.local_addr().unwrap());
+        let (sender, requests) = mpsc::channel(64);
         tokio::spawn(async move {
+            let mut waiting = Vec::new();
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, replies, Arc::clone(&answered), sender.clone()));
+                let mut stream = BufReader::new(stream);
+                let Ok(mut received) = Received::read(&mut stream).await else { continue };
+                received.line = received.line.strip_suffix(" HTTP/1.1").unwrap().to_owned();
+                stream.write_all(words.as_bytes()).await.unwrap();
+                waiting.push(stream);
+                if sender.send(received).await.is_err() {
+                    return;
+                }
             }
         });
-        Self { url, requests }
+        Self { url, requests, _server: None }
     }
 
     pub(crate) async fn next(&mut self) -> Received {
         self.requests.recv().await.unwrap()
     }
-}
-
-/// One request a connection.
-async fn serve(
-    stream: TcpStream,
-    replies: &'static [Reply],
-    answered: Arc<AtomicUsize>,
-    sender: mpsc::Sender<Received>,
-) -> io::Result<()> {
-    let mut stream = BufReader::new(stream);
-    let received = Received::from(&mut stream).await?;
-    let number = answered.fetch_add(1, Ordering::SeqCst);
-    let reply = replies[number.min(replies.len() - 1)];
-    let close = "content-length: 0\r\nconnection: close\r\n\r\n";
-    let answer = match reply {
-        Reply::Status(status) => format!("HTTP/1.1 {status} So\r\n{close}"),
-        Reply::Redirect => format!("HTTP/1.1 308 There\r\nlocation: /elsewhere\r\n{close}"),
-        Reply::Processing => "HTTP/1.1 102 Processing\r\n\r\n".to_owned(),
-        Reply::Silence => String::new(),
-    };
-    stream.write_all(answer.as_bytes()).await?;
-    if sender.send(received).await.is_err() || matches!(reply, Reply::Status(_) | Reply::Redirect) {
-        return Ok(());
-    }
-    // Open until the other side has enough of it.
-    stream.read_u8().await.map(drop)
 }
 
 /// Asks the emulator.
@@ -131,5 +129,5 @@ pub(crate) async fn ask(
     let head = format!("{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}");
     let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
     stream.write_all(request.as_bytes()).await.unwrap();
-    Received::from(&mut stream).await.unwrap()
+    Received::read(&mut stream).await.unwrap()
 }

@@ -1,4 +1,6 @@
 //! How commands end: exit codes, closed pipes, Ctrl-C; and what a server is told and not told.
+//!
+//! What stands between a terminal and a server and loses an answer is raw.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -8,8 +10,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use wakeq::access::Scope;
 use wakeq::{CanvasId, Event};
+use wiremock::ResponseTemplate;
 
 use super::Terminal;
+use crate::receiver::answering;
 use crate::service::Service;
 use crate::support::{Stage, database};
 
@@ -48,28 +52,12 @@ async fn a_server_refuses_with_its_own_words() {
 
 #[tokio::test]
 async fn what_is_no_server_of_ours_is_said_to_be() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let elsewhere = tokio::spawn(async move {
-        let mut heard = Vec::new();
-        for status in
-            ["404 Not Found", "503 Service Unavailable", "503 Service Unavailable", "302 Found", "200 OK"]
-        {
-            let (mut connection, _) = listener.accept().await.unwrap();
-            let mut request = vec![0; 8192];
-            let length = connection.read(&mut request).await.unwrap();
-            heard.push(String::from_utf8_lossy(&request[..length]).to_lowercase());
-            let body = "<html>\u{1b}[31mnot here</html>";
-            let answer = format!(
-                "HTTP/1.1 {status}\r\ncontent-type: text/html\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: {}\r\n\
-                 connection: close\r\n\r\n{body}",
-                body.len()
-            );
-            connection.write_all(answer.as_bytes()).await.unwrap();
-        }
-        heard
-    });
-    let server = format!("http://{address}/base/");
+    let page = |status: u16| {
+        let page = ResponseTemplate::new(status).insert_header("location", "http://127.0.0.1:1/");
+        page.set_body_raw("<html>\u{1b}[31mnot here</html>", "text/html")
+    };
+    let elsewhere = answering([404, 503, 503, 302, 200].map(page)).await;
+    let server = format!("{}/base/", elsewhere.uri());
     let terminal = Terminal::without_variables().set("WAKEQ_KEY", "wakeq_5ecre7");
     for (code, words) in [
         (1, "answers 404 Not Found, and not as wakeq does: is this its URL?"),
@@ -84,10 +72,13 @@ async fn what_is_no_server_of_ours_is_said_to_be() {
         let complaint = terminal.complains(code, &["depth", "--server", &server]).await;
         assert_eq!(complaint, format!("wakeq: {server} {words}\n"));
     }
-    for request in elsewhere.await.unwrap() {
-        let path = format!("get /base/v1/canvases/{}/depth http/1.1\r\n", CanvasId::DEFAULT);
-        assert!(request.starts_with(&path) && request.contains("\r\nx-request-id: "), "{request}");
-        assert!(request.contains("\r\nauthorization: bearer wakeq_5ecre7\r\n"), "{request}");
+    let requests = elsewhere.received_requests().await.unwrap();
+    assert_eq!(requests.len(), 5);
+    let path = format!("http://localhost/base/v1/canvases/{}/depth", CanvasId::DEFAULT);
+    for request in requests {
+        assert_eq!((request.method.as_str(), request.url.as_str()), ("GET", path.as_str()));
+        assert!(request.headers.contains_key("x-request-id"), "{request:?}");
+        assert_eq!(request.headers["authorization"], "Bearer wakeq_5ecre7");
     }
     let away = terminal.complains(6, &["depth", "--server", "http://127.0.0.1:1"]).await;
     assert!(away.starts_with("wakeq: http://127.0.0.1:1/ is not reachable: "), "{away}");
@@ -110,59 +101,33 @@ async fn what_is_no_server_of_ours_is_said_to_be() {
 /// again, but not for ever, and never about a conflict that lasts.
 #[tokio::test]
 async fn an_emit_that_is_in_progress_is_asked_for_again() {
-    let problem = |status: &str, slug: &str| {
+    let answer = |status: u16| ResponseTemplate::new(status).insert_header("retry-after", "0");
+    let problem = |status: u16, slug: &str| {
         let details = json!({"type": format!("urn:wakeq:problem:{slug}"), "title": slug, "status": 0, "detail": "x",
                              "request_id": "r"});
-        answer(status, "application/problem+json", &details.to_string())
+        answer(status).set_body_raw(details.to_string(), "application/problem+json")
     };
-    let (busy, away) = (
-        problem("409 Conflict", "idempotency-in-progress"),
-        problem("503 Service Unavailable", "unavailable"),
-    );
-    let taken = problem("409 Conflict", "id-taken");
-    let done = json!({"id": "018f0000-0000-7000-8000-00000000000a", "duplicate": false}).to_string();
-    let done = answer("202 Accepted", "application/json", &done);
+    let (busy, away) = (problem(409, "idempotency-in-progress"), problem(503, "unavailable"));
+    let taken = problem(409, "id-taken");
+    let done = json!({"id": "018f0000-0000-7000-8000-00000000000a", "duplicate": false});
+    let done = answer(202).set_body_json(done);
     for (answers, code) in [
         (vec![busy.clone(), away.clone(), done], 0),
         (vec![busy.clone(); 4], 5),
         (vec![away; 4], 6),
         (vec![busy, taken], 5),
     ] {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let terminal = Terminal::without_variables()
-            .set("WAKEQ_SERVER", &format!("http://{}", listener.local_addr().unwrap()))
-            .set("WAKEQ_KEY", "wakeq_5ecre7");
-        let (count, server) = (answers.len(), tokio::spawn(answering(listener, answers)));
+        let count = answers.len();
+        let server = answering(answers).await;
+        let terminal =
+            Terminal::without_variables().set("WAKEQ_SERVER", &server.uri()).set("WAKEQ_KEY", "wakeq_5ecre7");
         let printed = terminal.run(&["emit", "greet"]).await;
         assert_eq!(printed.code, Some(code), "{}", printed.err);
-        let keys = server.await.unwrap();
+        let requests = server.received_requests().await.unwrap();
+        let keys: Vec<_> = requests.iter().map(|request| &request.headers["idempotency-key"]).collect();
         assert_eq!(keys.len(), count);
         assert!(!keys[0].is_empty() && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
     }
-}
-
-fn answer(status: &str, kind: &str, body: &str) -> String {
-    format!(
-        "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\nretry-after: 0\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-        body.len()
-    )
-}
-
-/// Gives these answers, each on a connection of its own; the idempotency keys that were sent.
-async fn answering(listener: TcpListener, answers: Vec<String>) -> Vec<String> {
-    let mut keys = Vec::new();
-    for answer in answers {
-        let (mut connection, _) = listener.accept().await.unwrap();
-        let mut request = Vec::new();
-        while !request.ends_with(b"}") {
-            assert!(connection.read_buf(&mut request).await.unwrap() > 0, "the request has no end");
-        }
-        let request = String::from_utf8_lossy(&request).to_lowercase();
-        let key = request.lines().find_map(|line| line.strip_prefix("idempotency-key: "));
-        keys.push(key.unwrap_or_default().to_owned());
-        connection.write_all(answer.as_bytes()).await.unwrap();
-    }
-    keys
 }
 
 /// The first answer is lost: the event is sent again under the same key, and is there once.

@@ -1,4 +1,5 @@
 //! The corpus of targets that nothing may be sent to: whatever way one is written, the connector opens no connection.
+//! Listeners are raw, since connections are what they look for.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

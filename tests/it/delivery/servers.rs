@@ -1,4 +1,5 @@
-//! Little servers on loopback that answer as no library would: bytes as they are told, too many of them, or none.
+//! Little servers on loopback that answer as no library would: bytes as they are told, too many of them, or none; over
+//! TLS, too. Hence they are raw.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;

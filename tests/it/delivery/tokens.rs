@@ -7,6 +7,8 @@ use async_trait::async_trait;
 use serde_json::json;
 use wakeq::delivery::{Delivered, Deliverer, DeliveryConfig, GoogleIdTokens, IdTokens, NoIdToken};
 use wakeq::{CanvasId, Target};
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use super::names::Names;
 use super::servers::{Answer, Server, authority};
@@ -95,22 +97,19 @@ async fn without_its_token_nothing_is_sent() {
 #[tokio::test]
 async fn a_token_of_the_metadata_server_is_fetched_once() {
     let token = google_keys::unsigned(&json!({"alg": "RS256"}), &google_keys::claims()) + ".signature";
-    let length = token.len();
-    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{token}");
-    let metadata = Server::start(Answer::Bytes(answer.into_bytes())).await;
+    let metadata = MockServer::builder().start().await;
+    let answer = ResponseTemplate::new(200).set_body_string(token.as_str());
+    Mock::given(any()).respond_with(answer).mount(&metadata).await;
     let server = Server::start_tls(Answer::KeepAlive(OK)).await;
-    let tokens = GoogleIdTokens::of_metadata_server(&format!("http://{}", metadata.address));
+    let tokens = GoogleIdTokens::of_metadata_server(&metadata.uri());
     let deliverer = deliverer(Arc::new(tokens), &server);
     for _ in 0..3 {
         assert_eq!(deliver(&deliverer, &with_audience(&server, "orders")).await, Delivered::Completed);
     }
     assert_eq!(server.requests()[2].header("authorization"), format!("Bearer {token}"));
-    let fetches = metadata.requests();
+    let fetches = metadata.received_requests().await.unwrap();
     assert_eq!(fetches.len(), 1);
-    assert!(
-        fetches[0].head.contains("/service-accounts/default/identity?audience=orders"),
-        "{}",
-        fetches[0].head
-    );
-    assert_eq!(fetches[0].header("metadata-flavor"), "Google");
+    let url = fetches[0].url.as_str();
+    assert!(url.contains("/service-accounts/default/identity?audience=orders"), "{url}");
+    assert_eq!(fetches[0].headers["metadata-flavor"], "Google");
 }

@@ -1,7 +1,6 @@
 //! A little OpenTelemetry collector on loopback: it takes OTLP over HTTP, and remembers what came.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -10,10 +9,9 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::metrics::v1::{Metric, metric, number_data_point};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio_util::task::AbortOnDropHandle;
+use wiremock::matchers::method;
+use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
 use crate::support::PATIENCE;
 
@@ -21,7 +19,7 @@ pub(super) struct Collector {
     /// What `OTEL_EXPORTER_OTLP_ENDPOINT` has to be.
     pub(super) url: String,
     received: watch::Receiver<Received>,
-    _serving: AbortOnDropHandle<()>,
+    _server: MockServer,
 }
 
 /// Everything that came, the latest metrics by their names.
@@ -42,15 +40,14 @@ pub(super) struct Point {
 
 impl Collector {
     pub(super) async fn start() -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = MockServer::builder().start().await;
         let (sender, received) = watch::channel(Received::default());
-        let serving = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(take(stream, sender.clone()));
-            }
-        });
-        Self { url, received, _serving: AbortOnDropHandle::new(serving) }
+        let take = move |request: &Request| {
+            sender.send_modify(|received| received.take(request));
+            ResponseTemplate::new(200)
+        };
+        Mock::given(method("POST")).respond_with(take).mount(&server).await;
+        Self { url: server.uri(), received, _server: server }
     }
 
     /// Waits until what came has this.
@@ -68,41 +65,16 @@ impl Collector {
     }
 }
 
-/// The requests of a connection, one after the other.
-async fn take(mut stream: TcpStream, received: watch::Sender<Received>) -> Option<()> {
-    let mut bytes = Vec::new();
-    loop {
-        let end = loop {
-            if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
-                break end;
-            }
-            if stream.read_buf(&mut bytes).await.ok()? == 0 {
-                return None;
-            }
-        };
-        let head = String::from_utf8(bytes[..end].to_vec()).ok()?.to_lowercase();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "))?;
-        let whole = end + 4 + length.parse::<usize>().ok()?;
-        while bytes.len() < whole {
-            if stream.read_buf(&mut bytes).await.ok()? == 0 {
-                return None;
-            }
-        }
-        let body = &bytes[end + 4..whole];
-        if head.starts_with("post /v1/traces") {
-            let request = ExportTraceServiceRequest::decode(body).ok()?;
-            received.send_modify(|received| received.take_spans(request));
-        } else {
-            assert!(head.starts_with("post /v1/metrics"), "{head}");
-            let request = ExportMetricsServiceRequest::decode(body).ok()?;
-            received.send_modify(|received| received.take_metrics(request));
-        }
-        bytes.drain(..whole);
-        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.ok()?;
-    }
-}
-
 impl Received {
+    fn take(&mut self, request: &Request) {
+        let body = request.body.as_slice();
+        match request.url.path() {
+            "/v1/traces" => self.take_spans(ExportTraceServiceRequest::decode(body).unwrap()),
+            "/v1/metrics" => self.take_metrics(ExportMetricsServiceRequest::decode(body).unwrap()),
+            other => panic!("nobody sends to {other}"),
+        }
+    }
+
     fn take_spans(&mut self, request: ExportTraceServiceRequest) {
         for resource in request.resource_spans {
             self.resource = attributes(&resource.resource.unwrap_or_default().attributes);

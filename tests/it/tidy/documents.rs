@@ -5,8 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 const EVENT_ROWS: usize = 64;
-const CARD_ROWS: [&str; 8] =
-    ["CARD-01", "CARD-02", "CARD-04", "CARD-05", "CARD-06", "CARD-07", "CARD-09", "CARD-10"];
+const CARD_ROWS: usize = 10;
 
 /// Relative links of a document whose target does not exist, as `exists` tells.
 pub(super) fn link_complaints(name: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
@@ -56,7 +55,8 @@ pub(super) fn requirement_complaints(table: &str, tests: &BTreeSet<String>) -> V
         complaints.extend(shown_complaints(id, shown, tests));
     }
     let events = (1..=EVENT_ROWS).map(|number| format!("EV2-{number:02}"));
-    let expected: Vec<_> = events.chain(CARD_ROWS.map(str::to_owned)).collect();
+    let cards = (1..=CARD_ROWS).map(|number| format!("CARD-{number:02}"));
+    let expected: Vec<_> = events.chain(cards).collect();
     for id in &expected {
         let count = rows.get(id.as_str()).copied().unwrap_or_default();
         if count != 1 {
@@ -124,7 +124,8 @@ fn a_row_that_names_no_test_is_found() {
 fn each_fault_of_the_requirements_is_found() {
     let tests = BTreeSet::from(["runs_once".to_owned()]);
     let row = |id: &str| format!("| {id} | it works | `worker::runs_once`, runs_once |\n");
-    let ids = (1..=EVENT_ROWS).map(|number| format!("EV2-{number:02}")).chain(CARD_ROWS.map(str::to_owned));
+    let cards = (1..=CARD_ROWS).map(|number| format!("CARD-{number:02}"));
+    let ids = (1..=EVENT_ROWS).map(|number| format!("EV2-{number:02}")).chain(cards);
     let good: String = ids.map(|id| row(&id)).collect();
     assert_eq!(requirement_complaints(&good, &tests), Vec::<String>::new());
 
@@ -134,7 +135,7 @@ fn each_fault_of_the_requirements_is_found() {
     };
     check(&row("EV2-07"), "", "EV2-07: 0 rows, one is needed");
     check(&row("EV2-07"), &row("EV2-07").repeat(2), "EV2-07: 2 rows, one is needed");
-    check(&row("CARD-01"), &(row("CARD-01") + &row("CARD-03")), "CARD-03: unknown");
+    check(&row("CARD-01"), &(row("CARD-01") + &row("CARD-11")), "CARD-11: unknown");
     check(&row("EV2-09"), "| EV2-09 | it works | counts::all |\n", "EV2-09: no test is called `all`");
     check(&row("EV2-09"), "| EV2-09 | it works |  |\n", "EV2-09: no test is called ``");
     check(&row("EV2-09"), "| EV2-09 |  | runs_once |\n", "EV2-09: say what the effect is");

@@ -1,4 +1,4 @@
-//! An HTTP target for one event.
+//! An HTTP target for one event; raw, because this is a program, and fakes of HTTP peers are for tests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
