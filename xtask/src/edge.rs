@@ -30,7 +30,9 @@ pub(crate) fn run(name: Option<&str>) -> Result<()> {
         let known: Vec<_> = CHECKS.iter().map(|(short, ..)| *short).collect();
         bail!("there is no such check: use one of {}", known.join(", "));
     }
-    succeed(cargo().args(["test", "--quiet", "--package", "wakeq", "--test", "it", "--no-run"]))?;
+    for (short, ..) in &chosen {
+        succeed(tests(short).arg("--no-run"))?;
+    }
     let mut failed = Vec::new();
     for (short, shows, path) in chosen {
         println!("\n{short}: {shows}");
@@ -41,20 +43,19 @@ pub(crate) fn run(name: Option<&str>) -> Result<()> {
     if failed.is_empty() { Ok(()) } else { bail!("failed: {}", failed.join(", ")) }
 }
 
+/// The tests; how much slower something becomes is measured as users have it built.
+fn tests(short: &str) -> Command {
+    let mut tests = cargo();
+    tests.args(["test", "--quiet", "--package", "wakeq", "--test", "it"]);
+    if short == "worst" {
+        tests.arg("--release");
+    }
+    tests
+}
+
 fn check(short: &str, path: &str) -> Result<()> {
-    let mut test = cargo();
-    test.args([
-        "test",
-        "--quiet",
-        "--package",
-        "wakeq",
-        "--test",
-        "it",
-        "--",
-        "--nocapture",
-        "--include-ignored",
-    ]);
-    test.arg(path);
+    let mut test = tests(short);
+    test.args(["--", "--nocapture", "--include-ignored", path]);
     if short == "schemathesis" {
         test.env("WAKEQ_SCHEMATHESIS", schemathesis()?);
     }

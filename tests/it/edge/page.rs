@@ -1,4 +1,4 @@
-//! The page at `/docs/` in a real browser that can reach this machine only.
+//! The page at `/docs/` in a real browser that can reach this machine only. The rest of the world is raw: it hangs up.
 
 use std::path::PathBuf;
 
