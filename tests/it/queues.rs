@@ -7,8 +7,8 @@ use tokio::sync::{Semaphore, mpsc};
 use uuid::Uuid;
 use wakeq::notify::Notifier;
 use wakeq::{
-    CanvasId, Event, EventId, Execution, Explanation, HandlerError, Handlers, Outcome, RetryPolicy, Route,
-    Standing,
+    Actor, CanvasId, Event, EventId, Execution, Explanation, HandlerError, Handlers, NewQueue, Outcome,
+    Place, RetryPolicy, Route, Standing,
 };
 
 use crate::support::{PATIENCE, Stage, quick};
@@ -202,4 +202,60 @@ async fn a_worker_without_the_queues_handler_leaves_its_copies_alone() {
     };
     assert_eq!((live.standing, live.copy_of.unwrap().queue.as_str()), (Standing::Ready, QUEUE));
     worker.stop().await;
+}
+
+/// ORD-02: a handler and two queues consume the events of objects beside one another, on three workers:
+/// of each object of each canvas they see the same, in the order of the emits, and the last of them much later.
+#[tokio::test]
+async fn consumers_beside_one_another_see_the_same_order() {
+    type Seen = BTreeMap<(CanvasId, String), Vec<(i64, u64)>>;
+    let (stage, _) = Stage::memory().await;
+    register(&stage, 1, None).await;
+    let audit = NewQueue { patterns: vec![".*:email_event:.*".parse().unwrap()], ..NewQueue::default() };
+    stage.admin.put_queue(&"audit".parse().unwrap(), &audit, &Actor::admin("ada")).await.unwrap();
+    let seen: [Arc<Mutex<Seen>>; 3] = Default::default();
+    let gate = Arc::new(Semaphore::new(0));
+    let consumer = |number: usize| {
+        let (seen, gate) = (Arc::clone(&seen[number]), Arc::clone(&gate));
+        move |event: Execution| {
+            let (seen, gate) = (Arc::clone(&seen), Arc::clone(&gate));
+            async move {
+                if number == 2 {
+                    // Until it is closed.
+                    assert!(gate.acquire().await.is_err());
+                }
+                let Place { object, link } = event.place.clone().expect("it is on an object");
+                let lane = (event.address.scope.canvas, object.to_string());
+                seen.lock().unwrap().entry(lane).or_default().push((link.id, event.value()?));
+                Ok(())
+            }
+        }
+    };
+    let handlers = || {
+        let opened = Route::new("opened").module("email_event");
+        Handlers::new().on(opened, consumer(0)).on_queue(QUEUE, consumer(1)).on_queue("audit", consumer(2))
+    };
+    let workers: Vec<_> = (0..3).map(|_| stage.worker(handlers())).collect();
+    let mut expected = Seen::new();
+    for value in 0..120 {
+        let (of, object) = (canvas(u128::from(value % 2)), format!("work:{}", value % 5));
+        let event = Event::new("opened", &value).unwrap().module("email_event").unwrap().canvas(of);
+        let link = stage.queue.emit(event.on(&object).unwrap()).await.unwrap().link.unwrap();
+        expected.entry((of, object)).or_default().push((link.id, value));
+    }
+    let others = async {
+        while seen[..2].iter().any(|seen| *seen.lock().unwrap() != expected) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, others).await.expect("nobody waits for the third");
+    assert!(seen[2].lock().unwrap().is_empty());
+    gate.close();
+    until_empty(&stage).await;
+    for seen in &seen {
+        assert_eq!(*seen.lock().unwrap(), expected);
+    }
+    for worker in workers {
+        worker.stop().await;
+    }
 }

@@ -8,8 +8,9 @@ use wakeq::{
     Name, NewQueue, NewSecret, NewTarget, Outcome, QueueWorker, RetryPolicy, Route, TargetPolicy, Waiting,
     WorkerConfig,
 };
+use wiremock::ResponseTemplate;
 
-use crate::receiver::{Receiver, to_loopback};
+use crate::receiver::{Receiver, answering, to_loopback};
 use crate::support::{Running, Stage, quick};
 
 fn name() -> Name {
@@ -37,8 +38,8 @@ fn weighing(weight: u32, in_flight_max: Option<u32>) -> FacetSettings {
     FacetSettings { weight: Some(weight), in_flight_max }
 }
 
-fn to(receiver: &Receiver) -> NewTarget {
-    let url = receiver.url.parse().unwrap();
+fn to(url: &str) -> NewTarget {
+    let url = url.parse().unwrap();
     NewTarget { url, policy: TargetPolicy::default(), audience: None, secret: NewSecret::Keep }
 }
 
@@ -209,7 +210,7 @@ async fn replacing_a_queue_lets_it_go_on() {
     );
     let mut worker = Running::of(worker.unwrap().deliver_with(Deliverer::new(to_loopback()).unwrap()));
     worker.until_count(2, Outcome::Deferred).await;
-    let with_target = NewQueue { target: Some(to(&receiver)), ..emails() };
+    let with_target = NewQueue { target: Some(to(&receiver.url)), ..emails() };
     let put = stage.admin.put_queue(&name(), &with_target, &ada()).await.unwrap();
     assert!(put.secret.is_some() && put.woken == 2, "{put:?}");
     let secret = put.secret.unwrap().reveal();
@@ -236,9 +237,9 @@ async fn replacing_a_queue_lets_it_go_on() {
 #[tokio::test]
 async fn a_queues_target_that_is_gone_has_failed() {
     let (stage, _) = Stage::memory_with(quick()).await;
-    let mut receiver = Receiver::start().await;
+    let gone = answering([ResponseTemplate::new(410)]).await;
     let policy = TargetPolicy { retries: 0, ..TargetPolicy::default() };
-    let target = NewTarget { policy, ..to(&receiver) };
+    let target = NewTarget { policy, ..to(&gone.uri()) };
     let with_target = NewQueue { target: Some(target), ..emails() };
     stage.admin.put_queue(&name(), &with_target, &ada()).await.unwrap();
     let worker = QueueWorker::new(
@@ -249,7 +250,6 @@ async fn a_queues_target_that_is_gone_has_failed() {
     );
     let mut worker = Running::of(worker.unwrap().deliver_with(Deliverer::new(to_loopback()).unwrap()));
     emit(&stage, canvas(1), 1).await;
-    receiver.next().await.answer("410 Gone", &[]);
     worker.until_count(1, Outcome::Deleted).await;
     assert_eq!(number(&stage, "select count(*) from wakeq.scheduling_rules").await, 0);
     let reason =
@@ -262,8 +262,7 @@ async fn a_queues_target_that_is_gone_has_failed() {
 #[tokio::test]
 async fn a_queue_goes_with_its_last_copy() {
     let (stage, _) = Stage::memory().await;
-    let receiver = Receiver::start().await;
-    let with_target = NewQueue { target: Some(to(&receiver)), ..emails() };
+    let with_target = NewQueue { target: Some(to("http://127.0.0.1:1/")), ..emails() };
     stage.admin.put_queue(&name(), &with_target, &ada()).await.unwrap();
     emit(&stage, canvas(1), 3).await;
     let deleted = stage.admin.delete_queue(&name(), Waiting::Drain, &ada()).await.unwrap();
@@ -343,10 +342,9 @@ async fn a_dead_copy_names_its_queue_and_its_origin() {
 #[tokio::test]
 async fn nobody_registers_a_target_where_those_of_queues_are() {
     let (stage, _) = Stage::memory().await;
-    let receiver = Receiver::start().await;
     let scope =
         wakeq::HandlerScope { canvas: CanvasId(Uuid::max()), module: "QUEUE".parse().unwrap(), name: name() };
     let address = HandlerAddress { scope, modifier: Name::no_modifier() };
-    let refused = stage.admin.put_target(&address, &to(&receiver), &ada()).await.unwrap_err();
+    let refused = stage.admin.put_target(&address, &to("http://127.0.0.1:1/"), &ada()).await.unwrap_err();
     assert!(refused.to_string().contains("no canvas has this id"), "{refused}");
 }

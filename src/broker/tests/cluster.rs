@@ -14,7 +14,7 @@ use crate::broker::{
     MemoryGroups, coordinator_lock,
 };
 use crate::consumer::Health;
-use crate::event::{EventSource, SourceList};
+use crate::event::{EventSource, SourceList, Subscription};
 use crate::store::tests::Table;
 
 pub(super) const LEASE: Duration = Duration::from_secs(30);
@@ -46,9 +46,18 @@ impl Cluster {
         Running::of(self.broker(fakes).await)
     }
 
+    /// A node that no signal of the others reaches.
+    async fn alone(&self, fake: &Arc<Fake>) -> Running {
+        Running::of(self.broker_with(Signals::alone(), &[fake]).await)
+    }
+
     pub(super) async fn broker(&self, fakes: &[&Arc<Fake>]) -> EventBroker {
+        self.broker_with(self.signals.clone(), fakes).await
+    }
+
+    async fn broker_with(&self, signals: Signals, fakes: &[&Arc<Fake>]) -> EventBroker {
         let backing = BrokerBacking::Memory(self.groups.clone());
-        let broker = EventBroker::distributed(backing, self.signals.clone(), self.config).unwrap();
+        let broker = EventBroker::distributed(backing, signals, self.config).unwrap();
         for fake in fakes {
             broker.register((*fake).clone()).await.unwrap();
         }
@@ -248,6 +257,44 @@ async fn without_signals_the_periods_bring_everything() {
     assert!(begun.elapsed() <= 2 * LEASE, "{:?}", begun.elapsed());
     first.stop().await;
     second.stop().await;
+}
+
+/// SUB-37: a node that nobody tells of a change of its sources ends with what it lost within one heartbeat, and begins with what it
+/// got within one.
+#[tokio::test(start_paused = true)]
+async fn a_change_of_sources_takes_a_heartbeat_without_signals() {
+    let cluster = Cluster::new();
+    let [leader, one, two] = [(); 3].map(|()| cluster.fake("g", 6));
+    let mut nodes = vec![cluster.start(&[&leader]).await];
+    cluster.until(&[&leader], &[6]).await;
+    let look = Duration::from_millis(10);
+    let until = async |changed: &dyn Fn(&Subscription) -> bool| {
+        while !cluster.groups.allocations().await.unwrap().iter().any(changed) {
+            // On the virtual clock; nothing tells of a written row.
+            tokio::time::sleep(look).await;
+        }
+        Instant::now()
+    };
+    let (of_one, of_two) = (one.id, two.id);
+    let within_a_heartbeat = |written: Instant| {
+        let limit = cluster.config.heartbeat + look;
+        assert!((look..=limit).contains(&written.elapsed()), "{:?}", written.elapsed());
+    };
+    nodes.push(cluster.alone(&one).await);
+    let written = until(&|row| row.subscriber == of_one && row.sources.len() == 3).await;
+    cluster.until(&[&leader, &one], &[3, 3]).await;
+    within_a_heartbeat(written);
+    nodes.push(cluster.alone(&two).await);
+    let written = until(&|row| row.subscriber == of_one && !row.releasing.is_empty()).await;
+    assert_eq!(cluster.floor.loads("g", &[&one]), [3], "it has not heard of it");
+    cluster.floor.until("g", &[&one], &[2]).await;
+    within_a_heartbeat(written);
+    let written = until(&|row| row.subscriber == of_two && row.sources.len() == 2).await;
+    cluster.until(&[&leader, &one, &two], &[2, 2, 2]).await;
+    within_a_heartbeat(written);
+    for node in nodes {
+        node.stop().await;
+    }
 }
 
 // SUB-50

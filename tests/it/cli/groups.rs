@@ -143,6 +143,42 @@ async fn groups_are_shown_and_reset_on_the_database() {
     service.stop().await;
 }
 
+/// SUB-49: what a source has not read is what the log holds after its position, and a group is as late as its latest source.
+#[tokio::test]
+async fn a_group_lags_by_what_the_log_holds_after_its_positions() {
+    let service = filled().await;
+    let log = wakeq::Log::new(service.stage.store.clone(), service.stage.notifier.as_ref());
+    let mut numbers = Vec::new();
+    for canvas in [wakeq::CanvasId::DEFAULT, wakeq::CanvasId(Uuid::from_u128(7))] {
+        let stream = wakeq::StreamId::new(canvas, "companies", "acme").unwrap();
+        let events = (0..4).map(|value| wakeq::NewLogEvent::new("changed", &value).unwrap()).collect();
+        let appended = log.append(&stream, events, wakeq::AppendCondition::None).await.unwrap();
+        numbers.extend(appended.into_iter().map(|event| event.seq));
+    }
+    let (third, last) = (numbers[2], numbers[7]);
+    let key = make_key(&service.access, "ada", Reach::EveryCanvas, &Scope::ALL).await;
+    let server = Terminal::without_variables()
+        .set("WAKEQ_SERVER", &format!("http://{}", service.address))
+        .set("WAKEQ_KEY", &key);
+    let (source, to) = ("category/companies/1-of-2", third.to_string());
+    server.prints(&["groups", "reset", "projection", "--to", &to, "--source", source]).await;
+    let database = Terminal::on(&service.stage.database).set("WAKEQ_NOTIFIER", "local");
+    for terminal in [&server, &database] {
+        let shown = terminal.prints(&["groups", "show", "projection"]).await;
+        let row = |of: &str| -> Vec<String> {
+            let line = shown.lines().find(|line| line.starts_with(of) && !line.contains("waits")).unwrap();
+            line.split_whitespace().map(str::to_owned).collect()
+        };
+        let words = |position: i64| [position.to_string(), (last - position).to_string()];
+        assert_eq!(row(source)[2..4], words(third), "{shown}");
+        assert_eq!(row("category/companies/2-of-2")[2..4], words(0), "{shown}");
+        let listed = terminal.prints(&["groups", "list"]).await;
+        let line = listed.lines().find(|line| line.starts_with("projection")).unwrap();
+        assert_eq!(line.split_whitespace().last(), Some(last.to_string().as_str()), "{listed}");
+    }
+    service.stop().await;
+}
+
 #[tokio::test]
 async fn groups_are_shown_and_reset_by_a_server() {
     let service = filled().await;

@@ -11,6 +11,7 @@ mod life;
 mod memory;
 mod owners;
 mod reposts;
+mod stored;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
