@@ -13,16 +13,17 @@ pub(crate) fn point(name: &str) {
     }
 }
 
-/// A shell sends the signal: there is no call for it in the standard library.
+/// The signal goes to this very thread, which then stops the process: one to the process may be taken by another thread, and this
+/// one would go on until that is scheduled.
 #[cfg(all(debug_assertions, feature = "testing"))]
 fn stop_once() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     static STOPPED: AtomicBool = AtomicBool::new(false);
-    if !STOPPED.swap(true, Ordering::Relaxed) {
-        let stop = format!("kill -STOP {}", std::process::id());
-        // It is continued before it can read how that went.
-        let _ = std::process::Command::new("sh").args(["-c", &stop]).status();
+    if !STOPPED.swap(true, Ordering::Relaxed)
+        && let Err(error) = nix::sys::signal::raise(nix::sys::signal::Signal::SIGSTOP)
+    {
+        panic!("the process could not be stopped: {error}");
     }
 }
 
