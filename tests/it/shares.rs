@@ -25,6 +25,18 @@ fn patient() -> StoreConfig {
     StoreConfig { lock_timeout: PATIENCE, statement_timeout: PATIENCE, ..StoreConfig::default() }
 }
 
+/// How many statements wait for a lock.
+async fn waiting(service: &Service) -> i64 {
+    let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    sqlx::query_scalar(waiting).fetch_one(&service.stage.pool).await.unwrap()
+}
+
+async fn until_waiting(service: &Service, count: i64) {
+    while waiting(service).await < count {
+        tokio::task::yield_now().await;
+    }
+}
+
 fn objects() -> (String, Value) {
     (format!("/canvases/{OTHER}/objects/work:1/events"), json!({"main": {"name": "greet"}}))
 }
@@ -75,12 +87,7 @@ async fn a_canvas_that_holds_its_share_of_connections_leaves_the_others_theirs()
     sqlx::raw_sql("select from wakeq.objects for update").execute(&mut *held).await.unwrap();
     let forty = join_all((0..40).map(|_| service.ask(&key, Method::POST, &path, change.clone())));
     let beside = async {
-        let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-        let waiting =
-            async || sqlx::query_scalar::<_, i64>(waiting).fetch_one(&service.stage.pool).await.unwrap();
-        while waiting().await < 2 {
-            tokio::task::yield_now().await;
-        }
+        until_waiting(&service, 2).await;
         for index in 0..20 {
             let event = json!({"name": "greet", "value": index, "id": Uuid::now_v7()});
             assert_eq!(service.post("/events", event).await.status, 202);
@@ -90,11 +97,47 @@ async fn a_canvas_that_holds_its_share_of_connections_leaves_the_others_theirs()
             );
             service.get("/handlers").await.json();
         }
-        assert_eq!(waiting().await, 2, "its share, and no more");
+        assert_eq!(waiting(&service).await, 2, "its share, and no more");
         held.rollback().await.unwrap();
     };
     let (answers, ()) = tokio::join!(forty, beside);
     assert!(answers.iter().all(|answer| answer.status == 202));
+    service.stop().await;
+}
+
+/// The turn of a long read rests for two seconds if another canvas has asked the process, and not at all while its canvas is alone.
+#[tokio::test]
+async fn a_long_read_rests_beside_a_neighbour_and_not_alone() {
+    if is_skipped("a session beside an open transaction") {
+        return;
+    }
+    let service = Service::over(patient(), HttpConfig::default()).await;
+    let key = service.key("one", OTHER, &Scope::ALL).await;
+    let read =
+        async || service.ask(&key, Method::GET, &format!("/canvases/{OTHER}/handlers"), Value::Null).await;
+    // How long after the end of a long read the next one is answered.
+    let next_after_a_long_one = async || {
+        let mut held = service.stage.pool.begin().await.unwrap();
+        sqlx::raw_sql("lock table wakeq.events_v2").execute(&mut *held).await.unwrap();
+        let release = async {
+            until_waiting(&service, 1).await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let released = Instant::now();
+            held.rollback().await.unwrap();
+            released
+        };
+        let (long, released) = tokio::join!(read(), release);
+        long.json();
+        read().await.json();
+        released.elapsed()
+    };
+    let rest = Duration::from_secs(2);
+    // One is enough: if it rested, none would be answered so soon.
+    let alone = async { while next_after_a_long_one().await >= rest {} };
+    tokio::time::timeout(PATIENCE, alone).await.expect("nothing rests for nobody's sake");
+    service.get("/handlers").await.json();
+    let beside = next_after_a_long_one().await;
+    assert!(beside >= rest, "{beside:.1?} beside a neighbour");
     service.stop().await;
 }
 
