@@ -121,6 +121,7 @@ async fn a_long_read_rests_beside_a_neighbour_and_not_alone() {
         sqlx::raw_sql("lock table wakeq.events_v2").execute(&mut *held).await.unwrap();
         let release = async {
             until_waiting(&service, 1).await;
+            // How long it is held is what makes the read a long one.
             tokio::time::sleep(Duration::from_millis(300)).await;
             let released = Instant::now();
             held.rollback().await.unwrap();
