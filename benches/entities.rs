@@ -4,7 +4,7 @@
 //! bound). Then events from the inbox to the commit of their answers: on one entity and on many, with the state written in every batch
 //! and in every hundredth version. Then what an operation of a second costs the other entities, if it is part of an event's application,
 //! and if the event asks a handler for it. Then the start: how long it takes to have entities in memory, and the estimate of what they
-//! take.
+//! take. With `-- million`: the start with a million entities instead, its memory, and the longest statement; these have bounds.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -84,6 +84,9 @@ async fn main() {
     // `cargo test --benches` only wants to know that it starts.
     if std::env::args().any(|argument| argument == "--test") {
         return;
+    }
+    if std::env::args().any(|argument| argument == "million") {
+        return million().await;
     }
     alone();
     let cluster = Cluster::start(ClusterOptions::default()).await.unwrap();
@@ -228,4 +231,60 @@ async fn start(cluster: &Cluster) {
     let (_, estimated) = first.processor.size().await;
     println!("start with {entities} entities: {took:?}; estimated {} bytes each", estimated / entities);
     drop(first.log);
+}
+
+/// Starts with a million entities of a hundred canvases, each with a state of 220 bytes, and then decides upon events of
+/// them.
+async fn million() {
+    let cluster = Cluster::start(ClusterOptions { fsync: false, ..ClusterOptions::default() }).await.unwrap();
+    let bank = bank(&cluster, "million", 1).await;
+    let since = Instant::now();
+    sqlx::raw_sql(include_str!("entities/million.sql")).execute(&bank.pool).await.unwrap();
+    println!("a million entities were written in {:?}", since.elapsed());
+    let longest = tokio::spawn(longest_statement(bank.pool.clone()));
+    let before = resident_mib();
+    let since = Instant::now();
+    bank.processor.accept(bank.processor.entity_type().source(), 1);
+    let (entities, _) = bank.processor.ready().await;
+    let (took, (held, estimated)) = (since.elapsed(), bank.processor.size().await);
+    assert_eq!(entities, 1_000_000);
+    println!(
+        "start with {entities} entities: {took:?}, {held} of them in memory; estimated {} MiB, the process grew from {before} \
+         to {} MiB at most",
+        estimated >> 20,
+        resident_mib()
+    );
+    let since = Instant::now();
+    bank.send(20_000, 1_000_000, &Change::Deposit { cents: 1 }).await;
+    bank.until_decided().await;
+    println!("20,000 events of as many entities: sent and decided in {:?}", since.elapsed());
+    longest.abort();
+    let longest = *LONGEST.lock().unwrap();
+    println!("the longest statement: {longest:?}, to be below 1 s");
+    assert!(took < Duration::from_secs(60) && longest < Duration::from_secs(1) && resident_mib() < 2048);
+    cluster.stop().await.unwrap();
+}
+
+/// The longest that a statement was seen to run.
+static LONGEST: std::sync::Mutex<Duration> = std::sync::Mutex::new(Duration::ZERO);
+
+/// Looks at all statements that run, a hundred times a second.
+async fn longest_statement(pool: sqlx::PgPool) {
+    let running = "select coalesce(max(extract(epoch from clock_timestamp() - query_start)), 0)::float8
+                     from pg_stat_activity where datname = current_database() and state = 'active' and pid <> pg_backend_pid()";
+    loop {
+        let running: f64 = sqlx::query_scalar(running).fetch_one(&pool).await.unwrap();
+        let mut longest = LONGEST.lock().unwrap();
+        *longest = longest.max(Duration::from_secs_f64(running.max(0.0)));
+        drop(longest);
+        // Between two looks.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The most memory that this process has had.
+fn resident_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
 }

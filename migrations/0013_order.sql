@@ -56,9 +56,9 @@ create table wakeq.halted_lanes (
     module    wakeq.name not null,
     name      wakeq.name not null,
     event_id  uuid not null,
+    -- The link of that event.
     seq       bigint not null,
-    -- The link before it; null in rows that no death wrote.
-    prev      bigint,
+    prev      bigint not null,
     halted_at timestamptz not null default now(),
     constraint halted_lanes_pkey primary key (canvas_id, object, module, name)
 );

@@ -1,4 +1,4 @@
-//! `wakeq objects`: show an object, list those that stand still, let one go on.
+//! `wakeq objects`: show an object, list those that stand still and the links that are missing, let one go on.
 
 use clap::{Args, Subcommand};
 
@@ -8,7 +8,7 @@ use super::show::{self, JsonArg, field, moment};
 use super::table::Table;
 use super::value;
 use crate::api::{HaltedLane, InHand};
-use crate::event::ObjectKey;
+use crate::event::{Name, ObjectKey};
 
 #[derive(Args)]
 pub(crate) struct Objects {
@@ -24,6 +24,8 @@ enum Verb {
     Halted(Halted),
     /// Let an object go on without the event that died (`wakeq dead redrive --id` goes on with it)
     Skip(Skip),
+    /// List the links of an object's chain that will never come: their events were cancelled, purged, or died and were passed over
+    Tombstones(Tombstones),
 }
 
 #[derive(Args)]
@@ -53,12 +55,27 @@ struct Skip {
     json: JsonArg,
 }
 
+#[derive(Args)]
+struct Tombstones {
+    /// The object (work:1)
+    object: ObjectKey,
+    /// Those after this link: the last one that was consumed
+    #[arg(long, value_name = "LINK", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    after: i64,
+    /// For consumers of this registered queue
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<Name>,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
 impl Objects {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
             Verb::Show(command) => command.run(context).await,
             Verb::Halted(command) => command.run(context).await,
             Verb::Skip(command) => command.run(context).await,
+            Verb::Tombstones(command) => command.run(context).await,
         }
     }
 }
@@ -124,6 +141,25 @@ impl Skip {
         self.json.print(&skipped, |answer| {
             let words = if answer.skipped { "goes on" } else { "did not stand still" };
             show::line(format_args!("{} {words} for {}", self.object, self.handler))
+        })
+    }
+}
+
+impl Tombstones {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let backend = context.backend().await?;
+        let gone = backend.tombstones(&self.object, self.queue.as_ref(), self.after).await?;
+        self.json.print(&gone, |gone| {
+            let mut table = Table::new(["AT", ">LINK", ">AFTER", "CAUSE"]);
+            gone.items.iter().for_each(|gone| {
+                table.row([
+                    moment(gone.left_at),
+                    gone.id.to_string(),
+                    gone.prev.to_string(),
+                    gone.cause.clone(),
+                ]);
+            });
+            table.print("no link is missing")
         })
     }
 }

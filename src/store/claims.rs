@@ -76,9 +76,10 @@ impl Store {
         let query = sqlx::query_as!(
             ClaimedRow,
             r#"select id as "id!", canvas_id as "canvas_id!", module as "module!", name as "name!",
-                      modifier as "modifier!", value as "value!", retries as "retries!", delay_until as "delay_until!",
-                      enqueued_at as "enqueued_at!", locked_at as "locked_at!", claims as "claims!",
-                      losses as "losses!", took_over as "took_over!", traceparent, object, seq, prev
+                      modifier as "modifier!", case when octet_length(value) <= 4096 then value end as value,
+                      retries as "retries!", delay_until as "delay_until!", enqueued_at as "enqueued_at!",
+                      locked_at as "locked_at!", claims as "claims!", losses as "losses!", took_over as "took_over!",
+                      traceparent, object, seq, prev
                  from wakeq.claim($1, $2, $3, $4, $5, $6, $7, $8, $9)"#,
             &keys,
             &canvases,
@@ -92,8 +93,18 @@ impl Store {
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("claim events", rows)?;
+        let left: Vec<Claim> = rows.iter().filter(|row| row.value.is_none()).map(ClaimedRow::claim).collect();
+        let mut events: Vec<ClaimedEvent> = rows.into_iter().filter_map(ClaimedRow::into_event).collect();
+        if let Err(error) = self.add_left_values(&mut events, &left).await {
+            let error: &dyn std::error::Error = &error;
+            tracing::warn!(
+                error,
+                events = left.len(),
+                "claimed events were released: their values can't be read"
+            );
+        }
         let mut claimed: HashMap<Uuid, ClaimedEvent> =
-            rows.into_iter().filter_map(|row| Some((row.id, row.into_event()?))).collect();
+            events.into_iter().map(|event| (event.claim.id.0, event)).collect();
         // Two notifications of one event in one batch: only the first has claimed it.
         let mut taken = |told: &Notification| {
             let canvas = claimed.get(&told.id.0)?.address.scope.canvas;
@@ -284,7 +295,8 @@ struct ClaimedRow {
     module: String,
     name: String,
     modifier: String,
-    value: String,
+    /// None: it is too long for the answer.
+    value: Option<String>,
     retries: i32,
     delay_until: Timestamp,
     enqueued_at: Timestamp,
@@ -299,11 +311,15 @@ struct ClaimedRow {
 }
 
 impl ClaimedRow {
+    fn claim(&self) -> Claim {
+        Claim { id: EventId(self.id), claims: self.claims }
+    }
+
     fn into_event(self) -> Option<ClaimedEvent> {
         Some(ClaimedEvent {
-            claim: Claim { id: EventId(self.id), claims: self.claims },
+            claim: self.claim(),
             address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
-            value: self.value,
+            value: self.value.unwrap_or_default(),
             retries: self.retries,
             losses: self.losses,
             took_over: self.took_over,

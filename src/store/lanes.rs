@@ -275,7 +275,7 @@ impl Store {
               returning event_id, queue, seq, prev
              ), passed_over as (
                  insert into wakeq.tombstones (canvas_id, object, seq, queue, prev, cause)
-                 select $1, $2, seq, coalesce(queue, ''), prev, 'dead' from gone where prev is not null
+                 select $1, $2, seq, coalesce(queue, ''), prev, 'dead' from gone
                      on conflict do nothing
              ), logged as (
              insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, request_id, detail)

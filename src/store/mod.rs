@@ -39,6 +39,7 @@ mod idempotency;
 mod idle;
 mod insert;
 mod lanes;
+mod left_values;
 mod load;
 mod log;
 #[cfg(feature = "testing")]

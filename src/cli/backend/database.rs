@@ -16,7 +16,7 @@ use crate::api::{
     NewChange, NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron,
     PutQueue, PutQueueAnswer, PutTarget, Queue as QueueAnswer, QueueDepth, Quota, RedriveGroup, Redriven,
     RedrivenGroup, RemoveGroup, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet, SetQuota,
-    Skipped, StopRequest, Stopped, UnsetQuota, Waiting,
+    Skipped, StopRequest, Stopped, Tombstone, UnsetQuota, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
@@ -328,6 +328,16 @@ impl Database {
         })?;
         let in_hand = admin.in_hand(self.canvas, key).await?;
         Ok(Object::of(object, in_hand, admin.halted(self.canvas, Some(key)).await?))
+    }
+
+    pub(super) async fn tombstones(
+        &self,
+        key: &ObjectKey,
+        queue: Option<&Name>,
+        after: i64,
+    ) -> anyhow::Result<List<Tombstone>> {
+        let gone = self.silent().tombstones(self.canvas, key, queue, after).await?;
+        Ok(List::whole(gone.into_iter().map(Tombstone::from).collect()))
     }
 
     pub(super) async fn skip(&self, key: &ObjectKey, handler: &HandlerName) -> anyhow::Result<Skipped> {

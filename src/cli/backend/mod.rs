@@ -16,7 +16,7 @@ use crate::api::{
     NewChange, NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron,
     PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Quota, RedriveGroup, Redriven, RedrivenGroup,
     RemoveGroup, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet, SetQuota, Skipped, StopRequest,
-    Stopped, UnsetQuota, Waiting,
+    Stopped, Tombstone, UnsetQuota, Waiting,
 };
 use crate::config::DeliveryArgs;
 use crate::event::{self, Category, EntityId, EventId, EventSource, Name, ObjectKey, StreamName};
@@ -257,6 +257,16 @@ impl Backend {
 
     pub(super) async fn object(&self, key: &ObjectKey) -> anyhow::Result<Object> {
         either!(self.object(key))
+    }
+
+    /// Which links of an object are missing after this one.
+    pub(super) async fn tombstones(
+        &self,
+        key: &ObjectKey,
+        queue: Option<&Name>,
+        after: i64,
+    ) -> anyhow::Result<List<Tombstone>> {
+        either!(self.tombstones(key, queue, after))
     }
 
     pub(super) async fn skip(&self, key: &ObjectKey, handler: &HandlerName) -> anyhow::Result<Skipped> {

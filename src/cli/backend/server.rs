@@ -13,7 +13,7 @@ use crate::api::{
     NewChange, NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron,
     PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Quota, RedriveGroup, Redriven, RedrivenGroup,
     RemoveGroup, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet, SetQuota, SkipRequest, Skipped,
-    StopRequest, Stopped, TheEvent, UnsetQuota, Waiting,
+    StopRequest, Stopped, TheEvent, Tombstone, UnsetQuota, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
@@ -230,6 +230,16 @@ impl Server {
 
     pub(super) async fn object(&self, key: &ObjectKey) -> anyhow::Result<Object> {
         self.client.call(Request::get(&["objects", key.as_str()])).await
+    }
+
+    pub(super) async fn tombstones(
+        &self,
+        key: &ObjectKey,
+        queue: Option<&Name>,
+        after: i64,
+    ) -> anyhow::Result<List<Tombstone>> {
+        let request = Request::get(&["objects", key.as_str(), "tombstones"]);
+        self.client.call(request.query("after", Some(after)).query("queue", queue)).await
     }
 
     pub(super) async fn skip(&self, key: &ObjectKey, handler: &HandlerName) -> anyhow::Result<Skipped> {

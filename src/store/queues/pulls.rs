@@ -83,7 +83,7 @@ impl Store {
                 module: row.module,
                 name: row.name,
                 modifier: row.modifier,
-                value: row.value,
+                value: Some(row.value),
                 retries: row.retries,
                 delay_until: row.delay_until,
                 enqueued_at: row.enqueued_at,

@@ -31,7 +31,8 @@ pub(super) struct Row {
     pub(super) module: String,
     pub(super) name: String,
     pub(super) modifier: String,
-    pub(super) value: String,
+    /// None: it is too long for the answer.
+    pub(super) value: Option<String>,
     pub(super) retries: i32,
     pub(super) delay_until: Timestamp,
     pub(super) enqueued_at: Timestamp,
@@ -62,22 +63,13 @@ impl Store {
         for turn in turns {
             asked.entry(&turn.queue).or_default().push(turn.asks);
         }
-        let mut taken: HashMap<&Name, Result<Vec<ClaimedEvent>, StoreError>> = HashMap::new();
+        let mut taken: HashMap<&Name, TakenOfQueue> = HashMap::new();
         for (queue, asks) in asked {
-            let events = self.take(queue, &asks, false, (losses_below, value_max)).await;
-            taken.insert(
-                queue,
-                events.map(|mut events| {
-                    events.reverse();
-                    events
-                }),
-            );
+            let mut of_queue = self.take(queue, &asks, false, (losses_below, value_max)).await;
+            of_queue.events.reverse();
+            taken.insert(queue, of_queue);
         }
-        let mut next = |queue: &Name| match taken.get_mut(queue) {
-            Some(Ok(events)) => Ok(events.pop()),
-            Some(Err(error)) => Err(error.clone()),
-            None => Ok(None),
-        };
+        let mut next = |queue: &Name| taken.get_mut(queue).map_or(Ok(None), TakenOfQueue::next);
         turns.iter().map(|turn| next(&turn.queue)).collect()
     }
 
@@ -89,26 +81,41 @@ impl Store {
         losses_below: i32,
         value_max: i32,
     ) -> Result<Option<ClaimedEvent>, StoreError> {
-        Ok(self.take(queue, &[id], true, (losses_below, value_max)).await?.pop())
+        self.take(queue, &[id], true, (losses_below, value_max)).await.next()
     }
 
-    /// In the order of the rotation.
-    async fn take(
+    async fn take(&self, queue: &Name, asked: &[EventId], alone: bool, bounds: (i32, i32)) -> TakenOfQueue {
+        let rows = match self.take_rows(queue, asked, alone, bounds).await {
+            Ok(rows) => rows,
+            Err(error) => return TakenOfQueue { events: Vec::new(), trouble: Some(error) },
+        };
+        let left: Vec<Claim> = rows.iter().filter(|row| row.value.is_none()).map(Row::claim).collect();
+        let mut events = rows.into_iter().filter_map(|row| row.into_event(queue)).collect();
+        let mut trouble = self.add_left_values(&mut events, &left).await.err();
+        if trouble.is_some() {
+            // They were released: their facets are to be in the rotation again.
+            let ids: Vec<Uuid> = left.iter().map(|claim| claim.id.0).collect();
+            trouble = self.announce_to(queue.as_str(), &ids).await.err().or(trouble);
+        }
+        TakenOfQueue { events, trouble }
+    }
+
+    async fn take_rows(
         &self,
         queue: &Name,
         asked: &[EventId],
         alone: bool,
         (losses_below, value_max): (i32, i32),
-    ) -> Result<Vec<ClaimedEvent>, StoreError> {
+    ) -> Result<Vec<Row>, StoreError> {
         let ids: Vec<Uuid> = asked.iter().map(|id| id.0).collect();
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Row,
             r#"select id as "id!", canvas_id as "canvas_id!", module as "module!", name as "name!",
-                      modifier as "modifier!", value as "value!", retries as "retries!", delay_until as "delay_until!",
-                      enqueued_at as "enqueued_at!", locked_at as "locked_at!", claims as "claims!",
-                      losses as "losses!", took_over as "took_over!", traceparent, object, seq, prev, origin,
-                      is_limited as "is_limited!"
+                      modifier as "modifier!", case when octet_length(value) <= 4096 then value end as value,
+                      retries as "retries!", delay_until as "delay_until!", enqueued_at as "enqueued_at!",
+                      locked_at as "locked_at!", claims as "claims!", losses as "losses!", took_over as "took_over!",
+                      traceparent, object, seq, prev, origin, is_limited as "is_limited!"
                  from wakeq.take_turns($1, $2, $3, $4, $5, $6, $7, $8, by_worker => $9)"#,
             queue.as_str(),
             &ids,
@@ -121,8 +128,7 @@ impl Store {
             self.worker() as _
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("take turns of a queue", rows)?;
-        Ok(rows.into_iter().filter_map(|row| row.into_event(queue)).collect())
+        session.answered("take turns of a queue", rows)
     }
 
     /// Puts the facets of copies that were just committed into the rotation: of one queue after the other, and of so many at
@@ -232,12 +238,34 @@ impl Store {
     }
 }
 
+/// What was taken of a queue.
+struct TakenOfQueue {
+    /// In the order of the rotation.
+    events: Vec<ClaimedEvent>,
+    /// Why the other askers get nothing, if that is not for want of copies.
+    trouble: Option<StoreError>,
+}
+
+impl TakenOfQueue {
+    /// The last of the events.
+    fn next(&mut self) -> Taken {
+        match (self.events.pop(), &self.trouble) {
+            (None, Some(trouble)) => Err(trouble.clone()),
+            (event, _) => Ok(event),
+        }
+    }
+}
+
 impl Row {
+    fn claim(&self) -> Claim {
+        Claim { id: EventId(self.id), claims: self.claims }
+    }
+
     pub(super) fn into_event(self, queue: &Name) -> Option<ClaimedEvent> {
         Some(ClaimedEvent {
-            claim: Claim { id: EventId(self.id), claims: self.claims },
+            claim: self.claim(),
             address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
-            value: self.value,
+            value: self.value.unwrap_or_default(),
             retries: self.retries,
             losses: self.losses,
             took_over: self.took_over,

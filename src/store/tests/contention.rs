@@ -1,90 +1,10 @@
-//! Locks, limits and lost connections: nothing waits for ever, and nothing deadlocks.
+//! Locks, limits and lost connections: nothing waits for ever.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::{Table, is_skipped, limits, scope, shuffled, tester, told};
-use crate::event::{CanvasId, Claim, EventId, RuleKind, Timing};
-use crate::store::{Commanded, Retry, Store, StoreConfig, StoreError};
-
-/// The tokens seen last.
-type Tokens = Arc<Mutex<HashMap<EventId, i32>>>;
-
-/// Random overlapping batches of everything that locks rows of events, from eight connections. The limit on waiting
-/// for a lock lies above Postgres' own search for deadlocks, which would otherwise never find one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn overlapping_batches_never_deadlock() {
-    let timing = Timing { lease: Duration::from_millis(100), ..Timing::default() };
-    let table = Table::with(StoreConfig {
-        max_connections: 8,
-        lock_timeout: Duration::from_secs(20),
-        statement_timeout: Duration::from_secs(25),
-        timing,
-        ..StoreConfig::default()
-    })
-    .await;
-    let ids = table.add(150).await;
-    table
-        .store
-        .add_rule(
-            RuleKind::Pause,
-            &super::HandlerScope { name: "other".parse().unwrap(), ..scope() },
-            None,
-            None,
-            &tester(),
-        )
-        .await
-        .unwrap();
-    let tokens = Tokens::default();
-    let mut writers = tokio::task::JoinSet::new();
-    for writer in 0..8 {
-        let (store, ids, tokens) = (table.store.clone(), ids.clone(), Arc::clone(&tokens));
-        writers.spawn(async move {
-            for round in 0..40 {
-                let batch = shuffled(&ids, writer * 1000 + round)[..80].to_vec();
-                write(&store, &batch, &tokens, (writer + round) % 9).await.unwrap();
-            }
-        });
-    }
-    writers.join_all().await;
-    let deadlocks = "select deadlocks from pg_stat_database where datname = current_database()";
-    assert_eq!(table.number(deadlocks).await, 0);
-}
-
-async fn write(store: &Store, ids: &[EventId], tokens: &Tokens, kind: u64) -> Result<(), StoreError> {
-    let limits = crate::store::ClaimLimits { losses_below: i32::MAX, ..limits() };
-    let claims: Vec<Claim> = {
-        let tokens = tokens.lock().unwrap();
-        ids.iter().filter_map(|id| Some(Claim { id: *id, claims: *tokens.get(id)? })).collect()
-    };
-    match kind {
-        0 | 4 => {
-            let claimed = store.claim(&told(ids), &limits).await?;
-            tokens
-                .lock()
-                .unwrap()
-                .extend(claimed.into_iter().flatten().map(|event| (event.claim.id, event.claim.claims)));
-        }
-        1 => drop(store.renew(&claims).await?),
-        2 => store.release(&claims).await?,
-        3 => {
-            let retry =
-                |claim| Arc::new(Retry { claim, retries: 1, delay: Duration::ZERO, error: String::new() });
-            drop(store.retry(&claims.into_iter().map(retry).collect::<Vec<_>>()).await?);
-        }
-        5 => drop(store.complete(&claims[..claims.len().min(2)]).await?),
-        6 => store.defer(ids).await?,
-        7 => drop(store.register(&["WORKER/known/_".into()], &[]).await?),
-        _ => {
-            // Also the jobs of what was deferred and then registered.
-            for (_, job) in store.minute(true).await?.jobs {
-                store.resume_page(job).await?;
-            }
-        }
-    }
-    Ok(())
-}
+use super::{Table, is_skipped, limits, scope, tester, told};
+use crate::event::{CanvasId, Claim, RuleKind};
+use crate::store::{Commanded, StoreConfig, StoreError};
 
 /// A rule that is put waits for the claims that may not have seen it, for longer than a claim can take: it stands, and its
 /// caller is not told otherwise.

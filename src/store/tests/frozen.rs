@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Table, is_skipped};
-use crate::store::{CronDue, CronStep, StoreConfig, StoreError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{Table, fit, is_skipped, limits, scope, tester, told};
+use crate::event::{Claim, RuleKind};
+use crate::store::claims::ClaimedEvent;
+use crate::store::{CronDue, CronStep, Store, StoreConfig, StoreError};
 
 /// Every connection says how long it may keep silent.
 #[tokio::test]
@@ -68,4 +73,97 @@ async fn a_process_that_stands_still_keeps_no_locks() {
     tokio::time::timeout(Duration::from_secs(15), ticking).await.expect("the cron is locked for ever");
     drop(thaw);
     assert!(matches!(freezing.await.unwrap(), Err(StoreError::Unavailable(_))));
+}
+
+/// Stands before Postgres, and reads none of its answers any more once a client has sent `last`.
+async fn that_stops_reading(url: &str, last: [u8; 16]) -> String {
+    let (server, database) = url.rsplit_once('/').unwrap();
+    let (credentials, address) = server.rsplit_once('@').unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let before = format!("{credentials}@{}/{database}", listener.local_addr().unwrap());
+    let address = address.to_owned();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(&address).await.unwrap();
+            tokio::spawn(carry(client, server, last));
+        }
+    });
+    before
+}
+
+async fn carry(client: TcpStream, server: TcpStream, last: [u8; 16]) {
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let mut stop = Some(stop);
+    let back = async move {
+        tokio::select! {
+            biased;
+            _ = stopped => std::future::pending().await,
+            _ = tokio::io::copy(&mut from_server, &mut to_client) => {}
+        }
+    };
+    let forth = async move {
+        let mut buffer = vec![0; 64 * 1024];
+        while let Ok(length @ 1..) = from_client.read(&mut buffer).await {
+            if buffer[..length].windows(last.len()).any(|sent| sent == last) {
+                drop(stop.take());
+            }
+            to_server.write_all(&buffer[..length]).await.unwrap();
+        }
+    };
+    tokio::join!(back, forth);
+}
+
+/// A claim keeps no locks until its answer was read: the largest batch of large values that nobody reads is committed, and
+/// rules and the claims of others go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_nobody_reads_keeps_no_locks() {
+    let table = Table::new().await;
+    if is_skipped("two sessions at a time") {
+        return;
+    }
+    let first = table.add(1).await;
+    let ids = table.add(250).await;
+    let others = table.add_for(1, "known").await;
+    table.run("update wakeq.events_v2 set value = to_json(repeat('x', 250000))::text").await;
+    let patient = StoreConfig {
+        statement_timeout: Duration::from_secs(60),
+        max_connections: 1,
+        ..StoreConfig::default()
+    };
+    let url = that_stops_reading(table.database.url(), ids[0].0.into_bytes()).await;
+    let frozen = Store::connect(&url, fit(patient)).await.unwrap();
+    // Its connection has the statement prepared from then on.
+    assert_eq!(
+        frozen.claim(&told(&first), &limits()).await.unwrap()[0].as_ref().unwrap().value.len(),
+        250_002
+    );
+    let all = told(&ids);
+    let freezing = tokio::spawn(async move { frozen.claim(&all, &limits()).await.map(drop) });
+    let committed = async {
+        while !table.holds("select count(*) = 251 from wakeq.events_v2 where locked_at is not null").await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), committed).await.expect("the claim holds its locks");
+    let other = super::HandlerScope { name: "other".parse().unwrap(), ..scope() };
+    table.store.add_rule(RuleKind::Pause, &other, None, None, &tester()).await.unwrap();
+    assert!(table.store.claim(&told(&others), &limits()).await.unwrap()[0].is_some());
+    freezing.abort();
+}
+
+/// What was claimed with large values, and lost before they were read, is not run; the others are.
+#[tokio::test]
+async fn a_value_that_is_read_too_late_is_none() {
+    let table = Table::new().await;
+    let ids = table.add(2).await;
+    table.run("update wakeq.events_v2 set value = to_json(repeat('x', 5000))::text").await;
+    let mut events: Vec<ClaimedEvent> =
+        table.store.claim(&told(&ids), &limits()).await.unwrap().into_iter().flatten().collect();
+    assert!(events.iter().all(|event| event.value.len() == 5_002));
+    let claims: Vec<Claim> = events.iter().map(|event| event.claim).collect();
+    table.store.release(&claims[..1]).await.unwrap();
+    table.store.add_left_values(&mut events, &claims).await.unwrap();
+    assert_eq!(events.iter().map(|event| event.claim).collect::<Vec<_>>(), claims[1..]);
 }

@@ -35,8 +35,8 @@ async fn objects(table: &Table) {
         .await;
     table
         .run(
-            "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
-             values ('00000000-0000-0000-0000-000000000001', 'halted', 'm', 'n', gen_random_uuid(), 5)",
+            "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
+             values ('00000000-0000-0000-0000-000000000001', 'halted', 'm', 'n', gen_random_uuid(), 5, 0)",
         )
         .await;
 }

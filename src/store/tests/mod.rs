@@ -15,6 +15,7 @@ mod log;
 mod log_pages;
 mod minute;
 mod order;
+mod overlapping;
 mod parking;
 mod queues;
 mod recalls;
@@ -315,8 +316,8 @@ async fn set_turns(connection: &mut PgConnection, rows: &[Row], ids: &[EventId])
                    from wakeq.events_v2 where id = $1"
             }
             Some(Turn::Halted) => {
-                "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
-                 select canvas_id, object, module, name, gen_random_uuid(), 1 from wakeq.events_v2 where id = $1"
+                "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
+                 select canvas_id, object, module, name, gen_random_uuid(), 1, 0 from wakeq.events_v2 where id = $1"
             }
             Some(Turn::First | Turn::Held | Turn::Passed) | None => continue,
         };

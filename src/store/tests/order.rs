@@ -307,8 +307,8 @@ async fn a_redrive_beside_a_skip_loses_its_place() {
     }
     let emitted = emit(&table.store, &["a", "a"]).await;
     die(&table.store, emitted[0].0, true).await;
-    table.run("insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
-               select '00000000-0000-0000-0000-0000000000ff', object, module, name, event_id, seq from wakeq.halted_lanes").await;
+    table.run("insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
+               select '00000000-0000-0000-0000-0000000000ff', object, module, name, event_id, seq, prev from wakeq.halted_lanes").await;
     let mut skip = table.pool.begin().await.unwrap();
     let lifted = sqlx::query("delete from wakeq.halted_lanes where canvas_id = $1").bind(CanvasId::DEFAULT.0);
     assert_eq!(lifted.execute(&mut *skip).await.unwrap().rows_affected(), 1);

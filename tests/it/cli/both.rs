@@ -102,8 +102,8 @@ async fn happens(service: &Service, what: &str) {
                                                           claims, losses, last_error, cause, object, seq, prev)
                            select id, canvas_id, module, name, modifier, value, 0, enqueued_at, 1, 0, 'no', 'retries',
                                   object, seq, prev from gone)
-                       insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
-                       select canvas_id, object, module, name, id, seq from gone";
+                       insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
+                       select canvas_id, object, module, name, id, seq, prev from gone";
             sqlx::query(sql).execute(pool).await.unwrap();
         }
         "! the event <a> of account/ada is processed" => {

@@ -13,7 +13,7 @@ use super::{Findings, pass, rows};
 use crate::cli::Terminal;
 
 /// Each with the places of what is the victim's. Verbs without such a place are here too, for what they print.
-const LINES: [&str; 64] = [
+const LINES: [&str; 65] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -31,6 +31,7 @@ const LINES: [&str; 64] = [
     "dead list",
     "objects halted",
     "objects show <object>",
+    "objects tombstones <object>",
     "entities show <entity>",
     "entities status <id>",
     "log read",

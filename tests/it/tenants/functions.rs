@@ -20,8 +20,8 @@ const LANES: &str = "
     ('a2000000-0000-4000-8000-000000000000', 'ATTACKER', 'audit', 'note', '_', '1', 'lane', 2, 0, 'audit', gen_random_uuid()),
     ('b1000000-0000-4000-8000-000000000000', 'VICTIM', 'audit', 'note', '_', '1', 'lane', 3, 0, null, null),
     ('b2000000-0000-4000-8000-000000000000', 'VICTIM', 'audit', 'note', '_', '1', 'lane', 4, 0, 'audit', gen_random_uuid());
-    insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, queue)
-    values ('ATTACKER', 'lane', 'audit', 'note', gen_random_uuid(), 1, 'audit');";
+    insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev, queue)
+    values ('ATTACKER', 'lane', 'audit', 'note', gen_random_uuid(), 1, 0, 'audit');";
 
 /// A copy of each that is due, and one of the victim that runs. All of the attacker's has been looked at, and one may run.
 const FACETS: &str = "
@@ -170,8 +170,8 @@ pub(super) async fn goes_on(world: &World) -> Findings {
 async fn calls(world: &World) -> Findings {
     let (stage, by) = (&world.service.stage, Actor::user("tests"));
     let scope = |canvas: CanvasId| HandlerScope::worker(canvas, "still").unwrap();
-    let halted = "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
-                  values ($1, 'still', 'WORKER', 'still', gen_random_uuid(), 1)";
+    let halted = "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
+                  values ($1, 'still', 'WORKER', 'still', gen_random_uuid(), 1, 0)";
     sqlx::query(halted).bind(ATTACKER.canvas.0).execute(&stage.pool).await.unwrap();
     stage.admin.pause(&scope(ATTACKER.canvas), &by, &Stop::default()).await.unwrap();
     let others = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, notify_at)
@@ -185,8 +185,8 @@ async fn calls(world: &World) -> Findings {
                 insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
                                                last_error, cause, object, seq, prev)
                 values ('d1000000-0000-4000-8000-000000000000', 'VICTIM', 'WORKER', 'died', '_', '1', 2, now(), 3, 0, 'x', 'retries', 'went-on', 1000000, 0);
-                insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
-                values ('ATTACKER', 'stands', 'WORKER', 'died', 'd1000000-0000-4000-8000-000000000000', 1)";
+                insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
+                values ('ATTACKER', 'stands', 'WORKER', 'died', 'd1000000-0000-4000-8000-000000000000', 1, 0)";
     sqlx::raw_sql(AssertSqlSafe(of_both(dead))).execute(&stage.pool).await.unwrap();
 
     let mut findings = Findings::new();

@@ -339,5 +339,5 @@ const HALTS: &str = "with gone as (delete from wakeq.events_v2 where id = $1 ret
                                        last_error, cause, object, seq, prev, queue, origin)
         select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, value, 'retries', object, seq, prev, queue, origin
           from gone)
-    insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
-    select canvas_id, object, module, name, id, seq from gone";
+    insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
+    select canvas_id, object, module, name, id, seq, prev from gone";

@@ -27,8 +27,8 @@ const DUE: &str = "
     insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
                                    last_error, cause, object, seq, prev)
     values (gen_random_uuid(), 'ATTACKER', 'WORKER', 'later', '_', '1', 2, now(), 3, 0, 'x', 'retries', 'old:dead', 1, 0);
-    insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
-    values ('ATTACKER', 'old:halted', 'WORKER', 'later', gen_random_uuid(), 1);
+    insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
+    values ('ATTACKER', 'old:halted', 'WORKER', 'later', gen_random_uuid(), 1, 0);
     insert into wakeq.entity_events (canvas_id, event_id, correlation_id, entity_type, entity, name, link_id, link_prev,
                                      status, ended_at, follow_ups)
     select canvas, event, event, 'tally', 'a', 'n', 1, 0, 'processed',

@@ -133,8 +133,8 @@ async fn stopped(world: &World) {
     let settings = "insert into wakeq.facet_settings (queue, canvas_id, weight) values ($1, $2, 0)
                     on conflict (queue, canvas_id) do update set weight = 0";
     sqlx::query(settings).bind(QUEUE).bind(ATTACKER.canvas.0).execute(&stage.pool).await.unwrap();
-    let halted = "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
-                  values ($1, 'row:1', 'WORKER', 'row', gen_random_uuid(), 1)";
+    let halted = "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
+                  values ($1, 'row:1', 'WORKER', 'row', gen_random_uuid(), 1, 0)";
     sqlx::query(halted).bind(ATTACKER.canvas.0).execute(&stage.pool).await.unwrap();
     for event in [event("errand", 7), event("row", 7).on("row:1").unwrap()] {
         stage.queue.emit(event.canvas(ATTACKER.canvas)).await.unwrap();

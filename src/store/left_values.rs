@@ -1,0 +1,52 @@
+//! The values of claimed events that the answer to the claim leaves out.
+//!
+//! A claim holds locks until its answer has been sent: the gate of claims, its rows, the queue of its turns. A process that
+//! stops reading would keep them for as long as the answer does not fit into the connection's buffers. So the answer
+//! carries values of at most 4,096 bytes, 1 MiB of them in the largest batch, and longer ones are read afterwards, by a statement that locks nothing.
+
+use std::collections::{HashMap, HashSet};
+
+use super::claims::{ClaimedEvent, fences};
+use super::{Store, StoreError};
+use crate::event::{Claim, EventId};
+
+impl Store {
+    /// Puts in the values that the claim's answer left out. What lost its claim meanwhile is taken out. Where they can't be
+    /// read, these events are released and taken out, and the error is returned: the others are claimed all the same.
+    pub(super) async fn add_left_values(
+        &self,
+        events: &mut Vec<ClaimedEvent>,
+        left: &[Claim],
+    ) -> Result<(), StoreError> {
+        if left.is_empty() {
+            return Ok(());
+        }
+        let (mut values, result) = match self.left_values(left).await {
+            Ok(values) => (values, Ok(())),
+            Err(error) => (HashMap::new(), self.release(left).await.and(Err(error))),
+        };
+        let left: HashSet<&Claim> = left.iter().collect();
+        events.retain_mut(|event| {
+            if !left.contains(&event.claim) {
+                return true;
+            }
+            let value = values.remove(&event.claim.id);
+            value.map(|value| event.value = value).is_some()
+        });
+        result
+    }
+
+    async fn left_values(&self, claims: &[Claim]) -> Result<HashMap<EventId, String>, StoreError> {
+        let (ids, fences) = fences(claims);
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select id, value::text as "value!" from wakeq.events_v2
+                where id = any ($1) and claims = ($2::integer[])[array_position($1, id)] and locked_at is not null"#,
+            &ids,
+            &fences
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("read the values of claimed events", rows)?;
+        Ok(rows.into_iter().map(|row| (EventId(row.id), row.value)).collect())
+    }
+}
