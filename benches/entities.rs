@@ -20,7 +20,7 @@ use wakeq::{
     Applied, CanvasId, Entities, Entity, EntityConfig, EntityEvent, EntityId, EntityProcessor, Event,
     EventSubscriber, Log, Queue, QueueConfig, Rejection, Store, StoreConfig,
 };
-use wakeq_services::{Cluster, ClusterOptions};
+use wakeq_services::{Cluster, ClusterOptions, Folder};
 
 const EVENTS: usize = 20_000;
 const ENTITIES: usize = 20_000;
@@ -236,7 +236,8 @@ async fn start(cluster: &Cluster) {
 /// Starts with a million entities of a hundred canvases, each with a state of 220 bytes, and then decides upon events of
 /// them.
 async fn million() {
-    let cluster = Cluster::start(ClusterOptions { fsync: false, ..ClusterOptions::default() }).await.unwrap();
+    let cluster =
+        Cluster::start(ClusterOptions { folder: Folder::Memory, ..ClusterOptions::default() }).await.unwrap();
     let bank = bank(&cluster, "million", 1).await;
     let since = Instant::now();
     sqlx::raw_sql(include_str!("entities/million.sql")).execute(&bank.pool).await.unwrap();

@@ -61,8 +61,8 @@ async fn varied(stage: &Stage) {
         }
     }
     sqlx::query(
-        "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq)
-         values ('00000000-0000-0000-0000-000000000000', 'stands', 'WORKER', 'ordered', gen_random_uuid(), 1)",
+        "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
+         values ('00000000-0000-0000-0000-000000000000', 'stands', 'WORKER', 'ordered', gen_random_uuid(), 1, 0)",
     )
     .execute(&stage.pool)
     .await

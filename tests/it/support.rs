@@ -15,7 +15,7 @@ use wakeq::{
     Admin, CanvasId, Counters, Event, EventId, HandlerScope, Handlers, Outcome, Queue, QueueConfig,
     QueueWorker, RoleKind, RunReport, Store, StoreConfig, Timing, WorkerConfig,
 };
-use wakeq_services::{Cluster, ClusterOptions, TestDatabase};
+use wakeq_services::{Cluster, ClusterOptions, Folder, TestDatabase};
 
 /// Longest wait for anything that has to happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -67,7 +67,8 @@ async fn url_of_the_store(database: &TestDatabase) -> String {
 
 /// A server of the test's own. `None`, with a loud line about what is skipped, where Postgres is not installed.
 pub(crate) async fn cluster(skipped: &str) -> Option<Cluster> {
-    Cluster::start_if_installed(ClusterOptions::default(), skipped).await.unwrap()
+    let options = ClusterOptions { folder: Folder::Memory, ..ClusterOptions::default() };
+    Cluster::start_if_installed(options, skipped).await.unwrap()
 }
 
 /// Durations that make a test quick: what is lost is found within two seconds.

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail, ensure};
 use sqlx::{Connection, PgConnection, migrate::Migrator};
-use wakeq_services::{Cluster, ClusterOptions};
+use wakeq_services::{Cluster, ClusterOptions, Folder};
 
 use crate::{cargo, read_toml, root, succeed};
 
@@ -45,8 +45,7 @@ pub(crate) fn run(check: bool) -> Result<()> {
 /// Compiles `src/` against a migrated private database; the macros leave their descriptions in `folder`.
 fn describe_queries(folder: &Path) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Without waiting for the disk: it is thrown away.
-    let options = ClusterOptions { fsync: false, ..ClusterOptions::default() };
+    let options = ClusterOptions { folder: Folder::Memory, ..ClusterOptions::default() };
     let postgres = runtime.block_on(Cluster::start(options))?;
     let url = postgres.url("postgres");
     runtime.block_on(migrate(&url))?;

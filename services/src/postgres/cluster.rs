@@ -4,7 +4,6 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -16,6 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::PostgresError;
 use super::installed::{Binaries, unprivileged};
 use super::kept::{DATA, kept_folder, refuse_a_running_one};
+use super::scratch;
 use crate::choice::say;
 use crate::process::{Ending, Guard, Guarded, Launch, RunAs, free_port};
 
@@ -24,8 +24,6 @@ const ENDS_WITHIN: Duration = Duration::from_secs(20);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 /// Another process may take a free port before Postgres does.
 const PORTS_TRIED: u32 = 5;
-/// The path of a socket in it must stay under 104 bytes.
-const LONGEST_FOLDER_BYTES: usize = 80;
 const LOG_FILE: &str = "postgres.log";
 /// In the data folder: what the superuser of a kept cluster proves.
 const PASSWORD: &str = "wakeq.password";
@@ -37,25 +35,19 @@ pub enum Folder {
     /// Removed with everything in it when the process ends, also when it is killed.
     #[default]
     Temporary,
+    /// Thrown away as well, and in memory, where there is room: for tests, whose databases are many small files.
+    Memory,
     /// Kept, and used again by the next start.
     Kept(PathBuf),
 }
 
 /// How to run a cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClusterOptions {
     /// Where its data is.
     pub folder: Folder,
-    /// Whether it waits for the disk. Without it a kill of Postgres still loses nothing, a power cut everything.
-    pub fsync: bool,
     /// Its port; a free one, if none is given.
     pub port: Option<u16>,
-}
-
-impl Default for ClusterOptions {
-    fn default() -> Self {
-        Self { folder: Folder::Temporary, fsync: true, port: None }
-    }
 }
 
 /// A running cluster with the superuser `postgres`: with a password, if its folder is kept; one for a process of tests goes with it, and has
@@ -174,7 +166,6 @@ struct Place {
     is_kept: bool,
     /// Holds the sockets, and what is temporary.
     scratch: PathBuf,
-    fsync: bool,
     guard: Guard,
 }
 
@@ -182,16 +173,16 @@ impl Place {
     async fn prepare(options: &ClusterOptions) -> Result<Self, PostgresError> {
         let binaries = Binaries::find()?;
         let run_as = unprivileged()?;
-        let scratch = scratch_path();
+        let scratch = scratch::path(matches!(options.folder, Folder::Memory));
         let guard = Guard::new(Some(&scratch))?; // before the folder, so that nothing is ever left
         make_folder(&scratch, run_as)?;
         let home = match &options.folder {
-            Folder::Temporary => scratch.clone(),
+            Folder::Temporary | Folder::Memory => scratch.clone(),
             Folder::Kept(folder) => kept_folder(folder, run_as)?,
         };
         let (data, log) = (home.join(DATA), home.join(LOG_FILE));
         let is_kept = matches!(options.folder, Folder::Kept(_));
-        let place = Self { binaries, run_as, data, log, is_kept, scratch, fsync: options.fsync, guard };
+        let place = Self { binaries, run_as, data, log, is_kept, scratch, guard };
         refuse_a_running_one(&place.data).await?;
         place.initialise().await?;
         File::create(&place.log).map_err(at(&place.log))?;
@@ -283,7 +274,6 @@ impl Place {
             "listen_addresses=127.0.0.1".to_owned(),
             format!("unix_socket_directories={}", self.scratch.display()),
             "max_connections=200".to_owned(),
-            format!("fsync={}", if self.fsync { "on" } else { "off" }),
             "logging_collector=off".to_owned(),
             "log_destination=stderr".to_owned(),
             "lc_messages=C".to_owned(),
@@ -309,13 +299,6 @@ fn new_password(mut file: &File) -> io::Result<()> {
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     writeln!(file, "{digits}")
-}
-
-fn scratch_path() -> PathBuf {
-    let random = RandomState::new().hash_one(std::process::id());
-    let name = format!("wakeq-postgres-{random:016x}");
-    let usual = std::env::temp_dir().join(&name);
-    if usual.as_os_str().len() <= LONGEST_FOLDER_BYTES { usual } else { Path::new("/tmp").join(name) }
 }
 
 pub(super) fn make_folder(folder: &Path, owner: Option<RunAs>) -> Result<(), PostgresError> {

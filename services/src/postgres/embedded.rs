@@ -45,7 +45,7 @@ impl Embedded {
         let program = build().await?;
         let (folder, temporary) = match folder {
             Folder::Kept(folder) => (folder.clone(), None),
-            Folder::Temporary => {
+            Folder::Temporary | Folder::Memory => {
                 let name = format!("wakeq-embedded-{:016x}", RandomState::new().hash_one(std::process::id()));
                 let folder = std::env::temp_dir().join(name);
                 (folder.clone(), Some(folder))

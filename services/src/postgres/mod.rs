@@ -10,6 +10,7 @@ mod error;
 mod installed;
 mod keeper;
 mod kept;
+mod scratch;
 
 use std::fmt;
 
@@ -73,7 +74,8 @@ impl Postgres {
 
     /// What the tests take: `TEST_POSTGRES` may ask for something.
     pub async fn for_tests() -> Result<Chosen<Self>, PostgresError> {
-        Self::choose(ClusterOptions::default(), Asked::by_variable(CHOICE_VARIABLE)?).await
+        let options = ClusterOptions { folder: Folder::Memory, ..ClusterOptions::default() };
+        Self::choose(options, Asked::by_variable(CHOICE_VARIABLE)?).await
     }
 
     async fn by_default(options: ClusterOptions) -> Result<Chosen<Self>, PostgresError> {
@@ -97,7 +99,7 @@ impl Postgres {
     async fn embedded(options: ClusterOptions) -> Result<Self, PostgresError> {
         let folder = match options.folder {
             Folder::Kept(folder) => Folder::Kept(folder.with_file_name("embedded")),
-            Folder::Temporary => Folder::Temporary,
+            folder @ (Folder::Temporary | Folder::Memory) => folder,
         };
         Ok(Self::Embedded(Embedded::start(&folder).await?))
     }

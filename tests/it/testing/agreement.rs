@@ -253,12 +253,16 @@ fn lane(name: &str, object: &str) -> Lane {
 async fn shown_object(kit: &TestKit, object: &str) -> String {
     let found = kit.queue().object(CanvasId::DEFAULT, object).await.unwrap();
     let found = found.map(|found| (found.last_id, found.state));
-    let halted = kit.admin().halted(CanvasId::DEFAULT, Some(&object.parse().unwrap())).await.unwrap();
+    let (admin, key) = (kit.admin(), object.parse().unwrap());
+    let halted = admin.halted(CanvasId::DEFAULT, Some(&key)).await.unwrap();
     let halted: Vec<_> = halted
         .into_iter()
         .map(|halted| ("HaltedLane", halted.lane, halted.event, halted.event_seq))
         .collect();
-    format!("{found:?} {halted:?}")
+    let gone = admin.tombstones(CanvasId::DEFAULT, &key, None, 0).await.unwrap();
+    let gone: Vec<_> = gone.into_iter().map(|gone| (gone.link, gone.cause)).collect();
+    assert_eq!(admin.in_hand(CanvasId::DEFAULT, &key).await.unwrap(), [], "everything has come to rest");
+    format!("{found:?} {halted:?} tombstones {gone:?}")
 }
 
 async fn redrive(kit: &mut TestKit) -> String {
@@ -351,7 +355,7 @@ async fn take(kit: &mut TestKit, step: &Step) -> String {
 /// KIT-03: whatever is done, memory and Postgres show the same.
 #[tokio::test]
 async fn memory_and_postgres_agree_on_every_step() {
-    let (mut halted, mut skipped) = (0, 0);
+    let (mut halted, mut skipped, mut gone) = (0, 0, 0);
     for seed in 1..=12 {
         let (stage, _) = Stage::memory_with(timing()).await;
         let mut real = TestKit::on(connect(stage.database.url(), timing()).await);
@@ -376,7 +380,9 @@ async fn memory_and_postgres_agree_on_every_step() {
         for object in OBJECTS {
             let (expected, found) = (shown_object(&real, object).await, shown_object(&memory, object).await);
             assert_eq!(found, expected, "seed {seed}: {object}");
+            gone += usize::from(!found.ends_with("tombstones []"));
         }
     }
     assert!(halted > 0 && skipped > 0, "objects stood still {halted} times, and went on {skipped} times");
+    assert!(gone > 0, "no chain has a gap");
 }
