@@ -1,15 +1,16 @@
-//! `wakeq entities`: show an entity, send an event to one, say what became of it.
+//! `wakeq entities`: list those of a type, show an entity, send an event to one, say what became of it.
 
 use clap::{Args, Subcommand};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use super::arguments::ListArgs;
 use super::show::{self, JsonArg, field, moment};
 use super::table::Table;
 use super::{Context, emit, value};
 use crate::api::{EntityEvent, NewEntityEvent, ReplyTo};
 use crate::cli::arguments;
-use crate::event::{CanvasId, EntityId, EventId, Name};
+use crate::event::{CanvasId, EntityId, EntityType, EventId, Name};
 
 #[derive(Args)]
 pub(crate) struct Entities {
@@ -19,12 +20,25 @@ pub(crate) struct Entities {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// List the entities of a type, without their states
+    List(ListOf),
     /// Show an entity: its version and its state
     Show(Show),
     /// Send an event to an entity
     Send(Send),
     /// Say what became of an event, or of all events with a correlation id
     Status(Status),
+}
+
+#[derive(Args)]
+struct ListOf {
+    /// The type (account)
+    #[arg(value_name = "TYPE")]
+    entity_type: EntityType,
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(flatten)]
+    json: JsonArg,
 }
 
 #[derive(Args)]
@@ -82,10 +96,29 @@ fn entity(text: &str) -> Result<EntityId, String> {
 impl Entities {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
+            Verb::List(command) => command.run(context).await,
             Verb::Show(command) => command.run(context).await,
             Verb::Send(command) => command.run(context).await,
             Verb::Status(command) => command.run(context).await,
         }
+    }
+}
+
+impl ListOf {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let backend = context.backend().await?;
+        let page = async |page| backend.list_entities(&self.entity_type, page).await;
+        let entities = self.list.gather(page).await?;
+        self.json.print_list(&entities, |entities| {
+            let mut table = Table::new([">VERSION", ">STATE OF", ">BYTES", "CHANGED", "ENTITY"]);
+            for entity in entities {
+                let bytes = entity.state_bytes.map(|bytes| bytes.to_string()).unwrap_or_default();
+                let (version, state) = (entity.version.to_string(), entity.state_version.to_string());
+                let id = format!("{}/{}", entity.entity_type, entity.id);
+                table.row([version, state, bytes, moment(entity.updated_at), id]);
+            }
+            table.print("there is no entity of this type")
+        })
     }
 }
 

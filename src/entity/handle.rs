@@ -13,8 +13,8 @@ use crate::event::{
     CanvasId, EntityId, EntityStatus, EntityType, EventError, EventId, InvalidEntityId, Link, stable_hash,
 };
 use crate::store::{
-    Added, EntityEventStatus, EntityQuestion, SendEnd, SentEntityEvent, StoreError, StoredEntity, ToEntity,
-    send_to_entities,
+    Added, EntityEventStatus, EntityQuestion, InvalidEntityCursor, SendEnd, SentEntityEvent, Store,
+    StoreError, StoredEntity, ToEntity, send_to_entities,
 };
 
 /// Most events that one call may send.
@@ -91,6 +91,9 @@ pub enum EntityError {
         /// The entity that its value names, on the canvas of the event.
         entity: Box<EntityId>,
     },
+    /// It is not a cursor, or is that of another type's list.
+    #[error(transparent)]
+    Cursor(#[from] InvalidEntityCursor),
     /// More events than one call may send.
     #[error("{0} events in one call, the limit is {EVENTS_MAX}: send them in several calls")]
     TooMany(usize),
@@ -221,6 +224,11 @@ impl Entities {
     /// The canvas of a queue whose deployment has one.
     pub fn canvas(&self) -> CanvasId {
         self.queue.canvas()
+    }
+
+    /// Its tables.
+    pub(super) fn store(&self) -> &Store {
+        self.queue.store()
     }
 
     fn checked(&self, events: Vec<(EntityId, EntityEvent)>) -> Result<Vec<ToEntity>, EntityError> {

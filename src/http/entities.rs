@@ -1,14 +1,45 @@
-//! Entities: shown, sent to, and what became of it.
+//! Entities: listed, shown, sent to, and what became of it.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
-use super::Api;
-use super::body::{self, EntityPath, EventPath};
+use super::body::{self, EntityPath, EntityTypePath, EventPath, Parameters};
 use super::guard::Caller;
 use super::problem::{Details, Problem};
-use crate::api::{Entity, EntityProgress, NewEntityEvent, SentToEntity};
+use super::{Api, paging};
+use crate::api::{Entity, EntityProgress, EntitySummary, List, NewEntityEvent, SentToEntity};
+use crate::store::EntityCursor;
+
+/// Which page of the entities.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EntitiesQuery {
+    /// Most items of the page. Default 100.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    #[param(max_length = 501)]
+    cursor: Option<String>,
+}
+
+/// List the entities of a type by their ids, without their states.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/{type}", operation_id = "list_entities", tag = "entities",
+    params(EntitiesQuery), responses((status = 200, description = "A page of entities", body = List<EntitySummary>)))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    EntityTypePath(entity_type): EntityTypePath,
+    Parameters(query): Parameters<EntitiesQuery>,
+) -> Result<Json<List<EntitySummary>>, Problem> {
+    let limit = paging::limit(query.limit)?;
+    let after = query.cursor.as_deref().map(str::parse::<EntityCursor>).transpose();
+    let after = after.map_err(|error| Problem::bad_request(error.to_string()))?;
+    Ok(Json(api.entities.list(caller.canvas, &entity_type, after.as_ref(), limit).await?.into()))
+}
 
 /// Show an entity: its state and its version, as they were committed.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/{type}/{entity}", operation_id = "show_entity", tag = "entities",

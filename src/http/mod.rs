@@ -138,6 +138,7 @@ fn guarded(api: &Api) -> Guarded {
         .on(Scope::Read, routes!(objects::tombstones))
         .on(Scope::Operate, routes!(objects::skip))
         .emitting(routes!(emit::change))
+        .on(Scope::Read, routes!(entities::list))
         .on(Scope::Read, routes!(entities::status))
         .on(Scope::Read, routes!(entities::one))
         .on(Scope::Emit, routes!(entities::send))

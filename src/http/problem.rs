@@ -369,9 +369,10 @@ impl From<EntityError> for Problem {
             EntityError::Taken(_) => {
                 Self::new(Kind::IdTaken, "the id belongs to an event of another entity: choose another one")
             }
-            EntityError::Entity(_) | EntityError::TooMany(_) | EntityError::NotAsked { .. } => {
-                Self::bad_request(error.to_string())
-            }
+            EntityError::Entity(_)
+            | EntityError::Cursor(_)
+            | EntityError::TooMany(_)
+            | EntityError::NotAsked { .. } => Self::bad_request(error.to_string()),
         }
     }
 }

@@ -90,7 +90,7 @@ pub(crate) use entities::{
     BatchEnd, Decided, EntityBatch, EntityPosition, EntityQuestion, EntityRow, LoadedEntity, Recorded,
     SendEnd, SentEntityEvent, StoredEvent, ToEntity, send_to_entities,
 };
-pub use entities::{EntityEventStatus, StoredEntity};
+pub use entities::{EntityCursor, EntityEventStatus, EntitySummary, InvalidEntityCursor, StoredEntity};
 pub use error::StoreError;
 pub(crate) use events::{Listed, Position};
 pub(crate) use groups::{Claimed, RemovedGroup};

@@ -11,15 +11,15 @@ mod server;
 
 use crate::api::{
     Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
-    DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet,
-    FacetSet, Group, GroupDead, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage,
-    NewChange, NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron,
-    PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Quota, RedriveGroup, Redriven, RedrivenGroup,
-    RemoveGroup, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet, SetQuota, Skipped, StopRequest,
-    Stopped, UnsetQuota, Waiting,
+    DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EntitySummary, EventDetail,
+    EventSummary, Facet, FacetSet, Group, GroupDead, GroupNodes, GroupSummary, HaltedLane, Handler, Key,
+    Lifted, List, LogPage, NewChange, NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged,
+    PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Quota, RedriveGroup,
+    Redriven, RedrivenGroup, RemoveGroup, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet,
+    SetQuota, Skipped, StopRequest, Stopped, UnsetQuota, Waiting,
 };
 use crate::config::DeliveryArgs;
-use crate::event::{self, Category, EntityId, EventId, EventSource, Name, ObjectKey, StreamName};
+use crate::event::{self, Category, EntityId, EntityType, EventId, EventSource, Name, ObjectKey, StreamName};
 use crate::machine::Standing;
 
 use super::arguments::{HandlerName, Page, Target};
@@ -261,6 +261,15 @@ impl Backend {
 
     pub(super) async fn skip(&self, key: &ObjectKey, handler: &HandlerName) -> anyhow::Result<Skipped> {
         either!(self.skip(key, handler))
+    }
+
+    /// The entities of a type on the command's canvas.
+    pub(super) async fn list_entities(
+        &self,
+        entity_type: &EntityType,
+        page: Page,
+    ) -> anyhow::Result<List<EntitySummary>> {
+        either!(self.list_entities(entity_type, page))
     }
 
     /// An entity of the command's canvas, whatever canvas it names.

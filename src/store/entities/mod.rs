@@ -3,6 +3,7 @@
 mod answer;
 mod append;
 mod batch;
+mod list;
 mod load;
 mod outcomes;
 mod owners;
@@ -10,6 +11,7 @@ mod send;
 
 pub(crate) use answer::EntityQuestion;
 pub(crate) use batch::{BatchEnd, Decided, EntityBatch, EntityRow, StoredEvent};
+pub use list::{EntityCursor, EntitySummary, InvalidEntityCursor};
 pub use load::StoredEntity;
 pub(crate) use load::{EntityPosition, LoadedEntity};
 pub use outcomes::EntityEventStatus;

@@ -21,6 +21,8 @@ const QUEUE: &str = "email_events";
 const GROUP: &str = "projection";
 /// The object.
 const OBJECT: &str = "work:1";
+/// Operations that read entities.
+const OF_ENTITIES: [&str; 3] = ["list_entities", "show_entity", "entity_status"];
 /// The type of the entity, and the entity.
 const ENTITY: [&str; 2] = ["account", "ada"];
 
@@ -414,8 +416,6 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         | "list_halted_objects"
         | "show_object"
         | "list_tombstones"
-        | "show_entity"
-        | "entity_status"
         | "read_log"
         | "list_queues"
         | "show_queue"
@@ -435,13 +435,14 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         | "revoke_key"
         | "listen" => None,
         of_group if OF_GROUPS.contains(&of_group) => None,
+        of_entity if OF_ENTITIES.contains(&of_entity) => None,
         other => panic!("say in this file what a good request of the new operation `{other}` sends"),
     }
 }
 
 /// The path with a space where it names something.
 fn broken(operation: &Operation) -> String {
-    ["{name}", "{id}", "{key}", "{cron}", "{object}", "{queue}", "{group}", "{entity}", "{quota}"]
+    ["{name}", "{id}", "{key}", "{cron}", "{object}", "{queue}", "{group}", "{type}", "{entity}", "{quota}"]
         .iter()
         .fold(operation.path.clone(), |path, part| path.replace(part, "%20"))
 }

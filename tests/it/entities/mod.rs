@@ -8,6 +8,7 @@ mod forged;
 mod http;
 mod isolated;
 mod life;
+mod listed;
 mod memory;
 mod owners;
 mod reposts;
