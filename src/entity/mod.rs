@@ -12,6 +12,7 @@ mod cache;
 mod config;
 mod define;
 mod envelope;
+mod erase;
 mod event;
 mod halt;
 mod handle;

@@ -366,9 +366,10 @@ impl From<EntityError> for Problem {
         match error {
             EntityError::Event(error) => error.into(),
             EntityError::Store(error) => error.into(),
-            EntityError::Taken(_) => {
-                Self::new(Kind::IdTaken, "the id belongs to an event of another entity: choose another one")
-            }
+            EntityError::Taken(_) => Self::new(
+                Kind::IdTaken,
+                "the id belongs to an event of another entity, or to an erasure: choose another one",
+            ),
             EntityError::Entity(_)
             | EntityError::Cursor(_)
             | EntityError::TooMany(_)

@@ -87,8 +87,8 @@ pub use depth::Depth;
 #[cfg(feature = "telemetry")]
 pub(crate) use depth::HandlerDepth;
 pub(crate) use entities::{
-    BatchEnd, Decided, EntityBatch, EntityPosition, EntityQuestion, EntityRow, LoadedEntity, Recorded,
-    SendEnd, SentEntityEvent, StoredEvent, ToEntity, send_to_entities,
+    BatchEnd, Decided, ERASED_MAX, EntityBatch, EntityPosition, EntityQuestion, EntityRow, LoadedEntity,
+    Recorded, SendEnd, SentEntityEvent, StoredEvent, ToEntity, send_to_entities,
 };
 pub use entities::{EntityCursor, EntityEventStatus, EntitySummary, InvalidEntityCursor, StoredEntity};
 pub use error::StoreError;

@@ -286,6 +286,15 @@ impl Backend {
         either!(self.send_to_entity(entity, event))
     }
 
+    /// Asks for such an entity to be erased.
+    pub(super) async fn erase_entity(
+        &self,
+        entity: &EntityId,
+        id: Option<EventId>,
+    ) -> anyhow::Result<SentToEntity> {
+        either!(self.erase_entity(entity, id))
+    }
+
     /// What became of an event of an entity, or of all with a correlation id.
     pub(super) async fn entity_status(&self, id: EventId) -> anyhow::Result<EntityProgress> {
         either!(self.entity_status(id))

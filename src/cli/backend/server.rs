@@ -260,6 +260,15 @@ impl Server {
         self.client.call(Request::post(&["entities", entity_type, id, "events"]).body(&event)?).await
     }
 
+    pub(super) async fn erase_entity(
+        &self,
+        entity: &EntityId,
+        id: Option<EventId>,
+    ) -> anyhow::Result<SentToEntity> {
+        let (entity_type, name) = (entity.entity_type.as_str(), entity.id.as_str());
+        self.client.call(Request::delete(&["entities", entity_type, name]).query("id", id)).await
+    }
+
     pub(super) async fn entity_status(&self, id: EventId) -> anyhow::Result<EntityProgress> {
         self.client.call(Request::get(&["entities", "status", &id.to_string()])).await
     }

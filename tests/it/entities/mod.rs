@@ -4,6 +4,8 @@
 mod bytes;
 mod calls;
 mod crashes;
+mod erased;
+mod erasing;
 mod forged;
 mod http;
 mod isolated;

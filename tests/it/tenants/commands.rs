@@ -13,7 +13,7 @@ use super::{Findings, pass, rows};
 use crate::cli::Terminal;
 
 /// Each with the places of what is the victim's. Verbs without such a place are here too, for what they print.
-const LINES: [&str; 66] = [
+const LINES: [&str; 67] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -54,6 +54,7 @@ const LINES: [&str; 66] = [
     "emit greet 1 --id <id>",
     "entities send <entity> deposit 1 --id <id>",
     "entities send <entity> deposit 1 --correlation-id <id> --reply-to <handler>",
+    "entities erase <entity> --id <id>",
     "log append accounts a opened 1 --id <id>",
     "log append <stream> opened 1",
     "keys create <holder> --scope read",

@@ -46,6 +46,16 @@ impl Database {
         Ok(sent.into())
     }
 
+    pub(in crate::cli::backend) async fn erase_entity(
+        &self,
+        entity: &EntityId,
+        id: Option<EventId>,
+    ) -> anyhow::Result<SentToEntity> {
+        let entity = EntityId { canvas: self.canvas, ..entity.clone() };
+        let entities = self.entities(self.notifier.connect().await?);
+        Ok(entities.erase(&entity, id, &self.actor).await?.into())
+    }
+
     pub(in crate::cli::backend) async fn entity_status(&self, id: EventId) -> anyhow::Result<EntityProgress> {
         let progress = self.entities(Arc::new(NoNotifier)).status(self.canvas, id.0).await?;
         let words = || {
