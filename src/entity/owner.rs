@@ -338,7 +338,9 @@ impl<E: Entity> Owner<E> {
             let Parts { store, actors, entity_type, config, .. } = &*self.parts;
             actors.ask_all(|shard| shard.forget()).await?;
             store.pin_repository(entity_type).await?;
+            let warming = self.parts.metrics.warms_up();
             let warm = self.stove().warm_up(config.memory_limit_bytes).await?;
+            warming.done();
             let sizes = actors.ask_all(|shard| shard.size()).await?;
             tracing::info!(
                 entity_type = E::TYPE,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::batch::{Unmade, batch};
 use super::define::Entity;
@@ -72,7 +73,7 @@ impl<E: Entity> Owner<E> {
         rest: usize,
         through: i64,
     ) -> Result<usize, Halt> {
-        let parts = Arc::clone(&self.parts);
+        let (parts, begun) = (Arc::clone(&self.parts), Instant::now());
         let recorded = self.recorded(&events).await?;
         let stored = recorded.as_ref().is_some_and(|recorded| recorded.stored);
         if recorded.as_ref().is_some_and(|recorded| events.iter().any(|event| event.link.id < recorded.first))
@@ -113,6 +114,7 @@ impl<E: Entity> Owner<E> {
             }
         };
         self.commit(batch).await?;
+        parts.metrics.committed(begun);
         self.most = self.most.saturating_mul(2).min(parts.config.batch);
         Ok(done)
     }

@@ -11,6 +11,7 @@ mod http;
 mod isolated;
 mod life;
 mod listed;
+mod measured;
 mod memory;
 mod owners;
 mod reposts;
