@@ -77,9 +77,10 @@ create index entity_events_correlation on wakeq.entity_events (canvas_id, correl
 create index entity_events_ended on wakeq.entity_events (coalesce(held_at, ended_at)) where ended_at is not null;
 
 -- Erases a page of what is stored of an entity, for an erasure that stands in its inbox: at most so many rows, and 4 MiB of them
--- in proportion; whether there is more. What was sent after the erasure stays, and so do erasures' own lines in entity_events. It is the only way by
+-- in proportion, after this place of the log; up to where it is gone, or null when nothing is left. Each page begins where the one before it ended,
+-- since the rows of that are in the indexes until they are vacuumed. What was sent after the erasure stays, and so do erasures' own lines in entity_events. It is the only way by
 -- which single events leave the log: the trigger there lets nothing else through. Its caller holds the position of the inbox.
-create function wakeq.erase_entity(canvas uuid, of_type text, entity text, erasure bigint, most integer) returns boolean
+create function wakeq.erase_entity(canvas uuid, of_type text, entity text, erasure bigint, after bigint, most integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
     repository constant text := 'entities:' || of_type;
@@ -106,7 +107,7 @@ begin
     -- It has decided upon a later event, so this was carried out before.
     if exists (select from wakeq.entities e
                 where e.entity_type = of_type and e.canvas_id = canvas and e.id = entity and e.last_link > up_to) then
-        return false;
+        return null;
     end if;
     -- First, so that whoever reads it finds nothing, and nothing that is half there.
     delete from wakeq.entities e where e.entity_type = of_type and e.canvas_id = canvas and e.id = entity;
@@ -115,12 +116,12 @@ begin
         (select l.seq, l.id, false as is_erasure, octet_length(l.payload) + octet_length(l.metadata) as size
            from wakeq.log l
           where l.canvas_id = canvas and l.category = repository and l.stream = entity
-            and coalesce(substring(l.metadata from '"link":\{"id":([0-9]{1,18}),')::bigint, 0) < up_to
+            and l.seq > after and coalesce(substring(l.metadata from '"link":\{"id":([0-9]{1,18}),')::bigint, 0) < up_to
           order by l.seq limit most + 1)
          union all
         (select l.seq, l.id, position('"erases":true' in l.metadata) > 0, octet_length(l.payload) + octet_length(l.metadata)
            from wakeq.log l
-          where l.canvas_id = canvas and l.category = inbox and l.stream = entity and l.seq < up_to
+          where l.canvas_id = canvas and l.category = inbox and l.stream = entity and l.seq > after and l.seq < up_to
           order by l.seq limit most + 1)
     ), page as (
         select f.*, row_number() over rows as number, sum(f.size) over rows as bytes from found f
@@ -144,8 +145,8 @@ begin
          where c.canvas_id = canvas and c.stream = entity
            and (c.category = repository or c.category = inbox and c.seq < up_to) limit deaths);
     get diagnostics dead = row_count;
-    return coalesce(more, false) or dead = deaths;
+    return case when more or dead = deaths then coalesce(seqs[cardinality(seqs)], after) end;
 end $$;
 
 -- A worker's role needs it; who only reads, sends or asks for an erasure does not.
-revoke execute on function wakeq.erase_entity(uuid, text, text, bigint, integer) from public;
+revoke execute on function wakeq.erase_entity(uuid, text, text, bigint, bigint, integer) from public;

@@ -105,20 +105,23 @@ impl<E: Entity> Owner<E> {
         erasure: i64,
     ) -> Result<(), Halt> {
         let Parts { store, actors, committing, .. } = &*self.parts;
+        let mut after = 0;
         loop {
             if self.cancel.is_cancelled() {
                 return Err(Halt::Withdrawn);
             }
             let following = committing.write().await;
-            let more = store.erase_entity(position, entity, erasure, self.part_of(ERASED_MAX)).await?;
+            let most = self.part_of(ERASED_MAX);
+            let gone = store.erase_entity(position, entity, (erasure, after), most).await?;
             let key = Key { canvas: entity.canvas, id: entity.id.clone() };
             actors.ask(actors.of(&key), move |shard| shard.forget_one(&key)).await?;
             drop(following);
-            match more {
-                Some(true) => crate::fault::point("entity.erased"),
-                Some(false) => return Ok(()),
+            match gone {
+                Some(Some(through)) => after = through,
+                Some(None) => return Ok(()),
                 None => break,
             }
+            crate::fault::point("entity.erased");
         }
         self.committed = None;
         Err(self.refused().await)

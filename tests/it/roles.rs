@@ -86,7 +86,7 @@ async fn neither_role_can_do_more_than_its_work() {
         "select wakeq.claim('{}', '{}', null, '{}', '{}', '1 min', 1)",
         "select wakeq.take_turns('emails', '{}', 1, false, '1 min', 1)",
         "select wakeq.drop_log_partition('1 day')",
-        "select wakeq.erase_entity('00000000-0000-0000-0000-000000000000', 'account', 'ada', 1, 1000)",
+        "select wakeq.erase_entity('00000000-0000-0000-0000-000000000000', 'account', 'ada', 1, 0, 1000)",
         "do $$ begin lock table wakeq.claim_gate in row exclusive mode; end $$",
     ];
     refused(&roles.api.0, &starts_nothing).await;

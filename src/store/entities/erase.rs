@@ -45,23 +45,23 @@ impl Store {
         Ok(session.answered("look what an entity has decided upon", last)?.unwrap_or_default())
     }
 
-    /// Erases a page of what is stored of an entity, at most so many rows, if the position of the inbox stands where its owner thinks, under
-    /// that epoch: whether there is more. None, if the position is another's. The position is held meanwhile, so that whoever takes
+    /// Erases a page of what is stored of an entity after this place of the log, at most so many rows, if the position of the inbox stands where its owner thinks, under
+    /// that epoch: where the next page begins, if there is more. None, if the position is another's. The position is held meanwhile, so that whoever takes
     /// it over waits.
     pub(crate) async fn erase_entity(
         &self,
         held: &PositionMove<'_>,
         entity: &EntityId,
-        erasure: i64,
+        (erasure, after): (i64, i64),
         most: usize,
-    ) -> Result<Option<bool>, StoreError> {
+    ) -> Result<Option<Option<i64>>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with own as materialized (
                    select consumer_group from wakeq.consumer_positions
                     where consumer_group = $1 and source = $2 and epoch = $3 and position = $4 for share
                )
-               select wakeq.erase_entity($5, $6, $7, $8, $9) as "more!" from own"#,
+               select wakeq.erase_entity($5, $6, $7, $8, $9, $10) as gone from own"#,
             held.group.as_str() as _,
             held.source.to_string(),
             held.epoch,
@@ -70,6 +70,7 @@ impl Store {
             entity.entity_type.as_str(),
             entity.id.as_str(),
             erasure,
+            after,
             i32::try_from(most.min(ERASED_MAX)).unwrap_or(1)
         );
         let more = session.limit(|connection| query.fetch_optional(connection)).await;

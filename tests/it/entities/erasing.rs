@@ -38,7 +38,7 @@ async fn erase(entities: &Entities) -> EventId {
 
 /// Calls the function as the owner of the tables.
 async fn page(pool: &PgPool, entity: &EntityId, erasure: i64, most: i32) -> Result<bool, String> {
-    sqlx::query_scalar("select wakeq.erase_entity($1, $2, $3, $4, $5)")
+    sqlx::query_scalar("select wakeq.erase_entity($1, $2, $3, $4, 0, $5) is not null")
         .bind(entity.canvas.0)
         .bind(entity.entity_type.as_str())
         .bind(entity.id.as_str())
@@ -110,7 +110,7 @@ async fn nothing_else_leaves_the_log_by_that_way() {
     bank.entities.send(&theirs(), EntityEvent::of(&Change::Report).unwrap()).await.unwrap();
     let erasure = bank.entities.erase(&account("ada"), None, &Actor::user("grace")).await.unwrap().link.id;
     let mut transaction = pool.begin().await.unwrap();
-    let erase = "select wakeq.erase_entity($1, 'account', 'ada', $2, 1000)";
+    let erase = "select wakeq.erase_entity($1, 'account', 'ada', $2, 0, 1000) is not null";
     let done: bool = sqlx::query_scalar(erase)
         .bind(CanvasId::DEFAULT.0)
         .bind(erasure)

@@ -97,7 +97,7 @@ const ENTITIES: &str = "
 const QUESTIONS: [(&[&str], &str, &str); 20] = [
     (
         &[ENTITIES],
-        "select wakeq.erase_entity('ATTACKER', 'note', 'one', 9000005, 1000)",
+        "select wakeq.erase_entity('ATTACKER', 'note', 'one', 9000005, 0, 1000)",
         "(select count(*) filter (where canvas_id = 'VICTIM') = 2 and count(*) filter (where canvas_id = 'ATTACKER') = 1
             from wakeq.log where stream = 'one' and category in ('entities:note', 'entities:note.inbox'))
          and (select count(*) = 1 and min(canvas_id::text) = 'VICTIM' from wakeq.log_streams where category = 'entities:note')
