@@ -45,4 +45,6 @@ create table wakeq.consumer_dead (
 -- What is old enough to be forgotten.
 create index consumer_dead_died on wakeq.consumer_dead (died_at);
 create index consumer_dead_latest on wakeq.consumer_dead (consumer_group, seq, source);
+-- What is kept of an entity's events, when that is erased.
+create index consumer_dead_stream on wakeq.consumer_dead (canvas_id, category, stream);
 create index consumer_dead_redrive on wakeq.consumer_dead (consumer_group, source, seq) where redrive_at is not null;

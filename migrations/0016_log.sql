@@ -1,4 +1,4 @@
--- The log: events that are appended to streams and never change. Expands only.
+-- The log: events that are appended to streams and never change; only an entity can be erased (0018). Expands only.
 
 create domain wakeq.log_metadata as text check (octet_length(value) <= 65536);
 
@@ -63,8 +63,15 @@ create table wakeq.log_pins (
     seq  bigint not null check (seq >= 0)
 );
 
+-- The one exception: wakeq.erase_entity (0018) says for the length of its statement that it erases. Only the owner of the tables, as
+-- whom that function runs, is believed; nobody else may delete here anyway.
 create function wakeq.log_never_changes() returns trigger language plpgsql as $$
 begin
+    if tg_op = 'DELETE' and current_setting('wakeq.erases', true) = 'an entity'
+       and current_user = (select pg_catalog.pg_get_userbyid(relowner) from pg_catalog.pg_class where oid = tg_relid)
+    then
+        return null;
+    end if;
     raise exception 'the log is never changed: % on wakeq.% is refused', tg_op, tg_table_name
         using errcode = 'restrict_violation',
               hint = 'Append what is right now; whole partitions go by the retention of the log (WAKEQ_KEEP_LOG).';
@@ -176,7 +183,7 @@ begin
 end $$;
 
 -- Drops the first partition, if all of its events are older than this, and nobody needs one of them any more: no consumer
--- group, no pin, and no appender that is still open; its name, or null. The only way by which events leave the log. It waits
+-- group, no pin, and no appender that is still open; its name, or null. The only way by which all events leave the log. It waits
 -- for no lock longer than appenders do, since they wait behind it.
 create function wakeq.drop_log_partition(kept interval) returns text
 language plpgsql volatile security definer
@@ -214,5 +221,5 @@ end $$;
 -- A worker's role needs it, where the log is not kept for ever; who only reads or emits does not.
 revoke execute on function wakeq.drop_log_partition(interval) from public;
 
-comment on table wakeq.log is 'What happened, in order; never changed. Read it up to wakeq.log_horizon() only';
+comment on table wakeq.log is 'What happened, in order; never changed, but for entities that are erased. Read it up to wakeq.log_horizon() only';
 comment on column wakeq.log.seq is 'From one sequence; grows along a stream, and numbers may be missing';

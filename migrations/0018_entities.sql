@@ -75,3 +75,78 @@ create table wakeq.entity_events (
 create index entity_events_correlation on wakeq.entity_events (canvas_id, correlation_id);
 -- What is old enough to be forgotten; what has not ended is not.
 create index entity_events_ended on wakeq.entity_events (coalesce(held_at, ended_at)) where ended_at is not null;
+
+-- Erases a page of what is stored of an entity, for an erasure that stands in its inbox: at most so many rows, and 4 MiB of them
+-- in proportion, after this place of the log; up to where it is gone, or null when nothing is left. Each page begins where the one before it ended,
+-- since the rows of that are in the indexes until they are vacuumed. What was sent after the erasure stays, and so do erasures' own lines in entity_events. It is the only way by
+-- which single events leave the log: the trigger there lets nothing else through. Its caller holds the position of the inbox.
+create function wakeq.erase_entity(canvas uuid, of_type text, entity text, erasure bigint, after bigint, most integer) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    repository constant text := 'entities:' || of_type;
+    inbox      constant text := 'entities:' || of_type || '.inbox';
+    up_to      bigint;
+    seqs       bigint[];
+    ids        uuid[];
+    more       boolean;
+    dead       integer;
+    -- Their bytes are not counted, so they are fewer.
+    deaths     constant integer := (most + 9) / 10;
+begin
+    if most is null or most not between 1 and 1000 then
+        raise exception 'a page is of 1 to 1,000 rows';
+    end if;
+    -- One that was asked for again erases what came before the first time.
+    select coalesce(substring(l.metadata from '^\{"repost":\{"id":([0-9]{1,18}),')::bigint, l.seq) into up_to
+      from wakeq.log l
+     where l.seq = erasure and l.canvas_id = canvas and l.category = inbox and l.stream = entity
+       and position('"erases":true' in l.metadata) > 0;
+    if up_to is null then
+        raise exception 'event % of the log does not erase %/%', erasure, of_type, entity using errcode = 'restrict_violation';
+    end if;
+    -- It has decided upon a later event, so this was carried out before.
+    if exists (select from wakeq.entities e
+                where e.entity_type = of_type and e.canvas_id = canvas and e.id = entity and e.last_link > up_to) then
+        return null;
+    end if;
+    -- First, so that whoever reads it finds nothing, and nothing that is half there.
+    delete from wakeq.entities e where e.entity_type = of_type and e.canvas_id = canvas and e.id = entity;
+    delete from wakeq.log_streams s where s.canvas_id = canvas and s.category = repository and s.stream = entity;
+    with found as materialized (
+        (select l.seq, l.id, false as is_erasure, octet_length(l.payload) + octet_length(l.metadata) as size
+           from wakeq.log l
+          where l.canvas_id = canvas and l.category = repository and l.stream = entity
+            and l.seq > after and coalesce(substring(l.metadata from '"link":\{"id":([0-9]{1,18}),')::bigint, 0) < up_to
+          order by l.seq limit most + 1)
+         union all
+        (select l.seq, l.id, position('"erases":true' in l.metadata) > 0, octet_length(l.payload) + octet_length(l.metadata)
+           from wakeq.log l
+          where l.canvas_id = canvas and l.category = inbox and l.stream = entity and l.seq > after and l.seq < up_to
+          order by l.seq limit most + 1)
+    ), page as (
+        select f.*, row_number() over rows as number, sum(f.size) over rows as bytes from found f
+        window rows as (order by f.seq rows unbounded preceding)
+    ), fitting as (
+        select p.*, p.number = 1 or p.number <= most and p.bytes <= 4194 * most::bigint as fits from page p
+    )
+    select array_agg(f.seq order by f.seq) filter (where f.fits), array_agg(f.id) filter (where f.fits and not f.is_erasure), bool_or(not f.fits)
+      into seqs, ids, more from fitting f;
+    perform set_config('wakeq.erases', 'an entity', true);
+    delete from wakeq.log l
+     where l.seq = any (seqs) and l.seq between seqs[1] and seqs[cardinality(seqs)] and l.canvas_id = canvas and l.stream = entity
+       and l.category in (repository, inbox);
+    perform set_config('wakeq.erases', '', true);
+    delete from wakeq.entity_events e
+     where e.canvas_id = canvas and e.event_id = any (ids) and e.entity_type = of_type and e.entity = erase_entity.entity
+       and e.link_id < up_to;
+    -- Also what other groups gave up of it.
+    delete from wakeq.consumer_dead d where (d.consumer_group, d.source, d.seq) in (
+        select c.consumer_group, c.source, c.seq from wakeq.consumer_dead c
+         where c.canvas_id = canvas and c.stream = entity
+           and (c.category = repository or c.category = inbox and c.seq < up_to) limit deaths);
+    get diagnostics dead = row_count;
+    return case when more or dead = deaths then coalesce(seqs[cardinality(seqs)], after) end;
+end $$;
+
+-- A worker's role needs it; who only reads, sends or asks for an erasure does not.
+revoke execute on function wakeq.erase_entity(uuid, text, text, bigint, bigint, integer) from public;

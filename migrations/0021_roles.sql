@@ -106,6 +106,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       from pg_proc p
       left join (values
           ('await_claims', 'api'), ('claim', 'worker'), ('take_turns', 'worker'), ('pull_turns', 'api'), ('drop_log_partition', 'worker'),
+          ('erase_entity', 'worker'),
           ('emit', null), ('grant_rights', null)
       ) as only_for (name, kind) on only_for.name = p.proname
      where p.pronamespace = 'wakeq'::regnamespace and p.prokind = 'f' and p.prorettype <> 'trigger'::regtype

@@ -61,7 +61,7 @@ pub use cron::{CronSchedule, InvalidSchedule, Missed};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use entity::{
     Applied, Asked, Entities, Entity, EntityAnswer, EntityConfig, EntityError, EntityEvent, EntityOutcome,
-    EntityProcessor, EntityProgress, InvalidProcessor, Rejection, SendReceipt, SentToEntity,
+    EntityPage, EntityProcessor, EntityProgress, InvalidProcessor, Rejection, SendReceipt, SentToEntity,
 };
 pub use event::{
     Actor, AppendCondition, Appended, Broadcast, CanvasId, Category, Claim, CopyOf, Due, EntityId,
@@ -87,11 +87,11 @@ pub use observe::Observer;
 #[cfg(feature = "http")]
 pub use store::RegisteredTarget;
 pub use store::{
-    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, EntityEventStatus, Facet, FacetSettings,
-    FailingEvent, GroupDead, GroupDeadCursor, GroupPosition, HaltedLane, HandlerCounts, InHand,
-    InvalidGroupDeadCursor, LogAppender, LogEnd, LogHolder, LogHorizon, MigrationState, MigrationStatus,
-    Object, QueueDepth, QuotaUse, Refusal, RegisteredQueue, Retention, RoleKind, Rule, Store, StoreConfig,
-    StoreError, StoredEntity, TimingMode, Tombstone,
+    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, EntityCursor, EntityEventStatus, EntitySummary,
+    Facet, FacetSettings, FailingEvent, GroupDead, GroupDeadCursor, GroupPosition, HaltedLane, HandlerCounts,
+    InHand, InvalidEntityCursor, InvalidGroupDeadCursor, LogAppender, LogEnd, LogHolder, LogHorizon,
+    MigrationState, MigrationStatus, Object, QueueDepth, QuotaUse, Refusal, RegisteredQueue, Retention,
+    RoleKind, Rule, Store, StoreConfig, StoreError, StoredEntity, TimingMode, Tombstone,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{

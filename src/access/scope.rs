@@ -15,7 +15,7 @@ pub enum Scope {
     Read,
     /// Pause, unpause, cancel, hurry, purge, redrive; with [`Scope::Read`] register targets, with [`Scope::Emit`] put crons.
     Operate,
-    /// Block and unblock, make and revoke keys, read the audit list.
+    /// Block and unblock, erase entities, make and revoke keys, read the audit list.
     Admin,
 }
 

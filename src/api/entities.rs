@@ -1,4 +1,4 @@
-//! Entities: what is sent to them, their states, what became of events.
+//! Entities: lists of them, what is sent to them, their states, what became of events.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::Link;
+use super::{Link, List};
 use crate::event::{EventError, EventId};
 use crate::{entity, event, store};
 
@@ -27,6 +27,26 @@ pub(crate) struct Entity {
     /// The version of the state. It is that of the entity, unless its processor writes states more rarely.
     #[schema(minimum = 0)]
     pub(crate) state_version: i64,
+    /// When the last event was decided upon.
+    pub(crate) updated_at: DateTime<Utc>,
+}
+
+/// An entity in a list.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct EntitySummary {
+    #[schema(example = "account")]
+    #[serde(rename = "type")]
+    pub(crate) entity_type: String,
+    #[schema(example = "ada")]
+    pub(crate) id: String,
+    /// How many events of it were stored.
+    #[schema(minimum = 1)]
+    pub(crate) version: i64,
+    /// The version of the state that is stored; 0, before it was written for the first time.
+    #[schema(minimum = 0)]
+    pub(crate) state_version: i64,
+    /// How large that state is as JSON; null, before it was written for the first time.
+    pub(crate) state_bytes: Option<u64>,
     /// When the last event was decided upon.
     pub(crate) updated_at: DateTime<Utc>,
 }
@@ -153,6 +173,26 @@ impl From<store::StoredEntity> for Entity {
             state_version: entity.state_version,
             updated_at: entity.updated_at,
         }
+    }
+}
+
+impl From<store::EntitySummary> for EntitySummary {
+    fn from(entity: store::EntitySummary) -> Self {
+        Self {
+            entity_type: entity.id.entity_type.to_string(),
+            id: entity.id.id.to_string(),
+            version: entity.version,
+            state_version: entity.state_version,
+            state_bytes: entity.state_bytes,
+            updated_at: entity.updated_at,
+        }
+    }
+}
+
+impl From<entity::EntityPage> for List<EntitySummary> {
+    fn from(page: entity::EntityPage) -> Self {
+        let next_cursor = page.next.map(|next| next.to_string());
+        Self { items: page.entities.into_iter().map(EntitySummary::from).collect(), next_cursor }
     }
 }
 

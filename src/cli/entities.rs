@@ -1,15 +1,16 @@
-//! `wakeq entities`: show an entity, send an event to one, say what became of it.
+//! `wakeq entities`: list those of a type, show an entity, send an event to one, erase one, say what became of it.
 
 use clap::{Args, Subcommand};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
+use super::arguments::ListArgs;
 use super::show::{self, JsonArg, field, moment};
 use super::table::Table;
 use super::{Context, emit, value};
-use crate::api::{EntityEvent, NewEntityEvent, ReplyTo};
+use crate::api::{EntityEvent, NewEntityEvent, ReplyTo, SentToEntity};
 use crate::cli::arguments;
-use crate::event::{CanvasId, EntityId, EventId, Name};
+use crate::event::{CanvasId, EntityId, EntityType, EventId, Name};
 
 #[derive(Args)]
 pub(crate) struct Entities {
@@ -19,12 +20,27 @@ pub(crate) struct Entities {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// List the entities of a type, without their states
+    List(ListOf),
     /// Show an entity: its version and its state
     Show(Show),
     /// Send an event to an entity
     Send(Send),
+    /// Erase an entity: what is stored of it, up to here, for good
+    Erase(Erase),
     /// Say what became of an event, or of all events with a correlation id
     Status(Status),
+}
+
+#[derive(Args)]
+struct ListOf {
+    /// The type (account)
+    #[arg(value_name = "TYPE")]
+    entity_type: EntityType,
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(flatten)]
+    json: JsonArg,
 }
 
 #[derive(Args)]
@@ -63,6 +79,18 @@ struct Send {
 }
 
 #[derive(Args)]
+struct Erase {
+    /// The entity (account/ada); it need not be there
+    #[arg(value_parser = entity)]
+    entity: EntityId,
+    /// An id of your choice: asked for again with it, nothing is erased that was sent since, until 7 days after it was done
+    #[arg(long, value_parser = arguments::event_id)]
+    id: Option<EventId>,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
 struct Status {
     /// The id of an event, or a correlation id
     #[arg(value_parser = arguments::event_id)]
@@ -82,10 +110,30 @@ fn entity(text: &str) -> Result<EntityId, String> {
 impl Entities {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
+            Verb::List(command) => command.run(context).await,
             Verb::Show(command) => command.run(context).await,
             Verb::Send(command) => command.run(context).await,
+            Verb::Erase(command) => command.run(context).await,
             Verb::Status(command) => command.run(context).await,
         }
+    }
+}
+
+impl ListOf {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let backend = context.backend().await?;
+        let page = async |page| backend.list_entities(&self.entity_type, page).await;
+        let entities = self.list.gather(page).await?;
+        self.json.print_list(&entities, |entities| {
+            let mut table = Table::new([">VERSION", ">STATE OF", ">BYTES", "CHANGED", "ENTITY"]);
+            for entity in entities {
+                let bytes = entity.state_bytes.map(|bytes| bytes.to_string()).unwrap_or_default();
+                let (version, state) = (entity.version.to_string(), entity.state_version.to_string());
+                let id = format!("{}/{}", entity.entity_type, entity.id);
+                table.row([version, state, bytes, moment(entity.updated_at), id]);
+            }
+            table.print("there is no entity of this type")
+        })
     }
 }
 
@@ -118,11 +166,20 @@ impl Send {
             reply_to,
         };
         let sent = context.backend().await?.send_to_entity(&self.entity, event).await?;
-        self.json.print(&sent, |sent| {
-            let note = if sent.again { "  (sent before)" } else { "" };
-            let link = format_args!("(link {} after {})", sent.link.id, sent.link.prev).to_string();
-            show::line(format_args!("{}  {link}{note}", sent.id))
-        })
+        self.json.print(&sent, printed)
+    }
+}
+
+fn printed(sent: &SentToEntity) -> anyhow::Result<()> {
+    let note = if sent.again { "  (sent before)" } else { "" };
+    let link = format_args!("(link {} after {})", sent.link.id, sent.link.prev).to_string();
+    show::line(format_args!("{}  {link}{note}", sent.id))
+}
+
+impl Erase {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let sent = context.backend().await?.erase_entity(&self.entity, self.id).await?;
+        self.json.print(&sent, printed)
     }
 }
 

@@ -152,7 +152,9 @@ fn of_emit(error: &EmitError) -> Exit {
 
 fn of_entity(error: &EntityError) -> Exit {
     match error {
-        EntityError::Event(_) | EntityError::Entity(_) | EntityError::TooMany(_) => Exit::Usage,
+        EntityError::Event(_) | EntityError::Entity(_) | EntityError::Cursor(_) | EntityError::TooMany(_) => {
+            Exit::Usage
+        }
         EntityError::Taken(_) | EntityError::NotAsked { .. } => Exit::Conflict,
         EntityError::Store(error) => of_store(error),
     }

@@ -253,7 +253,7 @@ enum Command {
     Dead(dead::Dead),
     /// Show objects, and let those go on that stand still
     Objects(objects::Objects),
-    /// Show entities, send events to them, say what became of those
+    /// List, show and erase entities, send events to them, say what became of those
     Entities(entities::Entities),
     /// Append to the log, and read it
     Log(log::Log),

@@ -83,7 +83,7 @@ fn ended<E: Entity>(
         correlation_id: event.envelope.correlation_id,
         name: event.name.clone(),
         link: event.link,
-        stored: false,
+        stored: matches!(decision, Decision::Erased),
         version: None,
         result: None,
         error: None,
@@ -109,6 +109,7 @@ fn ended<E: Entity>(
             end.error = Some(reason);
             EntityOutcome::Rejected
         }
+        Decision::Erased => EntityOutcome::Processed,
         Decision::Again | Decision::Done if recorded.is_some_and(|recorded| recorded.stored) => {
             end.stored = true;
             (end.version, end.result) =

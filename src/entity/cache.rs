@@ -90,6 +90,15 @@ impl<T> Cache<T> {
         self.bytes = (self.bytes + bytes).saturating_sub(before);
     }
 
+    /// It is not kept any more, since there is no such entity.
+    pub(super) fn remove(&mut self, key: &Key) {
+        let Some(canvas) = self.canvases.get_mut(&key.canvas) else { return };
+        let Some((_, bytes)) = canvas.kept.remove(&key.id) else { return };
+        self.entities -= 1;
+        canvas.bytes = canvas.bytes.saturating_sub(bytes);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
     /// There is more of this canvas than was taken into memory.
     pub(super) fn is_part_of(&mut self, canvas: CanvasId) {
         self.canvases.entry(canvas).or_insert_with(OfCanvas::new).partial = true;
@@ -177,6 +186,22 @@ mod tests {
         cache.insert(key(2, 0), 0, 1_000);
         assert_eq!(cache.trim(), Left { entities: 1, last: Some(key(2, 0).canvas) });
         assert_eq!(cache.len(), 9);
+    }
+
+    #[test]
+    fn what_is_erased_leaves_no_doubt_and_no_bytes() {
+        let mut cache = Cache::new(100);
+        cache.insert(key(1, 0), 0, 10);
+        cache.insert(key(2, 0), 0, 20);
+        for _ in 0..2 {
+            cache.remove(&key(1, 0));
+            assert_eq!((cache.bytes(), cache.len(), cache.is_whole()), (20, 1, true));
+        }
+        assert!(!cache.is_cold(&key(1, 0)), "it is new when an event comes for it");
+        assert_eq!(has(&cache, 2, 0..1).len(), 1);
+        cache.remove(&key(3, 0));
+        cache.insert(key(1, 0), 1, 10);
+        assert_eq!((cache.bytes(), cache.len()), (30, 2));
     }
 
     #[test]

@@ -45,12 +45,21 @@ pub(super) struct Envelope {
     pub(super) repost: Option<LinkJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) traceparent: Option<String>,
+    /// It is no event, and erases the entity. `wakeq.erase_entity` looks for it to the letter.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) erases: bool,
 }
 
 impl Envelope {
     /// That of an event; one that was appended by other means than [`Entities`](crate::Entities) has nothing around it.
     pub(super) fn of(event: &LogEvent) -> Self {
-        let plain = Self { correlation_id: event.id.0, reply_to: None, repost: None, traceparent: None };
+        let plain = Self {
+            correlation_id: event.id.0,
+            reply_to: None,
+            repost: None,
+            traceparent: None,
+            erases: false,
+        };
         serde_json::from_str(&event.metadata).unwrap_or(plain)
     }
 
@@ -100,6 +109,11 @@ impl Received {
     /// Whether it was sent before.
     pub(super) fn is_repost(&self) -> bool {
         self.envelope.repost.is_some()
+    }
+
+    /// Whether it is no event, and erases the entity.
+    pub(super) fn erases(&self) -> bool {
+        self.envelope.erases
     }
 
     /// The metadata of the event in the repository.

@@ -116,13 +116,15 @@ impl EntityEvent {
         let (chosen, id) = (self.id.is_some(), self.id.unwrap_or_default());
         let correlation_id = self.correlation_id.unwrap_or(id.0);
         let traceparent = Some(telemetry::trace_of_emit(None).to_string());
-        let envelope = Envelope { correlation_id, reply_to: self.reply_to, repost: None, traceparent };
+        let envelope =
+            Envelope { correlation_id, reply_to: self.reply_to, repost: None, traceparent, erases: false };
         Ok(ToEntity {
             entity,
             id,
             chosen,
             link: self.link,
             correlation_id,
+            erases: false,
             name: self.name,
             payload: self.payload,
             metadata: envelope.json(),

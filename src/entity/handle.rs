@@ -10,11 +10,12 @@ use super::event::EntityEvent;
 use crate::broadcast::Signal;
 use crate::emit::Queue;
 use crate::event::{
-    CanvasId, EntityId, EntityStatus, EntityType, EventError, EventId, InvalidEntityId, Link, stable_hash,
+    Actor, CanvasId, EntityId, EntityStatus, EntityType, EventError, EventId, InvalidEntityId, Link,
+    stable_hash,
 };
 use crate::store::{
-    Added, EntityEventStatus, EntityQuestion, SendEnd, SentEntityEvent, StoreError, StoredEntity, ToEntity,
-    send_to_entities,
+    Added, EntityEventStatus, EntityQuestion, InvalidEntityCursor, SendEnd, SentEntityEvent, Store,
+    StoreError, StoredEntity, ToEntity, send_to_entities,
 };
 
 /// Most events that one call may send.
@@ -75,9 +76,10 @@ pub enum EntityError {
     /// again with an id of your choice to be sure of one event.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The chosen id is that of an event of another entity, or came twice in one call.
+    /// The chosen id is that of an event of another entity, or of an erasure where this is none, or came twice in one call.
     #[error(
-        "the id {0} belongs to an event that was sent to another entity, or twice in one call: choose another one"
+        "the id {0} belongs to an event that was sent to another entity, or to an erasure, or came twice in one call: choose \
+         another one"
     )]
     Taken(EventId),
     /// An answer to what was not asked: the event was not emitted by this entity on the canvas of the execution, or its value was made up.
@@ -91,6 +93,9 @@ pub enum EntityError {
         /// The entity that its value names, on the canvas of the event.
         entity: Box<EntityId>,
     },
+    /// It is not a cursor, or is that of another type's list.
+    #[error(transparent)]
+    Cursor(#[from] InvalidEntityCursor),
     /// More events than one call may send.
     #[error("{0} events in one call, the limit is {EVENTS_MAX}: send them in several calls")]
     TooMany(usize),
@@ -157,6 +162,29 @@ impl Entities {
         Ok(sent)
     }
 
+    /// Sends an erasure, of which the record says who asked for it. There is room for it in any case: it makes some.
+    pub(super) async fn sent_erasure(
+        &self,
+        to: ToEntity,
+        actor: &Actor,
+    ) -> Result<SentToEntity, EntityError> {
+        if to.entity.canvas.is_reserved() {
+            return Err(EventError::ReservedCanvas.into());
+        }
+        let mut tries = 1;
+        let end = loop {
+            match self.queue.store().send_erasure(&to, actor).await {
+                // Whoever sends to the same entity was in the way.
+                Err(error) if error.is_contention() && tries < TRIES => tries += 1,
+                end => break end?,
+            }
+        };
+        let to = [to];
+        let mut sent = outcome(&to, end)?;
+        self.signal(&to);
+        sent.pop().ok_or(EntityError::Store(StoreError::Defect))
+    }
+
     /// Sends events inside the caller's own transaction. Call [`SendReceipt::notify`] after the commit; on an error the
     /// transaction must be rolled back. Keep it short: others who send to the same entities wait for its end.
     pub async fn send_in(
@@ -221,6 +249,11 @@ impl Entities {
     /// The canvas of a queue whose deployment has one.
     pub fn canvas(&self) -> CanvasId {
         self.queue.canvas()
+    }
+
+    /// Its tables.
+    pub(super) fn store(&self) -> &Store {
+        self.queue.store()
     }
 
     fn checked(&self, events: Vec<(EntityId, EntityEvent)>) -> Result<Vec<ToEntity>, EntityError> {

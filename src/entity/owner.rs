@@ -121,6 +121,7 @@ impl<E: Entity> Owner<E> {
             // What is appended from here on is seen below, or changes this again.
             grown.mark_unchanged();
             let ended = self.process_all().await;
+            let ended = self.unless_deposed(ended).await;
             let pause = match self.unless_for_ever(ended) {
                 Ok(held) => {
                     wait = FIRST_WAIT;
@@ -178,6 +179,17 @@ impl<E: Entity> Owner<E> {
         // Without it the next owner takes more care than it need to.
         let _ = tokio::time::timeout(FAREWELL, store.leave_entities(entity_type, self.epoch)).await;
         health
+    }
+
+    /// Whoever owns the type by now may erase what this one reads: what does not fit together then is no defect.
+    async fn unless_deposed(&self, ended: Result<bool, Halt>) -> Result<bool, Halt> {
+        match ended {
+            Err(Halt::Broken(broken)) => match self.refused().await {
+                Halt::Fenced => Err(Halt::Fenced),
+                Halt::Away(..) | Halt::Withdrawn | Halt::Broken(_) => Err(Halt::Broken(broken)),
+            },
+            ended => ended,
+        }
     }
 
     /// What the database refuses again and again, in the same words, it will refuse for ever. What it does not do in time, however little is
@@ -326,7 +338,9 @@ impl<E: Entity> Owner<E> {
             let Parts { store, actors, entity_type, config, .. } = &*self.parts;
             actors.ask_all(|shard| shard.forget()).await?;
             store.pin_repository(entity_type).await?;
+            let warming = self.parts.metrics.warms_up();
             let warm = self.stove().warm_up(config.memory_limit_bytes).await?;
+            warming.done();
             let sizes = actors.ask_all(|shard| shard.size()).await?;
             tracing::info!(
                 entity_type = E::TYPE,
@@ -358,7 +372,7 @@ impl<E: Entity> Owner<E> {
             let sizes = parts.actors.ask_all(Shard::commit).await?;
             self.takes(&sizes);
             let dead = batch.decided.iter().filter(|one| one.dead.is_some()).count();
-            let stored = batch.stored.len();
+            let stored = batch.decided.iter().filter(|one| one.stored).count();
             parts.metrics.decided(stored, batch.decided.len().saturating_sub(stored + dead), dead);
             parts.queue.announce_inserted(batch.events, inserted);
             return Ok(());
@@ -394,7 +408,7 @@ impl<E: Entity> Owner<E> {
     }
 
     /// What it means that a commit was refused.
-    async fn refused(&self) -> Halt {
+    pub(super) async fn refused(&self) -> Halt {
         let Parts { store, group, source, .. } = &*self.parts;
         match store.position_epoch(group, source).await {
             Ok(epoch) if epoch == self.epoch => {

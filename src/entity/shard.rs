@@ -42,6 +42,8 @@ pub(super) enum Decision {
     Done,
     /// It came by before, and was decided upon then: the position of the inbox was moved back.
     Passed,
+    /// The entity is erased.
+    Erased,
     /// It can't be processed, now or ever.
     Dead { why: String, attempts: u32 },
 }
@@ -189,6 +191,11 @@ impl<E: Entity> Shard<E> {
     /// What was worked is not committed.
     pub(super) fn roll_back(&mut self) {
         self.pending.clear();
+    }
+
+    /// An entity is erased.
+    pub(super) fn forget_one(&mut self, key: &Key) {
+        self.cache.remove(key);
     }
 
     pub(super) fn forget(&mut self) {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::batch::{Unmade, batch};
 use super::define::Entity;
@@ -27,6 +28,11 @@ impl<E: Entity> Owner<E> {
     /// to be begun with anew, fewer at a time.
     pub(super) async fn process(&mut self, rest: &[Received], through: i64) -> Result<usize, Halt> {
         let mut part = first_part(rest, self.part_of(self.most));
+        if let [erasure] = part
+            && erasure.erases()
+        {
+            return self.erase(erasure, rest.len(), through).await;
+        }
         let Some(first) = part.first().filter(|first| first.seq <= self.alone_through) else {
             part = &part[..self.load(part).await?];
             return self.process_part(Cow::Borrowed(part), rest.len(), through).await;
@@ -67,9 +73,14 @@ impl<E: Entity> Owner<E> {
         rest: usize,
         through: i64,
     ) -> Result<usize, Halt> {
-        let parts = Arc::clone(&self.parts);
+        let (parts, begun) = (Arc::clone(&self.parts), Instant::now());
         let recorded = self.recorded(&events).await?;
         let stored = recorded.as_ref().is_some_and(|recorded| recorded.stored);
+        if recorded.as_ref().is_some_and(|recorded| events.iter().any(|event| event.link.id < recorded.first))
+        {
+            let why = "it is from before the entity was erased: send it as a new event".to_owned();
+            doom(events.to_mut(), vec![Unmade { place: 0, why }]);
+        }
         let (from, epoch) = (self.committed.unwrap_or_default(), self.epoch);
         let (batch, done) = loop {
             let worked = match self.work(&events, stored).await? {
@@ -103,6 +114,7 @@ impl<E: Entity> Owner<E> {
             }
         };
         self.commit(batch).await?;
+        parts.metrics.committed(begun);
         self.most = self.most.saturating_mul(2).min(parts.config.batch);
         Ok(done)
     }
@@ -159,7 +171,7 @@ impl<E: Entity> Owner<E> {
     }
 
     /// What is known of an event that was sent before; it is alone in its batch.
-    async fn recorded(&self, events: &[Received]) -> Result<Option<Recorded>, Halt> {
+    pub(super) async fn recorded(&self, events: &[Received]) -> Result<Option<Recorded>, Halt> {
         let [event] = events else { return Ok(None) };
         if !event.is_repost() {
             return Ok(None);
@@ -186,8 +198,9 @@ fn truncate(events: &mut Cow<'_, [Received]>, count: usize) {
     }
 }
 
-/// What is one batch of a page: events that were not sent before, or a single one that was.
+/// What is one batch of a page: events that were not sent before, or a single one that was, or an erasure.
 fn first_part(events: &[Received], most: usize) -> &[Received] {
-    let fresh = events.iter().take(most).take_while(|event| !event.is_repost()).count();
+    let is_fresh = |event: &&Received| !event.is_repost() && !event.erases();
+    let fresh = events.iter().take(most).take_while(is_fresh).count();
     &events[..fresh.max(1)]
 }

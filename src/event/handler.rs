@@ -44,6 +44,11 @@ impl Name {
         Self("ANSWER".into())
     }
 
+    /// What an erasure of an entity is called in its inbox. It is not one by its name.
+    pub(crate) fn erasure() -> Self {
+        Self("wakeq.erase".into())
+    }
+
     /// Whether only wakeq itself emits events of this module: see [`RESERVED_MODULES`].
     pub(crate) fn is_reserved_module(&self) -> bool {
         RESERVED_MODULES.contains(&self.as_str())

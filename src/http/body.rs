@@ -17,7 +17,10 @@ use super::limits::Slot;
 use super::problem::{Kind, Problem};
 use super::shares::Party;
 use crate::access::KeyId;
-use crate::event::{CanvasId, EntityId, EventId, InvalidEntityId, InvalidObjectKey, Name, ObjectKey, Quota};
+use crate::event::{
+    CanvasId, EntityId, EntityType, EventId, InvalidEntityId, InvalidEntityType, InvalidObjectKey, Name,
+    ObjectKey, Quota,
+};
 
 /// A whole body, not larger than the limit, and in time.
 pub(super) struct Whole(pub(super) Bytes);
@@ -272,6 +275,19 @@ impl FromRequestParts<Api> for ObjectPath {
         let parameters = parameters(parts, api).await?;
         let key = part(&parameters, "object")?.parse();
         key.map(Self).map_err(|error: InvalidObjectKey| Problem::bad_request(error.to_string()))
+    }
+}
+
+/// The type of entities that a path names by `{type}`.
+pub(super) struct EntityTypePath(pub(super) EntityType);
+
+impl FromRequestParts<Api> for EntityTypePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let parameters = parameters(parts, api).await?;
+        let entity_type = part(&parameters, "type")?.parse();
+        entity_type.map(Self).map_err(|error: InvalidEntityType| Problem::bad_request(error.to_string()))
     }
 }
 

@@ -1,14 +1,47 @@
-//! Entities: shown, sent to, and what became of it.
+//! Entities: listed, shown, sent to, erased, and what became of it.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
+use uuid::Uuid;
 
-use super::Api;
-use super::body::{self, EntityPath, EventPath};
+use super::body::{self, EntityPath, EntityTypePath, EventPath, Parameters};
 use super::guard::Caller;
 use super::problem::{Details, Problem};
-use crate::api::{Entity, EntityProgress, NewEntityEvent, SentToEntity};
+use super::{Api, paging};
+use crate::api::{Entity, EntityProgress, EntitySummary, List, NewEntityEvent, SentToEntity};
+use crate::event::EventId;
+use crate::store::EntityCursor;
+
+/// Which page of the entities.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EntitiesQuery {
+    /// Most items of the page. Default 100.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    #[param(max_length = 501)]
+    cursor: Option<String>,
+}
+
+/// List the entities of a type by their ids, without their states.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/{type}", operation_id = "list_entities", tag = "entities",
+    params(EntitiesQuery), responses((status = 200, description = "A page of entities", body = List<EntitySummary>)))]
+pub(super) async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    EntityTypePath(entity_type): EntityTypePath,
+    Parameters(query): Parameters<EntitiesQuery>,
+) -> Result<Json<List<EntitySummary>>, Problem> {
+    let limit = paging::limit(query.limit)?;
+    let after = query.cursor.as_deref().map(str::parse::<EntityCursor>).transpose();
+    let after = after.map_err(|error| Problem::bad_request(error.to_string()))?;
+    Ok(Json(api.entities.list(caller.canvas, &entity_type, after.as_ref(), limit).await?.into()))
+}
 
 /// Show an entity: its state and its version, as they were committed.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/{type}/{entity}", operation_id = "show_entity", tag = "entities",
@@ -20,6 +53,33 @@ pub(super) async fn one(
 ) -> Result<Json<Entity>, Problem> {
     let entity = api.entities.show(&path.on(caller.canvas)).await?.ok_or_else(Problem::not_found)?;
     Ok(Json(entity.into()))
+}
+
+/// Under which id an erasure is asked for.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ErasureQuery {
+    /// An id of the caller's choice: asked for again with it, until 7 days after it was done, nothing is erased that was sent since.
+    id: Option<Uuid>,
+}
+
+/// Erase an entity: what is stored of it, up to here. It need not be there.
+///
+/// The answer comes when the erasure is in the inbox, behind what was sent before; `entities/status/{id}` says `completed` when it is
+/// done. What is sent after it begins the entity anew. It is recorded as `erase-entity`.
+#[utoipa::path(delete, path = "/v1/canvases/{canvas}/entities/{type}/{entity}", operation_id = "erase_entity", tag = "entities",
+    params(ErasureQuery), responses(
+    (status = 202, description = "The erasure is in the inbox", body = SentToEntity),
+    (status = 409, description = "`id-taken`", body = Details<'static>, content_type = "application/problem+json")))]
+pub(super) async fn erase(
+    State(api): State<Api>,
+    caller: Caller,
+    EntityPath(path): EntityPath,
+    Parameters(query): Parameters<ErasureQuery>,
+) -> Result<(StatusCode, Json<SentToEntity>), Problem> {
+    let sent = api.entities.erase(&path.on(caller.canvas), query.id.map(EventId), &caller.actor()).await?;
+    Ok((StatusCode::ACCEPTED, Json(sent.into())))
 }
 
 /// Send an event to an entity, which need not be there yet.

@@ -156,6 +156,8 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
             "modifier" => {
                 ("What distinguishes handlers of one name, `_` where there is one", text.pattern(Some(NAME)))
             }
+            "type" => ("The type of the entities", text.pattern(Some(NAME))),
+            "entity" => ("The entity's name among those of its type", text.pattern(Some(OBJECT))),
             "queue" => ("The queue's name", text.pattern(Some(NAME))),
             "cron" => ("The cron's name", text.pattern(Some(NAME))),
             "object" => ("What events are ordered by", text.pattern(Some(OBJECT))),

@@ -109,7 +109,11 @@ fn routes(api: &Api) -> OpenApiRouter<Api> {
 
 /// Everything below needs a credential; its scopes stand beside the route.
 fn guarded(api: &Api) -> Guarded {
-    Guarded::new(api)
+    of_the_platform(of_a_canvas(Guarded::new(api)))
+}
+
+fn of_a_canvas(guarded: Guarded) -> Guarded {
+    guarded
         .emitting(routes!(emit::one))
         .emitting(routes!(emit::batch))
         .on(Scope::Read, routes!(events::list))
@@ -138,9 +142,11 @@ fn guarded(api: &Api) -> Guarded {
         .on(Scope::Read, routes!(objects::tombstones))
         .on(Scope::Operate, routes!(objects::skip))
         .emitting(routes!(emit::change))
+        .on(Scope::Read, routes!(entities::list))
         .on(Scope::Read, routes!(entities::status))
         .on(Scope::Read, routes!(entities::one))
         .on(Scope::Emit, routes!(entities::send))
+        .on(Scope::Admin, routes!(entities::erase))
         .on(Scope::Emit, routes!(log::append))
         .on(Scope::Read, routes!(log::read))
         .on(Scope::Read, routes!(dead_events::list))
@@ -148,6 +154,14 @@ fn guarded(api: &Api) -> Guarded {
         .on(Scope::Operate, routes!(dead_events::redrive))
         .on(Scope::Operate, routes!(dead_events::delete))
         .on(Scope::Read, routes!(quotas::list))
+        .on(Scope::Admin, routes!(handlers::block, handlers::unblock))
+        .on(Scope::Admin, routes!(admin::audit))
+        .on(Scope::Admin, routes!(admin::keys, admin::create_key))
+        .on(Scope::Admin, routes!(admin::revoke_key))
+}
+
+fn of_the_platform(guarded: Guarded) -> Guarded {
+    guarded
         // No tenant sets its own.
         .everywhere([Scope::Admin], routes!(quotas::set, quotas::unset))
         // A queue gets what is emitted on every canvas.
@@ -172,8 +186,4 @@ fn guarded(api: &Api) -> Guarded {
         .everywhere([Scope::Operate], routes!(groups::remove))
         .everywhere([Scope::Read], routes!(groups::dead))
         .everywhere([Scope::Operate], routes!(groups::redrive))
-        .on(Scope::Admin, routes!(handlers::block, handlers::unblock))
-        .on(Scope::Admin, routes!(admin::audit))
-        .on(Scope::Admin, routes!(admin::keys, admin::create_key))
-        .on(Scope::Admin, routes!(admin::revoke_key))
 }

@@ -366,12 +366,14 @@ impl From<EntityError> for Problem {
         match error {
             EntityError::Event(error) => error.into(),
             EntityError::Store(error) => error.into(),
-            EntityError::Taken(_) => {
-                Self::new(Kind::IdTaken, "the id belongs to an event of another entity: choose another one")
-            }
-            EntityError::Entity(_) | EntityError::TooMany(_) | EntityError::NotAsked { .. } => {
-                Self::bad_request(error.to_string())
-            }
+            EntityError::Taken(_) => Self::new(
+                Kind::IdTaken,
+                "the id belongs to an event of another entity, or to an erasure: choose another one",
+            ),
+            EntityError::Entity(_)
+            | EntityError::Cursor(_)
+            | EntityError::TooMany(_)
+            | EntityError::NotAsked { .. } => Self::bad_request(error.to_string()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The log: appending events to streams, alone or in the caller's transaction, and reading them in order.
 //!
-//! What is appended never changes. A reader is never handed an event that is followed, later, by one that stands before it.
+//! What is appended never changes, but for the events of entities that are erased. A reader is never handed an event that is followed, later, by one that stands before it.
 //! Nothing here decides what an event means, or who reads it.
 
 mod error;

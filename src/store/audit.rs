@@ -38,7 +38,7 @@ pub struct AuditEntry {
     /// Who did it.
     pub actor: String,
     /// What they did: `pause`, `unpause`, `block`, `unblock`, `cancel`, `run-now`, `purge`, `redrive`, `delete-dead`,
-    /// `create-key`, `revoke-key`, `allow-account`, `remove-account`, `sign-in`, or what a program wrote beside.
+    /// `erase-entity`, `create-key`, `revoke-key`, `allow-account`, `remove-account`, `sign-in`, or what a program wrote beside.
     pub action: String,
     /// The handler's module, if it was about one handler.
     pub module: Option<String>,

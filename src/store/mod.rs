@@ -88,10 +88,10 @@ pub use depth::Depth;
 #[cfg(feature = "telemetry")]
 pub(crate) use depth::HandlerDepth;
 pub(crate) use entities::{
-    BatchEnd, Decided, EntityBatch, EntityPosition, EntityQuestion, EntityRow, LoadedEntity, Recorded,
-    SendEnd, SentEntityEvent, StoredEvent, ToEntity, send_to_entities,
+    BatchEnd, Decided, ERASED_MAX, EntityBatch, EntityPosition, EntityQuestion, EntityRow, LoadedEntity,
+    Recorded, SendEnd, SentEntityEvent, StoredEvent, ToEntity, send_to_entities,
 };
-pub use entities::{EntityEventStatus, StoredEntity};
+pub use entities::{EntityCursor, EntityEventStatus, EntitySummary, InvalidEntityCursor, StoredEntity};
 pub use error::StoreError;
 pub(crate) use events::{Listed, Position};
 pub(crate) use groups::{Claimed, RemovedGroup};

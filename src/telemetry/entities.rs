@@ -1,10 +1,21 @@
 //! The metrics of processors of entities.
 
-use opentelemetry::metrics::{Counter, Gauge};
+use std::time::Instant;
+
+use opentelemetry::metrics::{Counter, Gauge, Histogram};
 use opentelemetry::{KeyValue, global};
 
-/// What a processor has in memory, and what leaves it and comes back.
+/// Upper ends of the buckets of a batch, in seconds: most take milliseconds, and none longer than statements may.
+const BATCH_BUCKETS: [f64; 14] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+/// Those of a warm-up, which reads up to as much as memory takes.
+const WARM_UP_BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
+
+/// What a processor has in memory, what leaves it and comes back, and how long it takes.
 pub(crate) struct EntityMetrics {
+    batch: Histogram<f64>,
+    warm_up: Histogram<f64>,
+    warming: Gauge<u64>,
     memory: Gauge<u64>,
     evicted: Counter<u64>,
     loaded: Counter<u64>,
@@ -17,6 +28,22 @@ impl EntityMetrics {
     pub(crate) fn new(entity_type: &'static str) -> Self {
         let meter = global::meter("wakeq");
         Self {
+            batch: meter
+                .f64_histogram("wakeq.entity.batch.duration")
+                .with_unit("s")
+                .with_description("How long batches of entities take, from the first event to the commit")
+                .with_boundaries(BATCH_BUCKETS.to_vec())
+                .build(),
+            warm_up: meter
+                .f64_histogram("wakeq.entity.warm_up.duration")
+                .with_unit("s")
+                .with_description("How long it takes to have the entities of a type in memory")
+                .with_boundaries(WARM_UP_BUCKETS.to_vec())
+                .build(),
+            warming: meter
+                .u64_gauge("wakeq.entity.warming")
+                .with_description("1 while a processor takes its entities into memory, else 0")
+                .build(),
             memory: meter
                 .u64_gauge("wakeq.entity.memory")
                 .with_unit("By")
@@ -48,6 +75,17 @@ impl EntityMetrics {
         }
     }
 
+    /// A batch that was begun then is committed.
+    pub(crate) fn committed(&self, begun: Instant) {
+        self.batch.record(begun.elapsed().as_secs_f64(), std::slice::from_ref(&self.entity_type));
+    }
+
+    /// Entities are taken into memory from now on, until that is dropped.
+    pub(crate) fn warms_up(&self) -> WarmUp<'_> {
+        self.warming.record(1, std::slice::from_ref(&self.entity_type));
+        WarmUp { metrics: self, begun: Instant::now() }
+    }
+
     /// What the entities take now, and how many have left.
     pub(crate) fn took(&self, bytes: usize, evicted: usize) {
         let own = std::slice::from_ref(&self.entity_type);
@@ -75,5 +113,25 @@ impl EntityMetrics {
     /// So many were looked for.
     pub(crate) fn loaded(&self, entities: usize) {
         self.loaded.add(u64::try_from(entities).unwrap_or(u64::MAX), std::slice::from_ref(&self.entity_type));
+    }
+}
+
+/// Entities are taken into memory.
+pub(crate) struct WarmUp<'a> {
+    metrics: &'a EntityMetrics,
+    begun: Instant,
+}
+
+impl WarmUp<'_> {
+    /// They are there. One that failed or was cut short says nothing of how long it takes.
+    pub(crate) fn done(self) {
+        let EntityMetrics { warm_up, entity_type, .. } = self.metrics;
+        warm_up.record(self.begun.elapsed().as_secs_f64(), std::slice::from_ref(entity_type));
+    }
+}
+
+impl Drop for WarmUp<'_> {
+    fn drop(&mut self) {
+        self.metrics.warming.record(0, std::slice::from_ref(&self.metrics.entity_type));
     }
 }

@@ -1,5 +1,7 @@
 //! What stands in for metrics and spans without the feature `telemetry`: the same names, and nothing behind them.
 
+use std::time::Instant;
+
 use tracing::Span;
 
 use super::{Attempted, Processed, Sending};
@@ -138,11 +140,23 @@ impl ConsumerMetrics {
     pub(crate) fn refused(&self) {}
 }
 
+pub(crate) struct WarmUp;
+
+impl WarmUp {
+    pub(crate) fn done(self) {}
+}
+
 pub(crate) struct EntityMetrics;
 
 impl EntityMetrics {
     pub(crate) fn new(_: &'static str) -> Self {
         Self
+    }
+
+    pub(crate) fn committed(&self, _: Instant) {}
+
+    pub(crate) fn warms_up(&self) -> WarmUp {
+        WarmUp
     }
 
     pub(crate) fn took(&self, _: usize, _: usize) {}

@@ -58,6 +58,9 @@ const NOBODYS: &[&str] = &[
     "delete from wakeq.log",
     "truncate wakeq.log",
     "delete from wakeq.log_0",
+    "set wakeq.erases = 'an entity'; delete from wakeq.log",
+    "delete from wakeq.entities",
+    "delete from wakeq.log_streams",
     "delete from wakeq.audit_log",
     "update wakeq.audit_log set actor = 'nobody'",
     "update wakeq.settings set value_us = 1",
@@ -83,6 +86,7 @@ async fn neither_role_can_do_more_than_its_work() {
         "select wakeq.claim('{}', '{}', null, '{}', '{}', '1 min', 1)",
         "select wakeq.take_turns('emails', '{}', 1, false, '1 min', 1)",
         "select wakeq.drop_log_partition('1 day')",
+        "select wakeq.erase_entity('00000000-0000-0000-0000-000000000000', 'account', 'ada', 1, 0, 1000)",
         "do $$ begin lock table wakeq.claim_gate in row exclusive mode; end $$",
     ];
     refused(&roles.api.0, &starts_nothing).await;
@@ -244,7 +248,8 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
     let both = refused_to(&stage, &[RoleKind::Api, RoleKind::Worker]).await;
     assert_eq!(unknown(&both, &owners), [""; 0], "neither may, and somebody does");
     let api = refused_to(&stage, &[RoleKind::Api]).await;
-    let workers = ["function claim", "function drop_log_partition", "function take_turns"];
+    let workers =
+        ["function claim", "function drop_log_partition", "function erase_entity", "function take_turns"];
     assert_eq!(unknown(&api, &[&owners[..], &workers].concat()), [""; 0], "is it only a worker's?");
     assert!(workers.iter().all(|object| api.contains(*object)), "{api:?}");
     let worker = refused_to(&stage, &[RoleKind::Worker]).await;

@@ -1,5 +1,7 @@
 //! Commands straight on the database. Who may connect to it may do anything, as an admin; the record has their name.
 
+mod entities;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,25 +13,24 @@ use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Within, read_sco
 use crate::admin::{Admin, AdminError, Cursor, EventFilter, NewTarget};
 use crate::api::{
     Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
-    DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet,
-    FacetSet, Group, GroupDead, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage,
-    NewChange, NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron,
-    PutQueue, PutQueueAnswer, PutTarget, Queue as QueueAnswer, QueueDepth, Quota, RedriveGroup, Redriven,
-    RedrivenGroup, RemoveGroup, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet, SetQuota,
-    Skipped, StopRequest, Stopped, Tombstone, UnsetQuota, Waiting,
+    DeletedQueue, Depth, Emitted, EmittedBatch, EventDetail, EventSummary, Facet, FacetSet, Group, GroupDead,
+    GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage, NewChange, NewEvent, Object,
+    PauseCron, PurgeRequest, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget,
+    Queue as QueueAnswer, QueueDepth, Quota, RedriveGroup, Redriven, RedrivenGroup, RemoveGroup, ResetGroup,
+    ResetRequest, RuleKind, SetFacet, SetQuota, Skipped, StopRequest, Stopped, Tombstone, UnsetQuota,
+    Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
 use crate::config::{DeliveryArgs, NotifierArgs};
 use crate::delivery::Deliverer;
 use crate::emit::{Queue, QueueConfig};
-use crate::entity::Entities;
 use crate::event::{
-    self, Actor, CanvasId, Category, EntityId, EventId, EventSource, HandlerScope, Lane, Name, ObjectKey,
-    StreamId, StreamName,
+    self, Actor, CanvasId, Category, EventId, EventSource, HandlerScope, Lane, Name, ObjectKey, StreamId,
+    StreamName,
 };
 use crate::log::Log;
-use crate::notify::{NoNotifier, Notifier};
+use crate::notify::NoNotifier;
 use crate::store::{DeadFilter, GroupDeadCursor, Store};
 
 /// How long a command wakes what a lifted rule held. Then it ends, and the minute's pass of another process goes on.
@@ -344,43 +345,6 @@ impl Database {
         let lane = Lane { scope: handler.scope(self.canvas), object: key.clone(), queue: None };
         let skipped = self.waking().await?.skip(&lane, &self.actor).await?;
         Ok(Skipped { skipped })
-    }
-
-    pub(super) async fn entity(&self, entity: &EntityId) -> anyhow::Result<Entity> {
-        let entity = EntityId { canvas: self.canvas, ..entity.clone() };
-        let shown = self.entities(Arc::new(NoNotifier)).show(&entity).await?;
-        let words = || {
-            Failure::NotFound(format!(
-                "there is no entity {entity} on canvas {}: no event of it was stored",
-                self.canvas
-            ))
-        };
-        Ok(shown.ok_or_else(words)?.into())
-    }
-
-    pub(super) async fn send_to_entity(
-        &self,
-        entity: &EntityId,
-        event: NewEntityEvent,
-    ) -> anyhow::Result<SentToEntity> {
-        let entity = EntityId { canvas: self.canvas, ..entity.clone() };
-        let sent = self.entities(self.notifier.connect().await?).send(&entity, event.read()?).await?;
-        Ok(sent.into())
-    }
-
-    pub(super) async fn entity_status(&self, id: EventId) -> anyhow::Result<EntityProgress> {
-        let progress = self.entities(Arc::new(NoNotifier)).status(self.canvas, id.0).await?;
-        let words = || {
-            let canvas = self.canvas;
-            Failure::NotFound(format!(
-                "nothing is known of {id} on canvas {canvas}: it was never sent, or long ago"
-            ))
-        };
-        Ok(progress.ok_or_else(words)?.into())
-    }
-
-    fn entities(&self, notifier: Arc<dyn Notifier>) -> Entities {
-        Entities::new(Queue::new(self.store.clone(), notifier, QueueConfig::default()))
     }
 
     pub(super) async fn append(&self, append: Append) -> anyhow::Result<AppendedAll> {

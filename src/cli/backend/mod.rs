@@ -11,15 +11,15 @@ mod server;
 
 use crate::api::{
     Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
-    DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet,
-    FacetSet, Group, GroupDead, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage,
-    NewChange, NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron,
-    PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Quota, RedriveGroup, Redriven, RedrivenGroup,
-    RemoveGroup, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet, SetQuota, Skipped, StopRequest,
-    Stopped, Tombstone, UnsetQuota, Waiting,
+    DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EntitySummary, EventDetail,
+    EventSummary, Facet, FacetSet, Group, GroupDead, GroupNodes, GroupSummary, HaltedLane, Handler, Key,
+    Lifted, List, LogPage, NewChange, NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged,
+    PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Quota, RedriveGroup,
+    Redriven, RedrivenGroup, RemoveGroup, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet,
+    SetQuota, Skipped, StopRequest, Stopped, Tombstone, UnsetQuota, Waiting,
 };
 use crate::config::DeliveryArgs;
-use crate::event::{self, Category, EntityId, EventId, EventSource, Name, ObjectKey, StreamName};
+use crate::event::{self, Category, EntityId, EntityType, EventId, EventSource, Name, ObjectKey, StreamName};
 use crate::machine::Standing;
 
 use super::arguments::{HandlerName, Page, Target};
@@ -273,6 +273,15 @@ impl Backend {
         either!(self.skip(key, handler))
     }
 
+    /// The entities of a type on the command's canvas.
+    pub(super) async fn list_entities(
+        &self,
+        entity_type: &EntityType,
+        page: Page,
+    ) -> anyhow::Result<List<EntitySummary>> {
+        either!(self.list_entities(entity_type, page))
+    }
+
     /// An entity of the command's canvas, whatever canvas it names.
     pub(super) async fn entity(&self, entity: &EntityId) -> anyhow::Result<Entity> {
         either!(self.entity(entity))
@@ -285,6 +294,15 @@ impl Backend {
         event: NewEntityEvent,
     ) -> anyhow::Result<SentToEntity> {
         either!(self.send_to_entity(entity, event))
+    }
+
+    /// Asks for such an entity to be erased.
+    pub(super) async fn erase_entity(
+        &self,
+        entity: &EntityId,
+        id: Option<EventId>,
+    ) -> anyhow::Result<SentToEntity> {
+        either!(self.erase_entity(entity, id))
     }
 
     /// What became of an event of an entity, or of all with a correlation id.

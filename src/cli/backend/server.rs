@@ -8,16 +8,16 @@ use super::client::{Client, Request};
 use super::{Canvases, WhichEvents};
 use crate::api::{
     Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
-    DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EventDetail, EventSummary, Facet,
-    FacetSet, Group, GroupDead, GroupNodes, GroupSummary, HaltedLane, Handler, Key, Lifted, List, LogPage,
-    NewChange, NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron,
-    PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Quota, RedriveGroup, Redriven, RedrivenGroup,
-    RemoveGroup, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet, SetQuota, SkipRequest, Skipped,
-    StopRequest, Stopped, TheEvent, Tombstone, UnsetQuota, Waiting,
+    DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EntitySummary, EventDetail,
+    EventSummary, Facet, FacetSet, Group, GroupDead, GroupNodes, GroupSummary, HaltedLane, Handler, Key,
+    Lifted, List, LogPage, NewChange, NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged,
+    PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Quota, RedriveGroup,
+    Redriven, RedrivenGroup, RemoveGroup, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet,
+    SetQuota, SkipRequest, Skipped, StopRequest, Stopped, TheEvent, Tombstone, UnsetQuota, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
-use crate::event::{self, Category, EntityId, EventId, EventSource, Name, ObjectKey, StreamName};
+use crate::event::{self, Category, EntityId, EntityType, EventId, EventSource, Name, ObjectKey, StreamName};
 
 /// A canvas of a server.
 pub(in crate::cli) struct Server {
@@ -248,6 +248,14 @@ impl Server {
         self.client.call(Request::post(&["objects", key.as_str(), "skip"]).body(&request)?).await
     }
 
+    pub(super) async fn list_entities(
+        &self,
+        entity_type: &EntityType,
+        page: Page,
+    ) -> anyhow::Result<List<EntitySummary>> {
+        self.client.call(Request::get(&["entities", entity_type.as_str()]).page(page)).await
+    }
+
     pub(super) async fn entity(&self, entity: &EntityId) -> anyhow::Result<Entity> {
         let (entity_type, id) = (entity.entity_type.as_str(), entity.id.as_str());
         self.client.call(Request::get(&["entities", entity_type, id])).await
@@ -260,6 +268,15 @@ impl Server {
     ) -> anyhow::Result<SentToEntity> {
         let (entity_type, id) = (entity.entity_type.as_str(), entity.id.as_str());
         self.client.call(Request::post(&["entities", entity_type, id, "events"]).body(&event)?).await
+    }
+
+    pub(super) async fn erase_entity(
+        &self,
+        entity: &EntityId,
+        id: Option<EventId>,
+    ) -> anyhow::Result<SentToEntity> {
+        let (entity_type, name) = (entity.entity_type.as_str(), entity.id.as_str());
+        self.client.call(Request::delete(&["entities", entity_type, name]).query("id", id)).await
     }
 
     pub(super) async fn entity_status(&self, id: EventId) -> anyhow::Result<EntityProgress> {

@@ -131,7 +131,7 @@ pub(crate) fn stable_hash(parts: &[&[u8]]) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// An event of the log. It never changes.
+/// An event of the log. It never changes; that of an entity may be erased.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogEvent {
     /// Its number in the log. Within a stream it grows with the position; numbers may be missing.

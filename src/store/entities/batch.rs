@@ -47,7 +47,7 @@ pub(crate) struct Decided {
     pub(crate) correlation_id: Uuid,
     pub(crate) name: Name,
     pub(crate) link: Link,
-    /// Whether it is in the repository.
+    /// Whether it is in the repository; or carried out, if it is an erasure.
     pub(crate) stored: bool,
     /// The entity's version with it, if that is known.
     pub(crate) version: Option<i64>,

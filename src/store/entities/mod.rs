@@ -3,6 +3,8 @@
 mod answer;
 mod append;
 mod batch;
+mod erase;
+mod list;
 mod load;
 mod outcomes;
 mod owners;
@@ -10,6 +12,8 @@ mod send;
 
 pub(crate) use answer::EntityQuestion;
 pub(crate) use batch::{BatchEnd, Decided, EntityBatch, EntityRow, StoredEvent};
+pub(crate) use erase::ERASED_MAX;
+pub use list::{EntityCursor, EntitySummary, InvalidEntityCursor};
 pub use load::StoredEntity;
 pub(crate) use load::{EntityPosition, LoadedEntity};
 pub use outcomes::EntityEventStatus;

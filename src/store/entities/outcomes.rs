@@ -45,6 +45,8 @@ pub(crate) struct Recorded {
     pub(crate) version: Option<i64>,
     pub(crate) result: Option<String>,
     pub(crate) error: Option<String>,
+    /// Where the first event is in the log that is left of the entity's inbox. What was sent before that was erased.
+    pub(crate) first: i64,
 }
 
 impl Store {
@@ -104,6 +106,7 @@ impl Store {
         entity: &EntityId,
         event: EventId,
     ) -> Result<Recorded, StoreError> {
+        let first = self.first_in_inbox(entity).await?;
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select status, version, result::text as result, error from wakeq.entity_events
@@ -114,7 +117,13 @@ impl Store {
         let row = session.limit(|connection| query.fetch_optional(connection)).await;
         if let Some(row) = session.answered("look for an event that is sent again", row)? {
             let stored = row.status == "processed";
-            return Ok(Recorded { stored, version: row.version, result: row.result, error: row.error });
+            return Ok(Recorded {
+                stored,
+                version: row.version,
+                result: row.result,
+                error: row.error,
+                first,
+            });
         }
         // All of the entity's events may have to be looked at.
         let mut session = self.session().await?;
@@ -128,7 +137,20 @@ impl Store {
         );
         let stored = session.limit(|connection| query.fetch_one(connection)).await;
         let stored = session.answered("look for an event in the repository", stored)?;
-        Ok(Recorded { stored, version: None, result: None, error: None })
+        Ok(Recorded { stored, version: None, result: None, error: None, first })
+    }
+
+    /// Where the first event is in the log that is left of an entity's inbox; 0, if there is none.
+    async fn first_in_inbox(&self, entity: &EntityId) -> Result<i64, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "select seq from wakeq.log where canvas_id = $1 and category = $2 and stream = $3 order by seq limit 1",
+            entity.canvas.0,
+            entity.entity_type.inbox().as_str() as _,
+            entity.id.as_str() as _
+        );
+        let first = session.limit(|connection| query.fetch_optional(connection)).await;
+        Ok(session.answered("look where an inbox begins", first)?.unwrap_or_default())
     }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct ToEntity {
     /// The link that it had, if the sender knows that it was sent before.
     pub(crate) link: Option<Link>,
     pub(crate) correlation_id: Uuid,
+    /// It is no event, and erases the entity.
+    pub(crate) erases: bool,
     pub(crate) name: Name,
     pub(crate) payload: String,
     /// A JSON object with a field at least, to which that of the first link is added.
@@ -51,6 +53,8 @@ struct Known {
     entity_type: String,
     entity: String,
     link: Link,
+    /// Whether it is an erasure: that and an event are never the same.
+    erases: bool,
 }
 
 impl Store {
@@ -115,7 +119,9 @@ pub(crate) async fn send_to_entities(
     for (at, (event, stream)) in events.iter().zip(inboxes).enumerate() {
         let key = (event.entity.canvas, event.id);
         let is_same = |known: &Known| {
-            known.entity == event.entity.id.as_str() && known.entity_type == event.entity.entity_type.as_str()
+            known.entity == event.entity.id.as_str()
+                && known.entity_type == event.entity.entity_type.as_str()
+                && known.erases == event.erases
         };
         if known.get(&key).is_some_and(|known| !is_same(known)) {
             return Ok(SendEnd::Taken(event.id));
@@ -157,18 +163,21 @@ async fn known_of(
     connection: &mut PgConnection,
     chosen: &[&ToEntity],
 ) -> Result<HashMap<(CanvasId, EventId), Known>, sqlx::Error> {
+    let erasure = Name::erasure();
     let rows = sqlx::query!(
-        r#"select e.canvas_id, e.event_id, e.entity_type::text as "entity_type!", e.entity::text as "entity!", e.link_id, e.link_prev
+        r#"select e.canvas_id, e.event_id, e.entity_type::text as "entity_type!", e.entity::text as "entity!", e.link_id, e.link_prev,
+                  e.name::text = $3::text as "erases!"
              from unnest($1::uuid[], $2::uuid[]) as wanted (canvas_id, event_id)
              join wakeq.entity_events e on e.canvas_id = wanted.canvas_id and e.event_id = wanted.event_id"#,
         &chosen.iter().map(|event| event.entity.canvas.0).collect::<Vec<_>>(),
-        &chosen.iter().map(|event| event.id.0).collect::<Vec<_>>()
+        &chosen.iter().map(|event| event.id.0).collect::<Vec<_>>(),
+        erasure.as_str()
     )
     .fetch_all(connection)
     .await?;
     let known = rows.into_iter().map(|row| {
         let link = Link { id: row.link_id, prev: row.link_prev };
-        let known = Known { entity_type: row.entity_type, entity: row.entity, link };
+        let known = Known { entity_type: row.entity_type, entity: row.entity, link, erases: row.erases };
         ((CanvasId(row.canvas_id), EventId(row.event_id)), known)
     });
     Ok(known.collect())

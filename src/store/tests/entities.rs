@@ -1,6 +1,8 @@
-//! What is kept about events that were sent to entities, and for how long.
+//! What is kept about events that were sent to entities, and for how long; and what a list of entities reads.
 
 use super::Table;
+use super::cost::{buffers, plan};
+use crate::event::CanvasId;
 use crate::store::Retention;
 
 /// What was decided upon is forgotten with its age; what nobody decided upon yet stays, however old it is,
@@ -68,4 +70,27 @@ async fn what_may_still_be_answered_is_not_forgotten() {
     table.run("update wakeq.entity_events set held_at = held_at - interval '8 days'").await;
     assert!(!table.store.expire(true, Retention::default()).await.unwrap());
     assert_eq!(table.number(left).await, 2);
+}
+
+/// A page of a list reads its rows and no others, wherever it begins, and whatever other types and canvases have.
+#[tokio::test]
+async fn a_page_of_entities_reads_no_more_than_the_page() {
+    let table = Table::of_one_connection().await;
+    table
+        .run(
+            "insert into wakeq.entities (entity_type, canvas_id, id, version, last_link, state, state_version, state_seq)
+             select kind, ('00000000-0000-0000-0000-00000000000' || canvas)::uuid, 'e' || lpad(n::text, 6, '0'), 1, 1,
+                    to_jsonb(repeat(md5(n::text), 200))::text, 1, 1
+               from unnest(array['account', 'order']) as kind, generate_series(0, 1) as canvas, generate_series(1, 5000) as n",
+        )
+        .await;
+    table.run("vacuum analyze wakeq.entities").await;
+    let (canvas, account) = (CanvasId::DEFAULT, "account".parse().unwrap());
+    assert_eq!(table.store.list_entities(canvas, &account, None, 11).await.unwrap().len(), 11);
+    for after in ["", "e002500", "e004989"] {
+        let arguments = format!("'account', '{canvas}', '{after}', 11");
+        let plan = plan(&table.store, "octet_length(state)", &arguments).await;
+        assert!(plan.contains("Index Scan using entities_pkey") && plan.contains("rows=11 "), "{plan}");
+        assert!(!plan.contains("Sort") && buffers(&plan, "Limit") < 30, "{plan}");
+    }
 }

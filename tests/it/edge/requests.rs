@@ -21,6 +21,9 @@ const QUEUE: &str = "email_events";
 const GROUP: &str = "projection";
 /// The object.
 const OBJECT: &str = "work:1";
+/// Operations on entities; the one that sends has a body.
+const OF_ENTITIES: [&str; 5] =
+    ["list_entities", "show_entity", "entity_status", "erase_entity", "send_to_entity"];
 /// The type of the entity, and the entity.
 const ENTITY: [&str; 2] = ["account", "ada"];
 
@@ -218,9 +221,10 @@ impl Targets {
                 let foreign = Self { canvas: FOREIGN, queue: "unknown", group: "unknown", ..self.clone() };
                 foreign.good(service, operation).bearer_auth(key)
             }
-            ("emit" | "emit_batch" | "change_object" | "send_to_entity", 409 | 413 | 415 | 422) => {
-                self.emitting_for(service, operation, status).await
-            }
+            (
+                "emit" | "emit_batch" | "change_object" | "send_to_entity" | "erase_entity",
+                409 | 413 | 415 | 422,
+            ) => self.emitting_for(service, operation, status).await,
             ("cancel_event" | "run_event_now", 409) => to(&path),
             ("append_to_log", 409) => to(&path).json(&expecting_in_vain()),
             ("put_target" | "put_target_of_modifier", 409) => {
@@ -270,12 +274,13 @@ impl Targets {
         let request = service.request(operation.method.clone(), &path).bearer_auth(&service.key);
         let event = |event: Value| emitting(&operation.id, event);
         match status {
-            409 if operation.id == "send_to_entity" => {
-                let (other, id) = (path.replace(ENTITY[1], "bob"), self.taken);
-                let event = json!({"name": "deposit", "id": id});
-                let sent = service.request(operation.method.clone(), &other).bearer_auth(&service.key);
+            409 if OF_ENTITIES.contains(&operation.id.as_str()) => {
+                let other = self.path("/v1/canvases/{canvas}/entities/{type}/bob/events", self.running);
+                let event = json!({"name": "deposit", "id": self.taken});
+                let sent = service.request(Method::POST, &other).bearer_auth(&service.key);
                 Answer::of(sent.json(&event)).await.json();
-                request.json(&event)
+                let erases = operation.id == "erase_entity";
+                if erases { request.query(&[("id", self.taken)]) } else { request.json(&event) }
             }
             409 => {
                 hold_a_key(service).await;
@@ -414,8 +419,6 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         | "list_halted_objects"
         | "show_object"
         | "list_tombstones"
-        | "show_entity"
-        | "entity_status"
         | "read_log"
         | "list_queues"
         | "show_queue"
@@ -435,13 +438,14 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         | "revoke_key"
         | "listen" => None,
         of_group if OF_GROUPS.contains(&of_group) => None,
+        of_entity if OF_ENTITIES.contains(&of_entity) => None,
         other => panic!("say in this file what a good request of the new operation `{other}` sends"),
     }
 }
 
 /// The path with a space where it names something.
 fn broken(operation: &Operation) -> String {
-    ["{name}", "{id}", "{key}", "{cron}", "{object}", "{queue}", "{group}", "{entity}", "{quota}"]
+    ["{name}", "{id}", "{key}", "{cron}", "{object}", "{queue}", "{group}", "{type}", "{entity}", "{quota}"]
         .iter()
         .fold(operation.path.clone(), |path, part| path.replace(part, "%20"))
 }

@@ -4,10 +4,14 @@
 mod bytes;
 mod calls;
 mod crashes;
+mod erased;
+mod erasing;
 mod forged;
 mod http;
 mod isolated;
 mod life;
+mod listed;
+mod measured;
 mod memory;
 mod owners;
 mod reposts;

@@ -35,7 +35,7 @@ const QUEUES: Tried = OfThePlatform("queues belong to the platform");
 const GROUPS: Tried = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tried.
-const CALLS: [(&str, &str, Tried); 86] = [
+const CALLS: [(&str, &str, Tried); 88] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -112,6 +112,8 @@ const CALLS: [(&str, &str, Tried); 86] = [
     ("Entities", "send_all", Here),
     ("Entities", "send_in", Here),
     ("Entities", "answer", There("the_canvas_of_an_answer_is_that_of_the_execution")),
+    ("Entities", "list", By("list_entities")),
+    ("Entities", "erase", By("erase_entity")),
     ("Entities", "show", By("show_entity")),
     ("Entities", "status", By("entity_status")),
     ("Access", "create_key", By("create_key")),
@@ -125,11 +127,13 @@ const CALLS: [(&str, &str, Tried); 86] = [
 ];
 
 /// Where these types have their calls.
-const SOURCES: [(&str, &str); 5] = [
+const SOURCES: [(&str, &str); 7] = [
     ("Admin", "src/admin"),
     ("Queue", "src/emit.rs"),
     ("Log", "src/log/mod.rs"),
+    ("Entities", "src/entity/erase.rs"),
     ("Entities", "src/entity/handle.rs"),
+    ("Entities", "src/entity/list.rs"),
     ("Access", "src/access/keyring.rs"),
 ];
 

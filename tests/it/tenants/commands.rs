@@ -13,7 +13,7 @@ use super::{Findings, pass, rows};
 use crate::cli::Terminal;
 
 /// Each with the places of what is the victim's. Verbs without such a place are here too, for what they print.
-const LINES: [&str; 65] = [
+const LINES: [&str; 68] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -32,6 +32,8 @@ const LINES: [&str; 65] = [
     "objects halted",
     "objects show <object>",
     "objects tombstones <object>",
+    "entities list account",
+    "entities list account --cursor <cursor list_entities>",
     "entities show <entity>",
     "entities status <id>",
     "log read",
@@ -53,6 +55,7 @@ const LINES: [&str; 65] = [
     "emit greet 1 --id <id>",
     "entities send <entity> deposit 1 --id <id>",
     "entities send <entity> deposit 1 --correlation-id <id> --reply-to <handler>",
+    "entities erase <entity> --id <id>",
     "log append accounts a opened 1 --id <id>",
     "log append <stream> opened 1",
     "keys create <holder> --scope read",
@@ -125,6 +128,10 @@ const WITH_THE_DATABASE: [&str; 4] = ["queues ", "groups ", "keys revoke ", "acc
 fn filled(line: &str, values: &Values) -> Vec<(String, Vec<String>)> {
     let kinds: BTreeSet<_> = values.ids.iter().map(|(kind, _)| *kind).collect();
     let id = |kind: &str| values.ids.iter().rev().find(|(of, _)| of == &kind).unwrap().1.clone();
+    let cursors = |listing: &str| {
+        let own = values.cursors.iter().filter(|(of, _)| of == listing);
+        own.map(|(_, cursor)| cursor.clone()).collect()
+    };
     let few = ["waiting", "dead", "chosen", "sent to an entity", "a copy"];
     let alternatives: Vec<(&str, Vec<String>)> = vec![
         ("<id>", kinds.iter().filter(|kind| few.contains(kind)).map(|kind| id(kind)).collect()),
@@ -148,15 +155,8 @@ fn filled(line: &str, values: &Values) -> Vec<(String, Vec<String>)> {
         ),
         ("<key>", values.keys.clone()),
         ("<holder>", values.holders.clone()),
-        (
-            "<cursor list_events>",
-            values
-                .cursors
-                .iter()
-                .filter(|(of, _)| of == "list_events")
-                .map(|(_, cursor)| cursor.clone())
-                .collect(),
-        ),
+        ("<cursor list_events>", cursors("list_events")),
+        ("<cursor list_entities>", cursors("list_entities")),
     ];
     let mut lines = vec![line.to_owned()];
     for (place, values) in alternatives {

@@ -123,6 +123,7 @@ pub(super) fn of_query(operation: &str, name: &str, values: &Values) -> Vec<Vec<
         "state" => {
             ["waiting", "delayed", "paused", "running"].map(|state| vec![("state", state.to_owned())]).into()
         }
+        "id" => values.ids.iter().map(|(_, id)| vec![("id", id.clone())]).collect(),
         "queue" => vec![vec![("queue", QUEUE.to_owned())]],
         "worker" => vec![vec![("worker", format!("worker-{}", &values.canvas[..8]))]],
         "view" => vec![vec![("view", "full".to_owned())]],

@@ -71,8 +71,40 @@ const HANDS: &str = "
                    ('ATTACKER', 'd', 'attacker', 4, 'a'), ('VICTIM', 'd', 'victim', 5, 'b'), ('ATTACKER', 'd', 'attacker', 6, 'c'))
            as hands (canvas, name, worker, seq, queue);";
 
+/// An entity of each, with an event of the same id that was stored, and died elsewhere; the attacker's is to be erased, and the victim's has
+/// gone on since.
+const ENTITIES: &str = "
+    insert into wakeq.log (seq, prev, canvas_id, category, stream, position, bucket, id, name, payload, metadata) values
+    (9000001, 0, 'ATTACKER', 'entities:note.inbox', 'one', 0, 0, 'c1000000-0000-4000-8000-000000000000', 'add', '1', '{}'),
+    (9000002, 0, 'VICTIM', 'entities:note.inbox', 'one', 0, 0, 'c1000000-0000-4000-8000-000000000000', 'add', '1', '{}'),
+    (9000003, 0, 'ATTACKER', 'entities:note', 'one', 0, 0, 'c1000000-0000-4000-8000-000000000000', 'add', '1',
+     '{\"link\":{\"id\":9000001,\"prev\":0}}'),
+    (9000004, 0, 'VICTIM', 'entities:note', 'one', 0, 0, 'c1000000-0000-4000-8000-000000000000', 'add', '1',
+     '{\"link\":{\"id\":9000002,\"prev\":0}}'),
+    (9000005, 9000001, 'ATTACKER', 'entities:note.inbox', 'one', 1, 0, gen_random_uuid(), 'wakeq.erase', 'null', '{\"erases\":true}');
+    insert into wakeq.log_streams (canvas_id, category, stream, position, last_seq)
+    values ('ATTACKER', 'entities:note', 'one', 0, 9000003), ('VICTIM', 'entities:note', 'one', 0, 9000004);
+    insert into wakeq.entities (entity_type, canvas_id, id, version, last_link)
+    values ('note', 'ATTACKER', 'one', 1, 9000001), ('note', 'VICTIM', 'one', 1, 9000009);
+    insert into wakeq.entity_events (canvas_id, event_id, correlation_id, entity_type, entity, name, link_id, link_prev)
+    values ('ATTACKER', 'c1000000-0000-4000-8000-000000000000', gen_random_uuid(), 'note', 'one', 'add', 9000001, 0),
+           ('VICTIM', 'c1000000-0000-4000-8000-000000000000', gen_random_uuid(), 'note', 'one', 'add', 9000002, 0);
+    insert into wakeq.consumer_dead (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
+    select 'projection', 'category/entities:note', seq, id, canvas_id, category, stream, name, payload, 1, 'no'
+      from wakeq.log where category = 'entities:note' and stream = 'one';";
+
 /// What is there, what is done then, and what has to be so.
-const QUESTIONS: [(&[&str], &str, &str); 19] = [
+const QUESTIONS: [(&[&str], &str, &str); 20] = [
+    (
+        &[ENTITIES],
+        "select wakeq.erase_entity('ATTACKER', 'note', 'one', 9000005, 0, 1000)",
+        "(select count(*) filter (where canvas_id = 'VICTIM') = 2 and count(*) filter (where canvas_id = 'ATTACKER') = 1
+            from wakeq.log where stream = 'one' and category in ('entities:note', 'entities:note.inbox'))
+         and (select count(*) = 1 and min(canvas_id::text) = 'VICTIM' from wakeq.log_streams where category = 'entities:note')
+         and (select count(*) = 1 and min(canvas_id::text) = 'VICTIM' from wakeq.entities where entity_type = 'note')
+         and (select count(*) = 1 and min(canvas_id::text) = 'VICTIM' from wakeq.entity_events where entity_type = 'note')
+         and (select count(*) = 1 and min(canvas_id::text) = 'VICTIM' from wakeq.consumer_dead where category = 'entities:note')",
+    ),
     (&[LANES], "", "wakeq.first_without('VICTIM', 'lane', null, 'audit', 'note', '{}') = 'b1000000-0000-4000-8000-000000000000'"),
     (&[LANES], "", "wakeq.first_without('VICTIM', 'lane', 'audit', 'audit', 'note', '{}') = 'b2000000-0000-4000-8000-000000000000'"),
     (&[LANES], "", "wakeq.next_in_lane('VICTIM', 'lane', null, 'audit', 'note', 0) = 'b1000000-0000-4000-8000-000000000000'"),

@@ -48,10 +48,12 @@ const LIMITED: Unseen = NotReached("it is asked where a facet with a limit was f
 const OLD: Unseen = NotReached("what is old is looked for by the minute's pass: `store::tests::idle`");
 const HELD: Unseen = NotReached("it is asked while another session holds a row: `store::tests::resuming`");
 const COLD: Unseen = NotReached("it is asked of an entity that has left memory: `entities::memory`");
+const IN_TURN: Unseen =
+    WithoutEffect("an inbox is worked in its order: nobody has decided upon anything later than the erasure");
 const SQL_ROLES: Unseen = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By their file and a part of their line.
-const UNSEEN: [(&str, &str, Unseen); 43] = [
+const UNSEEN: [(&str, &str, Unseen); 49] = [
     ("src/store/control.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/dead_events.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/load.rs", "id = $1 and canvas_id = $2", KNOWN),
@@ -124,6 +126,24 @@ const UNSEEN: [(&str, &str, Unseen); 43] = [
     ("src/store/entities/batch.rs", "passed.canvas_id", AGAIN),
     ("src/store/entities/outcomes.rs", "status <> 'accepted'", AGAIN),
     ("src/store/entities/outcomes.rs", "category = $3", AGAIN),
+    ("src/store/entities/outcomes.rs", "order by seq limit 1", AGAIN),
+    ("src/store/entities/erase.rs", "entity_type = $1 and canvas_id = $2", IN_TURN),
+    (
+        "migrations/0018_entities.sql",
+        "l.seq = erasure",
+        NotReached("an owner names the canvas of the erasure: `entities::erasing` names another"),
+    ),
+    (
+        "migrations/0018_entities.sql",
+        "l.category = repository",
+        WithoutEffect("what is found is deleted under its own canvas"),
+    ),
+    (
+        "migrations/0018_entities.sql",
+        "l.category = inbox and l.seq < up_to",
+        WithoutEffect("what is found is deleted under its own canvas"),
+    ),
+    ("migrations/0018_entities.sql", "l.seq = any (seqs)", OWN_IDS),
     ("migrations/0014_queues.sql", "facet_was_full", LIMITED),
     (
         "migrations/0014_queues.sql",

@@ -68,7 +68,7 @@ fn ordered(operations: &[Operation]) -> Vec<&Operation> {
         _ if operation.method == Method::GET => 0,
         _ if operation.scopes == [Scope::Emit] => 1,
         id if ["un", "cancel"].iter().any(|start| id.starts_with(start)) => 3,
-        id if ["delete", "purge", "revoke"].iter().any(|start| id.starts_with(start)) => 4,
+        id if ["delete", "erase", "purge", "revoke"].iter().any(|start| id.starts_with(start)) => 4,
         _ => 2,
     };
     let asked = operations.iter().filter(|operation| {

@@ -292,7 +292,7 @@ impl Planting<'_> {
                 self.values.cursors.push((operation.id.clone(), self.tenant.canvas.to_string()));
                 continue;
             }
-            let path = operation.path.replace("{canvas}", "{}");
+            let path = operation.path.replace("{canvas}", "{}").replace("{type}", "account");
             assert!(
                 !path.contains("{c") && path.matches('{').count() == 1,
                 "no page of {} is known",

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use wakeq::{
-    Applied, CanvasId, Entities, Entity, EntityConfig, EntityEvent, EntityId, EntityProcessor, EntityStatus,
-    EventId, Log, Rejection,
+    Actor, Applied, CanvasId, Entities, Entity, EntityConfig, EntityEvent, EntityEventStatus, EntityId,
+    EntityProcessor, EntityStatus, EventId, Log, Rejection,
 };
 
 use super::Findings;
@@ -65,12 +65,20 @@ pub(super) async fn goes_on(world: &World) -> Findings {
                 entities.send(&tally(canvas), event).await.unwrap().id
             };
             // More of the attacker's, so that no two versions are alike.
-            send(ATTACKER.canvas, 100).await;
-            send(ATTACKER.canvas, 100).await;
+            for _ in 0..3 {
+                send(ATTACKER.canvas, 100).await;
+            }
             let result = result(&entities, send(VICTIM.canvas, count).await).await;
             if result != Some(expected.to_string()) {
                 findings.push(format!("tallies: it is {result:?} and not {expected}"));
             }
+        }
+        // What the next processor reads of the victim is all there, whatever of the attacker's is not.
+        let erasure = entities.erase(&tally(ATTACKER.canvas), None, &Actor::user("tests")).await.unwrap();
+        if ended(&entities, ATTACKER.canvas, erasure.id).await.is_none()
+            || entities.show(&tally(ATTACKER.canvas)).await.unwrap().is_some()
+        {
+            findings.push("tallies: the attacker's is not erased".to_owned());
         }
         withdraw(&processor).await;
     }
@@ -79,16 +87,21 @@ pub(super) async fn goes_on(world: &World) -> Findings {
 
 /// What the victim is told of an event, once it has ended.
 async fn result(entities: &Entities, id: EventId) -> Option<String> {
+    ended(entities, VICTIM.canvas, id).await?.result
+}
+
+/// An event, once it has ended; none, if it does not.
+async fn ended(entities: &Entities, canvas: CanvasId, id: EventId) -> Option<EntityEventStatus> {
     let ended = async {
         loop {
-            let progress = entities.status(VICTIM.canvas, id.0).await.unwrap();
+            let progress = entities.status(canvas, id.0).await.unwrap();
             if let Some(event) = progress.and_then(|progress| progress.events.into_iter().next())
                 && event.status != EntityStatus::Accepted
             {
-                return event.result;
+                return event;
             }
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, ended).await.ok().flatten()
+    tokio::time::timeout(PATIENCE, ended).await.ok()
 }

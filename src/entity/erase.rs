@@ -1,0 +1,144 @@
+//! Erasures: an entity is asked to be forgotten by an event of its inbox, so that it happens in its turn, and its owner carries that out.
+//!
+//! Nothing is erased by anybody else, and nothing that was sent after the erasure. What is erased is gone a page at a time, each under
+//! the epoch of the owner; the position moves past the erasure when nothing is left, so that whoever comes next finishes it.
+
+use std::sync::Arc;
+
+use super::batch::batch;
+use super::define::Entity;
+use super::envelope::{Envelope, Received};
+use super::halt::Halt;
+use super::handle::{Entities, EntityError, SentToEntity};
+use super::owner::{Owner, Parts};
+use super::shard::{Decision, Key, Worked};
+use crate::event::{Actor, EntityId, EventId, Name};
+use crate::machine::{Repost, repost};
+use crate::store::{ERASED_MAX, PositionMove, StoreError, ToEntity};
+use crate::telemetry;
+
+impl Entities {
+    /// Asks for an entity to be erased: what is stored of it, up to here. When this returns, the erasure is in the inbox, behind what
+    /// was sent before; [`status`](Self::status) with its id says `completed` once it is done. What is sent after it begins the entity
+    /// anew, at version 1. An entity that is not there may be erased as well.
+    ///
+    /// Asked for again with an id of the caller's choice, it erases nothing that was sent since: for 7 days after it was done.
+    /// [docs/entities.md](https://docs.rs/wakeq) says what is erased, and what is not.
+    ///
+    /// ```no_run
+    /// # async fn example(entities: wakeq::Entities) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::{Actor, CanvasId, EntityId};
+    ///
+    /// let ada = EntityId::new(CanvasId::DEFAULT, "account", "ada")?;
+    /// let erasure = entities.erase(&ada, None, &Actor::user("grace")).await?;
+    /// println!("ask for the status of {}", erasure.id);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn erase(
+        &self,
+        entity: &EntityId,
+        id: Option<EventId>,
+        actor: &Actor,
+    ) -> Result<SentToEntity, EntityError> {
+        self.sent_erasure(erasure(entity, id), actor).await
+    }
+}
+
+/// An erasure on its way to an entity. It is one by what stands around it, which no sender of an event can write.
+fn erasure(entity: &EntityId, chosen: Option<EventId>) -> ToEntity {
+    let id = chosen.unwrap_or_default();
+    let traceparent = Some(telemetry::trace_of_emit(None).to_string());
+    let envelope = Envelope { correlation_id: id.0, reply_to: None, repost: None, traceparent, erases: true };
+    ToEntity {
+        entity: entity.clone(),
+        id,
+        chosen: chosen.is_some(),
+        link: None,
+        correlation_id: id.0,
+        erases: true,
+        name: Name::erasure(),
+        payload: "null".to_owned(),
+        metadata: envelope.json(),
+    }
+}
+
+impl<E: Entity> Owner<E> {
+    /// Carries out an erasure, the first of `rest` events of a page that goes up to `through`, and commits that it is done. How many events
+    /// that were: one.
+    pub(super) async fn erase(
+        &mut self,
+        erasure: &Received,
+        rest: usize,
+        through: i64,
+    ) -> Result<usize, Halt> {
+        let parts = Arc::clone(&self.parts);
+        let (from, epoch) = (self.committed.unwrap_or_default(), self.epoch);
+        let to = if rest == 1 { through } else { erasure.seq };
+        let position = PositionMove { group: &parts.group, source: &parts.source, epoch, from, to };
+        let entity = EntityId {
+            canvas: erasure.canvas,
+            entity_type: parts.entity_type.clone(),
+            id: erasure.entity.clone(),
+        };
+        let recorded = self.recorded(std::slice::from_ref(erasure)).await?;
+        let is_done = recorded.as_ref().is_some_and(|recorded| recorded.stored);
+        let last = parts.store.entity_last_link(&entity).await?;
+        let decision = decide(erasure, last, is_done);
+        if matches!(decision, Decision::Erased) {
+            self.erase_pages(&position, &entity, erasure.seq).await?;
+        }
+        let worked = Worked { decisions: vec![(0, decision)], changed: Vec::new() };
+        let events = std::slice::from_ref(erasure);
+        let made = batch::<E>(&parts.entity_type, position, events, worked, recorded.as_ref(), &parts.queue);
+        // Nothing follows from an erasure, so there is nothing that can't be made.
+        let batch = made.map_err(|_| StoreError::Defect)?;
+        self.commit(batch).await?;
+        Ok(1)
+    }
+
+    /// Erases page after page, until nothing is left. From the first one on the entity is not in memory either.
+    async fn erase_pages(
+        &mut self,
+        position: &PositionMove<'_>,
+        entity: &EntityId,
+        erasure: i64,
+    ) -> Result<(), Halt> {
+        let Parts { store, actors, committing, .. } = &*self.parts;
+        let mut after = 0;
+        loop {
+            if self.cancel.is_cancelled() {
+                return Err(Halt::Withdrawn);
+            }
+            let following = committing.write().await;
+            let most = self.part_of(ERASED_MAX);
+            let gone = store.erase_entity(position, entity, (erasure, after), most).await?;
+            let key = Key { canvas: entity.canvas, id: entity.id.clone() };
+            actors.ask(actors.of(&key), move |shard| shard.forget_one(&key)).await?;
+            drop(following);
+            match gone {
+                Some(Some(through)) => after = through,
+                Some(None) => return Ok(()),
+                None => break,
+            }
+            crate::fault::point("entity.erased");
+        }
+        self.committed = None;
+        Err(self.refused().await)
+    }
+}
+
+/// What becomes of an erasure of an entity whose last decision has this link. It is decided as events are: once, in its turn, and never
+/// behind what came later.
+fn decide(erasure: &Received, last: i64, is_done: bool) -> Decision {
+    match repost(last, erasure.seq - 1, erasure.link, is_done) {
+        _ if is_done => Decision::Done,
+        Repost::Process => Decision::Erased,
+        Repost::AnswerAgain | Repost::Done | Repost::Refuse if !erasure.is_repost() => Decision::Passed,
+        Repost::AnswerAgain | Repost::Done | Repost::Refuse | Repost::Delay => {
+            let why =
+                "it is older than the latest event of the entity, and was not carried out: ask for a new one";
+            Decision::Dead { why: why.to_owned(), attempts: 1 }
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! Entities that are erased: what goes, what stays, and what may come after.
+
+use serde_json::Value;
+use sqlx::{AssertSqlSafe, PgPool};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+use wakeq::{
+    Actor, Applied, CanvasId, Entity, EntityAnswer, EntityError, EntityEvent, EntityEventStatus, EntityId,
+    EntityOutcome, EntityStatus, EventId, EventSource, Execution, Handlers, Rejection, SentToEntity,
+};
+
+use super::{Balance, Bank, Change, accept, account, config, withdraw};
+use crate::support::PATIENCE;
+
+const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
+/// What is in every payload, state and result of the one that is erased, and in nobody else's.
+const SECRET: u32 = 918_273_645;
+
+/// Another type, with entities of the same names.
+struct Invoice;
+
+impl Entity for Invoice {
+    const TYPE: &'static str = "invoice";
+    type State = Balance;
+    type Event = Change;
+
+    fn validate(balance: &Balance, change: &Change) -> Result<(), Rejection> {
+        super::Account::validate(balance, change)
+    }
+
+    fn apply(balance: Balance, change: &Change) -> Applied<Balance> {
+        super::Account::apply(balance, change)
+    }
+}
+
+fn of(canvas: CanvasId, entity_type: &str, id: &str) -> EntityId {
+    EntityId::new(canvas, entity_type, id).unwrap()
+}
+
+fn deposit(cents: u32) -> EntityEvent {
+    EntityEvent::of(&Change::Deposit { cents }).unwrap()
+}
+
+impl Bank {
+    async fn erase(&self, entity: &EntityId, id: Option<EventId>) -> SentToEntity {
+        self.entities.erase(entity, id, &Actor::user("grace")).await.unwrap()
+    }
+
+    /// Has ada erased, and waits for it.
+    async fn erased(&self) -> EntityEventStatus {
+        let sent = self.erase(&account("ada"), None).await;
+        self.ended(sent.id.0).await
+    }
+
+    async fn sent_to(&self, entity: &EntityId, event: EntityEvent) -> EntityEventStatus {
+        let sent = self.entities.send(entity, event).await.unwrap();
+        self.ended_on(entity.canvas, sent.id.0).await
+    }
+
+    async fn outcomes(&self) -> Vec<(EventId, EntityOutcome, Option<i64>)> {
+        let told: Vec<EntityAnswer> = self.waiting("told").await;
+        told.into_iter().map(|told| (told.event_id, told.outcome, told.version)).collect()
+    }
+
+    async fn cents(&self) -> Option<(i64, i64)> {
+        self.shown("ada").await.map(|(balance, version)| (balance.cents, version))
+    }
+
+    /// Some that have a part of its name each, with everything that there is of an entity; all rows of them.
+    async fn with_others(&self) -> Vec<String> {
+        let alike = [
+            of(OTHER, "account", "ada"),
+            of(CanvasId::DEFAULT, "invoice", "ada"),
+            account("adam"),
+            account("bob"),
+        ];
+        for entity in &alike {
+            self.sent_to(entity, deposit(5)).await;
+            self.sent_to(entity, EntityEvent::of(&Change::Panics).unwrap()).await;
+            self.sent_to(entity, EntityEvent::of(&Change::Withdraw { cents: 9 }).unwrap()).await;
+        }
+        others(&self.stage.pool).await
+    }
+
+    /// An entity of which something is in every table that has anything of entities; its first event.
+    async fn with_secrets(&self, ada: &EntityId) -> EntityEventStatus {
+        let first = self.sent_to(ada, deposit(SECRET)).await;
+        self.sent_to(ada, EntityEvent::of(&Change::TopUp { cents: SECRET }).unwrap()).await;
+        self.sent_to(ada, EntityEvent::of(&Change::Withdraw { cents: SECRET + 1 }).unwrap()).await;
+        self.sent_to(ada, EntityEvent::new("panics", &SECRET).unwrap()).await;
+        self.sent_to(ada, EntityEvent::of(&Change::Panics).unwrap()).await;
+        // Another group that reads the repository gave an event of it up.
+        sqlx::query(
+            "insert into wakeq.consumer_dead (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
+             select 'projection', 'category/entities:account', seq, id, canvas_id, category, stream, name, payload, 3, 'no'
+               from wakeq.log where category = 'entities:account' and stream = 'ada' and canvas_id = $1",
+        )
+        .bind(CanvasId::DEFAULT.0)
+        .execute(&self.stage.pool)
+        .await
+        .unwrap();
+        let tables: Vec<String> =
+            found(&self.stage.pool, &SECRET.to_string()).await.into_iter().map(|(table, _)| table).collect();
+        assert_eq!(tables, ["consumer_dead", "entities", "entity_events", "events_v2", "log"]);
+        first
+    }
+}
+
+/// The tables in which this text is, and in how many rows.
+async fn found(pool: &PgPool, text: &str) -> Vec<(String, i64)> {
+    let tables: Vec<String> = sqlx::query_scalar(
+        "select relname::text from pg_class
+          where relnamespace = 'wakeq'::regnamespace and relkind in ('r', 'p') and not relispartition order by 1",
+    )
+    .fetch_all(pool)
+    .await
+    .unwrap();
+    let mut found = Vec::new();
+    for table in tables {
+        let count =
+            format!("select count(*) from wakeq.\"{table}\" t where strpos(to_jsonb(t)::text, $1) > 0");
+        let count: i64 = sqlx::query_scalar(AssertSqlSafe(count)).bind(text).fetch_one(pool).await.unwrap();
+        if count > 0 {
+            found.push((table, count));
+        }
+    }
+    found
+}
+
+/// All rows of what is not to be erased, in every table that has something of entities.
+async fn others(pool: &PgPool) -> Vec<String> {
+    let mut rows = Vec::new();
+    for (table, entity) in [
+        ("log", "category, stream"),
+        ("log_streams", "category, stream"),
+        ("entities", "'entities:' || entity_type, id"),
+        ("entity_events", "'entities:' || entity_type, entity"),
+        ("consumer_dead", "category, stream"),
+    ] {
+        let all = format!(
+            "select to_jsonb(t)::text from wakeq.{table} t
+              where (canvas_id, {entity}) not in (values ('{canvas}'::uuid, 'entities:account', 'ada'),
+                                                         ('{canvas}'::uuid, 'entities:account.inbox', 'ada'))
+              order by 1",
+            canvas = CanvasId::DEFAULT
+        );
+        rows.extend(sqlx::query_scalar::<_, String>(AssertSqlSafe(all)).fetch_all(pool).await.unwrap());
+    }
+    rows
+}
+
+/// Everything that has a payload of it, a state or a result, is gone; what is of the same name on another canvas, of another type, or
+/// of another name is as it was, to the bit. What follows and what was told stays.
+#[tokio::test]
+async fn what_is_stored_of_an_entity_is_erased_and_of_no_other() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    let invoices = bank.processor_of::<Invoice>(config());
+    accept(&invoices, 1).await;
+    let (ada, pool) = (account("ada"), &bank.stage.pool);
+    let before = bank.with_others().await;
+    let first = bank.with_secrets(&ada).await;
+
+    let ended = bank.erased().await;
+    assert_eq!(
+        (ended.status, ended.name.as_str(), ended.version),
+        (EntityStatus::Completed, "wakeq.erase", None)
+    );
+    let left = found(pool, &SECRET.to_string()).await;
+    assert_eq!(left, [("events_v2".to_owned(), 1)], "what it asked others is theirs");
+    assert_eq!(others(pool).await, before);
+    assert!(bank.entities.show(&ada).await.unwrap().is_none());
+    assert!(bank.entities.status(CanvasId::DEFAULT, first.event.0).await.unwrap().is_none());
+    assert_eq!(processor.state(CanvasId::DEFAULT, "ada").await, None);
+    assert_eq!(
+        processor.state(OTHER, "ada").await.map(|(balance, version)| (balance.cents, version)),
+        Some((5, 1))
+    );
+    let repository = EventSource::Category {
+        canvas: Some(CanvasId::DEFAULT),
+        category: processor.entity_type().repository().clone(),
+        partition: None,
+    };
+    let streams = async || -> Vec<(String, i64)> {
+        let page = bank.log.read(&repository, 0, 100).await.unwrap();
+        page.events.iter().map(|event| (event.stream.name.to_string(), event.position)).collect()
+    };
+    assert_eq!(streams().await, [("adam".into(), 0), ("bob".into(), 0)]);
+
+    // It begins anew, and whoever reads the repository is given it.
+    assert_eq!(bank.deposited("ada", 3).await.version, Some(1));
+    assert_eq!(
+        (bank.cents().await, streams().await.last().cloned()),
+        (Some((3, 1)), Some(("ada".into(), 0)))
+    );
+    withdraw(&processor).await;
+    let heir = bank.processor(config());
+    assert_eq!(accept(&heir, 2).await, (4, 0));
+    assert_eq!(
+        heir.state(CanvasId::DEFAULT, "ada").await.map(|(balance, version)| (balance.cents, version)),
+        Some((3, 1))
+    );
+    let recorded: Vec<(Uuid, String, Option<Uuid>, String, String)> = sqlx::query_as(
+        "select canvas_id, actor, event_id, outcome, detail from wakeq.audit_log where action = 'erase-entity'",
+    )
+    .fetch_all(pool)
+    .await
+    .unwrap();
+    let (done, name) = ("done".to_owned(), "account/ada".to_owned());
+    assert_eq!(recorded, [(CanvasId::DEFAULT.0, "grace".into(), Some(ended.event.0), done, name)]);
+}
+
+/// It has its turn: what was sent before it is decided upon first, and its sender hears of that; what was sent after begins anew.
+#[tokio::test]
+async fn what_came_before_is_decided_first_and_what_comes_after_is_new() {
+    let bank = Bank::open().await;
+    let told = |event: EntityEvent| event.reply_to("told").unwrap();
+    let entities = &bank.entities;
+    let before = entities.send(&account("ada"), told(deposit(5))).await.unwrap();
+    let theirs = entities.send(&of(OTHER, "account", "ada"), deposit(11)).await.unwrap();
+    let erasure = bank.erase(&account("ada"), None).await;
+    let after = entities.send(&account("ada"), told(deposit(7))).await.unwrap();
+    let more = entities.send(&account("ada"), told(deposit(1))).await.unwrap();
+    assert_eq!((erasure.link.prev, after.link.prev), (before.link.id, erasure.link.id), "one chain");
+    let _processor = bank.owner(config(), 1).await;
+    assert_eq!(bank.ended(more.id.0).await.version, Some(2));
+    let processed = |id, version| (id, EntityOutcome::Processed, Some(version));
+    assert_eq!(
+        bank.outcomes().await,
+        [processed(before.id, 1), processed(after.id, 1), processed(more.id, 2)]
+    );
+    assert_eq!(bank.cents().await, Some((8, 2)));
+    assert!(entities.status(CanvasId::DEFAULT, before.id.0).await.unwrap().is_none());
+    assert_eq!(bank.ended(erasure.id.0).await.status, EntityStatus::Completed);
+    assert_eq!(bank.ended_on(OTHER, theirs.id.0).await.version, Some(1));
+}
+
+/// Asked for again with the same id, an erasure erases nothing that came since: also after another erasure, and when the position
+/// of the inbox is moved back.
+#[tokio::test]
+async fn asked_for_again_it_erases_nothing_that_came_since() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    let (ada, id) = (account("ada"), EventId::new());
+    bank.deposited("ada", 5).await;
+    let first = bank.erase(&ada, Some(id)).await;
+    bank.ended(id.0).await;
+    let again = bank.erase(&ada, Some(id)).await;
+    assert_eq!((first.again, again.again, again.link), (false, true, first.link));
+    bank.deposited("ada", 6).await;
+    bank.erase(&ada, Some(id)).await;
+    bank.deposited("ada", 1).await;
+    assert_eq!(bank.cents().await, Some((7, 2)));
+    // The same id on another canvas is another erasure.
+    let theirs = of(OTHER, "account", "ada");
+    bank.sent_to(&theirs, deposit(3)).await;
+    assert!(!bank.erase(&theirs, Some(id)).await.again);
+    assert_eq!(bank.ended_on(OTHER, id.0).await.status, EntityStatus::Completed);
+    assert!(bank.entities.show(&theirs).await.unwrap().is_none());
+    assert_eq!(bank.cents().await, Some((7, 2)));
+    bank.erased().await;
+    bank.deposited("ada", 9).await;
+    assert!(bank.erase(&ada, Some(id)).await.again, "it is remembered");
+    bank.deposited("ada", 1).await;
+    assert_eq!(bank.cents().await, Some((10, 2)));
+    withdraw(&processor).await;
+    sqlx::query("update wakeq.consumer_positions set position = 0").execute(&bank.stage.pool).await.unwrap();
+    accept(&processor, 2).await;
+    assert_eq!(bank.deposited("ada", 1).await.version, Some(3));
+    assert_eq!(bank.cents().await, Some((11, 3)));
+    let failed = "select count(*) from wakeq.entity_events where status <> 'processed'";
+    assert_eq!(bank.count(failed).await, 0);
+}
+
+/// An id is that of an event or of an erasure.
+#[tokio::test]
+async fn an_event_and_an_erasure_have_different_ids() {
+    let bank = Bank::open().await;
+    let (ada, id, other) = (account("ada"), EventId::new(), EventId::new());
+    bank.entities.send(&ada, deposit(1).id(id)).await.unwrap();
+    let refused = bank.entities.erase(&ada, Some(id), &Actor::user("grace")).await.unwrap_err();
+    assert!(matches!(refused, EntityError::Taken(taken) if taken == id), "{refused}");
+    bank.erase(&ada, Some(other)).await;
+    for refused in [
+        bank.entities.send(&ada, deposit(1).id(other)).await,
+        bank.entities.erase(&account("bob"), Some(other), &Actor::user("grace")).await,
+    ] {
+        assert!(matches!(refused, Err(EntityError::Taken(taken)) if taken == other), "{refused:?}");
+    }
+    assert_eq!(bank.count("select count(*) from wakeq.audit_log").await, 1, "what was refused is not done");
+    // Nor is an event an erasure by its name.
+    let _processor = bank.owner(config(), 1).await;
+    bank.deposited("ada", 5).await;
+    bank.sent_to(&ada, EntityEvent::new("wakeq.erase", &Value::Null).unwrap()).await;
+    assert_eq!(bank.cents().await, Some((5, 1)));
+}
+
+/// What was sent before it does not come back: not by its link, whether the erasure was done by then or not, and not as an answer. Its
+/// id alone is as new as any.
+#[tokio::test]
+async fn what_was_erased_does_not_come_back() {
+    let bank = Bank::open().await;
+    let processor = bank.owner(config(), 1).await;
+    let (ada, id) = (account("ada"), EventId::new());
+    let theirs = of(OTHER, "account", "ada");
+    let first = bank.entities.send(&ada, deposit(5).id(id)).await.unwrap();
+    let kept = bank.entities.send(&theirs, deposit(5).id(id)).await.unwrap();
+    bank.ended(id.0).await;
+    bank.ended_on(OTHER, id.0).await;
+    withdraw(&processor).await;
+    let erasure = bank.erase(&ada, None).await;
+    // Again before it is done.
+    assert!(bank.entities.send(&ada, deposit(5).id(id)).await.unwrap().again);
+    accept(&processor, 2).await;
+    bank.ended(erasure.id.0).await;
+    let is_from_before = |ended: EntityEventStatus| {
+        assert_eq!(ended.status, EntityStatus::Failed);
+        assert!(ended.error.as_ref().unwrap().contains("from before the entity was erased"), "{ended:?}");
+    };
+    is_from_before(bank.ended(id.0).await);
+    // And after, by its sender who remembers the link.
+    let late = EventId::new();
+    let again = deposit(5).sent_before(late, first.link);
+    is_from_before(bank.sent_to(&ada, again.clone()).await);
+    assert!(bank.entities.show(&ada).await.unwrap().is_none());
+    bank.deposited("ada", 1).await;
+    is_from_before(bank.sent_to(&ada, again).await);
+    assert_eq!(bank.cents().await, Some((1, 1)));
+    // Of the other canvas nothing was erased: there it is what it was.
+    let known = bank.sent_to(&theirs, deposit(5).sent_before(id, kept.link)).await;
+    assert_eq!((known.status, known.version), (EntityStatus::Completed, Some(1)));
+    // Who remembers only the id sends something new.
+    bank.erased().await;
+    let anew = bank.entities.send(&ada, deposit(5).id(id)).await.unwrap();
+    assert!(!anew.again);
+    assert_eq!(bank.ended(id.0).await.version, Some(1));
+}
+
+/// A question of an entity that was erased meanwhile is not one any more.
+#[tokio::test]
+async fn an_answer_after_the_erasure_is_refused() {
+    let bank = Bank::open().await;
+    let _processor = bank.owner(config(), 1).await;
+    let theirs = of(OTHER, "account", "ada");
+    for entity in [&account("ada"), &theirs] {
+        bank.sent_to(entity, EntityEvent::of(&Change::TopUp { cents: 3 }).unwrap()).await;
+    }
+    bank.erased().await;
+    let (tell, mut heard) = mpsc::channel(10);
+    let entities = bank.entities.clone();
+    let charge = move |execution: Execution| {
+        let (entities, tell) = (entities.clone(), tell.clone());
+        async move {
+            let asked = execution.asked::<u32>()?;
+            let answered = entities.answer(&asked, deposit(*asked.value())).await;
+            tell.try_send((asked.entity().canvas, answered.map(|sent| sent.id))).unwrap();
+            Ok(())
+        }
+    };
+    let worker = bank.stage.worker(Handlers::new().on("charge", charge));
+    for _ in 0..2 {
+        let (canvas, answered) =
+            tokio::time::timeout(PATIENCE, heard.recv()).await.expect("it is handled").unwrap();
+        if canvas == OTHER {
+            assert_eq!(bank.ended_on(OTHER, answered.unwrap().0).await.version, Some(2));
+        } else {
+            assert!(matches!(answered, Err(EntityError::NotAsked { .. })), "{answered:?}");
+        }
+    }
+    worker.stop().await;
+    assert!(bank.entities.show(&account("ada")).await.unwrap().is_none());
+}
+
+/// What is not there can be erased, again and again; and what was rejected only leaves nothing either.
+#[tokio::test]
+async fn what_is_not_there_can_be_erased() {
+    let bank = Bank::open().await;
+    let _processor = bank.owner(config(), 1).await;
+    bank.sent_to(&of(OTHER, "account", "ada"), deposit(4)).await;
+    for _ in 0..2 {
+        assert_eq!(bank.erased().await.status, EntityStatus::Completed);
+    }
+    bank.send("ada", &Change::Withdraw { cents: SECRET }).await;
+    bank.erased().await;
+    assert_eq!(found(&bank.stage.pool, &SECRET.to_string()).await, []);
+    let inbox = "select count(*) from wakeq.log where category = 'entities:account.inbox' and stream = 'ada'
+                    and canvas_id = '00000000-0000-0000-0000-000000000000'";
+    assert_eq!(bank.count(inbox).await, 1, "the last erasure");
+    assert_eq!(bank.deposited("ada", 1).await.version, Some(1));
+    let theirs = bank.entities.show(&of(OTHER, "account", "ada")).await.unwrap();
+    assert_eq!(theirs.map(|entity| entity.version), Some(1));
+}
