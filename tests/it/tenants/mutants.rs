@@ -140,7 +140,7 @@ const UNSEEN: [(&str, &str, Unseen); 49] = [
     ),
     (
         "migrations/0018_entities.sql",
-        "l.category = inbox and l.seq < up_to",
+        "l.seq > after and l.seq < up_to",
         WithoutEffect("what is found is deleted under its own canvas"),
     ),
     ("migrations/0018_entities.sql", "l.seq = any (seqs)", OWN_IDS),
