@@ -275,9 +275,10 @@ async fn longest_statement(pool: sqlx::PgPool) {
                      from pg_stat_activity where datname = current_database() and state = 'active' and pid <> pg_backend_pid()";
     loop {
         let running: f64 = sqlx::query_scalar(running).fetch_one(&pool).await.unwrap();
-        let mut longest = LONGEST.lock().unwrap();
-        *longest = longest.max(Duration::from_secs_f64(running.max(0.0)));
-        drop(longest);
+        {
+            let mut longest = LONGEST.lock().unwrap();
+            *longest = longest.max(Duration::from_secs_f64(running.max(0.0)));
+        }
         // Between two looks.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
