@@ -269,10 +269,11 @@ async fn million() {
 /// The longest that a statement was seen to run.
 static LONGEST: std::sync::Mutex<Duration> = std::sync::Mutex::new(Duration::ZERO);
 
-/// Looks at all statements that run, a hundred times a second.
+/// Looks at all statements that run, but for vacuum's, a hundred times a second.
 async fn longest_statement(pool: sqlx::PgPool) {
     let running = "select coalesce(max(extract(epoch from clock_timestamp() - query_start)), 0)::float8
-                     from pg_stat_activity where datname = current_database() and state = 'active' and pid <> pg_backend_pid()";
+                     from pg_stat_activity where datname = current_database() and state = 'active' and pid <> pg_backend_pid()
+                      and backend_type = 'client backend'";
     loop {
         let running: f64 = sqlx::query_scalar(running).fetch_one(&pool).await.unwrap();
         {
