@@ -26,6 +26,8 @@ pub(super) struct Leases {
     care: Mutex<Care>,
     /// Rung when a claim was taken into care that runs out before the watch would wake.
     sooner: Notify,
+    /// Rung when a page of renewals was answered, or came to nothing.
+    answered: Notify,
 }
 
 #[derive(Debug)]
@@ -43,6 +45,10 @@ struct Entry {
     /// Its last write is under way. That a renewal finds no claim may be the doing of that very write, whose answer says
     /// what came of it; only the deadline ends the claim before that.
     ends: bool,
+    /// A renewal is under way that asks for it.
+    asked: bool,
+    /// That renewal was carried out though the claim was given up meanwhile.
+    revived: bool,
 }
 
 /// A claim in this process's care, until it is dropped.
@@ -56,7 +62,7 @@ pub(super) struct Held {
 impl Leases {
     pub(super) fn new(lease: Duration) -> Self {
         let care = Care { held: HashMap::new(), watched: Instant::now() + lease };
-        Self { lease, care: Mutex::new(care), sooner: Notify::new() }
+        Self { lease, care: Mutex::new(care), sooner: Notify::new(), answered: Notify::new() }
     }
 
     /// Takes a claim into care whose statement was sent at `sent`.
@@ -68,7 +74,8 @@ impl Leases {
             lost.cancel();
         }
         let mut care = self.care();
-        let entry = Entry { claims: claim.claims, deadline, lost: lost.clone(), ends: false };
+        let (claims, lost_too) = (claim.claims, lost.clone());
+        let entry = Entry { claims, deadline, lost: lost_too, ends: false, asked: false, revived: false };
         if let Some(earlier) = care.held.insert(claim.id, entry) {
             earlier.lost.cancel();
         }
@@ -83,19 +90,38 @@ impl Leases {
         care.held.iter().map(|(id, entry)| Claim { id: *id, claims: entry.claims }).collect()
     }
 
+    /// A renewal is about to be sent for those of the claims that still stand here: it would revive what was given up.
+    fn ask(&self, claims: &[Claim]) -> Vec<Claim> {
+        let mut care = self.care();
+        let mut stands = |claim: &Claim| {
+            let entry = care.entry(*claim).filter(|entry| !entry.lost.is_cancelled());
+            entry.map(|entry| entry.asked = true).is_some()
+        };
+        claims.iter().copied().filter(|claim| stands(claim)).collect()
+    }
+
     fn renewed(&self, claim: Claim, sent: Instant) {
-        if let Some(entry) = self.care().held.get_mut(&claim.id).filter(|entry| entry.claims == claim.claims)
-        {
+        if let Some(entry) = self.care().entry(claim) {
             entry.deadline = sent + self.lease;
+            entry.revived = entry.lost.is_cancelled();
         }
     }
 
     fn lost(&self, claim: Claim) {
-        let care = self.care();
-        let entry = care.held.get(&claim.id).filter(|entry| entry.claims == claim.claims);
-        if let Some(entry) = entry.filter(|entry| !entry.ends) {
+        if let Some(entry) = self.care().entry(claim).filter(|entry| !entry.ends) {
             entry.lost.cancel();
         }
+    }
+
+    /// The renewal of these claims is over, whatever came of it.
+    fn answered(&self, claims: &[Claim]) {
+        let mut care = self.care();
+        for claim in claims {
+            if let Some(entry) = care.entry(*claim) {
+                entry.asked = false;
+            }
+        }
+        self.answered.notify_waiters();
     }
 
     /// Gives up what is past its deadline; the next deadline of the rest.
@@ -113,14 +139,35 @@ impl Leases {
     }
 }
 
+impl Care {
+    fn entry(&mut self, claim: Claim) -> Option<&mut Entry> {
+        self.held.get_mut(&claim.id).filter(|entry| entry.claims == claim.claims)
+    }
+}
+
 impl Held {
+    pub(super) fn claim(&self) -> Claim {
+        self.claim
+    }
+
     /// Its last write is about to be sent.
     pub(super) fn ends(&self) {
-        let mut care = self.leases.care();
-        if let Some(entry) =
-            care.held.get_mut(&self.claim.id).filter(|entry| entry.claims == self.claim.claims)
-        {
+        if let Some(entry) = self.leases.care().entry(self.claim) {
             entry.ends = true;
+        }
+    }
+
+    /// For a claim that was lost: waits for a renewal that is under way, and says whether that was carried out after the
+    /// claim was given up. Then it stands for another lease, in which nobody runs the event.
+    pub(super) async fn was_revived(&self) -> bool {
+        loop {
+            let answered = self.leases.answered.notified();
+            match self.leases.care().entry(self.claim) {
+                Some(entry) if entry.asked => {}
+                Some(entry) => return entry.revived,
+                None => return false,
+            }
+            answered.await;
         }
     }
 
@@ -133,7 +180,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         let mut care = self.leases.care();
-        if care.held.get(&self.claim.id).is_some_and(|entry| entry.claims == self.claim.claims) {
+        if care.entry(self.claim).is_some() {
             care.held.remove(&self.claim.id);
         }
     }
@@ -156,6 +203,16 @@ pub(super) async fn renew(leases: Arc<Leases>, store: Store) {
 /// Renews one page; whether all of it was renewed or is lost. Somebody else's lock on a row costs the other claims one
 /// wait, however many such rows there are: the next try is for these.
 async fn renew_page(leases: &Leases, store: &Store, page: &[Claim]) -> bool {
+    let page = leases.ask(page);
+    if page.is_empty() {
+        return true;
+    }
+    let renewed = renew_asked(leases, store, &page).await;
+    leases.answered(&page);
+    renewed
+}
+
+async fn renew_asked(leases: &Leases, store: &Store, page: &[Claim]) -> bool {
     let (mut sent, mut renewed) = (Instant::now(), store.renew(page).await.map(known));
     if renewed.as_ref().is_err_and(StoreError::is_contention) {
         (sent, renewed) = (Instant::now(), store.renew_free(page).await);
@@ -264,5 +321,29 @@ mod tests {
         tokio::time::advance(lease).await;
         leases.expire(Instant::now());
         held.lost().await;
+    }
+
+    /// A renewal that waits for a stranger's lock outlasts the claims that it asks for.
+    #[tokio::test(start_paused = true)]
+    async fn what_a_renewal_did_to_a_claim_that_was_given_up_is_told() {
+        let lease = Duration::from_secs(60);
+        for is_carried_out in [true, false] {
+            let leases = Arc::new(Leases::new(lease));
+            let held = leases.hold(Claim { id: EventId::new(), claims: 1 }, Instant::now());
+            let (asked, sent) = (leases.ask(&[held.claim]), Instant::now());
+            assert_eq!(asked, [held.claim]);
+            tokio::time::advance(lease).await;
+            leases.expire(Instant::now());
+            held.lost().await;
+            assert_eq!(leases.ask(&[held.claim]), [], "what is given up is not renewed again");
+            let told = held.was_revived();
+            tokio::pin!(told);
+            if is_carried_out {
+                leases.renewed(held.claim, sent);
+            }
+            assert!(tokio::time::timeout(lease, &mut told).await.is_err(), "there is no answer yet");
+            leases.answered(&asked);
+            assert_eq!(told.await, is_carried_out);
+        }
     }
 }

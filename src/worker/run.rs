@@ -23,7 +23,7 @@ use super::statements::{Alone, Statements};
 use super::targets::Targets;
 use super::values::Values;
 use crate::event::{CopyOf, HandlerAddress, Notification, Place, Schedule, Turn, target_of_queue};
-use crate::machine::{Answer, Claimed, Effect, Input, Outcome, Policy, State};
+use crate::machine::{Answer, Claimed, Effect, Input, Outcome, Policy, Ran, State};
 use crate::store::{ClaimedEvent, LoadedEvent, StoreError};
 use crate::telemetry;
 
@@ -152,6 +152,8 @@ struct Facts {
     is_limited: bool,
     next: Option<Notification>,
     held: Option<Held>,
+    /// Until when it looks for what has its turn after it.
+    looks_end: Option<Instant>,
     attempt: Option<u32>,
     error: Option<String>,
     fault: Option<&'static str>,
@@ -182,7 +184,10 @@ impl Run<'_> {
             Effect::RunHandler => Input::Ran(self.process().await),
             Effect::PauseHandler => Input::HandlerPaused(self.pause().await),
             Effect::SaveRetry { claim, retries, delay } => {
-                Input::RetrySaved(self.save(claim, retries, delay).await)
+                let saved = self.save(claim, retries, delay).await;
+                // Whatever came of it, this run has the event no longer: a renewal would keep it from others.
+                self.facts.held = None;
+                Input::RetrySaved(saved)
             }
             Effect::Release(claim) => {
                 if let Err(error) = statements.releases.call(claim).await {
@@ -193,15 +198,19 @@ impl Run<'_> {
                 }
                 Input::Released
             }
-            Effect::Remove(claim, removal) => match (self.remove(claim, removal).await, &self.facts.place) {
-                (true, Some(_)) => Input::LinkRemoved,
-                (false, Some(_)) => {
-                    // It may have happened all the same, and then nobody else wakes the next one.
-                    self.facts.next = self.next().await;
-                    Input::Removed(false)
+            Effect::Remove(claim, removal) => {
+                let removed = self.remove(claim, removal).await;
+                self.facts.held = None;
+                match (removed, &self.facts.place) {
+                    (true, Some(_)) => Input::LinkRemoved,
+                    (false, Some(_)) => {
+                        // It may have happened all the same, and then nobody else wakes the next one.
+                        self.facts.next = self.next().await;
+                        Input::Removed(false)
+                    }
+                    (removed, None) => Input::Removed(removed),
                 }
-                (removed, None) => Input::Removed(removed),
-            },
+            }
             Effect::HandOver => {
                 self.facts.next = self.next().await;
                 Input::HandedOver
@@ -329,11 +338,11 @@ impl Run<'_> {
         self.facts.event = Some(event);
     }
 
-    async fn process(&mut self) -> crate::machine::Ran {
+    async fn process(&mut self) -> Ran {
         let (Some(event), Some(handler), Some(held)) =
             (self.facts.event.take(), &self.facts.handler, &self.facts.held)
         else {
-            return crate::machine::Ran::LeaseLost;
+            return Ran::LeaseLost;
         };
         let attempt = u32::try_from(event.retries).unwrap_or(0) + 1;
         let span = tracing::Span::current();
@@ -364,6 +373,9 @@ impl Run<'_> {
         let running = process(handler, execution, held, &self.runner.kill);
         let ended = running.instrument(processing.clone()).await;
         let took = started.elapsed();
+        if ended.ran == Ran::LeaseLost {
+            self.give_up(held).await;
+        }
         self.facts.took = Some(took);
         let ended = ended.at_age(waited + took, handler.patience);
         if let Some(fault) = ended.fault {

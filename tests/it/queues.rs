@@ -13,18 +13,18 @@ use wakeq::{
 
 use crate::support::{PATIENCE, Stage, quick};
 
-const QUEUE: &str = "emails";
+pub(crate) const QUEUE: &str = "emails";
 
-fn canvas(number: u128) -> CanvasId {
+pub(crate) fn canvas(number: u128) -> CanvasId {
     CanvasId(Uuid::from_u128(number))
 }
 
-fn email(of: CanvasId, value: u64) -> Event {
+pub(crate) fn email(of: CanvasId, value: u64) -> Event {
     Event::new("opened", &value).unwrap().module("email_event").unwrap().canvas(of).only_to_queues()
 }
 
 /// Registers the queue by plain SQL, as the statement of a registration does.
-async fn register(stage: &Stage, weight: i32, in_flight_max: Option<i32>) {
+pub(crate) async fn register(stage: &Stage, weight: i32, in_flight_max: Option<i32>) {
     let pool = &stage.pool;
     sqlx::query("insert into wakeq.queues (name, weight, in_flight_max, created_by, updated_by) values ($1, $2, $3, 'test', 'test')")
         .bind(QUEUE)

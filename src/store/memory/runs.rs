@@ -24,6 +24,7 @@ impl Tables {
             enqueued_at: row.enqueued_at,
             notify_at: row.notify_at,
             retries: row.retries,
+            claims: row.claims,
             losses: row.losses,
             last_error: row.last_error.clone(),
             traceparent: row.traceparent.as_ref().map(ToString::to_string),

@@ -6,10 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::Run;
 use crate::event::{Cause, Claim, Lane, Notification, Place};
 use crate::machine::Removal;
-use crate::store::{Retry, StoreError};
+use crate::store::{LoadedEvent, Retry, StoreError};
+use crate::worker::leases::Held;
 use crate::worker::statements::Statements;
 
 impl Run<'_> {
@@ -17,7 +20,13 @@ impl Run<'_> {
         let retries = i32::try_from(retries).unwrap_or(i32::MAX);
         let error = self.facts.error.clone().unwrap_or_default();
         let retry = Arc::new(Retry { claim, retries, delay, error });
-        self.until_lost(|| self.runner.statements.retries.call(Arc::clone(&retry))).await
+        let save = || self.runner.statements.retries.call(Arc::clone(&retry));
+        let is_saved = |found: Option<LoadedEvent>| {
+            found.is_some_and(|event| {
+                event.schedule.locked_at.is_none() && (event.claims, event.retries) == (claim.claims, retries)
+            })
+        };
+        self.until_settled(claim, save, is_saved).await
     }
 
     pub(super) async fn remove(&self, claim: Claim, removal: Removal) -> bool {
@@ -25,9 +34,11 @@ impl Run<'_> {
         match removal {
             Removal::Completed if self.facts.place.is_some() => {
                 crate::fault::point("link.processed");
-                self.until_removed(claim, || statements.link_completions.call(claim)).await
+                self.until_settled(claim, || statements.link_completions.call(claim), is_gone).await
             }
-            Removal::Completed => self.until_removed(claim, || statements.completions.call(claim)).await,
+            Removal::Completed => {
+                self.until_settled(claim, || statements.completions.call(claim), is_gone).await
+            }
             Removal::Dead(cause) => {
                 let poison = "its workers died or stalled while it ran, too often";
                 let error = match cause {
@@ -35,7 +46,8 @@ impl Run<'_> {
                     Cause::Poison => Some(poison),
                 };
                 let halts = self.facts.handler.as_ref().is_some_and(|handler| handler.halts);
-                let died = self.until_removed(claim, || statements.die(claim, cause, error, halts)).await;
+                let die = || statements.die(claim, cause, error, halts);
+                let died = self.until_settled(claim, die, is_gone).await;
                 if died
                     && halts
                     && let Some(Place { object, link }) = &self.facts.place
@@ -48,55 +60,96 @@ impl Run<'_> {
     }
 
     /// The event whose turn it is in the lane of the one that this run removed.
-    pub(super) async fn next(&self) -> Option<Notification> {
+    pub(super) async fn next(&mut self) -> Option<Notification> {
         crate::fault::point("link.removed");
+        let end = self.looks_end();
         let (Some(address), Some(place)) = (&self.facts.address, &self.facts.place) else { return None };
         let queue = self.facts.copy_of.as_ref().map(|copy| copy.queue.clone());
         let lane = Lane { scope: address.scope.clone(), object: place.object.clone(), queue };
-        match self.runner.statements.firsts.call(lane).await {
-            Ok(next) => next,
-            Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, object = %place.object, "the object's next event waits for the probe");
-                None
-            }
+        let look = || self.runner.statements.firsts.call(lane.clone());
+        let next = self.until_answered(look, end).await;
+        if next.is_none() {
+            tracing::warn!(object = %place.object, "the object's next event waits for the probe");
         }
+        next.flatten()
     }
 
     /// The events that have room now in a facet with a limit: nobody else may hold their notifications any more.
-    pub(super) async fn room_in_facet(&self) -> Vec<Notification> {
+    pub(super) async fn room_in_facet(&mut self) -> Vec<Notification> {
+        let end = self.looks_end();
         let (Some(copy), Some(turn)) = (&self.facts.copy_of, &self.facts.turn) else { return Vec::new() };
         if !self.facts.is_limited {
             return Vec::new();
         }
-        match self.runner.statements.rooms.call((copy.queue.clone(), turn.canvas)).await {
-            Ok(next) => next,
-            Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, queue = %copy.queue, "the next event of the canvas waits for the minute's pass");
-                Vec::new()
+        let look = || self.runner.statements.rooms.call((copy.queue.clone(), turn.canvas));
+        let next = self.until_answered(look, end).await;
+        if next.is_none() {
+            tracing::warn!(queue = %copy.queue, "the next event of the canvas waits for the minute's pass");
+        }
+        next.unwrap_or_default()
+    }
+
+    /// A lease after the first look: what keeps its place for longer keeps others from running.
+    fn looks_end(&mut self) -> Instant {
+        *self.facts.looks_end.get_or_insert_with(|| Instant::now() + self.runner.policy.lease)
+    }
+
+    /// Repeats a look that gets no answer, until then at most, and not once handlers are cut off: nobody else looks.
+    async fn until_answered<T, F>(&self, look: impl Fn() -> F, end: Instant) -> Option<T>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        loop {
+            match look().await {
+                Ok(answer) => return Some(answer),
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, "no answer to what has its turn now: asked again for a lease");
+                }
+            }
+            let pause = tokio::time::sleep(Statements::PAUSE);
+            if Instant::now() >= end || self.runner.kill.run_until_cancelled(pause).await.is_none() {
+                return None;
             }
         }
     }
 
-    /// Repeats a removal. One that finds no claim after a try without an answer may have been carried out by that try: then
-    /// the row is gone, and nobody else can have removed it while the lease stood.
-    async fn until_removed<F>(&self, claim: Claim, removal: impl Fn() -> F) -> bool
+    /// Releases a claim that was given up and then revived: a renewal that was on its way may have been carried out since,
+    /// and nobody would run the event for another lease.
+    pub(super) async fn give_up(&self, held: &Held) {
+        let waiting = tokio::time::timeout(self.runner.policy.lease, held.was_revived());
+        let revived = self.runner.kill.run_until_cancelled(waiting).await;
+        if let Some(Ok(true)) = revived
+            && let Err(error) = self.runner.statements.releases.call(held.claim()).await
+        {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, "a claim that was given up stands for another lease");
+        }
+    }
+
+    /// Repeats a last write. One that finds no claim after a try without an answer may have been carried out by that try:
+    /// what the row says then tells, since nobody else can have written it while the lease stood.
+    async fn until_settled<F>(
+        &self,
+        claim: Claim,
+        write: impl Fn() -> F,
+        is_done: impl Fn(Option<LoadedEvent>) -> bool,
+    ) -> bool
     where
         F: Future<Output = Result<bool, StoreError>>,
     {
         let unanswered = AtomicBool::new(false);
-        let remove = async || match removal().await {
+        let settle = async || match write().await {
             Ok(false) if unanswered.load(Ordering::Relaxed) => {
-                self.runner.statements.loads.call(claim.id).await.map(|event| event.is_none())
+                self.runner.statements.loads.call(claim.id).await.map(&is_done)
             }
-            Ok(removed) => Ok(removed),
+            Ok(happened) => Ok(happened),
             Err(error) => {
                 unanswered.store(true, Ordering::Relaxed);
                 Err(error)
             }
         };
-        self.until_lost(remove).await
+        self.until_lost(settle).await
     }
 
     /// Repeats a fenced write that gets no answer as long as the lease stands, and for one lease at most: a write that
@@ -127,4 +180,8 @@ impl Run<'_> {
             () = held.lost() => false,
         }
     }
+}
+
+fn is_gone(found: Option<LoadedEvent>) -> bool {
+    found.is_none()
 }

@@ -183,8 +183,9 @@ impl Worker {
                 }
                 Input::HandlerPaused(answered)
             }
+            // A last write whose answer is lost is repeated, and then looked up: it is told what it did.
             Effect::SaveRetry { claim, retries, delay } => {
-                Input::RetrySaved(arrives && world.save_retry(*claim, *retries, *delay) && answered)
+                Input::RetrySaved(arrives && world.save_retry(*claim, *retries, *delay))
             }
             Effect::Release(claim) => {
                 if arrives {
@@ -193,7 +194,7 @@ impl Worker {
                 Input::Released
             }
             Effect::Remove(claim, removal) => {
-                let removed = arrives && world.remove(*claim, *removal) && answered;
+                let removed = arrives && world.remove(*claim, *removal);
                 match world.lane_of(id).filter(|_| removed) {
                     Some(_) => Input::LinkRemoved,
                     None => Input::Removed(removed),
