@@ -8,7 +8,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,7 @@ use super::lot::Lot;
 use super::offers::Offers;
 use super::onward::Onward;
 use super::pace::Pace;
-use super::room::{Room, RoomKind};
+use super::room::{Room, RoomKind, RoomQueues};
 use super::rotation::Rotation;
 use super::run::Runner;
 use crate::event::{CanvasId, EventId, Notification};
@@ -74,6 +74,7 @@ pub(super) struct Intake<R> {
     /// Each with how many events of its object, or its queue, ran here in a row before it.
     running: JoinSet<(Delivery, Finished, u32)>,
     entering: JoinSet<(Notification, Room)>,
+    rooms: Arc<RoomQueues>,
     counters: Arc<Counters>,
     reports: Option<mpsc::Sender<RunReport>>,
     trouble: watch::Sender<Option<String>>,
@@ -106,6 +107,7 @@ impl<R: Runs> Intake<R> {
             waiting: Rotation::new(),
             running: JoinSet::new(),
             entering: JoinSet::new(),
+            rooms: Arc::default(),
             counters,
             reports,
             trouble,
@@ -355,9 +357,9 @@ impl<R: Runs> Intake<R> {
         }
         delivery.acknowledge();
         self.offers.waits_here(notification.id);
+        let rooms = Arc::clone(&self.rooms);
         let entering = self.entering.spawn(async move {
-            let permit: Option<OwnedSemaphorePermit> = semaphore.acquire_many_owned(places).await.ok();
-            room.hold(kind, permit);
+            room.hold(kind, rooms.enter(notification.canvas, semaphore, places).await);
             (notification, room)
         });
         self.lot.park_open(notification.id, self.onward.delivery(notification), entering);

@@ -15,7 +15,7 @@ use super::counters::{Counters, RunReport};
 use super::finished::Halt;
 use super::leases::Leases;
 use super::onward;
-use super::room::Room;
+use super::room::{Room, RoomQueues};
 use super::run::Runner;
 use super::statements::batched;
 use super::{QueueWorker, WorkerError};
@@ -92,6 +92,7 @@ struct Inner {
     capacity: usize,
     /// Requests that may wait for room at their handler, at a time.
     waiting: Semaphore,
+    rooms: RoomQueues,
     gauges: WorkerGauges,
     /// Held while the gauges are set, so that the last one to set them has looked last.
     showing: Mutex<()>,
@@ -142,6 +143,7 @@ impl QueueWorker {
             places: Arc::new(Semaphore::new(self.config.capacity)),
             capacity: self.config.capacity,
             waiting: Semaphore::new((self.config.capacity / WAITING_SHARE).max(1)),
+            rooms: RoomQueues::default(),
             gauges: WorkerGauges::new(),
             showing: Mutex::default(),
             promises,
@@ -211,7 +213,8 @@ impl Inner {
         let mut room = Room::default();
         loop {
             // Left while it waits, so that what waits keeps nobody else from running.
-            let Some(place) = self.enter(&self.places, 1, latest).await? else {
+            let entering = async { Arc::clone(&self.places).acquire_owned().await.ok() };
+            let Some(place) = self.enter(entering, latest).await? else {
                 return self.leave(id, SOON).await;
             };
             self.show();
@@ -252,7 +255,8 @@ impl Inner {
                     let Ok(_waits) = self.waiting.try_acquire() else {
                         return self.leave(id, SOON).await;
                     };
-                    let Some(entered) = self.enter(&full, places, latest).await? else {
+                    let entering = self.rooms.enter(notification.canvas, full, places);
+                    let Some(entered) = self.enter(entering, latest).await? else {
                         return self.leave(id, SOON).await;
                     };
                     room = finished.room;
@@ -265,13 +269,10 @@ impl Inner {
     /// Room, if there is some in time.
     async fn enter(
         &self,
-        room: &Arc<Semaphore>,
-        places: u32,
+        entering: impl Future<Output = Option<OwnedSemaphorePermit>>,
         latest: Instant,
     ) -> Result<Option<OwnedSemaphorePermit>, PushError> {
-        let entering = tokio::time::timeout_at(latest, Arc::clone(room).acquire_many_owned(places));
-        // Nobody closes it.
-        Ok(self.unless_stopped(entering).await?.ok().and_then(Result::ok))
+        Ok(self.unless_stopped(tokio::time::timeout_at(latest, entering)).await?.ok().flatten())
     }
 
     /// Leaves the event to the promise on its row, which is this long from now at the latest. Once the process shuts down
