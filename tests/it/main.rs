@@ -9,6 +9,7 @@ mod admin_lists;
 mod audit;
 mod basics;
 mod brokers;
+mod busy;
 mod bytes;
 mod carried;
 mod children;

@@ -9,7 +9,7 @@ use crate::brokers::Broker;
 use crate::children::{Durations, WORK, Work};
 use crate::door::Door;
 use crate::support::{PATIENCE, Stage, quick};
-use crate::theatre::{Theatre, figure, is_full, size};
+use crate::theatre::{Theatre, figure, is_full, list, size};
 
 /// EV2-19, EV2-06: one worker is full, and a second one that comes later is full at once, though nothing has ended.
 async fn a_second_worker_has_work_at_once(broker: Broker) {
@@ -104,4 +104,33 @@ async fn eight_workers_share_a_backlog_evenly() {
     for worker in workers {
         worker.stop().await;
     }
+}
+
+/// EV2-10, EV2-06: eight processes share a backlog, and one of them is killed half-way: every event completes, and only what was in
+/// flight at the kill runs twice.
+#[tokio::test]
+async fn a_kill_of_one_of_eight_loses_nothing() {
+    let theatre = Theatre::new("killed-of-eight", Durations::crowd()).await;
+    let (count, processes, capacity) = (size(1_200, 100_000), size(3, 8), size(8, 64));
+    let mut workers = Vec::new();
+    for _ in 0..processes {
+        workers.push(theatre.worker(capacity).await);
+    }
+    theatre.emit_many(WORK, count, Work::lasting(if is_full() { 20 } else { 50 })).await;
+    let half = count as i64 / 2;
+    theatre.until_at_least("select count(*) from runs where ended_at is not null", half).await;
+    let victim = workers.remove(processes / 2);
+    theatre.kill_9(&victim).await;
+    let left = theatre.count("select count(*) from wakeq.events_v2").await;
+    assert!(left > 0, "it was killed too late");
+    let took = theatre.until_empty().await;
+    assert_eq!(theatre.completed().await, count as i64);
+    let shares =
+        "select array_agg(ran order by ran) from (select count(*) as ran from runs group by pid) as shares";
+    let shares: Vec<i64> = sqlx::query_scalar(shares).fetch_one(&theatre.pool).await.unwrap();
+    assert_eq!(shares.len(), processes, "each had its part");
+    figure("events, left at the kill", format!("{count}, {left}"));
+    figure("runs by process, the least first", format!("{shares:?}"));
+    figure("all complete after the kill", format!("{took:.1?}"));
+    list(&theatre.extra_runs().await);
 }

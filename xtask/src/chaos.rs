@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use crate::{cargo, succeed};
 
 /// Each by its short name, what it shows, and where it is.
-const TESTS: [(&str, &str, &str); 20] = [
+const TESTS: [(&str, &str, &str); 22] = [
     (
         "unpause",
         "20,000 events are paused and unpaused, the admin is killed half-way",
@@ -37,6 +37,16 @@ const TESTS: [(&str, &str, &str); 20] = [
         "eight-workers",
         "100,000 events shared by eight workers",
         "scaling_out::eight_workers_share_a_backlog_evenly",
+    ),
+    (
+        "killed-worker",
+        "100,000 events shared by eight worker processes, one of which is killed half-way",
+        "scaling_out::a_kill_of_one_of_eight_loses_nothing",
+    ),
+    (
+        "busy",
+        "100,000 events on 1,000 objects and a lease of 3 s: no claim is lost, no object stands still",
+        "busy::a_busy_worker_loses_nothing_and_no_object_stands_still",
     ),
     ("kills", "1,000 events, workers killed at random", "crashes::workers_are_killed_at_random_moments"),
     (
@@ -102,12 +112,16 @@ const TESTS: [(&str, &str, &str); 20] = [
     ),
 ];
 
+/// The short names, separated by commas.
+pub(crate) fn names() -> String {
+    TESTS.map(|(short, ..)| short).join(", ")
+}
+
 /// Runs one of them, or all.
 pub(crate) fn run(name: Option<&str>) -> Result<()> {
     let chosen: Vec<_> = TESTS.iter().filter(|(short, ..)| name.is_none_or(|name| name == *short)).collect();
     if chosen.is_empty() {
-        let known: Vec<_> = TESTS.iter().map(|(short, ..)| *short).collect();
-        bail!("there is no such test: use one of {}", known.join(", "));
+        bail!("there is no such test: use one of {}", names());
     }
     succeed(cargo().args(["test", "--quiet", "--package", "wakeq", "--test", "it", "--no-run"]))?;
     let mut failed = Vec::new();

@@ -28,7 +28,7 @@ use clap::Parser;
 enum Verb {
     /// Run the crash tests in their full sizes and print their figures; all of them take a quarter of an hour.
     Chaos {
-        /// One of: unpause, worker, emulator, postgres, kills, publish, poison, pauses, idle, worlds, deaths, grpc.
+        #[arg(help = format!("One of: {}", chaos::names()))]
         name: Option<String>,
     },
     /// Run the tests with Postgres and the Pub/Sub emulator from containers, of images made here without a registry.

@@ -1,0 +1,111 @@
+//! A worker that has more to do than it can: it loses no claim that it holds, and no object stands still.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use wakeq::{CanvasId, Event, Execution, Handlers, ObjectKey, Outcome, Timing};
+
+use crate::brokers::Broker;
+use crate::support::{PATIENCE, Stage};
+use crate::theatre::{figure, is_full, size};
+
+const CANVASES: usize = 2;
+/// How long a handler takes.
+const LASTS: Duration = Duration::from_millis(5);
+/// Longest wait of an object's next event.
+const STILL_MAX: Duration = Duration::from_secs(1);
+
+/// A run of a handler.
+struct Ran {
+    canvas: CanvasId,
+    object: ObjectKey,
+    link: i64,
+    began: Instant,
+    ended: Instant,
+}
+
+fn canvas(number: usize) -> CanvasId {
+    CanvasId(uuid::Uuid::from_u128(number as u128 + 1))
+}
+
+async fn work(event: Execution, done: mpsc::Sender<Ran>) -> wakeq::HandlerResult {
+    let began = Instant::now();
+    // The work.
+    tokio::time::sleep(LASTS).await;
+    let place = event.place.expect("it is on an object");
+    let (canvas, ended) = (event.address.scope.canvas, Instant::now());
+    Ok(done.send(Ran { canvas, object: place.object, link: place.link.id, began, ended }).await?)
+}
+
+/// An event on each object in turn, until there are so many; when each link was emitted.
+async fn emit(stage: &Stage, count: usize, objects: usize) -> HashMap<i64, Instant> {
+    let mut emitted = HashMap::with_capacity(count);
+    for page in 0..count / objects {
+        // Objects of the two canvases have the same names.
+        let event = |at: usize| {
+            let name = format!("lamp:{}", at / CANVASES);
+            Event::new("greet", &page).unwrap().canvas(canvas(at % CANVASES)).on(&name).unwrap()
+        };
+        let receipts = stage.queue.emit_all((0..objects).map(event).collect()).await.unwrap();
+        let now = Instant::now();
+        emitted.extend(receipts.iter().filter_map(|receipt| Some((receipt.link?.id, now))));
+    }
+    emitted
+}
+
+/// How long after its predecessor's end each event began that was there by then. Fails if an object's were out of their order.
+fn waits(mut ran: Vec<Ran>, emitted: &HashMap<i64, Instant>) -> Vec<Duration> {
+    ran.sort_by_key(|run| (run.canvas.0, run.object.to_string(), run.link));
+    let pairs =
+        ran.windows(2).filter(|pair| (pair[0].canvas, &pair[0].object) == (pair[1].canvas, &pair[1].object));
+    let mut waits = Vec::new();
+    for pair in pairs {
+        let [before, after] = pair else { continue };
+        assert!(before.ended <= after.began, "{} of {} began too early", after.link, after.object);
+        if emitted[&after.link] <= before.ended {
+            waits.push(after.began - before.ended);
+        }
+    }
+    waits.sort_unstable();
+    waits
+}
+
+/// EV2-13, ORD-05, ORD-22: what a busy worker holds it renews, what it has done it is told, and it hands over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_worker_loses_nothing_and_no_object_stands_still() {
+    let broker = Broker::pubsub("busy").await;
+    let timing =
+        Timing { lease: Duration::from_secs(3), horizon: Duration::from_secs(60), ..Timing::default() };
+    let stage = Stage::with(broker.notifier.clone(), timing).await;
+    let (count, objects) = (size(2_000, 100_000), size(50, 1_000));
+    let (done, mut ran) = mpsc::channel(count);
+    let worker = stage.worker(Handlers::new().on("greet", move |event| work(event, done.clone())));
+    let began = Instant::now();
+    let emitting = emit(&stage, count, objects);
+    let running = async {
+        let mut runs = Vec::with_capacity(count);
+        while runs.len() < count {
+            runs.push(tokio::time::timeout(PATIENCE, ran.recv()).await.expect("it goes on").unwrap());
+        }
+        runs
+    };
+    let (emitted, runs) = tokio::join!(emitting, running);
+    let took = began.elapsed();
+    let waits = waits(runs, &emitted);
+    let counters = std::sync::Arc::clone(&worker.counters);
+    let told = |outcome| counters.outcome(outcome);
+    figure("events, objects", format!("{count}, {objects} in {took:.1?}"));
+    let outcomes =
+        [Outcome::EarlierLeft, Outcome::EventMissing, Outcome::LockClaimFailed, Outcome::HandedOver];
+    figure("outcomes", format!("{:?}", outcomes.map(|outcome| (outcome, told(outcome)))));
+    let at = |percent: usize| waits[(waits.len() - 1) * percent / 100];
+    figure(
+        "an object's next event began after",
+        format!("p50 {:.1?}, p99 {:.1?}, longest {:.1?} of {}", at(50), at(99), at(100), waits.len()),
+    );
+    worker.stop().await;
+    assert_eq!((told(Outcome::FencedOut), told(Outcome::LeaseLost)), (0, 0));
+    assert_eq!((told(Outcome::Deleted), stage.rows().await), (count as u64, 0));
+    assert!(!is_full() || at(100) <= STILL_MAX, "{:?}", at(100));
+}
