@@ -64,12 +64,14 @@ create table wakeq.single_groups (
     expires_at     timestamptz not null
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 
--- How often an operator has said that a group is to try again what failed.
-create table wakeq.group_recoveries (
+-- A row of each group. Whoever registers a member, takes the group for a single process, or removes it, locks it first, in a statement
+-- of its own: the next one sees all that was done under the lock before.
+create table wakeq.consumer_groups (
     consumer_group wakeq.name not null primary key,
-    number         bigint not null default 1,
-    asked_at       timestamptz not null default now()
-);
+    -- How often an operator has said that it is to try again what failed, and when that was last.
+    recoveries     bigint not null default 0,
+    asked_at       timestamptz
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 
 -- All sources of each group: the longest requests of those who are well; of equals, those of the newest.
 create view wakeq.subscription_sources as

@@ -51,6 +51,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('claim_gate',           null,                             'insert'),
         ('canvas_turns',         'select, insert, update',         null),
         ('consumer_dead',        'select, insert, update, delete', 'select, insert, update, delete'),
+        ('consumer_groups',      'select, insert, update, delete', 'select, insert, update, delete'),
         ('consumer_positions',   'select, insert, update, delete', 'select, insert, update, delete'),
         ('cron_records',         'select, insert, update, delete', 'select, update'),
         ('dead_events',          'select, insert, update, delete', 'select, insert, update, delete'),
@@ -63,7 +64,6 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('events_v2',            'select, insert, update, delete', 'select, insert, update, delete'),
         ('facet_settings',       'select, insert, update',        'select'),
         ('facets',               'select, insert, update, delete', 'select, insert, update, delete'),
-        ('group_recoveries',     'select, insert, update, delete', 'select, insert, update, delete'),
         -- A redrive locks what halts a lane, which takes the right to update.
         ('halted_lanes',         'select, insert, update, delete', 'select, insert, delete'),
         ('http_targets',         'select, insert, update, delete', 'select, update, delete'),

@@ -23,7 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Shows what waits for each handler, and the connections to Postgres, as metrics of the program's global OpenTelemetry
 /// meter provider, until it is dropped: `wakeq.handler.depth`, `wakeq.handler.oldest`, `wakeq.handler.halted`,
 /// `wakeq.queue.depth`, `wakeq.queue.canvases`, `wakeq.log.held`, `wakeq.quota.used`, `wakeq.pool.connections`, and of consumer groups
-/// `wakeq.group.nodes`, `wakeq.group.coordinator.term`, `wakeq.group.sources`, `wakeq.group.owned`, `wakeq.group.lag`.
+/// `wakeq.group.nodes`, `wakeq.group.coordinator.term`, `wakeq.group.sources`, `wakeq.group.owned`, `wakeq.group.lag`; and
+/// `wakeq.log.holders`, what keeps the log from being dropped.
 ///
 /// What events, runs and requests are counted by needs no more than the provider; these have to be asked for. They ask the
 /// database when metrics are collected, at most every 15 s.

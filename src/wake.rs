@@ -402,6 +402,23 @@ mod tests {
         assert!(pass.ticks > 0 && pass.woken == 1, "{pass:?}");
     }
 
+    /// A pass forgets what groups gave up, as long after it died as other dead events are kept; whatever canvas it is of.
+    #[tokio::test]
+    async fn a_pass_forgets_what_groups_gave_up_long_ago() {
+        let table = Table::new().await;
+        let dead = "insert into wakeq.consumer_dead
+                        (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error, died_at)
+                    select 'g', 'log', hours, gen_random_uuid(), gen_random_uuid(), 'c', 's', 'n', '1', 1, 'no room',
+                           now() - make_interval(hours => hours)
+                      from generate_series(1, 4) hours";
+        table.run(dead).await;
+        let waker = Waker::new(table.store.clone(), Arc::new(LocalNotifier::new()));
+        let retention = Retention { dead_events: Duration::from_secs(9_000), ..Retention::default() };
+        waker.pass(Some(retention)).await.unwrap();
+        let left = table.store.group_dead(&"g".parse().unwrap(), None, 10).await.unwrap();
+        assert_eq!(left.iter().map(|dead| dead.seq).collect::<Vec<_>>(), [2, 1]);
+    }
+
     /// A pass without time does a page, says that there is more, and lets the next go on at once.
     #[tokio::test]
     async fn a_pass_whose_time_is_over_is_carried_on_by_the_next() {

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Admin, AdminError, LIST_MAX, checked};
 use crate::event::{
-    Actor, EventSource, GroupNode, Name, NodeId, SubscriberId, SubscriberState, Subscription, Timestamp,
+    Actor, EntityType, EventSource, GroupNode, Name, NodeId, SubscriberId, SubscriberState, Subscription,
+    Timestamp,
 };
 use crate::store::{FailingEvent, GroupDead, GroupDeadCursor, GroupPosition, RemovedGroup};
 
@@ -28,6 +29,10 @@ pub struct Group {
     pub subscribers: Vec<SubscriberState>,
     /// Its sources: those that it works on, and those in which it has come somewhere.
     pub sources: Vec<GroupSource>,
+    /// The process that works on all of it [alone](crate::EventBroker::single), if one does.
+    pub alone: Option<NodeId>,
+    /// Of the processors of a type of entities: the number of the log after which nothing is dropped, because their repository is needed.
+    pub pin: Option<i64>,
 }
 
 /// A source of a group.
@@ -55,6 +60,9 @@ pub struct GroupSource {
 impl Group {
     /// How many of its sources nobody works on.
     pub fn idle(&self) -> usize {
+        if self.alone.is_some() {
+            return 0;
+        }
         self.sources.iter().filter(|source| source.owner.is_none()).count()
     }
 
@@ -101,7 +109,7 @@ impl Admin {
         Ok(GroupNodes { nodes, coordinator: holder.map(|(owner, term)| (NodeId(owner), term)) })
     }
 
-    /// All groups with subscribers or positions, by name.
+    /// All groups with subscribers, positions or pins, by name.
     pub async fn groups(&self) -> Result<Vec<Group>, AdminError> {
         self.groups_of(None).await
     }
@@ -124,6 +132,12 @@ impl Admin {
         }
         for position in self.store.group_positions(name).await? {
             groups.entry(position.group.clone()).or_default().positions.push(position);
+        }
+        for (group, node) in self.store.single_groups(name).await? {
+            groups.entry(group).or_default().alone = Some(node);
+        }
+        for (group, seq) in self.store.repository_pins(name).await? {
+            groups.entry(group).or_default().pin = Some(seq);
         }
         let readable = self.store.log_horizon().await?.readable;
         Ok(groups.into_iter().map(|(name, parts)| parts.group(name, readable)).collect())
@@ -204,8 +218,8 @@ impl Admin {
     }
 
     /// Removes a group that nobody works on: its positions, and, of processors of entities, the pin that keeps the log for them. Or its
-    /// position in a source that none of its members asks for. What holds the log no longer may then be dropped from it. It is
-    /// recorded.
+    /// position in a source that none of its members asks for; of processors of entities, who have one source, that is all of it. What
+    /// holds the log no longer may then be dropped from it. It is recorded.
     ///
     /// Errors: [`AdminError::NoGroup`]; [`AdminError::NoSource`]; [`AdminError::GroupInUse`].
     pub async fn remove_group(
@@ -216,16 +230,14 @@ impl Admin {
     ) -> Result<RemoveGroup, AdminError> {
         checked(actor)?;
         let group = self.group(name).await?;
-        if let Some(source) = source {
-            if !group.sources.iter().any(|one| one.source == *source) {
-                return Err(AdminError::NoSource(name.clone(), Box::new(source.clone())));
-            }
-            if group.subscribers.iter().any(|one| !one.lapsed && one.requests.contains(source)) {
-                return Err(AdminError::GroupInUse(name.clone()));
-            }
+        if let Some(source) = source.filter(|source| group.sources.iter().all(|one| one.source != **source)) {
+            return Err(AdminError::NoSource(name.clone(), Box::new(source.clone())));
         }
-        let entity_type = name.as_str().strip_prefix("entities.");
-        let removed = self.store.remove_group(name, source, entity_type, actor).await?;
+        let entity_type =
+            name.as_str().strip_prefix("entities.").and_then(|name| name.parse::<EntityType>().ok());
+        let part =
+            source.filter(|one| entity_type.as_ref().is_none_or(|entity_type| entity_type.source() != **one));
+        let removed = self.store.remove_group(name, part, entity_type.as_ref(), actor).await?;
         let RemovedGroup { positions, pins } = removed.ok_or_else(|| AdminError::GroupInUse(name.clone()))?;
         Ok(RemoveGroup { positions, pins })
     }
@@ -238,6 +250,8 @@ struct Parts {
     subscriptions: Vec<Subscription>,
     sources: BTreeSet<EventSource>,
     positions: Vec<GroupPosition>,
+    alone: Option<NodeId>,
+    pin: Option<i64>,
 }
 
 impl Parts {
@@ -247,7 +261,7 @@ impl Parts {
         self.sources.extend(self.positions.iter().map(|position| position.source.clone()));
         let source = |source: &EventSource| self.source(source, readable);
         let sources = self.sources.iter().map(source).collect();
-        Group { name, sources, subscribers: self.subscribers }
+        Group { name, sources, subscribers: self.subscribers, alone: self.alone, pin: self.pin }
     }
 
     fn source(&self, source: &EventSource, readable: i64) -> GroupSource {

@@ -41,6 +41,9 @@ pub(crate) struct GroupSummary {
     /// Those of them that can't work.
     #[schema(minimum = 0)]
     pub(crate) unhealthy: usize,
+    /// One process works on all of it alone, without subscribers.
+    #[serde(default)]
+    pub(crate) alone: bool,
     #[schema(minimum = 0)]
     pub(crate) sources: usize,
     /// Sources that nobody works on.
@@ -58,6 +61,12 @@ pub(crate) struct Group {
     pub(crate) name: String,
     pub(crate) subscribers: Vec<GroupSubscriber>,
     pub(crate) sources: Vec<GroupSource>,
+    /// The process that works on all of it alone, without subscribers; null: none does.
+    pub(crate) alone: Option<Uuid>,
+    /// Of the processors of a type of entities: the number of the log after which nothing is dropped because of them; null: nothing is
+    /// kept for this group but what its positions need.
+    #[schema(minimum = 0)]
+    pub(crate) pin: Option<i64>,
 }
 
 /// An instance of a group's consumer.
@@ -232,6 +241,7 @@ impl From<admin::Group> for GroupSummary {
         Self {
             subscribers: there.count(),
             unhealthy: group.subscribers.iter().filter(|one| one.unhealthy.is_some()).count(),
+            alone: group.alone.is_some(),
             sources: group.sources.len(),
             idle: group.idle(),
             lag: group.lag(),
@@ -253,6 +263,8 @@ impl From<admin::Group> for Group {
             name: group.name.to_string(),
             subscribers: group.subscribers.into_iter().map(subscriber).collect(),
             sources: group.sources.into_iter().map(GroupSource::from).collect(),
+            alone: group.alone.map(|node| node.0),
+            pin: group.pin,
         }
     }
 }

@@ -85,6 +85,11 @@ fn third(lease: &Duration) -> Duration {
 }
 
 impl BrokerError {
+    /// A member of the group asks for the first of these sources, and another one for the second instead.
+    pub(super) fn differs(group: &Name, known: EventSource, asked: EventSource) -> Self {
+        Self::Sources { group: group.clone(), known: Box::new(known), asked: Box::new(asked) }
+    }
+
     pub(super) fn unavailable(what: &'static str) -> impl FnOnce(StoreError) -> Self {
         move |source| Self::Unavailable { what, source }
     }

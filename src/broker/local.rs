@@ -4,6 +4,7 @@
 //! as the node's session, or the subscriber's registration, has ended.
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -44,9 +45,13 @@ pub(super) enum Standing {
     Unhealthy,
     /// Its group is worked on by another process, and was to be by this one alone.
     Waiting,
+    /// It was not registered, for this reason: members of its group ask for other sources.
+    Refused(String),
     /// Nobody knows what it works on: it is not heard of any more, so that its lease decides, and never begins anew.
     Lost {
-        /// Whether the others have been told why.
+        /// Why.
+        why: &'static str,
+        /// Whether the others have been told.
         told: bool,
     },
 }
@@ -117,7 +122,9 @@ impl Local {
 
     /// The others know that it is lost.
     pub(super) fn set_told(&self) {
-        self.state().standing = Standing::Lost { told: true };
+        if let Standing::Lost { told, .. } = &mut self.state().standing {
+            *told = true;
+        }
     }
 
     /// To be taken before its subscription is read, and given with what was read.
@@ -185,7 +192,15 @@ impl Local {
         loop {
             let standing = given.borrow_and_update().clone();
             let is_ending = *ending.borrow_and_update();
-            let waits = !work.apply(&standing, &session, is_ending);
+            let waits = match work.apply(&standing, &session, is_ending) {
+                Applied::Done => false,
+                Applied::Waits => true,
+                Applied::Lost => {
+                    changed.notify_one();
+                    // It has been given nothing from here on, and is to end with what it has.
+                    continue;
+                }
+            };
             if work.ending.is_empty() {
                 let confirmed = self.confirmed.send_if_modified(|confirmed| {
                     let before = std::mem::replace(confirmed, (*confirmed).max(standing.epoch));
@@ -227,9 +242,19 @@ struct Work<'a> {
     tasks: JoinSet<EventSource>,
 }
 
+/// What became of letting a subscriber begin and end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Applied {
+    Done,
+    /// It can't begin now.
+    Waits,
+    /// It panicked.
+    Lost,
+}
+
 impl Work<'_> {
-    /// Ends and begins; whether that could be done.
-    fn apply(&mut self, given: &Given, session: &Session, is_ending: bool) -> bool {
+    /// Ends and begins.
+    fn apply(&mut self, given: &Given, session: &Session, is_ending: bool) -> Applied {
         let stays = |source: &EventSource| !is_ending && given.sources.contains(source);
         let over: Vec<EventSource> = self.working.iter().filter(|source| !stays(source)).cloned().collect();
         for source in over {
@@ -243,18 +268,34 @@ impl Work<'_> {
         }
         // A process that was stopped does not begin with what it has been given long ago.
         if is_ending || given.sources.is_empty() {
-            return true;
+            return Applied::Done;
         }
         if !session.is_valid() {
-            return false;
+            return Applied::Waits;
         }
         let is_newer = std::mem::replace(&mut self.epoch, given.epoch) != given.epoch;
         for source in given.sources.iter().filter(|source| !self.ending.contains(source)) {
             if self.working.insert(source.clone()) || is_newer {
-                self.local.subscriber.accept(source.clone(), given.epoch);
+                let accepting = || self.local.subscriber.accept(source.clone(), given.epoch);
+                if catch_unwind(AssertUnwindSafe(accepting)).is_err() {
+                    self.lose("it panicked when it was given a source; start its process anew");
+                    return Applied::Lost;
+                }
             }
         }
-        true
+        Applied::Done
+    }
+
+    /// What it works on is not known any more: nothing is confirmed, and its lease decides.
+    fn lose(&self, why: &'static str) {
+        tracing::error!(
+            group = %self.local.subscriber.name(),
+            subscriber = %self.local.id(),
+            why,
+            "a subscriber is lost: it is not heard of any more, what it had moves when its lease has run out, and it is given \
+             nothing until its process is started anew"
+        );
+        self.local.suspend(Standing::Lost { why, told: false });
     }
 
     /// Whether the subscriber can still be counted on.
@@ -264,16 +305,9 @@ impl Work<'_> {
                 self.ending.remove(&source);
                 true
             }
-            // Which one that was is not known: nothing is confirmed any more, and its lease decides.
-            Err(defect) => {
-                tracing::error!(
-                    group = %self.local.subscriber.name(),
-                    subscriber = %self.local.id(),
-                    error = &defect as &dyn std::error::Error,
-                    "a subscriber panicked while a source was withdrawn; it is not heard of any more, what it had moves when \
-                     its lease has run out, and it is given nothing until its process is started anew"
-                );
-                self.local.suspend(Standing::Lost { told: false });
+            // Which one that was is not known.
+            Err(_) => {
+                self.lose("it panicked while a source was withdrawn; start its process anew");
                 false
             }
         }

@@ -141,6 +141,15 @@ impl EventSubscriberStateStore for MemoryGroups {
         lease: Duration,
     ) -> Result<(), BrokerError> {
         let mut tables = self.tables();
+        let others = tables
+            .subscribers
+            .iter()
+            .filter(|((of, other), subscriber)| of == group && *other != id && !subscriber.beat.lapsed());
+        for (_, other) in others {
+            if let Some((known, asked)) = EventSource::incomparable(&other.requests, requests) {
+                return Err(BrokerError::differs(group, known, asked));
+            }
+        }
         let key = (group.clone(), id);
         let confirmed_epoch = tables.subscribers.get(&key).map_or(0, |subscriber| subscriber.confirmed_epoch);
         let requests = requests.to_vec();
@@ -157,7 +166,9 @@ impl EventSubscriberStateStore for MemoryGroups {
         let mut tables = self.tables();
         let mut heard = Vec::new();
         for (id, epoch) in beats {
-            let Some(subscriber) = tables.subscriber(*id).filter(|one| one.unhealthy.is_none()) else {
+            let registered = tables.subscriber(*id);
+            let Some(subscriber) = registered.filter(|one| one.unhealthy.is_none() && !one.beat.lapsed())
+            else {
                 continue;
             };
             subscriber.beat = Beat::now(lease);
@@ -311,7 +322,7 @@ impl LockManager for MemoryGroups {
     async fn try_lock(&self, name: &Name, owner: Uuid, lease: Duration) -> Result<Option<Lead>, BrokerError> {
         let mut tables = self.tables();
         let standing = tables.locks.get(name);
-        if standing.is_some_and(Lock::is_held) {
+        if standing.is_some_and(|lock| lock.is_held() && lock.owner != owner) {
             return Ok(None);
         }
         let term = standing.map_or(1, |lock| lock.term + 1);

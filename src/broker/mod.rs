@@ -195,8 +195,10 @@ impl EventBroker {
 
     /// Adds a subscriber. It is given sources once the broker [runs](Self::run).
     ///
-    /// Errors: [`BrokerError::Config`] once it runs; [`BrokerError::Requests`]; [`BrokerError::Reserved`] for the name of a type's processors; [`BrokerError::Grace`] if it may take longer than a third of the lease to end;
-    /// [`BrokerError::Sources`] if members of its group ask for others; [`BrokerError::Partitions`] if its group has read a category of its in another number of partitions; [`BrokerError::Unavailable`].
+    /// Errors: [`BrokerError::Config`] once it runs; [`BrokerError::Requests`]; [`BrokerError::Reserved`] for the name of a type's
+    /// processors; [`BrokerError::Grace`] if it may take longer than a third of the lease to end; [`BrokerError::Sources`] if members of its
+    /// group ask for others, while of one that starts at the same time [`health`](Self::health) tells; [`BrokerError::Partitions`] if its
+    /// group has read a category of its in another number of partitions; [`BrokerError::Unavailable`].
     pub async fn register(&self, subscriber: Arc<dyn EventSubscriber>) -> Result<(), BrokerError> {
         if self.begun.load(Ordering::Relaxed) {
             return Err(BrokerError::Config("register the subscribers of a broker before it runs"));
@@ -214,7 +216,7 @@ impl EventBroker {
         }
         let opened = self.mapping.opened(&group).await?;
         check_partitions(&group, &requests, &opened)?;
-        check_sources(&group, &requests, &self.node.states.states().await?)?;
+        check_sources(&group, &requests, &self.node.locals.all(), &self.node.states.states().await?)?;
         self.node.locals.add(Arc::new(Local::new(subscriber)));
         Ok(())
     }
@@ -275,24 +277,22 @@ fn is_own_name(group: &Name, requests: &[EventSource]) -> bool {
 }
 
 /// Members of a group ask for the same, or while a deployment is rolled out for more or less of it. A source that a
-/// member asks for and this one does not would be taken from one of them.
+/// member asks for and this one does not would be taken from one of them. This is the early look: a member that starts meanwhile
+/// is seen when the subscriber is registered with the others.
 fn check_sources(
     group: &Name,
     requests: &[EventSource],
+    locals: &[Arc<Local>],
     states: &[SubscriberState],
 ) -> Result<(), BrokerError> {
+    let here = locals.iter().filter(|local| local.subscriber.name() == group);
+    let here = here.map(|local| local.subscriber.requests());
     let members = states.iter().filter(|state| state.group == *group && !state.lapsed);
-    let lacks =
-        |of: &[EventSource], from: &[EventSource]| of.iter().find(|source| !from.contains(source)).cloned();
-    for member in members {
-        if let (Some(known), Some(asked)) =
-            (lacks(&member.requests, requests), lacks(requests, &member.requests))
-        {
-            let (group, known, asked) = (group.clone(), Box::new(known), Box::new(asked));
-            return Err(BrokerError::Sources { group, known, asked });
-        }
+    let members = members.map(|state| state.requests.clone());
+    match here.chain(members).find_map(|known| EventSource::incomparable(&known, requests)) {
+        Some((known, asked)) => Err(BrokerError::differs(group, known, asked)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Parts of a category are read in one division only: a position says nothing about another one.

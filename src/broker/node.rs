@@ -24,9 +24,6 @@ use crate::store::Store;
 /// How long what happens together is waited for.
 const QUIET: Duration = Duration::from_millis(5);
 
-/// What the others are told of a subscriber that is lost.
-const LOST: &str = "it panicked while a source was withdrawn; start its process anew";
-
 /// The parts of a node.
 pub(super) struct Node {
     pub(super) id: NodeId,
@@ -113,11 +110,15 @@ impl Node {
     /// begins is one of all of them.
     async fn beat(&self) -> Result<(), BrokerError> {
         let sent = Instant::now();
-        let mut news = false;
+        let (mut news, mut failed) = (false, None);
         self.heartbeats.beat(self.id, self.config.lease).await?;
         for local in self.locals.all() {
             news |= self.claim(&local).await?;
-            news |= self.settle(&local).await?;
+            // One that can't be registered now is no reason to be silent about the others.
+            match self.settle(&local).await {
+                Ok(changed) => news |= changed,
+                Err(error) => failed = Some(error),
+            }
         }
         let locals = self.locals.all();
         let registered: Vec<&Arc<Local>> =
@@ -130,7 +131,10 @@ impl Node {
                 tracing::warn!(group = %local.subscriber.name(), subscriber = %local.id(),
                     "the others have given this subscriber up; it ends its work, and registers again");
                 local.suspend(Standing::Unregistered);
-                news |= self.settle(local).await?;
+                match self.settle(local).await {
+                    Ok(changed) => news |= changed,
+                    Err(error) => failed = Some(error),
+                }
             }
         }
         self.session.renew(sent);
@@ -142,7 +146,7 @@ impl Node {
         if news {
             self.signals.send(Signal::Allocations);
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// Has subscribers try again what failed, if an operator has said so since it was looked last.
@@ -188,8 +192,8 @@ impl Node {
         let locals = self.locals.all();
         let why = locals.iter().find_map(|local| {
             match (local.standing(), local.health()) {
-                (Standing::Lost { .. }, _) => Some(LOST.to_owned()),
-                (_, Health::Unhealthy(why)) => Some(why),
+                (Standing::Lost { why, .. }, _) => Some(why.to_owned()),
+                (_, Health::Unhealthy(why)) | (Standing::Refused(why), Health::Healthy) => Some(why),
                 (Standing::Waiting, Health::Healthy) => Some(
                     "another process works on this group, which this one was to work on alone".to_owned(),
                 ),
@@ -205,11 +209,8 @@ impl Node {
     /// Brings what the others know of a subscriber in line with its health; whether that is news.
     async fn settle(&self, local: &Local) -> Result<bool, BrokerError> {
         match (local.standing(), local.health()) {
-            (Standing::Unregistered | Standing::Unhealthy, Health::Healthy) => {
-                let (name, requests) = (local.subscriber.name(), local.subscriber.requests());
-                self.states.register(name, local.id(), self.id, &requests, self.config.lease).await?;
-                local.set_registered();
-                Ok(true)
+            (Standing::Unregistered | Standing::Unhealthy | Standing::Refused(_), Health::Healthy) => {
+                self.register(local).await
             }
             (Standing::Registered, Health::Unhealthy(why)) => {
                 tracing::warn!(group = %local.subscriber.name(), subscriber = %local.id(), why,
@@ -228,15 +229,41 @@ impl Node {
                 told.insert(local.id(), confirmed);
                 Ok(true)
             }
-            (Standing::Lost { told: false }, _) => {
-                self.states.unhealthy(local.id(), LOST).await?;
+            (Standing::Lost { why, told: false }, _) => {
+                self.states.unhealthy(local.id(), why).await?;
                 local.set_told();
                 Ok(true)
             }
             (Standing::Waiting, _)
             | (Standing::Registered, Health::Healthy)
-            | (Standing::Unregistered, Health::Unhealthy(_))
-            | (Standing::Lost { told: true }, _) => Ok(false),
+            | (Standing::Unregistered | Standing::Refused(_), Health::Unhealthy(_))
+            | (Standing::Lost { told: true, .. }, _) => Ok(false),
+        }
+    }
+
+    /// Registers a subscriber; whether it is a member now. One that asks for something else than a member is refused until that has gone: it
+    /// is tried again with each heartbeat, and the others of this node go on.
+    async fn register(&self, local: &Local) -> Result<bool, BrokerError> {
+        let (group, requests) = (local.subscriber.name(), local.subscriber.requests());
+        match self.states.register(group, local.id(), self.id, &requests, self.config.lease).await {
+            Ok(()) => {
+                if matches!(local.standing(), Standing::Refused(_)) {
+                    tracing::info!(%group, subscriber = %local.id(), "nobody asks for something else any more; this subscriber is a member now");
+                }
+                local.set_registered();
+                Ok(true)
+            }
+            Err(refused @ BrokerError::Sources { .. }) => {
+                let why = refused.to_string();
+                if !matches!(local.standing(), Standing::Refused(_)) {
+                    tracing::error!(%group, subscriber = %local.id(), why, "a subscriber is refused; it is tried again with each heartbeat");
+                    // Where it was a member before, that is what is shown of it.
+                    self.states.unhealthy(local.id(), &why).await?;
+                }
+                local.suspend(Standing::Refused(why));
+                Ok(false)
+            }
+            Err(error) => Err(error),
         }
     }
 

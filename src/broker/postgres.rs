@@ -12,7 +12,7 @@ use super::{
 use crate::event::{
     EventSource, GroupNode, Lead, Name, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription,
 };
-use crate::store::Store;
+use crate::store::{Registered, Store};
 
 /// The most bytes of a reason for being unhealthy.
 const REASON_MAX: usize = 2_000;
@@ -45,7 +45,10 @@ impl EventSubscriberStateStore for Store {
         lease: Duration,
     ) -> Result<(), BrokerError> {
         let registered = self.register_subscriber(group, id, node, requests, lease).await;
-        registered.map_err(BrokerError::unavailable("a subscriber can't be registered"))
+        match registered.map_err(BrokerError::unavailable("a subscriber can't be registered"))? {
+            Registered::Done => Ok(()),
+            Registered::Differs { known, asked } => Err(BrokerError::differs(group, known, asked)),
+        }
     }
 
     async fn heard(

@@ -30,7 +30,11 @@ pub trait NodeHeartbeat: Send + Sync + 'static {
 /// Which subscribers there are in all groups, and how they are.
 #[async_trait]
 pub trait EventSubscriberStateStore: Send + Sync + 'static {
-    /// Registers a subscriber that is well, for as long as its lease. Registered again, it is well again.
+    /// Registers a subscriber that is well, for as long as its lease. Registered again, it is well again. Of two that are registered at the
+    /// same time the second is compared with the first.
+    ///
+    /// Errors: [`BrokerError::Sources`] if another member of its group that was heard of within its lease asks for other sources, and neither
+    /// asks for all that the other does; then nothing has changed. The broker tries it again with each heartbeat.
     async fn register(
         &self,
         group: &Name,
@@ -40,7 +44,8 @@ pub trait EventSubscriberStateStore: Send + Sync + 'static {
         lease: Duration,
     ) -> Result<(), BrokerError>;
 
-    /// These are there and well, and have confirmed these epochs; those of them that are registered so.
+    /// These are there and well, and have confirmed these epochs; those of them that are registered so, and whose lease has not run out. The
+    /// others have to register again.
     async fn heard(
         &self,
         beats: &[(SubscriberId, i64)],
@@ -95,7 +100,8 @@ pub trait EventSubscriptionSourceMappingStore: Send + Sync + 'static {
 /// Locks with a lease, each with a term that grows whenever it is taken.
 #[async_trait]
 pub trait LockManager: Send + Sync + 'static {
-    /// Takes a lock that nobody holds now, if so.
+    /// Takes a lock that nobody else holds now, if so. One that this owner holds is taken anew, under a higher term: what would be done under the
+    /// one before is refused from then on.
     async fn try_lock(&self, name: &Name, owner: Uuid, lease: Duration) -> Result<Option<Lead>, BrokerError>;
 
     /// Waits for a lock, for so long at most.

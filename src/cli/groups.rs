@@ -146,7 +146,7 @@ impl ListOf {
 fn row(group: &GroupSummary) -> [String; 6] {
     [
         group.name.clone(),
-        group.subscribers.to_string(),
+        if group.alone { "alone".to_owned() } else { group.subscribers.to_string() },
         group.unhealthy.to_string(),
         group.sources.to_string(),
         group.idle.to_string(),
@@ -172,8 +172,14 @@ fn print(group: &Group) -> anyhow::Result<()> {
     for subscriber in &group.subscribers {
         field("subscriber", words(subscriber))?;
     }
+    if let Some(process) = group.alone {
+        field("alone", format_args!("process {process} works on all of it"))?;
+    }
+    if let Some(pin) = group.pin {
+        field("pin", format_args!("the log keeps what comes after {pin} for this type of entities"))?;
+    }
     let mut table = Table::new(["SOURCE", "SUBSCRIBER", ">POSITION", ">LAG", "SINCE"]);
-    group.sources.iter().for_each(|source| table.row(source_row(source)));
+    group.sources.iter().for_each(|source| table.row(source_row(source, group.alone.is_some())));
     table.print("no sources")?;
     for source in &group.sources {
         if let Some(failing) = &source.failing {
@@ -198,8 +204,9 @@ fn words(subscriber: &GroupSubscriber) -> String {
     format!("{id} on node {node}, {how}")
 }
 
-fn source_row(source: &GroupSource) -> [String; 5] {
-    let owner = source.subscriber.map_or_else(|| "-".to_owned(), |owner| owner.to_string());
+fn source_row(source: &GroupSource, is_alone: bool) -> [String; 5] {
+    let nobody = if is_alone { "alone" } else { "-" };
+    let owner = source.subscriber.map_or_else(|| nobody.to_owned(), |owner| owner.to_string());
     let releasing = if source.releasing { " (ending)" } else { "" };
     [
         text::clean(&source.source),

@@ -29,19 +29,21 @@ pub struct DeadLetter<'a> {
 /// grows; who opens it under a higher one takes it from whoever had it before, whose commits are refused from then on.
 #[async_trait]
 pub trait PositionStore: Send + Sync + 'static {
-    /// Takes a position for an epoch, and reads it. The same epoch may open it again.
+    /// Takes a position for an epoch, and reads it. The same epoch may open it again, and sees what came of its last write, also of one that
+    /// is still under way.
     ///
     /// Errors: [`ConsumerError::Fenced`] under a lower epoch than the position's.
     async fn open(&self, key: &PositionKey, epoch: i64) -> Result<i64, ConsumerError>;
 
     /// Moves a position on, from where its owner knows it to be: compare and set.
     ///
-    /// Errors: [`ConsumerError::Fenced`] if it stands elsewhere, or under another epoch.
+    /// Errors: [`ConsumerError::Fenced`] if it stands elsewhere, or under another epoch; [`ConsumerError::Unavailable`] if there was no answer:
+    /// then it may have been moved, and its owner [opens](Self::open) it again.
     async fn commit(&self, key: &PositionKey, epoch: i64, from: i64, to: i64) -> Result<(), ConsumerError>;
 
     /// Keeps an event among the dead of its group, and moves the position past it, in one step.
     ///
-    /// Errors: as of [`commit`](Self::commit); then the event is not among the dead.
+    /// Errors: as of [`commit`](Self::commit). Fenced, the event is not among the dead; without an answer it is if the position is past it.
     async fn skip(
         &self,
         key: &PositionKey,

@@ -112,8 +112,10 @@ pub(super) struct Reading {
     cancel: CancellationToken,
     /// What was read and is not handled yet.
     page: Page,
-    /// Where the position stands; none before it was opened.
+    /// Where the position stands; none before it was opened, or when that is not certain.
     committed: Option<i64>,
+    /// Where it stood before a write to which no answer has come.
+    doubted: Option<i64>,
     /// Up to where it is done with.
     done: i64,
     /// Events that were handled since the position was written.
@@ -131,7 +133,20 @@ impl Reading {
         cancel: CancellationToken,
     ) -> Self {
         let page = Page::default();
-        Self { key, epoch, parts, budget, cancel, page, committed: None, done: 0, uncommitted: 0, narrow: 1 }
+        let (committed, doubted) = (None, None);
+        Self {
+            key,
+            epoch,
+            parts,
+            budget,
+            cancel,
+            page,
+            committed,
+            doubted,
+            done: 0,
+            uncommitted: 0,
+            narrow: 1,
+        }
     }
 
     /// Consumes the source until it is told to end, or must.
@@ -159,7 +174,7 @@ impl Reading {
                             "the source is another's by now; stopped working on it");
                         return End::Fenced;
                     }
-                    // Somebody has moved it, or the answer to its own move got lost.
+                    // Somebody has moved it.
                     self.committed = None;
                     continue;
                 }
@@ -198,10 +213,7 @@ impl Reading {
 
     /// Reads what is new, handles each event of it, and keeps the position; whether more of it is held back.
     async fn consume_all(&mut self) -> Result<bool, Halt> {
-        if self.committed.is_none() {
-            let position = self.parts.positions.open(&self.key, self.epoch).await?;
-            (self.committed, self.done, self.uncommitted) = (Some(position), position, 0);
-        }
+        self.open().await?;
         loop {
             if self.cancel.is_cancelled() {
                 return Err(Halt::End(End::Withdrawn));
@@ -226,6 +238,43 @@ impl Reading {
             if !more {
                 self.redrive().await?;
                 return Ok(held);
+            }
+        }
+    }
+
+    /// Opens the position, unless it is known where it stands. Where the answer to a write got lost, that says whether it was carried out: if
+    /// not, it goes on with what it has handled.
+    async fn open(&mut self) -> Result<(), ConsumerError> {
+        if self.committed.is_some() {
+            return Ok(());
+        }
+        let position = self.parts.positions.open(&self.key, self.epoch).await?;
+        if self.doubted.take() != Some(position) {
+            (self.done, self.uncommitted) = (position, 0);
+        }
+        self.committed = Some(position);
+        Ok(())
+    }
+
+    /// Knows what came of a write of the position, from here to there.
+    fn written(
+        &mut self,
+        from: i64,
+        to: i64,
+        answer: Result<(), ConsumerError>,
+    ) -> Result<(), ConsumerError> {
+        match answer {
+            Ok(()) => {
+                (self.committed, self.done, self.uncommitted) = (Some(to), to, 0);
+                Ok(())
+            }
+            Err(fenced @ ConsumerError::Fenced { .. }) => {
+                self.committed = Some(from);
+                Err(fenced)
+            }
+            Err(unavailable @ ConsumerError::Unavailable { .. }) => {
+                self.doubted = Some(from);
+                Err(unavailable)
             }
         }
     }
@@ -349,26 +398,35 @@ impl Reading {
     }
 
     async fn skip(&mut self, event: &LogEvent, attempts: u32, error: &str) -> Result<(), Halt> {
-        let from = self.committed.unwrap_or_default();
         let dead = DeadLetter { event, attempts, error };
-        self.parts.positions.skip(&self.key, self.epoch, from, &dead).await?;
+        let from = self.committed.take().unwrap_or_default();
+        let answer = self.parts.positions.skip(&self.key, self.epoch, from, &dead).await;
+        self.written(from, event.seq, answer)?;
         self.parts.metrics.died();
-        (self.committed, self.done, self.uncommitted) = (Some(event.seq), event.seq, 0);
         Ok(())
     }
 
     /// Writes the position, if it has moved.
     async fn commit(&mut self) -> Result<(), ConsumerError> {
-        let Some(from) = self.committed.filter(|from| *from < self.done) else { return Ok(()) };
+        let (Some(from), to) = (self.committed.filter(|from| *from < self.done), self.done) else {
+            return Ok(());
+        };
         crate::fault::point("consumer.commit");
-        self.parts.positions.commit(&self.key, self.epoch, from, self.done).await?;
-        (self.committed, self.uncommitted) = (Some(self.done), 0);
-        Ok(())
+        // If the answer gets lost, the position says what came of it.
+        self.committed = None;
+        let answer = self.parts.positions.commit(&self.key, self.epoch, from, to).await;
+        self.written(from, to, answer)
     }
 
     /// Writes the position for whoever comes next, if that is possible.
     async fn leave(mut self, end: End) -> End {
-        match self.commit().await {
+        let committed = async {
+            if self.doubted.is_some() {
+                self.open().await?;
+            }
+            self.commit().await
+        };
+        match committed.await {
             Ok(()) => end,
             Err(ConsumerError::Fenced { epoch, .. }) => {
                 self.parts.metrics.refused();

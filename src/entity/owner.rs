@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{RwLock, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::actors::Actors;
@@ -24,7 +25,8 @@ use crate::telemetry::EntityMetrics;
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// How soon it is looked again for what an open transaction holds back; doubled each time, up to the poll interval.
 const FIRST_HELD: Duration = Duration::from_millis(5);
-/// How far the position may stay behind what was looked through, when none of it was for this type: in numbers of the log.
+/// How far the position may stay behind what was looked through within a poll interval, when none of it was for this type: in numbers of the
+/// log.
 const IDLE_MOVE: i64 = 10_000;
 
 /// The least of a page that is asked for, after time-outs: a part of this many of what is configured.
@@ -72,6 +74,8 @@ pub(super) struct Owner<E: Entity> {
     stood: i64,
     /// Up to where the inbox was looked through.
     looked: i64,
+    /// When the position was last moved over what was not for this type.
+    caught_up: Instant,
     /// Whether what is in memory is what the repository says.
     warm: bool,
     /// Whether all entities that there are are in memory, and whether it was said that some have left it.
@@ -100,6 +104,7 @@ impl<E: Entity> Owner<E> {
             committed: None,
             stood: 0,
             looked: 0,
+            caught_up: Instant::now(),
             warm: false,
             whole: false,
             warned: false,
@@ -421,11 +426,14 @@ impl<E: Entity> Owner<E> {
         }
     }
 
-    /// Moves the position over what was not for this type, now and then.
+    /// Moves the position over what was not for this type: once a poll interval, and when that is much.
     async fn catch_up(&mut self) -> Result<(), Halt> {
-        let Some(from) = self.committed.filter(|from| *from + IDLE_MOVE <= self.looked) else {
+        let is_due = self.caught_up.elapsed() >= self.parts.config.poll_interval;
+        let least = if is_due { 1 } else { IDLE_MOVE };
+        let Some(from) = self.committed.filter(|from| *from + least <= self.looked) else {
             return Ok(());
         };
+        self.caught_up = Instant::now();
         let Parts { store, group, source, .. } = &*self.parts;
         let to = PositionMove { group, source, epoch: self.epoch, from, to: self.looked };
         if store.move_position(&to).await? {

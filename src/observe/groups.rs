@@ -6,11 +6,13 @@ use crate::event::Name;
 use crate::store::{Store, StoreError};
 use crate::telemetry::{GroupGauge, GroupsGauge};
 
-/// Asks for them. A deployment without groups costs one statement.
+/// Asks for them; none: there are no groups, and nothing that holds the log.
 pub(super) async fn look(store: &Store) -> Result<Option<GroupsGauge>, StoreError> {
     let positions = store.group_positions(None).await?;
     let nodes = store.nodes().await?.into_iter().filter(|node| !node.lapsed).count();
-    if positions.is_empty() && nodes == 0 {
+    let holders: Vec<(String, u64)> =
+        store.log_holders().await?.into_iter().map(|holder| (holder.name, holder.behind)).collect();
+    if positions.is_empty() && nodes == 0 && holders.is_empty() {
         return Ok(None);
     }
     let mut groups = BTreeMap::<Name, GroupGauge>::new();
@@ -20,6 +22,12 @@ pub(super) async fn look(store: &Store) -> Result<Option<GroupsGauge>, StoreErro
     for subscription in store.subscriptions(None).await? {
         groups.entry(subscription.group).or_default().owned += count(subscription.sources.len());
     }
+    // One that is worked on alone has no subscribers: its sources are those it has opened.
+    for (name, _) in store.single_groups(None).await? {
+        let opened = count(positions.iter().filter(|position| position.group == name).count());
+        let group = groups.entry(name).or_default();
+        (group.sources, group.owned) = (group.sources.max(opened), group.owned.max(opened));
+    }
     let readable = store.log_horizon().await?.readable;
     for position in positions {
         let group = groups.entry(position.group).or_default();
@@ -27,10 +35,50 @@ pub(super) async fn look(store: &Store) -> Result<Option<GroupsGauge>, StoreErro
         group.lag = group.lag.max(lag);
     }
     let term = store.lock_holder(&Name::coordinator()).await?.map(|(_, term)| term.unsigned_abs());
-    let holders = store.log_holders().await?.into_iter().map(|holder| (holder.name, holder.behind)).collect();
     Ok(Some(GroupsGauge { nodes: count(nodes), term, groups: groups.into_iter().collect(), holders }))
 }
 
 fn count(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::Table;
+
+    const FULL: &str = "select setval('wakeq.log_seq', 5000001)";
+
+    /// What holds the log is shown where nothing else of a group is left.
+    #[tokio::test]
+    async fn a_pin_without_a_group_is_shown() {
+        let table = Table::new().await;
+        assert!(look(&table.store).await.unwrap().is_none());
+        table.number(FULL).await;
+        table
+            .run("insert into wakeq.log_pins values ('entities/former', 1), ('entities/young', 5000000)")
+            .await;
+        let seen = look(&table.store).await.unwrap().expect("a pin holds the log");
+        assert_eq!(seen.holders, [("pin entities/former".to_owned(), 5_000_000)]);
+        assert_eq!((seen.nodes, seen.groups.len()), (0, 0));
+        table.run("delete from wakeq.log_pins").await;
+        assert!(look(&table.store).await.unwrap().is_none());
+    }
+
+    /// A group that a process works on alone has sources, and all of them are worked on; when it is gone, nobody does.
+    #[tokio::test]
+    async fn who_works_alone_owns_what_it_has_opened() {
+        let table = Table::new().await;
+        table.run("insert into wakeq.consumer_positions (consumer_group, source) values ('g', 'log'), ('g', 'category/a'), ('h', 'log')").await;
+        let owner = uuid::Uuid::now_v7();
+        let group: Name = "g".parse().unwrap();
+        table.store.claim_group(&group, owner, std::time::Duration::from_secs(600), true).await.unwrap();
+        for owned in [2, 0] {
+            let seen = look(&table.store).await.unwrap().unwrap();
+            let shown: Vec<_> =
+                seen.groups.iter().map(|(name, group)| (name.as_str(), group.sources, group.owned)).collect();
+            assert_eq!(shown, [("g", owned, owned), ("h", 0, 0)]);
+            table.store.release_groups(owner).await.unwrap();
+        }
+    }
 }

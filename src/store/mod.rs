@@ -94,7 +94,7 @@ pub(crate) use entities::{
 pub use entities::{EntityCursor, EntityEventStatus, EntitySummary, InvalidEntityCursor, StoredEntity};
 pub use error::StoreError;
 pub(crate) use events::{Listed, Position};
-pub(crate) use groups::{Claimed, RemovedGroup};
+pub(crate) use groups::{Claimed, Registered, RemovedGroup};
 pub use groups::{FailingEvent, GroupDead, GroupDeadCursor, GroupPosition, InvalidGroupDeadCursor};
 pub(crate) use idempotency::{Keyed, NewKey};
 pub(crate) use idle::IdleRetention;

@@ -34,30 +34,16 @@ pub(crate) struct Failing<'a> {
 }
 
 impl Store {
-    /// Takes a position for this epoch; where it stands, or nothing under a lower epoch than its own.
+    /// Takes a position for this epoch; where it stands, or nothing under a lower epoch than its own. A move under the same epoch that may
+    /// still be under way is waited for, and seen.
     pub(crate) async fn open_position(
         &self,
         group: &Name,
         source: &EventSource,
         epoch: i64,
     ) -> Result<Option<i64>, StoreError> {
-        let mut session = self.session().await?;
-        let query = sqlx::query_scalar!(
-            r#"with taken as (
-                 insert into wakeq.consumer_positions as p (consumer_group, source, epoch) values ($1, $2, $3)
-                 on conflict (consumer_group, source) do update set epoch = excluded.epoch, updated_at = now()
-                    where p.epoch < excluded.epoch
-                 returning position
-             )
-             select position as "position!" from taken
-              union all
-             select position from wakeq.consumer_positions
-              where consumer_group = $1 and source = $2 and epoch = $3 limit 1"#,
-            group.as_str() as _,
-            source.to_string(),
-            epoch
-        );
-        let position = session.limit(|connection| query.fetch_optional(connection)).await;
+        let mut session = self.session().await?.for_statements(2);
+        let position = session.limit(|connection| open(connection, group, source, epoch)).await;
         session.answered("open a position", position)
     }
 
@@ -157,6 +143,35 @@ impl Store {
         let moved = session.limit(|connection| query.fetch_optional(connection)).await;
         Ok(session.answered("give an event up", moved)?.is_some())
     }
+}
+
+async fn open(
+    connection: &mut PgConnection,
+    group: &Name,
+    source: &EventSource,
+    epoch: i64,
+) -> Result<Option<i64>, sqlx::Error> {
+    let taken = sqlx::query_scalar!(
+        "insert into wakeq.consumer_positions as p (consumer_group, source, epoch) values ($1, $2, $3)
+             on conflict (consumer_group, source) do update set epoch = excluded.epoch, updated_at = now()
+          where p.epoch < excluded.epoch
+         returning position",
+        group.as_str() as _,
+        source.to_string(),
+        epoch
+    );
+    let taken = taken.fetch_optional(&mut *connection).await?;
+    if taken.is_some() {
+        return Ok(taken);
+    }
+    // Not in the same statement: its snapshot is older than the row that it has waited for.
+    let own = sqlx::query_scalar!(
+        "select position from wakeq.consumer_positions where consumer_group = $1 and source = $2 and epoch = $3",
+        group.as_str() as _,
+        source.to_string(),
+        epoch
+    );
+    own.fetch_optional(connection).await
 }
 
 /// Moves a position within a transaction of its owner; whether it stood where the owner thinks, under that epoch.

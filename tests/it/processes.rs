@@ -9,8 +9,9 @@ use sqlx::PgPool;
 use tokio::sync::mpsc;
 use wakeq::notify::{NoNotifier, PubSubConfig, create_topics};
 use wakeq::{
-    AppendCondition, BrokerBacking, BrokerConfig, CanvasId, Consumer, ConsumerConfig, EventBroker,
-    EventProcessor, EventSource, Execution, HandlerResult, Handlers, Log, LogEvent, NewLogEvent, StreamId,
+    AppendCondition, BrokerBacking, BrokerConfig, CanvasId, Consumer, ConsumerConfig, ErrorStrategy,
+    EventBroker, EventProcessor, EventSource, Execution, HandlerResult, Handlers, Log, LogEvent, NewLogEvent,
+    StreamId,
 };
 use wakeq_services::TestDatabase;
 use wakeq_services::{Guard, Guarded, Launch};
@@ -137,17 +138,16 @@ fn own_program() -> ExitCode {
 async fn consume(parts: &wakeq::cli::Parts) -> Result<(), wakeq::cli::BoxError> {
     let log = Arc::new(Log::with_signals(parts.store.clone(), parts.queue.signals().clone()));
     let store = parts.store.clone();
-    let (group, source) = ("printed".parse()?, EventSource::category("companies")?);
-    let consumer = Consumer::new(
-        group,
-        source,
-        log,
-        Arc::new(store.clone()),
-        Arc::new(Printed),
-        ConsumerConfig::default(),
-    )?;
-    let broker = EventBroker::single(BrokerBacking::Postgres(store), BrokerConfig::default())?;
-    broker.register(Arc::new(consumer)).await?;
+    let broker = EventBroker::single(BrokerBacking::Postgres(store.clone()), BrokerConfig::default())?;
+    let skips = ConsumerConfig { on_error: ErrorStrategy::skip(), ..ConsumerConfig::default() };
+    for (group, processor, config) in [
+        ("printed", Arc::new(Printed) as Arc<dyn EventProcessor>, ConsumerConfig::default()),
+        ("choosy", Arc::new(Choosy), skips),
+    ] {
+        let (group, source) = (group.parse()?, EventSource::category("companies")?);
+        let consumer = Consumer::new(group, source, log.clone(), Arc::new(store.clone()), processor, config)?;
+        broker.register(Arc::new(consumer)).await?;
+    }
     parts.run_broker(broker);
     let stop = parts.stop.clone();
     parts.run("a part of its own", async move {
@@ -165,6 +165,16 @@ impl EventProcessor for Printed {
     async fn handle_event(&self, event: &LogEvent) -> Result<(), wakeq::cli::BoxError> {
         println!("\nconsumed {}", event.id);
         Ok(())
+    }
+}
+
+/// It gives up what says `broken`.
+struct Choosy;
+
+#[async_trait::async_trait]
+impl EventProcessor for Choosy {
+    async fn handle_event(&self, event: &LogEvent) -> Result<(), wakeq::cli::BoxError> {
+        if event.payload == "\"broken\"" { Err("it is broken".into()) } else { Ok(()) }
     }
 }
 

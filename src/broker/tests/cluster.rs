@@ -259,6 +259,34 @@ async fn without_signals_the_periods_bring_everything() {
     second.stop().await;
 }
 
+/// SUB-37: what docs/groups.md says of evening out: one source of a group moves at a time, and takes up to two heartbeats where its owner and
+/// the coordinator are told of nothing; where they are, all are there at once.
+#[tokio::test(start_paused = true)]
+async fn evening_out_takes_two_heartbeats_a_source_without_signals() {
+    for are_told in [false, true] {
+        let cluster = Cluster::new();
+        let (other, [one, two]) = (cluster.fake("h", 1), [(); 2].map(|()| cluster.fake("g", 16)));
+        let start =
+            async |fake| if are_told { cluster.start(&[fake]).await } else { cluster.alone(fake).await };
+        let coordinator = cluster.start(&[&other]).await;
+        cluster.floor.until("h", &[&other], &[1]).await;
+        let first = start(&one).await;
+        cluster.until(&[&one], &[16]).await;
+        let joined = Instant::now();
+        let second = start(&two).await;
+        cluster.until(&[&one, &two], &[8, 8]).await;
+        let (took, heartbeat) = (joined.elapsed(), cluster.config.heartbeat);
+        let bounds = if are_told { 0..1 } else { 8..2 * 8 + 2 };
+        assert!(
+            (bounds.start * heartbeat..bounds.end * heartbeat).contains(&took),
+            "{took:?}, told: {are_told}"
+        );
+        for node in [first, second, coordinator] {
+            node.stop().await;
+        }
+    }
+}
+
 /// SUB-37: a node that nobody tells of a change of its sources ends with what it lost within one heartbeat, and begins with what it
 /// got within one.
 #[tokio::test(start_paused = true)]

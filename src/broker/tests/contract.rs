@@ -6,10 +6,10 @@ use uuid::Uuid;
 
 use super::fakes::parts;
 use crate::broker::{
-    EventSubscriberStateStore, EventSubscriptionSourceMappingStore, EventSubscriptionStateStore, LockManager,
-    MemoryGroups, NodeHeartbeat,
+    BrokerError, EventSubscriberStateStore, EventSubscriptionSourceMappingStore, EventSubscriptionStateStore,
+    LockManager, MemoryGroups, NodeHeartbeat,
 };
-use crate::event::{EventSource, Lead, Name, NewSubscription, NodeId, SubscriberId};
+use crate::event::{EventSource, Lead, Name, NewSubscription, NodeId, SubscriberId, SubscriberState};
 use crate::store::tests::Table;
 
 const LEASE: Duration = Duration::from_secs(600);
@@ -61,6 +61,8 @@ on_both! {
     subscribers_are_registered_heard_of_and_gone;
     // SUB-44
     who_is_unhealthy_is_not_heard_of;
+    // SUB-20, SUB-44
+    members_of_a_group_ask_for_the_same;
     // SUB-45
     subscriptions_are_written_by_the_coordinator_alone;
     // SUB-45, SUB-55
@@ -161,6 +163,48 @@ async fn who_is_unhealthy_is_not_heard_of(groups: &impl Groups) {
     assert_eq!((state.unhealthy, state.confirmed_epoch), (None, 2));
 }
 
+/// Also of two that start together, and when one registers again.
+async fn members_of_a_group_ask_for_the_same(groups: &impl Groups) {
+    let register = async |group: &str, id, requests: &[EventSource], lease| {
+        groups.register(&name(group), id, NodeId::new(), requests, lease).await
+    };
+    let [one, two, other] = [(); 3].map(|()| SubscriberId::new());
+    let (companies, contacts) = (parts("companies", 4), [EventSource::category("contacts").unwrap()]);
+    let both = [companies.clone(), contacts.to_vec()].concat();
+    let (first, second) =
+        tokio::join!(register("g", one, &companies, LEASE), register("g", two, &contacts, LEASE));
+    let (member, refused, asked) = match (first, second) {
+        (Ok(()), Err(refused)) => (one, refused, &contacts[..]),
+        (Err(refused), Ok(())) => (two, refused, &companies[..]),
+        both => panic!("one of them is a member: {both:?}"),
+    };
+    assert!(matches!(refused, BrokerError::Sources { .. }), "{refused}");
+    assert_eq!(groups.states().await.unwrap().iter().map(|state| state.id).collect::<Vec<_>>(), [member]);
+    register("h", other, asked, LEASE).await.unwrap();
+    groups.unregister(&[member]).await.unwrap();
+
+    // A part of it, and more than it, are no other work.
+    register("g", one, &companies[..2], LEASE).await.unwrap();
+    register("g", two, &companies, LEASE).await.unwrap();
+    register("g", one, &both, LEASE).await.unwrap();
+    let else_besides = [companies[0].clone(), EventSource::category("people").unwrap()];
+    let refused = register("g", two, &else_besides, LEASE).await.unwrap_err();
+    assert!(matches!(refused, BrokerError::Sources { .. }), "{refused}");
+    let requests = |states: Vec<SubscriberState>, id| {
+        states.into_iter().find(|state| state.id == id).map(|state| state.requests)
+    };
+    assert_eq!(requests(groups.states().await.unwrap(), two), Some(companies), "it is as it was");
+
+    // Whose lease has run out is no member, and does not become one again by being heard of.
+    groups.unregister(&[two]).await.unwrap();
+    register("g", one, &both, NO_LEASE).await.unwrap();
+    until_lapsed(groups, one).await;
+    register("g", two, &else_besides, LEASE).await.unwrap();
+    assert_eq!(groups.heard(&[(one, 1), (two, 1)], LEASE).await.unwrap(), [two]);
+    let refused = register("g", one, &both, LEASE).await.unwrap_err();
+    assert!(matches!(refused, BrokerError::Sources { .. }), "{refused}");
+}
+
 async fn subscriptions_are_written_by_the_coordinator_alone(groups: &impl Groups) {
     let (one, two) = (registered(groups, "g", LEASE).await, registered(groups, "g", LEASE).await);
     let sources = parts("companies", 4);
@@ -231,7 +275,8 @@ async fn who_was_not_heard_of_is_buried(groups: &impl Groups) {
 }
 
 async fn the_longest_requests_are_the_sources_of_a_group(groups: &impl Groups) {
-    let (short, long) = (parts("companies", 2), parts("companies", 3));
+    let long = parts("companies", 3);
+    let short = long[..2].to_vec();
     let other = [EventSource::category("contacts").unwrap()];
     let node = NodeId::new();
     let ids: Vec<SubscriberId> = (0..4).map(|_| SubscriberId::new()).collect();
@@ -249,7 +294,10 @@ async fn a_lock_is_held_by_one(groups: &impl Groups) {
     let (one, two, lock) = (Uuid::now_v7(), Uuid::now_v7(), name("l"));
     let held = groups.try_lock(&lock, one, LEASE).await.unwrap().unwrap();
     assert_eq!(groups.try_lock(&lock, two, LEASE).await.unwrap(), None);
-    assert_eq!(groups.try_lock(&lock, one, LEASE).await.unwrap(), None, "it is renewed, not taken twice");
+    let again = groups.try_lock(&lock, one, LEASE).await.unwrap().unwrap();
+    assert_eq!(again.term, held.term + 1, "the answer to the first time may have got lost");
+    assert!(!groups.renew(&held, LEASE).await.unwrap() && !groups.release(&held).await.unwrap());
+    let held = again;
     assert!(groups.try_lock(&name("other"), two, LEASE).await.unwrap().is_some());
     assert_eq!(groups.holder(&lock).await.unwrap(), Some(held.clone()));
     assert!(groups.renew(&held, NO_LEASE).await.unwrap());

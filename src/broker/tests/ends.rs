@@ -1,12 +1,21 @@
 //! How nodes end, and what they do when that fails, on a virtual clock.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::cluster::{Cluster, LEASE, Running};
-use crate::broker::{BrokerError, EventSubscriberStateStore, LeaderElector, Led};
+use crate::broker::{
+    BrokerError, EventSubscriberStateStore, LeaderElector, Led, LockElector, LockManager, MemoryGroups,
+    coordinator_lock,
+};
+use crate::consumer::Health;
+use crate::event::{Lead, Name};
+use crate::store::StoreError;
 
 /// SUB-40, SUB-54: who ends is heard of until it has.
 #[tokio::test(start_paused = true)]
@@ -100,4 +109,76 @@ async fn a_subscriber_that_panics_loses_what_it_had_with_its_lease() {
     first.stop().await;
     assert!(stopped.elapsed() < Duration::from_secs(1), "{:?}", stopped.elapsed());
     second.stop().await;
+}
+
+/// SUB-05: the same, when it panics as it is given a source.
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_that_panics_when_it_is_given_a_source_is_lost() {
+    let cluster = Cluster::new();
+    let [one, two] = [(); 2].map(|()| cluster.fake("g", 2));
+    let other = cluster.fake("h", 2);
+    one.panics_at_first.send_replace(true);
+    let broker = Arc::new(cluster.broker(&[&one, &other]).await);
+    let (stop, runs) = (broker.stop_token(), Arc::clone(&broker));
+    let first = Running { task: tokio::spawn(async move { runs.run().await }), stop };
+    let began = Instant::now();
+    while broker.health() == Health::Healthy {
+        assert!(began.elapsed() < LEASE, "nothing is said of it");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let why = "it panicked when it was given a source; start its process anew";
+    assert_eq!(broker.health(), Health::Unhealthy(format!("g: {why}")));
+    let second = cluster.start(&[&two]).await;
+    cluster.until(&[&two], &[2]).await;
+    assert!(began.elapsed() < 2 * LEASE, "{:?}", began.elapsed());
+    tokio::time::sleep(2 * LEASE).await;
+    assert_eq!(cluster.floor.loads("g", &[&one, &two]), [0, 2], "it is given nothing any more");
+    assert_eq!(cluster.floor.loads("h", &[&other]), [2], "the others of its node go on");
+    let states = cluster.groups.states().await.unwrap();
+    let shown = states.iter().find(|state| state.id == one.id).unwrap().unhealthy.clone();
+    assert_eq!(shown.as_deref(), Some(why));
+    first.stop().await;
+    second.stop().await;
+}
+
+/// Locks whose first answer gets lost: the lock is taken, and its candidate does not know.
+struct Lossy(MemoryGroups, AtomicBool);
+
+#[async_trait]
+impl LockManager for Lossy {
+    async fn try_lock(&self, name: &Name, owner: Uuid, lease: Duration) -> Result<Option<Lead>, BrokerError> {
+        let taken = self.0.try_lock(name, owner, lease).await?;
+        if self.1.swap(true, Ordering::Relaxed) {
+            return Ok(taken);
+        }
+        Err(BrokerError::unavailable("the answer got lost")(StoreError::Config("cut off")))
+    }
+
+    async fn renew(&self, lead: &Lead, lease: Duration) -> Result<bool, BrokerError> {
+        self.0.renew(lead, lease).await
+    }
+
+    async fn release(&self, lead: &Lead) -> Result<bool, BrokerError> {
+        self.0.release(lead).await
+    }
+
+    async fn holder(&self, name: &Name) -> Result<Option<Lead>, BrokerError> {
+        self.0.holder(name).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lead_whose_answer_got_lost_is_taken_again_at_once() {
+    let groups = MemoryGroups::default();
+    let locks = Arc::new(Lossy(groups.clone(), AtomicBool::new(false)));
+    let elector =
+        |locks: Arc<dyn LockManager>| LockElector::new(locks, coordinator_lock(), Uuid::now_v7(), LEASE);
+    let (mut one, mut other) = (elector(locks), elector(Arc::new(groups)));
+    one.campaign().await.unwrap_err();
+    assert_eq!(other.campaign().await.unwrap(), None, "it is held");
+    let led = one.campaign().await.unwrap().expect("it is its own");
+    assert_eq!((led.lead.term, led.until), (2, Instant::now() + LEASE));
+    assert_eq!(one.campaign().await.unwrap().unwrap().lead.term, 2, "from then on it is renewed");
+    one.resign().await.unwrap();
+    assert_eq!(other.campaign().await.unwrap().unwrap().lead.term, 3);
 }

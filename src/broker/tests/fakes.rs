@@ -66,6 +66,8 @@ pub(super) struct Fake {
     pub(super) busy: watch::Sender<bool>,
     /// While this is set, what is withdrawn ends with a panic.
     pub(super) panics: watch::Sender<bool>,
+    /// While this is set, it panics when it is given something.
+    pub(super) panics_at_first: watch::Sender<bool>,
     pub(super) grace: Mutex<Duration>,
     dead: watch::Sender<bool>,
     floor: Floor,
@@ -82,6 +84,7 @@ impl Fake {
             health: watch::Sender::new(Health::Healthy),
             busy: watch::Sender::new(false),
             panics: watch::Sender::new(false),
+            panics_at_first: watch::Sender::new(false),
             grace: Mutex::new(Duration::from_secs(5)),
             dead: watch::Sender::new(false),
             floor: floor.clone(),
@@ -111,6 +114,7 @@ impl EventSubscriber for Fake {
 
     fn accept(&self, source: EventSource, epoch: i64) {
         assert!(self.requests.contains(&source));
+        assert!(!*self.panics_at_first.borrow(), "an accept that panics");
         self.epochs.lock().unwrap().push(epoch);
         if *self.dead.borrow() {
             return;

@@ -4,4 +4,5 @@ mod cluster;
 mod contract;
 mod ends;
 mod fakes;
+mod refused;
 mod single;

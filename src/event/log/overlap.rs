@@ -1,5 +1,7 @@
 //! Whether two sources have streams in common, and whether they split a category in the same way.
 
+use std::collections::BTreeSet;
+
 use super::{EventSource, Partition};
 use crate::event::CanvasId;
 
@@ -16,6 +18,14 @@ impl EventSource {
             (Self::Log { canvas: of }, Self::Log { canvas } | Self::Category { canvas, .. })
             | (Self::Category { canvas: of, .. }, Self::Log { canvas }) => canvases_meet(*of, *canvas),
         }
+    }
+
+    /// What keeps these lists from being requests of members of one group: a source that only the first has, and one that only the
+    /// second has. None, if one of them has all of the other.
+    pub(crate) fn incomparable(first: &[Self], second: &[Self]) -> Option<(Self, Self)> {
+        let [first, second] = [first, second].map(|list| list.iter().collect::<BTreeSet<&Self>>());
+        let lacks = |of: &BTreeSet<&Self>, from| of.difference(from).next().map(|source| Self::clone(source));
+        lacks(&first, &second).zip(lacks(&second, &first))
     }
 
     /// Whether both are parts of one category that is split into other numbers of parts.

@@ -9,8 +9,8 @@ use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
 impl Store {
-    /// Takes a lock that nobody holds, or whose lease has run out; its new term. Who sees that somebody holds it does not touch
-    /// the row: who only hopes for it is many.
+    /// Takes a lock that nobody else holds, or whose lease has run out; its new term. Its own owner takes it anew: the answer to the first time
+    /// may have got lost. A candidate that sees that another holds it does not touch the row: there are many of them.
     pub(crate) async fn take_lock(
         &self,
         name: &Name,
@@ -21,10 +21,11 @@ impl Store {
         let query = sqlx::query_scalar!(
             "insert into wakeq.locks as l (name, owner, term, expires_at)
              select $1::text, $2::uuid, 1, clock_timestamp() + $3::interval
-              where not exists (select from wakeq.locks h where h.name = $1::text and h.expires_at >= clock_timestamp())
+              where not exists (select from wakeq.locks h where h.name = $1::text and h.expires_at >= clock_timestamp()
+                                                              and h.owner <> $2::uuid)
                  on conflict (name) do update
                 set owner = excluded.owner, term = l.term + 1, expires_at = clock_timestamp() + $3::interval
-              where l.expires_at < clock_timestamp()
+              where l.expires_at < clock_timestamp() or l.owner = excluded.owner
              returning term",
             name.as_str(),
             owner,

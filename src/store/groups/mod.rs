@@ -12,9 +12,38 @@ mod upkeep;
 pub use dead::{GroupDead, GroupDeadCursor, InvalidGroupDeadCursor};
 pub use positions::{FailingEvent, GroupPosition};
 pub(crate) use single::Claimed;
+pub(crate) use subscribers::Registered;
 pub(crate) use upkeep::RemovedGroup;
 
-use crate::event::{EventSource, SourceList};
+use sqlx::postgres::PgConnection;
+
+use crate::event::{EventSource, Name, SourceList, SubscriberId};
+
+/// Locks a group until the transaction ends, by its row, which is made where there is none. It is a statement of its own: the next one
+/// has a snapshot with everything that was done under the lock before.
+async fn lock_group(connection: &mut PgConnection, group: &Name) -> Result<(), sqlx::Error> {
+    let lock = sqlx::query!(
+        "insert into wakeq.consumer_groups as g (consumer_group) values ($1)
+             on conflict (consumer_group) do update set recoveries = g.recoveries",
+        group.as_str() as _
+    );
+    lock.execute(connection).await.map(drop)
+}
+
+/// What the members of a group ask for that were heard of within their lease, but for one of them: each list once.
+async fn requests_of_others(
+    connection: &mut PgConnection,
+    group: &Name,
+    but: Option<SubscriberId>,
+) -> Result<Vec<Vec<EventSource>>, sqlx::Error> {
+    let lists = sqlx::query_scalar!(
+        r#"select distinct cast(requests as text) as "requests!" from wakeq.subscribers
+            where subscriber_name = $1 and expires_at >= clock_timestamp() and ($2::uuid is null or subscriber_id <> $2)"#,
+        group.as_str() as _,
+        but.map(|id| id.0)
+    );
+    Ok(lists.fetch_all(connection).await?.iter().map(|list| sources(list)).collect())
+}
 
 /// Sources as they are in a row. What can't be read of it is of a newer release, and nobody's business here.
 fn sources(json: &str) -> Vec<EventSource> {

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::{json, sources};
+use super::{json, lock_group, requests_of_others, sources};
 use crate::event::{EventSource, Name, NodeId, SubscriberId, SubscriberState};
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
@@ -12,8 +14,32 @@ use crate::store::{Store, StoreError};
 /// Most subscribers of all groups.
 const SUBSCRIBERS_MAX: i64 = 100_000;
 
+/// What came of a registration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Registered {
+    /// It is a member.
+    Done,
+    /// Another member asks for the first of these, and this one for the second instead.
+    Differs {
+        /// What the other asks for.
+        known: EventSource,
+        /// What this one asks for.
+        asked: EventSource,
+    },
+}
+
+struct NewSubscriber<'a> {
+    group: &'a Name,
+    id: SubscriberId,
+    node: NodeId,
+    requests: &'a [EventSource],
+    lease: Duration,
+}
+
 impl Store {
-    /// Registers a subscriber that is well, anew if it was before.
+    /// Registers a subscriber that is well, anew if it was before; unless another member of its group that was heard of within its lease
+    /// asks for something else. The members of a group are registered one by one, so that of two that start together the second sees
+    /// the first.
     pub(crate) async fn register_subscriber(
         &self,
         group: &Name,
@@ -21,27 +47,15 @@ impl Store {
         node: NodeId,
         requests: &[EventSource],
         lease: Duration,
-    ) -> Result<(), StoreError> {
-        let mut session = self.session().await?;
-        let query = sqlx::query!(
-            "insert into wakeq.subscribers
-                 (subscriber_name, subscriber_id, node_id, heartbeat_timestamp, expires_at, requests, request_count)
-             values ($1, $2, $3, clock_timestamp(), clock_timestamp() + $5::interval, $4::text::json, $6)
-             on conflict (subscriber_id) do update
-                set heartbeat_timestamp = excluded.heartbeat_timestamp, expires_at = excluded.expires_at,
-                    requests = excluded.requests, request_count = excluded.request_count, unhealthy = null",
-            group.as_str() as _,
-            id.0,
-            node.0,
-            json(requests),
-            interval(lease),
-            i32::try_from(requests.len()).unwrap_or(i32::MAX)
-        );
-        let registered = session.limit(|connection| query.execute(connection)).await;
-        session.answered("register a subscriber", registered).map(drop)
+    ) -> Result<Registered, StoreError> {
+        let new = NewSubscriber { group, id, node, requests, lease };
+        let mut session = self.session().await?.for_statements(3);
+        let registered = session.limit(|connection| register(connection, &new)).await;
+        session.answered("register a subscriber", registered)
     }
 
-    /// These were heard of, and have confirmed these epochs; those that are registered.
+    /// These were heard of, and have confirmed these epochs; those that are registered. One whose lease has run out is not: who asks for
+    /// something else may be registered by now.
     pub(crate) async fn beat_subscribers(
         &self,
         beats: &[(SubscriberId, i64)],
@@ -53,7 +67,7 @@ impl Store {
             "update wakeq.subscribers
                 set heartbeat_timestamp = clock_timestamp(), expires_at = clock_timestamp() + $3::interval,
                     confirmed_epoch = greatest(confirmed_epoch, ($2::bigint[])[array_position($1, subscriber_id)])
-              where subscriber_id = any ($1) and unhealthy is null
+              where subscriber_id = any ($1) and unhealthy is null and expires_at >= clock_timestamp()
              returning subscriber_id",
             &ids,
             &epochs,
@@ -141,4 +155,33 @@ impl Store {
         let of = |(name, list): (String, String)| Some((name.parse().ok()?, sources(&list)));
         Ok(rows.into_iter().filter_map(|row| of((row.name, row.sources))).collect())
     }
+}
+
+async fn register(connection: &mut PgConnection, new: &NewSubscriber<'_>) -> Result<Registered, sqlx::Error> {
+    let mut transaction = connection.begin().await?;
+    lock_group(&mut transaction, new.group).await?;
+    let others = requests_of_others(&mut transaction, new.group, Some(new.id)).await?;
+    if let Some((known, asked)) =
+        others.iter().find_map(|known| EventSource::incomparable(known, new.requests))
+    {
+        transaction.rollback().await?;
+        return Ok(Registered::Differs { known, asked });
+    }
+    let member = sqlx::query!(
+        "insert into wakeq.subscribers
+             (subscriber_name, subscriber_id, node_id, heartbeat_timestamp, expires_at, requests, request_count)
+         values ($1, $2, $3, clock_timestamp(), clock_timestamp() + $5::interval, $4::text::json, $6)
+         on conflict (subscriber_id) do update
+            set heartbeat_timestamp = excluded.heartbeat_timestamp, expires_at = excluded.expires_at,
+                requests = excluded.requests, request_count = excluded.request_count, unhealthy = null",
+        new.group.as_str() as _,
+        new.id.0,
+        new.node.0,
+        json(new.requests),
+        interval(new.lease),
+        i32::try_from(new.requests.len()).unwrap_or(i32::MAX)
+    );
+    member.execute(&mut *transaction).await?;
+    transaction.commit().await?;
+    Ok(Registered::Done)
 }

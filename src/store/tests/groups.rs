@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::Table;
 use super::cost::{buffers, plan};
+use super::{Table, is_skipped, tester};
 use crate::event::{EventSource, Lead, Name, NewSubscription, NodeId, Partition, SubscriberId};
+use crate::store::{Claimed, PositionMove, Registered, Store};
 
 const LEASE: Duration = Duration::from_secs(600);
 
@@ -25,7 +26,8 @@ async fn fill(table: &Table) -> (NodeId, Lead) {
         let name: Name = format!("group-{group}").parse().unwrap();
         for (at, node) in nodes.iter().enumerate() {
             let id = SubscriberId::new();
-            table.store.register_subscriber(&name, id, *node, &parts, LEASE).await.unwrap();
+            let registered = table.store.register_subscriber(&name, id, *node, &parts, LEASE).await.unwrap();
+            assert_eq!(registered, Registered::Done);
             new.push(NewSubscription {
                 group: name.clone(),
                 subscriber: id,
@@ -112,4 +114,135 @@ async fn what_groups_gave_up_is_forgotten_when_it_is_old() {
     assert_eq!(table.store.expire_group_dead(kept).await.unwrap(), 0);
     let left = table.store.group_dead(&"a".parse().unwrap(), None, 10).await.unwrap();
     assert_eq!(left.iter().map(|dead| dead.seq).collect::<Vec<_>>(), [29]);
+}
+
+/// Why tests here are skipped where there is one session.
+const SESSIONS: &str = "another session while a transaction is open";
+
+/// A session that holds the groups `g` and `h`, as one that registers a member, or removes it, does.
+async fn hold(table: &Table) -> sqlx::Transaction<'static, sqlx::Postgres> {
+    table.run("insert into wakeq.consumer_groups (consumer_group) values ('g'), ('h')").await;
+    let mut held = table.pool.begin().await.unwrap();
+    let lock = "select from wakeq.consumer_groups where consumer_group = 'g' for update";
+    sqlx::query(lock).execute(&mut *held).await.unwrap();
+    held
+}
+
+/// What that one does: a member of `g` that asks for a category.
+const MEMBER: &str = r#"
+    insert into wakeq.subscribers (subscriber_name, subscriber_id, node_id, expires_at, requests, request_count)
+    values ('g', gen_random_uuid(), gen_random_uuid(), now() + interval '1 h',
+            '[{"type":"category","category":"companies"}]', 1)"#;
+
+async fn register(store: &Store, group: &str, category: &str) -> Registered {
+    let requests = [EventSource::category(category).unwrap()];
+    let (id, node) = (SubscriberId::new(), NodeId::new());
+    store.register_subscriber(&group.parse().unwrap(), id, node, &requests, LEASE).await.unwrap()
+}
+
+/// SUB-20: of two that start together the second sees the first, however late that commits.
+#[tokio::test]
+async fn members_of_a_group_are_registered_one_by_one() {
+    if is_skipped(SESSIONS) {
+        return;
+    }
+    let table = Table::new().await;
+    let mut held = hold(&table).await;
+    sqlx::query(MEMBER).execute(&mut *held).await.unwrap();
+    let store = table.store.clone();
+    let second = tokio::spawn(async move { register(&store, "g", "contacts").await });
+    table.until_waiting(1).await;
+    assert_eq!(
+        register(&table.store, "h", "contacts").await,
+        Registered::Done,
+        "another group does not wait"
+    );
+    held.commit().await.unwrap();
+    let [known, asked] = ["companies", "contacts"].map(|category| EventSource::category(category).unwrap());
+    assert_eq!(second.await.unwrap(), Registered::Differs { known, asked });
+    assert_eq!(register(&table.store, "g", "companies").await, Registered::Done);
+}
+
+/// A member that starts while its group is removed keeps the position that it has opened.
+#[tokio::test]
+async fn a_group_whose_member_starts_is_not_removed() {
+    if is_skipped(SESSIONS) {
+        return;
+    }
+    let table = Table::new().await;
+    let (g, source): (Name, _) = ("g".parse().unwrap(), EventSource::category("companies").unwrap());
+    let other = EventSource::category("former").unwrap();
+    for source in [&source, &other] {
+        table.store.open_position(&g, source, 1).await.unwrap().unwrap();
+    }
+    let mut held = hold(&table).await;
+    sqlx::query(MEMBER).execute(&mut *held).await.unwrap();
+    for of in [None, Some(source.clone())] {
+        let (store, g) = (table.store.clone(), g.clone());
+        let removing =
+            tokio::spawn(async move { store.remove_group(&g, of.as_ref(), None, &tester()).await.unwrap() });
+        table.until_waiting(1).await;
+        held.commit().await.unwrap();
+        assert_eq!(removing.await.unwrap(), None, "somebody works on it");
+        held = table.pool.begin().await.unwrap();
+        let again = "update wakeq.consumer_groups set recoveries = 0 where consumer_group = 'g'";
+        sqlx::query(again).execute(&mut *held).await.unwrap();
+    }
+    held.rollback().await.unwrap();
+    let removed = table.store.remove_group(&g, Some(&other), None, &tester()).await.unwrap().unwrap();
+    assert_eq!((removed.positions, removed.pins), (1, 0), "nobody asks for that");
+    assert_eq!(table.number("select count(*) from wakeq.consumer_positions").await, 1);
+}
+
+/// A process that is to work alone takes its group before that is removed, or after.
+#[tokio::test]
+async fn a_group_is_taken_before_it_is_removed_or_after() {
+    if is_skipped(SESSIONS) {
+        return;
+    }
+    let table = Table::new().await;
+    let (g, h): (Name, Name) = ("g".parse().unwrap(), "h".parse().unwrap());
+    let (one, two) = (Uuid::now_v7(), Uuid::now_v7());
+    let held = hold(&table).await;
+    let (store, group) = (table.store.clone(), g.clone());
+    let claiming = tokio::spawn(async move { store.claim_group(&group, one, LEASE, true).await.unwrap() });
+    table.until_waiting(1).await;
+    assert_eq!(table.store.claim_group(&h, two, LEASE, true).await.unwrap(), Claimed::Own { epoch: 0 });
+    // It goes on with what it has without the lock.
+    assert_eq!(table.store.claim_group(&h, two, LEASE, false).await.unwrap(), Claimed::Own { epoch: 0 });
+    held.rollback().await.unwrap();
+    assert_eq!(claiming.await.unwrap(), Claimed::Own { epoch: 0 });
+    assert_eq!(table.store.single_groups(Some(&g)).await.unwrap(), [(g.clone(), NodeId(one))]);
+    assert_eq!(table.store.remove_group(&g, None, None, &tester()).await.unwrap(), None);
+    assert_eq!(table.store.claim_group(&g, two, LEASE, false).await.unwrap(), Claimed::Elsewhere);
+    table.store.release_groups(one).await.unwrap();
+    assert!(table.store.remove_group(&g, None, None, &tester()).await.unwrap().is_some());
+    assert_eq!(table.store.single_groups(None).await.unwrap(), [(h, NodeId(two))]);
+}
+
+/// A move of a position whose answer got lost, and that is still under way, is waited for and seen by its owner. Another group's is none of
+/// its business.
+#[tokio::test]
+async fn a_position_is_opened_after_a_move_that_is_under_way() {
+    if is_skipped(SESSIONS) {
+        return;
+    }
+    let table = Table::new().await;
+    let (g, h): (Name, Name) = ("g".parse().unwrap(), "h".parse().unwrap());
+    let source = EventSource::category("companies").unwrap();
+    for group in [&g, &h] {
+        table.store.open_position(group, &source, 3).await.unwrap().unwrap();
+    }
+    for (epoch, from, to) in [(3, 0, 20), (4, 20, 30)] {
+        let mut moving = table.pool.begin().await.unwrap();
+        let moves = PositionMove { group: &g, source: &source, epoch: 3, from, to };
+        assert!(crate::store::positions::move_position(&mut moving, &moves).await.unwrap());
+        let (store, group, of) = (table.store.clone(), g.clone(), source.clone());
+        let opening = tokio::spawn(async move { store.open_position(&group, &of, epoch).await.unwrap() });
+        table.until_waiting(1).await;
+        moving.commit().await.unwrap();
+        assert_eq!(opening.await.unwrap(), Some(to), "under epoch {epoch}");
+    }
+    assert_eq!(table.store.open_position(&g, &source, 3).await.unwrap(), None, "it is another's by now");
+    assert_eq!(table.store.open_position(&h, &source, 3).await.unwrap(), Some(0));
 }

@@ -6,7 +6,8 @@ use wakeq::access::{Reach, Scope};
 use super::Terminal;
 use crate::service::{Service, make_key};
 
-/// A group with two subscribers, one of them unhealthy, and a group of which only a position is left.
+/// A group with two subscribers, one of them unhealthy; groups of which only a position is left, or only a pin; and one that a process works
+/// on alone.
 const FILL: &str = "
     insert into wakeq.nodes (node_id, heartbeat_timestamp, expires_at) values
         ('00000000-0000-7000-8000-000000000001', '2026-01-01 00:00:00Z', 'infinity'),
@@ -27,6 +28,7 @@ const FILL: &str = "
     insert into wakeq.consumer_positions (consumer_group, source, position, epoch, updated_at) values
         ('projection', 'category/companies/1-of-2', 0, 3, '2026-01-01 00:00:00Z'),
         ('entities.old', 'category/entities:old.inbox', 0, 1, '2026-01-01 00:00:00Z'),
+        ('solo', 'log', 0, 1, '2026-01-01 00:00:00Z'),
         ('former', 'category/a', 0, 1, '2026-01-01 00:00:00Z'),
         ('former', 'log', 0, 1, '2026-01-01 00:00:00Z');
     update wakeq.consumer_positions
@@ -36,7 +38,10 @@ const FILL: &str = "
         (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error, died_at) values
         ('former', 'log', 5, '00000000-0000-7000-8000-000000000005', '00000000-0000-7000-8000-000000000006', 'companies', 'a',
          'changed', '1', 1, 'no room', '2026-01-01 00:00:00Z');
-    insert into wakeq.log_pins values ('entities/old', 0), ('entities/other', 0);";
+    insert into wakeq.single_groups values
+        ('solo', '00000000-0000-7000-8000-000000000007', 'infinity'),
+        ('former', '00000000-0000-7000-8000-000000000007', '-infinity');
+    insert into wakeq.log_pins values ('entities/old', 0), ('entities/other', 0), ('entities/third', 0), ('of nobody', 0);";
 
 /// What is typed, and what is printed.
 const SESSION: &[(&str, &str)] = &[
@@ -47,10 +52,13 @@ const SESSION: &[(&str, &str)] = &[
     ),
     (
         "groups list",
-        "GROUP         SUBSCRIBERS  UNHEALTHY  SOURCES  IDLE  LAG\n\
-         entities.old            0          0        1     1  0\n\
-         former                  0          0        2     2  0\n\
-         projection              2          1        2     1  0\n",
+        "GROUP           SUBSCRIBERS  UNHEALTHY  SOURCES  IDLE  LAG\n\
+         entities.old              0          0        1     1  0\n\
+         entities.other            0          0        0     0  0\n\
+         entities.third            0          0        0     0  0\n\
+         former                    0          0        2     2  0\n\
+         projection                2          1        2     1  0\n\
+         solo                  alone          0        1     0  0\n",
     ),
     (
         "groups show projection",
@@ -61,6 +69,19 @@ const SESSION: &[(&str, &str)] = &[
          category/companies/1-of-2  <id>         0    0  <time>\n\
          category/companies/2-of-2  -                                            0    0  -\n\
          category/companies/1-of-2 waits for event 1, which fails since <time>, 3 times: no room\n",
+    ),
+    (
+        "groups show solo",
+        "group     solo\n\
+         alone     process <id> works on all of it\n\
+         SOURCE  SUBSCRIBER  POSITION  LAG  SINCE\n\
+         log     alone              0    0  <time>\n",
+    ),
+    (
+        "groups show entities.other",
+        "group     entities.other\n\
+         pin       the log keeps what comes after 0 for this type of entities\n\
+         no sources\n",
     ),
     ("groups recover projection", "the members of group projection try again with their next heartbeat\n"),
     (
@@ -73,7 +94,11 @@ const SESSION: &[(&str, &str)] = &[
     ("groups redrive former --all", "0 events will be tried again\n"),
     ("groups remove former --source category/a", "removed 1 position and 0 pins of group former\n"),
     ("groups remove former", "removed 1 position and 0 pins of group former\n"),
-    ("groups remove entities.old", "removed 1 position and 1 pin of group entities.old\n"),
+    (
+        "groups remove entities.old --source category/entities:old.inbox",
+        "removed 1 position and 1 pin of group entities.old\n",
+    ),
+    ("groups remove entities.other", "removed 0 positions and 1 pin of group entities.other\n"),
     ("groups reset projection --to end", "group projection goes on after 0 in 2 sources\n"),
     (
         "groups reset projection --to start --source category/companies/2-of-2",
@@ -97,6 +122,8 @@ async fn plays(terminal: &Terminal) {
         ("groups redrive former", 2, "--seq"),
         ("groups redrive entities.old --all", 2, "send it to the entity again"),
         ("groups remove former", 3, ""),
+        ("groups remove entities.old", 3, ""),
+        ("groups remove solo", 5, "somebody works on the group"),
         ("groups remove projection", 5, "somebody works on the group"),
         ("groups remove projection --source category/companies/2-of-2", 5, "somebody works on the group"),
     ] {
@@ -135,11 +162,14 @@ async fn groups_are_shown_and_reset_on_the_database() {
         "remove-group: group former; source category/a",
         "remove-group: group former",
         "remove-group: group entities.old",
+        "remove-group: group entities.other",
     ];
     assert_eq!(recorded, expected);
-    let left: Vec<String> =
-        sqlx::query_scalar("select name from wakeq.log_pins").fetch_all(&service.stage.pool).await.unwrap();
-    assert_eq!(left, ["entities/other"]);
+    let left: Vec<String> = sqlx::query_scalar("select name from wakeq.log_pins order by name")
+        .fetch_all(&service.stage.pool)
+        .await
+        .unwrap();
+    assert_eq!(left, ["entities/third", "of nobody"]);
     service.stop().await;
 }
 

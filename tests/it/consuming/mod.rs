@@ -1,5 +1,6 @@
 //! Consumers over a log: the same tests on each provider and each store of positions.
 
+mod answers;
 mod bytes;
 mod failures;
 mod flow;

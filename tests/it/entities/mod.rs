@@ -15,6 +15,7 @@ mod measured;
 mod memory;
 mod owners;
 mod reposts;
+mod resting;
 mod stored;
 
 use std::collections::BTreeMap;

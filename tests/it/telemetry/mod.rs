@@ -2,6 +2,7 @@
 
 mod collector;
 mod conventions;
+mod groups;
 mod scraped;
 mod traces;
 

@@ -12,16 +12,16 @@ use super::{Client, Whole};
 use crate::processes::Process;
 use crate::support::{PATIENCE, database};
 
-const ANY_PORT: [(&str, &str); 1] = [("WAKEQ_METRICS_LISTEN", "127.0.0.1:0")];
+pub(super) const ANY_PORT: [(&str, &str); 1] = [("WAKEQ_METRICS_LISTEN", "127.0.0.1:0")];
 
 /// Where the process said that its metrics are.
-fn address(process: &Process) -> Option<String> {
+pub(super) fn address(process: &Process) -> Option<String> {
     let said = process.child.last_lines();
     said.lines().find_map(|line| line.split("metrics are at ").nth(1)).map(|url| url.trim().to_owned())
 }
 
 /// What stands there: the value of each series, by its name with its labels.
-async fn scrape(url: &str) -> BTreeMap<String, f64> {
+pub(super) async fn scrape(url: &str) -> BTreeMap<String, f64> {
     let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
     let answer = client.get(url).send().await.unwrap();
     assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");

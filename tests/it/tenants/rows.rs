@@ -12,12 +12,12 @@ use super::seed::{Values, secret};
 /// Tables without a canvas, and why they have none. What is emitted or read by a tenant changes none of them.
 const OF_NOBODY: [(&str, &str); 21] = [
     ("chores", "one row for each periodic task of the deployment"),
+    ("consumer_groups", "groups read the log of every canvas"),
     ("consumer_positions", "groups read the log of every canvas"),
     ("deployment", "one row: what the deployment is"),
     ("locks", "which process coordinates a group"),
     ("claim_gate", "what claims pass through when rules are set"),
     ("entity_owners", "which process works on a type, of every canvas"),
-    ("group_recoveries", "groups read the log of every canvas"),
     ("single_groups", "which process works on a group, of every canvas"),
     ("idle_marks", "which number the chains of objects had reached, and when"),
     ("log_gate", "what appends pass through, for the horizon of the log"),

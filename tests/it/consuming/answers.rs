@@ -1,0 +1,128 @@
+//! Writes of positions whose answers get lost: whether or not they were carried out, no event is handled twice because of that.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use wakeq::{
+    ConsumerConfig, ConsumerError, DeadLetter, ErrorStrategy, EventSubscriber, MemoryPositions, PositionKey,
+    PositionStore,
+};
+
+use super::scene::{Kind, Scene, Trouble, category};
+
+/// What becomes of a write whose answer gets lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lost {
+    CarriedOut,
+    NotCarriedOut,
+}
+
+/// A write of a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Write {
+    Commit,
+    Skip,
+}
+
+/// Positions of which the first answer to such a write gets lost.
+struct Lossy {
+    inner: Arc<MemoryPositions>,
+    loses: Mutex<Option<(Write, Lost)>>,
+}
+
+impl Lossy {
+    /// What is to become of this write, if its answer gets lost.
+    fn loses(&self, write: Write) -> Option<Lost> {
+        self.loses.lock().unwrap().take_if(|(lost, _)| *lost == write).map(|(_, becomes)| becomes)
+    }
+
+    async fn write(
+        &self,
+        write: Write,
+        carried_out: impl Future<Output = Result<(), ConsumerError>>,
+    ) -> Result<(), ConsumerError> {
+        match self.loses(write) {
+            None => return carried_out.await,
+            Some(Lost::CarriedOut) => carried_out.await.unwrap(),
+            Some(Lost::NotCarriedOut) => {}
+        }
+        Err(ConsumerError::unavailable("the answer got lost", std::io::Error::other("cut off")))
+    }
+}
+
+#[async_trait]
+impl PositionStore for Lossy {
+    async fn open(&self, key: &PositionKey, epoch: i64) -> Result<i64, ConsumerError> {
+        self.inner.open(key, epoch).await
+    }
+
+    async fn commit(&self, key: &PositionKey, epoch: i64, from: i64, to: i64) -> Result<(), ConsumerError> {
+        self.write(Write::Commit, self.inner.commit(key, epoch, from, to)).await
+    }
+
+    async fn skip(
+        &self,
+        key: &PositionKey,
+        epoch: i64,
+        from: i64,
+        dead: &DeadLetter<'_>,
+    ) -> Result<(), ConsumerError> {
+        self.write(Write::Skip, self.inner.skip(key, epoch, from, dead)).await
+    }
+}
+
+/// Has five events handled, the third of which fails once, with the first answer to such a write lost: the numbers of what was handled,
+/// and of what was given up, from 1. Nothing is waited for on the clock.
+async fn handled(write: Write, becomes: Lost, commit_every: u32) -> (Vec<usize>, Vec<usize>) {
+    let inner = Arc::new(MemoryPositions::default());
+    let mut scene = Scene::new(Kind::Memory).await;
+    scene.positions = Arc::new(Lossy { inner: inner.clone(), loses: Mutex::new(Some((write, becomes))) });
+    let config =
+        ConsumerConfig { on_error: ErrorStrategy::skip(), commit_every, ..ConsumerConfig::default() };
+    let (consumer, recorder, mut handed) = scene.consumer(config);
+    recorder.trouble(3, Trouble::Fails, 1);
+    let mut seqs = Vec::new();
+    for payload in 1..=5 {
+        seqs.push(scene.append("one", payload).await);
+    }
+    consumer.accept(category(), 1);
+    let key = PositionKey { group: "projection".parse().unwrap(), source: category() };
+    while inner.position(&key) < seqs[4] {
+        tokio::time::sleep(config.poll_interval).await;
+    }
+    consumer.withdraw(&category()).await;
+    assert_eq!(inner.position(&key), seqs[4]);
+    let number = |seq| seqs.iter().position(|one| *one == seq).unwrap() + 1;
+    let dead = inner.dead(&key).iter().map(|event| number(event.seq)).collect();
+    let mut all = Vec::new();
+    while let Ok(event) = handed.0.try_recv() {
+        all.push(number(event.seq));
+    }
+    (all, dead)
+}
+
+/// An event that is given up is among the dead, and not handled again; nor is what comes after it.
+#[tokio::test(start_paused = true)]
+async fn what_was_given_up_is_not_handled_again() {
+    assert_eq!(handled(Write::Skip, Lost::CarriedOut, 100).await, (vec![1, 2, 3, 4, 5], vec![3]));
+}
+
+/// One that was not given up is tried again, and handled then: what came before it is not.
+#[tokio::test(start_paused = true)]
+async fn what_was_not_given_up_is_tried_again_alone() {
+    assert_eq!(handled(Write::Skip, Lost::NotCarriedOut, 100).await, (vec![1, 2, 3, 3, 4, 5], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_committed_is_not_handled_again() {
+    for becomes in [Lost::CarriedOut, Lost::NotCarriedOut] {
+        for commit_every in [1, 2, 100] {
+            let expected = (vec![1, 2, 3, 4, 5], vec![3]);
+            assert_eq!(
+                handled(Write::Commit, becomes, commit_every).await,
+                expected,
+                "{becomes:?}, {commit_every}"
+            );
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Owners with nothing to do, and processors that have stopped until an operator has them try again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+use wakeq::{
+    Actor, AppendCondition, Applied, BrokerBacking, BrokerConfig, CanvasId, ConsumerError, Entity,
+    EntityProcessor, EventBroker, EventProvider, EventSource, EventSubscriber, Log, LogPage, Name,
+    NewLogEvent, PageLimit, Rejection, StreamId,
+};
+
+use super::{Account, Balance, Bank, Change, config, unhealthy, withdraw};
+use crate::support::PATIENCE;
+
+/// A type at rest does not lag: what is appended for others is passed over within a poll interval or two.
+#[tokio::test]
+async fn an_owner_with_nothing_to_do_is_not_behind() {
+    let bank = Bank::open().await;
+    let owner = bank.owner(config(), 1).await;
+    let group = owner.name().clone();
+    bank.deposited("ada", 1).await;
+    for canvas in [CanvasId::DEFAULT, CanvasId(uuid::Uuid::from_u128(7))] {
+        let stream = StreamId::new(canvas, "companies", "acme").unwrap();
+        let event = NewLogEvent::new("changed", &1).unwrap();
+        let appended = bank.log.append(&stream, vec![event], AppendCondition::None).await.unwrap();
+        let caught_up = async {
+            while bank.stage.admin.group(&group).await.unwrap().lag() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, caught_up).await.expect("it lags for ever");
+        let position = bank.stage.admin.group(&group).await.unwrap().sources[0].position;
+        assert!(position >= appended[0].seq);
+    }
+    assert_eq!(bank.deposited("ada", 1).await.version, Some(2), "nothing was passed over that is its own");
+    withdraw(&owner).await;
+}
+
+/// Another type.
+struct Other;
+
+impl Entity for Other {
+    const TYPE: &'static str = "other";
+    type State = Balance;
+    type Event = Change;
+
+    fn validate(_: &Balance, _: &Change) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    fn apply(balance: Balance, _: &Change) -> Applied<Balance> {
+        Applied::new(balance)
+    }
+}
+
+/// A log that can't be read until it is mended.
+struct Broken(Log, Arc<AtomicBool>);
+
+#[async_trait]
+impl EventProvider for Broken {
+    async fn read(
+        &self,
+        source: &EventSource,
+        after: i64,
+        limit: PageLimit,
+    ) -> Result<LogPage, ConsumerError> {
+        assert!(self.1.load(Ordering::Relaxed), "a read that panics");
+        EventProvider::read(&self.0, source, after, limit).await
+    }
+
+    fn watch(&self, source: &EventSource) -> watch::Receiver<u64> {
+        EventProvider::watch(&self.0, source)
+    }
+}
+
+/// An operator's word reaches the processors of a type through their brokers, and those of no other type.
+#[tokio::test]
+async fn a_processor_that_has_stopped_goes_on_when_an_operator_says_so() {
+    let bank = Bank::open().await;
+    let mended = Arc::new(AtomicBool::new(false));
+    let log = || Arc::new(Broken(bank.log.clone(), mended.clone()));
+    let queue = || bank.stage.queue.clone();
+    let processor = Arc::new(EntityProcessor::<Account>::new(queue(), log(), config()).unwrap());
+    let other = Arc::new(EntityProcessor::<Other>::new(queue(), log(), config()).unwrap());
+    let periods = BrokerConfig { heartbeat: Duration::from_millis(100), ..BrokerConfig::default() };
+    let backing = BrokerBacking::Postgres(bank.stage.store.clone());
+    let broker = EventBroker::distributed(backing, queue().signals().clone(), periods).unwrap();
+    broker.register(processor.clone()).await.unwrap();
+    broker.register(other.clone()).await.unwrap();
+    let stop = broker.stop_token();
+    let running = tokio::spawn(async move { broker.run().await });
+    for why in [unhealthy(&processor).await, unhealthy(&other).await] {
+        assert!(why.contains("was cut short"), "{why}");
+    }
+    mended.store(true, Ordering::Relaxed);
+    let group: Name = "entities.account".parse().unwrap();
+    let recovered = async {
+        while !processor.is_ready() {
+            bank.stage.admin.recover_group(&group, &Actor::user("ada")).await.unwrap();
+            // A member looks with each heartbeat, and only then.
+            tokio::time::sleep(periods.heartbeat).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, recovered).await.expect("it does not go on");
+    assert_eq!(bank.deposited("ada", 1).await.version, Some(1));
+    assert!(!unhealthy(&other).await.is_empty(), "nobody has said that of the other type");
+    stop.cancel();
+    running.await.unwrap().unwrap();
+}

@@ -1,0 +1,85 @@
+//! What a program with a broker says of its groups, as Prometheus finds it.
+
+use std::collections::BTreeMap;
+
+use uuid::Uuid;
+use wakeq::{AppendCondition, CanvasId, Log, NewLogEvent, StreamId};
+
+use super::scraped::{ANY_PORT, address, scrape};
+use crate::processes::Process;
+use crate::support::{PATIENCE, Stage};
+
+/// Appends an event of a company of this canvas; its number.
+async fn append(log: &Log, canvas: CanvasId, says: &str) -> i64 {
+    let stream = StreamId::new(canvas, "companies", "acme").unwrap();
+    let event = NewLogEvent::new("changed", &says).unwrap();
+    log.append(&stream, vec![event], AppendCondition::None).await.unwrap()[0].seq
+}
+
+/// Scrapes until these series have these values.
+async fn until(url: &str, expected: &[(&str, f64)]) -> BTreeMap<String, f64> {
+    let seen = async {
+        loop {
+            let series = scrape(url).await;
+            if expected.iter().all(|(name, value)| series.get(*name) == Some(value)) {
+                return series;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let seen = tokio::time::timeout(PATIENCE, seen).await;
+    match seen {
+        Ok(series) => series,
+        Err(_) => panic!("{expected:?} did not come: {:#?}", scrape(url).await),
+    }
+}
+
+/// TELEMETRY-02: groups that one process works on alone, what becomes of their events, and what holds the log; of all canvases, none of
+/// which is named.
+#[tokio::test]
+async fn a_program_with_a_broker_tells_of_its_groups() {
+    let stage = Stage::memory().await.0;
+    let log = Log::new(stage.store.clone(), stage.notifier.as_ref());
+    let canvases = [CanvasId::DEFAULT, CanvasId(Uuid::from_u128(7))];
+    append(&log, canvases[0], "fine").await;
+    append(&log, canvases[1], "broken").await;
+    // The first partition of the log is full, and an operator's pin keeps it.
+    let full =
+        "insert into wakeq.log_pins values ('kept by hand', 0); select setval('wakeq.log_seq', 5000001)";
+    sqlx::raw_sql(full).execute(&stage.pool).await.unwrap();
+    let last = append(&log, canvases[0], "fine").await;
+    let variables = [("WAKEQ_NOTIFIER", "local"), ANY_PORT[0]];
+    let process = Process::own("work", stage.database.url(), None, &variables);
+    let caught_up = async {
+        let behind = "select 2 - count(*) from wakeq.consumer_positions where position >= $1";
+        while sqlx::query_scalar::<_, i64>(behind).bind(last).fetch_one(&stage.pool).await.unwrap() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, caught_up).await.expect("they come to the end of the log");
+    let url = address(&process).unwrap();
+    let of = |name: &str, group: &str| format!("{name}{{messaging_consumer_group_name=\"{group}\"}}");
+    let failed = "wakeq_consumer_events_total{error_type=\"error\",messaging_consumer_group_name=\"choosy\"}";
+    let handled = [of("wakeq_consumer_events_total", "printed"), of("wakeq_consumer_events_total", "choosy")];
+    let dead = of("wakeq_consumer_dead_total", "choosy");
+    let names = ["sources", "owned"].map(|name| of(&format!("wakeq_group_{name}"), "printed"));
+    let lag = of("wakeq_group_lag", "choosy");
+    let holder = "wakeq_log_holders{wakeq_log_holder=\"pin kept by hand\"}";
+    let gauges = [(&*names[0], 1.0), (&names[1], 1.0), (&lag, 0.0), (holder, last as f64)];
+    let counters = [(&*handled[0], 3.0), (&handled[1], 2.0), (failed, 1.0), (&dead, 1.0)];
+    let series = until(&url, &[&gauges[..], &counters].concat()).await;
+    assert!(series["wakeq_group_allocations_total"] >= 2.0, "{series:#?}");
+    assert_eq!(series.get("wakeq_group_nodes"), Some(&0.0), "who is alone is no node");
+
+    // What its owner commits next is refused.
+    let reset = "update wakeq.consumer_positions set position = 0 where consumer_group = 'printed'";
+    sqlx::raw_sql(reset).execute(&stage.pool).await.unwrap();
+    append(&log, canvases[1], "fine").await;
+    let refused = of("wakeq_consumer_refused_total", "printed");
+    let series = until(&url, &[(&refused, 1.0)]).await;
+    let text = series.keys().cloned().collect::<Vec<_>>().join("\n");
+    for canvas in canvases {
+        assert!(!text.contains(&canvas.to_string()), "{text}");
+    }
+    assert_eq!(process.stop().await, Some(0));
+}
