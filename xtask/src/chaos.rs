@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use crate::{cargo, succeed};
 
 /// Each by its short name, what it shows, and where it is.
-const TESTS: [(&str, &str, &str); 20] = [
+const TESTS: [(&str, &str, &str); 21] = [
     (
         "unpause",
         "20,000 events are paused and unpaused, the admin is killed half-way",
@@ -37,6 +37,11 @@ const TESTS: [(&str, &str, &str); 20] = [
         "eight-workers",
         "100,000 events shared by eight workers",
         "scaling_out::eight_workers_share_a_backlog_evenly",
+    ),
+    (
+        "scaler",
+        "5,000 events, and workers that follow their depth by the numbers of deploy/, up to 16 and back, one stopped after another",
+        "scaler::workers_follow_the_depth_up_once_and_down_once",
     ),
     ("kills", "1,000 events, workers killed at random", "crashes::workers_are_killed_at_random_moments"),
     (
