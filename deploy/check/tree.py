@@ -124,6 +124,14 @@ def check_proxies(where, manifests):
             complain(where, f"WAKEQ_TRUSTED_PROXIES: {error}")
 
 
+def capacity_of(deployment):
+    """How many handlers a worker of it runs at a time."""
+    wakeq = next(each for each in deployment["spec"]["template"]["spec"]["containers"] if each["name"] == "wakeq")
+    said = next((each["value"] for each in wakeq["env"] if each["name"] == "WAKEQ_CAPACITY"), None)
+    default = re.search(r"\bcapacity: (\d+),", (ROOT / "src/worker/mod.rs").read_text())
+    return said or default.group(1)
+
+
 def check_scaling(where, manifests):
     deployments = {each["metadata"]["name"]: each for each in manifests if each["kind"] == "Deployment"}
     services = {each["metadata"]["name"] for each in manifests if each["kind"] == "Service"}
@@ -136,6 +144,8 @@ def check_scaling(where, manifests):
             host = re.match(r"http://([^.:/]+)[^/]*/v1/canvases/[0-9a-f-]{36}/depth(\?|$)", url)
             if not host or host.group(1) not in services:
                 complain(where, f"no depth is at {url}")
+            if target and trigger["metadata"]["targetValue"] != capacity_of(target):
+                complain(where, f"targetValue is not the capacity of a worker, {capacity_of(target)}")
 
 
 def main():

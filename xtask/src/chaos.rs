@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use crate::{cargo, succeed};
 
 /// Each by its short name, what it shows, and where it is.
-const TESTS: [(&str, &str, &str); 22] = [
+const TESTS: &[(&str, &str, &str)] = &[
     (
         "unpause",
         "20,000 events are paused and unpaused, the admin is killed half-way",
@@ -47,6 +47,11 @@ const TESTS: [(&str, &str, &str); 22] = [
         "busy",
         "100,000 events on 1,000 objects and a lease of 3 s: no claim is lost, no object stands still",
         "busy::a_busy_worker_loses_nothing_and_no_object_stands_still",
+    ),
+    (
+        "scaler",
+        "5,000 events, and workers that follow their depth by the numbers of deploy/, up to 16 and back, one stopped after another",
+        "scaler::workers_follow_the_depth_up_once_and_down_once",
     ),
     ("kills", "1,000 events, workers killed at random", "crashes::workers_are_killed_at_random_moments"),
     (
@@ -114,7 +119,7 @@ const TESTS: [(&str, &str, &str); 22] = [
 
 /// The short names, separated by commas.
 pub(crate) fn names() -> String {
-    TESTS.map(|(short, ..)| short).join(", ")
+    TESTS.iter().map(|(short, ..)| *short).collect::<Vec<_>>().join(", ")
 }
 
 /// Runs one of them, or all.
