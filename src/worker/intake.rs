@@ -35,9 +35,6 @@ const FAILED_WAIT: Duration = Duration::from_secs(1);
 const CLOSE_WAIT: Duration = Duration::from_millis(1_500);
 /// How long what is left after that may take to be dropped.
 const ABORT_WAIT: Duration = Duration::from_millis(250);
-/// How many events of an object or a queue run here in a row, while nothing of another canvas waits, before the next one
-/// takes its turn: others of its own canvas wait for the place.
-const LINKS_MAX: u32 = 50;
 /// How often the subscription is asked whether anything is the matter, and what waits for room is offered to others.
 const TROUBLE_PERIOD: Duration = Duration::from_secs(1);
 
@@ -62,8 +59,9 @@ struct Waits {
 pub(super) struct Intake<R> {
     runner: Arc<R>,
     capacity: usize,
-    /// Most that runs or waits for a start, besides what the second stream adds.
+    /// Most that runs or came and waits for a start, besides what the second stream adds.
     held_max: usize,
+    lot_max: usize,
     ahead: Ahead,
     pace: Pace,
     shutdown_grace: Duration,
@@ -71,8 +69,7 @@ pub(super) struct Intake<R> {
     offers: Offers,
     onward: Onward,
     waiting: Rotation<CanvasId, Waits>,
-    /// Each with how many events of its object, or its queue, ran here in a row before it.
-    running: JoinSet<(Delivery, Finished, u32)>,
+    running: JoinSet<(Delivery, Finished)>,
     entering: JoinSet<(Notification, Room)>,
     rooms: Arc<RoomQueues>,
     counters: Arc<Counters>,
@@ -98,6 +95,7 @@ impl<R: Runs> Intake<R> {
             runner,
             capacity: config.capacity,
             held_max,
+            lot_max: config.lot_max,
             ahead,
             pace: Pace::new(config.capacity, Instant::now()),
             shutdown_grace: config.shutdown_grace,
@@ -127,7 +125,8 @@ impl<R: Runs> Intake<R> {
         looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let starts = self.running.len() < self.capacity && !self.waiting.is_empty();
-            let holds_more = self.running.len() + self.waiting.len() < self.room();
+            // What was handed over is not counted: chains must not keep what others emit at the broker.
+            let holds_more = self.held() < self.room();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -169,9 +168,20 @@ impl<R: Runs> Intake<R> {
         });
     }
 
-    /// Most that may run or wait for a start now.
+    /// What runs, or came and waits for a start.
+    fn held(&self) -> usize {
+        self.running.len() + self.waiting.len() - self.waiting.links()
+    }
+
+    /// The most of that now.
     fn room(&self) -> usize {
         self.held_max + self.ahead.room()
+    }
+
+    /// Most that was handed over and may wait here now: what would wait for long is left to other workers. Each has waited for its turn
+    /// already, and at the broker it may come after all that anybody has emitted.
+    fn links_max(&self) -> usize {
+        self.held_max.max(self.lot_max.min(self.pace.done_in_time()))
     }
 
     /// Takes more ahead while what runs is quick: canvases take turns among what is held, and nobody waits for it long. What is
@@ -196,14 +206,23 @@ impl<R: Runs> Intake<R> {
         self.shed();
     }
 
-    /// Leaves to other workers what is beyond the bound: the last of the canvas with the most.
+    /// Leaves to other workers what is beyond the bounds: the last of the canvas with the most.
     fn shed(&mut self) {
-        while self.running.len() + self.waiting.len() > self.room()
-            && let Some(Waits { notification, delivery, .. }) = self.waiting.shed()
+        while self.held() > self.room()
+            && let Some(waits) = self.waiting.shed()
         {
-            delivery.acknowledge();
-            self.onward.give(notification);
+            self.leave(waits);
         }
+        while self.waiting.links() > self.links_max()
+            && let Some(waits) = self.waiting.shed_link()
+        {
+            self.leave(waits);
+        }
+    }
+
+    fn leave(&self, Waits { notification, delivery, .. }: Waits) {
+        delivery.acknowledge();
+        self.onward.give(notification);
     }
 
     fn double(&self, delivery: Delivery) {
@@ -211,19 +230,19 @@ impl<R: Runs> Intake<R> {
         delivery.acknowledge();
     }
 
-    fn start(&mut self, notification: Notification, delivery: Delivery, room: Room, links: u32) {
+    fn start(&mut self, Waits { notification, delivery, room }: Waits) {
         let runner = Arc::clone(&self.runner);
         self.pace.ran(Instant::now(), self.running.len());
-        self.running.spawn(async move { (delivery, runner.run(notification, room).await, links) });
+        self.running.spawn(async move { (delivery, runner.run(notification, room).await) });
     }
 
     fn start_next(&mut self) {
-        let Some(Waits { notification, delivery, room }) = self.waiting.pop() else { return };
+        let Some(waits) = self.waiting.pop() else { return };
         // One that waits for its time is looked at all the same: it may have become due (`run_now`).
-        if self.lot.waits_openly(notification.id) {
-            self.double(delivery);
+        if self.lot.waits_openly(waits.notification.id) {
+            self.double(waits.delivery);
         } else {
-            self.start(notification, delivery, room, 0);
+            self.start(waits);
         }
     }
 
@@ -244,8 +263,8 @@ impl<R: Runs> Intake<R> {
     }
 
     /// Answers the notification of a run. One that panicked, which only a defect of ours does, is put back by its drop.
-    fn ended(&mut self, ended: Result<(Delivery, Finished, u32), tokio::task::JoinError>) {
-        let (delivery, finished, links) = match ended {
+    fn ended(&mut self, ended: Result<(Delivery, Finished), tokio::task::JoinError>) {
+        let (delivery, finished) = match ended {
             Ok(ended) => ended,
             Err(error) => {
                 tracing::error!(
@@ -277,11 +296,11 @@ impl<R: Runs> Intake<R> {
             self.double(other);
         }
         if let Some((asker, delivery)) = asker {
-            self.go_on(asker, delivery, links + 1);
+            self.go_on(asker, delivery, Rotation::push);
         }
         for next in next {
             let delivery = self.onward.delivery(next);
-            self.go_on(next, delivery, links + 1);
+            self.go_on(next, delivery, Rotation::push_link);
         }
         if let Some(reports) = &self.reports {
             // A slow reader misses reports; the queue does not wait for it.
@@ -289,20 +308,22 @@ impl<R: Runs> Intake<R> {
         }
     }
 
-    /// The next event of an object or a queue has its turn: at once while no other canvas waits for the place, and in the
-    /// rotation else.
-    fn go_on(&mut self, next: Notification, delivery: Delivery, links: u32) {
-        let has_turn = links < LINKS_MAX
-            && self.running.len() < self.capacity
-            && !self.waiting.has_others_than(next.canvas);
+    /// What has its turn because of a run that ended waits for a place: the next event of an object or a facet before what comes later
+    /// than that, since it has waited already and nobody else knows that it may run.
+    fn go_on(
+        &mut self,
+        next: Notification,
+        delivery: Delivery,
+        push: fn(&mut Rotation<CanvasId, Waits>, CanvasId, Waits),
+    ) {
         if self.stopping {
             delivery.put_back();
         } else if self.lot.waits_openly(next.id) {
             delivery.acknowledge();
-        } else if has_turn {
-            self.start(next, delivery, Room::default(), links);
         } else {
-            self.wait(next, delivery);
+            let waits = Waits { notification: next, delivery, room: Room::default() };
+            push(&mut self.waiting, next.canvas, waits);
+            self.shed();
         }
     }
 

@@ -20,11 +20,20 @@ pub(super) struct Pace {
     busy: Duration,
     ended: u32,
     quick_looks: u32,
+    /// How many would be done before it is late, by each of the last looks.
+    done: [usize; SURE as usize],
 }
 
 impl Pace {
     pub(super) fn new(capacity: usize, now: Instant) -> Self {
-        Self { capacity, since: now, busy: Duration::ZERO, ended: 0, quick_looks: 0 }
+        Self {
+            capacity,
+            since: now,
+            busy: Duration::ZERO,
+            ended: 0,
+            quick_looks: 0,
+            done: [usize::MAX; SURE as usize],
+        }
     }
 
     /// So many have run since this was called before.
@@ -41,14 +50,21 @@ impl Pace {
     /// Whether so many would be done soon, by what ran since the look before; as before, if nothing did.
     pub(super) fn is_quick(&mut self, count: usize) -> bool {
         if self.ended > 0 || !self.busy.is_zero() {
-            let within = if self.quick_looks < SURE { SOON } else { LATE };
-            let places = within.as_secs_f64() * self.capacity as f64;
             // A run takes as long as all of them did, by how many ended; what has not ended counts with the time it has had.
-            let is_quick = self.busy.as_secs_f64() * count as f64 <= places * f64::from(self.ended);
+            let (each_s, places) = (self.busy.as_secs_f64(), self.capacity as f64 * f64::from(self.ended));
+            let within = if self.quick_looks < SURE { SOON } else { LATE };
+            let is_quick = each_s * count as f64 <= within.as_secs_f64() * places;
+            self.done.rotate_left(1);
+            self.done[SURE as usize - 1] = (LATE.as_secs_f64() * places / each_s) as usize;
             self.quick_looks = if is_quick { self.quick_looks.saturating_add(1) } else { 0 };
         }
         (self.busy, self.ended) = (Duration::ZERO, 0);
         self.quick_looks >= SURE
+    }
+
+    /// How many would be done before it is late: by the best of the last looks, since a moment in which nothing ends says little.
+    pub(super) fn done_in_time(&self) -> usize {
+        self.done.into_iter().max().unwrap_or(usize::MAX)
     }
 }
 
@@ -101,5 +117,17 @@ mod tests {
         });
         looks.reverse();
         assert_eq!(looks, [true, false, false]);
+    }
+
+    #[test]
+    fn what_is_done_in_time_is_told_by_the_best_of_three_looks() {
+        let mut pace = Pace::new(4, Instant::now());
+        assert_eq!(pace.done_in_time(), usize::MAX, "nothing is known yet");
+        let mut done = |ended| {
+            look(&mut pace, ended);
+            pace.done_in_time()
+        };
+        assert_eq!([10, 20, 40, 0, 0].map(&mut done)[2..], [1_200, 1_200, 1_200]);
+        assert_eq!([0, 10].map(&mut done), [0, 300]);
     }
 }

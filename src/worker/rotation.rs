@@ -5,67 +5,104 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
-/// What waits, by whose it is. Of one, the first that came goes first; between two turns of one who waits, everybody else who
-/// waits has at most one.
+/// What waits, by whose it is. Between two turns of one who waits, everybody else who waits has at most one.
 #[derive(Debug)]
 pub(super) struct Rotation<K, T> {
     /// None of them is empty.
-    queues: HashMap<K, VecDeque<T>>,
+    queues: HashMap<K, Queue<T>>,
     /// Everybody who waits, once; the first is next.
     turns: VecDeque<K>,
-    len: usize,
+    came: usize,
+    links: usize,
+}
+
+/// What waits of one. What came and what was handed over have every other turn while both wait, each in its order: neither
+/// many that come nor long chains keep the other waiting.
+#[derive(Debug)]
+struct Queue<T> {
+    came: VecDeque<T>,
+    links: VecDeque<T>,
+    /// The next turn is for what came, if any of that waits.
+    for_came: bool,
+}
+
+impl<T> Queue<T> {
+    fn new() -> Self {
+        Self { came: VecDeque::new(), links: VecDeque::new(), for_came: false }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.came.is_empty() && self.links.is_empty()
+    }
 }
 
 impl<K: Copy + Eq + Hash, T> Rotation<K, T> {
     pub(super) fn new() -> Self {
-        Self { queues: HashMap::new(), turns: VecDeque::new(), len: 0 }
+        Self { queues: HashMap::new(), turns: VecDeque::new(), came: 0, links: 0 }
     }
 
     /// How much waits altogether.
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.came + self.links
+    }
+
+    /// How much of it was handed over.
+    pub(super) fn links(&self) -> usize {
+        self.links
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.len == 0
+        self.turns.is_empty()
     }
 
-    /// Adds to the end of its owner's queue. Who had nothing waiting comes after everybody who has.
+    /// Adds what came to the end of its owner's queue. Who had nothing waiting comes after everybody who has.
     pub(super) fn push(&mut self, owner: K, waits: T) {
-        let queue = self.queues.entry(owner).or_default();
-        if queue.is_empty() {
-            self.turns.push_back(owner);
-        }
-        queue.push_back(waits);
-        self.len += 1;
+        self.queue(owner).came.push_back(waits);
+        self.came += 1;
     }
 
-    /// Adds to the front of its owner's queue.
+    /// Adds what has its owner's next turn.
     pub(super) fn push_first(&mut self, owner: K, waits: T) {
-        let queue = self.queues.entry(owner).or_default();
-        if queue.is_empty() {
+        let queue = self.queue(owner);
+        queue.came.push_front(waits);
+        queue.for_came = true;
+        self.came += 1;
+    }
+
+    /// Adds what was handed over by one that ended: the next of an object, say. It comes after all else that was, and not after
+    /// what came.
+    pub(super) fn push_link(&mut self, owner: K, waits: T) {
+        self.queue(owner).links.push_back(waits);
+        self.links += 1;
+    }
+
+    fn queue(&mut self, owner: K) -> &mut Queue<T> {
+        self.queues.entry(owner).or_insert_with(|| {
             self.turns.push_back(owner);
-        }
-        queue.push_front(waits);
-        self.len += 1;
+            Queue::new()
+        })
     }
 
-    /// Whether something waits that is not this owner's.
-    pub(super) fn has_others_than(&self, owner: K) -> bool {
-        self.turns.len() > usize::from(self.queues.contains_key(&owner))
-    }
-
-    /// Takes the last of whoever has the most waiting; of several, of the one whose turn is last.
+    /// Takes the last that came of whoever has the most of that waiting; of several, of the one whose turn is last.
     pub(super) fn shed(&mut self) -> Option<T> {
-        let waits = |owner: &K| self.queues.get(owner).map_or(0, VecDeque::len);
-        let owner = *self.turns.iter().max_by_key(|owner| waits(owner))?;
-        let queue = self.queues.get_mut(&owner)?;
-        let last = queue.pop_back();
+        self.shed_of(|queue| &mut queue.came).inspect(|_| self.came -= 1)
+    }
+
+    /// The same of what was handed over.
+    pub(super) fn shed_link(&mut self) -> Option<T> {
+        self.shed_of(|queue| &mut queue.links).inspect(|_| self.links -= 1)
+    }
+
+    fn shed_of(&mut self, part: fn(&mut Queue<T>) -> &mut VecDeque<T>) -> Option<T> {
+        let Self { queues, turns, .. } = self;
+        let waits = |owner: &&K| queues.get_mut(*owner).map_or(0, |queue| part(queue).len());
+        let owner = *turns.iter().max_by_key(waits)?;
+        let queue = queues.get_mut(&owner)?;
+        let last = part(queue).pop_back();
         if queue.is_empty() {
-            self.queues.remove(&owner);
-            self.turns.retain(|other| *other != owner);
+            queues.remove(&owner);
+            turns.retain(|other| *other != owner);
         }
-        self.len -= usize::from(last.is_some());
         last
     }
 
@@ -73,13 +110,17 @@ impl<K: Copy + Eq + Hash, T> Rotation<K, T> {
     pub(super) fn pop(&mut self) -> Option<T> {
         let owner = self.turns.pop_front()?;
         let queue = self.queues.get_mut(&owner)?;
-        let first = queue.pop_front();
+        let has_link = !queue.links.is_empty() && (queue.came.is_empty() || !queue.for_came);
+        queue.for_came = has_link;
+        let (part, count) =
+            if has_link { (&mut queue.links, &mut self.links) } else { (&mut queue.came, &mut self.came) };
+        let first = part.pop_front();
+        *count -= usize::from(first.is_some());
         if queue.is_empty() {
             self.queues.remove(&owner);
         } else {
             self.turns.push_back(owner);
         }
-        self.len -= usize::from(first.is_some());
         first
     }
 
@@ -169,14 +210,37 @@ mod tests {
     #[test]
     fn what_goes_first_among_its_own_waits_for_the_turns_of_others() {
         let mut rotation = Rotation::new();
-        assert!(!rotation.has_others_than(1));
         rotation.push(1, "a");
-        assert!(!rotation.has_others_than(1) && rotation.has_others_than(2));
         rotation.push(2, "b");
-        assert!(rotation.has_others_than(1));
         rotation.pop();
         rotation.push_first(1, "c");
         rotation.push_first(1, "d");
         assert_eq!([(); 3].map(|()| rotation.pop()), [Some("b"), Some("d"), Some("c")]);
+    }
+
+    #[test]
+    fn what_was_handed_over_has_every_other_turn_of_its_owner() {
+        let mut rotation = Rotation::new();
+        (1..=3).for_each(|number| rotation.push(1, format!("came {number}")));
+        (1..=3).for_each(|number| rotation.push_link(1, format!("link {number}")));
+        rotation.push(2, "other".into());
+        rotation.push_first(1, "first".into());
+        let popped: Vec<String> = std::iter::from_fn(|| rotation.pop()).collect();
+        let order = ["first", "other", "link 1", "came 1", "link 2", "came 2", "link 3", "came 3"];
+        assert_eq!(popped, order);
+        assert_eq!((rotation.len(), rotation.links()), (0, 0));
+    }
+
+    #[test]
+    fn what_came_and_what_was_handed_over_is_shed_apart() {
+        let mut rotation = Rotation::new();
+        rotation.push(1, "a");
+        rotation.push_link(1, "b");
+        rotation.push_link(1, "c");
+        rotation.push_link(2, "d");
+        assert_eq!([rotation.shed(), rotation.shed()], [Some("a"), None]);
+        assert_eq!((rotation.len(), rotation.links()), (3, 3));
+        assert_eq!([(); 4].map(|()| rotation.shed_link()), [Some("c"), Some("d"), Some("b"), None]);
+        assert!(rotation.is_empty() && rotation.turns.is_empty() && rotation.queues.is_empty());
     }
 }

@@ -1,9 +1,9 @@
-//! A worker that has more to do than it can: it loses no claim that it holds, and no object stands still.
+//! A worker that always has more to do than it has places: it loses no claim that it holds, and no object stands still.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use wakeq::{CanvasId, Event, Execution, Handlers, ObjectKey, Outcome, Timing};
 
 use crate::brokers::Broker;
@@ -11,6 +11,11 @@ use crate::support::{PATIENCE, Stage};
 use crate::theatre::{figure, is_full, size};
 
 const CANVASES: usize = 2;
+/// Events that are emitted and not done, at most.
+const WAITING_MAX: usize = 1_000;
+/// Objects that are emitted on together, and the events that each of them gets then.
+const TOGETHER: usize = 20;
+const EACH: usize = 10;
 /// How long a handler takes.
 const LASTS: Duration = Duration::from_millis(5);
 /// Longest wait of an object's next event.
@@ -38,16 +43,19 @@ async fn work(event: Execution, done: mpsc::Sender<Ran>) -> wakeq::HandlerResult
     Ok(done.send(Ran { canvas, object: place.object, link: place.link.id, began, ended }).await?)
 }
 
-/// An event on each object in turn, until there are so many; when each link was emitted.
-async fn emit(stage: &Stage, count: usize, objects: usize) -> HashMap<i64, Instant> {
+/// Emits some events on each of a few objects in turn, as long as no more than a thousand are not done; when each link was
+/// emitted.
+async fn emit(stage: &Stage, count: usize, objects: usize, waiting: &Semaphore) -> HashMap<i64, Instant> {
     let mut emitted = HashMap::with_capacity(count);
-    for page in 0..count / objects {
-        // Objects of the two canvases have the same names.
+    for page in 0..count / (TOGETHER * EACH) {
+        waiting.acquire_many((TOGETHER * EACH) as u32).await.unwrap().forget();
         let event = |at: usize| {
-            let name = format!("lamp:{}", at / CANVASES);
-            Event::new("greet", &page).unwrap().canvas(canvas(at % CANVASES)).on(&name).unwrap()
+            let object = (page * TOGETHER + at % TOGETHER) % objects;
+            // Objects of the two canvases have the same names.
+            let name = format!("lamp:{}", object / CANVASES);
+            Event::new("greet", &page).unwrap().canvas(canvas(object % CANVASES)).on(&name).unwrap()
         };
-        let receipts = stage.queue.emit_all((0..objects).map(event).collect()).await.unwrap();
+        let receipts = stage.queue.emit_all((0..TOGETHER * EACH).map(event).collect()).await.unwrap();
         let now = Instant::now();
         emitted.extend(receipts.iter().filter_map(|receipt| Some((receipt.link?.id, now))));
     }
@@ -82,11 +90,13 @@ async fn a_busy_worker_loses_nothing_and_no_object_stands_still() {
     let (done, mut ran) = mpsc::channel(count);
     let worker = stage.worker(Handlers::new().on("greet", move |event| work(event, done.clone())));
     let began = Instant::now();
-    let emitting = emit(&stage, count, objects);
+    let waiting = Semaphore::new(WAITING_MAX);
+    let emitting = emit(&stage, count, objects, &waiting);
     let running = async {
         let mut runs = Vec::with_capacity(count);
         while runs.len() < count {
             runs.push(tokio::time::timeout(PATIENCE, ran.recv()).await.expect("it goes on").unwrap());
+            waiting.add_permits(1);
         }
         runs
     };

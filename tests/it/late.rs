@@ -187,10 +187,16 @@ async fn a_postponed_event_whose_answer_is_lost_is_told() {
     check_saved(|| HandlerError::not_yet(Duration::from_secs(30)), Outcome::Postponed, 0).await;
 }
 
+/// What is left to its promise comes much later than what any test here waits for.
+fn promised_late() -> Timing {
+    let late = Duration::from_secs(20);
+    Timing { grace: late, probe_period: late, ..quick() }
+}
+
 /// Of two events on an object the first ends like this, and nobody waits for the promise of the next: that one starts within
 /// a second of what has to be waited for.
 async fn check_chain(text: &'static str, answer: Answer, verdict: HandlerResult, outcome: Outcome) {
-    let timing = Timing { grace: Duration::from_secs(20), ..quick() };
+    let timing = promised_late();
     let (stage, _) = Stage::memory_with(timing.clone()).await;
     let between = Between::new(&stage, text, answer).await;
     let (handler, mut door) = Door::new();
@@ -248,7 +254,7 @@ async fn the_next_of_an_object_is_woken_though_its_run_was_fenced_out() {
 /// it is asked again.
 #[tokio::test]
 async fn the_next_of_a_facet_is_woken_though_the_look_for_it_gets_no_answer() {
-    let timing = Timing { grace: Duration::from_secs(20), ..quick() };
+    let timing = promised_late();
     let (stage, _) = Stage::memory_with(timing.clone()).await;
     queues::register(&stage, 1, Some(1)).await;
     let between = Between::new(&stage, ROOMS, Answer::Lost).await;

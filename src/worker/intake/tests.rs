@@ -1,6 +1,6 @@
 //! Whose turn it is, on a clock that stands still while anything runs: what runs is made up here.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -16,6 +16,8 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// How long a look at an event takes, as a statement would.
 const LOOK: Duration = Duration::from_micros(10);
 const PLACES: usize = 6;
+/// More than ever waits here.
+const AHEAD: usize = 5_000;
 
 /// What an event does when it is looked at.
 #[derive(Clone, Debug, Default)]
@@ -143,7 +145,7 @@ impl Scene {
     }
 
     /// Every start, in order, once all has run.
-    fn play(self, capacity: usize, prefetch: usize) -> Vec<Start> {
+    fn play(self, capacity: usize, prefetch: impl Into<Option<usize>>) -> Vec<Start> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.unwrap().block_on(async move {
             let notifier: Arc<dyn Notifier> = Arc::new(LocalNotifier::new());
@@ -321,15 +323,58 @@ fn a_chain_takes_turns_with_other_canvases() {
     assert_eq!(canvases(&scene.play(1, 4)), [1, 2, 1, 1]);
 }
 
-/// While nobody else waits, the place is kept, and nothing is published.
+/// Chains of one canvas, and what comes for it, have every other turn.
 #[test]
-fn a_chain_alone_goes_on() {
+fn chains_take_turns_with_each_other_and_with_what_comes() {
     let mut scene = Scene::default();
     scene.chain(1, 3, LONGEST);
     scene.chain(1, 3, LONGEST);
     let starts = scene.play(1, 4);
     let ids: Vec<u128> = starts.iter().map(|start| start.notification.id.0.as_u128()).collect();
-    assert_eq!(ids, [3, 2, 1, 6, 5, 4]);
+    assert_eq!(ids, [3, 2, 6, 1, 5, 4]);
+}
+
+/// More chains of one canvas than a worker may hold notifications: what another emits does not wait at the broker until one of them
+/// comes to its end.
+#[test]
+fn chains_of_a_canvas_do_not_keep_what_others_emit_at_the_broker() {
+    let mut scene = Scene::default();
+    (0..12).for_each(|_| scene.chain(1, 50, LONGEST));
+    scene.publish(2, Plan::default());
+    let starts = scene.play(4, 4);
+    let before = canvases(&starts).iter().position(|canvas| *canvas == 2).unwrap();
+    assert!(before <= 4 * 8, "{before} of the other canvas started before it");
+}
+
+/// Objects do not stand still because much comes for their canvas: what has its turn waits for a place or two, and not for all that
+/// came before.
+#[test]
+fn an_object_goes_on_before_all_that_came() {
+    let mut scene = Scene::default();
+    scene.chain(1, 50, LONGEST);
+    (0..500).for_each(|_| scene.publish(1, Plan { lasts: LONGEST, ..Plan::default() }));
+    let chain: Vec<EventId> = (1..=50).map(|id| EventId(uuid::Uuid::from_u128(id))).collect();
+    let starts = scene.play(4, 5_000);
+    let mut waited = starts.iter().filter(|start| chain.contains(&start.notification.id));
+    assert!(waited.all(|start| start.waited <= LONGEST + LOOK));
+}
+
+/// More objects than a worker may hold notifications, behind a flood, and a second in which nothing ends: what has its turn stays
+/// here, and waits for as many others as there are objects.
+#[test]
+fn no_object_waits_behind_a_flood_at_the_broker() {
+    const OBJECTS: u32 = 200;
+    let lasts = Duration::from_millis(10);
+    let mut scene = Scene::default();
+    (0..4).for_each(|_| scene.publish(1, Plan { lasts: 150 * lasts, ..Plan::default() }));
+    (0..OBJECTS).for_each(|_| scene.chain(1, 20, lasts));
+    (0..5_000).for_each(|_| scene.publish(1, Plan { lasts, ..Plan::default() }));
+    let handed_over: BTreeSet<EventId> =
+        scene.plans.values().filter_map(|plan| Some(plan.next?.id)).collect();
+    let starts = scene.play(4, None);
+    let links = starts.iter().filter(|start| handed_over.contains(&start.notification.id));
+    let longest = links.map(|start| start.waited).max();
+    assert!(longest <= Some(lasts * 2 * OBJECTS / 4 + 10 * lasts), "{longest:?}");
 }
 
 /// One of the things that other canvases do, of canvas 1 to `PLACES` - 1.
@@ -398,7 +443,7 @@ proptest! {
     fn a_due_event_waits_for_one_handler_at_most(
         noises in prop::collection::vec(noise(), 1..12),
         quiet in prop::collection::vec(1..60_u64, 1..8),
-        prefetch in prop_oneof![Just(PLACES), Just(4 * PLACES), Just(5_000)],
+        prefetch in prop_oneof![Just(PLACES), Just(4 * PLACES), Just(AHEAD)],
     ) {
         let scene = scene_of(&noises, &quiet);
         let expected: BTreeMap<EventId, u32> =
@@ -415,7 +460,9 @@ proptest! {
                 let since = due.max(turn);
                 turn = due + *waited;
                 let most = LONGEST + Duration::from_millis(100);
-                prop_assert!(turn - since <= most, "{} waited {:?}", notification.id, turn - since);
+                // Where little is held, its canvas may have the most waiting, and then its last is left to other workers.
+                let is_kept = since == due || prefetch == AHEAD;
+                prop_assert!(!is_kept || turn - since <= most, "{} waited {:?}", notification.id, turn - since);
             }
         }
         prop_assert_eq!(ran, expected);
