@@ -406,12 +406,7 @@ mod tests {
     #[tokio::test]
     async fn a_pass_forgets_what_groups_gave_up_long_ago() {
         let table = Table::new().await;
-        let dead = "insert into wakeq.consumer_dead
-                        (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error, died_at)
-                    select 'g', 'log', hours, gen_random_uuid(), gen_random_uuid(), 'c', 's', 'n', '1', 1, 'no room',
-                           now() - make_interval(hours => hours)
-                      from generate_series(1, 4) hours";
-        table.run(dead).await;
+        table.add_group_dead(4).await;
         let waker = Waker::new(table.store.clone(), Arc::new(LocalNotifier::new()));
         let retention = Retention { dead_events: Duration::from_secs(9_000), ..Retention::default() };
         waker.pass(Some(retention)).await.unwrap();

@@ -47,21 +47,18 @@ mod tests {
     use super::*;
     use crate::store::tests::Table;
 
-    const FULL: &str = "select setval('wakeq.log_seq', 5000001)";
-
     /// What holds the log is shown where nothing else of a group is left.
     #[tokio::test]
     async fn a_pin_without_a_group_is_shown() {
         let table = Table::new().await;
         assert!(look(&table.store).await.unwrap().is_none());
-        table.number(FULL).await;
-        table
-            .run("insert into wakeq.log_pins values ('entities/former', 1), ('entities/young', 5000000)")
-            .await;
+        table.fill_first_partition().await;
+        table.pin("entities/former", 1).await;
+        table.pin("entities/young", 5_000_000).await;
         let seen = look(&table.store).await.unwrap().expect("a pin holds the log");
         assert_eq!(seen.holders, [("pin entities/former".to_owned(), 5_000_000)]);
         assert_eq!((seen.nodes, seen.groups.len()), (0, 0));
-        table.run("delete from wakeq.log_pins").await;
+        table.unpin().await;
         assert!(look(&table.store).await.unwrap().is_none());
     }
 
@@ -69,7 +66,10 @@ mod tests {
     #[tokio::test]
     async fn who_works_alone_owns_what_it_has_opened() {
         let table = Table::new().await;
-        table.run("insert into wakeq.consumer_positions (consumer_group, source) values ('g', 'log'), ('g', 'category/a'), ('h', 'log')").await;
+        for (group, source) in [("g", "log"), ("g", "category/a"), ("h", "log")] {
+            let (group, source) = (group.parse().unwrap(), source.parse().unwrap());
+            table.store.open_position(&group, &source, 1).await.unwrap().unwrap();
+        }
         let owner = uuid::Uuid::now_v7();
         let group: Name = "g".parse().unwrap();
         table.store.claim_group(&group, owner, std::time::Duration::from_secs(600), true).await.unwrap();

@@ -91,6 +91,38 @@ async fn heartbeats_and_rounds_are_small() {
     assert!(buried <= 800 && states <= 800 && allocations <= 800);
 }
 
+impl Table {
+    /// Adds what a group gave up an hour ago, two hours ago, and so on, of a canvas each; its numbers in the log are the hours.
+    pub(crate) async fn add_group_dead(&self, hours: i32) {
+        sqlx::query(
+            "insert into wakeq.consumer_dead
+                 (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error, died_at)
+             select 'g', 'log', hours, gen_random_uuid(), gen_random_uuid(), 'c', 's', 'n', '1', 1, 'no room',
+                    now() - make_interval(hours => hours)
+               from generate_series(1, $1) hours",
+        )
+        .bind(hours)
+        .execute(&self.pool)
+        .await
+        .unwrap();
+    }
+
+    /// As if all numbers of the first partition of the log were taken.
+    pub(crate) async fn fill_first_partition(&self) {
+        self.number("select setval('wakeq.log_seq', 5000001)").await;
+    }
+
+    /// Keeps what comes after this number in the log.
+    pub(crate) async fn pin(&self, name: &str, seq: i64) {
+        let pin = sqlx::query("insert into wakeq.log_pins (name, seq) values ($1, $2)").bind(name).bind(seq);
+        pin.execute(&self.pool).await.unwrap();
+    }
+
+    pub(crate) async fn unpin(&self) {
+        self.run("delete from wakeq.log_pins").await;
+    }
+}
+
 /// What groups gave up is forgotten when it is old, whatever group it is of.
 #[tokio::test]
 async fn what_groups_gave_up_is_forgotten_when_it_is_old() {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use tokio::sync::Notify;
 use wakeq::{
     ConsumerConfig, ConsumerError, DeadLetter, ErrorStrategy, EventSubscriber, MemoryPositions, PositionKey,
     PositionStore,
@@ -28,6 +29,8 @@ enum Write {
 struct Lossy {
     inner: Arc<MemoryPositions>,
     loses: Mutex<Option<(Write, Lost)>>,
+    /// Told when that has happened.
+    lost: Notify,
 }
 
 impl Lossy {
@@ -46,6 +49,7 @@ impl Lossy {
             Some(Lost::CarriedOut) => carried_out.await.unwrap(),
             Some(Lost::NotCarriedOut) => {}
         }
+        self.lost.notify_one();
         Err(ConsumerError::unavailable("the answer got lost", std::io::Error::other("cut off")))
     }
 }
@@ -71,12 +75,14 @@ impl PositionStore for Lossy {
     }
 }
 
-/// Has five events handled, the third of which fails once, with the first answer to such a write lost: the numbers of what was handled,
-/// and of what was given up, from 1. Nothing is waited for on the clock.
+/// Has five events handled, the third of which fails once, with the first answer to such a write lost, and then a sixth: the numbers of
+/// what was handled, and of what was given up, from 1.
 async fn handled(write: Write, becomes: Lost, commit_every: u32) -> (Vec<usize>, Vec<usize>) {
     let inner = Arc::new(MemoryPositions::default());
+    let loses = Mutex::new(Some((write, becomes)));
+    let lossy = Arc::new(Lossy { inner: inner.clone(), loses, lost: Notify::new() });
     let mut scene = Scene::new(Kind::Memory).await;
-    scene.positions = Arc::new(Lossy { inner: inner.clone(), loses: Mutex::new(Some((write, becomes))) });
+    scene.positions = lossy.clone();
     let config =
         ConsumerConfig { on_error: ErrorStrategy::skip(), commit_every, ..ConsumerConfig::default() };
     let (consumer, recorder, mut handed) = scene.consumer(config);
@@ -86,12 +92,14 @@ async fn handled(write: Write, becomes: Lost, commit_every: u32) -> (Vec<usize>,
         seqs.push(scene.append("one", payload).await);
     }
     consumer.accept(category(), 1);
+    lossy.lost.notified().await;
+    seqs.push(scene.append("one", 6).await);
     let key = PositionKey { group: "projection".parse().unwrap(), source: category() };
-    while inner.position(&key) < seqs[4] {
+    while inner.position(&key) < seqs[5] {
         tokio::time::sleep(config.poll_interval).await;
     }
     consumer.withdraw(&category()).await;
-    assert_eq!(inner.position(&key), seqs[4]);
+    assert_eq!(inner.position(&key), seqs[5]);
     let number = |seq| seqs.iter().position(|one| *one == seq).unwrap() + 1;
     let dead = inner.dead(&key).iter().map(|event| number(event.seq)).collect();
     let mut all = Vec::new();
@@ -104,20 +112,20 @@ async fn handled(write: Write, becomes: Lost, commit_every: u32) -> (Vec<usize>,
 /// An event that is given up is among the dead, and not handled again; nor is what comes after it.
 #[tokio::test(start_paused = true)]
 async fn what_was_given_up_is_not_handled_again() {
-    assert_eq!(handled(Write::Skip, Lost::CarriedOut, 100).await, (vec![1, 2, 3, 4, 5], vec![3]));
+    assert_eq!(handled(Write::Skip, Lost::CarriedOut, 100).await, (vec![1, 2, 3, 4, 5, 6], vec![3]));
 }
 
 /// One that was not given up is tried again, and handled then: what came before it is not.
 #[tokio::test(start_paused = true)]
 async fn what_was_not_given_up_is_tried_again_alone() {
-    assert_eq!(handled(Write::Skip, Lost::NotCarriedOut, 100).await, (vec![1, 2, 3, 3, 4, 5], vec![]));
+    assert_eq!(handled(Write::Skip, Lost::NotCarriedOut, 100).await, (vec![1, 2, 3, 3, 4, 5, 6], vec![]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_committed_is_not_handled_again() {
     for becomes in [Lost::CarriedOut, Lost::NotCarriedOut] {
         for commit_every in [1, 2, 100] {
-            let expected = (vec![1, 2, 3, 4, 5], vec![3]);
+            let expected = (vec![1, 2, 3, 4, 5, 6], vec![3]);
             assert_eq!(
                 handled(Write::Commit, becomes, commit_every).await,
                 expected,

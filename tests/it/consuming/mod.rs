@@ -4,4 +4,5 @@ mod answers;
 mod bytes;
 mod failures;
 mod flow;
+mod measured;
 mod scene;

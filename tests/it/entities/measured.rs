@@ -34,11 +34,16 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
     registry
 });
 
-/// The series of the type, by their names; their labels name the type and nothing of a tenant.
-fn series() -> BTreeMap<String, f64> {
+/// What is gathered by now, as Prometheus finds it. What is counted before the first call is not.
+pub(crate) fn gathered() -> String {
     let mut text = Vec::new();
     TextEncoder::new().encode(&REGISTRY.gather(), &mut text).unwrap();
-    let text = String::from_utf8(text).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+/// The series of the type, by their names; their labels name the type and nothing of a tenant.
+fn series() -> BTreeMap<String, f64> {
+    let text = gathered();
     let own = text.lines().filter(|line| line.contains("wakeq_entity_type=\"metered\""));
     let named = own.filter_map(|line| {
         assert!(!line.contains("ada") && !line.contains("00000000-0000"), "{line}");

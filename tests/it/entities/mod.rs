@@ -11,7 +11,7 @@ mod http;
 mod isolated;
 mod life;
 mod listed;
-mod measured;
+pub(crate) mod measured;
 mod memory;
 mod owners;
 mod reposts;

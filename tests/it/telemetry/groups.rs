@@ -70,13 +70,6 @@ async fn a_program_with_a_broker_tells_of_its_groups() {
     let series = until(&url, &[&gauges[..], &counters].concat()).await;
     assert!(series["wakeq_group_allocations_total"] >= 2.0, "{series:#?}");
     assert_eq!(series.get("wakeq_group_nodes"), Some(&0.0), "who is alone is no node");
-
-    // What its owner commits next is refused.
-    let reset = "update wakeq.consumer_positions set position = 0 where consumer_group = 'printed'";
-    sqlx::raw_sql(reset).execute(&stage.pool).await.unwrap();
-    append(&log, canvases[1], "fine").await;
-    let refused = of("wakeq_consumer_refused_total", "printed");
-    let series = until(&url, &[(&refused, 1.0)]).await;
     let text = series.keys().cloned().collect::<Vec<_>>().join("\n");
     for canvas in canvases {
         assert!(!text.contains(&canvas.to_string()), "{text}");

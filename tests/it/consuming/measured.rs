@@ -1,0 +1,70 @@
+//! What a consumer says of itself in metrics.
+
+use std::collections::BTreeMap;
+
+use wakeq::{ConsumerConfig, ErrorStrategy, EventSubscriber, Name, PositionKey};
+
+use super::scene::{Kind, Scene, Trouble, category, woken};
+use crate::entities::measured::gathered;
+use crate::support::PATIENCE;
+
+/// The series of a group, by their names; those of failures are told apart.
+fn series(group: &str) -> BTreeMap<String, f64> {
+    let text = gathered();
+    let label = format!("messaging_consumer_group_name=\"{group}\"");
+    let own = text.lines().filter(|line| line.contains(&label));
+    let named = own.filter_map(|line| {
+        let (name, value) = line.rsplit_once(' ')?;
+        let fault = if line.contains("error_type=\"error\"") { " error" } else { "" };
+        Some((format!("{}{fault}", name.split('{').next()?), value.parse().ok()?))
+    });
+    named.collect()
+}
+
+/// TELEMETRY-02: attempts, those that failed, what was given up, and that a deposed owner's position was refused; each by group.
+#[tokio::test]
+async fn attempts_deaths_and_refusals_are_counted() {
+    gathered();
+    let scene = Scene::new(Kind::Memory).await;
+    let config = ConsumerConfig { on_error: ErrorStrategy::skip(), commit_every: 1, ..woken() };
+    let names: [Name; 2] = ["counted-one", "counted-two"].map(|name| name.parse().unwrap());
+    for (at, name) in names.iter().enumerate() {
+        let (consumer, recorder, mut handed) = scene.consumer_named(name.clone(), config);
+        recorder.trouble(2, Trouble::Fails, 1);
+        if at == 0 {
+            scene.append("one", 1).await;
+            scene.append("one", 2).await;
+        }
+        consumer.accept(category(), 1);
+        let last = handed.take(2).await[1];
+        let key = PositionKey { group: name.clone(), source: category() };
+        let settled = async {
+            while scene.positions.open(&key, 1).await.unwrap() < last {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, settled).await.expect("it is given up");
+        if at == 0 {
+            // Somebody else has it by now.
+            scene.positions.open(&key, 2).await.unwrap();
+            scene.append("one", 3).await;
+            handed.take(1).await;
+            let told = async {
+                while !consumer.sources().is_empty() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(PATIENCE, told).await.expect("it stops");
+        }
+        consumer.withdraw(&category()).await;
+    }
+    let [events, failed, dead, refused] =
+        ["events_total", "events_total error", "dead_total", "refused_total"]
+            .map(|name| format!("wakeq_consumer_{name}"));
+    let one = series("counted-one");
+    let count = |name: &String| one.get(name).copied();
+    assert_eq!((count(&events), count(&failed)), (Some(2.0), Some(1.0)), "{one:#?}");
+    assert_eq!((count(&dead), count(&refused)), (Some(1.0), Some(1.0)), "{one:#?}");
+    let two = series("counted-two");
+    assert_eq!((two.get(&dead), two.get(&refused)), (Some(&1.0), None), "{two:#?}");
+}
