@@ -11,9 +11,12 @@ mod http;
 mod isolated;
 mod life;
 mod listed;
+mod lost;
 mod measured;
 mod memory;
 mod owners;
+mod poison;
+mod replays;
 mod reposts;
 mod stored;
 
