@@ -28,7 +28,9 @@ use clap::Parser;
 enum Verb {
     /// Run the crash tests in their full sizes and print their figures; all of them take a quarter of an hour.
     Chaos {
-        /// One of: unpause, worker, emulator, postgres, kills, publish, poison, pauses, idle, worlds, deaths, grpc.
+        /// One of: unpause, worker, emulator, postgres, kills, publish, poison, poison-entity, pauses, idle,
+        /// worlds, deaths, grpc, and others that an unknown name lists. Or `million`, which is none of all: the
+        /// start with a million entities, compiled for release.
         name: Option<String>,
     },
     /// Run the tests with Postgres and the Pub/Sub emulator from containers, of images made here without a registry.
