@@ -39,6 +39,23 @@ create table wakeq.entity_owners (
     losses      integer not null default 0 check (losses >= 0)
 ) with (fillfactor = 50);
 
+-- Entities with an event that held up its processor, or ended its process. The position of the inbox passes over what is sent to
+-- them; it waits there, and is worked beside the rest of the type.
+create table wakeq.entity_asides (
+    entity_type  wakeq.name not null,
+    canvas_id    uuid not null,
+    id           wakeq.object_key not null,
+    -- Its events up to here are done.
+    after        bigint not null check (after >= 0),
+    -- Its events up to here are worked one at a time.
+    alone        bigint not null check (alone >= 0),
+    -- The seq of the event that is worked alone, and how often that came to nothing.
+    suspect      bigint,
+    losses       integer not null default 0 check (losses >= 0),
+    set_aside_at timestamptz not null default clock_timestamp(),
+    constraint entity_asides_pkey primary key (entity_type, canvas_id, id)
+) with (fillfactor = 50);
+
 -- What was sent to entities, and what became of it: for who asks, and so that an event that is sent again is known.
 create table wakeq.entity_events (
     canvas_id      uuid not null,

@@ -59,6 +59,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('emitted_ids',          'select, insert, update, delete', 'select, insert, update, delete'),
         ('emitters',             null,                            null),
         ('entities',             'select, insert, update',        'select, insert, update'),
+        ('entity_asides',        'select, insert, update, delete', 'select, insert, update, delete'),
         ('entity_events',        'select, insert, update, delete', 'select, insert, update, delete'),
         ('entity_owners',        'select, insert, update, delete', 'select, insert, update, delete'),
         ('events_v2',            'select, insert, update, delete', 'select, insert, update, delete'),

@@ -156,7 +156,7 @@ fn of_entity(error: &EntityError) -> Exit {
             Exit::Usage
         }
         EntityError::Taken(_) | EntityError::NotAsked { .. } => Exit::Conflict,
-        EntityError::Store(error) => of_store(error),
+        EntityError::Store(error) | EntityError::Busy(_, error) => of_store(error),
     }
 }
 

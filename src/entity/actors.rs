@@ -181,14 +181,13 @@ impl<E: Entity> Actors<E> {
 
     /// Has the events of a batch worked, each by its entity's actor, all of them side by side.
     /// `stored`: whether they are in the repository already, which is asked of what was sent before. None, if the batch would write
-    /// more than `limit_bytes`: then nothing of it may be committed.
+    /// more than it may: then nothing of it may be committed.
     pub(super) async fn work(
         &self,
         events: &[Received],
         stored: bool,
-        limit_bytes: usize,
+        written: &Arc<Written>,
     ) -> Result<Option<Worked>, Broken> {
-        let written = Arc::new(Written::new(limit_bytes));
         let mut parts: Vec<Vec<(usize, Received)>> = vec![Vec::new(); self.count];
         for (place, event) in events.iter().enumerate() {
             let key = Key { canvas: event.canvas, id: event.entity.clone() };
@@ -199,7 +198,7 @@ impl<E: Entity> Actors<E> {
             .enumerate()
             .filter(|(_, part)| !part.is_empty())
             .map(|(actor, part)| {
-                let written = Arc::clone(&written);
+                let written = Arc::clone(written);
                 self.begin(actor, move |shard| shard.work(part, stored, &written))
             })
             .collect();
@@ -239,6 +238,6 @@ impl<E: Entity> Actors<E> {
     }
 }
 
-fn died() -> Broken {
+pub(super) fn died() -> Broken {
     Broken("an actor gave no answer: it panicked outside of validate and apply".to_owned())
 }

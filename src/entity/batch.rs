@@ -7,7 +7,9 @@ use super::envelope::{EntityOutcome, Received, Told};
 use super::shard::{Changed, Decision, Worked};
 use crate::emit::Queue;
 use crate::event::{EntityType, Event, EventError};
-use crate::store::{Decided, EntityBatch, EntityRow, NewEvent, PositionMove, Recorded, StoredEvent};
+use crate::store::{
+    Decided, EntityBatch, EntityRow, NewEvent, PASSED_OVER, PositionMove, Recorded, StoredEvent,
+};
 
 /// An event that can't be stored, because what follows from it can't be emitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +37,7 @@ pub(super) fn batch<'a, E: Entity>(
         entities: worked.changed.into_iter().map(row).collect(),
         decided: Vec::new(),
         passed: Vec::new(),
+        aside: None,
         events: Vec::new(),
     };
     let mut unmade = Vec::new();
@@ -93,7 +96,9 @@ fn ended<E: Entity>(
     let tells = !matches!(decision, Decision::Done);
     let outcome = match decision {
         Decision::Passed => {
-            batch.passed.push((event.canvas, event.id));
+            end.error = Some(PASSED_OVER.to_owned());
+            let told = answer::<E>(event, EntityOutcome::Failed, &end, queue);
+            batch.passed.push((event.canvas, event.id, told));
             return Ok(None);
         }
         Decision::Stored { version, result, follow_ups } => {
@@ -133,7 +138,7 @@ fn ended<E: Entity>(
         }
     };
     if tells {
-        answer::<E>(event, outcome, &end, batch, queue);
+        batch.events.extend(answer::<E>(event, outcome, &end, queue));
     }
     Ok(Some(end))
 }
@@ -150,32 +155,30 @@ fn stored(event: &Received, version: i64) -> StoredEvent {
     }
 }
 
-/// Tells the sender, unless nobody can: what became of an event does not depend on that.
+/// What tells the sender, unless nobody can: what became of an event does not depend on that.
 fn answer<E: Entity>(
     event: &Received,
     outcome: EntityOutcome,
     end: &Decided,
-    batch: &mut EntityBatch<'_>,
     queue: &Queue,
-) {
+) -> Option<NewEvent> {
     let again = event.is_repost();
     let told = |result, error| Told { outcome, version: end.version, result, error, again };
     let whole = event.answer(E::TYPE, told(end.result.clone(), end.error.clone()));
-    let Some(made) = whole.map(|answer| queue.prepared(answer)) else { return };
-    let made = made.or_else(|error| {
+    let made = whole.map(|answer| queue.prepared(answer))?.or_else(|error| {
         // The limit may be lower by now than when the result was kept.
         let why = format!("what became of it can't be told in full: {error}");
         let short = event.answer(E::TYPE, told(None, Some(why)));
         short.map_or(Err(error), |answer| queue.prepared(answer))
     });
-    match made {
-        Ok(answer) => batch.events.push(answer),
-        Err(error) => tracing::error!(
+    made.inspect_err(|error| {
+        tracing::error!(
             entity_type = E::TYPE, canvas = %event.canvas, entity = %event.entity, event = %event.id,
-            error = &error as &dyn std::error::Error,
+            error = error as &dyn std::error::Error,
             "what became of an event can't be told its sender; its status says it"
-        ),
-    }
+        );
+    })
+    .ok()
 }
 
 fn prepared(queue: &Queue, events: Vec<Event>) -> Result<Vec<NewEvent>, EventError> {

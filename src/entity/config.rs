@@ -22,12 +22,14 @@ pub struct EntityConfig {
     /// leave memory that were not used for the longest time, of the canvas that takes the most, and are loaded again when an event comes
     /// for them. Default 1 GiB.
     pub memory_limit_bytes: usize,
-    /// How often an event is tried that makes `validate` or `apply` panic, before it is dead. Default 3.
+    /// How often an event is tried that makes `validate` or `apply` panic or hang, or ends its process, before
+    /// it is dead. Default 3.
     pub attempts: u32,
     /// How long the inbox is left alone when nothing tells of new events. Default 1 s.
     pub poll_interval: Duration,
-    /// How long `validate` and `apply` may hold up a batch before the processor counts as unhealthy, until they
-    /// have ended. Default 30 s.
+    /// How long `validate` and `apply` may hold up a batch. Then the entities whose events hang are set aside,
+    /// and the others go on. A start at which stored events are applied again, or states are read, for longer
+    /// than that at a time is given up. Default 30 s.
     pub stall: Duration,
 }
 

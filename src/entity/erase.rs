@@ -14,7 +14,7 @@ use super::owner::{Owner, Parts};
 use super::shard::{Decision, Key, Worked};
 use crate::event::{Actor, EntityId, EventId, Name};
 use crate::machine::{Repost, repost};
-use crate::store::{ERASED_MAX, PositionMove, StoreError, ToEntity};
+use crate::store::{AsideStep, ERASED_MAX, EntityBatch, PositionMove, StoreError, ToEntity};
 use crate::telemetry;
 
 impl Entities {
@@ -64,23 +64,18 @@ fn erasure(entity: &EntityId, chosen: Option<EventId>) -> ToEntity {
 }
 
 impl<E: Entity> Owner<E> {
-    /// Carries out an erasure, the first of `rest` events of a page that goes up to `through`, and commits that it is done. How many events
-    /// that were: one.
+    /// Carries out an erasure, and commits that it is done: the position moves to there, and the entity has
+    /// come so far, if it is set aside.
     pub(super) async fn erase(
         &mut self,
         erasure: &Received,
-        rest: usize,
-        through: i64,
-    ) -> Result<usize, Halt> {
+        to: i64,
+        aside: Option<AsideStep>,
+    ) -> Result<(), Halt> {
         let parts = Arc::clone(&self.parts);
         let (from, epoch) = (self.committed.unwrap_or_default(), self.epoch);
-        let to = if rest == 1 { through } else { erasure.seq };
         let position = PositionMove { group: &parts.group, source: &parts.source, epoch, from, to };
-        let entity = EntityId {
-            canvas: erasure.canvas,
-            entity_type: parts.entity_type.clone(),
-            id: erasure.entity.clone(),
-        };
+        let entity = parts.entity_of(erasure);
         let recorded = self.recorded(std::slice::from_ref(erasure)).await?;
         let is_done = recorded.as_ref().is_some_and(|recorded| recorded.stored);
         let last = parts.store.entity_last_link(&entity).await?;
@@ -93,8 +88,7 @@ impl<E: Entity> Owner<E> {
         let made = batch::<E>(&parts.entity_type, position, events, worked, recorded.as_ref(), &parts.queue);
         // Nothing follows from an erasure, so there is nothing that can't be made.
         let batch = made.map_err(|_| StoreError::Defect)?;
-        self.commit(batch).await?;
-        Ok(1)
+        self.commit(EntityBatch { aside, ..batch }).await
     }
 
     /// Erases page after page, until nothing is left. From the first one on the entity is not in memory either.

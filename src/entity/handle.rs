@@ -1,8 +1,10 @@
 //! Entities from outside: events are sent to them, and it is asked what became of both.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use sqlx::postgres::PgConnection;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::asked::Asked;
@@ -20,8 +22,12 @@ use crate::store::{
 
 /// Most events that one call may send.
 const EVENTS_MAX: usize = 1000;
-/// How often a send is tried whose entities others send to.
-const TRIES: u32 = 10;
+/// For how long a send is tried whose entities others send to: so many times the wait for a lock, 10 s if
+/// nothing else is configured.
+const TRIED_FOR: u32 = 50;
+/// Longest rest between two tries, of which it is a part by chance: those who were refused together do not come
+/// again together.
+const REST: Duration = Duration::from_millis(50);
 
 /// Sends events to entities, and says what became of them; in any process. Cheap to clone.
 ///
@@ -76,6 +82,13 @@ pub enum EntityError {
     /// again with an id of your choice to be sure of one event.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Others send to the same entities all the time, or somebody keeps a transaction open that has. Nothing
+    /// was sent.
+    #[error(
+        "nothing was sent, since others were sending to one of these entities for {0:?}: send it again; where many send to one entity, send \
+         several events in one call, and keep transactions with `send_in` short"
+    )]
+    Busy(Duration, #[source] StoreError),
     /// The chosen id is that of an event of another entity, or of an erasure where this is none, or came twice in one call.
     #[error(
         "the id {0} belongs to an event that was sent to another entity, or to an erasure, or came twice in one call: choose \
@@ -146,20 +159,34 @@ impl Entities {
         to: &[ToEntity],
         question: Option<&EntityQuestion<'_>>,
     ) -> Result<Vec<SentToEntity>, EntityError> {
-        let mut tries = 1;
-        let end = loop {
-            match self.queue.store().send_to_entities(to, question).await {
-                // Whoever sends to the same entity was in the way.
-                Err(error) if error.is_contention() && tries < TRIES => tries += 1,
-                end => break end?,
-            }
-        };
+        let store = self.queue.store();
+        let end = self.patiently(|| store.send_to_entities(to, question)).await?;
         let sent = match (end, question) {
             (SendEnd::NotAsked, Some(question)) => return Err(not_asked(question)),
             (end, _) => outcome(to, end)?,
         };
         self.signal(to);
         Ok(sent)
+    }
+
+    /// Repeats a send that met others who send to the same entities. Nothing of it is left then.
+    async fn patiently<F>(&self, send: impl Fn() -> F) -> Result<SendEnd, EntityError>
+    where
+        F: Future<Output = Result<SendEnd, StoreError>>,
+    {
+        let (begun, limit) = (Instant::now(), self.queue.store().lock_timeout() * TRIED_FOR);
+        loop {
+            match send().await {
+                Err(error) if error.is_contention() && begun.elapsed() >= limit => {
+                    return Err(EntityError::Busy(limit, error));
+                }
+                Err(error) if error.is_contention() => {
+                    let part = u32::from(Uuid::new_v4().as_bytes()[0]);
+                    tokio::time::sleep(REST * part / 256).await;
+                }
+                end => return Ok(end?),
+            }
+        }
     }
 
     /// Sends an erasure, of which the record says who asked for it. There is room for it in any case: it makes some.
@@ -171,14 +198,7 @@ impl Entities {
         if to.entity.canvas.is_reserved() {
             return Err(EventError::ReservedCanvas.into());
         }
-        let mut tries = 1;
-        let end = loop {
-            match self.queue.store().send_erasure(&to, actor).await {
-                // Whoever sends to the same entity was in the way.
-                Err(error) if error.is_contention() && tries < TRIES => tries += 1,
-                end => break end?,
-            }
-        };
+        let end = self.patiently(|| self.queue.store().send_erasure(&to, actor)).await?;
         let to = [to];
         let mut sent = outcome(&to, end)?;
         self.signal(&to);

@@ -6,6 +6,7 @@
 //! the user runs in threads of its own, and never while a connection is held.
 
 mod actors;
+mod aside;
 mod asked;
 mod batch;
 mod cache;

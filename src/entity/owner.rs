@@ -9,16 +9,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::actors::Actors;
+use super::aside::Asides;
 use super::config::EntityConfig;
 use super::define::Entity;
 use super::envelope::Received;
 use super::halt::{Halt, of_the_store, refusal};
 use super::shard::{Broken, Shard, Size};
-use super::warm::{Stove, Warm};
+use super::warm::{Stove, Warm, Warming};
 use crate::consumer::{EventProvider, Health};
 use crate::emit::Queue;
 use crate::event::{EntityType, EventSource, Name, PageLimit};
-use crate::store::{BatchEnd, EntityBatch, PositionMove, Store, StoreError};
+use crate::store::{AsideStep, BatchEnd, EntityBatch, Inserted, NewEvent, PositionMove, Store, StoreError};
 use crate::telemetry::EntityMetrics;
 
 /// How long after a failure it is tried again; doubled each time, up to the poll interval.
@@ -48,6 +49,8 @@ pub(super) struct Parts<E: Entity> {
     pub(super) queue: Queue,
     pub(super) provider: Arc<dyn EventProvider>,
     pub(super) actors: Arc<Actors<E>>,
+    /// One, for the entities that are set aside.
+    pub(super) beside: Arc<Actors<E>>,
     pub(super) config: EntityConfig,
     pub(super) metrics: EntityMetrics,
     pub(super) health: watch::Sender<Health>,
@@ -59,7 +62,7 @@ pub(super) struct Parts<E: Entity> {
 impl<E: Entity> Parts<E> {
     pub(super) fn stove(&self) -> Stove<'_, E> {
         let Self { store, actors, entity_type, config, .. } = self;
-        Stove { store, actors, entity_type, page_bytes: config.batch_bytes }
+        Stove { store, actors, entity_type, page_bytes: config.batch_bytes, stall: config.stall }
     }
 }
 
@@ -71,13 +74,16 @@ pub(super) struct Owner<E: Entity> {
     /// Where the position stands; none, before it was opened, or when that is not certain.
     pub(super) committed: Option<i64>,
     /// Where it stood last, as far as is known.
-    stood: i64,
+    pub(super) stood: i64,
     /// Up to where the inbox was looked through.
     looked: i64,
     /// When the position was last moved over what was not for this type.
     caught_up: Instant,
-    /// Whether what is in memory is what the repository says.
+    /// Whether what is in memory is what the repository says, and how far it is on the way there.
     warm: bool,
+    warming: Warming,
+    /// The commit whose answer got lost.
+    doubtful: Option<Doubtful>,
     /// Whether all entities that there are are in memory, and whether it was said that some have left it.
     pub(super) whole: bool,
     warned: bool,
@@ -92,6 +98,15 @@ pub(super) struct Owner<E: Entity> {
     is_wary: bool,
     /// Events up to this one are worked alone.
     pub(super) alone_through: i64,
+    pub(super) asides: Asides,
+}
+
+/// A commit of which nobody knows whether it was carried out: where the position stands then, and how far an
+/// entity that is set aside has come; and what it emits.
+struct Doubtful {
+    to: i64,
+    aside: Option<AsideStep>,
+    events: Vec<NewEvent>,
 }
 
 impl<E: Entity> Owner<E> {
@@ -106,6 +121,8 @@ impl<E: Entity> Owner<E> {
             looked: 0,
             caught_up: Instant::now(),
             warm: false,
+            warming: Warming::default(),
+            doubtful: None,
             whole: false,
             warned: false,
             most,
@@ -114,6 +131,7 @@ impl<E: Entity> Owner<E> {
             narrow: 1,
             is_wary: false,
             alone_through: 0,
+            asides: Asides::new(),
         }
     }
 
@@ -121,7 +139,7 @@ impl<E: Entity> Owner<E> {
     pub(super) async fn run(mut self) -> Option<Health> {
         let mut grown = self.parts.provider.watch(&self.parts.source);
         let (mut wait, mut held_wait) = (FIRST_WAIT, FIRST_HELD);
-        let mut health = None;
+        let (mut health, tried) = (None, self.asides.tried());
         loop {
             // What is appended from here on is seen below, or changes this again.
             grown.mark_unchanged();
@@ -177,8 +195,10 @@ impl<E: Entity> Owner<E> {
                 () = self.cancel.cancelled() => break,
                 () = tokio::time::sleep(pause) => self.look_again().await,
                 () = changed => {}
+                () = tried.notified() => {}
             }
         }
+        self.drop_attempt().await;
         self.forget();
         let Parts { store, entity_type, .. } = &*self.parts;
         // Without it the next owner takes more care than it need to.
@@ -269,7 +289,7 @@ impl<E: Entity> Owner<E> {
     }
 
     fn forget(&mut self) {
-        self.warm = false;
+        (self.warm, self.warming) = (false, Warming::default());
         self.parts.ready.send_replace(None);
         // Without waiting: an actor may be in the midst of an event, of which nothing is kept.
         self.parts.actors.tell_all(|shard| shard.forget());
@@ -294,15 +314,21 @@ impl<E: Entity> Owner<E> {
             if std::mem::take(&mut self.is_wary) {
                 self.alone_through = through;
             }
-            let events: Vec<Received> = page.events.into_iter().map(Received::of).collect();
-            let mut rest = events.as_slice();
+            let mut rest: Vec<Received> = page.events.into_iter().map(Received::of).collect();
+            let mut passes = self.pass_over(&mut rest);
             while !rest.is_empty() {
-                let done = self.process(rest, through).await?;
-                rest = &rest[done..];
+                let done = self.process(&rest, through).await?;
+                rest.drain(..done);
+                passes |= self.pass_over(&mut rest);
+                self.tend(false).await?;
             }
             self.looked = self.looked.max(through);
+            if passes {
+                self.move_over(through).await?;
+            }
             self.catch_up().await?;
             (self.time_outs, self.narrow) = (0, (self.narrow / 2).max(1));
+            self.tend(!more).await?;
             if !more {
                 return Ok(held);
             }
@@ -337,15 +363,25 @@ impl<E: Entity> Owner<E> {
                 );
                 self.is_wary = true;
             }
+            self.read_asides().await?;
             (self.committed, self.stood, self.looked) = (Some(position), position, position);
+            self.announce_what_was_done(position);
         }
         if !self.warm {
-            let Parts { store, actors, entity_type, config, .. } = &*self.parts;
-            actors.ask_all(|shard| shard.forget()).await?;
-            store.pin_repository(entity_type).await?;
-            let warming = self.parts.metrics.warms_up();
-            let warm = self.stove().warm_up(config.memory_limit_bytes).await?;
-            warming.done();
+            let parts = Arc::clone(&self.parts);
+            let Parts { store, actors, entity_type, config, .. } = &*parts;
+            if self.warming.begins() {
+                actors.replace_hanging().await?;
+                actors.ask_all(|shard| shard.forget()).await?;
+                store.pin_repository(entity_type).await?;
+            }
+            let timed = parts.metrics.warms_up();
+            let mut so_far = std::mem::take(&mut self.warming);
+            let warm = self.stove().warm_up(config.memory_limit_bytes, &mut so_far).await;
+            self.warming = so_far;
+            let warm = warm?;
+            timed.done();
+            self.forget_asides().await?;
             let sizes = actors.ask_all(|shard| shard.size()).await?;
             tracing::info!(
                 entity_type = E::TYPE,
@@ -371,20 +407,26 @@ impl<E: Entity> Owner<E> {
         // The position says what came of it, if the answer gets lost.
         self.committed = None;
         let ended = parts.store.commit_entities(&batch).await;
-        if let Ok(BatchEnd::Committed(inserted)) = ended {
+        if let Ok(BatchEnd::Committed(inserted, told)) = ended {
             crate::fault::point("entity.committed");
-            (self.committed, self.stood, self.looked) = (Some(to), to, to);
+            (self.committed, self.stood, self.looked) = (Some(to), to, self.looked.max(to));
+            self.doubtful = None;
             let sizes = parts.actors.ask_all(Shard::commit).await?;
             self.takes(&sizes);
             let dead = batch.decided.iter().filter(|one| one.dead.is_some()).count();
             let stored = batch.decided.iter().filter(|one| one.stored).count();
             parts.metrics.decided(stored, batch.decided.len().saturating_sub(stored + dead), dead);
             parts.queue.announce_inserted(batch.events, inserted);
+            let (told, inserted) = told.into_iter().unzip();
+            parts.queue.announce_inserted(told, inserted);
             return Ok(());
         }
         parts.actors.ask_all(|shard| shard.roll_back()).await?;
+        if ended.is_err() {
+            self.doubtful = Some(Doubtful { to, aside: batch.aside, events: batch.events });
+        }
         match ended? {
-            BatchEnd::Committed(_) => Ok(()),
+            BatchEnd::Committed(..) => Ok(()),
             BatchEnd::Refused => Err(self.refused().await),
             BatchEnd::Stranger(entity) => Err(Halt::Broken(Broken(format!(
                 "somebody else has appended to the repository of {}/{entity}: nobody but its processor may",
@@ -393,12 +435,27 @@ impl<E: Entity> Owner<E> {
         }
     }
 
+    /// What a commit has emitted whose answer got lost is announced, if the position says that it was carried
+    /// out.
+    fn announce_what_was_done(&mut self, position: i64) {
+        let asides = &self.asides;
+        let was_done = |commit: &mut Doubtful| {
+            commit.to == position && commit.aside.as_ref().is_none_or(|step| asides.came_to(step))
+        };
+        if let Some(commit) = self.doubtful.take_if(was_done) {
+            let inserted = vec![Inserted::unanswered(); commit.events.len()];
+            self.parts.queue.announce_inserted(commit.events, inserted);
+        }
+    }
+
     /// Knows what the entities take, and says once that some have left.
     fn takes(&mut self, sizes: &[Size]) {
         self.whole = sizes.iter().all(|size| size.is_whole);
         let left: usize = sizes.iter().map(|size| size.left.entities).sum();
         self.parts.metrics.took(sizes.iter().map(|size| size.bytes).sum(), left);
-        if self.whole || self.warned {
+        // What is set aside, or was an actor's that hung, has not left for want of room.
+        let starts = self.asides.is_empty() && self.parts.ready.borrow().is_none();
+        if self.whole || self.warned || left == 0 && !starts {
             return;
         }
         self.warned = true;

@@ -92,6 +92,7 @@ impl<E: Entity> EntityProcessor<E> {
             memory_bytes: config.memory_limit_bytes / config.actors,
         };
         let actors = Actors::start(config.actors, limits).map_err(InvalidProcessor::Threads)?;
+        let beside = Actors::start(1, limits).map_err(InvalidProcessor::Threads)?;
         let parts = Parts {
             group,
             source: entity_type.source(),
@@ -101,6 +102,7 @@ impl<E: Entity> EntityProcessor<E> {
             queue,
             provider,
             actors: Arc::new(actors),
+            beside: Arc::new(beside),
             config,
             health: watch::Sender::new(Health::Healthy),
             ready: watch::Sender::new(None),

@@ -1,8 +1,10 @@
 //! One entity: made of what is stored of it, and its way through the events of a batch. Pure, but for how much the batch
 //! writes so far: no I/O, and no clock.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::define::{Applied, Entity, FollowUp, as_kept};
 use super::envelope::Received;
@@ -33,16 +35,36 @@ pub(super) struct Kept<S> {
     pub(super) bytes: usize,
 }
 
-/// What the actors write for a batch: results, what follows, states. Shared by all of them.
+/// What the actors write for a batch: results, what follows, states; and which of its events they are at.
+/// Shared by all of them.
 #[derive(Debug)]
 pub(super) struct Written {
     bytes: AtomicUsize,
     limit_bytes: usize,
+    /// Places in the batch of the events that were begun last, of entities that are not done.
+    at: Mutex<BTreeSet<usize>>,
 }
 
 impl Written {
-    pub(super) fn new(limit_bytes: usize) -> Self {
-        Self { bytes: AtomicUsize::new(0), limit_bytes }
+    /// For a batch of so many events. One is a batch, whatever it writes.
+    pub(super) fn of(events: usize, limit_bytes: usize) -> Arc<Self> {
+        Arc::new(Self::new(if events > 1 { limit_bytes } else { usize::MAX }))
+    }
+
+    fn new(limit_bytes: usize) -> Self {
+        Self { bytes: AtomicUsize::new(0), limit_bytes, at: Mutex::default() }
+    }
+
+    /// The events that actors are at.
+    pub(super) fn at(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+        self.at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An entity comes from one of its events to the next; none before the first, and after the last.
+    pub(super) fn goes_on(&self, from: Option<usize>, to: Option<usize>) {
+        let mut at = self.at();
+        at.retain(|place| Some(*place) != from);
+        at.extend(to);
     }
 
     fn add(&self, bytes: usize) {
@@ -150,7 +172,10 @@ impl<'a, E: Entity> Run<'a, E> {
         stored: bool,
     ) -> Result<Option<Vec<(usize, Decision)>>, Broken> {
         let mut decisions = Vec::with_capacity(events.len());
+        let mut before = None;
         for (place, event) in events {
+            self.written.goes_on(before, Some(*place));
+            before = Some(*place);
             decisions.push((*place, self.one(event, stored)?));
             if self.written.is_too_much() {
                 return Ok(None);

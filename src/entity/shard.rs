@@ -227,6 +227,7 @@ impl<E: Entity> Shard<E> {
             return Ok(false);
         }
         worked.decisions.append(&mut decisions);
+        written.goes_on(events.last().map(|(place, _)| *place), None);
         let (kept, snapshot) = run.end(&key, state);
         // Of an entity that was never valid nothing is kept.
         if kept.version > 0 && before.is_none_or(|before| before.last != kept.last) {

@@ -4,15 +4,19 @@
 //! An entity is in memory when it is what the repository says: as many events as its stream has. Each statement and each page is
 //! bounded, however many entities there are.
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
 use uuid::Uuid;
 
-use super::actors::Actors;
+use super::actors::{Actors, died};
 use super::batch::shape;
 use super::define::Entity;
 use super::run::{Kept, measured, replay, thaw};
 use super::shard::{Broken, Key, Stored};
-use crate::event::{CanvasId, EntityType, StreamName};
-use crate::store::{EntityPosition, LoadedEntity, Store, StoreError};
+use crate::event::{CanvasId, EntityType, Name, StreamName};
+use crate::store::{EntityPosition, LoadedEntity, Store, StoreError, TAIL_ROWS, WantedTail};
 
 /// A start reads this many times what fits into memory at the most: what is read beyond it pushes out what was read before.
 const READS_MAX: usize = 2;
@@ -36,6 +40,30 @@ pub(super) struct Warm {
     pub(super) replayed: u64,
 }
 
+/// How far taking a type's entities into memory has come: it goes on there, whatever has cut it short.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Warming {
+    after: Option<EntityPosition>,
+    read_bytes: usize,
+    replayed: u64,
+}
+
+impl Warming {
+    /// Whether nothing of it is in memory yet.
+    pub(super) fn begins(&self) -> bool {
+        self.after.is_none()
+    }
+}
+
+/// An entity whose last events are in no snapshot.
+struct Behind<S> {
+    key: Key,
+    kept: Kept<S>,
+    /// Where the last event that is in its state is in the log.
+    after: i64,
+    version: i64,
+}
+
 /// Where entities come from, and where they go.
 pub(super) struct Stove<'a, E: Entity> {
     pub(super) store: &'a Store,
@@ -43,28 +71,31 @@ pub(super) struct Stove<'a, E: Entity> {
     pub(super) entity_type: &'a EntityType,
     /// Most bytes of states that are read at a time, and of events.
     pub(super) page_bytes: usize,
+    /// How long states may be read, and events applied again, at a time.
+    pub(super) stall: Duration,
 }
 
 impl<E: Entity> Stove<'_, E> {
-    /// Takes a type's entities into memory, as far as there is room. Of a canvas that pushes out its own, the rest is passed over.
-    pub(super) async fn warm_up(&self, limit_bytes: usize) -> Result<Warm, ColdError> {
-        let (mut after, mut read_bytes, mut replayed) = (None, 0_usize, 0);
+    /// Takes a type's entities into memory, as far as there is room, after those that were taken before. Of a
+    /// canvas that pushes out its own, the rest is passed over.
+    pub(super) async fn warm_up(&self, limit_bytes: usize, so_far: &mut Warming) -> Result<Warm, ColdError> {
         loop {
             let (page, more) = self
                 .store
-                .entities_after(self.entity_type, after.as_ref(), shape::<E>(), self.page_bytes)
+                .entities_after(self.entity_type, so_far.after.as_ref(), shape::<E>(), self.page_bytes)
                 .await?;
             let last =
                 page.last().map(|last| EntityPosition { canvas: last.canvas, id: Some(last.id.clone()) });
-            read_bytes = page.iter().fold(read_bytes, |all, one| all.saturating_add(one.state_bytes()));
-            replayed += self.take(page).await?;
+            let bytes: usize = page.iter().map(LoadedEntity::state_bytes).sum();
+            so_far.replayed += self.take(page).await?;
+            so_far.read_bytes = so_far.read_bytes.saturating_add(bytes);
             let sizes = self.actors.ask_all(|shard| shard.trim()).await?;
             let Some(last) = last.filter(|_| more) else { break };
-            if read_bytes / READS_MAX > limit_bytes {
+            if so_far.read_bytes / READS_MAX > limit_bytes {
                 self.is_part_of(None).await?;
                 break;
             }
-            after = Some(if sizes.iter().any(|size| size.left.last == Some(last.canvas)) {
+            so_far.after = Some(if sizes.iter().any(|size| size.left.last == Some(last.canvas)) {
                 self.is_part_of(Some(last.canvas)).await?;
                 match next(last.canvas) {
                     Some(canvas) => EntityPosition { canvas, id: None },
@@ -75,7 +106,7 @@ impl<E: Entity> Stove<'_, E> {
             });
         }
         let sizes = self.actors.ask_all(|shard| shard.size()).await?;
-        Ok(Warm { entities: sizes.iter().map(|size| size.entities).sum(), replayed })
+        Ok(Warm { entities: sizes.iter().map(|size| size.entities).sum(), replayed: so_far.replayed })
     }
 
     /// Takes these into memory as far as a page goes: how many of them were looked for, one at least.
@@ -95,9 +126,10 @@ impl<E: Entity> Stove<'_, E> {
         let Some(entity) = found.pop().filter(|found| found.version > 0) else { return Ok(None) };
         self.is_own(&entity)?;
         let stored = stored(&entity);
-        let kept = self.actors.ask(self.actors.of(key), move |_| thaw::<E>(&stored)).await?;
-        let (kept, _) = self.replay(kept, entity).await?;
-        Ok(Some((kept.state, kept.version)))
+        let kept =
+            self.within(key, self.actors.ask(self.actors.of(key), move |_| thaw::<E>(&stored))).await?;
+        let (mut whole, _) = self.replay(vec![behind(kept, &entity)]).await?;
+        Ok(whole.pop().map(|(_, kept)| (kept.state, kept.version)))
     }
 
     async fn is_part_of(&self, canvas: Option<CanvasId>) -> Result<(), Broken> {
@@ -114,61 +146,115 @@ impl<E: Entity> Stove<'_, E> {
                 parts[self.actors.of(&key(&entity))].push(entity);
             }
         }
-        let mut replayed = 0;
+        let mut late = Vec::new();
         for (actor, part) in parts.into_iter().enumerate().filter(|(_, part)| !part.is_empty()) {
-            let behind = self.actors.ask(actor, move |shard| {
-                let mut behind = Vec::new();
+            let at = Arc::new(Mutex::new(part.first().map(key)));
+            let now = Arc::clone(&at);
+            let taken = self.actors.ask(actor, move |shard| {
+                let mut late = Vec::new();
                 for entity in part {
+                    *now.lock().unwrap_or_else(PoisonError::into_inner) = Some(key(&entity));
                     let kept = thaw::<E>(&stored(&entity));
                     if kept.version == entity.version {
                         shard.keep(key(&entity), kept);
                     } else {
-                        behind.push((kept, entity));
+                        late.push(behind(kept, &entity));
                     }
                 }
-                behind
+                late
             });
-            for (kept, entity) in behind.await? {
-                let key = key(&entity);
-                let (kept, events) = self.replay(kept, entity).await?;
-                replayed += events;
-                self.actors.ask(actor, move |shard| shard.keep(key, kept)).await?;
-            }
+            let Ok(taken) = tokio::time::timeout(self.stall, taken).await else {
+                let at = at.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                return Err(at.map_or_else(died, |key| self.hangs(&key)).into());
+            };
+            late.append(&mut taken?);
+        }
+        let (whole, replayed) = self.replay(late).await?;
+        for (key, kept) in whole {
+            self.actors.ask(self.actors.of(&key), move |shard| shard.keep(key, kept)).await?;
         }
         Ok(replayed)
     }
 
-    /// Applies the events of an entity that are not in its snapshot; how many.
+    /// Applies events that are in no snapshot, of all these entities together; how many.
     async fn replay(
         &self,
-        mut kept: Kept<E::State>,
-        entity: LoadedEntity,
-    ) -> Result<(Kept<E::State>, u64), ColdError> {
-        let key = key(&entity);
-        let (actor, mut replayed) = (self.actors.of(&key), 0);
-        // A snapshot that could not be read is made again from the first event on.
-        let mut after =
-            entity.snapshot.as_ref().filter(|_| kept.version > 0).map_or(0, |snapshot| snapshot.seq);
-        while kept.version < entity.version {
-            let tail =
-                self.store.entity_tail(self.entity_type, key.canvas, &key.id, after, self.page_bytes).await?;
-            let Some(last) = tail.last() else { break };
-            after = last.seq;
-            replayed += u64::try_from(tail.len()).unwrap_or_default();
-            let events: Vec<_> = tail.into_iter().map(|event| (event.name, event.payload)).collect();
-            let own = key.clone();
-            kept = self.actors.ask(actor, move |_| replay::<E>(&own, kept, &events)).await??;
+        late: Vec<Behind<E::State>>,
+    ) -> Result<(Vec<(Key, Kept<E::State>)>, u64), ColdError> {
+        let (mut late, mut whole, mut replayed) = (VecDeque::from(late), Vec::new(), 0);
+        loop {
+            while let Some(one) = late.pop_front_if(|one| one.kept.version == one.version) {
+                let Behind { key, kept, .. } = one;
+                let of = key.clone();
+                let measuring = self.actors.ask(self.actors.of(&key), move |_| measured::<E>(&of, kept));
+                let kept = self.within(&key, measuring).await?;
+                whole.push((key, kept));
+            }
+            if late.is_empty() {
+                return Ok((whole, replayed));
+            }
+            let mut tails = self.tails(wanted(&late)).await?;
+            replayed += tails.iter().map(|tail| u64::try_from(tail.len()).unwrap_or_default()).sum::<u64>();
+            let first = tails.first().is_none_or(Vec::is_empty);
+            if let Some(one) = late.front().filter(|_| first) {
+                return Err(self.is_short(one).into());
+            }
+            for tail in tails.iter_mut().map(std::mem::take) {
+                let Some(one) = late.pop_front() else { break };
+                late.push_back(self.refold(one, tail).await?);
+            }
         }
-        if kept.version != entity.version {
-            return Err(Broken(format!(
-                "{}/{}/{} has {} events, and the repository gives {}: the log was changed or dropped behind the back of its \
-                 processor",
-                key.canvas, self.entity_type, key.id, entity.version, kept.version
-            ))
-            .into());
+    }
+
+    /// These events, by their entities, in one statement.
+    async fn tails(&self, wanted: Vec<WantedTail>) -> Result<Vec<Tail>, ColdError> {
+        let mut tails: Vec<Tail> = vec![Vec::new(); wanted.len()];
+        for (place, event) in self.store.entity_tails(self.entity_type, &wanted, self.page_bytes).await? {
+            if let Some(tail) = tails.get_mut(place) {
+                tail.push((event.seq, event.name, event.payload));
+            }
         }
-        let kept = self.actors.ask(actor, move |_| measured::<E>(&key, kept)).await?;
-        Ok((kept, replayed))
+        Ok(tails)
+    }
+
+    async fn refold(&self, one: Behind<E::State>, tail: Tail) -> Result<Behind<E::State>, ColdError> {
+        let Behind { key, kept, after, version } = one;
+        let Some((last, ..)) = tail.last() else { return Ok(Behind { key, kept, after, version }) };
+        let after = *last;
+        // The last of these lines names the entity whose events end the process.
+        tracing::debug!(
+            entity_type = E::TYPE, canvas = %key.canvas, entity = %key.id, events = tail.len(),
+            "stored events of an entity are applied again"
+        );
+        let events: Vec<_> = tail.into_iter().map(|(_, name, payload)| (name, payload)).collect();
+        let of = key.clone();
+        let replaying = self.actors.ask(self.actors.of(&key), move |_| replay::<E>(&of, kept, &events));
+        let kept = self.within(&key, replaying).await??;
+        Ok(Behind { key, kept, after, version })
+    }
+
+    /// The answer of an actor that runs code of the type's author for an entity.
+    async fn within<T>(
+        &self,
+        key: &Key,
+        asked: impl Future<Output = Result<T, Broken>>,
+    ) -> Result<T, Broken> {
+        tokio::time::timeout(self.stall, asked).await.unwrap_or_else(|_| Err(self.hangs(key)))
+    }
+
+    fn hangs(&self, key: &Key) -> Broken {
+        Broken(format!(
+            "making {}/{}/{} of what is stored of it has not ended within {:?}: `apply`, or what reads its state, hangs; deploy a program \
+             in which it does not, then `wakeq groups recover entities.{}`",
+            key.canvas, self.entity_type, key.id, self.stall, self.entity_type
+        ))
+    }
+
+    fn is_short(&self, Behind { key, kept, version, .. }: &Behind<E::State>) -> Broken {
+        Broken(format!(
+            "{}/{}/{} has {version} events, and the repository gives {}: the log was changed or dropped behind the back of its processor",
+            key.canvas, self.entity_type, key.id, kept.version
+        ))
     }
 
     /// Nobody but its processor has appended to its repository.
@@ -186,6 +272,30 @@ impl<E: Entity> Stove<'_, E> {
     }
 }
 
+/// Events of one entity, with their places in the log.
+type Tail = Vec<(i64, Name, String)>;
+
+/// The events that come next of the first of these entities, as many as one statement reads.
+fn wanted<S>(late: &VecDeque<Behind<S>>) -> Vec<WantedTail> {
+    let (mut room, mut wanted) = (TAIL_ROWS, Vec::new());
+    for Behind { key, kept, after, version } in late {
+        let most = usize::try_from(version - kept.version).unwrap_or_default().min(room);
+        if most == 0 {
+            break;
+        }
+        room -= most;
+        wanted.push(WantedTail { canvas: key.canvas, id: key.id.clone(), after: *after, most });
+    }
+    wanted
+}
+
+/// An entity as far as its snapshot goes. A snapshot that could not be read is made again from the first event
+/// on.
+fn behind<S>(kept: Kept<S>, entity: &LoadedEntity) -> Behind<S> {
+    let after = entity.snapshot.as_ref().filter(|_| kept.version > 0).map_or(0, |snapshot| snapshot.seq);
+    Behind { key: key(entity), kept, after, version: entity.version }
+}
+
 /// The canvas after one, in the order in which they are read.
 fn next(canvas: CanvasId) -> Option<CanvasId> {
     canvas.0.as_u128().checked_add(1).map(|next| CanvasId(Uuid::from_u128(next)))
@@ -198,4 +308,82 @@ fn key(entity: &LoadedEntity) -> Key {
 fn stored(entity: &LoadedEntity) -> Stored {
     let snapshot = entity.snapshot.as_ref().map(|snapshot| (snapshot.state.clone(), snapshot.version));
     Stored { key: key(entity), last: entity.last_link, snapshot }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entity::define::{Applied, Rejection};
+    use crate::entity::shard::{Found, Limits};
+    use crate::store::tests::Table;
+
+    const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
+
+    struct Adder;
+
+    impl Entity for Adder {
+        const TYPE: &'static str = "adder";
+        type State = i64;
+        type Event = Step;
+
+        fn validate(_: &i64, _: &Step) -> Result<(), Rejection> {
+            Ok(())
+        }
+
+        fn apply(sum: i64, Step::Adds(number): &Step) -> Applied<i64> {
+            Applied::new(sum + number)
+        }
+    }
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Step {
+        Adds(i64),
+    }
+
+    fn actors() -> Actors<Adder> {
+        let (memory_bytes, state_bytes, payload_bytes) = (1 << 30, 1 << 20, 1 << 20);
+        let limits = Limits { snapshot_every: 100, state_bytes, payload_bytes, attempts: 1, memory_bytes };
+        Actors::start(2, limits).unwrap()
+    }
+
+    async fn sum(actors: &Actors<Adder>, canvas: CanvasId, n: i64) -> Option<(i64, i64)> {
+        let key = Key { canvas, id: format!("e{n:04}").parse().unwrap() };
+        match actors.ask(actors.of(&key), move |shard| shard.read(&key)).await.unwrap() {
+            Found::Kept(sum, version) => Some((sum, version)),
+            Found::Cold | Found::Nothing => None,
+        }
+    }
+
+    /// The events that are in no snapshot are read for many entities together, and a start that is cut short by
+    /// an error goes on where it was: what is in memory is not read again.
+    #[tokio::test]
+    async fn a_start_goes_on_where_an_error_has_cut_it_short() {
+        let table = Table::new().await;
+        table.add_adders().await;
+        let (actors, entity_type) = (actors(), "adder".parse().unwrap());
+        let stall = Duration::from_secs(30);
+        let (store, page_bytes) = (&table.store, 2_000);
+        let stove = Stove { store, actors: &actors, entity_type: &entity_type, page_bytes, stall };
+        let mut so_far = Warming::default();
+        // Nothing can be read at first.
+        let away = table.without_streams().await;
+        assert!(stove.warm_up(usize::MAX, &mut so_far).await.is_err());
+        assert!(so_far.begins());
+        away.rollback().await.unwrap();
+        // One on the last page is not what its repository says.
+        table.add_to_version(OTHER, "e0299", 1).await;
+        assert!(matches!(stove.warm_up(usize::MAX, &mut so_far).await, Err(ColdError::Broken(_))));
+        assert!(!so_far.begins());
+        table.add_to_version(OTHER, "e0299", -1).await;
+        // Were the first page read again, this one would be missing.
+        table.remove_adder(CanvasId::DEFAULT, "e0006").await;
+        let warm = stove.warm_up(usize::MAX, &mut so_far).await.unwrap();
+        assert_eq!(warm.entities, 600);
+        for n in 1..=300 {
+            assert_eq!(sum(&actors, CanvasId::DEFAULT, n).await, Some((100 + n % 7, 1 + n % 7)), "{n}");
+            let second = sum(&actors, OTHER, n).await;
+            assert_eq!(second, Some((200 + 2 * (n % 7), 1 + n % 7)), "{n} of the other canvas");
+        }
+    }
 }

@@ -10,6 +10,7 @@ use super::define::Entity;
 use super::envelope::Received;
 use super::halt::Halt;
 use super::owner::{FAREWELL, Owner, Parts};
+use super::run::Written;
 use super::shard::{Key, Worked};
 use crate::event::EntityId;
 use crate::store::{PositionMove, Recorded};
@@ -19,19 +20,21 @@ enum Work {
     Done(Worked),
     /// It writes more than a batch may.
     TooMuch,
-    /// Actors hung, and were replaced.
-    Stalled,
+    /// Actors hung, and were replaced: the events that they were at.
+    Stalled(Vec<usize>),
 }
 
 impl<E: Entity> Owner<E> {
     /// Has events of the inbox worked and committed, all of them or nothing, which go up to `through`: how many of them. None, if they are
-    /// to be begun with anew, fewer at a time.
+    /// to be begun with anew, fewer at a time, or without those of entities that were set aside.
     pub(super) async fn process(&mut self, rest: &[Received], through: i64) -> Result<usize, Halt> {
         let mut part = first_part(rest, self.part_of(self.most));
         if let [erasure] = part
             && erasure.erases()
         {
-            return self.erase(erasure, rest.len(), through).await;
+            let to = if rest.len() == 1 { through } else { erasure.seq };
+            self.erase(erasure, to, None).await?;
+            return Ok(1);
         }
         let Some(first) = part.first().filter(|first| first.seq <= self.alone_through) else {
             part = &part[..self.load(part).await?];
@@ -39,12 +42,10 @@ impl<E: Entity> Owner<E> {
         };
         let (mut first, seq) = (first.clone(), first.seq);
         let losses = self.suspect(seq).await?;
-        if losses > self.parts.config.attempts {
-            let times = losses - 1;
-            let why =
-                format!("{times} times its processor hung, or its process ended, while it was worked alone");
-            first.doomed = Some((why, times));
+        if losses > 1 && self.set_aside(&first, self.alone_through, losses - 1).await? {
+            return Ok(0);
         }
+        first.doomed = doom_of(losses, self.parts.config.attempts);
         let alone = async {
             self.load(std::slice::from_ref(&first)).await?;
             self.process_part(Cow::Owned(vec![first]), rest.len(), through).await
@@ -76,9 +77,7 @@ impl<E: Entity> Owner<E> {
         let (parts, begun) = (Arc::clone(&self.parts), Instant::now());
         let recorded = self.recorded(&events).await?;
         let stored = recorded.as_ref().is_some_and(|recorded| recorded.stored);
-        if recorded.as_ref().is_some_and(|recorded| events.iter().any(|event| event.link.id < recorded.first))
-        {
-            let why = "it is from before the entity was erased: send it as a new event".to_owned();
+        if let Some(why) = events.first().and_then(|first| unless_erased(first, recorded.as_ref())) {
             doom(events.to_mut(), vec![Unmade { place: 0, why }]);
         }
         let (from, epoch) = (self.committed.unwrap_or_default(), self.epoch);
@@ -90,15 +89,8 @@ impl<E: Entity> Owner<E> {
                     truncate(&mut events, self.most);
                     continue;
                 }
-                Work::Stalled => {
-                    let last = events.last().map_or(0, |last| last.seq);
-                    if let [one] = &*events
-                        && one.seq > self.alone_through
-                    {
-                        // It was alone by chance: that counts, too.
-                        self.suspect(one.seq).await?;
-                    }
-                    self.alone_through = self.alone_through.max(last);
+                Work::Stalled(at) => {
+                    self.after_a_stall(&events, &at).await?;
                     return Ok(0);
                 }
             };
@@ -143,31 +135,68 @@ impl<E: Entity> Owner<E> {
         Ok(missing.unwrap_or(events.len()).max(1))
     }
 
+    /// The entities whose events have held up a batch are set aside. Where that can't be, the events of the
+    /// batch are worked alone.
+    async fn after_a_stall(&mut self, events: &[Received], at: &[usize]) -> Result<(), Halt> {
+        // It may have been all of them together.
+        self.most = (events.len() / 2).max(1);
+        let last = events.last().map_or(0, |last| last.seq);
+        let mut are_aside = !at.is_empty();
+        for event in at.iter().filter_map(|place| events.get(*place)) {
+            // One that was alone has shown that it was the one.
+            are_aside &= self.set_aside(event, last, u32::from(events.len() == 1)).await?;
+        }
+        if are_aside {
+            return Ok(());
+        }
+        if let [one] = events
+            && one.seq > self.alone_through
+        {
+            // It was alone by chance: that counts, too.
+            self.suspect(one.seq).await?;
+        }
+        self.alone_through = self.alone_through.max(last);
+        Ok(())
+    }
+
     /// Has the actors work. `stored` says whether an event that was sent before is in the repository. They may be waited for no longer
     /// than until it is told to end, or they hang: nothing of it is done before the commit.
     async fn work(&mut self, events: &[Received], stored: bool) -> Result<Work, Halt> {
         let parts = Arc::clone(&self.parts);
         let stall = parts.config.stall;
-        // One event is a batch, whatever it writes.
-        let limit = if events.len() > 1 { parts.config.batch_bytes } else { usize::MAX };
+        let written = Written::of(events.len(), parts.config.batch_bytes);
         tokio::select! {
             biased;
-            worked = parts.actors.work(events, stored, limit) => {
+            worked = parts.actors.work(events, stored, &written) => {
                 return Ok(worked?.map_or(Work::TooMuch, Work::Done));
             }
             () = self.cancel.cancelled() => return Err(Halt::Withdrawn),
             () = tokio::time::sleep(stall) => {}
         }
+        let at: Vec<usize> = written.at().iter().copied().collect();
         tracing::error!(
             entity_type = E::TYPE,
             events = events.len(),
             seq = events.first().map(|first| first.seq),
-            "validate and apply hold up a batch for more than {stall:?}: its events are worked alone, and those that hang die"
+            "validate and apply hold up a batch for more than {stall:?}: the entities whose events hang are set aside, and those events die \
+             if they hang again"
         );
         parts.metrics.stalled();
         parts.actors.replace_hanging().await?;
         self.whole = false;
-        Ok(Work::Stalled)
+        Ok(Work::Stalled(at))
+    }
+
+    /// What is known of an event that was sent before; it is alone in its batch.
+    pub(super) async fn recorded(&self, events: &[Received]) -> Result<Option<Recorded>, Halt> {
+        self.parts.recorded(events).await
+    }
+}
+
+impl<E: Entity> Parts<E> {
+    /// The entity that an event was sent to.
+    pub(super) fn entity_of(&self, event: &Received) -> EntityId {
+        EntityId { canvas: event.canvas, entity_type: self.entity_type.clone(), id: event.entity.clone() }
     }
 
     /// What is known of an event that was sent before; it is alone in its batch.
@@ -176,14 +205,25 @@ impl<E: Entity> Owner<E> {
         if !event.is_repost() {
             return Ok(None);
         }
-        let (canvas, id) = (event.canvas, event.entity.clone());
-        let entity = EntityId { canvas, entity_type: self.parts.entity_type.clone(), id };
-        Ok(Some(self.parts.store.entity_recorded(&entity, event.id).await?))
+        Ok(Some(self.store.entity_recorded(&self.entity_of(event), event.id, event.link).await?))
     }
 }
 
+/// Why an event must not be processed that is from before an erasure of its entity.
+pub(super) fn unless_erased(event: &Received, recorded: Option<&Recorded>) -> Option<String> {
+    let is_before = recorded.is_some_and(|recorded| event.link.id < recorded.first);
+    is_before.then(|| "it is from before the entity was erased: send it as a new event".to_owned())
+}
+
+/// Why an event dies with which so many owners were lost, this time included; none, if it is to be tried.
+pub(super) fn doom_of(losses: u32, attempts: u32) -> Option<(String, u32)> {
+    let times = losses.saturating_sub(1);
+    let why = format!("{times} times its processor hung, or its process ended, while it was worked alone");
+    (losses > attempts).then_some((why, times))
+}
+
 /// These events must not be processed.
-fn doom(events: &mut [Received], unmade: Vec<Unmade>) {
+pub(super) fn doom(events: &mut [Received], unmade: Vec<Unmade>) {
     for Unmade { place, why } in unmade {
         if let Some(event) = events.get_mut(place) {
             event.doomed = Some((why, 1));
@@ -199,7 +239,7 @@ fn truncate(events: &mut Cow<'_, [Received]>, count: usize) {
 }
 
 /// What is one batch of a page: events that were not sent before, or a single one that was, or an erasure.
-fn first_part(events: &[Received], most: usize) -> &[Received] {
+pub(super) fn first_part(events: &[Received], most: usize) -> &[Received] {
     let is_fresh = |event: &&Received| !event.is_repost() && !event.erases();
     let fresh = events.iter().take(most).take_while(is_fresh).count();
     &events[..fresh.max(1)]

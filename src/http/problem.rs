@@ -366,6 +366,7 @@ impl From<EntityError> for Problem {
         match error {
             EntityError::Event(error) => error.into(),
             EntityError::Store(error) => error.into(),
+            EntityError::Busy(..) => Self::new(Kind::Unavailable, error.to_string()),
             EntityError::Taken(_) => Self::new(
                 Kind::IdTaken,
                 "the id belongs to an event of another entity, or to an erasure: choose another one",

@@ -59,6 +59,11 @@ impl Inserted {
         Self::New { due_soon, link: None, copies: Vec::new(), pulled: Vec::new() }
     }
 
+    /// An event of which it is known that its rows are there, and nothing else.
+    pub(crate) fn unanswered() -> Self {
+        Self::new(true)
+    }
+
     /// The link of a new event that is on an object.
     pub(crate) fn link(&self) -> Option<Link> {
         match self {

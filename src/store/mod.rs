@@ -88,8 +88,9 @@ pub use depth::Depth;
 #[cfg(feature = "telemetry")]
 pub(crate) use depth::HandlerDepth;
 pub(crate) use entities::{
-    BatchEnd, Decided, ERASED_MAX, EntityBatch, EntityPosition, EntityQuestion, EntityRow, LoadedEntity,
-    Recorded, SendEnd, SentEntityEvent, StoredEvent, ToEntity, send_to_entities,
+    ASIDES_MAX, AsideStep, BatchEnd, Decided, ERASED_MAX, EntityAside, EntityBatch, EntityPosition,
+    EntityQuestion, EntityRow, LoadedEntity, PASSED_OVER, Recorded, SendEnd, SentEntityEvent, StoredEvent,
+    TAIL_ROWS, ToEntity, WantedTail, send_to_entities,
 };
 pub use entities::{EntityCursor, EntityEventStatus, EntitySummary, InvalidEntityCursor, StoredEntity};
 pub use error::StoreError;

@@ -193,6 +193,11 @@ impl Store {
         &self.config.timing
     }
 
+    /// How long a statement waits for a lock.
+    pub(crate) fn lock_timeout(&self) -> Duration {
+        self.config.lock_timeout
+    }
+
     /// What the signing secrets of targets are encrypted with.
     #[cfg(feature = "http")]
     pub(crate) fn secret_keys(&self) -> &SecretKeys {

@@ -85,6 +85,17 @@ const TESTS: &[(&str, &str, &str)] = &[
         "entities::crashes::memory_is_the_fold_of_the_repository_however_owners_die",
     ),
     (
+        "poison-entity",
+        "an event of an entity that hangs, amid 10,000 others of two canvases",
+        "entities::poison::the_others_are_done_while_an_event_hangs",
+    ),
+    ("poison-entity", "one that panics", "entities::poison::the_others_are_done_while_an_event_panics"),
+    (
+        "poison-entity",
+        "one that ends its process",
+        "entities::poison::the_others_are_done_while_an_event_kills",
+    ),
+    (
         "groups",
         "3 nodes, 50 groups of 4 partitions each: one killed, one stopped beyond its lease, all replaced, while events flow",
         "groups::crashes::every_event_reaches_every_group_whatever_becomes_of_the_nodes",
@@ -117,13 +128,20 @@ const TESTS: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// A benchmark with bounds, by its own name only: it has to be compiled for release.
+const MILLION: &str = "million";
+
 /// The short names, separated by commas.
 pub(crate) fn names() -> String {
-    TESTS.iter().map(|(short, ..)| *short).collect::<Vec<_>>().join(", ")
+    TESTS.iter().map(|(short, ..)| *short).chain([MILLION]).collect::<Vec<_>>().join(", ")
 }
 
 /// Runs one of them, or all.
 pub(crate) fn run(name: Option<&str>) -> Result<()> {
+    if name == Some(MILLION) {
+        println!("{MILLION}: the start with a million entities, in 60 s and 2 GiB, no statement over 1 s");
+        return succeed(cargo().args(["bench", "--package", "wakeq", "--bench", "entities", "--", MILLION]));
+    }
     let chosen: Vec<_> = TESTS.iter().filter(|(short, ..)| name.is_none_or(|name| name == *short)).collect();
     if chosen.is_empty() {
         bail!("there is no such test: use one of {}", names());

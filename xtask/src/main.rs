@@ -28,7 +28,7 @@ use clap::Parser;
 enum Verb {
     /// Run the crash tests in their full sizes and print their figures; all of them take a quarter of an hour.
     Chaos {
-        #[arg(help = format!("One of: {}", chaos::names()))]
+        #[arg(help = format!("One of: {}; the last one is none of all, and is compiled for release", chaos::names()))]
         name: Option<String>,
     },
     /// Run the tests with Postgres and the Pub/Sub emulator from containers, of images made here without a registry.

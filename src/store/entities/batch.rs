@@ -1,18 +1,24 @@
 //! The one transaction of a batch: the position under its epoch, the repository, the entities, what became of the events, and
 //! the events that follow. All of it or nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::append::append;
+use super::asides::AsideStep;
 use crate::event::{CanvasId, EntityType, EventId, Link, Name, NewLogEvent, StreamId, StreamName};
 use crate::store::chains::insert_with_state;
 use crate::store::insert::statements;
 use crate::store::positions::{PositionMove, move_position};
+use crate::store::queues::Emission;
 use crate::store::{Inserted, NewEvent, Store, StoreError, lacks_partition};
+
+/// Why an event failed that was passed over.
+pub(crate) const PASSED_OVER: &str =
+    "it was passed over: its entity has decided upon a later one; send it as a new event";
 
 /// A valid event on its way into the repository.
 #[derive(Clone, Debug)]
@@ -68,8 +74,11 @@ pub(crate) struct EntityBatch<'a> {
     pub(crate) stored: Vec<StoredEvent>,
     pub(crate) entities: Vec<EntityRow>,
     pub(crate) decided: Vec<Decided>,
-    /// Events that are older than the last one of their entity; they were decided upon before.
-    pub(crate) passed: Vec<(CanvasId, EventId)>,
+    /// Events that are older than the last one of their entity; they were decided upon before. If one was not,
+    /// its sender is told by the event beside it.
+    pub(crate) passed: Vec<(CanvasId, EventId, Option<NewEvent>)>,
+    /// How far its entity has come, if that is set aside.
+    pub(crate) aside: Option<AsideStep>,
     /// Events that follow from those of the batch, and answers.
     pub(crate) events: Vec<NewEvent>,
 }
@@ -77,8 +86,9 @@ pub(crate) struct EntityBatch<'a> {
 /// How a batch ended.
 #[derive(Debug)]
 pub(crate) enum BatchEnd {
-    /// It is committed; what became of its events.
-    Committed(Vec<Inserted>),
+    /// It is committed; what became of its events, and of those by which senders were told that theirs were
+    /// passed over.
+    Committed(Vec<Inserted>, Vec<(NewEvent, Inserted)>),
     /// Nothing of it is: the position stands elsewhere, or under another epoch.
     Refused,
     /// Nothing of it is: somebody else has appended to the repository of this entity.
@@ -97,7 +107,7 @@ impl Store {
     }
 
     async fn commit_once(&self, batch: &EntityBatch<'_>) -> Result<BatchEnd, StoreError> {
-        let mut session = self.session().await?.for_statements(13 + statements(&batch.events));
+        let mut session = self.session().await?.for_statements(16 + statements(&batch.events));
         let ended = session.limit(|connection| self.commit_batch(connection, batch)).await;
         session.answered("commit a batch of entities", ended)
     }
@@ -122,13 +132,13 @@ impl Store {
         };
         write_entities(&mut transaction, batch, &seqs).await?;
         write_decisions(&mut transaction, batch).await?;
-        fail_passed(&mut transaction, batch).await?;
+        let told = fail_passed(&mut transaction, batch).await?;
         bury(&mut transaction, batch).await?;
-        let chosen = vec![false; batch.events.len()];
-        let inserted =
-            insert_with_state(&mut transaction, &batch.events, &chosen, None, self.emission()).await?;
+        step_aside(&mut transaction, batch).await?;
+        let inserted = emit(&mut transaction, &batch.events, self.emission()).await?;
+        let answered = emit(&mut transaction, &told, self.emission()).await?;
         transaction.commit().await?;
-        Ok(BatchEnd::Committed(inserted))
+        Ok(BatchEnd::Committed(inserted, told.into_iter().zip(answered).collect()))
     }
 }
 
@@ -242,27 +252,60 @@ async fn write_decisions(connection: &mut PgConnection, batch: &EntityBatch<'_>)
     .map(drop)
 }
 
-/// What is passed over was decided upon before. If it was not, its sender must hear of it.
-async fn fail_passed(connection: &mut PgConnection, batch: &EntityBatch<'_>) -> Result<(), sqlx::Error> {
-    if batch.passed.is_empty() {
-        return Ok(());
+async fn emit(
+    connection: &mut PgConnection,
+    events: &[NewEvent],
+    emission: Emission<'_>,
+) -> Result<Vec<Inserted>, sqlx::Error> {
+    if events.is_empty() {
+        return Ok(Vec::new());
     }
-    let failed = sqlx::query_scalar!(
+    insert_with_state(connection, events, &vec![false; events.len()], None, emission).await
+}
+
+/// What is passed over was decided upon before. If it was not, its sender must hear of it: what is to be
+/// emitted for that.
+async fn fail_passed(
+    connection: &mut PgConnection,
+    batch: &EntityBatch<'_>,
+) -> Result<Vec<NewEvent>, sqlx::Error> {
+    if batch.passed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let failed = sqlx::query!(
         "update wakeq.entity_events e
-            set status = 'failed', ended_at = clock_timestamp(),
-                error = 'it was passed over: its entity has decided upon a later one; send it as a new event'
+            set status = 'failed', ended_at = clock_timestamp(), error = $3
            from unnest($1::uuid[], $2::uuid[]) as passed (canvas_id, event_id)
           where e.canvas_id = passed.canvas_id and e.event_id = passed.event_id and e.status = 'accepted'
-      returning e.event_id",
-        &batch.passed.iter().map(|(canvas, _)| canvas.0).collect::<Vec<_>>(),
-        &batch.passed.iter().map(|(_, event)| event.0).collect::<Vec<_>>(),
+      returning e.canvas_id, e.event_id",
+        &batch.passed.iter().map(|(canvas, ..)| canvas.0).collect::<Vec<_>>(),
+        &batch.passed.iter().map(|(_, event, _)| event.0).collect::<Vec<_>>(),
+        PASSED_OVER
     )
     .fetch_all(connection)
     .await?;
-    for event in failed {
-        tracing::error!(entity_type = %batch.entity_type, %event, "an event of an entity was passed over, and has failed");
+    let failed: HashSet<(Uuid, Uuid)> = failed.into_iter().map(|row| (row.canvas_id, row.event_id)).collect();
+    for (canvas, event) in &failed {
+        tracing::error!(entity_type = %batch.entity_type, %canvas, %event, "an event of an entity was passed over, and has failed");
     }
-    Ok(())
+    let told = batch.passed.iter().filter(|(canvas, event, _)| failed.contains(&(canvas.0, event.0)));
+    Ok(told.filter_map(|(.., told)| told.clone()).collect())
+}
+
+/// An entity that is set aside has come so far.
+async fn step_aside(connection: &mut PgConnection, batch: &EntityBatch<'_>) -> Result<(), sqlx::Error> {
+    let Some(AsideStep { canvas, id, after }) = &batch.aside else { return Ok(()) };
+    sqlx::query!(
+        "update wakeq.entity_asides set after = greatest(after, $4), suspect = null, losses = 0
+          where entity_type = $1 and canvas_id = $2 and id = $3",
+        batch.entity_type.as_str() as _,
+        canvas.0,
+        id.as_str() as _,
+        after
+    )
+    .execute(connection)
+    .await
+    .map(drop)
 }
 
 /// Keeps the dead among those of the group that the processor is.

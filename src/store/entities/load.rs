@@ -8,8 +8,8 @@ use crate::store::{Store, StoreError};
 
 /// Most entities that are read at once.
 const PAGE: i64 = 200;
-/// Most events of an entity that are read at once.
-const TAIL: i64 = 200;
+/// Most events of entities that are read at once.
+pub(crate) const TAIL_ROWS: usize = 1000;
 
 /// An entity as it was committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +60,15 @@ pub(crate) struct EntityTail {
     pub(crate) seq: i64,
     pub(crate) name: Name,
     pub(crate) payload: String,
+}
+
+/// Events of an entity that are wanted: the first so many after this place of the log.
+#[derive(Clone, Debug)]
+pub(crate) struct WantedTail {
+    pub(crate) canvas: CanvasId,
+    pub(crate) id: StreamName,
+    pub(crate) after: i64,
+    pub(crate) most: usize,
 }
 
 /// Where an entity stands among those of its type.
@@ -198,40 +207,45 @@ impl Store {
         Ok(rows.into_iter().filter_map(EntityRow::loaded).collect())
     }
 
-    /// Events of an entity in the repository after this `seq`, in their order, with so many bytes, or one; none are left when there is
-    /// none.
+    /// Events of entities in the repository, beside the place of their entity among those that are wanted: of
+    /// the first one, then of the next, each in their order; no more than so many bytes of all, or one event.
+    /// Of an entity none are left when none of a later one comes without any of its own.
     ///
     /// No reader's bound is asked for: only the owner appends there, and who asks is the owner.
-    pub(crate) async fn entity_tail(
+    pub(crate) async fn entity_tails(
         &self,
         entity_type: &EntityType,
-        canvas: CanvasId,
-        id: &StreamName,
-        after: i64,
+        wanted: &[WantedTail],
         bytes: usize,
-    ) -> Result<Vec<EntityTail>, StoreError> {
+    ) -> Result<Vec<(usize, EntityTail)>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
-            r#"select seq, name::text as "name!", payload::text as "payload!"
-                 from (select seq, name, payload, row_number() over seqs as number,
-                              sum(octet_length(payload)) over seqs as bytes
-                         from wakeq.log
-                        where canvas_id = $1 and category = $2 and stream = $3 and seq > $4
-                       window seqs as (order by seq rows unbounded preceding)
-                        order by seq limit $5) as tail
-                where bytes <= $6 or number = 1
-                order by seq"#,
-            canvas.0,
+            r#"select number as "number!", seq as "seq!", name::text as "name!", payload::text as "payload!"
+                 from (select w.number, l.seq, l.name, l.payload, row_number() over events as place,
+                              sum(octet_length(l.payload)) over events as bytes
+                         from unnest($2::uuid[], $3::text[], $4::bigint[], $5::bigint[]) with ordinality
+                              as w (canvas_id, id, after, most, number)
+                        cross join lateral (
+                              select seq, name, payload from wakeq.log
+                               where canvas_id = w.canvas_id and category = $1 and stream = w.id and seq > w.after
+                               order by seq limit w.most) as l
+                       window events as (order by w.number, l.seq rows unbounded preceding)) as tails
+                where bytes <= $6 or place = 1
+                order by number, seq"#,
             entity_type.repository().as_str() as _,
-            id.as_str() as _,
-            after,
-            TAIL,
+            &wanted.iter().map(|one| one.canvas.0).collect::<Vec<_>>(),
+            &wanted.iter().map(|one| one.id.to_string()).collect::<Vec<_>>(),
+            &wanted.iter().map(|one| one.after).collect::<Vec<_>>(),
+            &wanted.iter().map(|one| i64::try_from(one.most).unwrap_or(1)).collect::<Vec<_>>(),
             i64::try_from(bytes).unwrap_or(i64::MAX)
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("read the repository of an entity", rows)?;
-        let event = |name: String, payload, seq| Some(EntityTail { seq, name: name.parse().ok()?, payload });
-        Ok(rows.into_iter().filter_map(|row| event(row.name, row.payload, row.seq)).collect())
+        let rows = session.answered("read the repositories of entities", rows)?;
+        let event = |number: i64, seq, name: String, payload| {
+            let place = usize::try_from(number).ok()?.checked_sub(1)?;
+            Some((place, EntityTail { seq, name: name.parse().ok()?, payload }))
+        };
+        Ok(rows.into_iter().filter_map(|row| event(row.number, row.seq, row.name, row.payload)).collect())
     }
 
     /// Keeps the log from being dropped: the repository of a type is all that its entities can be made of again.

@@ -2,6 +2,7 @@
 
 mod answer;
 mod append;
+mod asides;
 mod batch;
 mod erase;
 mod list;
@@ -11,11 +12,12 @@ mod owners;
 mod send;
 
 pub(crate) use answer::EntityQuestion;
-pub(crate) use batch::{BatchEnd, Decided, EntityBatch, EntityRow, StoredEvent};
+pub(crate) use asides::{ASIDES_MAX, AsideStep, EntityAside};
+pub(crate) use batch::{BatchEnd, Decided, EntityBatch, EntityRow, PASSED_OVER, StoredEvent};
 pub(crate) use erase::ERASED_MAX;
 pub use list::{EntityCursor, EntitySummary, InvalidEntityCursor};
 pub use load::StoredEntity;
-pub(crate) use load::{EntityPosition, LoadedEntity};
+pub(crate) use load::{EntityPosition, LoadedEntity, TAIL_ROWS, WantedTail};
 pub use outcomes::EntityEventStatus;
 pub(crate) use outcomes::Recorded;
 pub(crate) use send::{SendEnd, SentEntityEvent, ToEntity, send_to_entities};

@@ -99,12 +99,13 @@ impl Store {
         Ok(shown.collect())
     }
 
-    /// What is known of an event that is sent again: from what was recorded of it, or, when that was forgotten, from the
-    /// repository itself.
+    /// What is known of an event that is sent again with this link: from what was recorded of it, or, when that
+    /// was forgotten, from the repository itself.
     pub(crate) async fn entity_recorded(
         &self,
         entity: &EntityId,
         event: EventId,
+        link: Link,
     ) -> Result<Recorded, StoreError> {
         let first = self.first_in_inbox(entity).await?;
         let mut session = self.session().await?;
@@ -125,26 +126,57 @@ impl Store {
                 first,
             });
         }
-        // All of the entity's events may have to be looked at.
+        let stored = self.is_in_repository(entity, event, link).await?;
+        Ok(Recorded { stored, version: None, result: None, error: None, first })
+    }
+
+    /// Whether the event with this link is in the repository. The links of a repository grow as its events do,
+    /// and an event comes behind its link, so the range in which it can be is halved until it is found or
+    /// nothing is left: 64 rows are read at the most, however many events the entity has.
+    async fn is_in_repository(
+        &self,
+        entity: &EntityId,
+        event: EventId,
+        link: Link,
+    ) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
+        // In the order of a range of streams, which no other index has: where most of the log is the entity's, the key of the
+        // log would be scanned otherwise.
         let query = sqlx::query_scalar!(
-            r#"select exists (
-                   select from wakeq.log where canvas_id = $1 and category = $3 and stream = $4 and id = $2) as "stored!""#,
+            r#"with recursive halved (after, through, last, link, id) as (
+                   select $5::bigint, last_seq, last_seq, 0::bigint, null::uuid from wakeq.log_streams
+                    where canvas_id = $1 and category = $2 and stream = $3
+                    union all
+                   select case when found.link < $5 then found.seq else halved.after end,
+                          case when found.link < $5 then halved.through else middle.seq end, halved.last,
+                          found.link, found.id
+                     from halved
+                    cross join lateral (select halved.after + (halved.through - halved.after) / 2 as seq) as middle
+                     left join lateral (
+                          select seq, id, coalesce(substring(metadata from '"link":\{"id":([0-9]{1,18}),')::bigint, 0) as link
+                            from wakeq.log
+                           where canvas_id = $1 and category = $2 and stream >= $3 and stream <= $3
+                             and seq > middle.seq and seq <= halved.last
+                           order by stream, seq limit 1) as found on true
+                    where halved.after < halved.through and halved.link is distinct from $5
+               )
+               select exists (select from halved where link = $5 and id = $4) as "stored!""#,
             entity.canvas.0,
-            event.0,
             entity.entity_type.repository().as_str() as _,
-            entity.id.as_str() as _
+            entity.id.as_str() as _,
+            event.0,
+            link.id
         );
         let stored = session.limit(|connection| query.fetch_one(connection)).await;
-        let stored = session.answered("look for an event in the repository", stored)?;
-        Ok(Recorded { stored, version: None, result: None, error: None, first })
+        session.answered("look for an event in the repository", stored)
     }
 
     /// Where the first event is in the log that is left of an entity's inbox; 0, if there is none.
     async fn first_in_inbox(&self, entity: &EntityId) -> Result<i64, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
-            "select seq from wakeq.log where canvas_id = $1 and category = $2 and stream = $3 order by seq limit 1",
+            "select seq from wakeq.log where canvas_id = $1 and category = $2 and stream >= $3 and stream <= $3
+              order by stream, seq limit 1",
             entity.canvas.0,
             entity.entity_type.inbox().as_str() as _,
             entity.id.as_str() as _

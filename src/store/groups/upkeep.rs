@@ -119,6 +119,8 @@ async fn remove(
                delete from wakeq.consumer_groups where consumer_group = $1::text and $2::text is null and exists (select from free)
            ), owners as (
                delete from wakeq.entity_owners where entity_type = $3::text and $2::text is null and exists (select from free)
+           ), asides as (
+               delete from wakeq.entity_asides where entity_type = $3::text and $2::text is null and exists (select from free)
            ), pins as (
                delete from wakeq.log_pins
                 where name = 'entities/' || $3::text and $2::text is null and exists (select from free)

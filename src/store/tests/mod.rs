@@ -1,5 +1,6 @@
 //! Tests of the statements on a real Postgres: each has a database of its own.
 
+mod asides;
 mod coalescer;
 mod contention;
 mod copies;

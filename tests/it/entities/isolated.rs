@@ -169,7 +169,7 @@ async fn an_event_that_kills_dies_alone() {
 /// A log that has time for pages of so many events only.
 struct Hurried {
     log: wakeq::Log,
-    most: usize,
+    most: AtomicUsize,
     asked: std::sync::Mutex<Vec<usize>>,
 }
 
@@ -182,7 +182,7 @@ impl EventProvider for Hurried {
         limit: PageLimit,
     ) -> Result<LogPage, ConsumerError> {
         self.asked.lock().unwrap().push(limit.events);
-        if limit.events > self.most {
+        if limit.events > self.most.load(Ordering::SeqCst) {
             let late = StoreError::TimedOut {
                 statement: "read the log",
                 after: Duration::from_secs(6),
@@ -199,7 +199,8 @@ impl EventProvider for Hurried {
 }
 
 fn hurried(bank: &Bank, most: usize) -> (Arc<Hurried>, EntityProcessor<super::Account>) {
-    let log = Arc::new(Hurried { log: bank.log.clone(), most, asked: std::sync::Mutex::default() });
+    let log =
+        Arc::new(Hurried { log: bank.log.clone(), most: most.into(), asked: std::sync::Mutex::default() });
     let provider = Arc::clone(&log) as Arc<dyn EventProvider>;
     (log, EntityProcessor::new(bank.stage.queue.clone(), provider, config()).unwrap())
 }
@@ -221,7 +222,8 @@ async fn what_takes_too_long_is_asked_for_in_parts() {
     assert_eq!(asked[..7], [500, 250, 125, 62, 31, 15, 7]);
 }
 
-/// What takes too long however little is asked for is no health.
+/// What takes too long however little is asked for is no health: it rests for half a minute, and works when it
+/// is given its type then.
 #[tokio::test]
 async fn a_processor_whose_statements_all_take_too_long_rests() {
     let bank = Bank::open().await;
@@ -231,4 +233,18 @@ async fn a_processor_whose_statements_all_take_too_long_rests() {
     assert!(why.contains("however little was asked for"), "{why}");
     assert_eq!(log.asked.lock().unwrap().last(), Some(&1));
     assert!(!processor.is_ready());
+    log.most.store(1, Ordering::SeqCst);
+    let sent = bank.deposit("ada", 1).await;
+    let mut health = processor.health();
+    tokio::time::pause();
+    let rests = async {
+        let since = tokio::time::Instant::now();
+        health.wait_for(|health| *health == Health::Healthy).await.unwrap();
+        since.elapsed()
+    };
+    let rested = rests.await;
+    tokio::time::resume();
+    assert!(rested <= Duration::from_secs(30) && rested > Duration::from_secs(20), "{rested:?}");
+    accept(&processor, 2).await;
+    assert_eq!(bank.ended(sent.id.0).await.status, EntityStatus::Completed);
 }

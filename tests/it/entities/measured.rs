@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use prometheus::{Encoder, Registry, TextEncoder};
-use wakeq::{Applied, CanvasId, Entity, EntityEvent, EntityId, Rejection};
+use wakeq::{Applied, CanvasId, Entity, EntityConfig, EntityEvent, EntityId, Rejection};
 
 use super::{Balance, Bank, Change, accept, config, withdraw};
 
@@ -26,6 +28,40 @@ impl Entity for Metered {
     }
 }
 
+/// Whether what hangs goes on.
+static GOES_ON: AtomicBool = AtomicBool::new(false);
+
+/// Another type: its withdrawals are not valid, and it can be told to panic, to hang, and to grow.
+struct Counted;
+
+impl Entity for Counted {
+    const TYPE: &'static str = "counted";
+    type State = Balance;
+    type Event = Change;
+
+    fn validate(_: &Balance, change: &Change) -> Result<(), Rejection> {
+        if matches!(change, Change::Withdraw { .. }) { Err(Rejection::new("no")) } else { Ok(()) }
+    }
+
+    fn apply(mut balance: Balance, change: &Change) -> Applied<Balance> {
+        while matches!(change, Change::Meet) && !GOES_ON.load(Ordering::SeqCst) {
+            std::thread::park_timeout(Duration::from_millis(10));
+        }
+        match change {
+            Change::Panics => panic!("apply was told to"),
+            Change::Note { bytes } => balance.note = "x".repeat(*bytes),
+            Change::Deposit { .. }
+            | Change::Withdraw { .. }
+            | Change::TopUp { .. }
+            | Change::Report
+            | Change::PanicsInValidate
+            | Change::Meet
+            | Change::Kills => {}
+        }
+        Applied::new(balance)
+    }
+}
+
 /// Where the metrics of this process are gathered, from its first use on.
 static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
     let registry = Registry::new();
@@ -41,14 +77,20 @@ pub(crate) fn gathered() -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// The series of the type, by their names; their labels name the type and nothing of a tenant.
-fn series() -> BTreeMap<String, f64> {
+/// The series of a type, by their names and, if they have one, outcomes; their labels name the type and nothing
+/// of a tenant.
+fn series(entity_type: &str) -> BTreeMap<String, f64> {
     let text = gathered();
-    let own = text.lines().filter(|line| line.contains("wakeq_entity_type=\"metered\""));
+    let label = format!("wakeq_entity_type=\"{entity_type}\"");
+    let own = text.lines().filter(|line| line.contains(&label));
     let named = own.filter_map(|line| {
         assert!(!line.contains("ada") && !line.contains("00000000-0000"), "{line}");
-        let (name, value) = line.rsplit_once(' ')?;
-        Some((name.split('{').next()?.to_owned(), value.parse().ok()?))
+        let (labelled, value) = line.rsplit_once(' ')?;
+        let name = labelled.split('{').next()?;
+        let outcome =
+            labelled.split_once("wakeq_entity_outcome=\"").and_then(|(_, rest)| rest.split('"').next());
+        let name = outcome.map_or(name.to_owned(), |outcome| format!("{name} {outcome}"));
+        Some((name, value.parse().ok()?))
     });
     named.collect()
 }
@@ -71,11 +113,54 @@ async fn batches_and_warm_ups_are_timed() {
         send(CanvasId(uuid::Uuid::from_u128(7))).await;
         withdraw(&processor).await;
     }
-    let series = series();
+    let series = series("metered");
     let value = |name: &str| series.get(&format!("wakeq_entity_{name}")).copied();
     assert_eq!(value("warm_up_duration_seconds_count"), Some(2.0), "{series:#?}");
     assert_eq!((value("batch_duration_seconds_count"), value("warming")), (Some(4.0), Some(0.0)));
     for name in ["batch_duration_seconds_sum", "warm_up_duration_seconds_sum"] {
         assert!(value(name).is_some_and(|seconds| seconds > 0.0 && seconds < 60.0), "{series:#?}");
     }
+}
+
+/// What was decided upon is counted by its outcome, also beside the others; so is what held up a batch, and
+/// what has left memory and was loaded again. Canvases are counted together.
+#[tokio::test]
+async fn decisions_memory_and_stalls_are_counted() {
+    LazyLock::force(&REGISTRY);
+    let bank = Bank::open().await;
+    let limits = EntityConfig { actors: 1, memory_limit_bytes: 4096, ..config() };
+    let processor =
+        bank.processor_of::<Counted>(EntityConfig { stall: Duration::from_millis(200), ..limits });
+    accept(&processor, 1).await;
+    let other = CanvasId(uuid::Uuid::from_u128(7));
+    let send = async |canvas, name: &str, change: Change| {
+        let entity = EntityId::new(canvas, "counted", name).unwrap();
+        let sent = bank.entities.send(&entity, EntityEvent::of(&change).unwrap()).await.unwrap();
+        bank.ended_on(canvas, sent.id.0).await;
+    };
+    let note = |bytes| Change::Note { bytes };
+    // Three that do not fit together; the first one is loaded again.
+    for (canvas, name) in [(CanvasId::DEFAULT, "ada"), (other, "ada"), (CanvasId::DEFAULT, "bob")] {
+        send(canvas, name, note(700)).await;
+    }
+    send(CanvasId::DEFAULT, "ada", note(700)).await;
+    send(other, "ada", Change::Withdraw { cents: 1 }).await;
+    send(CanvasId::DEFAULT, "bob", Change::Panics).await;
+    let memory = series("counted")["wakeq_entity_memory_bytes"];
+    assert!(memory > 256.0 && memory <= 4096.0, "{memory}");
+    send(other, "ada", Change::Meet).await;
+    GOES_ON.store(true, Ordering::SeqCst);
+    withdraw(&processor).await;
+    let series = series("counted");
+    let value = |name: &str| series.get(&format!("wakeq_entity_{name}")).copied().unwrap_or_default();
+    let decided = ["processed", "rejected", "dead"].map(|outcome| value(&format!("decided_total {outcome}")));
+    assert_eq!(decided, [4.0, 1.0, 2.0], "{series:#?}");
+    assert_eq!(
+        value("memory_bytes"),
+        0.0,
+        "the actor that hung was replaced by one without anything in memory"
+    );
+    assert!(value("evicted_total") >= 1.0 && value("loaded_total") >= 1.0, "{series:#?}");
+    // Alone in its batch it counts as one of three attempts.
+    assert_eq!(value("stalled_total"), 3.0, "{series:#?}");
 }

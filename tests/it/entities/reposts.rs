@@ -2,7 +2,9 @@
 
 use uuid::Uuid;
 use wakeq::machine::Link;
-use wakeq::{EntityAnswer, EntityEvent, EntityOutcome, EntityStatus, EventId, SentToEntity};
+use wakeq::{
+    CanvasId, EntityAnswer, EntityEvent, EntityId, EntityOutcome, EntityStatus, EventId, SentToEntity,
+};
 
 use super::{Bank, Change, accept, account, config, withdraw};
 
@@ -123,9 +125,25 @@ async fn what_is_passed_over_undecided_fails() {
     withdraw(&processor).await;
     sqlx::query("update wakeq.entities set last_link = 9000000000").execute(&bank.stage.pool).await.unwrap();
     accept(&processor, 2).await;
-    let ended = bank.deposited("ada", 1).await;
+    // What the same entity of another canvas is sent under the same id was never in doubt.
+    let (id, other) = (EventId::new(), CanvasId(Uuid::from_u128(7)));
+    let elsewhere = EntityId { canvas: other, ..account("ada") };
+    let sent = bank.entities.send(&elsewhere, deposit(1, id)).await.unwrap();
+    bank.ended_on(other, sent.id.0).await;
+    bank.post(deposit(1, id)).await;
+    let ended = bank.ended(id.0).await;
     assert_eq!(ended.status, EntityStatus::Failed);
     assert!(ended.error.unwrap().contains("it was passed over"));
+    // Its sender is told, once.
+    let told: Vec<EntityAnswer> = bank.waiting("told").await;
+    let outcomes: Vec<_> = told.iter().map(|told| (told.event_id, told.outcome)).collect();
+    assert_eq!(outcomes, [(id, EntityOutcome::Processed), (id, EntityOutcome::Failed)]);
+    assert!(told[1].error.as_ref().unwrap().contains("send it as a new event"));
+    let canvases: Vec<Uuid> = sqlx::query_scalar("select canvas_id from wakeq.events_v2 order by id")
+        .fetch_all(&bank.stage.pool)
+        .await
+        .unwrap();
+    assert_eq!(canvases, [other.0, CanvasId::DEFAULT.0]);
 }
 
 /// ENT-30: an older one that is not in the repository fails, at once and for good; it stays as it was decided upon.

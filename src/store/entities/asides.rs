@@ -1,0 +1,161 @@
+//! Entities that are set aside: an event of each held up its processor, or ended its process, so what is sent
+//! to it is worked beside the rest of its type. When that is, and when it is enough, is decided elsewhere.
+//!
+//! The owner of the type alone writes here, under its epoch.
+
+use crate::event::{CanvasId, EntityId, EntityType, StreamName};
+use crate::store::positions::PositionMove;
+use crate::store::{Store, StoreError};
+
+/// Most entities of a type that are set aside at a time.
+pub(crate) const ASIDES_MAX: usize = 32;
+
+/// An entity that is set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EntityAside {
+    pub(crate) canvas: CanvasId,
+    pub(crate) id: StreamName,
+    /// Its events up to here are done.
+    pub(crate) after: i64,
+    /// Its events up to here are worked one at a time.
+    pub(crate) alone: i64,
+}
+
+/// How far an entity that is set aside has come with a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AsideStep {
+    pub(crate) canvas: CanvasId,
+    pub(crate) id: StreamName,
+    pub(crate) after: i64,
+}
+
+impl Store {
+    /// The entities of a type that are set aside, those first that have been for the longest time; 32 at most.
+    pub(crate) async fn entity_asides(
+        &self,
+        entity_type: &EntityType,
+    ) -> Result<Vec<EntityAside>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select canvas_id, id::text as "id!", after, alone from wakeq.entity_asides
+                where entity_type = $1 order by set_aside_at, canvas_id, id limit 32"#,
+            entity_type.as_str() as _
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("read which entities are set aside", rows)?;
+        let aside = |canvas, id: String, after, alone| {
+            Some(EntityAside { canvas: CanvasId(canvas), id: id.parse().ok()?, after, alone })
+        };
+        Ok(rows.into_iter().filter_map(|row| aside(row.canvas_id, row.id, row.after, row.alone)).collect())
+    }
+
+    /// Sets an entity aside, from where the position stands, because of an event, with which so many owners
+    /// were lost; whether the position stands there under that epoch. What is known of an entity that is set
+    /// aside already stays.
+    pub(crate) async fn set_entity_aside(
+        &self,
+        held: &PositionMove<'_>,
+        entity: &EntityId,
+        alone: i64,
+        (suspect, losses): (i64, u32),
+    ) -> Result<bool, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"with own as materialized (
+                   select position from wakeq.consumer_positions
+                    where consumer_group = $1 and source = $2 and epoch = $3 and position = $4 for share
+               ), aside as (
+                   insert into wakeq.entity_asides (entity_type, canvas_id, id, after, alone, suspect, losses)
+                   select $5, $6, $7, position, $8, $9, $10 from own
+                       on conflict (entity_type, canvas_id, id) do nothing
+               )
+               select exists (select from own) as "own!""#,
+            held.group.as_str() as _,
+            held.source.to_string(),
+            held.epoch,
+            held.from,
+            entity.entity_type.as_str() as _,
+            entity.canvas.0,
+            entity.id.as_str() as _,
+            alone,
+            suspect,
+            i32::try_from(losses).unwrap_or(i32::MAX)
+        );
+        let own = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("set an entity aside", own)
+    }
+
+    /// An event of an entity that is set aside is worked alone: the how manyth time, if nothing ever comes of
+    /// it. None under another epoch than the owner's.
+    pub(crate) async fn suspect_aside(
+        &self,
+        entity: &EntityId,
+        epoch: i64,
+        seq: i64,
+    ) -> Result<Option<u32>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "update wakeq.entity_asides
+                set losses = case when suspect = $4 then losses + 1 else 1 end, suspect = $4
+              where entity_type = $1 and canvas_id = $2 and id = $3
+                and exists (select from wakeq.entity_owners where entity_type = $1 and epoch = $5)
+          returning losses",
+            entity.entity_type.as_str() as _,
+            entity.canvas.0,
+            entity.id.as_str() as _,
+            seq,
+            epoch
+        );
+        let losses = session.limit(|connection| query.fetch_optional(connection)).await;
+        let losses = session.answered("suspect an event of an entity that is set aside", losses)?;
+        Ok(losses.map(i32::unsigned_abs))
+    }
+
+    /// That nothing came of the event that is worked alone was not because of it.
+    pub(crate) async fn acquit_aside(&self, entity: &EntityId, epoch: i64) -> Result<(), StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "update wakeq.entity_asides set losses = greatest(losses - 1, 0)
+              where entity_type = $1 and canvas_id = $2 and id = $3
+                and exists (select from wakeq.entity_owners where entity_type = $1 and epoch = $4)",
+            entity.entity_type.as_str() as _,
+            entity.canvas.0,
+            entity.id.as_str() as _,
+            epoch
+        );
+        let acquitted = session.limit(|connection| query.execute(connection)).await;
+        session.answered("acquit an event of an entity that is set aside", acquitted).map(drop)
+    }
+
+    /// An entity is not set aside any more, if all that was sent to it up to the position is done; whether it
+    /// is not.
+    pub(crate) async fn take_entity_back(
+        &self,
+        held: &PositionMove<'_>,
+        entity: &EntityId,
+    ) -> Result<bool, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"with own as materialized (
+                   select position from wakeq.consumer_positions
+                    where consumer_group = $1 and source = $2 and epoch = $3 and position = $4 for share
+               )
+               delete from wakeq.entity_asides a using own
+                where a.entity_type = $5 and a.canvas_id = $6 and a.id = $7
+                  and not exists (select from wakeq.log l
+                                   where l.canvas_id = $6 and l.category = $8 and l.stream = $7 and l.seq > a.after
+                                     and l.seq <= own.position)
+            returning true as "back!""#,
+            held.group.as_str() as _,
+            held.source.to_string(),
+            held.epoch,
+            held.from,
+            entity.entity_type.as_str() as _,
+            entity.canvas.0,
+            entity.id.as_str() as _,
+            entity.entity_type.inbox().as_str() as _
+        );
+        let back = session.limit(|connection| query.fetch_optional(connection)).await;
+        Ok(session.answered("take an entity back", back)?.is_some())
+    }
+}

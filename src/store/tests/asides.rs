@@ -1,0 +1,79 @@
+//! Entities that are set aside: each canvas's own, and written by the owner of the type alone.
+
+use super::Table;
+use crate::event::{CanvasId, EntityId, EntityType, EventSource, Name};
+use crate::store::positions::PositionMove;
+
+const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
+
+/// The rows, as the canvas, how far they have come, and their losses.
+async fn rows(table: &Table) -> Vec<(uuid::Uuid, i64, Option<i64>, i32)> {
+    let rows = "select canvas_id, after, suspect, losses from wakeq.entity_asides order by canvas_id";
+    sqlx::query_as(rows).fetch_all(&table.pool).await.unwrap()
+}
+
+/// Nothing is written under another epoch than the owner's, or where the position stands elsewhere; and what is
+/// written about an entity leaves that of another canvas alone.
+#[tokio::test]
+async fn what_is_set_aside_is_its_owner_s_and_its_canvas_s() {
+    let table = Table::new().await;
+    let entity_type: EntityType = "account".parse().unwrap();
+    let (group, source): (Name, EventSource) = ("entities.account".parse().unwrap(), entity_type.source());
+    let store = &table.store;
+    assert_eq!(store.open_position(&group, &source, 3).await.unwrap(), Some(0));
+    store.own_entities(&entity_type, 3).await.unwrap();
+    let held = PositionMove { group: &group, source: &source, epoch: 3, from: 0, to: 0 };
+    let [own, other] =
+        [CanvasId::DEFAULT, OTHER].map(|canvas| EntityId::new(canvas, "account", "ada").unwrap());
+    for foreign in [PositionMove { epoch: 2, ..held }, PositionMove { from: 1, to: 1, ..held }] {
+        assert!(!store.set_entity_aside(&foreign, &own, 9, (5, 1)).await.unwrap());
+    }
+    assert_eq!(rows(&table).await, []);
+    assert!(store.set_entity_aside(&held, &own, 9, (5, 1)).await.unwrap());
+    assert!(store.set_entity_aside(&held, &own, 99, (6, 2)).await.unwrap(), "it stays as it was");
+    assert!(store.set_entity_aside(&held, &other, 9, (5, 0)).await.unwrap());
+    let aside = store.entity_asides(&entity_type).await.unwrap();
+    let known: Vec<_> = aside.iter().map(|one| (one.canvas, one.after, one.alone)).collect();
+    assert_eq!(known, [(CanvasId::DEFAULT, 0, 9), (OTHER, 0, 9)]);
+    assert_eq!(store.entity_asides(&"order".parse().unwrap()).await.unwrap(), []);
+    assert_eq!(store.suspect_aside(&own, 2, 5).await.unwrap(), None, "another epoch");
+    assert_eq!(store.suspect_aside(&own, 3, 5).await.unwrap(), Some(2));
+    assert_eq!(store.suspect_aside(&other, 3, 7).await.unwrap(), Some(1));
+    assert_eq!(store.suspect_aside(&own, 3, 5).await.unwrap(), Some(3));
+    store.acquit_aside(&own, 2).await.unwrap();
+    store.acquit_aside(&own, 3).await.unwrap();
+    let (first, second) = (CanvasId::DEFAULT.0, OTHER.0);
+    assert_eq!(rows(&table).await, [(first, 0, Some(5), 2), (second, 0, Some(7), 1)]);
+    assert_eq!(store.suspect_aside(&own, 3, 6).await.unwrap(), Some(1), "another event");
+}
+
+/// An entity is taken back when nothing of what was sent to it is left, up to the position; what the entity of
+/// the same name on another canvas was sent is not its.
+#[tokio::test]
+async fn an_entity_is_taken_back_when_nothing_is_left() {
+    let table = Table::new().await;
+    table
+        .run(
+            "insert into wakeq.log (seq, prev, canvas_id, category, stream, position, bucket, id, name, payload)
+             select seq, 0, canvas::uuid, 'entities:account.inbox', 'ada', 0, 0, gen_random_uuid(), 'deposit', '1'
+               from (values (5, '00000000-0000-0000-0000-000000000007'), (8, '00000000-0000-0000-0000-000000000000')) as l (seq, canvas)",
+        )
+        .await;
+    let entity_type: EntityType = "account".parse().unwrap();
+    let (group, source): (Name, EventSource) = ("entities.account".parse().unwrap(), entity_type.source());
+    let store = &table.store;
+    store.open_position(&group, &source, 3).await.unwrap();
+    let mut held = PositionMove { group: &group, source: &source, epoch: 3, from: 0, to: 6 };
+    let [own, other] =
+        [CanvasId::DEFAULT, OTHER].map(|canvas| EntityId::new(canvas, "account", "ada").unwrap());
+    for entity in [&own, &other] {
+        assert!(store.set_entity_aside(&held, entity, 9, (5, 1)).await.unwrap());
+    }
+    assert!(store.move_position(&held).await.unwrap());
+    held.from = 6;
+    assert!(!store.take_entity_back(&PositionMove { epoch: 2, ..held }, &own).await.unwrap());
+    assert!(!store.take_entity_back(&PositionMove { from: 5, ..held }, &own).await.unwrap());
+    assert!(!store.take_entity_back(&held, &other).await.unwrap(), "5 is left");
+    assert!(store.take_entity_back(&held, &own).await.unwrap(), "8 is behind the position");
+    assert_eq!(rows(&table).await, [(OTHER.0, 0, Some(5), 1)]);
+}

@@ -1,0 +1,92 @@
+//! A commit whose answer is lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use wakeq::testing::MemoryNotifier;
+use wakeq::{CanvasId, Entities, EntityEvent, EntityId, EntityStatus, Log, Timing};
+
+use super::{Bank, Change, accept, config};
+use crate::support::{PATIENCE, Stage, database};
+
+const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
+
+/// Stands before Postgres, and breaks the connection on which the first batch is committed, when that is done
+/// and before it is told.
+async fn proxy(url: &str) -> (String, Arc<AtomicBool>) {
+    let (server, database) = url.rsplit_once('/').unwrap();
+    let (credentials, address) = server.rsplit_once('@').unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let through = format!("{credentials}@{}/{database}", listener.local_addr().unwrap());
+    let (lost, address) = (Arc::new(AtomicBool::new(false)), address.to_owned());
+    let is_lost = Arc::clone(&lost);
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(&address).await.unwrap();
+            tokio::spawn(carry(client, server, Arc::clone(&is_lost)));
+        }
+    });
+    (through, lost)
+}
+
+async fn carry(mut client: TcpStream, mut server: TcpStream, lost: Arc<AtomicBool>) {
+    let has = |chunk: &[u8], text: &[u8]| chunk.windows(text.len()).any(|window| window == text);
+    let (mut asked, mut told) = (vec![0; 65_536], vec![0; 65_536]);
+    let (mut is_batch, mut loses) = (false, false);
+    loop {
+        tokio::select! {
+            read = client.read(&mut asked) => {
+                let Ok(read @ 1..) = read else { return };
+                is_batch |= has(&asked[..read], b"insert into wakeq.entity_events as e");
+                loses |= is_batch && has(&asked[..read], b"COMMIT") && !lost.swap(true, Ordering::SeqCst);
+                if server.write_all(&asked[..read]).await.is_err() { return }
+            }
+            read = server.read(&mut told) => {
+                let Ok(read @ 1..) = read else { return };
+                if loses || client.write_all(&told[..read]).await.is_err() { return }
+            }
+        }
+    }
+}
+
+/// What follows from events whose commit was carried out is announced, though nobody heard that it was: it does
+/// not wait for its promise. Nothing is applied twice.
+#[tokio::test]
+async fn what_a_commit_emitted_is_announced_though_its_answer_is_lost() {
+    let database = database().await;
+    let (url, lost) = proxy(database.url()).await;
+    let notifier = Arc::new(MemoryNotifier::new());
+    let stage = Stage::through(database, &url, notifier.clone(), Timing::default()).await;
+    let bank = Bank {
+        log: Log::new(stage.store.clone(), &*notifier),
+        entities: Entities::new(stage.queue.clone()),
+        stage,
+    };
+    let event = || EntityEvent::of(&Change::Deposit { cents: 5 }).unwrap().reply_to("told").unwrap();
+    let to = |canvas| EntityId::new(canvas, "account", "ada").unwrap();
+    let events = [CanvasId::DEFAULT, OTHER].map(|canvas| (to(canvas), event()));
+    let sent = bank.entities.send_all(events.into()).await.unwrap();
+    let processor = bank.processor(config());
+    accept(&processor, 1).await;
+    for (sent, canvas) in sent.iter().zip([CanvasId::DEFAULT, OTHER]) {
+        assert_eq!(bank.ended_on(canvas, sent.id.0).await.status, EntityStatus::Completed);
+    }
+    let announced = async {
+        while notifier.published().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, announced).await.expect("the answers are announced");
+    assert!(lost.load(Ordering::SeqCst));
+    let mut told: Vec<uuid::Uuid> = notifier.published().iter().map(|told| told.id.0).collect();
+    told.sort_unstable();
+    let answers: Vec<uuid::Uuid> = sqlx::query_scalar("select id from wakeq.events_v2 order by id")
+        .fetch_all(&bank.stage.pool)
+        .await
+        .unwrap();
+    assert_eq!(told, answers);
+    assert_eq!(bank.deposited("ada", 1).await.result.as_deref(), Some("6"));
+    assert_eq!(processor.state(OTHER, "ada").await.map(|(balance, _)| balance.cents), Some(5));
+}

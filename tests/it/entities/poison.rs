@@ -1,0 +1,191 @@
+//! Events that hang, panic, or end their process, amid many others, of two canvases: the others are done
+//! meanwhile.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+use wakeq::{
+    Applied, CanvasId, Entities, Entity, EntityAnswer, EntityConfig, EntityEvent, EntityEventStatus,
+    EntityId, EntityOutcome, EntityStatus, EventSubscriber, Health, Rejection, SentToEntity, Timestamp,
+};
+
+use super::{Bank, Change, accept, config, withdraw};
+use crate::children::{Durations, Role};
+use crate::theatre::{Theatre, figure, is_full, size};
+
+/// The other canvas, on which the poison is.
+const SECOND: CanvasId = CanvasId(Uuid::from_u128(7));
+/// Entities on each of the canvases, beside the one with the poison.
+const BESIDE: usize = 50;
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Step {
+    Adds,
+    Hangs,
+    Panics,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Count {
+    adds: usize,
+}
+
+struct Crowd;
+
+impl Entity for Crowd {
+    const TYPE: &'static str = "crowd";
+    type State = Count;
+    type Event = Step;
+
+    fn validate(_: &Count, _: &Step) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    fn apply(Count { adds }: Count, step: &Step) -> Applied<Count> {
+        match step {
+            Step::Adds => {}
+            Step::Hangs => loop {
+                std::thread::park();
+            },
+            Step::Panics => panic!("apply was told to"),
+        }
+        Applied::new(Count { adds: adds + 1 }).result(&adds)
+    }
+}
+
+/// Sends the poison in the midst of so many others, and an event of the same entity right before and behind it;
+/// the poison, and that.
+async fn send_all<T: Serialize>(
+    entities: &Entities,
+    entity_type: &str,
+    others: usize,
+    usual: &T,
+    poison: &T,
+) -> (SentToEntity, SentToEntity) {
+    let to = |canvas, name: &str| EntityId::new(canvas, entity_type, name).unwrap();
+    let event = |step| EntityEvent::of(step).unwrap();
+    let mut all: Vec<(EntityId, EntityEvent)> = (0..others)
+        .map(|at| {
+            let canvas = if at % 2 == 0 { CanvasId::DEFAULT } else { SECOND };
+            (to(canvas, &format!("a{}", at / 2 % BESIDE)), event(usual))
+        })
+        .collect();
+    // The same name on the first canvas is another entity.
+    all[others / 2 + 1] = (to(CanvasId::DEFAULT, "poisoned"), event(usual));
+    all[others / 2 - 1] = (to(SECOND, "poisoned"), event(usual));
+    let told = |step| event(step).reply_to("told").unwrap();
+    all.insert(others / 2, (to(SECOND, "poisoned"), told(poison)));
+    all.insert(others / 2 + 1, (to(SECOND, "poisoned"), told(usual)));
+    let mut sent = Vec::new();
+    for page in all.chunks(1000) {
+        sent.extend(entities.send_all(page.to_vec()).await.unwrap());
+    }
+    (sent[others / 2], sent[others / 2 + 1])
+}
+
+async fn status_of(entities: &Entities, sent: &SentToEntity) -> EntityEventStatus {
+    entities.status(SECOND, sent.id.0).await.unwrap().unwrap().events.remove(0)
+}
+
+/// The poison, and how long the others stood still.
+async fn check(poison: Step) -> (EntityEventStatus, f64, Duration) {
+    let bank = Bank::open().await;
+    let others = size(200, 10_000);
+    let (sent, behind) = send_all(&bank.entities, "crowd", others, &Step::Adds, &poison).await;
+    let stall = Duration::from_secs(if is_full() { 5 } else { 1 });
+    let processor = bank.processor_of::<Crowd>(EntityConfig { stall, ..config() });
+    let begun: Timestamp =
+        sqlx::query_scalar("select clock_timestamp()").fetch_one(&bank.stage.pool).await.unwrap();
+    accept(&processor, 1).await;
+    for event in [&sent, &behind] {
+        bank.ended_on(SECOND, event.id.0).await;
+    }
+    let dead = status_of(&bank.entities, &sent).await;
+    assert_eq!(dead.status, EntityStatus::Failed);
+    assert_eq!(
+        status_of(&bank.entities, &behind).await.version,
+        Some(2),
+        "right behind the one before the poison"
+    );
+    assert_eq!(*processor.health().borrow(), Health::Healthy);
+    let answers: Vec<EntityAnswer> = bank.waiting("told").await;
+    let outcomes: BTreeMap<_, _> = answers.iter().map(|told| (told.event_id, told.outcome)).collect();
+    assert_eq!(outcomes, [(sent.id, EntityOutcome::Failed), (behind.id, EntityOutcome::Processed)].into());
+    let buried: Vec<(Uuid, i32)> = sqlx::query_as("select id, attempts from wakeq.consumer_dead")
+        .fetch_all(&bank.stage.pool)
+        .await
+        .unwrap();
+    assert_eq!(buried, [(sent.id.0, 3)]);
+    let (done, last, standstill): (i64, Timestamp, f64) = sqlx::query_as(
+        "select count(*), max(ended_at), extract(epoch from max(gap))::float8
+           from (select ended_at, ended_at - lag(ended_at, 1, $1) over (order by ended_at) as gap from wakeq.entity_events
+                  where status = 'processed' and event_id <> $2) as others",
+    )
+    .bind(begun)
+    .bind(behind.id.0)
+    .fetch_one(&bank.stage.pool)
+    .await
+    .unwrap();
+    assert_eq!(done, i64::try_from(others).unwrap());
+    let is_beside = matches!(poison, Step::Hangs);
+    assert!(!is_beside || Some(last) <= dead.ended_at, "the others are done before the poison is dead");
+    // What was set aside is among the others again.
+    let poisoned = EntityId::new(SECOND, "crowd", "poisoned").unwrap();
+    let next = bank.entities.send(&poisoned, EntityEvent::of(&Step::Adds).unwrap()).await.unwrap();
+    assert_eq!(bank.ended_on(SECOND, next.id.0).await.version, Some(3));
+    assert_eq!(processor.state(SECOND, "poisoned").await.map(|(state, _)| state.adds), Some(3));
+    withdraw(&processor).await;
+    assert_eq!(bank.count("select count(*) from wakeq.entity_asides").await, 0);
+    figure("others", others);
+    figure("longest standstill of the others", format!("{standstill:.2} s, with a stall of {stall:?}"));
+    (dead, standstill, stall)
+}
+
+/// An event that hangs holds up the others once, for `stall`, and is tried again beside them.
+#[tokio::test]
+async fn the_others_are_done_while_an_event_hangs() {
+    let (dead, standstill, stall) = check(Step::Hangs).await;
+    assert!(dead.error.unwrap().starts_with("3 times its processor hung"));
+    assert!(standstill < 2.5 * stall.as_secs_f64(), "{standstill}");
+}
+
+/// An event that panics holds up nobody.
+#[tokio::test]
+async fn the_others_are_done_while_an_event_panics() {
+    let (dead, standstill, stall) = check(Step::Panics).await;
+    assert!(dead.error.unwrap().contains("apply was told to"));
+    assert!(standstill < stall.as_secs_f64(), "{standstill}");
+}
+
+/// An event that ends its process takes two owners with it, and others only when the rest is done.
+#[tokio::test]
+async fn the_others_are_done_while_an_event_kills() {
+    let theatre = Theatre::new("poison", Durations::quick()).await;
+    let entities = Entities::new(theatre.queue.clone());
+    let others = size(200, 10_000);
+    let deposit = Change::Deposit { cents: 1 };
+    let (sent, behind) = send_all(&entities, "account", others, &deposit, &Change::Kills).await;
+    let open = "select count(*) from wakeq.entity_events where status = 'accepted'";
+    // One is lost with a whole batch in hand, one with the event alone, and the third one has done all else
+    // before it is tried again.
+    for (epoch, left) in [(1, others / 2), (2, others / 2), (3, 2), (4, 2)] {
+        theatre.start(&Role::Accounts { epoch, snapshot_every: 1 }, None).child.ended().await;
+        let open = theatre.count(open).await;
+        assert!(open >= 2 && open <= i64::try_from(left + 502).unwrap(), "{open} are left of owner {epoch}");
+        assert!(epoch < 3 || open == 2, "{open} are left of owner {epoch}");
+    }
+    let last = theatre.start(&Role::Accounts { epoch: 5, snapshot_every: 1 }, None);
+    theatre.until_at_least("select -count(*) from wakeq.entity_events where status = 'accepted'", 0).await;
+    let dead = status_of(&entities, &sent).await;
+    assert!(dead.error.unwrap().starts_with("3 times its processor hung, or its process ended"));
+    assert_eq!(status_of(&entities, &behind).await.version, Some(2));
+    let done = "select count(*) from wakeq.entity_events where status = 'processed'";
+    assert_eq!(theatre.count(done).await, i64::try_from(others + 1).unwrap());
+    let answers = "select count(*) from wakeq.events_v2 where module = 'ANSWER'";
+    assert_eq!(theatre.count(answers).await, 2);
+    figure("others, done by the third owner", others);
+    drop(last);
+}
