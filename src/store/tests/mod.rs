@@ -5,7 +5,9 @@ mod contention;
 mod copies;
 mod cost;
 pub(crate) mod crowds;
+mod desk;
 mod entities;
+mod facets;
 mod fences;
 mod frozen;
 mod groups;
@@ -17,6 +19,7 @@ mod minute;
 mod order;
 mod overlapping;
 mod parking;
+mod queue_chores;
 mod queues;
 mod recalls;
 #[cfg(feature = "http")]
