@@ -25,7 +25,7 @@ pub use groups::{Group, GroupNodes, GroupSource, RemoveGroup, ResetGroup, ResetT
 pub use lists::{EventFilter, EventSummary, Page};
 use pulls::Looks;
 #[cfg(feature = "http")]
-pub(crate) use pulls::check_wait;
+pub(crate) use pulls::{LeasedNow, check_wait};
 pub use pulls::{LeasedCopy, Release, Released};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, Waiting};
 pub use rules::{Resumed, Stop, Stopped};
