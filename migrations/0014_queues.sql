@@ -245,9 +245,15 @@ return coalesce((
       left join wakeq.facet_settings s on s.queue = f.queue and s.canvas_id = f.canvas_id
      where f.queue = facet_was_full.queue and f.canvas_id = facet_was_full.canvas), false);
 
--- Copies that may run now in a facet with a limit, as many as there is room for, and at most eight: any of the first ones, so
--- that who asks at the same moment gets others. Where none of these may run, and with `thorough`, many more are looked at.
-create function wakeq.room_in_facet(of_queue text, of_canvas uuid, lease interval, thorough boolean default false)
+-- Copies that may run now in a facet with a limit, as many as there is room for, and at most so many: any of the first ones, so
+-- that whoever asks at the same moment gets others. Where none of these may run, and with `thorough`, many more are looked at.
+create function wakeq.room_in_facet(
+    of_queue  text,
+    of_canvas uuid,
+    lease     interval,
+    thorough  boolean default false,
+    most      integer default 8
+)
 returns setof uuid language plpgsql volatile as $$
 declare
     facet wakeq.facets;
@@ -269,25 +275,28 @@ begin
     foreach depth in array case when thorough then '{100, 2000}'::integer[] else '{100}' end loop
         return query
         select c.id
-          from (
-               (select e.* from wakeq.events_v2 e
-                 where e.id = any (facet.running || facet.recalled[1:depth]) and e.queue = of_queue)
-               union all
-               (select e.* from wakeq.events_v2 e
-                 where e.queue = of_queue and e.canvas_id = of_canvas and e.delay_until <= now()
-                   and (e.delay_until, e.id) > (facet.head_at, facet.head_id) and e.id <> all (facet.running)
-                 order by e.delay_until, e.id limit depth)) as c
+          from (select l.*, row_number() over (partition by l.object order by l.seq) as nth_of_lane
+                  from (
+                       (select e.* from wakeq.events_v2 e
+                         where e.id = any (facet.running || facet.recalled[1:depth]) and e.queue = of_queue)
+                       union all
+                       (select e.* from wakeq.events_v2 e
+                         where e.queue = of_queue and e.canvas_id = of_canvas and e.delay_until <= now()
+                           and (e.delay_until, e.id) > (facet.head_at, facet.head_id) and e.id <> all (facet.running)
+                         order by e.delay_until, e.id limit depth)) as l) as c
          where (c.locked_at is null or c.locked_at < clock_timestamp() - lease) and c.notify_at is not null
            and c.delay_until <= clock_timestamp()
            and not (shown and exists (
                select from wakeq.scheduling_rules r
                 where r.canvas_id = c.canvas_id and r.event_space = c.module and r.handler_name = c.name
                   and (r.until is null or r.until > clock_timestamp())))
+           -- Only the earliest of a lane can be its first: so each lane is looked at once.
            and (c.object is null
-                or c.id = wakeq.first_of_lane(c.canvas_id, c.object, of_queue, c.module, c.name)
+                or c.nth_of_lane = 1
+                   and c.id = wakeq.first_of_lane(c.canvas_id, c.object, of_queue, c.module, c.name)
                    and not wakeq.lane_halts(c.canvas_id, c.object, of_queue, c.module, c.name))
          order by random()
-         limit least(8, room);
+         limit least(most, room);
         exit when found;
     end loop;
 end
@@ -583,21 +592,10 @@ begin
               from settled
         ), slotted as (
             select *, greatest(0, least(share, still - (sum(share) over (order by position) - share)))::integer as slots from shares
-        ), looked as (
+        ), found as (
             select f.canvas_id, f.slots, f.position, f.in_flight_max, c.id, c.delay_until, c.notify_at, c.is_recalled,
-                   case when (c.locked_at is null or c.locked_at < moment - lease) and c.id <> all (taken || refused)
-                             and c.notify_at is not null and c.delay_until <= moment
-                             and (c.object is null
-                                  or c.id = wakeq.first_of_lane(c.canvas_id, c.object, of_queue, c.module, c.name)
-                                     and not wakeq.lane_halts(c.canvas_id, c.object, of_queue, c.module, c.name))
-                        then case when c.losses + (c.locked_at is not null)::integer < losses_below
-                                       and octet_length(c.value) <= value_max
-                                       and not (ruled and exists (
-                                           select from wakeq.scheduling_rules r
-                                            where r.canvas_id = c.canvas_id and r.event_space = c.module
-                                              and r.handler_name = c.name and (r.until is null or r.until > moment)))
-                                  then 'free' else 'apart' end
-                        else 'bound' end as state
+                   c.locked_at, c.losses, c.module, c.name, c.object, octet_length(c.value) as bytes,
+                   row_number() over (partition by c.canvas_id, c.object order by c.seq) as nth_of_lane
               from slotted f cross join lateral (
                   (select e.*, true as is_recalled from wakeq.events_v2 e
                     where e.id = any (case when only_asked then asked else f.recalled[1:f.slots + 20] end) and e.queue = of_queue)
@@ -607,6 +605,25 @@ begin
                       and e.delay_until <= moment and (e.delay_until, e.id) > (f.head_at, f.head_id)
                     order by e.delay_until, e.id limit f.slots + least(100, 2 * pass * pass))) as c
              where f.slots > 0 and c.canvas_id = f.canvas_id
+        ), looked as materialized (
+            -- Only the earliest of a lane can be its first: so each lane is looked at once. Not materialized, it would be looked
+            -- at wherever the state is asked for.
+            select c.canvas_id, c.slots, c.position, c.in_flight_max, c.id, c.delay_until, c.notify_at, c.is_recalled,
+                   case when (c.locked_at is null or c.locked_at < moment - lease) and c.id <> all (taken || refused)
+                             and c.notify_at is not null and c.delay_until <= moment
+                             and (c.object is null
+                                  or c.nth_of_lane = 1
+                                     and c.id = wakeq.first_of_lane(c.canvas_id, c.object, of_queue, c.module, c.name)
+                                     and not wakeq.lane_halts(c.canvas_id, c.object, of_queue, c.module, c.name))
+                        then case when c.losses + (c.locked_at is not null)::integer < losses_below
+                                       and c.bytes <= value_max
+                                       and not (ruled and exists (
+                                           select from wakeq.scheduling_rules r
+                                            where r.canvas_id = c.canvas_id and r.event_space = c.module
+                                              and r.handler_name = c.name and (r.until is null or r.until > moment)))
+                                  then 'free' else 'apart' end
+                        else 'bound' end as state
+              from found c
         ), judged as (
             select *, state = 'free' as is_free from looked
         ), ranked as (

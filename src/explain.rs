@@ -64,6 +64,8 @@ pub struct Live {
     pub place: Option<Place>,
     /// The queue that it is in, and the event that it is a copy of, if it is one.
     pub copy_of: Option<CopyOf>,
+    /// Whether services lease the copies of its queue over HTTP: no worker takes it.
+    pub pulled: bool,
     /// The first event of its object that is left for the same handler, and its link, if that is another one: it has to
     /// end first.
     pub first: Option<(EventId, Link)>,
@@ -86,9 +88,15 @@ impl Live {
             }
             Standing::Delayed if self.rule.is_some() => "is due then, but runs only when its handler may",
             Standing::Delayed => "runs when it is due",
+            Standing::Running if self.worker.is_none() && self.pulled => {
+                "ends when the service that leased it completes or releases it; is leased again if its lease runs out before"
+            }
             Standing::Running => "ends with its handler, or is taken over when its lease runs out",
             Standing::Held(RuleKind::Pause) => "is woken when the handler is unpaused",
             Standing::Held(RuleKind::Block) => "is woken when an admin unblocks the handler",
+            Standing::Ready if self.pulled => {
+                "waits until a service leases it: its queue is pulled over HTTP"
+            }
             Standing::Ready if self.target.is_some() => {
                 "is sent to its target when a worker with room takes its notification"
             }
@@ -163,6 +171,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<Live, St
         traceparent: event.traceparent,
         place: event.place,
         copy_of: event.copy_of,
+        pulled: event.pulled,
         first,
         now: schedule.now,
     })

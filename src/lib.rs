@@ -89,7 +89,7 @@ pub use store::RegisteredTarget;
 pub use store::{
     AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, EntityCursor, EntityEventStatus, EntitySummary,
     Facet, FacetSettings, FailingEvent, GroupDead, GroupDeadCursor, GroupPosition, HaltedLane, HandlerCounts,
-    InHand, InvalidEntityCursor, InvalidGroupDeadCursor, LogAppender, LogEnd, LogHolder, LogHorizon,
+    InHand, InvalidEntityCursor, InvalidGroupDeadCursor, Lease, LogAppender, LogEnd, LogHolder, LogHorizon,
     MigrationState, MigrationStatus, Object, QueueDepth, QuotaUse, Refusal, RegisteredQueue, Retention,
     RoleKind, Rule, Store, StoreConfig, StoreError, StoredEntity, TimingMode, Tombstone,
 };

@@ -7,8 +7,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::AdminError;
-use crate::event::{EventId, Name, Timestamp, is_storable};
-use crate::store::Position;
+use crate::event::{CanvasId, EventId, Name, Timestamp, is_storable};
+use crate::store::{LeasePosition, Position};
 
 /// Longest text of a cursor: two names and what is beside them.
 const LENGTH_MAX: usize = 400;
@@ -26,6 +26,7 @@ enum Key {
     Event(Position),
     Dead(DeadPosition),
     Audit(i64),
+    Lease(LeasePosition),
 }
 
 /// When an event died, and its id.
@@ -45,24 +46,35 @@ impl Cursor {
         Self(Key::Audit(id))
     }
 
+    pub(super) fn of_lease(position: LeasePosition) -> Self {
+        Self(Key::Lease(position))
+    }
+
+    pub(super) fn lease(&self) -> Result<LeasePosition, AdminError> {
+        match self.0 {
+            Key::Lease(position) => Ok(position),
+            Key::Event(_) | Key::Dead(_) | Key::Audit(_) => Err(AdminError::Cursor),
+        }
+    }
+
     pub(super) fn event(&self) -> Result<Position, AdminError> {
         match &self.0 {
             Key::Event(position) => Ok(position.clone()),
-            Key::Dead(_) | Key::Audit(_) => Err(AdminError::Cursor),
+            Key::Dead(_) | Key::Audit(_) | Key::Lease(_) => Err(AdminError::Cursor),
         }
     }
 
     pub(super) fn dead(&self) -> Result<DeadPosition, AdminError> {
         match self.0 {
             Key::Dead(position) => Ok(position),
-            Key::Event(_) | Key::Audit(_) => Err(AdminError::Cursor),
+            Key::Event(_) | Key::Audit(_) | Key::Lease(_) => Err(AdminError::Cursor),
         }
     }
 
     pub(super) fn audit(&self) -> Result<i64, AdminError> {
         match self.0 {
             Key::Audit(id) => Ok(id),
-            Key::Event(_) | Key::Dead(_) => Err(AdminError::Cursor),
+            Key::Event(_) | Key::Dead(_) | Key::Lease(_) => Err(AdminError::Cursor),
         }
     }
 }
@@ -77,6 +89,7 @@ impl fmt::Display for Cursor {
                 write!(formatter, "d~{}~{}", died_at.timestamp_micros(), id.0.simple())
             }
             Key::Audit(id) => write!(formatter, "a~{id}"),
+            Key::Lease((canvas, id)) => write!(formatter, "l~{}~{}", canvas.0.simple(), id.0.simple()),
         }
     }
 }
@@ -98,6 +111,7 @@ impl FromStr for Cursor {
             }),
             ["d", died_at, id] => Key::Dead(DeadPosition(moment(died_at)?, part(id)?)),
             ["a", id] => Key::Audit(part(id)?),
+            ["l", canvas, id] => Key::Lease((part::<CanvasId>(canvas)?, part(id)?)),
             _ => return Err(AdminError::Cursor),
         };
         Ok(Self(key))
@@ -127,6 +141,7 @@ mod tests {
             Cursor::of_event(&position),
             Cursor::of_dead(&DeadPosition(delay_until, id)),
             Cursor::of_audit(i64::MAX),
+            Cursor::of_lease((CanvasId(uuid::Uuid::max()), id)),
         ] {
             let text = cursor.to_string();
             assert!(
@@ -149,6 +164,8 @@ mod tests {
             "a~x",
             "a~1~2",
             "d~1",
+            "l~1",
+            "l~x~y",
             "e~m~n~1",
             "b~1",
             &format!("d~{}~{id}", i64::MAX),

@@ -6,6 +6,7 @@ mod cursor;
 mod dead;
 mod events;
 mod groups;
+mod leases;
 mod lists;
 mod objects;
 mod pulls;
@@ -24,9 +25,9 @@ pub use cursor::Cursor;
 pub use groups::{Group, GroupNodes, GroupSource, RemoveGroup, ResetGroup, ResetTo};
 pub use lists::{EventFilter, EventSummary, Page};
 use pulls::Looks;
-#[cfg(feature = "http")]
-pub(crate) use pulls::check_wait;
 pub use pulls::{LeasedCopy, Release, Released};
+#[cfg(feature = "http")]
+pub(crate) use pulls::{LeasedNow, check_wait};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, Waiting};
 pub use rules::{Resumed, Stop, Stopped};
 pub use stats::HandlerStats;
@@ -109,6 +110,9 @@ pub enum AdminError {
         "the lease of copy {0} is over: it ran out, or was given up; others may have the copy, and nothing was changed"
     )]
     LeaseOver(EventId),
+    /// Nobody has leased the copy.
+    #[error("copy {0} is not leased in this queue: `wakeq queues leases` shows those that are")]
+    NoLease(EventId),
     /// There is no such consumer group.
     #[error("there is no consumer group {0}: `wakeq groups list` shows those with subscribers or positions")]
     NoGroup(Name),

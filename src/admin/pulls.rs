@@ -12,8 +12,8 @@ use uuid::Uuid;
 
 use super::{Admin, AdminError};
 use crate::event::{
-    CanvasId, Cause, Claim, EventId, HandlerAddress, Lane, LeaseToken, Name, Notification, Place, PullPolicy,
-    Timestamp, Traceparent,
+    CanvasId, Cause, Claim, EventId, HandlerAddress, HandlerScope, Lane, LeaseToken, Name, Notification,
+    ObjectKey, Place, PullPolicy, Timestamp, Traceparent,
 };
 use crate::machine::RetryPolicy;
 use crate::store::{Fence, LeasedRow, Retry, StoreError};
@@ -71,6 +71,14 @@ pub struct LeasedCopy {
     pub due_at: Timestamp,
 }
 
+/// What a call leased.
+#[derive(Debug, Default)]
+pub(crate) struct LeasedNow {
+    pub(crate) copies: Vec<LeasedCopy>,
+    /// The handlers that the events of copies name that died instead, because their leases had run out too often.
+    pub(crate) died: Vec<HandlerScope>,
+}
+
 /// Why and for how long a copy is given back. By default at once, and as if it had not been taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Release {
@@ -94,6 +102,8 @@ impl Admin {
     /// Leases up to `max` copies of a pulled queue, 1 to 100, canvas after canvas, for 1 s to 1 h. Waits up to 20 s until there
     /// are any; then there may be none. Their values have 4 MiB together, or there is one copy.
     ///
+    /// Copies that die here, because their leases ran out five times, are in no metric: those of the HTTP API are.
+    ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
     /// use std::time::Duration;
@@ -116,20 +126,20 @@ impl Admin {
         check_wait(wait)?;
         let end = Instant::now() + wait;
         loop {
-            let copies = self.lease_now(queue, max, lease).await?;
+            let copies = self.lease_now(queue, max, lease).await?.copies;
             if !copies.is_empty() || !self.await_copies(queue, end).await? {
                 return Ok(copies);
             }
         }
     }
 
-    /// The same without waiting.
+    /// The same without waiting, and what died.
     pub(crate) async fn lease_now(
         &self,
         queue: &Name,
         max: u32,
         lease: Duration,
-    ) -> Result<Vec<LeasedCopy>, AdminError> {
+    ) -> Result<LeasedNow, AdminError> {
         check_lease(lease)?;
         if !(1..=COPIES_MAX).contains(&max) {
             return Err(AdminError::Invalid("`max` is 1 to 100 copies"));
@@ -139,15 +149,16 @@ impl Admin {
             Some(policy) => policy.halts,
             None => return Err(AdminError::NotPulled(queue.clone())),
         };
+        let mut now = LeasedNow::default();
         for _ in 0..TRIES {
             let rows = self.next_turns(queue, max, lease).await?;
             let nothing = rows.is_empty();
-            let copies = self.judged(queue, rows, halts).await?;
-            if nothing || !copies.is_empty() {
-                return Ok(copies);
+            self.judge(queue, rows, halts, &mut now).await?;
+            if nothing || !now.copies.is_empty() {
+                break;
             }
         }
-        Ok(Vec::new())
+        Ok(now)
     }
 
     /// What the rotation gives, after a look for what became due, unless there was more than enough a moment ago.
@@ -198,7 +209,7 @@ impl Admin {
     ) -> Result<Timestamp, AdminError> {
         check_lease(lease)?;
         let held = self.held(queue, id, token).await?;
-        let until = self.store.extend_lease((held.canvas, held.claim), lease).await?;
+        let until = self.store.extend_lease((held.scope.canvas, held.claim), lease).await?;
         until.ok_or(AdminError::LeaseOver(id))
     }
 
@@ -211,7 +222,7 @@ impl Admin {
     ) -> Result<(), AdminError> {
         let held = self.held(queue, id, token).await?;
         let claims = [held.claim];
-        let completed = match &held.lane {
+        let completed = match &held.object {
             Some(_) => self.store.complete_links(&claims).await?,
             None => self.store.complete(&claims).await?,
         };
@@ -222,7 +233,7 @@ impl Admin {
         Ok(())
     }
 
-    /// Gives a copy back, before its lease ends.
+    /// Gives a copy back, before its lease ends. That it died is in no metric: deaths over the HTTP API are.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin, copy: wakeq::LeasedCopy) -> Result<(), Box<dyn std::error::Error>> {
@@ -243,6 +254,17 @@ impl Admin {
         token: &LeaseToken,
         release: &Release,
     ) -> Result<Released, AdminError> {
+        Ok(self.give_back(queue, id, token, release).await?.0)
+    }
+
+    /// The same; and the handler that the copy's event names.
+    pub(crate) async fn give_back(
+        &self,
+        queue: &Name,
+        id: EventId,
+        token: &LeaseToken,
+        release: &Release,
+    ) -> Result<(Released, HandlerScope), AdminError> {
         if release.retry.is_some_and(|retry| retry > RETRY_MAX) {
             return Err(AdminError::Invalid("a copy comes again after 30 days at most"));
         }
@@ -265,9 +287,9 @@ impl Admin {
         }
         self.made_room(queue, &held, released == Released::Died).await;
         if released == Released::Again(Duration::ZERO) {
-            self.publish(&[Notification { id, canvas: held.canvas }]).await;
+            self.publish(&[Notification { id, canvas: held.scope.canvas }]).await;
         }
-        Ok(released)
+        Ok((released, held.scope))
     }
 
     /// An attempt failed: it is tried again, or dies; whether the lease stood, and which of them.
@@ -307,24 +329,29 @@ impl Admin {
             Fence::Gone => Err(AdminError::NoCopy(id)),
             Fence::Wrong => Err(AdminError::NotLeased(id)),
             Fence::Over => Err(AdminError::LeaseOver(id)),
-            Fence::Stands { claim, canvas, retries, lane } => Ok(Held { claim, canvas, retries, lane }),
+            Fence::Stands { claim, scope, retries, object } => Ok(Held { claim, scope, retries, object }),
         }
     }
 
     /// Of what was leased, what is handed out: copies that were lost too often die, and one that was lost before comes alone, so that
     /// it takes no others with it. The others are given back, and keep their places.
-    async fn judged(
+    async fn judge(
         &self,
         queue: &Name,
         rows: Vec<LeasedRow>,
         halts: bool,
-    ) -> Result<Vec<LeasedCopy>, AdminError> {
+        now: &mut LeasedNow,
+    ) -> Result<(), AdminError> {
         let (poison, mut rows): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.event.losses >= LOSSES_MAX);
         for row in poison {
             let words = "its leases ran out too often";
-            self.store.die(row.event.claim, Cause::Poison, Some(words), halts).await?;
-            self.made_room(queue, &Held::of(queue, &row), true).await;
+            // If not, somebody else has ended it meanwhile.
+            if self.store.die(row.event.claim, Cause::Poison, Some(words), halts).await? {
+                let held = Held::of(row);
+                self.made_room(queue, &held, true).await;
+                now.died.push(held.scope);
+            }
         }
         if let Some(at) = rows.iter().position(|row| row.event.losses >= SUSPECT_LOSSES)
             && rows.len() > 1
@@ -339,16 +366,22 @@ impl Admin {
             self.publish(&told.collect::<Vec<_>>()).await;
             rows = vec![suspect];
         }
-        Ok(rows.into_iter().filter_map(LeasedCopy::of).collect())
+        now.copies = rows.into_iter().filter_map(LeasedCopy::of).collect();
+        Ok(())
     }
 
     /// Wakes what may be taken now that a copy is not held any more, which is committed: what goes wrong is only logged, and the
     /// minute's pass makes up for it.
     async fn made_room(&self, queue: &Name, held: &Held, removed: bool) {
-        if removed {
-            self.go_on(held.lane.as_slice()).await;
+        if removed && let Some(object) = held.object.clone() {
+            self.go_on(&[Lane { scope: held.scope.clone(), object, queue: Some(queue.clone()) }]).await;
         }
-        match self.store.room_in_facets_of(&[(queue.clone(), held.canvas)]).await {
+        self.fill_room(queue, held.scope.canvas).await;
+    }
+
+    /// Wakes what has room in a facet now, as far as nobody else does.
+    pub(super) async fn fill_room(&self, queue: &Name, canvas: CanvasId) {
+        match self.store.room_in_facets_of(&[(queue.clone(), canvas)]).await {
             Ok(rooms) => {
                 let rooms = rooms.concat();
                 if !rooms.is_empty() {
@@ -393,21 +426,15 @@ impl Looks {
 /// What a token holds.
 struct Held {
     claim: Claim,
-    canvas: CanvasId,
+    scope: HandlerScope,
     retries: u32,
-    lane: Option<Lane>,
+    object: Option<ObjectKey>,
 }
 
 impl Held {
-    fn of(queue: &Name, row: &LeasedRow) -> Self {
-        let event = &row.event;
-        let lane = event.place.as_ref().map(|place| Lane {
-            scope: event.address.scope.clone(),
-            object: place.object.clone(),
-            queue: Some(queue.clone()),
-        });
-        let (claim, canvas) = (event.claim, event.address.scope.canvas);
-        Self { claim, canvas, retries: event.retries.unsigned_abs(), lane }
+    fn of(LeasedRow { event, .. }: LeasedRow) -> Self {
+        let (claim, retries) = (event.claim, event.retries.unsigned_abs());
+        Self { claim, scope: event.address.scope, retries, object: event.place.map(|place| place.object) }
     }
 }
 

@@ -38,8 +38,8 @@ pub(crate) use log::{
 };
 pub(crate) use objects::{HaltedLane, InHand, Link, Object, Place, SkipRequest, Skipped, Tombstone};
 pub(crate) use pulls::{
-    CompleteRequest, ExtendRequest, Extended, InvalidPull, LeaseRequest, Leased, Pull, ReleaseRequest,
-    Released,
+    CompleteRequest, ExtendRequest, Extended, InvalidPull, Lease, LeaseRequest, Leased, LeasedCopy, Pull,
+    ReleaseRequest, Released,
 };
 pub(crate) use queues::{
     Copied, DeletedQueue, Facet, FacetSet, InvalidQueue, PutQueue, PutQueueAnswer, Queue, QueueDepth,

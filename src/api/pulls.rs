@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::{OnDeath, Place};
 use crate::admin;
 use crate::event::{InvalidLeaseToken, LeaseToken, PullPolicy};
+use crate::store;
 
 /// How copies of a pulled queue are tried again that were released with an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -100,6 +101,29 @@ pub(crate) struct LeasedCopy {
     pub(crate) emitted_at: DateTime<Utc>,
     /// When it was due.
     pub(crate) due_at: DateTime<Utc>,
+}
+
+/// A copy that is leased now, without its value and the token of its lease.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Lease {
+    pub(crate) id: Uuid,
+    /// When the lease ends.
+    pub(crate) lease_until: DateTime<Utc>,
+    /// Which attempt this is. Leases that ran out are not counted.
+    #[schema(minimum = 1)]
+    pub(crate) attempt: u32,
+    pub(crate) canvas: Uuid,
+    #[schema(example = "email_event")]
+    pub(crate) module: String,
+    #[schema(example = "opened_email")]
+    pub(crate) name: String,
+    #[schema(example = "_")]
+    pub(crate) modifier: String,
+    /// The event that it is a copy of.
+    pub(crate) origin: Uuid,
+    /// Its object, and its link there, if it is on one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) place: Option<Place>,
 }
 
 /// How long a lease is to last from now on.
@@ -268,6 +292,24 @@ impl LeasedCopy {
             emitted_at: copy.emitted_at,
             due_at: copy.due_at,
         })
+    }
+}
+
+impl From<store::Lease> for Lease {
+    fn from(lease: store::Lease) -> Self {
+        let store::Lease { id, lease_until, attempt, address, origin, place } = lease;
+        let (scope, modifier) = (address.scope, address.modifier.to_string());
+        Self {
+            id: id.0,
+            lease_until,
+            attempt,
+            canvas: scope.canvas.0,
+            module: scope.module.to_string(),
+            name: scope.name.to_string(),
+            modifier,
+            origin: origin.0,
+            place: place.map(Place::from),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::access::{AccessError, InvalidKeyId, InvalidScope};
 use crate::admin::AdminError;
-use crate::api::{InvalidAppend, InvalidCron, InvalidQueue, InvalidTarget};
+use crate::api::{InvalidAppend, InvalidCron, InvalidPull, InvalidQueue, InvalidTarget};
 use crate::broadcast::ListenError;
 use crate::delivery::{InvalidAllowedAudience, InvalidIpRange, RefusedTarget};
 use crate::emit::EmitError;
@@ -82,6 +82,7 @@ fn is_of_the_arguments(cause: &(dyn std::error::Error + 'static)) -> bool {
         || cause.is::<InvalidAllowedAudience>()
         || cause.is::<InvalidCron>()
         || cause.is::<InvalidAppend>()
+        || cause.is::<InvalidPull>()
         || cause.is::<InvalidQuota>()
 }
 
@@ -113,6 +114,7 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::NoTarget(_)
         | AdminError::NoQueue(_)
         | AdminError::NoCopy(_)
+        | AdminError::NoLease(_)
         | AdminError::NoGroup(_)
         | AdminError::NoSource(..) => Exit::NotFound,
         AdminError::NotWaiting(_)

@@ -29,6 +29,7 @@ mod migrate;
 mod objects;
 mod parts;
 mod process;
+mod pulls;
 mod queues;
 mod quotas;
 mod secrets;

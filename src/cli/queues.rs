@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::Context;
 use super::arguments::ListArgs;
 use super::failure::Failure;
+use super::pulls;
 use super::show::{self, JsonArg, field, moment};
 use super::table::Table;
 use super::targets::{self, PolicyArgs, read_secret};
@@ -37,6 +38,18 @@ enum Verb {
     Facets(Facets),
     /// Say what the canvas of --canvas gets of a queue
     SetFacet(Set),
+    /// Lease copies of a pulled queue: until their leases end, nobody else gets them
+    Lease(pulls::Lease),
+    /// Let a lease end later, or earlier
+    Extend(pulls::Extend),
+    /// Complete a copy that is leased: it is gone
+    Complete(pulls::Complete),
+    /// Give a copy back that is leased
+    Release(pulls::Release),
+    /// List the copies of a queue that are leased
+    Leases(pulls::Leases),
+    /// End a lease whose token is lost: the copy comes again at once
+    EndLease(pulls::EndLease),
 }
 
 #[derive(Args)]
@@ -145,6 +158,12 @@ impl Queues {
             Verb::Delete(command) => command.run(context).await,
             Verb::Facets(command) => command.run(context).await,
             Verb::SetFacet(command) => command.run(context).await,
+            Verb::Lease(command) => command.run(context).await,
+            Verb::Extend(command) => command.run(context).await,
+            Verb::Complete(command) => command.run(context).await,
+            Verb::Release(command) => command.run(context).await,
+            Verb::Leases(command) => command.run(context).await,
+            Verb::EndLease(command) => command.run(context).await,
         }
     }
 }

@@ -17,6 +17,7 @@ mod groups;
 mod guard;
 mod handlers;
 mod health;
+mod leases;
 mod limits;
 mod listen;
 mod log;
@@ -177,6 +178,8 @@ fn of_the_platform(guarded: Guarded) -> Guarded {
         .everywhere([Scope::Operate], routes!(pulls::extend))
         .everywhere([Scope::Operate], routes!(pulls::complete))
         .everywhere([Scope::Operate], routes!(pulls::release))
+        .everywhere([Scope::Read], routes!(leases::list))
+        .everywhere([Scope::Operate], routes!(leases::end))
         // A group reads the log of every canvas.
         .everywhere([Scope::Read], routes!(groups::nodes))
         .everywhere([Scope::Read], routes!(groups::list))

@@ -315,7 +315,7 @@ impl From<AdminError> for Problem {
             | AdminError::NoTarget(_)
             | AdminError::NoQueue(_)
             | AdminError::NoGroup(_) => Self::not_found(),
-            AdminError::NoCopy(_) => Self::new(Kind::NotFound, error.to_string()),
+            AdminError::NoCopy(_) | AdminError::NoLease(_) => Self::new(Kind::NotFound, error.to_string()),
             AdminError::LeaseOver(_) => Self::new(Kind::LeaseOver, error.to_string()),
             AdminError::NotPulled(_) | AdminError::NotLeased(_) => {
                 Self::new(Kind::Conflict, error.to_string())

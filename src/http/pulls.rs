@@ -15,11 +15,12 @@ use super::body::{self, EventPath, QueuePath};
 use super::guard::Caller;
 use super::limits::Slot;
 use super::problem::{Details, Kind, Problem};
+use crate::admin::LeasedNow;
 use crate::api::{
     CompleteRequest, ExtendRequest, Extended, InvalidPull, LeaseRequest, Leased, ReleaseRequest, Released,
 };
-use crate::event::LeaseToken;
-use crate::telemetry::PullMetrics;
+use crate::event::{Cause, HandlerScope, LeaseToken, Name};
+use crate::telemetry::{PullMetrics, RunMetrics};
 
 /// Most requests of a process that wait for copies.
 const WAITING_MAX: usize = 100;
@@ -31,13 +32,22 @@ const TO_ANSWER: Duration = Duration::from_secs(5);
 pub(super) struct Pulling {
     waiting: Arc<Semaphore>,
     metrics: PullMetrics,
+    /// Beside those of the workers.
+    runs: Arc<RunMetrics>,
     /// Ends what waits.
     stop: CancellationToken,
 }
 
 impl Pulling {
     pub(super) fn new(stop: CancellationToken) -> Self {
-        Self { waiting: Arc::new(Semaphore::new(WAITING_MAX)), metrics: PullMetrics::new(), stop }
+        let waiting = Arc::new(Semaphore::new(WAITING_MAX));
+        Self { waiting, metrics: PullMetrics::new(), runs: Arc::default(), stop }
+    }
+
+    /// Counts copies of a queue that died, each by the handler that its event names.
+    fn died(&self, queue: &Name, scopes: &[HandlerScope], cause: Cause) {
+        self.metrics.pulled(queue, "died", scopes.len());
+        scopes.iter().for_each(|scope| self.runs.died(scope, cause));
     }
 }
 
@@ -62,7 +72,8 @@ pub(super) async fn lease(
     let end = Instant::now() + wait.min(api.limits.request_time.saturating_sub(TO_ANSWER));
     let mut waiting = None;
     loop {
-        let copies = api.admin.lease_now(&queue, request.max, lease).await?;
+        let LeasedNow { copies, died } = api.admin.lease_now(&queue, request.max, lease).await?;
+        api.pulling.died(&queue, &died, Cause::Poison);
         if !copies.is_empty() || Instant::now() >= end {
             api.pulling.metrics.pulled(&queue, "leased", copies.len());
             return Leased::of(copies).map(Json).map_err(|error| Problem::internal(&error));
@@ -135,13 +146,13 @@ pub(super) async fn release(
     body::Json(request): body::Json<ReleaseRequest>,
 ) -> Result<Json<Released>, Problem> {
     let (token, release) = request.read()?;
-    let released: Released = api.admin.release_copy(&queue, id, &token, &release).await?.into();
-    let outcome = match (released.died, &release.error) {
-        (true, _) => "died",
-        (false, Some(_)) => "failed",
-        (false, None) => "released",
-    };
-    api.pulling.metrics.pulled(&queue, outcome, 1);
+    let (released, scope) = api.admin.give_back(&queue, id, &token, &release).await?;
+    let released = Released::from(released);
+    match (released.died, &release.error) {
+        (true, _) => api.pulling.died(&queue, &[scope], Cause::Retries),
+        (false, Some(_)) => api.pulling.metrics.pulled(&queue, "failed", 1),
+        (false, None) => api.pulling.metrics.pulled(&queue, "released", 1),
+    }
     Ok(Json(released))
 }
 

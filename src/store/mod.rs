@@ -110,8 +110,8 @@ pub use migrate::{MigrationState, MigrationStatus};
 #[cfg(feature = "http")]
 pub(crate) use places::{Purpose, on_behalf_of};
 pub(crate) use positions::{Buried, Failing, PositionMove};
-pub use queues::{Facet, FacetSettings, QueueDepth, RegisteredQueue};
-pub(crate) use queues::{Fence, LeasedRow, NewQueueRow, QueuePut, Taken, TakenTurn};
+pub use queues::{Facet, FacetSettings, Lease, QueueDepth, RegisteredQueue};
+pub(crate) use queues::{Fence, LeasePosition, LeasedRow, NewQueueRow, QueuePut, Taken, TakenTurn};
 pub(crate) use quotas::Added;
 pub use quotas::QuotaUse;
 pub use rights::RoleKind;

@@ -53,6 +53,7 @@ fn ready(name: &str, row: &Row, now: Timestamp) -> Live {
         target: None,
         last_error: None,
         copy_of: None,
+        pulled: false,
         place: None,
         first: None,
         now,

@@ -374,7 +374,7 @@ impl Client {
             400 | 413 | 415 | 422 | 431 => Failure::Usage(words),
             401 | 403 => Failure::Refused(words),
             404 => Failure::NotFound(words),
-            409 => Failure::Conflict(words),
+            409 | 410 => Failure::Conflict(words),
             408 | 429 | 503 => Failure::Unavailable(words),
             _ => Failure::Failed(words),
         }

@@ -1,6 +1,7 @@
 //! Commands straight on the database. Who may connect to it may do anything, as an admin; the record has their name.
 
 mod entities;
+mod pulls;
 
 use std::sync::Arc;
 use std::time::Duration;

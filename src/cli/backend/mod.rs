@@ -10,13 +10,14 @@ mod hearing;
 mod server;
 
 use crate::api::{
-    Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
-    DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EntitySummary, EventDetail,
-    EventSummary, Facet, FacetSet, Group, GroupDead, GroupNodes, GroupSummary, HaltedLane, Handler, Key,
-    Lifted, List, LogPage, NewChange, NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged,
-    PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Quota, RedriveGroup,
-    Redriven, RedrivenGroup, RemoveGroup, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet,
-    SetQuota, Skipped, StopRequest, Stopped, Tombstone, UnsetQuota, Waiting,
+    Append, AppendedAll, AuditEntry, BulkRequest, CompleteRequest, CreateKey, CreatedKey, Cron, DeadEvent,
+    Deleted, DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EntitySummary, EventDetail,
+    EventSummary, ExtendRequest, Extended, Facet, FacetSet, Group, GroupDead, GroupNodes, GroupSummary,
+    HaltedLane, Handler, Key, Lease, LeaseRequest, Leased, Lifted, List, LogPage, NewChange, NewEntityEvent,
+    NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer,
+    PutTarget, Queue, QueueDepth, Quota, RedriveGroup, Redriven, RedrivenGroup, ReleaseRequest, Released,
+    RemoveGroup, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet, SetQuota, Skipped, StopRequest,
+    Stopped, Tombstone, UnsetQuota, Waiting,
 };
 use crate::config::DeliveryArgs;
 use crate::event::{self, Category, EntityId, EntityType, EventId, EventSource, Name, ObjectKey, StreamName};
@@ -186,6 +187,45 @@ impl Backend {
 
     pub(super) async fn queue_depth(&self, name: &Name) -> anyhow::Result<QueueDepth> {
         either!(self.queue_depth(name))
+    }
+
+    pub(super) async fn lease(&self, queue: &Name, request: LeaseRequest) -> anyhow::Result<Leased> {
+        either!(self.lease(queue, request))
+    }
+
+    pub(super) async fn extend(
+        &self,
+        queue: &Name,
+        id: EventId,
+        request: ExtendRequest,
+    ) -> anyhow::Result<Extended> {
+        either!(self.extend(queue, id, request))
+    }
+
+    pub(super) async fn complete(
+        &self,
+        queue: &Name,
+        id: EventId,
+        request: CompleteRequest,
+    ) -> anyhow::Result<()> {
+        either!(self.complete(queue, id, request))
+    }
+
+    pub(super) async fn release(
+        &self,
+        queue: &Name,
+        id: EventId,
+        request: ReleaseRequest,
+    ) -> anyhow::Result<Released> {
+        either!(self.release(queue, id, request))
+    }
+
+    pub(super) async fn leases(&self, queue: &Name, page: Page) -> anyhow::Result<List<Lease>> {
+        either!(self.leases(queue, page))
+    }
+
+    pub(super) async fn end_lease(&self, queue: &Name, id: EventId) -> anyhow::Result<()> {
+        either!(self.end_lease(queue, id))
     }
 
     pub(super) async fn facets(&self, queue: &Name, page: Page) -> anyhow::Result<List<Facet>> {

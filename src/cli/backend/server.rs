@@ -7,13 +7,14 @@ use uuid::Uuid;
 use super::client::{Client, Request};
 use super::{Canvases, WhichEvents};
 use crate::api::{
-    Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
-    DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EntitySummary, EventDetail,
-    EventSummary, Facet, FacetSet, Group, GroupDead, GroupNodes, GroupSummary, HaltedLane, Handler, Key,
-    Lifted, List, LogPage, NewChange, NewEntityEvent, NewEvent, Object, PauseCron, PurgeRequest, Purged,
-    PutAnswer, PutCron, PutQueue, PutQueueAnswer, PutTarget, Queue, QueueDepth, Quota, RedriveGroup,
-    Redriven, RedrivenGroup, RemoveGroup, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet,
-    SetQuota, SkipRequest, Skipped, StopRequest, Stopped, TheEvent, Tombstone, UnsetQuota, Waiting,
+    Append, AppendedAll, AuditEntry, BulkRequest, CompleteRequest, CreateKey, CreatedKey, Cron, DeadEvent,
+    Deleted, DeletedQueue, Depth, Emitted, EmittedBatch, Entity, EntityProgress, EntitySummary, EventDetail,
+    EventSummary, ExtendRequest, Extended, Facet, FacetSet, Group, GroupDead, GroupNodes, GroupSummary,
+    HaltedLane, Handler, Key, Lease, LeaseRequest, Leased, Lifted, List, LogPage, NewChange, NewEntityEvent,
+    NewEvent, Object, PauseCron, PurgeRequest, Purged, PutAnswer, PutCron, PutQueue, PutQueueAnswer,
+    PutTarget, Queue, QueueDepth, Quota, RedriveGroup, Redriven, RedrivenGroup, ReleaseRequest, Released,
+    RemoveGroup, ResetGroup, ResetRequest, RuleKind, SentToEntity, SetFacet, SetQuota, SkipRequest, Skipped,
+    StopRequest, Stopped, TheEvent, Tombstone, UnsetQuota, Waiting,
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
@@ -197,6 +198,47 @@ impl Server {
 
     pub(super) async fn queue_depth(&self, name: &Name) -> anyhow::Result<QueueDepth> {
         self.client.call(Request::get(&["queues", name.as_str(), "depth"]).everywhere()).await
+    }
+
+    pub(super) async fn lease(&self, queue: &Name, request: LeaseRequest) -> anyhow::Result<Leased> {
+        let lease = Request::post(&["queues", queue.as_str(), "copies", "lease"]).everywhere();
+        self.client.call(lease.body(&request)?).await
+    }
+
+    pub(super) async fn extend(
+        &self,
+        queue: &Name,
+        id: EventId,
+        request: ExtendRequest,
+    ) -> anyhow::Result<Extended> {
+        self.client.call(of_copy(queue, id, "extend").body(&request)?).await
+    }
+
+    pub(super) async fn complete(
+        &self,
+        queue: &Name,
+        id: EventId,
+        request: CompleteRequest,
+    ) -> anyhow::Result<()> {
+        self.client.send(of_copy(queue, id, "complete").body(&request)?).await.map(drop)
+    }
+
+    pub(super) async fn release(
+        &self,
+        queue: &Name,
+        id: EventId,
+        request: ReleaseRequest,
+    ) -> anyhow::Result<Released> {
+        self.client.call(of_copy(queue, id, "release").body(&request)?).await
+    }
+
+    pub(super) async fn leases(&self, queue: &Name, page: Page) -> anyhow::Result<List<Lease>> {
+        self.client.call(Request::get(&["queues", queue.as_str(), "leases"]).everywhere().page(page)).await
+    }
+
+    pub(super) async fn end_lease(&self, queue: &Name, id: EventId) -> anyhow::Result<()> {
+        let end = Request::delete(&["queues", queue.as_str(), "leases", &id.to_string()]);
+        self.client.send(end.everywhere()).await.map(drop)
     }
 
     pub(super) async fn facets(&self, queue: &Name, page: Page) -> anyhow::Result<List<Facet>> {
@@ -388,4 +430,9 @@ fn one_canvas(canvases: Canvases) -> anyhow::Result<()> {
             Err(Failure::Usage(words.to_owned()).into())
         }
     }
+}
+
+/// A request about a copy that is leased.
+fn of_copy(queue: &Name, id: EventId, verb: &str) -> Request {
+    Request::post(&["queues", queue.as_str(), "copies", &id.to_string(), verb]).everywhere()
 }

@@ -2,6 +2,7 @@
 
 mod admin;
 mod depth;
+mod leases;
 mod placements;
 mod pulls;
 mod registration;
@@ -11,6 +12,8 @@ mod upkeep;
 
 pub use admin::{Facet, FacetSettings, RegisteredQueue};
 pub use depth::QueueDepth;
+pub use leases::Lease;
+pub(crate) use leases::LeasePosition;
 pub(super) use placements::Placements;
 pub(crate) use pulls::{Fence, LeasedRow};
 pub(crate) use registration::{NewQueueRow, QueuePut};

@@ -8,7 +8,9 @@ use uuid::Uuid;
 
 use super::admin::milliseconds;
 use super::turns::Row;
-use crate::event::{CanvasId, Claim, EventId, Lane, LeaseToken, Name, Notification, PullPolicy, Timestamp};
+use crate::event::{
+    CanvasId, Claim, EventId, HandlerScope, LeaseToken, Name, Notification, ObjectKey, PullPolicy, Timestamp,
+};
 use crate::store::claims::ClaimedEvent;
 use crate::store::load::address;
 use crate::store::session::interval;
@@ -40,11 +42,12 @@ pub(crate) enum Fence {
     /// The lease stands.
     Stands {
         claim: Claim,
-        canvas: CanvasId,
+        /// The handler that its event names.
+        scope: HandlerScope,
         /// Retries before this attempt.
         retries: u32,
-        /// Where it is the first, if it is on an object.
-        lane: Option<Lane>,
+        /// What it is first of, if it is on an object.
+        object: Option<ObjectKey>,
     },
 }
 
@@ -181,18 +184,16 @@ impl Store {
         let row = session.limit(|connection| query.fetch_optional(connection)).await;
         let Some(row) = session.answered("look at a lease", row)? else { return Ok(Fence::NoQueue) };
         let (Some(canvas), Some(claims)) = (row.canvas_id, row.claims) else { return Ok(Fence::Gone) };
-        let lane = || {
-            let scope = address(canvas, row.module.as_deref()?, row.name.as_deref()?, "_").ok()?.scope;
-            Some(Lane { scope, object: row.object.as_deref()?.parse().ok()?, queue: Some(queue.clone()) })
-        };
+        let (module, name) = (row.module.as_deref().unwrap_or(""), row.name.as_deref().unwrap_or(""));
+        let Ok(address) = address(canvas, module, name, "_") else { return Ok(Fence::Gone) };
         Ok(match (row.genuine, row.held && claims == token.claims()) {
             (false, _) => Fence::Wrong,
             (true, false) => Fence::Over,
             (true, true) => Fence::Stands {
                 claim: Claim { id, claims },
-                canvas: CanvasId(canvas),
+                scope: address.scope,
                 retries: row.retries.unwrap_or_default().unsigned_abs(),
-                lane: lane(),
+                object: row.object.and_then(|object| object.parse().ok()),
             },
         })
     }

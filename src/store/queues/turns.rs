@@ -14,6 +14,8 @@ use crate::store::{Store, StoreError};
 const ANNOUNCED: usize = 500;
 /// Most facets that one look for room visits.
 const LIMITED: i64 = 500;
+/// Most copies that are woken of a facet since some of its runs have ended together.
+const ROOM_MAX: i64 = 100;
 
 /// A notification that asks for a turn of the queue that its event is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,8 +177,9 @@ impl Store {
         Ok(queues.into_iter().map(|row| (row.queue, row.ids)).collect())
     }
 
-    /// For each of these runs that have ended, by queue and canvas: copies of that facet that may run now and for which nobody
-    /// may hold a notification any more, because as many of it ran as may.
+    /// For these runs that have ended, by queue and canvas: copies of their facets that may run now and for which nobody may hold
+    /// a notification any more, because as many of a facet ran as may. Each facet is looked at once, for up to eight copies for
+    /// each of its runs; the first of them is answered with them all.
     pub(crate) async fn room_in_facets_of(
         &self,
         ended: &[(Name, CanvasId)],
@@ -185,15 +188,18 @@ impl Store {
         let canvases: Vec<Uuid> = ended.iter().map(|(_, canvas)| canvas.0).collect();
         let mut session = self.session().await?;
         let query = sqlx::query!(
-            r#"select asked.number as "number!", room.id as "id!"
-                 from unnest($1::text[], $2::uuid[]) with ordinality as asked (queue, canvas_id, number)
+            r#"select f.number as "number!", room.id as "id!"
+                 from (select queue, canvas_id, min(number) as number, count(*) as runs
+                         from unnest($1::text[], $2::uuid[]) with ordinality as asked (queue, canvas_id, number)
+                        group by queue, canvas_id) as asked
                 cross join lateral (
-                      select asked.queue, asked.canvas_id where wakeq.facet_was_full(asked.queue, asked.canvas_id)
-                      offset 0) as f
-                cross join lateral wakeq.room_in_facet(f.queue, f.canvas_id, $3) as room (id)"#,
+                      select asked.* where wakeq.facet_was_full(asked.queue, asked.canvas_id) offset 0) as f
+                cross join lateral wakeq.room_in_facet(
+                      f.queue, f.canvas_id, $3, most => least(8 * f.runs, $4)::integer) as room (id)"#,
             &queues,
             &canvases,
-            interval(self.timing().lease)
+            interval(self.timing().lease),
+            ROOM_MAX
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let mut rooms = vec![Vec::new(); ended.len()];

@@ -50,7 +50,7 @@ pub(super) fn buffers(plan: &str, part: &str) -> i64 {
     counted.map(|count| count.parse::<i64>().unwrap()).sum()
 }
 
-fn array(ids: &[EventId]) -> String {
+pub(super) fn array(ids: &[EventId]) -> String {
     let mut text = String::new();
     for id in ids {
         write!(text, "{id},").unwrap();

@@ -5,10 +5,11 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::queues::{EMAILS, canvas, emails, emit_emails, events, queue, take};
 use super::{Table, fit, is_skipped, limits, scope, tester, told};
-use crate::event::{Claim, RuleKind};
+use crate::event::{Claim, EventId, RuleKind};
 use crate::store::claims::ClaimedEvent;
-use crate::store::{CronDue, CronStep, Store, StoreConfig, StoreError};
+use crate::store::{CronDue, CronStep, FacetSettings, Store, StoreConfig, StoreError, TakenTurn};
 
 /// Every connection says how long it may keep silent.
 #[tokio::test]
@@ -150,6 +151,41 @@ async fn an_answer_that_nobody_reads_keeps_no_locks() {
     let other = super::HandlerScope { name: "other".parse().unwrap(), ..scope() };
     table.store.add_rule(RuleKind::Pause, &other, None, None, &tester()).await.unwrap();
     assert!(table.store.claim(&told(&others), &limits()).await.unwrap()[0].is_some());
+    freezing.abort();
+}
+
+/// Nor do turns keep the lock of their queue until then: the largest batch of large copies is committed, and others take turns.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_to_turns_that_nobody_reads_keeps_no_locks() {
+    let table = emails(FacetSettings::default()).await;
+    if is_skipped("two sessions at a time") {
+        return;
+    }
+    let first = emit_emails(&table.store, canvas(1), 1).await;
+    let copies = emit_emails(&table.store, canvas(1), 250).await;
+    table.run("update wakeq.events_v2 set value = to_json(repeat('x', 250000))::text").await;
+    let patient = StoreConfig {
+        statement_timeout: Duration::from_secs(60),
+        max_connections: 1,
+        ..StoreConfig::default()
+    };
+    let url = that_stops_reading(table.database.url(), copies[0].0.into_bytes()).await;
+    let frozen = Store::connect(&url, fit(patient)).await.unwrap();
+    let turns = |asks: &[EventId]| -> Vec<TakenTurn> {
+        asks.iter().map(|id| TakenTurn { queue: queue(EMAILS), asks: *id }).collect()
+    };
+    // Its connection has the statement prepared from then on.
+    assert_eq!(events(frozen.take_turns(&turns(&first), 2, i32::MAX).await)[0].value.len(), 250_002);
+    let all = turns(&copies);
+    let freezing = tokio::spawn(async move { frozen.take_turns(&all, 2, i32::MAX).await.len() });
+    let committed = async {
+        while !table.holds("select count(*) = 251 from wakeq.events_v2 where locked_at is not null").await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), committed).await.expect("the turns hold their locks");
+    let others = emit_emails(&table.store, canvas(2), 1).await;
+    assert_eq!(take(&table.store, 5).await[0].claim.id, others[0]);
     freezing.abort();
 }
 

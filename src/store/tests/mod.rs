@@ -6,7 +6,9 @@ mod contention;
 mod copies;
 mod cost;
 pub(crate) mod crowds;
+mod desk;
 mod entities;
+mod facets;
 mod fences;
 mod frozen;
 mod groups;
@@ -18,6 +20,7 @@ mod minute;
 mod order;
 mod overlapping;
 mod parking;
+mod queue_chores;
 mod queues;
 mod recalls;
 #[cfg(feature = "http")]

@@ -286,10 +286,11 @@ async fn no_more_of_a_facet_are_in_flight_than_may() {
     let first = taken.remove(0);
     assert!(first.is_limited);
     complete(&table.store, vec![first]).await;
-    let ended = [(queue(EMAILS), canvas(2)), (queue(EMAILS), canvas(1))];
+    let ended = [(queue(EMAILS), canvas(2)), (queue(EMAILS), canvas(1)), (queue(EMAILS), canvas(1))];
     let rooms = table.store.room_in_facets_of(&ended).await.unwrap();
-    let [none, room] = &rooms[..] else { panic!("one answer for each: {rooms:?}") };
+    let [none, room, again] = &rooms[..] else { panic!("one answer for each: {rooms:?}") };
     assert!(none.is_empty(), "it was never full");
+    assert!(again.is_empty(), "a facet is looked at once, however many of its runs have ended");
     let [next] = room[..] else { panic!("one more may run: {room:?}") };
     assert!(copies[3..].contains(&next.id));
     let asks = TakenTurn { queue: queue(EMAILS), asks: next.id };

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use sqlx::Connection;
 use uuid::Uuid;
 
-use super::is_skipped;
+use super::cost::{array, buffers, plan};
 use super::queues::{
     EMAILS, canvas, canvases, email, emails, emit, emit_emails, events, queue, register, take,
 };
+use super::{Table, is_skipped};
 use crate::event::{Due, EventId, Turn};
 use crate::store::{FacetSettings, Inserted, NewEvent, TakenTurn};
 
@@ -124,4 +126,83 @@ async fn large_copies_are_passed_over_and_taken_alone() {
     let alone = async |value_max| table.store.take_alone(&queue(EMAILS), large, 2, value_max).await.unwrap();
     assert!(alone(1001).await.is_none());
     assert_eq!(alone(1002).await.unwrap().value.len(), 1002);
+}
+
+/// The pages that a statement about queues reads the second time, without what it changed the first time: that one reads the
+/// catalog, too.
+async fn pages(table: &Table, sql: &'static str) -> u64 {
+    let mut connection = table.pool.acquire().await.unwrap();
+    let mut read = 0;
+    for _ in 0..2 {
+        let mut transaction = connection.begin().await.unwrap();
+        let lines: Vec<String> = sqlx::query_scalar(sql).fetch_all(&mut *transaction).await.unwrap();
+        transaction.rollback().await.unwrap();
+        let buffers = lines.iter().find(|line| line.contains("Buffers: shared")).unwrap();
+        let counts = buffers
+            .split_whitespace()
+            .filter_map(|word| word.strip_prefix("hit=").or_else(|| word.strip_prefix("read=")));
+        read = counts.map(|count| count.parse::<u64>().unwrap()).sum();
+    }
+    read
+}
+
+/// Under a snapshot that keeps alive what was completed, turns read the dead of a lane once each time they look, and not for each
+/// of its copies; whoever looks for room does so, too.
+#[tokio::test]
+async fn turns_read_the_dead_of_a_lane_once() {
+    let table = emails(FacetSettings { weight: None, in_flight_max: Some(1000) }).await;
+    if is_skipped("another session while a transaction is open") {
+        return;
+    }
+    let linked = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, queue, origin, object, seq, prev, delay_until)
+         select gen_random_uuid(), '00000000-0000-0000-0000-000000000001', 'email_event', 'opened', '_', '1', 'emails',
+                gen_random_uuid(), 'mail:1', n, n - 1, now() - interval '1 h' + n * interval '1 ms'
+           from generate_series(1, 20200) n";
+    table.run(linked).await;
+    // Their facet was looked through up to the last one that was completed.
+    table.run("insert into wakeq.facets (queue, canvas_id, position, was_full, head_at, head_id)
+               select 'emails', canvas_id, nextval('wakeq.facet_seq'), true, delay_until, id from wakeq.events_v2 where seq = 20000").await;
+    table.run("vacuum analyze wakeq.events_v2").await;
+    let mut snapshot = table.pool.begin().await.unwrap();
+    sqlx::query("set transaction isolation level repeatable read").execute(&mut *snapshot).await.unwrap();
+    sqlx::query("select from wakeq.chores").execute(&mut *snapshot).await.unwrap();
+    table.run("delete from wakeq.events_v2 where seq <= 20000").await;
+    let taken = pages(
+        &table,
+        "explain (analyze, buffers, timing off)
+                               select * from wakeq.take_turns('emails', '{}', 100, false, '1 min', 2)",
+    )
+    .await;
+    let room = pages(&table, "explain (analyze, buffers, timing off)
+                              select wakeq.room_in_facet('emails', '00000000-0000-0000-0000-000000000001', '1 min', true)").await;
+    println!("pages beside 20,000 dead of a lane: {taken} for 100 turns, {room} to look for room");
+    assert!(taken < 4000 && room < 2000, "{taken}, {room}");
+    snapshot.rollback().await.unwrap();
+    assert_eq!(take(&table.store, 100).await.len(), 1, "the first of the object");
+}
+
+/// The load of many copies counts what runs of their facet once, and not for each of them.
+#[tokio::test]
+async fn a_load_counts_what_runs_of_a_facet_once() {
+    let table = Table::of_one_connection().await;
+    let facets = FacetSettings { weight: None, in_flight_max: Some(1000) };
+    register(&table.store, EMAILS, &[".*:email_event:.*"], facets).await;
+    let copies = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, queue, origin, locked_at, claims)
+         select gen_random_uuid(), ('00000000-0000-0000-0000-00000000000' || c)::uuid, 'email_event', 'opened', '_', '1', 'emails',
+                gen_random_uuid(), case when n <= 1000 then now() end, 1
+           from generate_series(1, 1250) n, generate_series(1, 2) c";
+    table.run(copies).await;
+    table.run("insert into wakeq.facets (queue, canvas_id, running)
+               select queue, canvas_id, array_agg(id) from wakeq.events_v2 where locked_at is not null group by 1, 2").await;
+    table.run("vacuum analyze wakeq.events_v2").await;
+    let waiting = "select id from wakeq.events_v2 where locked_at is null";
+    let waiting: Vec<Uuid> = sqlx::query_scalar(waiting).fetch_all(&table.pool).await.unwrap();
+    let waiting: Vec<EventId> = waiting.into_iter().map(EventId).collect();
+    let loaded = table.store.load(&waiting).await.unwrap();
+    assert!(loaded.iter().flatten().all(|event| event.schedule.turn == Turn::Held));
+    let arguments = format!("{}, '1 min'", array(&waiting));
+    let plan = plan(&table.store, "from wakeq.events_v2 e where e.id = any", &arguments).await;
+    let pages = buffers(&plan, "");
+    println!("pages to load 500 copies of two facets with 1,000 in flight each: {pages}");
+    assert!(pages < 15_000, "{plan}");
 }

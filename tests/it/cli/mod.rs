@@ -4,6 +4,7 @@ mod both;
 mod ends;
 mod groups;
 mod life;
+mod pulls;
 mod queues;
 mod quotas;
 

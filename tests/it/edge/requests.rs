@@ -170,7 +170,7 @@ impl Targets {
     pub(super) fn good(&self, service: &Service, operation: &Operation) -> RequestBuilder {
         let event = match operation.id.as_str() {
             "redrive_dead_event" => self.dead,
-            id if OF_COPIES.contains(&id) => self.leased.0,
+            id if OF_COPIES.contains(&id) || id == "end_lease" => self.leased.0,
             _ => self.waiting,
         };
         let path = self.path(&operation.path, event);
@@ -298,7 +298,8 @@ impl Targets {
 }
 
 fn is_about_copies(operation: &Operation) -> bool {
-    operation.id == "lease_copies" || OF_COPIES.contains(&operation.id.as_str())
+    let id = operation.id.as_str();
+    id == "lease_copies" || OF_LEASES.contains(&id) || OF_COPIES.contains(&id)
 }
 
 /// An entity, and what became of an event of it that has this id.
@@ -367,6 +368,9 @@ fn emitting(operation: &str, event: Value) -> Value {
 
 /// Operations on a copy that is leased.
 const OF_COPIES: [&str; 3] = ["extend_copy", "complete_copy", "release_copy"];
+
+/// Operations on leases without a body.
+const OF_LEASES: [&str; 2] = ["list_leases", "end_lease"];
 
 /// Operations on consumer groups without a body.
 const OF_GROUPS: [&str; 6] =
@@ -437,6 +441,7 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         | "unset_quota"
         | "revoke_key"
         | "listen" => None,
+        of_lease if OF_LEASES.contains(&of_lease) => None,
         of_group if OF_GROUPS.contains(&of_group) => None,
         of_entity if OF_ENTITIES.contains(&of_entity) => None,
         other => panic!("say in this file what a good request of the new operation `{other}` sends"),

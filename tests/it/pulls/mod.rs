@@ -3,6 +3,7 @@
 mod crowd;
 mod ends;
 mod leases;
+mod listed;
 mod registration;
 mod turns;
 

@@ -6,11 +6,13 @@ use std::path::Path;
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use wakeq::Timing;
+use wakeq::access::{Access, AccessConfig, Reach, Scope};
+use wakeq::{Actor, NewQueue, PullPolicy, Timing};
 
 use super::{Client, Whole};
 use crate::processes::Process;
-use crate::support::{PATIENCE, database};
+use crate::service::make_key;
+use crate::support::{PATIENCE, connect, database, quick};
 
 pub(super) const ANY_PORT: [(&str, &str); 1] = [("WAKEQ_METRICS_LISTEN", "127.0.0.1:0")];
 
@@ -106,6 +108,58 @@ async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
             .any(|name| name.starts_with("http_server_request_duration_seconds") && name.contains(route))
     );
     assert_eq!(whole.process.stop().await, Some(0));
+}
+
+/// What becomes of copies of a pulled queue is counted, and those that die are where those of workers are, for the same alerts.
+#[tokio::test]
+async fn what_dies_of_a_pulled_queue_is_counted() {
+    let whole = Whole::start(&ANY_PORT, json!({"retries": 1})).await;
+    let url = address(&whole.process).unwrap();
+    let (queue, pull) = ("emails".parse().unwrap(), PullPolicy { retries: 0, ..PullPolicy::default() });
+    let patterns = vec![":email_event:".parse().unwrap()];
+    let new = NewQueue { patterns, pull: Some(pull), ..NewQueue::default() };
+    whole.stage.admin.put_queue(&queue, &new, &Actor::user("tests")).await.unwrap();
+    let access =
+        Access::new(connect(whole.stage.database.url(), quick()).await, AccessConfig::default()).unwrap();
+    let key = make_key(&access, "puller", Reach::EveryCanvas, &[Scope::Operate, Scope::Read]).await;
+    let ask = async |path: &str, body: Value| {
+        let url = format!("{}/v1/admin/queues/emails/copies/{path}", whole.client.origin);
+        whole.client.http.post(url).bearer_auth(&key).json(&body).send().await.unwrap()
+    };
+    let emit = async || {
+        let event = json!({"module": "email_event", "name": "opened", "value": 1, "only_queues": true});
+        whole.client.ask(Method::POST, "/events", None, event).await;
+    };
+    let lease = async || -> Value {
+        let mut leased: Value = ask("lease", json!({})).await.json().await.unwrap();
+        leased["copies"].take()
+    };
+    let ends = async |verb: &str, mut body: Value| {
+        emit().await;
+        let copy = lease().await[0].take();
+        body["lease"] = copy["lease"].clone();
+        let answer = ask(&format!("{}/{verb}", copy["id"].as_str().unwrap()), body).await;
+        assert!(answer.status().is_success(), "{answer:?}");
+    };
+    ends("complete", json!({})).await;
+    ends("release", json!({"error": "no route"})).await;
+    emit().await;
+    for _ in 0..5 {
+        assert_eq!(lease().await.as_array().unwrap().len(), 1);
+        let past = "update wakeq.events_v2 set locked_at = now() - interval '2 h' where queue = 'emails'";
+        sqlx::query(past).execute(&whole.stage.pool).await.unwrap();
+    }
+    assert_eq!(lease().await, json!([]), "its leases ran out too often");
+    let series = scrape(&url).await;
+    let dead = |cause: &str| {
+        let name = format!("wakeq_events_dead_total{{cause=\"{cause}\",handler=\"email_event/opened\"}}");
+        series.get(&name).copied()
+    };
+    assert_eq!((dead("retries"), dead("poison")), (Some(1.0), Some(1.0)));
+    for (outcome, count) in [("leased", 7.0), ("completed", 1.0), ("died", 2.0)] {
+        let name = format!("wakeq_queue_pulls_total{{outcome=\"{outcome}\",queue=\"emails\"}}");
+        assert_eq!(series.get(&name).copied(), Some(count), "{outcome}");
+    }
 }
 
 /// Only `GET /metrics` is answered there, and the API's own port has nothing of it.

@@ -35,7 +35,7 @@ const QUEUES: Tried = OfThePlatform("queues belong to the platform");
 const GROUPS: Tried = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tried.
-const CALLS: [(&str, &str, Tried); 88] = [
+const CALLS: [(&str, &str, Tried); 90] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -82,6 +82,8 @@ const CALLS: [(&str, &str, Tried); 88] = [
     ("Admin", "extend_copy", QUEUES),
     ("Admin", "complete_copy", QUEUES),
     ("Admin", "release_copy", QUEUES),
+    ("Admin", "leases", QUEUES),
+    ("Admin", "end_lease", QUEUES),
     ("Admin", "pause", By("pause_handler")),
     ("Admin", "unpause", By("unpause_handler")),
     ("Admin", "block", By("block_handler")),

@@ -13,7 +13,7 @@ use super::{Findings, pass, rows};
 use crate::cli::Terminal;
 
 /// Each with the places of what is the victim's. Verbs without such a place are here too, for what they print.
-const LINES: [&str; 68] = [
+const LINES: [&str; 69] = [
     "events list",
     "events list --handler <handler>",
     "events list --cursor <cursor list_events>",
@@ -45,6 +45,7 @@ const LINES: [&str; 68] = [
     "queues list",
     "queues show billing",
     "queues facets billing",
+    "queues leases billing",
     "groups list",
     "groups show projection",
     "groups dead projection",
@@ -93,7 +94,7 @@ const LAST: [&str; 4] = [
 ];
 
 /// Verbs that are about no canvas and take nothing of one, or have no end.
-const ABOUT_NO_CANVAS: [&str; 25] = [
+const ABOUT_NO_CANVAS: [&str; 30] = [
     "all",
     "completions",
     "doctor",
@@ -104,7 +105,12 @@ const ABOUT_NO_CANVAS: [&str; 25] = [
     "health",
     "help",
     "migrate",
+    "queues complete",
     "queues delete",
+    "queues end-lease",
+    "queues extend",
+    "queues lease",
+    "queues release",
     "queues put",
     "queues set-facet",
     "serve",

@@ -53,7 +53,7 @@ const IN_TURN: Unseen =
 const SQL_ROLES: Unseen = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By their file and a part of their line.
-const UNSEEN: [(&str, &str, Unseen); 49] = [
+const UNSEEN: [(&str, &str, Unseen); 50] = [
     ("src/store/control.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/dead_events.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/load.rs", "id = $1 and canvas_id = $2", KNOWN),
@@ -62,6 +62,7 @@ const UNSEEN: [(&str, &str, Unseen); 49] = [
     ("src/store/depth.rs", "h.canvas_id", DEPLOYMENT),
     ("src/store/queues/depth.rs", "", DEPLOYMENT),
     ("src/store/queues/admin.rs", "", OPERATOR),
+    ("src/store/queues/leases.rs", "", OPERATOR),
     ("src/store/queues/registration.rs", "", OF_QUEUES),
     ("src/store/queues/upkeep.rs", "t.canvas_id = $1", OF_QUEUES),
     (

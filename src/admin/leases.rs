@@ -1,0 +1,38 @@
+//! Leases of the copies of pulled queues, as operators see them. They are about the events of all canvases: who may do any of this is
+//! asked before.
+
+use super::{Admin, AdminError, Cursor, LIST_MAX, Page, checked};
+use crate::event::{Actor, EventId, Name, Notification};
+use crate::store::Lease;
+
+impl Admin {
+    /// The copies of a queue that services have leased now, by canvas and id, without their values and tokens: up to `limit`, 1 to
+    /// [`LIST_MAX`]. A page visits 1,000 canvases at most, so it may come back short or empty, and still have a next one.
+    pub async fn leases(
+        &self,
+        queue: &Name,
+        cursor: Option<&Cursor>,
+        limit: u32,
+    ) -> Result<Page<Lease>, AdminError> {
+        let after = cursor.map(Cursor::lease).transpose()?;
+        let limit = limit.clamp(1, LIST_MAX) as usize;
+        let (items, next) = self.store.leases(queue, after, limit).await?;
+        if items.is_empty() && self.store.pull_policy(queue).await?.is_none() {
+            return Err(AdminError::NoQueue(queue.clone()));
+        }
+        Ok(Page { items, next: next.map(Cursor::of_lease) })
+    }
+
+    /// Ends a lease whose token is lost, as an operator may: the copy comes again at once, and nothing is counted. Whoever holds the
+    /// token is told that the lease is over.
+    pub async fn end_lease(&self, queue: &Name, id: EventId, actor: &Actor) -> Result<(), AdminError> {
+        checked(actor)?;
+        let Some(canvas) = self.store.end_lease(queue, id, actor).await? else {
+            let known = self.store.pull_policy(queue).await?;
+            return Err(known.map_or_else(|| AdminError::NoQueue(queue.clone()), |_| AdminError::NoLease(id)));
+        };
+        self.fill_room(queue, canvas).await;
+        self.publish(&[Notification { id, canvas }]).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,187 @@
+//! `wakeq queues lease` and its like: copies of a pulled queue as a service has them, and their leases as an operator does.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::Context;
+use super::arguments::{ListArgs, event_id};
+use super::show::{self, JsonArg, moment};
+use super::table::Table;
+use super::text;
+use crate::api::{self, CompleteRequest, ExtendRequest, LeaseRequest, LeasedCopy, ReleaseRequest, Released};
+use crate::event::{EventId, Name};
+
+/// How long a lease lasts where nothing is said.
+const USUAL: &str = "60s";
+
+#[derive(Args)]
+pub(super) struct Lease {
+    /// The queue's name
+    name: Name,
+    /// How many copies at most, 1 to 100
+    #[arg(long, default_value_t = 1)]
+    max: u32,
+    /// How long they are leased, 1s to 1h
+    #[arg(long = "for", value_name = "DURATION", default_value = USUAL, value_parser = humantime::parse_duration)]
+    lasts: Duration,
+    /// How long to wait until there are any, 20s at most
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
+    wait: Duration,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+/// A copy that is leased, and what shows it.
+#[derive(Args)]
+struct Held {
+    /// The queue's name
+    name: Name,
+    /// The copy's id
+    #[arg(value_parser = event_id)]
+    id: EventId,
+    /// The token of its lease, as `lease` prints it
+    #[arg(value_name = "LEASE")]
+    lease_token: String,
+}
+
+#[derive(Args)]
+pub(super) struct Extend {
+    #[command(flatten)]
+    held: Held,
+    /// How long the lease is to last from now on, 1s to 1h
+    #[arg(long = "for", value_name = "DURATION", default_value = USUAL, value_parser = humantime::parse_duration)]
+    lasts: Duration,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+pub(super) struct Complete {
+    #[command(flatten)]
+    held: Held,
+}
+
+#[derive(Args)]
+pub(super) struct Release {
+    #[command(flatten)]
+    held: Held,
+    /// What went wrong: the attempt has failed, and is counted
+    #[arg(long)]
+    error: Option<String>,
+    /// After how long it comes again [default: at once, or after an error as the queue says]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    retry: Option<Duration>,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+pub(super) struct Leases {
+    /// The queue's name
+    name: Name,
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+pub(super) struct EndLease {
+    /// The queue's name
+    name: Name,
+    /// The copy's id
+    #[arg(value_parser = event_id)]
+    id: EventId,
+}
+
+impl Lease {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let (lease_s, wait_s) = (self.lasts.as_secs_f64(), self.wait.as_secs_f64());
+        let request = LeaseRequest { max: self.max, lease_s, wait_s };
+        let leased = context.backend().await?.lease(&self.name, request).await?;
+        self.json.print(&leased, |leased| {
+            let mut table = Table::new(["COPY", "LEASE", "UNTIL", ">ATTEMPT", "CANVAS", "EVENT", "VALUE"]);
+            leased.copies.iter().for_each(|copy| table.row(row(copy)));
+            table.print("nothing to take")
+        })
+    }
+}
+
+fn row(copy: &LeasedCopy) -> [String; 7] {
+    [
+        copy.id.to_string(),
+        copy.lease.clone(),
+        moment(copy.lease_until),
+        copy.attempt.to_string(),
+        copy.canvas.to_string(),
+        format!("{}/{}/{}", copy.module, copy.name, copy.modifier),
+        text::clean(copy.value.get()),
+    ]
+}
+
+impl Extend {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let Held { name, id, lease_token: lease } = self.held;
+        let request = ExtendRequest { lease, lease_s: self.lasts.as_secs_f64() };
+        let extended = context.backend().await?.extend(&name, id, request).await?;
+        self.json.print(&extended, |extended| {
+            show::line(format_args!("copy {id} is leased until {}", moment(extended.lease_until)))
+        })
+    }
+}
+
+impl Complete {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let Held { name, id, lease_token: lease } = self.held;
+        context.backend().await?.complete(&name, id, CompleteRequest { lease }).await?;
+        show::line(format_args!("copy {id} is complete"))
+    }
+}
+
+impl Release {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let Held { name, id, lease_token: lease } = self.held;
+        let retry_s = self.retry.map(|retry| retry.as_secs_f64());
+        let request = ReleaseRequest { lease, error: self.error, retry_s };
+        let released = context.backend().await?.release(&name, id, request).await?;
+        self.json.print(&released, |Released { died: _, retry_s }| match retry_s {
+            None => show::line(format_args!("copy {id} was tried often enough: it is among the dead events")),
+            Some(0.0) => show::line(format_args!("copy {id} comes again at once")),
+            Some(seconds) => {
+                let delay = humantime::format_duration(Duration::from_secs_f64(*seconds));
+                show::line(format_args!("copy {id} comes again in {delay}"))
+            }
+        })
+    }
+}
+
+impl Leases {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let (backend, name) = (context.backend().await?, self.name);
+        let list = self.list.gather(async |page| backend.leases(&name, page).await).await?;
+        self.json.print_list(&list, |leases| {
+            let mut table = Table::new(["COPY", "UNTIL", ">ATTEMPT", "CANVAS", "EVENT"]);
+            leases.iter().for_each(|lease| table.row(lease_row(lease)));
+            table.print("no copy of it is leased")
+        })
+    }
+}
+
+fn lease_row(lease: &api::Lease) -> [String; 5] {
+    [
+        lease.id.to_string(),
+        moment(lease.lease_until),
+        lease.attempt.to_string(),
+        lease.canvas.to_string(),
+        format!("{}/{}/{}", lease.module, lease.name, lease.modifier),
+    ]
+}
+
+impl EndLease {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let Self { name, id } = self;
+        context.backend().await?.end_lease(&name, id).await?;
+        show::line(format_args!("the lease of copy {id} is over, and the copy comes again"))
+    }
+}
