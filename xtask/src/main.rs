@@ -26,7 +26,7 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 enum Verb {
-    /// Run the crash tests in their full sizes and print their figures; all of them take a quarter of an hour.
+    /// Run the crash tests in their full sizes and print their figures; all of them take half an hour.
     Chaos {
         #[arg(help = format!("One of: {}; the last one is none of all, and is compiled for release", chaos::names()))]
         name: Option<String>,
