@@ -102,7 +102,7 @@ impl Admin {
     /// Leases up to `max` copies of a pulled queue, 1 to 100, canvas after canvas, for 1 s to 1 h. Waits up to 20 s until there
     /// are any; then there may be none. Their values have 4 MiB together, or there is one copy.
     ///
-    /// Copies that die here, because their leases ran out five times, are in no metric: those of the HTTP API are.
+    /// Copies that die here, because their leases ran out five times, are logged, and in no metric: those of the HTTP API are.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
@@ -126,7 +126,10 @@ impl Admin {
         check_wait(wait)?;
         let end = Instant::now() + wait;
         loop {
-            let copies = self.lease_now(queue, max, lease).await?.copies;
+            let LeasedNow { copies, died } = self.lease_now(queue, max, lease).await?;
+            if !died.is_empty() {
+                tracing::warn!(%queue, copies = died.len(), "copies died, whose leases ran out too often");
+            }
             if !copies.is_empty() || !self.await_copies(queue, end).await? {
                 return Ok(copies);
             }
