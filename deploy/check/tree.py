@@ -18,6 +18,11 @@ ROOT = DEPLOY.parent
 # The forms in which Prometheus shows one name: counters, histograms, units.
 ENDINGS = re.compile(r"(_total|_bucket|_count|_sum)$")
 UNIT = re.compile(r"_seconds$")
+SUFFIX = re.compile(r"_(seconds|bytes|ratio)$")
+HISTOGRAM = re.compile(r"_(bucket|count|sum)$")
+
+# Metrics that no panel and no rule reads, each with its reason.
+NOT_SHOWN = {}
 
 complaints = []
 
@@ -50,7 +55,7 @@ def metrics(expression):
     """The metrics that a valid expression reads."""
     promql_parser.parse(expression)
     inside = re.sub(r'"[^"]*"|\{[^}]*\}|\b(by|on|without|ignoring) \([^)]*\)', " ", expression)
-    return set(re.findall(r"\b(?:wakeq|messaging)_[a-z_]+\b", inside))
+    return set(re.findall(r"\b(?:wakeq|messaging|http_server)_[a-z_]+\b", inside))
 
 
 def check_expressions(code):
@@ -60,6 +65,7 @@ def check_expressions(code):
     for panel in dashboard["panels"]:
         for target in panel["targets"]:
             found.append(("wakeq.json", panel["title"], target["expr"].replace("$__rate_interval", "5m")))
+    shown = set()
     for file, title, expression in found:
         try:
             read = metrics(expression)
@@ -69,8 +75,24 @@ def check_expressions(code):
         if not read:
             complain(f"{file}, {title}", "it reads no metric of wakeq's")
         for name in read:
-            check_known(f"{file}, {title}", UNIT.sub("", ENDINGS.sub("", name)), code)
+            check_known(f"{file}, {title}", SUFFIX.sub("", ENDINGS.sub("", name)), code)
+        shown |= {HISTOGRAM.sub("", name) for name in read}
+    check_shown(shown)
     return len(found)
+
+
+def check_shown(shown):
+    """Each metric of the documents is read by a panel or a rule, or says why not."""
+    document = (ROOT / "docs/telemetry.md").read_text()
+    told = set(re.findall(r"^\| `[a-z._]+` \| `([a-z_]+)` \|", document, re.MULTILINE))
+    if len(told) < 30:
+        complain("docs/telemetry.md", f"its table of metrics was not understood: {sorted(told)}")
+    for name in sorted(told - shown - NOT_SHOWN.keys()):
+        complain("docs/telemetry.md", f"no panel and no rule reads {name}")
+    for name in sorted(NOT_SHOWN.keys() - (told - shown)):
+        complain("tree.py", f"{name} is shown, or is no metric: take it out of NOT_SHOWN")
+    for name in sorted(shown - told):
+        complain("docs/telemetry.md", f"it does not tell of {name}")
 
 
 def pods(manifests):

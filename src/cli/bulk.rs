@@ -1,8 +1,10 @@
 //! Commands about more rows than one request changes: request after request, until nothing is left of what was there when
 //! the command began. Never longer than that: what others hold, or what came later, is left.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
+
+use chrono::SecondsFormat;
 
 use super::show;
 use crate::event::Timestamp;
@@ -21,10 +23,30 @@ pub(super) struct Step {
     pub(super) before: Option<Timestamp>,
 }
 
+/// Where people are told how far a command came, if there are any.
+struct Telling<W> {
+    is_terminal: bool,
+    to: W,
+}
+
 /// Repeats a request, each time with the moment of the first one, and tells people at a terminal how far it came: `done`
 /// says what has become of the `thing`s.
 pub(super) async fn all(
-    (thing, done): (&str, &str),
+    words: (&str, &str),
+    request: impl AsyncFnMut(Option<Timestamp>) -> anyhow::Result<Step>,
+) -> anyhow::Result<Step> {
+    let to = std::io::stderr();
+    repeat(words, Telling { is_terminal: to.is_terminal(), to }, request).await
+}
+
+/// What a dry run says beside a number: when it counted. The command with that is about the same rows.
+pub(super) fn counted(before: Option<Timestamp>) -> String {
+    before.map(|before| format!(" (--before {})", moment(before))).unwrap_or_default()
+}
+
+async fn repeat(
+    words: (&str, &str),
+    mut telling: Telling<impl Write>,
     mut request: impl AsyncFnMut(Option<Timestamp>) -> anyhow::Result<Step>,
 ) -> anyhow::Result<Step> {
     let mut all = request(None).await?;
@@ -39,7 +61,7 @@ pub(super) async fn all(
             tokio::time::sleep(PAUSE).await;
         } else {
             idle = 0;
-            tell(all, (thing, done));
+            telling.tell(all, words);
         }
         let step = request(all.before).await?;
         last = step.count;
@@ -48,14 +70,20 @@ pub(super) async fn all(
     Ok(all)
 }
 
-/// A person who interrupts the command may go on with it: it is about the same rows then.
-fn tell(all: Step, (thing, done): (&str, &str)) {
-    if !std::io::stderr().is_terminal() {
-        return;
+impl<W: Write> Telling<W> {
+    /// A person who interrupts the command may go on with it: it is about the same rows then.
+    fn tell(&mut self, all: Step, (thing, done): (&str, &str)) {
+        if self.is_terminal {
+            let so_far = format!("{} {done} so far{}", show::count(all.count, thing), counted(all.before));
+            // If nobody can read it, that is fine.
+            writeln!(self.to, "{so_far}").ok();
+        }
     }
-    let before =
-        all.before.map(|before| format!(", of those before {}", before.to_rfc3339())).unwrap_or_default();
-    show::note(format_args!("{} {done} so far{before}", show::count(all.count, thing)));
+}
+
+/// As precise as the database is.
+fn moment(moment: Timestamp) -> String {
+    moment.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
 #[cfg(test)]
@@ -64,16 +92,35 @@ mod tests {
 
     /// A server that has these answers, and none after them; how the requests were, and what came of them all.
     async fn run(answers: &[(u64, bool)]) -> (Vec<Option<Timestamp>>, Step) {
+        let (asked, step, _) = told(answers, true).await;
+        (asked, step)
+    }
+
+    /// The same, with what is told, at a terminal or elsewhere.
+    async fn told(answers: &[(u64, bool)], is_terminal: bool) -> (Vec<Option<Timestamp>>, Step, String) {
         let first = Timestamp::UNIX_EPOCH;
-        let (mut answers, mut asked) = (answers.iter(), Vec::new());
-        let step = all(("event", "deleted"), async |before| {
+        let (mut answers, mut asked, mut to) = (answers.iter(), Vec::new(), Vec::new());
+        let step = repeat(("event", "deleted"), Telling { is_terminal, to: &mut to }, async |before| {
             asked.push(before);
             let (count, more) = *answers.next().expect("no further request");
             Ok(Step { count, more, before: Some(before.unwrap_or(first)) })
         });
         let step = step.await.unwrap();
         assert_eq!(answers.next(), None, "all were asked for");
-        (asked, step)
+        (asked, step, String::from_utf8(to).unwrap())
+    }
+
+    /// At a terminal it says how far it is, and with what it would go on; elsewhere nothing. The last line is the command's
+    /// own.
+    #[tokio::test(start_paused = true)]
+    async fn people_at_a_terminal_are_told_how_far_it_came() {
+        let answers = [(10_000, true), (0, true), (1, true), (7, false)];
+        let before = "(--before 1970-01-01T00:00:00.000000Z)";
+        let (_, _, said) = told(&answers, true).await;
+        let lines: Vec<&str> = said.lines().collect();
+        let expected = [10_000, 10_001].map(|count| format!("{count} events deleted so far {before}"));
+        assert_eq!(lines, expected);
+        assert_eq!(told(&answers, false).await.2, "");
     }
 
     #[tokio::test(start_paused = true)]

@@ -152,8 +152,7 @@ impl Redrive {
         };
         self.json.print(&redriven, |redriven| {
             let events = show::at_least(redriven.redriven, redriven.more, "dead event");
-            let would = if self.dry_run { "would be " } else { "" };
-            show::line(format_args!("{events} {would}brought back"))
+            show::line(format_args!("{events} {}", done(self.dry_run, "brought back", redriven.before)))
         })
     }
 }
@@ -178,6 +177,11 @@ async fn redrive(backend: &Backend, which: BulkRequest) -> anyhow::Result<Redriv
     });
     let bulk::Step { count, more, before } = all.await?;
     Ok(Redriven { redriven: count, more, before })
+}
+
+/// What became of them, or would.
+fn done(dry_run: bool, done: &str, before: Option<Timestamp>) -> String {
+    if dry_run { format!("would be {done}{}", bulk::counted(before)) } else { done.to_owned() }
 }
 
 /// The first request, or one that follows.
@@ -205,8 +209,7 @@ impl Delete {
         };
         self.json.print(&all, |all| {
             let events = show::at_least(all.deleted, all.more, "dead event");
-            let would = if self.dry_run { "would be " } else { "" };
-            show::line(format_args!("{events} {would}deleted"))
+            show::line(format_args!("{events} {}", done(self.dry_run, "deleted", all.before)))
         })
     }
 }

@@ -219,9 +219,13 @@ impl Purge {
             Purged { purged: count, more, before }
         };
         self.json.print(&all, |all| {
-            let (events, would) =
-                (show::at_least(all.purged, all.more, "event"), if self.dry_run { "would be " } else { "" });
-            show::line(format_args!("{handler}: {events} {would}deleted"))
+            let events = show::at_least(all.purged, all.more, "event");
+            if self.dry_run {
+                let counted = bulk::counted(all.before);
+                show::line(format_args!("{handler}: {events} would be deleted{counted}"))
+            } else {
+                show::line(format_args!("{handler}: {events} deleted"))
+            }
         })
     }
 }

@@ -113,11 +113,15 @@ impl Store {
     /// [`StoreError::OtherTiming`] for others than the deployment's; [`StoreError::NotMigrated`]; [`StoreError::Config`]
     /// for another host whose certificate would not be checked, before anything is sent to it.
     pub async fn connect(url: &str, config: StoreConfig) -> Result<Self, StoreError> {
+        let options = url.parse().map_err(|error| StoreError::from_sqlx("read the connection URL", error))?;
+        Self::connect_with(options, config).await
+    }
+
+    /// As [`Store::connect`], by options in the place of a URL: for what a URL can't say, such as a certificate that is no file, or
+    /// where a password, or a token in its place, does not last: [`Store::set_connect_options`].
+    pub async fn connect_with(options: PgConnectOptions, config: StoreConfig) -> Result<Self, StoreError> {
         config.check()?;
-        let options: PgConnectOptions =
-            url.parse().map_err(|error| StoreError::from_sqlx("read the connection URL", error))?;
-        Route::check(&options, config.allow_unverified_database)?;
-        let options = options.application_name("wakeq");
+        let options = checked(options, &config)?;
         let statements = pool(&config, config.max_connections).connect_lazy_with(options.clone());
         let renewals = pool_of_one(&config).connect_lazy_with(options.clone());
         let lookups = pool(&config, LOOKUPS).connect_lazy_with(options.clone());
@@ -144,6 +148,45 @@ impl Store {
         };
         store.config = Arc::new(StoreConfig { timing, ..(*store.config).clone() });
         Ok(store)
+    }
+
+    /// Makes new connections by these options from now on, in this store and its clones: after the password was changed, or with
+    /// the next token in its place. Connections that stand are used on, and replaced by new ones within half an hour.
+    ///
+    /// Errors: [`StoreError::Config`] for another database, which would be another queue, and for another host whose certificate would
+    /// not be checked. Nothing is changed then; nothing is sent in any case.
+    ///
+    /// ```no_run
+    /// use sqlx::postgres::PgConnectOptions;
+    /// use wakeq::{Store, StoreConfig};
+    ///
+    /// # async fn token() -> String { String::new() }
+    /// # async fn example(options: PgConnectOptions) -> Result<(), wakeq::StoreError> {
+    /// // Without a password; the token that stands in its place is good for a quarter of an hour.
+    /// let store = Store::connect_with(options.clone().password(&token().await), StoreConfig::default()).await?;
+    /// let renewed = store.clone();
+    /// tokio::spawn(async move {
+    ///     loop {
+    ///         tokio::time::sleep(std::time::Duration::from_secs(10 * 60)).await;
+    ///         if let Err(error) = renewed.set_connect_options(options.clone().password(&token().await)) {
+    ///             tracing::error!(error = &error as &dyn std::error::Error, "the token was not taken");
+    ///         }
+    ///     }
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_connect_options(&self, options: PgConnectOptions) -> Result<(), StoreError> {
+        let options = checked(options, &self.config)?;
+        if database(&options) != database(&self.pool.connect_options()) {
+            return Err(StoreError::Config(
+                "the new options name another database, which would be another queue: connect another store to it",
+            ));
+        }
+        for pool in [&self.pool, &self.renewals, &self.lookups] {
+            pool.set_connect_options(options.clone());
+        }
+        Ok(())
     }
 
     /// A store without a server, for what the test kit puts in its place.
@@ -270,6 +313,17 @@ impl Store {
             None => Ok(()),
         }
     }
+}
+
+/// Options that may be used.
+fn checked(options: PgConnectOptions, config: &StoreConfig) -> Result<PgConnectOptions, StoreError> {
+    Route::check(&options, config.allow_unverified_database)?;
+    Ok(options.application_name("wakeq"))
+}
+
+/// The database that a connection is to: that of its user's name, unless one is named.
+fn database(options: &PgConnectOptions) -> &str {
+    options.get_database().unwrap_or(options.get_username())
 }
 
 /// A pool that got no connection in time does not say why: one more try does.

@@ -6,7 +6,7 @@ use std::sync::{PoisonError, RwLock};
 
 use opentelemetry::StringValue;
 
-use crate::event::HandlerScope;
+use crate::event::{HandlerScope, Name};
 
 /// Handlers that one metric names.
 pub(super) const HANDLERS_MAX: usize = 200;
@@ -21,6 +21,11 @@ impl Labels {
     /// `MODULE/name`, over all canvases.
     pub(super) fn of(&self, scope: &HandlerScope) -> StringValue {
         self.named(format!("{}/{}", scope.module, scope.name))
+    }
+
+    /// A queue's own name.
+    pub(super) fn of_queue(&self, queue: &Name) -> StringValue {
+        self.named(queue.to_string())
     }
 
     /// Whether it has a name of its own already.

@@ -73,6 +73,7 @@ pub(crate) struct RunMetrics {
     retries: Counter<u64>,
     dead: Counter<u64>,
     labels: Labels,
+    queues: Labels,
 }
 
 impl Default for RunMetrics {
@@ -101,6 +102,7 @@ impl Default for RunMetrics {
                 .with_description("Events that were given up")
                 .build(),
             labels: Labels::default(),
+            queues: Labels::default(),
         }
     }
 }
@@ -108,17 +110,16 @@ impl Default for RunMetrics {
 impl RunMetrics {
     /// A handler ended, or was cut off.
     pub(crate) fn processed(&self, processed: Processed<'_>) {
-        let Processed { scope, took, fault } = processed;
+        let Processed { scope, queue, took, fault } = processed;
         let destination = KeyValue::new("messaging.destination.name", self.labels.of(scope));
         let name = KeyValue::new("messaging.operation.name", "process");
-        let seconds = took.as_secs_f64();
-        match fault {
-            None => self.duration.record(seconds, &[system(), name, destination]),
-            Some(fault) => {
-                self.duration
-                    .record(seconds, &[system(), name, destination, KeyValue::new("error.type", fault)]);
-            }
+        let mut attributes = vec![system(), name, destination];
+        if let Some(queue) = queue {
+            attributes
+                .push(KeyValue::new("messaging.destination.subscription.name", self.queues.of_queue(queue)));
         }
+        attributes.extend(fault.map(|fault| KeyValue::new("error.type", fault)));
+        self.duration.record(took.as_secs_f64(), &attributes);
     }
 
     /// A run took an edge.

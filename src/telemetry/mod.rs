@@ -24,7 +24,7 @@ mod spans;
 
 use std::time::Duration;
 
-use crate::event::{EventId, HandlerAddress, HandlerScope, Traceparent};
+use crate::event::{EventId, HandlerAddress, HandlerScope, Name, Traceparent};
 
 #[cfg(feature = "telemetry")]
 pub(crate) use brokering::{BrokerMetrics, GroupGauge, GroupGauges, GroupsGauge};
@@ -121,6 +121,8 @@ pub(crate) struct Attempted<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Processed<'a> {
     pub(crate) scope: &'a HandlerScope,
+    /// Of a copy.
+    pub(crate) queue: Option<&'a Name>,
     pub(crate) took: Duration,
     /// What kind of failure it was.
     pub(crate) fault: Option<&'static str>,

@@ -41,7 +41,7 @@ pub(crate) struct RunMetrics;
 
 impl RunMetrics {
     pub(crate) fn processed(&self, processed: Processed<'_>) {
-        let Processed { scope: _, took: _, fault: _ } = processed;
+        let Processed { scope: _, queue: _, took: _, fault: _ } = processed;
     }
 
     pub(crate) fn outcome(&self, _: &'static str) {}

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::event::{Cause, HandlerAddress, Notification};
+use crate::event::{Cause, HandlerAddress, Name, Notification};
 use crate::machine::Outcome;
 use crate::telemetry::{Processed, RunMetrics};
 
@@ -48,7 +48,8 @@ impl Counters {
         self.count_outcomes(&report.trail);
         let Some(address) = &report.address else { return };
         if let Some(took) = report.took {
-            self.metrics.processed(Processed { scope: &address.scope, took, fault });
+            let (scope, queue) = (&address.scope, report.queue.as_ref());
+            self.metrics.processed(Processed { scope, queue, took, fault });
         }
         let took = |edge| report.trail.contains(&edge);
         if took(Outcome::RetryAllowed) {
@@ -98,6 +99,8 @@ pub struct RunReport {
     pub notification: Notification,
     /// The event's handler, if the row was there.
     pub address: Option<HandlerAddress>,
+    /// The queue, if the event is a copy.
+    pub queue: Option<Name>,
     /// The edges taken.
     pub trail: Vec<Outcome>,
     /// Which attempt it was, if a handler ran.

@@ -383,10 +383,11 @@ impl<R: Runs> Intake<R> {
             room.hold(kind, rooms.enter(notification.canvas, semaphore, places).await);
             (notification, room)
         });
-        self.lot.park_open(notification.id, self.onward.delivery(notification), entering);
+        self.lot.park_open(notification, self.onward.delivery(notification), entering);
     }
 
-    /// Offers to other workers what came last of what waits for room, where more does than may wait for a place.
+    /// Offers to other workers what came last of what waits for room, of the canvas with the most, where more does than may wait
+    /// for a place.
     fn offer(&mut self) {
         let kept = self.held_max - self.capacity;
         for _ in 0..self.offers.next() {

@@ -8,7 +8,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::time::{DelayQueue, delay_queue};
 
-use crate::event::EventId;
+use crate::event::{CanvasId, EventId, Notification};
 use crate::notify::Delivery;
 
 #[derive(Debug)]
@@ -16,8 +16,9 @@ pub(super) struct Lot {
     size_max: usize,
     waiting: HashMap<EventId, (Delivery, For)>,
     times: DelayQueue<EventId>,
-    /// Those that wait for room, by the order in which they came.
-    open: BTreeMap<u64, EventId>,
+    /// Those that wait for room, of each canvas by the order in which they came; none of these is empty.
+    open: HashMap<CanvasId, BTreeMap<u64, EventId>>,
+    open_len: usize,
     last_number: u64,
 }
 
@@ -25,14 +26,14 @@ pub(super) struct Lot {
 #[derive(Debug)]
 enum For {
     Time(delay_queue::Key),
-    /// Its number, and what waits for the room.
-    Room(u64, AbortHandle),
+    /// Its canvas and number, and what waits for the room.
+    Room(CanvasId, u64, AbortHandle),
 }
 
 impl Lot {
     pub(super) fn new(size_max: usize) -> Self {
         let (waiting, times) = (HashMap::new(), DelayQueue::new());
-        Self { size_max, waiting, times, open: BTreeMap::new(), last_number: 0 }
+        Self { size_max, waiting, times, open: HashMap::new(), open_len: 0, last_number: 0 }
     }
 
     pub(super) fn contains(&self, id: EventId) -> bool {
@@ -45,7 +46,7 @@ impl Lot {
 
     /// How many wait for room.
     pub(super) fn open_len(&self) -> usize {
-        self.open.len()
+        self.open_len
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -59,10 +60,17 @@ impl Lot {
     }
 
     /// Keeps a notification until [`Lot::take`] is called for it by what waits for its room.
-    pub(super) fn park_open(&mut self, id: EventId, delivery: Delivery, entering: AbortHandle) {
+    pub(super) fn park_open(
+        &mut self,
+        notification: Notification,
+        delivery: Delivery,
+        entering: AbortHandle,
+    ) {
+        let Notification { id, canvas } = notification;
         self.last_number += 1;
-        self.open.insert(self.last_number, id);
-        self.waiting.insert(id, (delivery, For::Room(self.last_number, entering)));
+        self.open.entry(canvas).or_default().insert(self.last_number, id);
+        self.open_len += 1;
+        self.waiting.insert(id, (delivery, For::Room(canvas, self.last_number, entering)));
     }
 
     /// Whether the event waits for something else than a time.
@@ -86,17 +94,23 @@ impl Lot {
         let (delivery, reason) = self.waiting.remove(&id)?;
         match reason {
             For::Time(key) => drop(self.times.try_remove(&key)),
-            For::Room(number, entering) => {
-                self.open.remove(&number);
+            For::Room(canvas, number, entering) => {
                 entering.abort();
+                if let Some(open) = self.open.get_mut(&canvas) {
+                    self.open_len -= usize::from(open.remove(&number).is_some());
+                    if open.is_empty() {
+                        self.open.remove(&canvas);
+                    }
+                }
             }
         }
         Some(delivery)
     }
 
-    /// Takes the one out that has waited for room for the shortest time.
+    /// Takes the one out that came last of the canvas with the most that wait for room; of several, of whose came last.
     pub(super) fn take_last_open(&mut self) -> Option<(EventId, Delivery)> {
-        let (_, id) = self.open.last_key_value()?;
+        let of_each = self.open.values().filter_map(|open| Some((open.len(), open.last_key_value()?)));
+        let (_, (_, id)) = of_each.max()?;
         let id = *id;
         self.take(id).map(|delivery| (id, delivery))
     }
@@ -119,6 +133,7 @@ impl Lot {
     pub(super) fn clear(&mut self) {
         self.times.clear();
         self.open.clear();
+        self.open_len = 0;
         self.waiting.clear();
     }
 }

@@ -107,6 +107,7 @@ impl Runner {
         let report = RunReport {
             notification: ran,
             address: facts.address,
+            queue: facts.copy_of.map(|copy| copy.queue),
             trail,
             attempt: facts.attempt,
             error: facts.error,

@@ -76,6 +76,7 @@ mod quotas;
 mod receiver;
 mod reserved;
 mod roles;
+mod rotated;
 mod scaler;
 mod scaling_out;
 mod scenarios;

@@ -5,6 +5,7 @@
 
 mod arrows;
 mod documents;
+mod faults;
 mod source;
 
 use std::fs;
@@ -93,6 +94,18 @@ fn the_top_level_holds_what_was_agreed() {
     for folder in ["src", "migrations", "tests", "emulator"] {
         assert!(holds(folder, true), "{folder}/ is missing");
     }
+}
+
+/// `WAKEQ_FAULT` means nothing in a build for users.
+#[test]
+fn what_ends_a_process_is_in_builds_for_tests_only() {
+    let of_library = sources().iter().filter(|source| source.name.starts_with("src/"));
+    let (complaints, guarded): (Vec<_>, Vec<_>) = of_library.map(faults::complaints).unzip();
+    assert_eq!(guarded.iter().sum::<usize>(), 2, "src/fault.rs was not read: it has two such functions");
+    let complaints = complaints.into_iter().flatten();
+    pass(
+        &complaints.chain(faults::manifest_complaints(&read(&root().join("Cargo.toml")))).collect::<Vec<_>>(),
+    );
 }
 
 fn size_complaints(source: &Source) -> Vec<String> {

@@ -101,10 +101,15 @@ fn masked(text: &str) -> String {
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         let id = rest.get(..36).filter(|start| Uuid::parse_str(start).is_ok());
-        let moment = |start: &&str| NaiveDateTime::parse_from_str(start, "%Y-%m-%d %H:%M:%SZ").is_ok();
-        let (mask, length) = match (id, rest.get(..20).filter(moment)) {
+        let moment = |length, form| {
+            let start = rest.get(..length).filter(|start| NaiveDateTime::parse_from_str(start, form).is_ok());
+            start.map(|_| length)
+        };
+        // For people, and as precise as the database is.
+        let moment = moment(20, "%Y-%m-%d %H:%M:%SZ").or_else(|| moment(27, "%Y-%m-%dT%H:%M:%S%.6fZ"));
+        let (mask, length) = match (id, moment) {
             (Some(_), _) => ("<id>".to_owned(), 36),
-            (None, Some(_)) => ("<time>".to_owned(), 20),
+            (None, Some(length)) => ("<time>".to_owned(), length),
             (None, None) => (first.to_string(), first.len_utf8()),
         };
         masked.push_str(&mask);

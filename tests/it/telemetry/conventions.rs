@@ -18,7 +18,7 @@ const KNOWN: [(&str, &str, &[&str], &[&str]); 3] = [
             attribute::MESSAGING_SYSTEM,
             attribute::MESSAGING_DESTINATION_NAME,
         ],
-        &[attribute::ERROR_TYPE],
+        &[attribute::MESSAGING_DESTINATION_SUBSCRIPTION_NAME, attribute::ERROR_TYPE],
     ),
     (
         name::MESSAGING_CLIENT_SENT_MESSAGES,

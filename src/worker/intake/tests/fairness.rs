@@ -1,0 +1,141 @@
+//! Whatever others do, a canvas waits for one handler at most: mixes of everything that waits in a worker.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::stand::{LONGEST, Plan, Scene};
+use super::*;
+
+/// How many places a worker has, and canvases there are: the quiet one is 0.
+const PLACES: usize = 6;
+/// Queues that all canvases may have copies in.
+const QUEUES: usize = 2;
+
+/// One of the things that a canvas does.
+#[derive(Clone, Debug)]
+enum Kind {
+    Events(usize),
+    Chain(usize),
+    Retries(u32),
+    Delays(usize),
+    /// Of a function with a limit.
+    Narrow(usize, usize),
+    /// Of as many targets, of which the first has a limit.
+    Targets(Vec<usize>),
+    /// Copies in a queue, each with so many retries.
+    Copies(usize, usize, u32),
+}
+
+#[derive(Clone, Debug)]
+struct Does {
+    canvas: u8,
+    kind: Kind,
+    at: Duration,
+    lasts: Duration,
+}
+
+fn seconds(range: std::ops::RangeInclusive<u64>) -> impl Strategy<Value = Duration> {
+    range.prop_map(Duration::from_secs)
+}
+
+fn kind(most: usize) -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        (1..=most).prop_map(Kind::Events),
+        (2..=most).prop_map(Kind::Chain),
+        (1..5_u32).prop_map(Kind::Retries),
+        (1..=most / 2).prop_map(Kind::Delays),
+        (2..=most / 2, 1..3_usize).prop_map(|(count, limit)| Kind::Narrow(count, limit)),
+        prop::collection::vec(1..=most / 4, 1..4).prop_map(Kind::Targets),
+        (1..=most / 2, 0..QUEUES, 0..2_u32)
+            .prop_map(|(count, queue, retries)| Kind::Copies(count, queue, retries)),
+    ]
+}
+
+/// Others emit much, most of it at once; their handlers last.
+fn noise() -> impl Strategy<Value = Does> {
+    let at = prop_oneof![4 => Just(Duration::ZERO), 1 => seconds(0..=60)];
+    (1..PLACES as u8, kind(80), at, seconds(1..=LONGEST.as_secs()))
+        .prop_map(|(canvas, kind, at, lasts)| Does { canvas, kind, at, lasts })
+}
+
+/// The quiet canvas emits little, before the flood or amid it.
+fn quiet() -> impl Strategy<Value = Does> {
+    (kind(6), seconds(0..=90), seconds(0..=LONGEST.as_secs())).prop_map(|(kind, at, lasts)| Does {
+        canvas: 0,
+        kind,
+        at,
+        lasts,
+    })
+}
+
+/// What each canvas's targets may take of the worker.
+type Shares = [usize; PLACES];
+
+fn scene_of(all: &[Does], shares: &Shares) -> Scene {
+    let mut scene = Scene { queues: vec![Default::default(); QUEUES], ..Scene::default() };
+    let shares = shares.map(|size| scene.room(size));
+    for Does { canvas, kind, at, lasts } in all {
+        let (canvas, at, lasts) = (*canvas, *at, *lasts);
+        let mut publish = |count: usize, plan: &Plan| {
+            (0..count).for_each(|_| scene.publish_at(at, canvas, plan.clone()));
+        };
+        let plain = Plan { lasts, ..Plan::default() };
+        match kind {
+            Kind::Events(count) => publish(*count, &plain),
+            Kind::Chain(count) => scene.chain_at(at, canvas, *count, lasts),
+            Kind::Retries(retries) => {
+                publish(1, &Plan { retries: *retries, retry_delay: lasts / 2, ..plain })
+            }
+            Kind::Delays(count) => {
+                (0..*count as u32)
+                    .for_each(|number| publish(1, &Plan { due: at + lasts * (number / 4), ..plain.clone() }));
+            }
+            Kind::Narrow(count, limit) => {
+                let room = Some(scene.room(*limit));
+                (0..*count).for_each(|_| scene.publish_at(at, canvas, Plan { room, ..plain.clone() }));
+            }
+            Kind::Targets(counts) => {
+                let (share, limited) = (Some(shares[usize::from(canvas)]), scene.room(1));
+                for (number, count) in counts.iter().enumerate() {
+                    let room = (number == 0).then_some(limited);
+                    let plan = Plan { room, share, ..plain.clone() };
+                    (0..*count).for_each(|_| scene.publish_at(at, canvas, plan.clone()));
+                }
+            }
+            Kind::Copies(count, queue, retries) => {
+                let plan = Plan { queue: Some(*queue), retries: *retries, retry_delay: lasts / 2, ..plain };
+                publish(*count, &plan);
+            }
+        }
+    }
+    scene
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    /// Whatever as many canvases do as there are places, and while whatever flood of theirs is held: what another canvas has, be it
+    /// an event, one of a chain, a retry, one for a target or a copy in a queue that they share, starts when the handlers
+    /// that ran when it could have are over, if it was the first of its canvas then: each look at an event is a turn of its
+    /// canvas. And everything runs as often as it should, however little may be held.
+    #[test]
+    fn a_due_event_waits_for_one_handler_at_most(
+        noises in prop::collection::vec(noise(), 1..12),
+        quiet in prop::collection::vec(quiet(), 1..8),
+        shares in prop::array::uniform6(1..4_usize),
+        prefetch in prop_oneof![Just(Some(PLACES)), Just(Some(4 * PLACES)), Just(Some(5_000)), Just(None)],
+    ) {
+        let scene = scene_of(&[quiet, noises].concat(), &shares);
+        let expected: BTreeMap<EventId, u32> =
+            scene.plans.iter().map(|(id, plan)| (*id, 1 + plan.retries)).collect();
+        let starts = scene.play(PLACES, prefetch);
+        for start in starts.iter().filter(|start| start.asker.canvas.0.is_nil()) {
+            let waited = start.at - start.since;
+            prop_assert!(waited <= LONGEST + Duration::from_millis(100), "{:?} waited {:?}", start, waited);
+        }
+        let mut ran: BTreeMap<EventId, u32> = BTreeMap::new();
+        starts.iter().for_each(|start| *ran.entry(start.notification.id).or_default() += 1);
+        prop_assert_eq!(ran, expected);
+    }
+}

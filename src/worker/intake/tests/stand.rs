@@ -1,0 +1,376 @@
+//! What runs in the place of the machine, on a clock that stands still while anything runs, and what is made up for it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard};
+
+use tokio::sync::Semaphore;
+
+use super::*;
+use crate::notify::{LocalNotifier, NotifyError};
+use crate::worker::WorkerConfig;
+
+/// The longest handler.
+pub(super) const LONGEST: Duration = Duration::from_secs(10);
+/// How long a look at an event takes, as a statement would.
+pub(super) const LOOK: Duration = Duration::from_micros(10);
+
+/// What an event does when it is looked at.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Plan {
+    pub(super) lasts: Duration,
+    /// Not before this long after the start.
+    pub(super) due: Duration,
+    /// It fails so often, and is tried again this much later.
+    pub(super) retries: u32,
+    pub(super) retry_delay: Duration,
+    /// The rooms that it has to be in, by their numbers: its handler's, and its canvas's share of the places for targets.
+    pub(super) room: Option<usize>,
+    pub(super) share: Option<usize>,
+    /// The next one of its object.
+    pub(super) next: Option<Notification>,
+    /// The queue whose next copy it asks for.
+    pub(super) queue: Option<usize>,
+}
+
+#[derive(Debug, PartialEq)]
+pub(super) struct Start {
+    /// What runs.
+    pub(super) notification: Notification,
+    /// What it runs for: the same, or another copy of its queue.
+    pub(super) asker: Notification,
+    /// When it was due.
+    pub(super) due: Duration,
+    /// When, and since when it could have: it was due, this worker had heard of it, its rooms had a place, and the turn of its
+    /// canvas before this one, for whatever look, was over.
+    pub(super) at: Duration,
+    pub(super) since: Duration,
+}
+
+/// A room, and when it was full for the last time.
+struct Place {
+    semaphore: Arc<Semaphore>,
+    size: usize,
+    running: usize,
+    full_until: Duration,
+}
+
+/// The copies of a queue by their canvases, the first of which has the next turn.
+type Facets = VecDeque<(CanvasId, VecDeque<Notification>)>;
+
+/// Runs plans in the place of the machine.
+pub(super) struct Stand {
+    began: Instant,
+    plans: Mutex<HashMap<EventId, Plan>>,
+    places: Mutex<Vec<Place>>,
+    queues: Mutex<Vec<Facets>>,
+    /// When each canvas had its last turn.
+    turns: Mutex<HashMap<CanvasId, Duration>>,
+    /// When this worker heard of what, for the last time, and when what asks for others had run one of them.
+    pub(super) heard: Arc<Mutex<HashMap<EventId, Duration>>>,
+    /// In their order.
+    pub(super) starts: Mutex<Vec<Start>>,
+}
+
+impl Stand {
+    pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+        of.lock().unwrap()
+    }
+
+    /// The next copy that is due: of the canvas whose turn it is, that goes to the end then.
+    fn turn(&self, queue: usize) -> Option<Notification> {
+        let (mut queues, plans) = (Self::lock(&self.queues), Self::lock(&self.plans));
+        let facets = &mut queues[queue];
+        let is_due = |copy: &Notification| plans[&copy.id].due <= self.began.elapsed();
+        let of = facets.iter().position(|(_, copies)| copies.iter().any(is_due))?;
+        let (canvas, mut copies) = facets.remove(of)?;
+        let taken = copies.iter().position(is_due).and_then(|at| copies.remove(at));
+        if !copies.is_empty() {
+            facets.push_back((canvas, copies));
+        }
+        taken
+    }
+
+    /// Whether it is in both of its rooms, the share last; and which it lacks.
+    fn enter(&self, plan: &Plan, room: &mut Room) -> Result<(), Halt> {
+        let places = Self::lock(&self.places);
+        for (kind, number) in [(RoomKind::Handler, plan.room), (RoomKind::Canvas, plan.share)] {
+            if let Some(place) = number.map(|number| &places[number])
+                && !room.enter(kind, &place.semaphore, 1)
+            {
+                return Err(Halt::Room(kind, Arc::clone(&place.semaphore), 1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts one more, or fewer, in the rooms of a plan; since when they all had a place.
+    fn in_rooms(&self, plan: &Plan, begins: bool) -> Duration {
+        let (mut places, mut since) = (Self::lock(&self.places), Duration::ZERO);
+        for number in [plan.room, plan.share].into_iter().flatten() {
+            let place = &mut places[number];
+            since = since.max(place.full_until);
+            if place.running == place.size {
+                place.full_until = self.began.elapsed();
+            }
+            place.running = if begins { place.running + 1 } else { place.running - 1 };
+        }
+        since
+    }
+
+    async fn perform(&self, asker: Notification, room: &mut Room) -> (Halt, Notification) {
+        let turn_before =
+            Self::lock(&self.turns).insert(asker.canvas, self.began.elapsed()).unwrap_or_default();
+        tokio::time::sleep(LOOK).await;
+        let asks = Self::lock(&self.plans)[&asker.id].clone();
+        if let Some(left) = asks.due.checked_sub(self.began.elapsed()).filter(|left| !left.is_zero()) {
+            return (Halt::Wait(When::In(left)), asker);
+        }
+        if let Err(halt) = self.enter(&asks, room) {
+            return (halt, asker);
+        }
+        let ran = match asks.queue.map(|queue| self.turn(queue)) {
+            None => asker,
+            Some(Some(turn)) => turn,
+            Some(None) => return (Halt::Answer(Answer::Acknowledge), asker),
+        };
+        let heard = Self::lock(&self.heard).get(&asker.id).copied().unwrap_or_default();
+        let since = asks.due.max(heard).max(turn_before).max(self.in_rooms(&asks, true));
+        let (due, at) = (asks.due, self.began.elapsed());
+        Self::lock(&self.starts).push(Start { notification: ran, asker, due, at, since });
+        let plan = Self::lock(&self.plans)[&ran.id].clone();
+        tokio::time::sleep(plan.lasts).await;
+        self.in_rooms(&asks, false);
+        if ran != asker {
+            Self::lock(&self.heard).insert(asker.id, self.began.elapsed());
+        }
+        (if plan.retries > 0 { self.fail(ran) } else { Halt::Answer(Answer::Acknowledge) }, ran)
+    }
+
+    /// It is tried again, in its queue behind those that are there.
+    fn fail(&self, ran: Notification) -> Halt {
+        let mut plans = Self::lock(&self.plans);
+        let known = plans.get_mut(&ran.id).unwrap();
+        known.retries -= 1;
+        known.due = self.began.elapsed() + known.retry_delay;
+        let (queue, delay) = (known.queue, known.retry_delay);
+        drop(plans);
+        if let Some(queue) = queue {
+            add(&mut Self::lock(&self.queues)[queue], ran);
+        }
+        Halt::Wait(When::In(delay))
+    }
+}
+
+fn add(facets: &mut Facets, copy: Notification) {
+    match facets.iter_mut().find(|(canvas, _)| *canvas == copy.canvas) {
+        Some((_, copies)) => copies.push_back(copy),
+        None => facets.push_back((copy.canvas, VecDeque::from([copy]))),
+    }
+}
+
+impl Runs for Stand {
+    async fn run(&self, notification: Notification, mut room: Room) -> Finished {
+        let (halt, ran) = self.perform(notification, &mut room).await;
+        let over = matches!(halt, Halt::Answer(_));
+        let next = Self::lock(&self.plans)[&ran.id].next.filter(|_| over);
+        if let Some(next) = next {
+            // Its turn comes now.
+            Self::lock(&self.plans).get_mut(&next.id).unwrap().due = self.began.elapsed();
+        }
+        let report = RunReport {
+            notification: ran,
+            address: None,
+            queue: None,
+            trail: Vec::new(),
+            attempt: None,
+            error: None,
+            took: None,
+            verdict: halt.verdict(),
+        };
+        let again = (ran != notification).then_some(notification);
+        Finished { halt, room, report, fault: None, next: next.into_iter().collect(), again }
+    }
+}
+
+/// What is published, and everything that has to be run for it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scene {
+    /// At the beginning.
+    pub(super) published: Vec<Notification>,
+    /// Later than that.
+    pub(super) later: Vec<(Duration, Notification)>,
+    pub(super) plans: HashMap<EventId, Plan>,
+    /// The sizes of rooms.
+    pub(super) rooms: Vec<usize>,
+    pub(super) queues: Vec<Facets>,
+}
+
+impl Scene {
+    fn add(&mut self, canvas: u8, plan: Plan) -> Notification {
+        let id = EventId(uuid::Uuid::from_u128(1 + self.plans.len() as u128));
+        self.plans.insert(id, plan);
+        Notification { id, canvas: CanvasId(uuid::Uuid::from_u128(u128::from(canvas))) }
+    }
+
+    pub(super) fn publish(&mut self, canvas: u8, plan: Plan) {
+        self.publish_at(Duration::ZERO, canvas, plan);
+    }
+
+    /// A copy in a queue is one of its queue from then on.
+    pub(super) fn publish_at(&mut self, when: Duration, canvas: u8, mut plan: Plan) {
+        plan.due = plan.due.max(when);
+        let queue = plan.queue;
+        let notification = self.add(canvas, plan);
+        if let Some(queue) = queue {
+            add(&mut self.queues[queue], notification);
+        }
+        self.say_at(when, notification);
+    }
+
+    fn say_at(&mut self, when: Duration, notification: Notification) {
+        if when.is_zero() {
+            self.published.push(notification);
+        } else {
+            self.later.push((when, notification));
+        }
+    }
+
+    /// So many events of one object.
+    pub(super) fn chain_at(&mut self, when: Duration, canvas: u8, count: usize, lasts: Duration) {
+        let mut next = None;
+        for _ in 0..count {
+            next = Some(self.add(canvas, Plan { lasts, next, due: when, ..Plan::default() }));
+        }
+        next.into_iter().for_each(|first| self.say_at(when, first));
+    }
+
+    /// A room of so many places; its number.
+    pub(super) fn room(&mut self, size: usize) -> usize {
+        self.rooms.push(size);
+        self.rooms.len() - 1
+    }
+
+    /// Every start, in order, once all has run.
+    pub(super) fn play(mut self, capacity: usize, prefetch: impl Into<Option<usize>>) -> Vec<Start> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.unwrap().block_on(async move {
+            let expected: usize = self.plans.values().map(|plan| 1 + plan.retries as usize).sum();
+            let mut later = std::mem::take(&mut self.later);
+            later.sort_by_key(|(when, _)| *when);
+            let published = std::mem::take(&mut self.published);
+            let stand = self.stand();
+            let local = LocalNotifier::new();
+            let heard = Arc::clone(&stand.heard);
+            let notifier: Arc<dyn Notifier> = Arc::new(Listening { local, heard, began: stand.began });
+            notifier.publish(&published).await.unwrap();
+            let mut work = Work::start(stand, &notifier, capacity, prefetch).await;
+            let saying = tokio::spawn(async move {
+                let began = Instant::now();
+                for (when, notification) in later {
+                    tokio::time::sleep_until(began + when).await;
+                    notifier.publish(&[notification]).await.unwrap();
+                }
+            });
+            while Stand::lock(&work.stand.starts).len() < expected {
+                let report = tokio::time::timeout(1_000 * LONGEST, work.ended.recv()).await;
+                report.expect("something is left, and does not run");
+            }
+            saying.await.unwrap();
+            work.stop.cancel();
+            assert!(work.working.await.unwrap());
+            std::mem::take(&mut *Stand::lock(&work.stand.starts))
+        })
+    }
+
+    pub(super) fn stand(self) -> Arc<Stand> {
+        let places = self.rooms.into_iter().map(|size| {
+            let semaphore = Arc::new(Semaphore::new(size));
+            Place { semaphore, size, running: 0, full_until: Duration::ZERO }
+        });
+        Arc::new(Stand {
+            began: Instant::now(),
+            plans: Mutex::new(self.plans),
+            places: Mutex::new(places.collect()),
+            queues: Mutex::new(self.queues),
+            turns: Mutex::default(),
+            heard: Arc::default(),
+            starts: Mutex::default(),
+        })
+    }
+}
+
+/// A worker's intake that runs.
+pub(super) struct Work {
+    pub(super) stand: Arc<Stand>,
+    pub(super) ended: mpsc::Receiver<RunReport>,
+    pub(super) stop: CancellationToken,
+    pub(super) working: tokio::task::JoinHandle<bool>,
+}
+
+impl Work {
+    pub(super) async fn start(
+        stand: Arc<Stand>,
+        notifier: &Arc<dyn Notifier>,
+        capacity: usize,
+        prefetch: impl Into<Option<usize>>,
+    ) -> Self {
+        let config = WorkerConfig { capacity, prefetch: prefetch.into(), ..WorkerConfig::default() };
+        let subscription = notifier.subscribe(config.held_max()).await.unwrap();
+        let (reports, ended) = mpsc::channel(1_000_000);
+        let intake = Intake::new(
+            Arc::clone(&stand),
+            Arc::clone(notifier),
+            &config,
+            Arc::new(Counters::default()),
+            Some(reports),
+            watch::Sender::new(None),
+        );
+        let stop = CancellationToken::new();
+        let working = tokio::spawn(intake.run(subscription, stop.clone(), CancellationToken::new()));
+        Self { stand, ended, stop, working }
+    }
+}
+
+/// Notes when the worker hears of what; again, if it gave it away.
+struct Listening {
+    local: LocalNotifier,
+    heard: Arc<Mutex<HashMap<EventId, Duration>>>,
+    began: Instant,
+}
+
+struct ListeningStream {
+    stream: Box<dyn Subscription>,
+    heard: Arc<Mutex<HashMap<EventId, Duration>>>,
+    began: Instant,
+}
+
+#[async_trait::async_trait]
+impl Notifier for Listening {
+    async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
+        self.local.publish(notifications).await
+    }
+
+    async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
+        let stream = self.local.subscribe(max_outstanding).await?;
+        Ok(Box::new(ListeningStream { stream, heard: Arc::clone(&self.heard), began: self.began }))
+    }
+}
+
+#[async_trait::async_trait]
+impl Subscription for ListeningStream {
+    async fn next(&mut self) -> Option<Delivery> {
+        let delivery = self.stream.next().await?;
+        if let Ok(notification) = &delivery.notification {
+            Stand::lock(&self.heard).insert(notification.id, self.began.elapsed());
+        }
+        Some(delivery)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.stream.trouble()
+    }
+
+    async fn close(self: Box<Self>, grace: Duration) {
+        self.stream.close(grace).await;
+    }
+}

@@ -1,0 +1,76 @@
+//! What ends a process on purpose is in builds for tests only.
+
+use super::source::Source;
+
+/// What the functions are compiled under that a build for users must not have.
+const TESTS_ONLY: &str = "#[cfg(all(debug_assertions, feature = \"testing\"))]";
+/// What such a function has.
+const FAULTS: [&str; 3] = ["\"WAKEQ_FAULT\"", "process::abort(", "Signal::SIGSTOP"];
+
+/// Functions with a fault that are compiled into every build; and how many there are that are not.
+pub(super) fn complaints(source: &Source) -> (Vec<String>, usize) {
+    let lines: Vec<&str> = source.text.lines().collect();
+    let is_faulty = |line: usize, count: usize| {
+        let body =
+            lines[line - 1..line - 1 + count].iter().filter(|line| !line.trim_start().starts_with("//"));
+        body.clone().any(|line| FAULTS.iter().any(|fault| line.contains(fault)))
+    };
+    let faulty = source.functions().into_iter().filter(|function| is_faulty(function.line, function.lines));
+    let (guarded, open): (Vec<_>, Vec<_>) = faulty.partition(|function| {
+        let before = lines[..function.line - 1].iter().rev();
+        before.take_while(|line| line.trim_start().starts_with('#')).any(|line| line.trim() == TESTS_ONLY)
+    });
+    let complain = |function: &super::source::Function| {
+        format!(
+            "{}:{}: `{}` may end a user's process: put {TESTS_ONLY} before it",
+            source.name, function.line, function.name
+        )
+    };
+    (open.iter().map(complain).collect(), guarded.len())
+}
+
+/// Features of a manifest that a user may have without asking for `testing`, but bring it; and profiles with debug assertions that
+/// are not for development.
+pub(super) fn manifest_complaints(manifest: &str) -> Vec<String> {
+    let (_, features) = manifest.split_once("\n[features]\n").expect("it has features");
+    let features = features.split_once("\n[").map_or(features, |(features, _)| features);
+    let code: String = features.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
+    let mut complaints = Vec::new();
+    for feature in code.split(']') {
+        let Some((name, brings)) = feature.split_once('=') else { continue };
+        if brings.split('"').any(|brought| brought == "testing" || brought.ends_with("/testing")) {
+            complaints.push(format!("Cargo.toml: the feature {} brings `testing`", name.trim()));
+        }
+    }
+    if manifest.contains("debug-assertions") {
+        complaints.push("Cargo.toml: a profile sets debug-assertions: leave them to `dev`".to_owned());
+    }
+    complaints
+}
+
+#[test]
+fn a_fault_in_every_build_is_found() {
+    let read = "fn point() {\n    std::env::var(\"WAKEQ_FAULT\").ok();\n}\n";
+    let source = Source::new("src/a.rs", &format!("//! It.\n{TESTS_ONLY}\n{read}"));
+    assert_eq!(complaints(&source), (Vec::new(), 1));
+    for guard in ["", "#[cfg(debug_assertions)]\n", "#[cfg(feature = \"testing\")]\n", "#[inline]\n"] {
+        let source = Source::new("src/a.rs", &format!("//! It.\n{guard}{read}"));
+        let (found, guarded) = complaints(&source);
+        assert_eq!((found.len(), guarded), (1, 0), "{guard}");
+    }
+    assert_eq!(complaints(&Source::new("src/a.rs", "fn a() {\n    // WAKEQ_FAULT\n}\n")), (Vec::new(), 0));
+}
+
+#[test]
+fn a_feature_that_brings_testing_is_found() {
+    let manifest = |features: &str| format!("[package]\n\n[features]\n{features}\n[lib]\n");
+    let good = manifest(
+        "default = [\"cli\"]\n# of \"testing\"\ncli = [\n    \"dep:nix\",\n]\ntesting = [\"dep:nix\"]\n",
+    );
+    assert_eq!(manifest_complaints(&good), Vec::<String>::new());
+    for bad in ["default = [\"testing\"]", "default = [\"cli\"]\ncli = [\n    \"wakeq/testing\",\n]"] {
+        assert_eq!(manifest_complaints(&manifest(bad)).len(), 1, "{bad}");
+    }
+    let profile = good + "[profile.release]\ndebug-assertions = true\n";
+    assert_eq!(manifest_complaints(&profile).len(), 1);
+}
