@@ -63,6 +63,11 @@ pub(super) fn of_the_store<'a>(
     })
 }
 
+/// Whether the database did not do it in time.
+pub(super) fn is_time_out(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    matches!(of_the_store(error), Some(StoreError::TimedOut { .. }))
+}
+
 /// The words of a refusal; none, if there was no answer at all, or another one may come at any time.
 pub(super) fn refusal(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Option<String> {
     let error = of_the_store(error)?;

@@ -19,6 +19,7 @@ mod halt;
 mod handle;
 mod list;
 mod owner;
+mod parts;
 mod processor;
 mod run;
 mod shard;

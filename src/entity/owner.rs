@@ -4,23 +4,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{RwLock, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::actors::Actors;
 use super::aside::Asides;
 use super::config::EntityConfig;
 use super::define::Entity;
 use super::envelope::Received;
-use super::halt::{Halt, of_the_store, refusal};
+use super::halt::{Halt, is_time_out, refusal};
+use super::parts::Parts;
 use super::shard::{Broken, Shard, Size};
-use super::warm::{Stove, Warm, Warming};
-use crate::consumer::{EventProvider, Health};
-use crate::emit::Queue;
-use crate::event::{EntityType, EventSource, Name, PageLimit};
-use crate::store::{AsideStep, BatchEnd, EntityBatch, Inserted, NewEvent, PositionMove, Store, StoreError};
-use crate::telemetry::EntityMetrics;
+use super::warm::{Stove, Warming};
+use crate::consumer::Health;
+use crate::event::PageLimit;
+use crate::store::{AsideStep, BatchEnd, EntityBatch, Inserted, NewEvent, PositionMove};
 
 /// How long after a failure it is tried again; doubled each time, up to the poll interval.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -39,32 +36,6 @@ pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
 /// So many times in a row the database may refuse the same before somebody has to look.
 const SAME_REFUSALS: u32 = 20;
-
-/// What a processor works with.
-pub(super) struct Parts<E: Entity> {
-    pub(super) entity_type: EntityType,
-    pub(super) group: Name,
-    pub(super) source: EventSource,
-    pub(super) store: Store,
-    pub(super) queue: Queue,
-    pub(super) provider: Arc<dyn EventProvider>,
-    pub(super) actors: Arc<Actors<E>>,
-    /// One, for the entities that are set aside.
-    pub(super) beside: Arc<Actors<E>>,
-    pub(super) config: EntityConfig,
-    pub(super) metrics: EntityMetrics,
-    pub(super) health: watch::Sender<Health>,
-    pub(super) ready: watch::Sender<Option<Warm>>,
-    /// Held from before a commit until memory has followed it: whoever reads after an answer sees what was answered.
-    pub(super) committing: RwLock<()>,
-}
-
-impl<E: Entity> Parts<E> {
-    pub(super) fn stove(&self) -> Stove<'_, E> {
-        let Self { store, actors, entity_type, config, .. } = self;
-        Stove { store, actors, entity_type, page_bytes: config.batch_bytes, stall: config.stall }
-    }
-}
 
 /// The inbox of a type, under one epoch.
 pub(super) struct Owner<E: Entity> {
@@ -500,8 +471,4 @@ impl<E: Entity> Owner<E> {
         self.committed = None;
         Err(self.refused().await)
     }
-}
-
-fn is_time_out(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    matches!(of_the_store(error), Some(StoreError::TimedOut { .. }))
 }

@@ -1,0 +1,41 @@
+//! What a processor of a type works with. It must never do any of that work.
+
+use std::sync::Arc;
+
+use tokio::sync::{RwLock, watch};
+
+use super::actors::Actors;
+use super::config::EntityConfig;
+use super::define::Entity;
+use super::warm::{Stove, Warm};
+use crate::consumer::{EventProvider, Health};
+use crate::emit::Queue;
+use crate::event::{EntityType, EventSource, Name};
+use crate::store::Store;
+use crate::telemetry::EntityMetrics;
+
+/// What a processor works with.
+pub(super) struct Parts<E: Entity> {
+    pub(super) entity_type: EntityType,
+    pub(super) group: Name,
+    pub(super) source: EventSource,
+    pub(super) store: Store,
+    pub(super) queue: Queue,
+    pub(super) provider: Arc<dyn EventProvider>,
+    pub(super) actors: Arc<Actors<E>>,
+    /// One, for the entities that are set aside.
+    pub(super) beside: Arc<Actors<E>>,
+    pub(super) config: EntityConfig,
+    pub(super) metrics: EntityMetrics,
+    pub(super) health: watch::Sender<Health>,
+    pub(super) ready: watch::Sender<Option<Warm>>,
+    /// Held from before a commit until memory has followed it: whoever reads after an answer sees what was answered.
+    pub(super) committing: RwLock<()>,
+}
+
+impl<E: Entity> Parts<E> {
+    pub(super) fn stove(&self) -> Stove<'_, E> {
+        let Self { store, actors, entity_type, config, .. } = self;
+        Stove { store, actors, entity_type, page_bytes: config.batch_bytes, stall: config.stall }
+    }
+}
