@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wakeq::notify::{Notifier, PubSub, PubSubConfig};
+use wakeq::notify::{Notifier, PubSub, PubSubConfig, create_topics};
 use wakeq::{CanvasId, Event, Execution, HandlerResult, Handlers, Outcome, Timing};
 
 use crate::brokers::Broker;
@@ -17,11 +17,14 @@ async fn complete(_event: Execution) -> HandlerResult {
 /// the default durations a wait for the unknown handler's next look would be five minutes.
 #[tokio::test]
 async fn services_with_subscriptions_of_their_own_do_not_wait_for_each_other() {
-    let mut config = Broker::pubsub_config("services").await;
-    config.create_missing = true;
+    let config = Broker::pubsub_config("services").await;
     let mails = PubSubConfig { subscription: format!("{}-mails", config.subscription), ..config.clone() };
     let pages = PubSubConfig { subscription: format!("{}-pages", config.subscription), ..config };
-    let connect = async |config| Arc::new(PubSub::connect(config).await.unwrap()) as Arc<dyn Notifier>;
+    // Both subscriptions are there before the first event: one that comes later does not get what was published before.
+    let connect = async |config| {
+        create_topics(&config).await.unwrap();
+        Arc::new(PubSub::connect(config).await.unwrap()) as Arc<dyn Notifier>
+    };
     let (mails, pages) = (connect(mails).await, connect(pages).await);
     let timing = Timing::default();
     assert!(timing.unknown_handler_wait > Duration::from_secs(60));
