@@ -55,7 +55,7 @@ impl<K: Copy + Eq + Hash, T> Rotation<K, T> {
         self.turns.is_empty()
     }
 
-    /// Adds what came to the end of its owner's queue. Who had nothing waiting comes after everybody who has.
+    /// Adds what came to the end of its owner's queue. An owner that had nothing waiting comes after all that have.
     pub(super) fn push(&mut self, owner: K, waits: T) {
         self.queue(owner).came.push_back(waits);
         self.came += 1;

@@ -137,7 +137,7 @@ async fn subscribers_are_registered_heard_of_and_gone(groups: &impl Groups) {
     assert_eq!((&states[1].group, states[1].node, states[1].confirmed_epoch), (&name("b"), node, 0));
     assert_eq!(states[1].requests, parts("companies", 4));
     let heard = groups.heard(&[(one, 7), (SubscriberId::new(), 9)], LEASE).await.unwrap();
-    assert_eq!(heard, [one], "who is not registered is not heard of");
+    assert_eq!(heard, [one], "a subscriber that is not registered is not heard of");
     groups.heard(&[(one, 5)], LEASE).await.unwrap();
     let after = groups.states().await.unwrap();
     assert_eq!(after[1].confirmed_epoch, 7, "it grows only");
@@ -247,7 +247,7 @@ async fn what_was_changed_meanwhile_is_not_written(groups: &impl Groups) {
     let elsewhere = (one.0, NodeId::new());
     for who in [nobody, elsewhere] {
         let written = groups.allocate(&lead, &[gives(who, &sources, standing[0].epoch)]).await.unwrap();
-        assert_eq!(written, Some(Vec::new()), "nobody is given anything who is not registered there");
+        assert_eq!(written, Some(Vec::new()), "a subscriber is given nothing where it is not registered");
     }
     groups.unregister(&[one.0]).await.unwrap();
     assert_eq!(groups.allocations().await.unwrap(), [], "what it had goes with it");
@@ -269,7 +269,7 @@ async fn who_was_not_heard_of_is_buried(groups: &impl Groups) {
     assert_eq!(buried, [gone.0, sick.0]);
     assert_eq!(groups.allocations().await.unwrap().len(), 1);
     let left: Vec<_> = groups.states().await.unwrap().into_iter().map(|state| state.id).collect();
-    assert_eq!(left, [here.0, sick.0], "who is unhealthy is shown while its node is there");
+    assert_eq!(left, [here.0, sick.0], "an unhealthy subscriber is shown while its node is there");
     assert_eq!(groups.heard(&[(gone.0, 1)], LEASE).await.unwrap(), [], "it has to register again");
     assert_eq!(groups.bury(&lead).await.unwrap(), Some(Vec::new()), "nobody is buried twice");
 }

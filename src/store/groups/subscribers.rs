@@ -54,8 +54,8 @@ impl Store {
         session.answered("register a subscriber", registered)
     }
 
-    /// These were heard of, and have confirmed these epochs; those that are registered. One whose lease has run out is not: who asks for
-    /// something else may be registered by now.
+    /// These were heard of, and have confirmed these epochs; those that are registered. One whose lease has run out is not: a subscriber that
+    /// asks for something else may be registered by now.
     pub(crate) async fn beat_subscribers(
         &self,
         beats: &[(SubscriberId, i64)],

@@ -95,6 +95,7 @@ async fn handled(write: Write, becomes: Lost, commit_every: u32) -> (Vec<usize>,
     lossy.lost.notified().await;
     seqs.push(scene.append("one", 6).await);
     let key = PositionKey { group: "projection".parse().unwrap(), source: category() };
+    // The clock of these tests is paused: a pass, and no time, goes by.
     while inner.position(&key) < seqs[5] {
         tokio::time::sleep(config.poll_interval).await;
     }

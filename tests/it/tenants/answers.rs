@@ -62,13 +62,15 @@ impl Answered {
         let Some(other) = other else {
             return Some(format!("{label}: nobody asked this in the other world"));
         };
-        let same = (self.status, &self.headers, &self.body) == (other.status, &other.headers, &other.body);
+        if (self.status, &self.headers, &self.body) == (other.status, &other.headers, &other.body) {
+            return None;
+        }
         let whole = |answered: &Self| format!("{} {} {:?}", answered.status, answered.body, answered.headers);
         let (here, there) = (whole(self), whole(other));
         let same_start = here.chars().zip(there.chars()).take_while(|(one, other)| one == other).count();
         let short =
             |text: &str| text.chars().skip(same_start.saturating_sub(80)).take(300).collect::<String>();
-        (!same).then(|| format!("{label}: {} — alone it is: {}", short(&here), short(&there)))
+        Some(format!("{label}: {} — alone it is: {}", short(&here), short(&there)))
     }
 
     /// What of the victim stands in it.
@@ -87,7 +89,7 @@ fn masked(value: &Value) -> Value {
             let kept =
                 items.iter().filter(|item| item["outcome"] != "refused" && item["action"] != "sign-in");
             let mut items: Vec<_> = kept.map(masked).collect();
-            items.sort_by_key(Value::to_string);
+            items.sort_by_cached_key(Value::to_string);
             Value::Array(items)
         }
         Value::Object(fields) => {

@@ -96,7 +96,7 @@ pub(super) fn is_word(character: char) -> bool {
 }
 
 fn line_at(text: &str, position: usize) -> usize {
-    text.as_bytes()[..position].iter().filter(|byte| **byte == b'\n').count() + 1
+    text[..position].matches('\n').count() + 1
 }
 
 /// The `{` that opens the body of the item that starts here, unless a `;` ends the item first.
