@@ -134,6 +134,9 @@ pub enum AdminError {
         "the patterns of all queues together are too costly: use smaller repetitions, or fewer alternatives"
     )]
     TooCostlyPatterns,
+    /// Other queues were registered or unregistered meanwhile, each time that it was tried.
+    #[error("other queues are registered or unregistered all the time: try again")]
+    QueuesChange,
     /// The target is the deployment itself.
     #[cfg(feature = "http")]
     #[error(transparent)]

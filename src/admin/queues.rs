@@ -144,6 +144,7 @@ impl Admin {
             QueuePut::Replaced => false,
             QueuePut::TooMany => return Err(AdminError::TooManyQueues),
             QueuePut::TooCostly => return Err(AdminError::TooCostlyPatterns),
+            QueuePut::Stale => return Err(AdminError::QueuesChange),
         };
         let queue = self.queue_row(name).await?.ok_or_else(|| AdminError::NoQueue(name.clone()))?;
         let (woken, waking) = if row.wakes { self.wake_queue(name).await? } else { (0, false) };

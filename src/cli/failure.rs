@@ -120,6 +120,7 @@ fn of_admin(error: &AdminError) -> Exit {
         AdminError::NotWaiting(_)
         | AdminError::TooManyQueues
         | AdminError::TooCostlyPatterns
+        | AdminError::QueuesChange
         | AdminError::UnreadableCron(_)
         | AdminError::NotPulled(_)
         | AdminError::NotLeased(_)

@@ -9,7 +9,7 @@ use chrono::{DateTime, Datelike, FixedOffset, NaiveDateTime, TimeDelta};
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 
-use super::zone::{Place, Zone};
+use super::zone::{self, Place, Zone};
 use crate::event::Timestamp;
 
 /// Longest expression, in bytes.
@@ -65,17 +65,16 @@ pub enum InvalidSchedule {
     #[error("`{0}` never comes: no date within a hundred years is like that")]
     Never(String),
     /// There is no such zone.
-    #[error("{name:?} is no time zone: {}", hint(.meant))]
+    #[error("{name:?} is no time zone: {}", hint(.name))]
     Zone {
         /// What was given, cut to 64 bytes.
         name: String,
-        /// What was probably meant.
-        meant: Option<&'static str>,
     },
 }
 
-fn hint(meant: &Option<&'static str>) -> String {
-    match meant {
+/// Looked for when the error is read: all names are compared with it, and a pass of the cron jobs reads none.
+fn hint(name: &str) -> String {
+    match zone::meant(name) {
         Some(name) => format!("do you mean {name}?"),
         None => "give its name in the IANA database, such as Europe/Berlin, or UTC".to_owned(),
     }
@@ -95,8 +94,8 @@ impl CronSchedule {
         let expression = expression.split_whitespace().collect::<Vec<_>>().join(" ");
         let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
         let cron = parser.parse(&expression).map_err(|error| invalid(reason(&error)))?;
-        let found = if zone.len() > ZONE_BYTES_MAX { Err(None) } else { Zone::parse(zone) };
-        let zone = found.map_err(|meant| InvalidSchedule::Zone { name: cut(zone, ZONE_BYTES_MAX), meant })?;
+        let zone =
+            Zone::parse(zone).ok_or_else(|| InvalidSchedule::Zone { name: cut(zone, ZONE_BYTES_MAX) })?;
         let every_hour = cron.pattern.hours.values().len() == 24;
         let schedule = Self { expression: expression.into(), cron, zone, every_hour };
         match schedule.next(ORIGIN) {

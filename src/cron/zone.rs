@@ -34,9 +34,9 @@ pub(super) enum Place {
 }
 
 impl Zone {
-    /// The zone of this name, or the name that was probably meant.
-    pub(super) fn parse(name: &str) -> Result<Self, Option<&'static str>> {
-        name.parse().map(Self).map_err(|_| meant(name))
+    /// The zone of this name.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        name.parse().map(Self).ok()
     }
 
     pub(super) fn name(self) -> &'static str {
@@ -116,7 +116,7 @@ fn first(no: Timestamp, yes: Timestamp, holds: impl Fn(Timestamp) -> bool) -> Ti
 
 /// The zone whose name is most like this one, if one is like it at all: in other letters, or by its city alone, or
 /// mistyped.
-fn meant(name: &str) -> Option<&'static str> {
+pub(super) fn meant(name: &str) -> Option<&'static str> {
     let plain = |text: &str| text.trim().replace([' ', '-'], "_").to_ascii_lowercase();
     let wanted = plain(name);
     let names = || TZ_VARIANTS.iter().map(|zone| zone.name());

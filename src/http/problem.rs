@@ -329,7 +329,7 @@ impl From<AdminError> for Problem {
             AdminError::NotWaiting(_) => {
                 Self::new(Kind::NotWaiting, "the event runs now: look again when it has ended")
             }
-            AdminError::TooManyQueues | AdminError::TooCostlyPatterns => {
+            AdminError::TooManyQueues | AdminError::TooCostlyPatterns | AdminError::QueuesChange => {
                 Self::new(Kind::Conflict, error.to_string())
             }
             AdminError::NoSecretKey => Self::new(Kind::Unavailable, error.to_string()),

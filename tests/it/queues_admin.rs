@@ -124,16 +124,19 @@ async fn what_no_queue_can_have_is_refused_in_words() {
     assert_eq!(stage.admin.queues().await.unwrap().len(), 100);
 }
 
+/// Patterns that emitters can hold, but no more of the kind.
+const COSTLY: &str = "
+    insert into wakeq.queues (name, created_by, updated_by)
+    select 'q' || number, 'tests', 'tests' from generate_series(1, 99) number;
+    insert into wakeq.queue_patterns (queue, pattern)
+    select 'q' || number, '\\pL{5}' || number || 'x' || other
+      from generate_series(1, 99) number, generate_series(1, 20) other";
+
 /// Every emitter compiles all patterns together: what they can't hold is refused before it stops them.
 #[tokio::test]
 async fn patterns_that_emitters_could_not_hold_are_refused() {
     let (stage, _) = Stage::memory().await;
-    let costly = "insert into wakeq.queues (name, created_by, updated_by)
-                  select 'q' || number, 'tests', 'tests' from generate_series(1, 99) number;
-                  insert into wakeq.queue_patterns (queue, pattern)
-                  select 'q' || number, '\\pL{5}' || number || 'x' || other
-                    from generate_series(1, 99) number, generate_series(1, 20) other";
-    sqlx::raw_sql(costly).execute(&stage.pool).await.unwrap();
+    sqlx::raw_sql(COSTLY).execute(&stage.pool).await.unwrap();
     let before = number(&stage, VERSION).await;
     let refused = stage.admin.put_queue(&name(), &of(&[r"\pL{5}"]), &ada()).await.unwrap_err();
     assert!(matches!(refused, AdminError::TooCostlyPatterns), "{refused}");
@@ -142,6 +145,25 @@ async fn patterns_that_emitters_could_not_hold_are_refused() {
     stage.admin.put_queue(&name(), &of(&[r"\pL{5}"]), &ada()).await.unwrap();
     let emitted = stage.queue.emit(Event::new("greet", &1).unwrap()).await.unwrap();
     assert_eq!(emitted.copies, 1, "emits go on");
+}
+
+/// A registration is judged with all patterns that are registered when it commits, though it compiles them beforehand.
+#[tokio::test]
+async fn a_registration_is_judged_with_those_that_came_meanwhile() {
+    let (stage, _) = Stage::memory().await;
+    let mut others = stage.pool.begin().await.unwrap();
+    sqlx::query("update wakeq.queue_registry set version = version + 1").execute(&mut *others).await.unwrap();
+    let (name, queue, ada) = (name(), of(&[r"\pL{5}"]), ada());
+    let put = stage.admin.put_queue(&name, &queue, &ada);
+    let meanwhile = async {
+        let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+        while number(&stage, waiting).await == 0 {}
+        sqlx::raw_sql(COSTLY).execute(&mut *others).await.unwrap();
+        others.commit().await.unwrap();
+    };
+    let (put, ()) = tokio::join!(put, meanwhile);
+    assert!(matches!(put, Err(AdminError::TooCostlyPatterns)), "{put:?}");
+    assert_eq!(number(&stage, "select count(*) from wakeq.queues").await, 99);
 }
 
 /// DRV-04, DRV-08: the listing equals the canvases with copies, page by page; weights and caps are shown beside it.

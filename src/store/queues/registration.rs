@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::{Connection, PgConnection, Postgres, Transaction};
 
 use super::admin::{FacetSettings, integer};
-use super::registry::patterns_of;
+use super::registry::{Patterns, compiled, patterns_of};
 use crate::event::{Actor, CanvasId, Name, PullPolicy, QueuePattern};
 #[cfg(feature = "http")]
 use crate::store::targets::{NewTargetRow, PutOutcome, put_within};
@@ -39,35 +39,47 @@ pub(crate) enum QueuePut {
     TooMany,
     /// All patterns together need more memory than emitters have for them.
     TooCostly,
+    /// Others were registered each time after the patterns had been compiled.
+    Stale,
 }
 
 impl QueuePut {
     fn is_done(self) -> bool {
         match self {
             Self::New | Self::Replaced => true,
-            Self::TooMany | Self::TooCostly => false,
+            Self::TooMany | Self::TooCostly | Self::Stale => false,
         }
     }
 }
+
+/// How often a registration begins anew because another one was done meanwhile.
+const PUT_TRIES: usize = 100;
 
 impl Store {
     /// Registers a queue that functions work, or replaces what is registered. From its commit on each matching emit makes
     /// a copy.
     pub(crate) async fn put_queue(&self, new: &NewQueueRow<'_>) -> Result<QueuePut, StoreError> {
-        let mut session = self.session().await?.for_statements(10);
-        let put = session
-            .limit(async |connection| {
-                let mut transaction = connection.begin().await?;
-                let told = new.pull.map_or("", |_| ", pulled over HTTP");
-                let put = put(&mut transaction, new, &format!("{}{told}", new.name)).await?;
-                if put.is_done() {
-                    delete_target(&mut transaction, new.name).await?;
-                }
-                end(transaction, put.is_done()).await?;
-                Ok(put)
-            })
-            .await;
-        session.answered("register a queue", put)
+        let told = format!("{}{}", new.name, new.pull.map_or("", |_| ", pulled over HTTP"));
+        for _ in 0..PUT_TRIES {
+            let Some(version) = self.can_hold(new).await? else { return Ok(QueuePut::TooCostly) };
+            let mut session = self.session().await?.for_statements(10);
+            let put = session
+                .limit(async |connection| {
+                    let mut transaction = connection.begin().await?;
+                    let put = put(&mut transaction, new, version, &told).await?;
+                    if put.is_done() {
+                        delete_target(&mut transaction, new.name).await?;
+                    }
+                    end(transaction, put.is_done()).await?;
+                    Ok(put)
+                })
+                .await;
+            match session.answered("register a queue", put)? {
+                QueuePut::Stale => {}
+                put => return Ok(put),
+            }
+        }
+        Ok(QueuePut::Stale)
     }
 
     /// The same for a queue with an HTTP target, which is at [`target_of_queue`](crate::event::target_of_queue).
@@ -77,19 +89,40 @@ impl Store {
         new: &NewQueueRow<'_>,
         target: &NewTargetRow<'_>,
     ) -> Result<(QueuePut, Option<PutOutcome>), StoreError> {
-        let mut session = self.session().await?.for_statements(12);
-        let put = session
-            .limit(async |connection| {
-                let mut transaction = connection.begin().await?;
-                let put =
-                    put(&mut transaction, new, &format!("{}, sent to {}", new.name, target.url.origin()))
-                        .await?;
-                let outcome = if put.is_done() { put_within(&mut transaction, target).await? } else { None };
-                end(transaction, put.is_done()).await?;
-                Ok((put, outcome))
-            })
-            .await;
-        session.answered("register a queue with a target", put)
+        let told = format!("{}, sent to {}", new.name, target.url.origin());
+        for _ in 0..PUT_TRIES {
+            let Some(version) = self.can_hold(new).await? else { return Ok((QueuePut::TooCostly, None)) };
+            let mut session = self.session().await?.for_statements(12);
+            let put = session
+                .limit(async |connection| {
+                    let mut transaction = connection.begin().await?;
+                    let put = put(&mut transaction, new, version, &told).await?;
+                    let outcome =
+                        if put.is_done() { put_within(&mut transaction, target).await? } else { None };
+                    end(transaction, put.is_done()).await?;
+                    Ok((put, outcome))
+                })
+                .await;
+            match session.answered("register a queue with a target", put)? {
+                (QueuePut::Stale, _) => {}
+                put => return Ok(put),
+            }
+        }
+        Ok((QueuePut::Stale, None))
+    }
+
+    /// The version of the patterns with which emitters can hold those of this queue; none, if together they need too much
+    /// memory: emits would fail. Compiling takes long, so no transaction waits for it.
+    async fn can_hold(&self, new: &NewQueueRow<'_>) -> Result<Option<i64>, StoreError> {
+        let statement = "read the registered patterns";
+        let mut session = self.session().await?;
+        let read = session.limit(patterns_of).await;
+        let Patterns { version, mut of_queues, .. } = session.answered(statement, read)?;
+        of_queues.retain(|(queue, _)| queue != new.name);
+        let own = new.patterns.iter().map(|pattern| (new.name.clone(), pattern.as_str().to_owned()));
+        of_queues.extend(own);
+        let compiled = compiled(of_queues).await.map_err(|error| StoreError::from_sqlx(statement, error))?;
+        Ok(compiled.is_ok().then_some(version))
     }
 }
 
@@ -97,25 +130,25 @@ async fn end(transaction: Transaction<'_, Postgres>, commits: bool) -> Result<()
     if commits { transaction.commit().await } else { transaction.rollback().await }
 }
 
-/// Registrations one after the other; the version grows in any case, and emitters read the patterns once more. All
-/// patterns are compiled before the next statement, which may take longer than other transactions rest.
-async fn one_at_a_time(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    let grow = sqlx::query!(
-        "with patience as (
-             select set_config('idle_in_transaction_session_timeout', '60s', true) as set
-         )
-         update wakeq.queue_registry set version = version + 1 where (select set from patience) is not null"
+/// Registrations one after the other; the version grows in any case, and emitters read the patterns once more. Its value
+/// before that.
+async fn one_at_a_time(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    let grow = sqlx::query_scalar!(
+        r#"update wakeq.queue_registry set version = version + 1 returning version - 1 as "before!""#
     );
-    grow.execute(connection).await.map(drop)
+    grow.fetch_one(connection).await
 }
 
 async fn put(
     connection: &mut PgConnection,
     new: &NewQueueRow<'_>,
+    version: i64,
     told: &str,
 ) -> Result<QueuePut, sqlx::Error> {
     let patterns: Vec<String> = new.patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect();
-    one_at_a_time(&mut *connection).await?;
+    if one_at_a_time(&mut *connection).await? != version {
+        return Ok(QueuePut::Stale);
+    }
     let was_visible = sqlx::query_scalar!(
         r#"select exists (select from wakeq.queues where name = $1 and tenant_visible) as "visible!""#,
         new.name.as_str() as _
@@ -139,10 +172,6 @@ async fn put(
     )
     .execute(&mut *connection)
     .await?;
-    // Emits would fail with what can't be compiled together.
-    if patterns_of(connection).await?.compiled.is_err() {
-        return Ok(QueuePut::TooCostly);
-    }
     sqlx::query!(
         "insert into wakeq.audit_log (canvas_id, actor, action, outcome, request_id, detail)
          values ($1, $2, 'put-queue', 'done', $3, concat_ws('; ', $4::text, left('queue ' || $5::text, 800)))",

@@ -90,8 +90,8 @@ impl Emission<'_> {
         &self,
         connection: &mut PgConnection,
     ) -> Result<Arc<Registered>, sqlx::Error> {
-        let Patterns { version, compiled, pulled } = patterns_of(connection).await?;
-        let patterns = compiled.map_err(|error| {
+        let Patterns { version, of_queues, pulled } = patterns_of(connection).await?;
+        let patterns = compiled(of_queues).await?.map_err(|error| {
             sqlx::Error::Protocol(format!("the patterns of the registered queues can't be compiled: {error}"))
         })?;
         let read = Arc::new(Registered { version, patterns, pulled });
@@ -102,9 +102,9 @@ impl Emission<'_> {
 
 /// The patterns as a connection sees them.
 pub(super) struct Patterns {
-    version: i64,
-    /// All of them together.
-    pub(super) compiled: Result<QueuePatterns, regex::Error>,
+    pub(super) version: i64,
+    /// Each with its queue.
+    pub(super) of_queues: Vec<(Name, String)>,
     pulled: HashSet<Name>,
 }
 
@@ -123,19 +123,34 @@ pub(super) async fn patterns_of(connection: &mut PgConnection) -> Result<Pattern
     };
     let pulled = rows.iter().filter(|row| row.pulled == Some(true));
     let pulled = pulled.filter_map(|row| row.queue.as_deref()?.parse().ok()).collect();
-    let pairs = rows.into_iter().filter_map(|row| Some((row.queue?.parse().ok()?, row.pattern?)));
-    // One that this release can't read would fail every emit.
-    let readable = |(queue, pattern): &(Name, String)| {
-        let parsed = pattern.parse::<QueuePattern>();
-        if let Err(error) = &parsed {
-            tracing::error!(%queue, pattern, error = error as &dyn std::error::Error, "this release can't read a queue's pattern: it makes no copies for it");
+    let of_queues = rows.into_iter().filter_map(|row| Some((row.queue?.parse().ok()?, row.pattern?)));
+    Ok(Patterns { version, of_queues: of_queues.collect(), pulled })
+}
+
+/// All of them together, on a thread that may be busy for long.
+pub(super) async fn compiled(
+    of_queues: Vec<(Name, String)>,
+) -> Result<Result<QueuePatterns, regex::Error>, sqlx::Error> {
+    let compile = move || match QueuePatterns::new(&of_queues) {
+        Err(regex::Error::Syntax(_)) => {
+            let readable: Vec<_> = of_queues.into_iter().filter(is_readable).collect();
+            QueuePatterns::new(&readable)
         }
-        parsed.is_ok()
+        compiled => compiled,
     };
-    Ok(Patterns { version, compiled: QueuePatterns::new(pairs.filter(readable).collect()), pulled })
+    tokio::task::spawn_blocking(compile).await.map_err(|error| sqlx::Error::Io(error.into()))
+}
+
+/// One that this release can't read would fail every emit.
+fn is_readable((queue, pattern): &(Name, String)) -> bool {
+    let parsed = pattern.parse::<QueuePattern>();
+    if let Err(error) = &parsed {
+        tracing::error!(%queue, pattern, error = error as &dyn std::error::Error, "this release can't read a queue's pattern: it makes no copies for it");
+    }
+    parsed.is_ok()
 }
 
 /// What an insert says that met other patterns each time.
 pub(in crate::store) fn too_busy() -> sqlx::Error {
-    sqlx::Error::Protocol("the registered queues change all the time: emit again".into())
+    sqlx::Error::Protocol("the registered queues change all the time: try again".into())
 }
