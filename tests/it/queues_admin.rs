@@ -147,6 +147,19 @@ async fn patterns_that_emitters_could_not_hold_are_refused() {
     assert_eq!(emitted.copies, 1, "emits go on");
 }
 
+#[tokio::test]
+async fn registrations_at_once_are_all_done() {
+    let (stage, _) = Stage::memory().await;
+    let queue = of(&["x"]);
+    let put = async |number: usize| {
+        let name = format!("q{number}").parse().unwrap();
+        stage.admin.put_queue(&name, &queue, &ada()).await.unwrap()
+    };
+    let done = futures_util::future::join_all((0..40).map(put)).await;
+    assert!(done.iter().all(|put| put.new && put.changed), "{done:?}");
+    assert_eq!(stage.admin.queues().await.unwrap().len(), 40);
+}
+
 /// A registration is judged with all patterns that are registered when it commits, though it compiles them beforehand.
 #[tokio::test]
 async fn a_registration_is_judged_with_those_that_came_meanwhile() {
