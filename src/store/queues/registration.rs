@@ -74,9 +74,9 @@ impl Store {
                     Ok(put)
                 })
                 .await;
-            match session.answered("register a queue", put)? {
-                QueuePut::Stale => {}
-                put => return Ok(put),
+            let put = session.answered("register a queue", put)?;
+            if put != QueuePut::Stale {
+                return Ok(put);
             }
         }
         Ok(QueuePut::Stale)
@@ -103,9 +103,9 @@ impl Store {
                     Ok((put, outcome))
                 })
                 .await;
-            match session.answered("register a queue with a target", put)? {
-                (QueuePut::Stale, _) => {}
-                put => return Ok(put),
+            let (put, outcome) = session.answered("register a queue with a target", put)?;
+            if put != QueuePut::Stale {
+                return Ok((put, outcome));
             }
         }
         Ok((QueuePut::Stale, None))
