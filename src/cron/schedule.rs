@@ -72,7 +72,7 @@ pub enum InvalidSchedule {
     },
 }
 
-/// Looked for when the error is read: all names are compared with it, and a pass of the cron jobs reads none.
+/// Looked for when the error is read, since all names are compared: a pass over many unreadable cron jobs logs one of them.
 fn hint(name: &str) -> String {
     match zone::meant(name) {
         Some(name) => format!("do you mean {name}?"),

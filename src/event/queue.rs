@@ -115,7 +115,6 @@ pub(crate) struct QueuePatterns {
 }
 
 impl QueuePatterns {
-    /// Of some thousand patterns this takes a second of a processor and more.
     pub(crate) fn new(registered: &[(Name, String)]) -> Result<Self, regex::Error> {
         let patterns = registered.iter().map(|(_, pattern)| pattern);
         let set = RegexSetBuilder::new(patterns).size_limit(SET_MAX).dfa_size_limit(SET_MAX).build()?;

@@ -124,7 +124,7 @@ async fn what_no_queue_can_have_is_refused_in_words() {
     assert_eq!(stage.admin.queues().await.unwrap().len(), 100);
 }
 
-/// Patterns that emitters can hold, but no more of the kind.
+/// With one more of the kind, emitters can't hold these patterns.
 const COSTLY: &str = "
     insert into wakeq.queues (name, created_by, updated_by)
     select 'q' || number, 'tests', 'tests' from generate_series(1, 99) number;
@@ -145,6 +145,29 @@ async fn patterns_that_emitters_could_not_hold_are_refused() {
     stage.admin.put_queue(&name(), &of(&[r"\pL{5}"]), &ada()).await.unwrap();
     let emitted = stage.queue.emit(Event::new("greet", &1).unwrap()).await.unwrap();
     assert_eq!(emitted.copies, 1, "emits go on");
+}
+
+/// Another release may have registered them: they get no copies, and the others do.
+#[tokio::test]
+async fn patterns_that_this_release_can_t_read_stop_no_emit() {
+    let (stage, _) = Stage::memory().await;
+    for unreadable in ["(", "((a{1000}){1000}){100}"] {
+        stage.admin.put_queue(&name(), &of(&["greet"]), &ada()).await.unwrap();
+        sqlx::query("insert into wakeq.queue_patterns (queue, pattern) values ($1, $2)")
+            .bind(name().as_str())
+            .bind(unreadable)
+            .execute(&stage.pool)
+            .await
+            .unwrap();
+        sqlx::query("update wakeq.queue_registry set version = version + 1")
+            .execute(&stage.pool)
+            .await
+            .unwrap();
+        let emitted = stage.queue.emit(Event::new("greet", &1).unwrap()).await.unwrap();
+        assert_eq!(emitted.copies, 1, "{unreadable}");
+        stage.admin.put_queue(&"beside".parse().unwrap(), &of(&["x"]), &ada()).await.unwrap();
+        sqlx::query("delete from wakeq.queues").execute(&stage.pool).await.unwrap();
+    }
 }
 
 #[tokio::test]

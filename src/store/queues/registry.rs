@@ -132,7 +132,7 @@ pub(super) async fn compiled(
     of_queues: Vec<(Name, String)>,
 ) -> Result<Result<QueuePatterns, regex::Error>, sqlx::Error> {
     let compile = move || match QueuePatterns::new(&of_queues) {
-        Err(regex::Error::Syntax(_)) => {
+        Err(_) => {
             let readable: Vec<_> = of_queues.into_iter().filter(is_readable).collect();
             QueuePatterns::new(&readable)
         }
