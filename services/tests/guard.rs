@@ -13,11 +13,9 @@ use nix::unistd::Pid;
 use tokio::sync::mpsc;
 use wakeq_services::{AtEnd, Guard, Launch};
 
-/// Its folder is removed by the guard; the test only says where.
-fn scratch_folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("wakeq-guard-{name}-{}", std::process::id()));
-    fs::create_dir(&folder).unwrap();
-    folder
+/// A new folder, which is removed by the guard.
+fn scratch_folder() -> PathBuf {
+    nix::unistd::mkdtemp(&std::env::temp_dir().join("wakeq-guard-XXXXXX")).unwrap()
 }
 
 fn runs(pid: i32) -> bool {
@@ -52,7 +50,7 @@ async fn holds_a_family_until_it_is_killed() {
 
 #[test]
 fn the_family_and_its_folder_end_with_a_parent_killed_with_9() {
-    let folder = scratch_folder("parent");
+    let folder = scratch_folder();
     fs::write(folder.join("file"), "content").unwrap();
     let mut parent = Command::new(std::env::current_exe().unwrap());
     parent.args(["--exact", "holds_a_family_until_it_is_killed", "--ignored"]).env(HOLDS, &folder);
@@ -115,7 +113,7 @@ async fn a_program_that_does_not_exist_says_so() {
 
 #[test]
 fn the_folder_goes_with_the_guard_and_its_last_child() {
-    let folder = scratch_folder("drop");
+    let folder = scratch_folder();
     let guard = Guard::new(Some(&folder)).unwrap();
     let child = guard.start(Launch::new("sleep").argument("1000").current_folder(&folder)).unwrap();
     let pid = child.pid().cast_signed();
@@ -140,7 +138,7 @@ fn has_something_done_at_its_end() {
 /// Whoever starts a process in the background of a script has it, and its children, ignore SIGINT and SIGQUIT.
 #[test]
 fn what_is_to_be_done_at_the_end_is_done_after_a_kill_whatever_signals_are_ignored() {
-    let folder = scratch_folder("end");
+    let folder = scratch_folder();
     let file = folder.join("file");
     fs::write(&file, "content").unwrap();
     let mut parent = Command::new("sh");
@@ -159,7 +157,7 @@ fn what_is_to_be_done_at_the_end_is_done_after_a_kill_whatever_signals_are_ignor
 
 #[test]
 fn what_is_to_be_done_at_the_end_is_done_when_its_value_is_dropped() {
-    let folder = scratch_folder("drop");
+    let folder = scratch_folder();
     let removal = AtEnd::run("rmdir", [&folder]).unwrap();
     assert!(folder.exists());
     drop(removal);

@@ -70,7 +70,7 @@ fn targets(folder: &Path) -> BTreeSet<String> {
 #[test]
 fn the_whole_workspace_is_sent_to_the_build() {
     let folder = std::env::temp_dir().canonicalize().unwrap();
-    let folder = folder.join(format!("wakeq-sent-{}", std::process::id()));
+    let folder = folder.join(format!("wakeq-sent-{}", uuid::Uuid::new_v4()));
     fs::create_dir(&folder).unwrap();
     for name in sent() {
         std::os::unix::fs::symlink(root().join(&name), folder.join(&name)).unwrap();
