@@ -77,9 +77,7 @@ async fn eight_workers_share_a_backlog_evenly() {
     let broker = Broker::pubsub("eight-workers").await;
     let stage = Stage::with(broker.notifier.clone(), wakeq::Timing::default()).await;
     let (count, capacity) = (size(2_000, 100_000), size(4, 64));
-    // In step, what one has taken ahead must leave enough to fill the others.
-    let prefetch = if is_full() { None } else { Some(capacity) };
-    let config = WorkerConfig { capacity, prefetch, ..WorkerConfig::default() };
+    let config = WorkerConfig { capacity, ..WorkerConfig::default() };
     let (done, mut ran) = mpsc::channel(count);
     let (begun, may_end) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let workers = [0_usize, 1, 2, 3, 4, 5, 6, 7].map(|number| {
@@ -101,8 +99,8 @@ async fn eight_workers_share_a_backlog_evenly() {
     }
     let (mut left, mut shares) = (count, [0; 8]);
     while left > 0 {
-        // The last events may all have been taken ahead by some of the workers: those run freely.
-        let in_step = !is_full() && left > 4 * 8 * capacity;
+        // The last events may all have been taken by some of the workers, four times the capacity ahead: those run freely.
+        let in_step = !is_full() && left > 5 * 8 * capacity;
         let all = u32::try_from(left.min(8 * capacity)).unwrap();
         if in_step || left == count {
             let full = tokio::time::timeout(PATIENCE, begun.acquire_many(all)).await;
