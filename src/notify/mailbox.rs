@@ -58,7 +58,8 @@ impl Mailbox {
             return Err(NotifyError::new("max_outstanding is 0; use at least 1"));
         }
         let subscriber = self.shared.change(Messages::new_number);
-        Ok(Box::new(MailboxSubscription { shared: Arc::clone(&self.shared), subscriber, max_outstanding }))
+        let shared = Arc::clone(&self.shared);
+        Ok(Box::new(MailboxSubscription { shared, subscriber, max_outstanding, stopped: false }))
     }
 }
 
@@ -66,11 +67,15 @@ struct MailboxSubscription {
     shared: Arc<Shared>,
     subscriber: u64,
     max_outstanding: usize,
+    stopped: bool,
 }
 
 #[async_trait]
 impl Subscription for MailboxSubscription {
     async fn next(&mut self) -> Option<Delivery> {
+        if self.stopped {
+            return None;
+        }
         let (number, content) =
             self.shared.until(|messages| messages.hand_out(self.subscriber, self.max_outstanding)).await;
         let answer = MailboxAnswer { shared: Arc::clone(&self.shared), subscriber: self.subscriber, number };
@@ -79,6 +84,10 @@ impl Subscription for MailboxSubscription {
             Content::Body(body) => Notification::parse(&body),
         };
         Some(Delivery { notification, answer: Some(Box::new(answer)) })
+    }
+
+    fn stop(&mut self) {
+        self.stopped = true;
     }
 
     fn trouble(&self) -> Option<String> {

@@ -63,8 +63,11 @@ pub trait Notifier: Send + Sync + 'static {
 /// A stream of deliveries. It repairs itself: after an interruption it subscribes again.
 #[async_trait]
 pub trait Subscription: Send {
-    /// The next delivery; `None` after [`Subscription::close`]. Cancel safe.
+    /// The next delivery; `None` once [`Subscription::stop`] was called and all that had been sent is handed out. Cancel safe.
     async fn next(&mut self) -> Option<Delivery>;
+
+    /// Takes no more from the broker. What it has sent already is still handed out by [`Subscription::next`].
+    fn stop(&mut self);
 
     /// Why nothing can be received now, in words that say what to do; `None` while all is well.
     fn trouble(&self) -> Option<String>;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::onward::{self, Others};
 use crate::notify::{Delivery, Notifier, NotifyError, Subscription};
 
 /// Longer than any handler runs.
@@ -42,8 +43,8 @@ impl Ahead {
         if matches!(self.stream, Stream::Open(_)) { self.size } else { 0 }
     }
 
-    /// Opens or closes it; what it has handed out can still be answered.
-    pub(super) fn keep_open(&mut self, wanted: bool) {
+    /// Opens or closes it; what it has handed out can still be answered, and what it has not goes to the others.
+    pub(super) fn keep_open(&mut self, wanted: bool, others: Others) {
         while self.closing.try_join_next().is_some() {}
         match (std::mem::replace(&mut self.stream, Stream::Closed), wanted && self.size > 0) {
             (Stream::Closed, true) => {
@@ -51,7 +52,7 @@ impl Ahead {
                 let opening = tokio::spawn(async move { notifier.subscribe(size).await });
                 self.stream = Stream::Opening(AbortOnDropHandle::new(opening));
             }
-            (Stream::Open(stream), false) => _ = self.closing.spawn(stream.close(ANSWERED)),
+            (Stream::Open(stream), false) => _ = self.closing.spawn(onward::close(stream, others, ANSWERED)),
             (stream @ (Stream::Opening(_) | Stream::Open(_)), true) => self.stream = stream,
             (Stream::Closed | Stream::Opening(_), false) => {}
         }
@@ -85,8 +86,8 @@ impl Ahead {
     }
 
     /// Closes it; what is returned ends once all that was ever handed out is answered.
-    pub(super) fn close(&mut self) -> JoinSet<()> {
-        self.keep_open(false);
+    pub(super) fn close(&mut self, others: Others) -> JoinSet<()> {
+        self.keep_open(false, others);
         std::mem::take(&mut self.closing)
     }
 }

@@ -19,7 +19,7 @@ use super::counters::{Counters, RunReport};
 use super::finished::{Finished, Halt};
 use super::lot::Lot;
 use super::offers::Offers;
-use super::onward::Onward;
+use super::onward::{self, Onward};
 use super::pace::Pace;
 use super::room::{Room, RoomKind, RoomQueues};
 use super::rotation::Rotation;
@@ -189,7 +189,7 @@ impl<R: Runs> Intake<R> {
     fn look_ahead(&mut self) {
         self.pace.ran(Instant::now(), self.running.len());
         let is_quick = self.pace.is_quick(self.ahead.size());
-        self.ahead.keep_open(is_quick);
+        self.ahead.keep_open(is_quick, self.onward.others());
         self.shed();
     }
 
@@ -220,9 +220,18 @@ impl<R: Runs> Intake<R> {
         }
     }
 
-    fn leave(&self, Waits { notification, delivery, .. }: Waits) {
-        delivery.acknowledge();
-        self.onward.give(notification);
+    fn leave(&self, waits: Waits) {
+        self.onward.leave(waits.notification, waits.delivery);
+    }
+
+    /// Gives back what this worker has done nothing about. One that stops does not have it wait for the retry delay: that is there for
+    /// what comes here again.
+    fn put_back(&self, notification: Notification, delivery: Delivery) {
+        if self.stopping {
+            self.onward.leave(notification, delivery);
+        } else {
+            delivery.put_back();
+        }
     }
 
     fn double(&self, delivery: Delivery) {
@@ -285,7 +294,7 @@ impl<R: Runs> Intake<R> {
         let gone = matches!(report.ending(), Some(Outcome::Deleted | Outcome::EventMissing));
         match halt {
             Halt::Answer(Answer::Acknowledge) => delivery.acknowledge(),
-            Halt::Answer(Answer::PutBack) | Halt::Wait(When::Soon) => delivery.put_back(),
+            Halt::Answer(Answer::PutBack) | Halt::Wait(When::Soon) => self.put_back(notification, delivery),
             Halt::Wait(When::In(wait)) => self.park(notification, delivery, wait),
             Halt::Failed(_) => self.try_again(notification.id, delivery),
             Halt::Room(kind, semaphore, places) => {
@@ -331,7 +340,7 @@ impl<R: Runs> Intake<R> {
     /// it, the promise on the row wakes the event.
     fn park(&mut self, notification: Notification, delivery: Delivery, wait: Duration) {
         if self.stopping {
-            return delivery.put_back();
+            return self.onward.leave(notification, delivery);
         }
         if self.lot.contains(notification.id) {
             self.lot.hasten(notification.id, wait);
@@ -366,7 +375,7 @@ impl<R: Runs> Intake<R> {
         (kind, semaphore, places): (RoomKind, Arc<tokio::sync::Semaphore>, u32),
     ) {
         if self.stopping {
-            return delivery.put_back();
+            return self.onward.leave(notification, delivery);
         }
         if self.lot.waits_openly(notification.id) {
             return self.double(delivery);
@@ -400,17 +409,19 @@ impl<R: Runs> Intake<R> {
         }
     }
 
-    /// Takes nothing more, gives back or publishes what has not started, lets runs end within the grace, cuts off the rest.
+    /// Takes nothing more, leaves to others what has not started, lets runs end within the grace, cuts off the rest.
     async fn stop(mut self, subscription: Box<dyn Subscription>, kill: CancellationToken) {
         self.stopping = true;
         let deadline = Instant::now() + self.shutdown_grace;
         tracing::info!(running = self.running.len(), grace = ?self.shutdown_grace, "shutting down");
         self.entering.shutdown().await;
         self.lot.clear();
-        self.waiting.clear();
+        while let Some(waits) = self.waiting.pop() {
+            self.leave(waits);
+        }
         let grace = self.shutdown_grace + CLOSE_WAIT;
-        let mut streams = self.ahead.close();
-        streams.spawn(subscription.close(grace));
+        let mut streams = self.ahead.close(self.onward.others());
+        streams.spawn(onward::close(subscription, self.onward.others(), grace));
         let closing = tokio::spawn(tokio::time::timeout(grace, streams.join_all()));
         self.drain(deadline).await;
         if !self.running.is_empty() {

@@ -1,5 +1,6 @@
 //! Notifications that no broker has: of events whose turn came here, or that were acknowledged while they wait for their
-//! time. To put one back is to publish it.
+//! time. To put one back is to publish it. What this worker leaves to others becomes one: the broker would keep what is put back
+//! for the retry delay.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::event::Notification;
-use crate::notify::{Answer, Delivery, Notifier};
+use crate::notify::{Answer, Delivery, Notifier, Subscription};
 
 /// Most notifications that are published at once.
 const BATCH_MAX: usize = 1_000;
@@ -17,7 +18,7 @@ const BATCH_MAX: usize = 1_000;
 /// broker refuse, the promise of the event makes up for it.
 #[derive(Debug)]
 pub(super) struct Onward {
-    others: mpsc::Sender<Notification>,
+    others: Others,
     publishing: AbortOnDropHandle<()>,
 }
 
@@ -26,7 +27,12 @@ impl Onward {
     pub(super) fn start(notifier: Arc<dyn Notifier>, waiting_max: usize) -> Self {
         let (others, given) = mpsc::channel(waiting_max.max(1));
         let publishing = AbortOnDropHandle::new(tokio::spawn(publish_all(notifier, given)));
-        Self { others, publishing }
+        Self { others: Others(others), publishing }
+    }
+
+    /// The other workers.
+    pub(super) fn others(&self) -> Others {
+        self.others.clone()
     }
 
     /// A delivery of this notification that came from no broker.
@@ -35,9 +41,9 @@ impl Onward {
         Delivery::new(&notification.body(), Box::new(answer))
     }
 
-    /// Gives a notification to the other workers.
-    pub(super) fn give(&self, notification: Notification) {
-        give(&self.others, notification);
+    /// Leaves to the other workers what a broker sent to this one.
+    pub(super) fn leave(&self, notification: Notification, delivery: Delivery) {
+        self.others.leave(notification, delivery);
     }
 
     /// Returns once all is published whose delivery was dropped or answered, or after so long.
@@ -49,8 +55,43 @@ impl Onward {
     }
 }
 
+/// The other workers; they get all that is given to them before the last of its clones is dropped.
+#[derive(Clone, Debug)]
+pub(super) struct Others(mpsc::Sender<Notification>);
+
+impl Others {
+    fn give(&self, notification: Notification) {
+        if self.0.try_send(notification).is_err() {
+            tracing::warn!(event = %notification.id, "too many wait to be published; the probe will publish it");
+        }
+    }
+
+    fn leave(&self, notification: Notification, delivery: Delivery) {
+        delivery.acknowledge();
+        self.give(notification);
+    }
+}
+
+/// Closes a subscription, and leaves to the others what it was sent and did not hand out. A message that says nothing comes again to
+/// one of them.
+pub(super) async fn close(mut subscription: Box<dyn Subscription>, others: Others, grace: Duration) {
+    subscription.stop();
+    let mut rest = Vec::new();
+    // Kept until it is all: the broker would send more in the place of what is answered.
+    while let Some(delivery) = subscription.next().await {
+        rest.push(delivery);
+    }
+    for delivery in rest {
+        if let Ok(notification) = delivery.notification {
+            others.leave(notification, delivery);
+        }
+    }
+    drop(others);
+    subscription.close(grace).await;
+}
+
 struct OnwardAnswer {
-    others: mpsc::Sender<Notification>,
+    others: Others,
     notification: Notification,
 }
 
@@ -64,13 +105,7 @@ impl Answer for OnwardAnswer {
     fn acknowledge(self: Box<Self>) {}
 
     fn put_back(self: Box<Self>) {
-        give(&self.others, self.notification);
-    }
-}
-
-fn give(others: &mpsc::Sender<Notification>, notification: Notification) {
-    if others.try_send(notification).is_err() {
-        tracing::warn!(event = %notification.id, "too many wait to be published; the probe will publish it");
+        self.others.give(self.notification);
     }
 }
 

@@ -123,11 +123,6 @@ impl<K: Copy + Eq + Hash, T> Rotation<K, T> {
         }
         first
     }
-
-    /// Drops all that waits.
-    pub(super) fn clear(&mut self) {
-        *self = Self::new();
-    }
 }
 
 #[cfg(test)]
@@ -179,17 +174,6 @@ mod tests {
             }
             prop_assert!(waiting.is_empty());
         }
-    }
-
-    #[test]
-    fn what_was_cleared_has_no_turn() {
-        let mut rotation = Rotation::new();
-        (0..10).for_each(|number| rotation.push(number % 3, number));
-        assert_eq!(rotation.pop(), Some(0));
-        rotation.clear();
-        assert_eq!((rotation.len(), rotation.pop()), (0, None));
-        rotation.push(1, 11);
-        assert_eq!(rotation.pop(), Some(11));
     }
 
     #[test]

@@ -49,6 +49,7 @@ on_every_broker!(
     subscribers_share_the_work,
     a_malformed_message_hurts_nobody,
     hands_out_no_more_than_max_outstanding,
+    a_stopped_subscription_hands_out_what_it_was_sent,
     close_gives_back_what_was_not_handed_out,
     closing_without_deliveries_is_quick,
     a_max_outstanding_of_zero_is_refused,
@@ -206,6 +207,32 @@ async fn hands_out_no_more_than_max_outstanding(broker: Broker) {
     }
     held.into_iter().for_each(Delivery::acknowledge);
     subscription.close(PATIENCE).await;
+}
+
+/// What it does not hand out any more goes to another, and nothing to both. Google's emulator keeps some of it for the closed one,
+/// as below.
+async fn a_stopped_subscription_hands_out_what_it_was_sent(broker: Broker) {
+    let mut first = broker.notifier.subscribe(100).await.unwrap();
+    let sent = notifications(1_000);
+    broker.notifier.publish(&sent).await.unwrap();
+    let mut handed_out = vec![next(&mut *first).await];
+    first.stop();
+    while let Some(delivery) = timeout(PATIENCE, first.next()).await.expect("it ends") {
+        handed_out.push((delivery.notification.as_ref().unwrap().id, delivery));
+    }
+    assert!(handed_out.len() <= 100, "{} at once", handed_out.len());
+    let mut received: HashSet<EventId> = handed_out.iter().map(|(id, _)| *id).collect();
+    handed_out.into_iter().for_each(|(_, delivery)| delivery.acknowledge());
+    timeout(PATIENCE, first.close(2 * PATIENCE)).await.expect("nothing is unanswered");
+    let mut second = broker.notifier.subscribe(100).await.unwrap();
+    let expected = if broker.forgets_closed_streams_late() { received.len() } else { sent.len() };
+    while received.len() < expected {
+        let (id, delivery) = next(&mut *second).await;
+        assert!(received.insert(id), "it was acknowledged");
+        delivery.acknowledge();
+    }
+    assert!(received.is_subset(&ids(&sent)));
+    second.close(PATIENCE).await;
 }
 
 /// Google's emulator gives what comes back to any stream, also to the one that is closed, where it rests for a lease of

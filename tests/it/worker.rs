@@ -344,6 +344,7 @@ async fn dequeue_ends_with_its_subscription() {
         async fn next(&mut self) -> Option<Delivery> {
             None
         }
+        fn stop(&mut self) {}
         fn trouble(&self) -> Option<String> {
             None
         }

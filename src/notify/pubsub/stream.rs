@@ -2,19 +2,21 @@
 //!
 //! The client library repairs brief interruptions itself, ends the stream on anything else, and waits up to a minute
 //! between its own attempts without saying so. So a stream is watched from the side, and replaced together with its
-//! connection when the broker was away. It never holds a message that nobody asked for: what is not handed out when
-//! a stream ends is put back.
+//! connection when the broker was away. It never holds a message that nobody asked for: what is on its way when reading stops is
+//! handed out, and what is not handed out when a stream ends is put back.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use google_cloud_pubsub::Error;
+use google_cloud_pubsub::model::Message;
+use google_cloud_pubsub::subscriber::handler::Handler;
 use google_cloud_pubsub::subscriber::{MessageStream, ShutdownBehavior};
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::Sender;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinSet, unconstrained};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::BrokerAccess;
@@ -36,6 +38,10 @@ const NOTIFICATION_BYTES: usize = 512;
 
 /// The first pause before another attempt; it doubles up to the configured one.
 const FIRST_BACK_OFF: Duration = Duration::from_millis(100);
+
+/// For how long nothing comes before nothing is on its way any more, and for how long that is waited for.
+const QUIET: Duration = Duration::from_millis(100);
+const REST: Duration = Duration::from_secs(1);
 
 /// A stream that lived this long starts the back-off anew when it fails.
 const LONG_LIFE: Duration = Duration::from_secs(10);
@@ -84,6 +90,9 @@ impl Intake {
             let ended = match self.open().await {
                 Ok(mut stream) => {
                     let ended = self.read(&mut stream).await;
+                    if matches!(ended, Ended::Closing) {
+                        self.hand_out_rest(&mut stream).await;
+                    }
                     end(stream, &mut endings);
                     ended
                 }
@@ -177,10 +186,9 @@ impl Intake {
         loop {
             let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return Ended::Closing };
             match stream.next().await {
-                Some(Ok((message, handler))) => {
+                Some(Ok(received)) => {
                     self.trouble.ends();
-                    let answer = Box::new(StreamAnswer { handler, _permit: permit });
-                    if self.deliveries.try_send(Delivery::new(&message.data, answer)).is_err() {
+                    if self.deliveries.try_send(delivery(received, permit)).is_err() {
                         return Ended::Closing;
                     }
                 }
@@ -190,6 +198,16 @@ impl Intake {
                 }
             }
         }
+    }
+
+    /// Hands out what was sent before the broker knows that no more is wanted: when a stream ends, that is lost to everybody for a
+    /// lease.
+    async fn hand_out_rest(&self, stream: &mut MessageStream) {
+        let last = Instant::now() + REST;
+        while let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned()
+            && let Ok(Some(Ok(received))) = timeout_at(last.min(Instant::now() + QUIET), stream.next()).await
+            && self.deliveries.try_send(delivery(received, permit)).is_ok()
+        {}
     }
 
     /// Looks at the broker from the side, and returns when the stream had better be replaced. A broker must be away
@@ -218,6 +236,10 @@ impl Intake {
     fn failed(&self, error: Error) -> NotifyError {
         failed(&self.config.subscription_path(), &self.config, error)
     }
+}
+
+fn delivery((message, handler): (Message, Handler), permit: OwnedSemaphorePermit) -> Delivery {
+    Delivery::new(&message.data, Box::new(StreamAnswer { handler, _permit: permit }))
 }
 
 fn outstanding_bytes(messages: usize) -> i64 {

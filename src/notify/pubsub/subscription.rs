@@ -42,7 +42,7 @@ pub(super) async fn open(
     };
     intake.look().await;
     let intake = tokio::spawn(intake.run());
-    Ok(PubSubSubscription { deliveries, trouble, closing: closing.drop_guard(), intake })
+    Ok(PubSubSubscription { deliveries, trouble, _at_drop: closing.clone().drop_guard(), closing, intake })
 }
 
 /// An open subscription. Dropped without [`Subscription::close`], it gives back the same, with nobody waiting for it.
@@ -50,7 +50,8 @@ pub(super) struct PubSubSubscription {
     /// Bounded by the permits that the deliveries in it hold.
     deliveries: Receiver<Delivery>,
     trouble: Trouble,
-    closing: DropGuard,
+    closing: CancellationToken,
+    _at_drop: DropGuard,
     intake: JoinHandle<JoinSet<()>>,
 }
 
@@ -60,13 +61,17 @@ impl Subscription for PubSubSubscription {
         self.deliveries.recv().await
     }
 
+    fn stop(&mut self) {
+        self.closing.cancel();
+    }
+
     fn trouble(&self) -> Option<String> {
         self.trouble.words()
     }
 
     async fn close(self: Box<Self>, grace: Duration) {
         let Self { mut deliveries, closing, intake, .. } = *self;
-        drop(closing);
+        closing.cancel();
         let orderly_end = async {
             let endings = intake.await;
             deliveries.close();

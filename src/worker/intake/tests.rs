@@ -65,6 +65,29 @@ async fn what_waits_for_room_is_offered_to_others() {
     }
 }
 
+/// One of two workers stops while it holds what waits for a place: the other starts all of it at once, and waits for no retry delay.
+#[tokio::test(start_paused = true)]
+async fn what_waits_on_a_worker_that_stops_goes_to_others_at_once() {
+    let mut scene = Scene::default();
+    (0..20).for_each(|_| scene.publish(1, Plan { lasts: LOOK, ..Plan::default() }));
+    (0..4).for_each(|_| scene.publish(2, Plan { lasts: LONGEST, ..Plan::default() }));
+    let (quick, slow) = scene.published.split_at(20);
+    let notifier: Arc<dyn Notifier> = Arc::new(LocalNotifier::new());
+    notifier.publish(slow).await.unwrap();
+    let first = Work::start(scene.clone().stand(), &notifier, 4, 16).await;
+    tokio::time::sleep(LONGEST / 10).await;
+    notifier.publish(quick).await.unwrap();
+    tokio::time::sleep(LONGEST / 10).await;
+    let second = Work::start(scene.clone().stand(), &notifier, 20, 0).await;
+    tokio::time::sleep(LONGEST / 10).await;
+    assert_eq!(Stand::lock(&second.stand.starts).len(), 4, "the first one holds sixteen");
+    first.stop.cancel();
+    tokio::time::sleep(LONGEST / 10).await;
+    assert_eq!(Stand::lock(&second.stand.starts).len(), 20);
+    assert!(!first.working.is_finished(), "it lets its own end");
+    assert!(first.working.await.unwrap());
+}
+
 /// Two events of a canvas wait for its own narrow handler, and came last of all that waits for one: what another canvas has
 /// more of is offered in their place, so that the second is still here when its room is free, and not in the broker, behind
 /// a flood.

@@ -366,6 +366,10 @@ impl Subscription for ListeningStream {
         Some(delivery)
     }
 
+    fn stop(&mut self) {
+        self.stream.stop();
+    }
+
     fn trouble(&self) -> Option<String> {
         self.stream.trouble()
     }
