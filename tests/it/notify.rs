@@ -233,6 +233,7 @@ async fn a_stopped_subscription_hands_out_what_it_was_sent(broker: Broker) {
     }
     assert!(received.is_subset(&ids(&sent)));
     second.close(PATIENCE).await;
+    broker.forget().await;
 }
 
 /// Google's emulator gives what comes back to any stream, also to the one that is closed, where it rests for a lease of
@@ -275,6 +276,7 @@ async fn close_gives_back_what_was_not_handed_out(broker: Broker) {
     deliveries.into_iter().for_each(Delivery::acknowledge);
     timeout(PATIENCE, closing).await.expect("all answered").unwrap();
     takers.shutdown().await;
+    broker.forget().await;
 }
 
 async fn closing_without_deliveries_is_quick(broker: Broker) {
