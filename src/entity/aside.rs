@@ -83,6 +83,7 @@ impl<E: Entity> Owner<E> {
         self.drop_attempt().await;
         let Parts { store, entity_type, .. } = &*self.parts;
         self.asides.kept = store.entity_asides(entity_type).await?;
+        self.parts.metrics.aside(self.asides.kept.len());
         Ok(())
     }
 
@@ -152,6 +153,7 @@ impl<E: Entity> Owner<E> {
         self.forget_aside(&aside).await?;
         self.whole = false;
         self.asides.kept.push(aside);
+        self.parts.metrics.aside(self.asides.kept.len());
         // The others have their time first.
         self.asides.since = Instant::now();
         Ok(true)
@@ -232,6 +234,7 @@ impl<E: Entity> Owner<E> {
                         "an entity that was set aside is among the others again"
                     );
                     self.asides.kept.remove(0);
+                    self.parts.metrics.aside(self.asides.kept.len());
                 } else {
                     // More has come meanwhile, or the position was moved.
                     self.committed = None;

@@ -21,6 +21,7 @@ pub(crate) struct EntityMetrics {
     loaded: Counter<u64>,
     decided: Counter<u64>,
     stalled: Counter<u64>,
+    aside: Gauge<u64>,
     entity_type: KeyValue,
 }
 
@@ -71,6 +72,11 @@ impl EntityMetrics {
                 .with_unit("{batch}")
                 .with_description("Batches that validate and apply have held up for too long")
                 .build(),
+            aside: meter
+                .u64_gauge("wakeq.entity.aside")
+                .with_unit("{entity}")
+                .with_description("Entities that are set aside, because their events hang or kill")
+                .build(),
             entity_type: KeyValue::new("wakeq.entity.type", entity_type),
         }
     }
@@ -108,6 +114,12 @@ impl EntityMetrics {
     /// A batch was held up.
     pub(crate) fn stalled(&self) {
         self.stalled.add(1, std::slice::from_ref(&self.entity_type));
+    }
+
+    /// So many are set aside now.
+    pub(crate) fn aside(&self, entities: usize) {
+        self.aside
+            .record(u64::try_from(entities).unwrap_or(u64::MAX), std::slice::from_ref(&self.entity_type));
     }
 
     /// So many were looked for.

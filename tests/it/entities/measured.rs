@@ -10,6 +10,7 @@ use prometheus::{Encoder, Registry, TextEncoder};
 use wakeq::{Applied, CanvasId, Entity, EntityConfig, EntityEvent, EntityId, Rejection};
 
 use super::{Balance, Bank, Change, accept, config, withdraw};
+use crate::support::PATIENCE;
 
 /// A type that no other test has, since metrics are of the whole process.
 struct Metered;
@@ -95,6 +96,17 @@ fn series(entity_type: &str) -> BTreeMap<String, f64> {
     named.collect()
 }
 
+/// Returns once so many entities of a type are set aside.
+async fn until_aside(entity_type: &str, count: f64) {
+    let counted = async {
+        while series(entity_type).get("wakeq_entity_aside") != Some(&count) {
+            // Metrics tell nobody that they have changed.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, counted).await.expect("so many are set aside");
+}
+
 /// Each batch and each warm-up is timed, by type; and it is told that no warm-up goes on.
 #[tokio::test]
 async fn batches_and_warm_ups_are_timed() {
@@ -122,7 +134,7 @@ async fn batches_and_warm_ups_are_timed() {
     }
 }
 
-/// What was decided upon is counted by its outcome, also beside the others; so is what held up a batch, and
+/// What was decided upon is counted by its outcome, also beside the others; so is what held up a batch, what is set aside for it, and
 /// what has left memory and was loaded again. Canvases are counted together.
 #[tokio::test]
 async fn decisions_memory_and_stalls_are_counted() {
@@ -148,7 +160,9 @@ async fn decisions_memory_and_stalls_are_counted() {
     send(CanvasId::DEFAULT, "bob", Change::Panics).await;
     let memory = series("counted")["wakeq_entity_memory_bytes"];
     assert!(memory > 256.0 && memory <= 4096.0, "{memory}");
-    send(other, "ada", Change::Meet).await;
+    until_aside("counted", 0.0).await;
+    tokio::join!(send(other, "ada", Change::Meet), until_aside("counted", 1.0));
+    until_aside("counted", 0.0).await;
     GOES_ON.store(true, Ordering::SeqCst);
     withdraw(&processor).await;
     let series = series("counted");

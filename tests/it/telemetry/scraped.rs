@@ -18,10 +18,11 @@ pub(super) const ANY_PORT: [(&str, &str); 1] = [("WAKEQ_METRICS_LISTEN", "127.0.
 
 /// What the binary alone does not have: programs with consumers or entities do, which their own tests show, and canvases that are
 /// near a quota.
-const OF_PROGRAMS: [&str; 20] = [
+const OF_PROGRAMS: [&str; 21] = [
     "wakeq_consumer_dead_total",
     "wakeq_consumer_events_total",
     "wakeq_consumer_refused_total",
+    "wakeq_entity_aside",
     "wakeq_entity_batch_duration_seconds_bucket",
     "wakeq_entity_decided_total",
     "wakeq_entity_evicted_total",
