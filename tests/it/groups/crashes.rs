@@ -95,7 +95,7 @@ async fn every_event_reaches_every_group_whatever_becomes_of_the_nodes() {
     figure("looks at who has what, none with two owners of a source", looks);
 }
 
-/// SUB-04, SUB-36: the coordinator is stopped with a write on its way.
+/// SUB-04, SUB-36, TELEMETRY-02: the coordinator is stopped with a write on its way.
 #[tokio::test]
 async fn a_deposed_coordinator_writes_nothing() {
     if is_skipped("a session for each of several processes") {
@@ -114,7 +114,9 @@ async fn a_deposed_coordinator_writes_nothing() {
     assert!(stage.theatre.count(terms).await > 1, "it was written under a later term");
     one.process.child.thaw();
     let said = one.process.says("deposed").await;
-    let refused: u64 = said.trim_start_matches("deposed ").parse().unwrap();
+    let (refused, by_metric) = said.trim_start_matches("deposed ").split_once(' ').unwrap();
+    assert_eq!(refused, by_metric, "the metric counts the same");
+    let refused: u64 = refused.parse().unwrap();
     assert!(refused > 0, "no write was refused: {said}");
     figure("writes of the deposed coordinator that were refused", refused);
     assert!(stage.theatre.count(terms).await > 1, "nothing was written under the former term");

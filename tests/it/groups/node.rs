@@ -15,6 +15,7 @@ use wakeq::{
 };
 
 use crate::children::{Place, say};
+use crate::entities::measured::gathered;
 
 /// What a node does.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -30,8 +31,10 @@ pub(crate) struct GroupWork {
 /// The category that all groups consume.
 pub(crate) const CATEGORY: &str = "companies";
 
-/// Says `node ID`, then `deposed WRITES` whenever that grows, until SIGTERM.
+/// Says `node ID`, then `deposed WRITES METRIC` whenever that grows, until SIGTERM.
 pub(crate) async fn perform(place: &Place, store: Store, notifier: Arc<dyn Notifier>, work: GroupWork) {
+    // What is counted before is in no metric.
+    gathered();
     let pool =
         sqlx::postgres::PgPoolOptions::new().max_connections(4).connect(&place.database_url).await.unwrap();
     let log = Log::new(store.clone(), &*notifier);
@@ -85,9 +88,15 @@ async fn tell(broker: &EventBroker) {
         let refused = broker.refused_allocations();
         if refused != told {
             told = refused;
-            say(&format!("deposed {refused}"));
+            say(&format!("deposed {refused} {}", refused_by_metric()));
         }
     }
+}
+
+fn refused_by_metric() -> String {
+    let text = gathered();
+    let refused = text.lines().find(|line| line.starts_with("wakeq_group_allocations_refused_total"));
+    refused.and_then(|line| line.rsplit(' ').next()).unwrap_or_default().to_owned()
 }
 
 /// Positions in Postgres, and a line for each commit that was refused.

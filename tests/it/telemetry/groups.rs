@@ -1,9 +1,15 @@
 //! What a program with a broker says of its groups, as Prometheus finds it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use wakeq::{AppendCondition, CanvasId, Log, NewLogEvent, StreamId};
+use wakeq::{
+    AppendCondition, BrokerBacking, BrokerConfig, CanvasId, Consumer, ConsumerConfig, EventBroker,
+    EventProcessor, EventSource, Log, LogEvent, NewLogEvent, StreamId,
+};
 
 use super::scraped::{ANY_PORT, address, scrape};
 use crate::processes::Process;
@@ -34,8 +40,31 @@ async fn until(url: &str, expected: &[(&str, f64)]) -> BTreeMap<String, f64> {
     }
 }
 
-/// TELEMETRY-02: groups that one process works on alone, what becomes of their events, and what holds the log; of all canvases, none of
-/// which is named.
+/// It handles whatever comes.
+struct Content;
+
+#[async_trait::async_trait]
+impl EventProcessor for Content {
+    async fn handle_event(&self, _: &LogEvent) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(())
+    }
+}
+
+/// A node that coordinates, and works on a group of its own.
+async fn node(stage: &Stage, log: &Log) -> (CancellationToken, JoinHandle<()>) {
+    let (backing, signals) = (BrokerBacking::Postgres(stage.store.clone()), stage.queue.signals().clone());
+    let broker = EventBroker::distributed(backing, signals, BrokerConfig::default()).unwrap();
+    let (group, source) = ("shared".parse().unwrap(), EventSource::category("companies").unwrap());
+    let (log, positions) = (Arc::new(log.clone()), Arc::new(stage.store.clone()));
+    let consumer =
+        Consumer::new(group, source, log, positions, Arc::new(Content), ConsumerConfig::default()).unwrap();
+    broker.register(Arc::new(consumer)).await.unwrap();
+    let stop = broker.stop_token();
+    (stop, tokio::spawn(async move { broker.run().await.unwrap() }))
+}
+
+/// TELEMETRY-02: groups that one process works on alone, what becomes of their events, one that nodes share, and what holds the log; of all
+/// canvases, none of which is named.
 #[tokio::test]
 async fn a_program_with_a_broker_tells_of_its_groups() {
     let stage = Stage::memory().await.0;
@@ -48,10 +77,11 @@ async fn a_program_with_a_broker_tells_of_its_groups() {
         "insert into wakeq.log_pins values ('kept by hand', 0); select setval('wakeq.log_seq', 5000001)";
     sqlx::raw_sql(full).execute(&stage.pool).await.unwrap();
     let last = append(&log, canvases[0], "fine").await;
+    let (stop, running) = node(&stage, &log).await;
     let variables = [("WAKEQ_NOTIFIER", "local"), ANY_PORT[0]];
     let process = Process::own("work", stage.database.url(), None, &variables);
     let caught_up = async {
-        let behind = "select 2 - count(*) from wakeq.consumer_positions where position >= $1";
+        let behind = "select 3 - count(*) from wakeq.consumer_positions where position >= $1";
         while sqlx::query_scalar::<_, i64>(behind).bind(last).fetch_one(&stage.pool).await.unwrap() > 0 {
             tokio::task::yield_now().await;
         }
@@ -64,15 +94,20 @@ async fn a_program_with_a_broker_tells_of_its_groups() {
     let dead = of("wakeq_consumer_dead_total", "choosy");
     let names = ["sources", "owned"].map(|name| of(&format!("wakeq_group_{name}"), "printed"));
     let lag = of("wakeq_group_lag", "choosy");
+    let shared = ["sources", "owned"].map(|name| of(&format!("wakeq_group_{name}"), "shared"));
+    let (nodes, term) = ("wakeq_group_nodes", "wakeq_group_coordinator_term");
     let holder = "wakeq_log_holders{wakeq_log_holder=\"pin kept by hand\"}";
     let gauges = [(&*names[0], 1.0), (&names[1], 1.0), (&lag, 0.0), (holder, last as f64)];
+    // Who is alone is no node.
+    let of_node = [(&*shared[0], 1.0), (&shared[1], 1.0), (nodes, 1.0), (term, 1.0)];
     let counters = [(&*handled[0], 3.0), (&handled[1], 2.0), (failed, 1.0), (&dead, 1.0)];
-    let series = until(&url, &[&gauges[..], &counters].concat()).await;
+    let series = until(&url, &[&gauges[..], &of_node, &counters].concat()).await;
     assert!(series["wakeq_group_allocations_total"] >= 2.0, "{series:#?}");
-    assert_eq!(series.get("wakeq_group_nodes"), Some(&0.0), "who is alone is no node");
     let text = series.keys().cloned().collect::<Vec<_>>().join("\n");
     for canvas in canvases {
         assert!(!text.contains(&canvas.to_string()), "{text}");
     }
     assert_eq!(process.stop().await, Some(0));
+    stop.cancel();
+    running.await.unwrap();
 }
