@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sqlx::{Connection, PgConnection, Postgres, Transaction};
+use tokio::sync::Semaphore;
 
 use super::admin::{FacetSettings, integer};
 use super::registry::{Patterns, compiled, patterns_of};
@@ -10,6 +11,10 @@ use crate::event::{Actor, CanvasId, Name, PullPolicy, QueuePattern};
 #[cfg(feature = "http")]
 use crate::store::targets::{NewTargetRow, PutOutcome, put_within};
 use crate::store::{Store, StoreError};
+
+/// A process compiles the patterns of one registration at a time: each takes tens of megabytes for a moment. Emits do not wait for
+/// that: they compile their own.
+static COMPILING: Semaphore = Semaphore::const_new(1);
 
 /// Most queues.
 pub(super) const QUEUES_MAX: i64 = 100;
@@ -114,6 +119,7 @@ impl Store {
     /// The version of the patterns with which emitters can hold those of this queue; none, if together they need too much
     /// memory: emits would fail. Compiling takes long, so no transaction waits for it.
     async fn can_hold(&self, new: &NewQueueRow<'_>) -> Result<Option<i64>, StoreError> {
+        let _compiling = COMPILING.acquire().await;
         let statement = "read the registered patterns";
         let mut session = self.session().await?;
         let read = session.limit(patterns_of).await;

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use sqlx::postgres::PgConnection;
+use tokio::sync::Mutex;
 
 use crate::event::{HandlerAddress, Name, QueuePattern, QueuePatterns, Timing};
 use crate::store::Store;
@@ -41,23 +42,27 @@ impl Registered {
 
 /// The patterns as they were read last; shared by all clones of a store.
 #[derive(Debug)]
-pub(in crate::store) struct RegistryCache(RwLock<Arc<Registered>>);
+pub(in crate::store) struct RegistryCache {
+    known: RwLock<Arc<Registered>>,
+    /// Held while a version is compiled: the inserts that meet it together need it once.
+    compiling: Mutex<()>,
+}
 
 impl Default for RegistryCache {
     fn default() -> Self {
         let unread =
             Registered { version: -1, patterns: QueuePatterns::default(), pulled: HashSet::default() };
-        Self(RwLock::new(Arc::new(unread)))
+        Self { known: RwLock::new(Arc::new(unread)), compiling: Mutex::default() }
     }
 }
 
 impl RegistryCache {
     fn current(&self) -> Arc<Registered> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn keep(&self, read: &Arc<Registered>) {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         // An old snapshot of a caller's transaction may have read less than is known.
         if read.version > known.version {
             *known = Arc::clone(read);
@@ -91,6 +96,11 @@ impl Emission<'_> {
         connection: &mut PgConnection,
     ) -> Result<Arc<Registered>, sqlx::Error> {
         let Patterns { version, of_queues, pulled } = patterns_of(connection).await?;
+        let _compiling = self.cache.compiling.lock().await;
+        let known = self.cache.current();
+        if known.version == version {
+            return Ok(known);
+        }
         let patterns = compiled(of_queues).await?.map_err(|error| {
             sqlx::Error::Protocol(format!("the patterns of the registered queues can't be compiled: {error}"))
         })?;
