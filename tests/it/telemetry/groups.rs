@@ -98,7 +98,7 @@ async fn a_program_with_a_broker_tells_of_its_groups() {
     let (nodes, term) = ("wakeq_group_nodes", "wakeq_group_coordinator_term");
     let holder = "wakeq_log_holders{wakeq_log_holder=\"pin kept by hand\"}";
     let gauges = [(&*names[0], 1.0), (&names[1], 1.0), (&lag, 0.0), (holder, last as f64)];
-    // Who is alone is no node.
+    // A process with a single broker is not a node.
     let of_node = [(&*shared[0], 1.0), (&shared[1], 1.0), (nodes, 1.0), (term, 1.0)];
     let counters = [(&*handled[0], 3.0), (&handled[1], 2.0), (failed, 1.0), (&dead, 1.0)];
     let series = until(&url, &[&gauges[..], &of_node, &counters].concat()).await;
