@@ -166,6 +166,8 @@ impl EntityMetrics {
     pub(crate) fn decided(&self, _: usize, _: usize, _: usize) {}
 
     pub(crate) fn stalled(&self) {}
+
+    pub(crate) fn aside(&self, _: usize) {}
 }
 
 pub(crate) struct BrokerMetrics;
