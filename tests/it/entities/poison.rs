@@ -13,6 +13,7 @@ use wakeq::{
 
 use super::{Bank, Change, accept, config, withdraw};
 use crate::children::{Durations, Role};
+use crate::support::PATIENCE;
 use crate::theatre::{Theatre, figure, is_full, size};
 
 /// The other canvas, on which the poison is.
@@ -103,6 +104,13 @@ async fn check(poison: Step) -> (EntityEventStatus, f64, Duration) {
     for event in [&sent, &behind] {
         bank.ended_on(SECOND, event.id.0).await;
     }
+    // What panics is dead before those that were sent later.
+    let all_ended = async {
+        while bank.count("select count(*) from wakeq.entity_events where status = 'accepted'").await > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, all_ended).await.expect("the others are done");
     let dead = status_of(&bank.entities, &sent).await;
     assert_eq!(dead.status, EntityStatus::Failed);
     assert_eq!(
