@@ -296,7 +296,7 @@ impl<R: Runs> Intake<R> {
             Halt::Answer(Answer::Acknowledge) => delivery.acknowledge(),
             Halt::Answer(Answer::PutBack) | Halt::Wait(When::Soon) => self.put_back(notification, delivery),
             Halt::Wait(When::In(wait)) => self.park(notification, delivery, wait),
-            Halt::Failed(_) => self.try_again(notification.id, delivery),
+            Halt::Failed(_) => self.try_again(notification, delivery),
             Halt::Room(kind, semaphore, places) => {
                 self.wait_for_room(notification, delivery, room, (kind, semaphore, places));
             }
@@ -347,22 +347,22 @@ impl<R: Runs> Intake<R> {
             return self.double(delivery);
         }
         delivery.acknowledge();
-        if !self.lot.is_full() {
-            self.lot.park(notification.id, self.onward.delivery(notification), wait);
+        if self.lot.has_room(notification.canvas, Some(wait)) {
+            self.lot.park(notification, self.onward.delivery(notification), wait);
         }
     }
 
     /// Keeps one unanswered whose run got no answer from Postgres: a worker without a database takes no more than it holds.
-    fn try_again(&mut self, id: EventId, delivery: Delivery) {
+    fn try_again(&mut self, notification: Notification, delivery: Delivery) {
         if self.stopping {
             delivery.put_back();
-        } else if self.lot.contains(id) {
-            self.lot.hasten(id, FAILED_WAIT);
+        } else if self.lot.contains(notification.id) {
+            self.lot.hasten(notification.id, FAILED_WAIT);
             self.double(delivery);
-        } else if self.lot.is_full() {
-            delivery.put_back();
+        } else if self.lot.has_room(notification.canvas, Some(FAILED_WAIT)) {
+            self.lot.park(notification, delivery, FAILED_WAIT);
         } else {
-            self.lot.park(id, delivery, FAILED_WAIT);
+            delivery.put_back();
         }
     }
 
@@ -382,7 +382,7 @@ impl<R: Runs> Intake<R> {
         }
         if let Some(other) = self.lot.take(notification.id) {
             self.double(other);
-        } else if self.lot.is_full() {
+        } else if !self.lot.has_room(notification.canvas, None) {
             return delivery.put_back();
         }
         delivery.acknowledge();

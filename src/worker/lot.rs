@@ -1,6 +1,7 @@
-//! The parking lot: notifications that wait here for their time, or for room. Bounded, one per event.
+//! The parking lot: notifications that wait here for their time, or for room. Bounded, one per event; when it is full, the
+//! canvas with the most makes room for others.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -16,24 +17,48 @@ pub(super) struct Lot {
     size_max: usize,
     waiting: HashMap<EventId, (Delivery, For)>,
     times: DelayQueue<EventId>,
-    /// Those that wait for room, of each canvas by the order in which they came; none of these is empty.
-    open: HashMap<CanvasId, BTreeMap<u64, EventId>>,
+    /// None of them is empty.
+    canvases: HashMap<CanvasId, OfCanvas>,
+    /// The canvases by how much they have here.
+    sizes: BTreeSet<(usize, CanvasId)>,
     open_len: usize,
     last_number: u64,
+}
+
+/// What waits of one canvas.
+#[derive(Debug, Default)]
+struct OfCanvas {
+    /// By the time that it waits for.
+    timed: BTreeSet<(Instant, EventId)>,
+    /// What waits for room, by the order in which it came.
+    open: BTreeMap<u64, EventId>,
+}
+
+impl OfCanvas {
+    fn len(&self) -> usize {
+        self.timed.len() + self.open.len()
+    }
 }
 
 /// What a notification waits for.
 #[derive(Debug)]
 enum For {
-    Time(delay_queue::Key),
+    Time(CanvasId, Instant, delay_queue::Key),
     /// Its canvas and number, and what waits for the room.
     Room(CanvasId, u64, AbortHandle),
 }
 
 impl Lot {
     pub(super) fn new(size_max: usize) -> Self {
-        let (waiting, times) = (HashMap::new(), DelayQueue::new());
-        Self { size_max, waiting, times, open: HashMap::new(), open_len: 0, last_number: 0 }
+        Self {
+            size_max,
+            waiting: HashMap::new(),
+            times: DelayQueue::new(),
+            canvases: HashMap::new(),
+            sizes: BTreeSet::new(),
+            open_len: 0,
+            last_number: 0,
+        }
     }
 
     pub(super) fn contains(&self, id: EventId) -> bool {
@@ -49,14 +74,53 @@ impl Lot {
         self.open_len
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.waiting.len() >= self.size_max
+    /// Whether one more of a canvas may wait, for this time or for room. When all places are taken, the canvas with the most gives
+    /// up its last, if it has more than that one would have; and each canvas what waits for a later time.
+    pub(super) fn has_room(&mut self, canvas: CanvasId, wait: Option<Duration>) -> bool {
+        if self.waiting.len() < self.size_max {
+            return true;
+        }
+        let own = self.canvases.get(&canvas);
+        let len = own.map_or(0, OfCanvas::len);
+        let latest = own.and_then(|own| own.timed.last().copied());
+        if let Some(&(most, other)) = self.sizes.last()
+            && most > len + 1
+        {
+            self.give_up_last(other);
+            return true;
+        }
+        match (wait, latest) {
+            (Some(wait), Some((time, id))) if Instant::now() + wait < time => {
+                self.leave_to_its_promise(id);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The last of what a canvas has more of: one that waits for room may have some elsewhere.
+    fn give_up_last(&mut self, canvas: CanvasId) {
+        let Some(of_it) = self.canvases.get(&canvas) else { return };
+        match (of_it.timed.last(), of_it.open.last_key_value()) {
+            (Some(&(_, id)), _) if of_it.timed.len() >= of_it.open.len() => self.leave_to_its_promise(id),
+            (_, Some((_, &id))) => drop(self.take(id).map(Delivery::put_back)),
+            (_, None) => {}
+        }
+    }
+
+    fn leave_to_its_promise(&mut self, id: EventId) {
+        if let Some(delivery) = self.take(id) {
+            delivery.acknowledge();
+        }
     }
 
     /// Keeps a notification for a while. The caller has checked that there is room and none of this event.
-    pub(super) fn park(&mut self, id: EventId, delivery: Delivery, wait: Duration) {
-        let key = self.times.insert(id, wait);
-        self.waiting.insert(id, (delivery, For::Time(key)));
+    pub(super) fn park(&mut self, notification: Notification, delivery: Delivery, wait: Duration) {
+        let Notification { id, canvas } = notification;
+        let time = Instant::now() + wait;
+        let key = self.times.insert_at(id, time);
+        self.change(canvas, |of_it| of_it.timed.insert((time, id)));
+        self.waiting.insert(id, (delivery, For::Time(canvas, time, key)));
     }
 
     /// Keeps a notification until [`Lot::take`] is called for it by what waits for its room.
@@ -68,9 +132,10 @@ impl Lot {
     ) {
         let Notification { id, canvas } = notification;
         self.last_number += 1;
-        self.open.entry(canvas).or_default().insert(self.last_number, id);
+        let number = self.last_number;
+        self.change(canvas, |of_it| of_it.open.insert(number, id));
         self.open_len += 1;
-        self.waiting.insert(id, (delivery, For::Room(canvas, self.last_number, entering)));
+        self.waiting.insert(id, (delivery, For::Room(canvas, number, entering)));
     }
 
     /// Whether the event waits for something else than a time.
@@ -81,11 +146,16 @@ impl Lot {
     /// Lets an event that waits for a later time come up after `wait` already: the earlier of two looks at it decides,
     /// and coming up early costs no more than another look.
     pub(super) fn hasten(&mut self, id: EventId, wait: Duration) {
-        if let Some((_, For::Time(key))) = self.waiting.get(&id) {
-            let sooner = Instant::now() + wait;
-            if sooner < self.times.deadline(key) {
-                self.times.reset_at(key, sooner);
-            }
+        let sooner = Instant::now() + wait;
+        if let Some((_, For::Time(canvas, time, key))) = self.waiting.get_mut(&id)
+            && sooner < *time
+        {
+            self.times.reset_at(key, sooner);
+            let (canvas, later) = (*canvas, std::mem::replace(time, sooner));
+            self.change(canvas, |of_it| {
+                of_it.timed.remove(&(later, id));
+                of_it.timed.insert((sooner, id))
+            });
         }
     }
 
@@ -93,24 +163,37 @@ impl Lot {
     pub(super) fn take(&mut self, id: EventId) -> Option<Delivery> {
         let (delivery, reason) = self.waiting.remove(&id)?;
         match reason {
-            For::Time(key) => drop(self.times.try_remove(&key)),
+            For::Time(canvas, time, key) => {
+                self.times.try_remove(&key);
+                self.change(canvas, |of_it| of_it.timed.remove(&(time, id)));
+            }
             For::Room(canvas, number, entering) => {
                 entering.abort();
-                if let Some(open) = self.open.get_mut(&canvas) {
-                    self.open_len -= usize::from(open.remove(&number).is_some());
-                    if open.is_empty() {
-                        self.open.remove(&canvas);
-                    }
-                }
+                self.change(canvas, |of_it| of_it.open.remove(&number));
+                self.open_len -= 1;
             }
         }
         Some(delivery)
     }
 
+    /// Changes what a canvas has here, and what is known of how much that is.
+    fn change<T>(&mut self, canvas: CanvasId, change: impl FnOnce(&mut OfCanvas) -> T) {
+        let of_it = self.canvases.entry(canvas).or_default();
+        let before = of_it.len();
+        change(of_it);
+        let after = of_it.len();
+        self.sizes.remove(&(before, canvas));
+        if after > 0 {
+            self.sizes.insert((after, canvas));
+        } else {
+            self.canvases.remove(&canvas);
+        }
+    }
+
     /// Takes the one out that came last of the canvas with the most that wait for room; of several, of whose came last.
     pub(super) fn take_last_open(&mut self) -> Option<(EventId, Delivery)> {
-        let of_each = self.open.values().filter_map(|open| Some((open.len(), open.last_key_value()?)));
-        let (_, (_, id)) = of_each.max()?;
+        let open = self.canvases.values().map(|of_it| &of_it.open);
+        let (_, (_, id)) = open.filter_map(|open| Some((open.len(), open.last_key_value()?))).max()?;
         let id = *id;
         self.take(id).map(|delivery| (id, delivery))
     }
@@ -123,7 +206,7 @@ impl Lot {
                 continue;
             };
             let id = expired.into_inner();
-            if let Some((delivery, _)) = self.waiting.remove(&id) {
+            if let Some(delivery) = self.take(id) {
                 return (id, delivery);
             }
         }
@@ -132,7 +215,8 @@ impl Lot {
     /// Puts everything back that waits.
     pub(super) fn clear(&mut self) {
         self.times.clear();
-        self.open.clear();
+        self.canvases.clear();
+        self.sizes.clear();
         self.open_len = 0;
         self.waiting.clear();
     }

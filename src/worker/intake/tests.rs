@@ -157,6 +157,37 @@ fn canvases(starts: &[Start]) -> Vec<u128> {
     starts.iter().map(|start| start.notification.canvas.0.as_u128()).collect()
 }
 
+/// One canvas has more that waits, for its time or for room, than a worker keeps: what another canvas has to wait for comes when its
+/// time has come, or its room is free, as if it were alone.
+#[test]
+fn a_canvas_does_not_fill_the_lot_for_others() {
+    let mut scene = Scene { rooms: vec![1, 1], ..Scene::default() };
+    let narrow = |room| Plan { lasts: LONGEST, room: Some(room), ..Plan::default() };
+    let later = Plan { due: 60 * LONGEST, ..Plan::default() };
+    (0..100).for_each(|_| scene.publish(1, later.clone()));
+    (0..100).for_each(|_| scene.publish(1, narrow(0)));
+    let retried = Plan { retries: 3, retry_delay: Duration::from_secs(1), ..Plan::default() };
+    scene.publish_at(LONGEST / 2, 2, retried);
+    (0..3).for_each(|_| scene.publish_at(LONGEST / 2, 2, narrow(1)));
+    let config = WorkerConfig { capacity: 4, prefetch: Some(5_000), lot_max: 20, ..WorkerConfig::default() };
+    let starts = scene.play_until(&config, |event| event.canvas.0.as_u128() == 2);
+    let of_it = starts.iter().filter(|start| start.notification.canvas.0.as_u128() == 2);
+    let late: Vec<_> = of_it.filter(|start| start.at - start.since > LOOK * 1_000).collect();
+    assert!(late.is_empty(), "{late:?}");
+}
+
+/// What a canvas has to wait for soon takes the place of what it has to wait for long.
+#[test]
+fn what_is_due_first_is_kept() {
+    let mut scene = Scene::default();
+    (0..100).for_each(|_| scene.publish(1, Plan { due: 60 * LONGEST, ..Plan::default() }));
+    let soon = Plan { due: LONGEST, ..Plan::default() };
+    (0..20).for_each(|_| scene.publish(1, soon.clone()));
+    let config = WorkerConfig { capacity: 4, prefetch: Some(5_000), lot_max: 20, ..WorkerConfig::default() };
+    let starts = scene.play_until(&config, |event| event.id.0.as_u128() > 100);
+    assert!(starts.iter().all(|start| start.at - start.due <= LONGEST / 10), "{starts:?}");
+}
+
 /// The next event of an object waits for its turn, as any event of its canvas.
 #[test]
 fn a_chain_takes_turns_with_other_canvases() {

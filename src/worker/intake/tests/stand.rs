@@ -200,6 +200,7 @@ pub(super) struct Scene {
     /// Later than that.
     pub(super) later: Vec<(Duration, Notification)>,
     pub(super) plans: HashMap<EventId, Plan>,
+    pub(super) canvases: HashMap<EventId, CanvasId>,
     /// The sizes of rooms.
     pub(super) rooms: Vec<usize>,
     pub(super) queues: Vec<Facets>,
@@ -208,8 +209,10 @@ pub(super) struct Scene {
 impl Scene {
     fn add(&mut self, canvas: u8, plan: Plan) -> Notification {
         let id = EventId(uuid::Uuid::from_u128(1 + self.plans.len() as u128));
+        let canvas = CanvasId(uuid::Uuid::from_u128(u128::from(canvas)));
         self.plans.insert(id, plan);
-        Notification { id, canvas: CanvasId(uuid::Uuid::from_u128(u128::from(canvas))) }
+        self.canvases.insert(id, canvas);
+        Notification { id, canvas }
     }
 
     pub(super) fn publish(&mut self, canvas: u8, plan: Plan) {
@@ -251,10 +254,19 @@ impl Scene {
     }
 
     /// Every start, in order, once all has run.
-    pub(super) fn play(mut self, capacity: usize, prefetch: impl Into<Option<usize>>) -> Vec<Start> {
+    pub(super) fn play(self, capacity: usize, prefetch: impl Into<Option<usize>>) -> Vec<Start> {
+        self.play_until(&config(capacity, prefetch), |_| true)
+    }
+
+    /// The same, once all of these have.
+    pub(super) fn play_until(
+        mut self,
+        config: &WorkerConfig,
+        awaits: impl Fn(Notification) -> bool,
+    ) -> Vec<Start> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.unwrap().block_on(async move {
-            let expected: usize = self.plans.values().map(|plan| 1 + plan.retries as usize).sum();
+            let expected: usize = self.plans_of(&awaits).map(|(_, plan)| 1 + plan.retries as usize).sum();
             let mut later = std::mem::take(&mut self.later);
             later.sort_by_key(|(when, _)| *when);
             let published = std::mem::take(&mut self.published);
@@ -263,7 +275,7 @@ impl Scene {
             let heard = Arc::clone(&stand.heard);
             let notifier: Arc<dyn Notifier> = Arc::new(Listening { local, heard, began: stand.began });
             notifier.publish(&published).await.unwrap();
-            let mut work = Work::start(stand, &notifier, capacity, prefetch).await;
+            let mut work = Work::start_with(stand, &notifier, config).await;
             let saying = tokio::spawn(async move {
                 let began = Instant::now();
                 for (when, notification) in later {
@@ -271,7 +283,10 @@ impl Scene {
                     notifier.publish(&[notification]).await.unwrap();
                 }
             });
-            while Stand::lock(&work.stand.starts).len() < expected {
+            let stand = Arc::clone(&work.stand);
+            let started =
+                || Stand::lock(&stand.starts).iter().filter(|start| awaits(start.notification)).count();
+            while started() < expected {
                 let report = tokio::time::timeout(1_000 * LONGEST, work.ended.recv()).await;
                 report.expect("something is left, and does not run");
             }
@@ -280,6 +295,15 @@ impl Scene {
             assert!(work.working.await.unwrap());
             std::mem::take(&mut *Stand::lock(&work.stand.starts))
         })
+    }
+
+    /// What these events do.
+    pub(super) fn plans_of(
+        &self,
+        events: impl Fn(Notification) -> bool,
+    ) -> impl Iterator<Item = (EventId, &Plan)> {
+        let of_them = move |id: EventId| events(Notification { id, canvas: self.canvases[&id] });
+        self.plans.iter().map(|(id, plan)| (*id, plan)).filter(move |(id, _)| of_them(*id))
     }
 
     pub(super) fn stand(self) -> Arc<Stand> {
@@ -299,6 +323,10 @@ impl Scene {
     }
 }
 
+fn config(capacity: usize, prefetch: impl Into<Option<usize>>) -> WorkerConfig {
+    WorkerConfig { capacity, prefetch: prefetch.into(), ..WorkerConfig::default() }
+}
+
 /// A worker's intake that runs.
 pub(super) struct Work {
     pub(super) stand: Arc<Stand>,
@@ -314,13 +342,20 @@ impl Work {
         capacity: usize,
         prefetch: impl Into<Option<usize>>,
     ) -> Self {
-        let config = WorkerConfig { capacity, prefetch: prefetch.into(), ..WorkerConfig::default() };
+        Self::start_with(stand, notifier, &config(capacity, prefetch)).await
+    }
+
+    pub(super) async fn start_with(
+        stand: Arc<Stand>,
+        notifier: &Arc<dyn Notifier>,
+        config: &WorkerConfig,
+    ) -> Self {
         let subscription = notifier.subscribe(config.held_max()).await.unwrap();
         let (reports, ended) = mpsc::channel(1_000_000);
         let intake = Intake::new(
             Arc::clone(&stand),
             Arc::clone(notifier),
-            &config,
+            config,
             Arc::new(Counters::default()),
             Some(reports),
             watch::Sender::new(None),
