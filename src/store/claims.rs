@@ -261,8 +261,11 @@ impl Store {
                  update wakeq.events_v2 e
                     set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $6, $7), probes = 0
                   where e.id = any (array(
-                      select wakeq.next_in_lane(canvas_id, object, queue, module, name, seq)
-                        from gone where object is not null))
+                      select x.id from wakeq.events_v2 x
+                       where x.id = any (array(
+                           select wakeq.next_in_lane(canvas_id, object, queue, module, name, seq)
+                             from gone where object is not null))
+                         for update skip locked))
              )
              insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
                                             losses, traceparent, last_error, cause, object, seq, prev, queue, origin)

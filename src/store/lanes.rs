@@ -42,7 +42,8 @@ pub struct InHand {
 impl Store {
     /// Deletes completed events that are on objects, and makes the promises of their successors again: should this
     /// process die before it has woken them, the probe does it after the grace, however long they have waited. Successors
-    /// that this statement can't see were emitted just now, and have a fresh promise anyway.
+    /// that this statement can't see were emitted just now, and have a fresh promise anyway. One whose row somebody holds keeps
+    /// the promise that it has: what has run must not run again because of it.
     pub(crate) async fn complete_links(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
         in_memory!(self, complete(claims));
         let (ids, fences) = fences(claims);
@@ -56,7 +57,10 @@ impl Store {
                  update wakeq.events_v2 e
                     set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $3, $4), probes = 0
                   where e.id = any (array(
-                      select wakeq.next_in_lane(canvas_id, object, queue, module, name, seq) from gone))
+                      select x.id from wakeq.events_v2 x
+                       where x.id = any (array(
+                           select wakeq.next_in_lane(canvas_id, object, queue, module, name, seq) from gone))
+                         for update skip locked))
              )
              select id from gone",
             &ids,

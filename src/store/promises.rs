@@ -132,7 +132,10 @@ impl Store {
                 set notify_at = case when notify_at is not null then greatest(delay_until + $3,
                         clock_timestamp() + ($2::float8[])[array_position($1, id)] * interval '1 second') end,
                     probes = greatest(probes - (delay_until <= clock_timestamp())::integer, 0)
-              where id = any ($1) and (locked_at is null or locked_at < clock_timestamp() - $4::interval)",
+              where id = any (array(
+                  select id from wakeq.events_v2
+                   where id = any ($1) and (locked_at is null or locked_at < clock_timestamp() - $4::interval)
+                     for update skip locked))",
             &keys,
             &waits_s,
             interval(self.timing().grace),
@@ -152,7 +155,10 @@ impl Store {
             "update wakeq.events_v2
                 set notify_at = case when notify_at is not null then clock_timestamp() + $2 end,
                     probes = greatest(probes - 1, 0)
-              where id = any ($1) and (locked_at is null or locked_at < clock_timestamp() - $3::interval)",
+              where id = any (array(
+                  select id from wakeq.events_v2
+                   where id = any ($1) and (locked_at is null or locked_at < clock_timestamp() - $3::interval)
+                     for update skip locked))",
             &keys,
             interval(self.timing().grace),
             interval(self.timing().lease)

@@ -279,6 +279,27 @@ async fn what_is_put_off_is_due_at_its_turn() {
     assert_eq!(table.promises(&ids).await, [(turn, 2), (own, 3), (None, 2), (Some(600), 3), (turn, 2)]);
 }
 
+/// A row that somebody holds is passed over by both: the others' promises are made.
+#[tokio::test]
+async fn a_row_that_others_hold_puts_off_nothing_else() {
+    let table = Table::new().await;
+    if is_skipped("two sessions at a time") {
+        return;
+    }
+    let ids = table.add(2).await;
+    let due = table.promises(&ids).await;
+    let mut stranger = table.pool.begin().await.unwrap();
+    let lock = sqlx::query("select from wakeq.events_v2 where id = $1 for update").bind(ids[0].0);
+    lock.execute(&mut *stranger).await.unwrap();
+    let later = ids.iter().map(|id| (*id, Duration::from_secs(100))).collect::<Vec<_>>();
+    table.store.put_off(&later).await.unwrap();
+    assert_eq!(table.promises(&ids).await, [due[0], (Some(100), 0)]);
+    table.store.promise_again(&ids).await.unwrap();
+    let grace = i64::try_from(table.store.timing().grace.as_secs()).unwrap();
+    assert_eq!(table.promises(&ids).await, [due[0], (Some(grace), 0)]);
+    stranger.rollback().await.unwrap();
+}
+
 /// A pass that could not be published is made again after the grace, also of what lost its owner: the back-off is for what got lost.
 #[tokio::test]
 async fn what_was_not_published_is_due_after_the_grace() {

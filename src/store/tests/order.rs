@@ -220,6 +220,25 @@ async fn a_removal_promises_and_the_look_after_it_finds_the_next() {
     assert_eq!(table.store.firsts(&lanes).await.unwrap(), [None, None], "somebody runs it already");
 }
 
+/// Somebody holds the row of an object's next event: what has run is gone all the same, and what has died is dead.
+#[tokio::test]
+async fn a_row_that_others_hold_keeps_nobody_from_ending() {
+    let table = Table::new().await;
+    if is_skipped("two sessions at a time") {
+        return;
+    }
+    let ids: Vec<EventId> =
+        emit(&table.store, &["a", "a", "b", "b"]).await.into_iter().map(|(id, _)| id).collect();
+    let claims = table.claim(&[ids[0], ids[2]]).await;
+    let mut stranger = table.pool.begin().await.unwrap();
+    let held = sqlx::query("select from wakeq.events_v2 where locked_at is null for update");
+    assert_eq!(held.execute(&mut *stranger).await.unwrap().rows_affected(), 2);
+    assert_eq!(table.store.complete_links(&claims[..1]).await.unwrap(), [true]);
+    assert!(table.store.die(claims[1], Cause::Retries, None, false).await.unwrap());
+    stranger.rollback().await.unwrap();
+    assert!(may_claim(&table.store, ids[1]).await && may_claim(&table.store, ids[3]).await);
+}
+
 /// ORD-22: emitters and owners race: whoever is turned away was behind somebody who wakes it, or finds it.
 #[tokio::test]
 async fn nobody_is_forgotten_however_emits_and_removals_fall() {
