@@ -2,6 +2,7 @@
 //!
 //! A lease is a claim like a worker's, of a length of its own: its `locked_at` is written so that it stands until then.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -64,7 +65,8 @@ impl Store {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select id as "id!", canvas_id as "canvas_id!", module as "module!", name as "name!",
-                      modifier as "modifier!", value as "value!", retries as "retries!", delay_until as "delay_until!",
+                      modifier as "modifier!", case when octet_length(value) <= 4096 then value end as value,
+                      retries as "retries!", delay_until as "delay_until!",
                       enqueued_at as "enqueued_at!", locked_at as "locked_at!", claims as "claims!",
                       losses as "losses!", took_over as "took_over!", traceparent, object, seq, prev, origin,
                       is_limited as "is_limited!", token as "token!", locked_at + $4 as "until!"
@@ -78,15 +80,17 @@ impl Store {
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("lease copies of a queue", rows)?;
-        let leased = rows.into_iter().filter_map(|row| {
-            let (token, until) = (row.token.parse().ok()?, row.until);
+        let (mut events, mut left, mut leases) = (Vec::new(), Vec::new(), HashMap::new());
+        for row in rows {
+            let Ok(token) = row.token.parse::<LeaseToken>() else { continue };
+            leases.insert(EventId(row.id), (token, row.until));
             let event = Row {
                 id: row.id,
                 canvas_id: row.canvas_id,
                 module: row.module,
                 name: row.name,
                 modifier: row.modifier,
-                value: Some(row.value),
+                value: row.value,
                 retries: row.retries,
                 delay_until: row.delay_until,
                 enqueued_at: row.enqueued_at,
@@ -101,7 +105,19 @@ impl Store {
                 origin: row.origin,
                 is_limited: row.is_limited,
             };
-            Some(LeasedRow { event: event.into_event(queue)?, token, until })
+            left.extend(event.value.is_none().then(|| event.claim()));
+            events.extend(event.into_event(queue));
+        }
+        if let Some(error) = self.add_values(queue, &mut events, &left).await {
+            if events.is_empty() {
+                return Err(error);
+            }
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, %queue, copies = left.len(), "the values of copies could not be read: they are leased again");
+        }
+        let leased = events.into_iter().filter_map(|event| {
+            let (token, until) = leases.remove(&event.claim.id)?;
+            Some(LeasedRow { event, token, until })
         });
         Ok(leased.collect())
     }

@@ -93,13 +93,21 @@ impl Store {
         };
         let left: Vec<Claim> = rows.iter().filter(|row| row.value.is_none()).map(Row::claim).collect();
         let mut events = rows.into_iter().filter_map(|row| row.into_event(queue)).collect();
-        let mut trouble = self.add_left_values(&mut events, &left).await.err();
-        if trouble.is_some() {
-            // They were released: their facets are to be in the rotation again.
-            let ids: Vec<Uuid> = left.iter().map(|claim| claim.id.0).collect();
-            trouble = self.announce_to(queue.as_str(), &ids).await.err().or(trouble);
-        }
+        let trouble = self.add_values(queue, &mut events, &left).await;
         TakenOfQueue { events, trouble }
+    }
+
+    /// Puts in the values that the answer to a turn left out; what kept it from that.
+    pub(super) async fn add_values(
+        &self,
+        queue: &Name,
+        events: &mut Vec<ClaimedEvent>,
+        left: &[Claim],
+    ) -> Option<StoreError> {
+        let trouble = self.add_left_values(events, left).await.err()?;
+        // They were released: their facets are to be in the rotation again.
+        let ids: Vec<Uuid> = left.iter().map(|claim| claim.id.0).collect();
+        self.announce_to(queue.as_str(), &ids).await.err().or(Some(trouble))
     }
 
     async fn take_rows(
@@ -263,7 +271,7 @@ impl TakenOfQueue {
 }
 
 impl Row {
-    fn claim(&self) -> Claim {
+    pub(super) fn claim(&self) -> Claim {
         Claim { id: EventId(self.id), claims: self.claims }
     }
 

@@ -189,6 +189,40 @@ async fn an_answer_to_turns_that_nobody_reads_keeps_no_locks() {
     freezing.abort();
 }
 
+/// Nor does a service that leases a large copy: the lease is committed, and others lease theirs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_to_a_lease_that_nobody_reads_keeps_no_locks() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let table = emails(FacetSettings::default()).await;
+    if is_skipped("two sessions at a time") {
+        return;
+    }
+    table.run("update wakeq.queues set pulled = true, in_flight_max = 10").await;
+    let copy = emit_emails(&table.store, canvas(1), 1).await[0];
+    table.run("update wakeq.events_v2 set value = to_json(repeat('x', 30000000))::text").await;
+    let patient = StoreConfig {
+        statement_timeout: Duration::from_secs(60),
+        max_connections: 1,
+        ..StoreConfig::default()
+    };
+    // It asks for the value by the copy's id, once the lease has been read.
+    let url = that_stops_reading(table.database.url(), copy.0.into_bytes()).await;
+    let frozen = Store::connect(&url, fit(patient)).await.unwrap();
+    let freezing = tokio::spawn(async move {
+        frozen.lease_copies(&queue(EMAILS), 10, 60 * SECOND, i64::MAX).await.map(drop)
+    });
+    let leased = async {
+        while !table.holds("select count(*) = 1 from wakeq.events_v2 where locked_at is not null").await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(20 * SECOND, leased).await.expect("the lease holds its locks");
+    let other = emit_emails(&table.store, canvas(2), 1).await[0];
+    let mut leased = table.store.lease_copies(&queue(EMAILS), 10, 60 * SECOND, i64::MAX).await.unwrap();
+    assert_eq!(leased.pop().unwrap().event.claim.id, other);
+    freezing.abort();
+}
+
 /// What was claimed with large values, and lost before they were read, is not run; the others are.
 #[tokio::test]
 async fn a_value_that_is_read_too_late_is_none() {
