@@ -3,7 +3,7 @@
 use super::{Admin, AdminError, BULK_MAX, Bulk, checked};
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Notification, Timestamp};
 use crate::explain::{Explanation, explain};
-use crate::store::{BULK_PAGE, Commanded};
+use crate::store::{BULK_PAGE, Commanded, LoadedEvent};
 
 impl Admin {
     /// Why an event is not running, since when, until when, and what happens next. As everywhere where one event is named,
@@ -29,7 +29,11 @@ impl Admin {
     pub async fn cancel(&self, canvas: CanvasId, id: EventId, actor: &Actor) -> Result<EventId, AdminError> {
         checked(actor)?;
         let id = self.known(canvas, id).await?;
-        let (done, lane) = self.store.cancel(canvas, id, actor).await?;
+        let lane = self.found(id).await?.and_then(LoadedEvent::lane);
+        let cancel = || self.store.cancel(canvas, id, actor);
+        let done = |answer: &(Commanded, _)| answer.0 == Commanded::Done;
+        let done_before = |found: Option<_>| found.is_none().then(|| (Commanded::Done, lane.clone()));
+        let (done, lane) = self.settled(id, cancel, done, done_before).await?;
         commanded(done, id)?;
         self.go_on(lane.as_slice()).await;
         Ok(id)

@@ -8,12 +8,14 @@ mod events;
 mod groups;
 mod leases;
 mod lists;
+mod looks;
 mod objects;
 mod pulls;
 mod queues;
 mod quotas;
 mod retries;
 mod rules;
+mod settled;
 mod stats;
 #[cfg(feature = "http")]
 mod targets;
@@ -24,7 +26,7 @@ pub use crons::{Cron, CronPause, CronTick, NewCron, PutCron};
 pub use cursor::Cursor;
 pub use groups::{Group, GroupNodes, GroupSource, RemoveGroup, ResetGroup, ResetTo};
 pub use lists::{EventFilter, EventSummary, Page};
-use pulls::Looks;
+use looks::Looks;
 pub use pulls::{LeasedCopy, Release, Released};
 #[cfg(feature = "http")]
 pub(crate) use pulls::{LeasedNow, check_wait};

@@ -3,20 +3,20 @@
 //! A lease is a claim like a worker's, and each change of it is fenced by its token. They are copies of the events of all
 //! canvases: who may do any of this is asked before.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::settled::is_gone;
 use super::{Admin, AdminError};
 use crate::event::{
     CanvasId, Cause, Claim, EventId, HandlerAddress, HandlerScope, Lane, LeaseToken, Name, Notification,
     ObjectKey, Place, PullPolicy, Timestamp, Traceparent,
 };
 use crate::machine::RetryPolicy;
-use crate::store::{Fence, LeasedRow, Retry, StoreError};
+use crate::store::{Fence, LeasedRow, LoadedEvent, Retry, StoreError};
 
 /// Most copies of one call.
 const COPIES_MAX: u32 = 100;
@@ -225,11 +225,14 @@ impl Admin {
     ) -> Result<(), AdminError> {
         let held = self.held(queue, id, token).await?;
         let claims = [held.claim];
-        let completed = match &held.object {
-            Some(_) => self.store.complete_links(&claims).await?,
-            None => self.store.complete(&claims).await?,
+        let complete = async || {
+            let completed = match &held.object {
+                Some(_) => self.store.complete_links(&claims).await?,
+                None => self.store.complete(&claims).await?,
+            };
+            Ok(completed.contains(&true))
         };
-        if !completed.contains(&true) {
+        if !self.settled(id, complete, |done| *done, is_gone).await? {
             return Err(AdminError::LeaseOver(id));
         }
         self.made_room(queue, &held, true).await;
@@ -281,7 +284,8 @@ impl Admin {
                 (self.again(&held, held.retries, delay, "not yet").await?, Released::Again(delay))
             }
             (None, None) => {
-                self.store.release(&[held.claim]).await?;
+                let claims = [held.claim];
+                self.settled(id, || self.store.release(&claims), |()| true, |_| None).await?;
                 (true, Released::Again(Duration::ZERO))
             }
         };
@@ -304,7 +308,7 @@ impl Admin {
         retry: Option<Duration>,
     ) -> Result<(bool, Released), StoreError> {
         if held.retries >= policy.retries {
-            let died = self.store.die(held.claim, Cause::Retries, Some(error), policy.halts).await?;
+            let died = self.died(held.claim, Cause::Retries, error, policy.halts).await?;
             return Ok((died, Released::Died));
         }
         let PullPolicy { retries, delay, factor, delay_max, halts: _ } = *policy;
@@ -321,8 +325,22 @@ impl Admin {
         error: &str,
     ) -> Result<bool, StoreError> {
         let retries = i32::try_from(retries).unwrap_or(i32::MAX);
-        let retry = Retry { claim: held.claim, retries, delay, error: error.to_owned() };
-        Ok(self.store.retry(&[Arc::new(retry)]).await?.contains(&true))
+        let claim = held.claim;
+        let retry = [Arc::new(Retry { claim, retries, delay, error: error.to_owned() })];
+        let save = async || Ok(self.store.retry(&retry).await?.contains(&true));
+        let is_saved = |found: Option<LoadedEvent>| {
+            let event = found?;
+            Some(
+                event.schedule.locked_at.is_none()
+                    && (event.claims, event.retries) == (claim.claims, retries),
+            )
+        };
+        self.settled(claim.id, save, |saved| *saved, is_saved).await
+    }
+
+    async fn died(&self, claim: Claim, cause: Cause, error: &str, halts: bool) -> Result<bool, StoreError> {
+        let die = || self.store.die(claim, cause, Some(error), halts);
+        self.settled(claim.id, die, |died| *died, is_gone).await
     }
 
     /// What a token holds; an error, if it holds nothing.
@@ -350,7 +368,7 @@ impl Admin {
         for row in poison {
             let words = "its leases ran out too often";
             // If not, somebody else has ended it meanwhile.
-            if self.store.die(row.event.claim, Cause::Poison, Some(words), halts).await? {
+            if self.died(row.event.claim, Cause::Poison, words, halts).await? {
                 let held = Held::of(row);
                 self.made_room(queue, &held, true).await;
                 now.died.push(held.scope);
@@ -394,33 +412,6 @@ impl Admin {
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(error, %queue, "the next copy of the canvas waits for the minute's pass");
-            }
-        }
-    }
-}
-
-/// When this process looks next for what became due in each queue.
-#[derive(Debug, Default)]
-pub(super) struct Looks(Mutex<HashMap<Name, Instant>>);
-
-impl Looks {
-    /// Most queues that are known; beyond, a look comes too early.
-    const KNOWN_MAX: usize = 1000;
-
-    fn is_due(&self, queue: &Name) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(queue).is_none_or(|next| *next <= Instant::now())
-    }
-
-    fn next(&self, queue: &Name, wait: Duration) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        if wait.is_zero() {
-            known.remove(queue);
-        } else if known.len() < Self::KNOWN_MAX || known.contains_key(queue) {
-            let next = known.entry(queue.clone()).or_insert(now);
-            if *next <= now {
-                *next = now + wait;
             }
         }
     }

@@ -5,8 +5,8 @@ use uuid::Uuid;
 use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{
-    CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, InvalidName, Name, Place, RuleKind, Schedule,
-    Timestamp, Turn,
+    CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, InvalidName, Lane, Name, Place, RuleKind,
+    Schedule, Timestamp, Turn,
 };
 
 /// An event as the load found it.
@@ -29,6 +29,14 @@ pub(crate) struct LoadedEvent {
     pub(crate) pulled: bool,
     /// How large its value is, which the load leaves where it is.
     pub(crate) value_bytes: i32,
+}
+
+impl LoadedEvent {
+    /// Where it stands, if it is on an object.
+    pub(crate) fn lane(self) -> Option<Lane> {
+        let (scope, queue) = (self.address.scope, self.copy_of.map(|copy| copy.queue));
+        self.place.map(|place| Lane { scope, object: place.object, queue })
+    }
 }
 
 impl Store {

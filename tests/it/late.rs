@@ -8,8 +8,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use wakeq::{
-    CanvasId, Event, HandlerError, HandlerResult, Handlers, Outcome, RetryPolicy, Route, Store, StoreConfig,
-    Timing, Verdict, WorkerConfig,
+    Actor, Admin, AdminError, CanvasId, Event, HandlerError, HandlerResult, Handlers, LeasedCopy, NewQueue,
+    Outcome, PullPolicy, Release, Released, RetryPolicy, Route, Store, StoreConfig, Timing, Verdict,
+    WorkerConfig,
 };
 
 use crate::door::{Door, answering, telling};
@@ -34,6 +35,7 @@ const RENEWAL: &[u8] = b"set locked_at = clock_timestamp()\n              where 
 /// Stands between a worker and Postgres. Once, the answer to the first statement with a text is treated like that.
 struct Between {
     url: String,
+    shared: Arc<Shared>,
 }
 
 /// What its connections share.
@@ -57,14 +59,19 @@ impl Between {
         let url = format!("{credentials}@{}/{database}", listener.local_addr().unwrap());
         let (found, kept, renewed) = Default::default();
         let shared = Arc::new(Shared { text, answer, found, kept, renewed });
-        let address = address.to_owned();
+        let (address, of_all) = (address.to_owned(), Arc::clone(&shared));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = TcpStream::connect(&address).await.unwrap();
-                tokio::spawn(carry(Arc::clone(&shared), client, server));
+                tokio::spawn(carry(Arc::clone(&of_all), client, server));
             }
         });
-        Self { url }
+        Self { url, shared }
+    }
+
+    /// A statement had the text, and its answer was treated like that.
+    fn assert_found(&self) {
+        assert!(self.shared.kept.load(Ordering::SeqCst), "no statement says {:?}", self.shared.text);
     }
 
     async fn worker(&self, stage: &Stage, timing: Timing, handlers: Handlers) -> Running {
@@ -116,7 +123,7 @@ async fn carry(shared: Arc<Shared>, mut client: TcpStream, mut server: TcpStream
 const COMPLETION: &str = "delete from wakeq.events_v2";
 const LINK_COMPLETION: &str = "with gone as (";
 const FIRSTS: &str = "select lane.position as";
-const ROOMS: &str = "select asked.number as";
+const ROOMS: &str = "select f.number as";
 const RETRY: &str = "set retries = ($3";
 const DEATH: &str = "insert into wakeq.dead_events";
 
@@ -130,6 +137,7 @@ async fn check(text: &'static str, answer: Answer, retries: u32, fails: bool) ->
     let mut worker = between.worker(&stage, quick(), Handlers::new().on(route, handler)).await;
     stage.emit("greet").await;
     let outcome = *worker.report().await.trail.last().unwrap();
+    between.assert_found();
     worker.stop().await;
     outcome
 }
@@ -173,6 +181,7 @@ async fn check_saved(error: fn() -> HandlerError, outcome: Outcome, retries: i32
     let row = "select retries, locked_at is null, delay_until > now() from wakeq.events_v2 where id = $1";
     let row: (i32, bool, bool) = sqlx::query_as(row).bind(id.0).fetch_one(&stage.pool).await.unwrap();
     assert_eq!(row, (retries, true, true));
+    between.assert_found();
     worker.stop().await;
 }
 
@@ -219,6 +228,7 @@ async fn check_chain(text: &'static str, answer: Answer, verdict: HandlerResult,
     worker.until(emitted[0].id, outcome).await;
     door.open(1);
     worker.until(emitted[1].id, Outcome::HandedOver).await;
+    between.assert_found();
     worker.stop().await;
 }
 
@@ -271,6 +281,91 @@ async fn the_next_of_a_facet_is_woken_though_the_look_for_it_gets_no_answer() {
     assert!(waited < Duration::from_secs(1), "one waited for its promise: {waited:?}");
     door.open(2);
     worker.until_count(4, Outcome::Deleted).await;
+    between.assert_found();
+    worker.stop().await;
+}
+
+/// What services and operators end, on two canvases, is gone, though the answer is lost; and the next of its object has its turn.
+async fn check_ended<F>(text: &'static str, end: impl Fn(Admin, LeasedCopy) -> F)
+where
+    F: Future<Output = Result<(), AdminError>>,
+{
+    let timing = promised_late();
+    let (stage, _) = Stage::memory_with(timing.clone()).await;
+    let (queue, operator) = (queues::QUEUE.parse().unwrap(), Actor::user("test"));
+    let pulled = NewQueue {
+        patterns: vec![":email_event:".parse().unwrap()],
+        pull: Some(PullPolicy { retries: 0, ..PullPolicy::default() }),
+        ..NewQueue::default()
+    };
+    stage.admin.put_queue(&queue, &pulled, &operator).await.unwrap();
+    let on_object = |at: u64| queues::email(queues::canvas(u128::from(1 + at % 2)), at).on("lamp").unwrap();
+    stage.queue.emit_all((0..4).map(on_object).collect()).await.unwrap();
+    let lease = async || {
+        let mut copies = stage.admin.lease_copies(&queue, 10, timing.lease, Duration::ZERO).await.unwrap();
+        copies.sort_by(|one, other| one.value.cmp(&other.value));
+        copies
+    };
+    let first = lease().await;
+    assert_eq!(first.iter().map(|copy| &*copy.value).collect::<Vec<_>>(), ["0", "1"]);
+    for copy in first {
+        let between = Between::new(&stage, text, Answer::Lost).await;
+        let store = connect(&between.url, timing.clone()).await;
+        end(Admin::new(store, stage.notifier.clone()), copy).await.unwrap();
+        between.assert_found();
+    }
+    let next = lease().await;
+    assert_eq!(next.iter().map(|copy| &*copy.value).collect::<Vec<_>>(), ["2", "3"]);
+}
+
+#[tokio::test]
+async fn a_copy_whose_completion_gets_no_answer_makes_room() {
+    check_ended(LINK_COMPLETION, async |admin, copy| {
+        admin.complete_copy(&queues::QUEUE.parse().unwrap(), copy.id, &copy.lease).await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_copy_whose_death_gets_no_answer_makes_room() {
+    check_ended(DEATH, async |admin, copy| {
+        let failed = Release { error: Some("no".into()), retry: None };
+        let queue = queues::QUEUE.parse().unwrap();
+        let released = admin.release_copy(&queue, copy.id, &copy.lease, &failed).await?;
+        assert_eq!(released, Released::Died);
+        Ok(())
+    })
+    .await;
+}
+
+/// Whoever cancels an event is told so, though the answer is lost, and the next of its object is woken.
+#[tokio::test]
+async fn the_next_of_an_object_is_woken_though_the_answer_to_a_cancel_is_lost() {
+    let timing = promised_late();
+    let (stage, _) = Stage::memory_with(timing.clone()).await;
+    let canvases = [1, 2].map(queues::canvas);
+    let on_object = |at: usize| {
+        let event = Event::new("greet", &at).unwrap().canvas(canvases[at % 2]).on("lamp").unwrap();
+        if at < 2 { event.after(Duration::from_secs(3600)).unwrap() } else { event }
+    };
+    let emitted = stage.queue.emit_all((0..4).map(on_object).collect()).await.unwrap();
+    let (handler, mut seen) = telling();
+    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    worker.until_count(2, Outcome::EarlierLeft).await;
+    for (at, canvas) in canvases.into_iter().enumerate() {
+        let between = Between::new(&stage, "'cancel'", Answer::Lost).await;
+        let store = connect(&between.url, timing.clone()).await;
+        let admin = Admin::new(store, stage.notifier.clone());
+        let (id, operator) = (emitted[at].id, Actor::user("test"));
+        let elsewhere = admin.cancel(canvases[1 - at], id, &operator).await;
+        assert!(matches!(elsewhere, Err(AdminError::NotFound(_))), "{elsewhere:?}");
+        assert_eq!(admin.cancel(canvas, id, &operator).await.unwrap(), id);
+        between.assert_found();
+    }
+    let began = Instant::now();
+    let seen = seen.take(2).await;
+    assert!(emitted[2..].iter().all(|next| seen.iter().any(|event| event.id == next.id)));
+    assert!(began.elapsed() < Duration::from_secs(1), "one waited for its promise: {:?}", began.elapsed());
     worker.stop().await;
 }
 
