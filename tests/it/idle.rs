@@ -70,12 +70,24 @@ const PASSES: &str = "select passes from wakeq.chores where name = 'minute'";
 const READ: &str = "select coalesce(sum(shared_blks_hit + shared_blks_read), 0)::int8 from pg_stat_statements
                      where query like 'with gate as (%update wakeq.chores%'";
 
+/// How often a process has looked for what is old since the last reset.
+const EXPIRIES: &str =
+    "select coalesce(sum(calls), 0)::int8 from pg_stat_statements where query like '%wakeq.expire_audit(%'";
+
 struct Window {
     length: Duration,
     period: Duration,
 }
 
 impl Window {
+    /// Waits until the process that has come since the last reset has looked for what is old, as each does when it has
+    /// its first pass: another may have the passes before that.
+    async fn until_a_first_expiry(&self, observer: &mut sqlx::PgConnection) {
+        while sqlx::query_scalar::<_, i64>(EXPIRIES).fetch_one(&mut *observer).await.unwrap() == 0 {
+            tokio::time::sleep(self.period / 10).await;
+        }
+    }
+
     /// Waits for the end of a tenth pass, which looks at everything from its beginning, at partitions and at queues. Each
     /// connection of a worker has had a pass by then: the first one of each reads what it then knows.
     async fn until_a_tenth_pass(&self, observer: &mut sqlx::PgConnection, theatre: &Theatre) {
@@ -95,6 +107,7 @@ impl Window {
         processes: u32,
         condition: &str,
     ) {
+        self.until_a_first_expiry(observer).await;
         self.until_a_tenth_pass(observer, theatre).await;
         let before = theatre.count(PASSES).await;
         sqlx::raw_sql("select pg_stat_statements_reset()").execute(&mut *observer).await.unwrap();
