@@ -60,12 +60,46 @@ impl Source {
 
     /// Names of the functions that a `#[test]`, `#[tokio::test]` or the like stands above.
     pub(super) fn test_names(&self) -> Vec<String> {
+        self.tests().into_iter().map(|function| function.name).collect()
+    }
+
+    /// The same with the modules that they are in.
+    pub(super) fn test_paths(&self) -> Vec<String> {
+        self.paths(self.tests())
+    }
+
+    /// All functions with the modules that they are in.
+    pub(super) fn function_paths(&self) -> Vec<String> {
+        self.paths(self.functions())
+    }
+
+    fn paths(&self, functions: Vec<Function>) -> Vec<String> {
+        let file = self.name.rsplit_once("src/").or(self.name.rsplit_once("tests/it/"));
+        let file = file.map_or(self.name.as_str(), |(_, file)| file).trim_end_matches(".rs");
+        let is_folder = |part: &&str| !["mod", "lib", "main"].contains(part);
+        let modules: Vec<_> = file.split('/').filter(is_folder).map(str::to_owned).collect();
+        let inline: Vec<_> = words(&self.code, "mod")
+            .filter_map(|start| {
+                let open = body_start(&self.code, start)?;
+                let name = self.code[start + 3..open].trim().to_owned();
+                Some((name, start..closing_brace(&self.code, open)))
+            })
+            .collect();
+        let path = |function: Function| {
+            let around = inline.iter().filter(|(_, range)| range.contains(&function.start));
+            let modules = modules.iter().cloned().chain(around.map(|(name, _)| name.clone()));
+            modules.chain([function.name.clone()]).collect::<Vec<_>>().join("::")
+        };
+        functions.into_iter().map(path).collect()
+    }
+
+    fn tests(&self) -> Vec<Function> {
         let is_test = |function: &Function| {
             let above = &self.code[..function.start];
             let since_last_item = &above[above.rfind(['}', ';', '{']).map_or(0, |end| end + 1)..];
             since_last_item.contains("test]") || since_last_item.contains("test(")
         };
-        self.functions().into_iter().filter(is_test).map(|function| function.name).collect()
+        self.functions().into_iter().filter(is_test).collect()
     }
 
     /// The code without inline modules (`mod tests { … }`), blanked in place.
