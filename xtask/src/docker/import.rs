@@ -36,8 +36,11 @@ impl Import<'_> {
         let own_names = self.write_own(&own)?;
         let list = folder.join("list");
         let mut lines = fs::File::create(&list)?;
-        for path in self.files.paths() {
-            writeln!(lines, ".{}", path.display())?;
+        for path in self.files.paths().map(|path| format!(".{}", path.display())) {
+            // An image takes each path once: this one would be twice in it, if the checkout is below it.
+            if !own_names.contains(&path.as_str()) {
+                writeln!(lines, "{path}")?;
+            }
         }
         let mut tar = Command::new("tar");
         tar.args(["--create", "--dereference", "--owner=0", "--group=0", "--mode=a+rX", "--no-recursion"]);
