@@ -93,7 +93,7 @@ async fn happens(service: &Service, what: &str) {
             sqlx::query(sql).bind(id.0).bind(CanvasId::DEFAULT.0).execute(pool).await.unwrap();
         }
         "! <dead> runs" => {
-            let sql = "update wakeq.events_v2 set locked_at = now(), claims = claims + 1";
+            let sql = "update wakeq.events_v2 set locked_at = now(), claims = claims + 1, worker = 'two'";
             sqlx::query(sql).execute(pool).await.unwrap();
         }
         "! the first event on work:1 dies, and halts it" => {
@@ -104,6 +104,24 @@ async fn happens(service: &Service, what: &str) {
                                   object, seq, prev from gone)
                        insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
                        select canvas_id, object, module, name, id, seq, prev from gone";
+            sqlx::query(sql).execute(pool).await.unwrap();
+        }
+        "! the worker `one` runs an event on work:1, and one of another canvas" => {
+            let sql = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, locked_at, claims, worker,
+                                                    object, seq, prev)
+                       select gen_random_uuid(), gen_random_uuid(), module, name, modifier, value, now(), 1, 'one',
+                              object, seq, prev from wakeq.events_v2 where object = 'work:1' order by seq limit 1";
+            sqlx::query(sql).execute(pool).await.unwrap();
+            let sql = "update wakeq.events_v2 set locked_at = now(), claims = 1, worker = 'one'
+                        where object = 'work:1' and canvas_id = $1
+                          and seq = (select min(seq) from wakeq.events_v2 where object = 'work:1')";
+            sqlx::query(sql).bind(CanvasId::DEFAULT.0).execute(pool).await.unwrap();
+        }
+        "! it runs no event any more" => {
+            let sql = "delete from wakeq.events_v2 where canvas_id <> $1 and worker = 'one'";
+            sqlx::query(sql).bind(CanvasId::DEFAULT.0).execute(pool).await.unwrap();
+            let sql =
+                "update wakeq.events_v2 set locked_at = null, claims = 0, worker = null where worker = 'one'";
             sqlx::query(sql).execute(pool).await.unwrap();
         }
         "! the event <a> of account/ada is processed" => {
