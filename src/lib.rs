@@ -88,10 +88,11 @@ pub use observe::Observer;
 pub use store::RegisteredTarget;
 pub use store::{
     AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, EntityCursor, EntityEventStatus, EntitySummary,
-    Facet, FacetSettings, FailingEvent, GroupDead, GroupDeadCursor, GroupPosition, HaltedLane, HandlerCounts,
-    InHand, InvalidEntityCursor, InvalidGroupDeadCursor, Lease, LogAppender, LogEnd, LogHolder, LogHorizon,
-    MigrationState, MigrationStatus, Object, QueueDepth, QuotaUse, Refusal, RegisteredQueue, Retention,
-    RoleKind, Rule, Store, StoreConfig, StoreError, StoredEntity, TimingMode, Tombstone,
+    Facet, FacetSettings, FailingEvent, GroupDead, GroupDeadCursor, GroupDeadPage, GroupPosition, HaltedLane,
+    HandlerCounts, InHand, InvalidEntityCursor, InvalidGroupDeadCursor, Lease, LogAppender, LogEnd,
+    LogHolder, LogHorizon, MigrationState, MigrationStatus, Object, QueueDepth, QuotaUse, Refusal,
+    RegisteredQueue, Retention, RoleKind, Rule, Store, StoreConfig, StoreError, StoredEntity, TimingMode,
+    Tombstone,
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{

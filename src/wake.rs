@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::event::{CanvasId, Notification};
 use crate::notify::{Notifier, NotifyError};
-use crate::store::{IdleRetention, Retention, Store, StoreError};
+use crate::store::{GROUP_DEAD_PAGE, IdleRetention, Retention, Store, StoreError, TOMBSTONES_PAGE};
 use crate::telemetry::WakeMetrics;
 use backlog::Backlog;
 use pace::{Pace, Turn};
@@ -306,10 +306,13 @@ impl Waker {
             self.expire_log(kept).await?;
         }
         self.expire_idle(retention).await?;
-        self.store.expire_group_dead(retention.dead_events).await?;
-        self.store.expire_tombstones(retention.dead_events).await?;
+        let kept = retention.dead_events;
+        let (mut group_dead, mut tombstones, mut others) = (true, true, true);
         for page in 0..EXPIRE_PAGES {
-            if !self.store.expire(page > 0, retention).await? {
+            group_dead = group_dead && self.store.expire_group_dead(kept).await? >= GROUP_DEAD_PAGE;
+            tombstones = tombstones && self.store.expire_tombstones(kept).await? >= TOMBSTONES_PAGE;
+            others = others && self.store.expire(page > 0, retention).await?;
+            if !group_dead && !tombstones && !others {
                 return Ok(());
             }
             if self.is_over() {
@@ -411,7 +414,25 @@ mod tests {
         let retention = Retention { dead_events: Duration::from_secs(9_000), ..Retention::default() };
         waker.pass(Some(retention)).await.unwrap();
         let left = table.store.group_dead(&"g".parse().unwrap(), None, 10).await.unwrap();
-        assert_eq!(left.iter().map(|dead| dead.seq).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(left.items.iter().map(|dead| dead.seq).collect::<Vec<_>>(), [2, 1]);
+    }
+
+    /// However much of it there is: page after page; and a pass whose time is over leaves the rest to the next.
+    #[tokio::test]
+    async fn a_pass_forgets_several_pages_of_what_is_old() {
+        let table = Table::new().await;
+        let kept = Duration::from_secs(9_000);
+        let retention = Retention { dead_events: kept, ..Retention::default() };
+        let waker = Waker::new(table.store.clone(), Arc::new(LocalNotifier::new()));
+        let minute = Duration::from_secs(60);
+        table.add_group_dead(25_000).await;
+        for canvas in [6, 7] {
+            table.add_old_tombstones(CanvasId(uuid::Uuid::from_u128(canvas)), 1_600).await;
+        }
+        assert!(waker.pass_within(Duration::ZERO, Some(retention)).await.unwrap().more);
+        assert_eq!(table.dead_of_groups_and_tombstones().await, (15_000, 2_200));
+        waker.pass_within(minute, Some(retention)).await.unwrap();
+        assert_eq!(table.dead_of_groups_and_tombstones().await, (2, 2), "what is young stays");
     }
 
     /// A pass without time does a page, says that there is more, and lets the next go on at once.

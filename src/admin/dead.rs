@@ -1,7 +1,7 @@
 //! Dead events: brought back, or forgotten before their time.
 
 use super::events::counted;
-use super::{Admin, AdminError, BULK_MAX, Bulk, checked};
+use super::{Admin, AdminError, BULK_MAX, Bulk, COUNT_MAX, checked};
 use crate::event::{Actor, CanvasId, EventId, Timestamp};
 use crate::store::{BULK_PAGE, DeadFilter};
 
@@ -49,7 +49,7 @@ impl Admin {
         actor: &Actor,
         dry_run: bool,
     ) -> Result<Bulk, AdminError> {
-        Ok(self.redrive_until_now(filter, actor, dry_run).await?.0)
+        Ok(self.redrive_until_now(filter, actor, dry_run.then_some(BULK_MAX)).await?.0)
     }
 
     /// The same; also the moment that everything it was about died before, for the calls that follow.
@@ -57,16 +57,15 @@ impl Admin {
         &self,
         filter: &DeadFilter,
         actor: &Actor,
-        dry_run: bool,
+        only_counted: Option<u64>,
     ) -> Result<(Bulk, Timestamp), AdminError> {
         checked(actor)?;
         let before = self.until_now(filter.before).await?;
         let filter = DeadFilter { before: Some(before), ..self.meant(filter).await? };
-        if dry_run {
-            return Ok((
-                counted(self.store.count_dead(&filter, (true, self.copies), BULK_MAX + 1).await?),
-                before,
-            ));
+        if let Some(max) = only_counted {
+            let max = max.clamp(1, COUNT_MAX);
+            let count = self.store.count_dead(&filter, (true, self.copies), max + 1).await?;
+            return Ok((counted(count, max), before));
         }
         Ok((self.redrive_pages(&filter, actor).await?, before))
     }
@@ -132,7 +131,7 @@ impl Admin {
         actor: &Actor,
         dry_run: bool,
     ) -> Result<Bulk, AdminError> {
-        Ok(self.delete_dead_until_now(filter, actor, dry_run).await?.0)
+        Ok(self.delete_dead_until_now(filter, actor, dry_run.then_some(BULK_MAX)).await?.0)
     }
 
     /// The same; also the moment that everything it was about died before, for the calls that follow.
@@ -140,14 +139,15 @@ impl Admin {
         &self,
         filter: &DeadFilter,
         actor: &Actor,
-        dry_run: bool,
+        only_counted: Option<u64>,
     ) -> Result<(Bulk, Timestamp), AdminError> {
         checked(actor)?;
         let before = self.until_now(filter.before).await?;
         let filter = &DeadFilter { before: Some(before), ..self.meant(filter).await? };
-        if dry_run {
-            let count = self.store.count_dead(filter, (false, self.copies), BULK_MAX + 1).await?;
-            return Ok((counted(count), before));
+        if let Some(max) = only_counted {
+            let max = max.clamp(1, COUNT_MAX);
+            let count = self.store.count_dead(filter, (false, self.copies), max + 1).await?;
+            return Ok((counted(count, max), before));
         }
         let mut count = 0;
         while count < BULK_MAX {

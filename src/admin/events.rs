@@ -1,6 +1,6 @@
 //! Single events, and all events of a handler: explain, cancel, run now, purge.
 
-use super::{Admin, AdminError, BULK_MAX, Bulk, checked};
+use super::{Admin, AdminError, BULK_MAX, Bulk, COUNT_MAX, checked};
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Notification, Timestamp};
 use crate::explain::{Explanation, explain};
 use crate::store::{BULK_PAGE, Commanded, LoadedEvent};
@@ -62,7 +62,7 @@ impl Admin {
         actor: &Actor,
         dry_run: bool,
     ) -> Result<Bulk, AdminError> {
-        Ok(self.purge_before(scope, None, actor, dry_run).await?.0)
+        Ok(self.purge_before(scope, None, actor, dry_run.then_some(BULK_MAX)).await?.0)
     }
 
     /// The same with what was emitted before a moment, if one is named; also the moment that it was about, for the calls
@@ -72,12 +72,13 @@ impl Admin {
         scope: &HandlerScope,
         before: Option<Timestamp>,
         actor: &Actor,
-        dry_run: bool,
+        only_counted: Option<u64>,
     ) -> Result<(Bulk, Timestamp), AdminError> {
         checked(actor)?;
         let before = self.until_now(before).await?;
-        if dry_run {
-            return Ok((counted(self.store.purgeable(scope, before, BULK_MAX + 1).await?), before));
+        if let Some(max) = only_counted {
+            let max = max.clamp(1, COUNT_MAX);
+            return Ok((counted(self.store.purgeable(scope, before, max + 1).await?, max), before));
         }
         let mut count = 0;
         while count < BULK_MAX {
@@ -99,9 +100,9 @@ impl Admin {
     }
 }
 
-/// What a count that ends one after [`BULK_MAX`] says.
-pub(super) fn counted(count: u64) -> Bulk {
-    Bulk { count: count.min(BULK_MAX), more: count > BULK_MAX }
+/// What a count that ends one after so many says.
+pub(super) fn counted(count: u64, max: u64) -> Bulk {
+    Bulk { count: count.min(max), more: count > max }
 }
 
 fn commanded(commanded: Commanded, id: EventId) -> Result<(), AdminError> {

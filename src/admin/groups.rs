@@ -4,12 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Admin, AdminError, LIST_MAX, checked};
+use super::{Admin, AdminError, BULK_MAX, Bulk, LIST_MAX, checked};
 use crate::event::{
     Actor, EntityType, EventSource, GroupNode, Name, NodeId, SubscriberId, SubscriberState, Subscription,
     Timestamp,
 };
-use crate::store::{FailingEvent, GroupDead, GroupDeadCursor, GroupPosition, RemovedGroup};
+use crate::store::{FailingEvent, GroupDeadCursor, GroupDeadPage, GroupPosition, RemovedGroup};
 
 /// The nodes that have subscribers, and who coordinates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,33 +188,38 @@ impl Admin {
         Ok(self.store.ask_recovery(name, actor).await?)
     }
 
-    /// A page of what a group gave up, the latest of the log first.
+    /// A page of what a group gave up, the latest of the log first: up to `limit`, 1 to [`LIST_MAX`], and 4 MiB of payloads and
+    /// errors, or one event.
     pub async fn group_dead(
         &self,
         name: &Name,
         after: Option<&GroupDeadCursor>,
         limit: u32,
-    ) -> Result<Vec<GroupDead>, AdminError> {
-        Ok(self.store.group_dead(name, after, i64::from(limit.min(LIST_MAX + 1))).await?)
+    ) -> Result<GroupDeadPage, AdminError> {
+        Ok(self.store.group_dead(name, after, i64::from(limit.clamp(1, LIST_MAX))).await?)
     }
 
-    /// Has the event with this number, or all that a group gave up (10,000 at most), tried again once, by the owners of their sources, after
-    /// what comes later. Answers how many these are. It is recorded.
+    /// Has the event with this number, or all that a group gave up, tried again once, by the owners of their sources, after what comes
+    /// later: of those that died before `before`, or this call, 10,000 at most. Answers how many these are, whether there may be more, and
+    /// the `before` for calls that go on: what fails again meanwhile is not marked twice. It is recorded.
     ///
     /// Errors: [`AdminError::Invalid`] for processors of entities: those are sent again, since what came after them counts.
     pub async fn redrive_group(
         &self,
         name: &Name,
         seq: Option<i64>,
+        before: Option<Timestamp>,
         actor: &Actor,
-    ) -> Result<u64, AdminError> {
+    ) -> Result<(Bulk, Timestamp), AdminError> {
         checked(actor)?;
         if name.as_str().starts_with("entities.") {
             return Err(AdminError::Invalid(
                 "what died of an entity is decided upon by what came after it: send it to the entity again, as a new event",
             ));
         }
-        Ok(self.store.redrive_group(name, seq, actor).await?)
+        let before = self.until_now(before).await?;
+        let count = self.store.redrive_group(name, seq, before, actor).await?;
+        Ok((Bulk { count, more: count >= BULK_MAX }, before))
     }
 
     /// Removes a group that nobody works on: its positions, and, of processors of entities, the pin that keeps the log for them. Or its

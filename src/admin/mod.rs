@@ -50,6 +50,8 @@ use crate::wake::{Pass, WakeError, Waker};
 pub const LIST_MAX: u32 = 1000;
 /// Most events that one call purges, brings back or deletes.
 pub const BULK_MAX: u64 = 10_000;
+/// Most that is counted for who only wants to know.
+pub(crate) const COUNT_MAX: u64 = 1_000_000;
 
 /// What one call did to many events. No call touches more than [`BULK_MAX`]: call again while there is more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{Copied, Place};
-use crate::admin::Bulk;
+use crate::admin::{BULK_MAX, Bulk};
 use crate::store;
 
 /// An event that is not tried again.
@@ -64,6 +64,17 @@ pub(crate) struct BulkRequest {
     pub(crate) all: bool,
     /// Only count them.
     pub(crate) dry_run: bool,
+    /// With `dry_run`: count up to so many. Default 10,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub(crate) count_up_to: Option<u64>,
+}
+
+impl BulkRequest {
+    /// Up to how many are only counted; none: they are not.
+    pub(crate) fn only_counted(&self) -> Option<u64> {
+        self.dry_run.then(|| self.count_up_to.unwrap_or(BULK_MAX))
+    }
 }
 
 /// What a redrive did.

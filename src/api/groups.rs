@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::List;
 use crate::admin;
 use crate::event::{self, EventSource, InvalidSource};
-use crate::store::{self, GroupDeadCursor};
+use crate::store;
 
 /// The nodes that have subscribers, and who coordinates.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -151,10 +151,13 @@ pub(crate) struct GroupDead {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RedriveGroup {
-    /// The one with this number in the log. Default: all, 10,000 at most.
+    /// The one with this number in the log. Default: all, 10,000 at most in one request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub(crate) seq: Option<i64>,
+    /// That died before this moment. Default: the moment of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) before: Option<DateTime<Utc>>,
 }
 
 /// How many of the dead of a group will be tried again.
@@ -162,6 +165,16 @@ pub(crate) struct RedriveGroup {
 pub(crate) struct RedrivenGroup {
     #[schema(minimum = 0)]
     pub(crate) redriven: u64,
+    /// Whether there may be more: ask again, with `before` from this answer.
+    pub(crate) more: bool,
+    /// All of them died before this moment of the database's clock. What fails again after it is left alone by a request that repeats it.
+    pub(crate) before: Option<DateTime<Utc>>,
+}
+
+impl From<(admin::Bulk, DateTime<Utc>)> for RedrivenGroup {
+    fn from((bulk, before): (admin::Bulk, DateTime<Utc>)) -> Self {
+        Self { redriven: bulk.count, more: bulk.more, before: Some(before) }
+    }
 }
 
 /// What removing a group did.
@@ -310,14 +323,10 @@ impl From<store::GroupDead> for GroupDead {
     }
 }
 
-impl List<GroupDead> {
-    /// A page of so many, of which one more was asked for.
-    pub(crate) fn of_dead(mut dead: Vec<store::GroupDead>, limit: u32) -> Self {
-        let more = dead.len() > limit as usize;
-        dead.truncate(limit as usize);
-        let cursor = |last: &store::GroupDead| GroupDeadCursor { seq: last.seq, source: last.source.clone() };
-        let next_cursor = dead.last().filter(|_| more).map(|last| cursor(last).to_string());
-        Self { items: dead.into_iter().map(GroupDead::from).collect(), next_cursor }
+impl From<store::GroupDeadPage> for List<GroupDead> {
+    fn from(page: store::GroupDeadPage) -> Self {
+        let next_cursor = page.next.map(|cursor| cursor.to_string());
+        Self { items: page.items.into_iter().map(GroupDead::from).collect(), next_cursor }
     }
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Rule, Target};
-use crate::admin::{Bulk, HandlerStats};
+use crate::admin::{BULK_MAX, Bulk, HandlerStats};
 use crate::event::HandlerScope;
 use crate::store;
 
@@ -94,6 +94,17 @@ pub(crate) struct PurgeRequest {
     pub(crate) before: Option<DateTime<Utc>>,
     /// Only count them.
     pub(crate) dry_run: bool,
+    /// With `dry_run`: count up to so many. Default 10,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub(crate) count_up_to: Option<u64>,
+}
+
+impl PurgeRequest {
+    /// Up to how many are only counted; none: they are not.
+    pub(crate) fn only_counted(&self) -> Option<u64> {
+        self.dry_run.then(|| self.count_up_to.unwrap_or(BULK_MAX))
+    }
 }
 
 /// What a purge did.

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use chrono::SecondsFormat;
 
+use super::failure::Failure;
 use super::show;
+use crate::admin::COUNT_MAX;
 use crate::event::Timestamp;
 
 /// How long a command waits when a request changed nothing: others hold what is left.
@@ -39,6 +41,23 @@ pub(super) async fn all(
     repeat(words, Telling { is_terminal: to.is_terminal(), to }, request).await
 }
 
+/// Counts for a dry run: of what is more than one request does all, up to [`COUNT_MAX`].
+pub(super) async fn count(
+    mut request: impl AsyncFnMut(Option<Timestamp>, Option<u64>) -> anyhow::Result<Step>,
+) -> anyhow::Result<Step> {
+    let first = request(None, None).await?;
+    if first.more { request(first.before, Some(COUNT_MAX)).await } else { Ok(first) }
+}
+
+/// What a command ends with that has said what it did: an error, if others hold some of what it was about.
+pub(super) fn ended(more: bool, before: Option<Timestamp>) -> anyhow::Result<()> {
+    if !more {
+        return Ok(());
+    }
+    let words = format!("others hold what is left: repeat the command later{}", counted(before));
+    Err(Failure::Conflict(words).into())
+}
+
 /// What a dry run says beside a number: when it counted. The command with that is about the same rows.
 pub(super) fn counted(before: Option<Timestamp>) -> String {
     before.map(|before| format!(" (--before {})", moment(before))).unwrap_or_default()
@@ -55,7 +74,6 @@ async fn repeat(
         if last == 0 {
             idle += 1;
             if idle == IDLE_MAX {
-                show::note("what is left is held by others: repeat the command later");
                 break;
             }
             tokio::time::sleep(PAUSE).await;

@@ -49,7 +49,7 @@ struct Redrive {
     /// All of the canvas
     #[arg(long, conflicts_with_all = ["handler", "since", "before"])]
     all: bool,
-    /// Count what would be brought back (up to 10,000), and change nothing
+    /// Count what would be brought back (up to 1,000,000), and change nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -63,7 +63,7 @@ struct Delete {
     /// All of the canvas
     #[arg(long, conflicts_with_all = ["handler", "since", "before"])]
     all: bool,
-    /// Count what would be deleted (up to 10,000), and delete nothing
+    /// Count what would be deleted (up to 1,000,000), and delete nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -151,9 +151,10 @@ impl Redrive {
             }
         };
         self.json.print(&redriven, |redriven| {
-            let events = show::at_least(redriven.redriven, redriven.more, "dead event");
+            let events = counted(self.dry_run, redriven.redriven, redriven.more);
             show::line(format_args!("{events} {}", done(self.dry_run, "brought back", redriven.before)))
-        })
+        })?;
+        bulk::ended(redriven.more && !self.dry_run, redriven.before)
     }
 }
 
@@ -168,15 +169,23 @@ async fn redrive_one(backend: &Backend, id: EventId, dry_run: bool) -> anyhow::R
 
 /// All of them, in requests of a limited number; what dies again meanwhile is left.
 async fn redrive(backend: &Backend, which: BulkRequest) -> anyhow::Result<Redriven> {
-    if which.dry_run {
-        return backend.redrive(&which).await;
-    }
-    let all = bulk::all(("dead event", "brought back"), async |before| {
-        let Redriven { redriven: count, more, before } = backend.redrive(&until(&which, before)).await?;
+    let request = async |before, count_up_to| {
+        let which = BulkRequest { count_up_to, ..until(&which, before) };
+        let Redriven { redriven: count, more, before } = backend.redrive(&which).await?;
         Ok(bulk::Step { count, more, before })
-    });
-    let bulk::Step { count, more, before } = all.await?;
+    };
+    let bulk::Step { count, more, before } = match which.dry_run {
+        true => bulk::count(request).await?,
+        false => {
+            bulk::all(("dead event", "brought back"), async |before| request(before, None).await).await?
+        }
+    };
     Ok(Redriven { redriven: count, more, before })
+}
+
+/// How many: what was done is known to the last one.
+fn counted(dry_run: bool, number: u64, more: bool) -> String {
+    show::at_least(number, more && dry_run, "dead event")
 }
 
 /// What became of them, or would.
@@ -196,20 +205,20 @@ impl Delete {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let which = self.filter.checked(self.all, self.dry_run, "")?;
         let backend = context.backend().await?;
-        let all = if self.dry_run {
-            backend.delete_dead(&which).await?
-        } else {
-            let all = bulk::all(("dead event", "deleted"), async |before| {
-                let Deleted { deleted: count, more, before } =
-                    backend.delete_dead(&until(&which, before)).await?;
-                Ok(bulk::Step { count, more, before })
-            });
-            let bulk::Step { count, more, before } = all.await?;
-            Deleted { deleted: count, more, before }
+        let request = async |before, count_up_to| {
+            let which = BulkRequest { count_up_to, ..until(&which, before) };
+            let Deleted { deleted: count, more, before } = backend.delete_dead(&which).await?;
+            Ok(bulk::Step { count, more, before })
         };
+        let bulk::Step { count, more, before } = match self.dry_run {
+            true => bulk::count(request).await?,
+            false => bulk::all(("dead event", "deleted"), async |before| request(before, None).await).await?,
+        };
+        let all = Deleted { deleted: count, more, before };
         self.json.print(&all, |all| {
-            let events = show::at_least(all.deleted, all.more, "dead event");
+            let events = counted(self.dry_run, all.deleted, all.more);
             show::line(format_args!("{events} {}", done(self.dry_run, "deleted", all.before)))
-        })
+        })?;
+        bulk::ended(all.more && !self.dry_run, all.before)
     }
 }

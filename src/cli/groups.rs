@@ -4,12 +4,13 @@ use clap::{Args, Subcommand};
 
 use super::Context;
 use super::arguments::ListArgs;
+use super::bulk;
 use super::show::{self, JsonArg, field, moment};
 use super::table::Table;
 use super::text;
 use crate::api::{
     FailingEvent, Group, GroupDead, GroupNode, GroupNodes, GroupSource, GroupSubscriber, GroupSummary,
-    RedriveGroup, ResetRequest,
+    RedriveGroup, RedrivenGroup, ResetRequest,
 };
 use crate::event::{EventSource, Name};
 
@@ -84,7 +85,7 @@ struct RedriveDead {
     /// The event with this number in the log
     #[arg(long, required_unless_present = "all", conflicts_with = "all")]
     seq: Option<i64>,
-    /// All that it gave up, up to 10,000
+    /// All that it gave up
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -273,9 +274,16 @@ fn dead_row(dead: &GroupDead) -> [String; 7] {
 
 impl RedriveDead {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let request = RedriveGroup { seq: self.seq };
-        let redriven = context.backend().await?.redrive_group(&self.name, request).await?;
-        self.json.print(&redriven, |redriven| {
+        let backend = context.backend().await?;
+        let all = bulk::all(("event", "marked"), async |before| {
+            let request = RedriveGroup { seq: self.seq, before };
+            let RedrivenGroup { redriven: count, more, before } =
+                backend.redrive_group(&self.name, request).await?;
+            // A full page may have been the last one.
+            Ok(bulk::Step { count, more: more && count > 0, before })
+        });
+        let bulk::Step { count, more, before } = all.await?;
+        self.json.print(&RedrivenGroup { redriven: count, more, before }, |redriven| {
             show::line(format_args!("{} will be tried again", show::count(redriven.redriven, "event")))
         })
     }

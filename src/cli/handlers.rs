@@ -82,7 +82,7 @@ pub(crate) struct Purge {
     /// That were emitted before this moment. Default: now
     #[arg(long, value_parser = arguments::timestamp)]
     before: Option<Timestamp>,
-    /// Count what would be deleted (up to 10,000), and delete nothing
+    /// Count what would be deleted (up to 1,000,000), and delete nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -206,26 +206,26 @@ pub(super) fn state(kind: RuleKind) -> &'static str {
 impl Purge {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let (backend, handler) = (context.backend().await?, &self.handler.handler);
-        let which = PurgeRequest { before: self.before, dry_run: self.dry_run };
-        let all = if self.dry_run {
-            backend.purge(handler, &which).await?
-        } else {
-            let all = bulk::all(("event", "deleted"), async |before| {
-                let which = PurgeRequest { before: before.or(which.before), ..which };
-                let Purged { purged: count, more, before } = backend.purge(handler, &which).await?;
-                Ok(bulk::Step { count, more, before })
-            });
-            let bulk::Step { count, more, before } = all.await?;
-            Purged { purged: count, more, before }
+        let request = async |before: Option<Timestamp>, count_up_to| {
+            let before = before.or(self.before);
+            let which = PurgeRequest { before, dry_run: self.dry_run, count_up_to };
+            let Purged { purged: count, more, before } = backend.purge(handler, &which).await?;
+            Ok(bulk::Step { count, more, before })
         };
+        let bulk::Step { count, more, before } = match self.dry_run {
+            true => bulk::count(request).await?,
+            false => bulk::all(("event", "deleted"), async |before| request(before, None).await).await?,
+        };
+        let all = Purged { purged: count, more, before };
         self.json.print(&all, |all| {
-            let events = show::at_least(all.purged, all.more, "event");
             if self.dry_run {
+                let events = show::at_least(all.purged, all.more, "event");
                 let counted = bulk::counted(all.before);
                 show::line(format_args!("{handler}: {events} would be deleted{counted}"))
             } else {
-                show::line(format_args!("{handler}: {events} deleted"))
+                show::line(format_args!("{handler}: {} deleted", show::count(all.purged, "event")))
             }
-        })
+        })?;
+        bulk::ended(all.more && !self.dry_run, all.before)
     }
 }

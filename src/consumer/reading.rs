@@ -236,7 +236,10 @@ impl Reading {
                 self.commit().await?;
             }
             if !more {
-                self.redrive().await?;
+                // What was appended meanwhile comes first again.
+                if self.redrive().await? {
+                    continue;
+                }
                 return Ok(held);
             }
         }
@@ -279,9 +282,11 @@ impl Reading {
         }
     }
 
-    /// Tries again what the group gave up and an operator has asked for, once.
-    async fn redrive(&mut self) -> Result<(), Halt> {
-        for seq in self.parts.positions.redriven(&self.key).await? {
+    /// Tries again a page of what the group gave up and an operator has asked for, once; whether there was any: then more may follow.
+    async fn redrive(&mut self) -> Result<bool, Halt> {
+        let seqs = self.parts.positions.redriven(&self.key).await?;
+        let any = !seqs.is_empty();
+        for seq in seqs {
             if self.cancel.is_cancelled() {
                 return Err(Halt::End(End::Withdrawn));
             }
@@ -299,7 +304,7 @@ impl Reading {
             }
             self.parts.positions.redone(&self.key, self.epoch, seq, error).await?;
         }
-        Ok(())
+        Ok(any)
     }
 
     /// Reads as much as there is room for; where there is none, one event.

@@ -80,7 +80,7 @@ pub(super) async fn redrive(
 ) -> Result<Json<Redriven>, Problem> {
     let filter = filter(&caller, &request)?;
     let admin = caller.admin(&api, Scope::Operate);
-    Ok(Json(admin.redrive_until_now(&filter, &caller.actor(), request.dry_run).await?.into()))
+    Ok(Json(admin.redrive_until_now(&filter, &caller.actor(), request.only_counted()).await?.into()))
 }
 
 /// Delete dead events for good, at most 10,000 in one request, or count them.
@@ -94,7 +94,7 @@ pub(super) async fn delete(
 ) -> Result<Json<Deleted>, Problem> {
     let filter = filter(&caller, &request)?;
     let admin = caller.admin(&api, Scope::Operate);
-    Ok(Json(admin.delete_dead_until_now(&filter, &caller.actor(), request.dry_run).await?.into()))
+    Ok(Json(admin.delete_dead_until_now(&filter, &caller.actor(), request.only_counted()).await?.into()))
 }
 
 /// An empty body must not mean everything.

@@ -9,6 +9,7 @@ use utoipa::IntoParams;
 
 use super::Api;
 use super::body::{self, GroupPath, Parameters};
+use super::dead_events::storable;
 use super::guard::Caller;
 use super::paging;
 use super::problem::{Details, Problem};
@@ -108,7 +109,7 @@ pub(super) async fn remove(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GroupDeadQuery {
-    /// Most items of the page. Default 100.
+    /// Most items of the page. Default 100. A page ends with 4 MiB, too, or with one item.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// `next_cursor` of the page before.
@@ -128,8 +129,7 @@ pub(super) async fn dead(
     let limit = paging::limit(query.limit)?;
     let after = query.cursor.as_deref().map(str::parse::<GroupDeadCursor>).transpose();
     let after = after.map_err(|error| Problem::bad_request(error.to_string()))?;
-    let dead = api.admin.group_dead(&name, after.as_ref(), limit + 1).await?;
-    Ok(Json(List::of_dead(dead, limit)))
+    Ok(Json(api.admin.group_dead(&name, after.as_ref(), limit).await?.into()))
 }
 
 /// Have what a consumer group gave up tried again, one event or all, by the owners of their sources.
@@ -144,6 +144,6 @@ pub(super) async fn redrive(
     GroupPath(name): GroupPath,
     body::Json(request): body::Json<RedriveGroup>,
 ) -> Result<Json<RedrivenGroup>, Problem> {
-    let redriven = api.admin.redrive_group(&name, request.seq, &caller.actor()).await?;
-    Ok(Json(RedrivenGroup { redriven }))
+    let before = request.before.map(storable).transpose()?;
+    Ok(Json(api.admin.redrive_group(&name, request.seq, before, &caller.actor()).await?.into()))
 }

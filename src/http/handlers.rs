@@ -102,9 +102,8 @@ pub(super) async fn purge(
     handler: HandlerPath,
     body::Json(request): body::Json<PurgeRequest>,
 ) -> Result<Json<Purged>, Problem> {
-    let PurgeRequest { before, dry_run } = request;
-    let before = before.map(storable).transpose()?;
-    let purged = api.admin.purge_before(&caller.scope(handler), before, &caller.actor(), dry_run).await?;
+    let (before, counted) = (request.before.map(storable).transpose()?, request.only_counted());
+    let purged = api.admin.purge_before(&caller.scope(handler), before, &caller.actor(), counted).await?;
     Ok(Json(purged.into()))
 }
 

@@ -95,8 +95,10 @@ pub(crate) use entities::{
 pub use entities::{EntityCursor, EntityEventStatus, EntitySummary, InvalidEntityCursor, StoredEntity};
 pub use error::StoreError;
 pub(crate) use events::{Listed, Position};
-pub(crate) use groups::{Claimed, Registered, RemovedGroup};
-pub use groups::{FailingEvent, GroupDead, GroupDeadCursor, GroupPosition, InvalidGroupDeadCursor};
+pub(crate) use groups::{Claimed, GROUP_DEAD_PAGE, Registered, RemovedGroup};
+pub use groups::{
+    FailingEvent, GroupDead, GroupDeadCursor, GroupDeadPage, GroupPosition, InvalidGroupDeadCursor,
+};
 pub(crate) use idempotency::{Keyed, NewKey};
 pub(crate) use idle::IdleRetention;
 pub(crate) use insert::{Inserted, NewEvent, insert_one};
@@ -129,4 +131,5 @@ pub(crate) use targets::SecretCounts;
 #[cfg(feature = "http")]
 pub(crate) use targets::{FoundTarget, NewTargetRow, PutOutcome};
 pub(crate) use ticks::{CronDue, CronStep};
+pub(crate) use tombstones::TOMBSTONES_PAGE;
 pub use tombstones::Tombstone;

@@ -10,7 +10,7 @@ use crate::event::{CanvasId, Link, Name, ObjectKey, Timestamp};
 /// Most tombstones that are kept of one canvas.
 const KEPT_MAX: i64 = 100_000;
 /// Most that one statement removes.
-const PAGE: i64 = 1_000;
+pub(crate) const TOMBSTONES_PAGE: u64 = 1_000;
 
 /// A link that is missing from a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Store {
                   limit $3)",
             interval(kept),
             KEPT_MAX,
-            PAGE
+            TOMBSTONES_PAGE.cast_signed()
         );
         let expired = session.limit(|connection| query.execute(connection)).await;
         Ok(session.answered("remove old tombstones", expired)?.rows_affected())

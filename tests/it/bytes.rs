@@ -78,6 +78,52 @@ async fn a_page_of_the_log_ends_with_its_bytes_and_the_next_goes_on() {
     service.stop().await;
 }
 
+/// Of what groups gave up a page ends with its bytes, too, whatever canvas it is of; another group's is not on it.
+#[tokio::test]
+async fn a_page_of_what_a_group_gave_up_ends_with_its_bytes() {
+    let service = Service::with(HttpConfig { canvas_byte_rate: 1 << 30, ..HttpConfig::default() }).await;
+    let wide = make_key(&service.access, "wide", Reach::EveryCanvas, &Scope::ALL).await;
+    for (group, canvas, count, bytes) in
+        [("one", CanvasId::DEFAULT, 40, LARGE), ("other", OTHER, 3, LARGE), ("huge", OTHER, 2, 5 * MIB)]
+    {
+        sqlx::query(
+            "insert into wakeq.consumer_dead
+                 (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
+             select $1, 'log', seq, gen_random_uuid(), $2, 'c', 's', 'n', to_json(repeat('x', $4))::text, 1, 'no room'
+               from generate_series(1, $3) seq",
+        )
+        .bind(group)
+        .bind(canvas.0)
+        .bind(count)
+        .bind(i32::try_from(bytes).unwrap())
+        .execute(&service.stage.pool)
+        .await
+        .unwrap();
+    }
+    let pages = async |group: &str, limit: usize| {
+        let (mut pages, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let path = format!("/admin/groups/{group}/dead?limit={limit}{cursor}");
+            let page = service.ask(&wide, Method::GET, &path, Value::Null).await.json();
+            let seqs = page["items"].as_array().unwrap().iter().map(|item| item["seq"].as_i64().unwrap());
+            pages.push(seqs.collect::<Vec<_>>());
+            match page["next_cursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return pages,
+            }
+        }
+    };
+    let one = pages("one", 1000).await;
+    assert_eq!(one.iter().map(Vec::len).collect::<Vec<_>>(), [16, 16, 8]);
+    assert_eq!(one.concat(), (1..=40).rev().collect::<Vec<_>>(), "the latest first, each once");
+    assert_eq!(pages("one", 20).await.len(), 3);
+    assert_eq!(pages("other", 1000).await, [[3, 2, 1]]);
+    assert_eq!(pages("other", 2).await, [vec![3, 2], vec![1]]);
+    assert_eq!(pages("other", 3).await, [[3, 2, 1]], "a full page that is the last leads nowhere");
+    assert_eq!(pages("huge", 1000).await, [[2], [1]], "one at least");
+    service.stop().await;
+}
+
 /// Asks for a page, and reads no more of the answer than its head.
 async fn ask_and_wait(service: &Service, key: &str, canvas: CanvasId) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();

@@ -172,7 +172,7 @@ impl Database {
 
     pub(super) async fn purge(&self, handler: &HandlerName, which: &PurgeRequest) -> anyhow::Result<Purged> {
         let scope = handler.scope(self.canvas);
-        Ok(self.silent().purge_before(&scope, which.before, &self.actor, which.dry_run).await?.into())
+        Ok(self.silent().purge_before(&scope, which.before, &self.actor, which.only_counted()).await?.into())
     }
 
     pub(super) async fn depth(&self, handler: Option<&HandlerName>) -> anyhow::Result<Depth> {
@@ -261,8 +261,7 @@ impl Database {
     pub(super) async fn group_dead(&self, name: &Name, page: Page) -> anyhow::Result<List<GroupDead>> {
         let after = page.cursor.as_deref().map(str::parse::<GroupDeadCursor>).transpose();
         let after = after.map_err(|error| Failure::Usage(error.to_string()))?;
-        let dead = self.silent().group_dead(name, after.as_ref(), page.limit + 1).await?;
-        Ok(List::of_dead(dead, page.limit))
+        Ok(self.silent().group_dead(name, after.as_ref(), page.limit).await?.into())
     }
 
     pub(super) async fn redrive_group(
@@ -270,8 +269,7 @@ impl Database {
         name: &Name,
         request: RedriveGroup,
     ) -> anyhow::Result<RedrivenGroup> {
-        let redriven = self.silent().redrive_group(name, request.seq, &self.actor).await?;
-        Ok(RedrivenGroup { redriven })
+        Ok(self.silent().redrive_group(name, request.seq, request.before, &self.actor).await?.into())
     }
 
     pub(super) async fn recover_group(&self, name: &Name) -> anyhow::Result<()> {
@@ -384,13 +382,13 @@ impl Database {
 
     pub(super) async fn redrive(&self, which: &BulkRequest) -> anyhow::Result<Redriven> {
         let admin = if which.dry_run { self.silent() } else { self.waking().await? };
-        Ok(admin.redrive_until_now(&self.filter(which)?, &self.actor, which.dry_run).await?.into())
+        Ok(admin.redrive_until_now(&self.filter(which)?, &self.actor, which.only_counted()).await?.into())
     }
 
     pub(super) async fn delete_dead(&self, which: &BulkRequest) -> anyhow::Result<Deleted> {
         Ok(self
             .silent()
-            .delete_dead_until_now(&self.filter(which)?, &self.actor, which.dry_run)
+            .delete_dead_until_now(&self.filter(which)?, &self.actor, which.only_counted())
             .await?
             .into())
     }

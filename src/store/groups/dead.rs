@@ -10,8 +10,10 @@ use crate::store::{Store, StoreError};
 
 /// Most events that are brought back for a source at a time.
 const REDRIVEN_MAX: i64 = 100;
-/// Most events that are forgotten at a time.
-const EXPIRED_MAX: i64 = 10_000;
+/// Most bytes of the payloads and errors on a page, or one event.
+const PAGE_BYTES: i64 = 4 * 1024 * 1024;
+/// Most events that are forgotten, or marked, at a time.
+pub(crate) const GROUP_DEAD_PAGE: u64 = 10_000;
 
 /// An event that a group gave up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +38,15 @@ pub struct GroupDead {
     pub died_at: Timestamp,
     /// Whether it is to be tried again, and was not yet.
     pub is_redriven: bool,
+}
+
+/// A page of the dead of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupDeadPage {
+    /// What is on it: 4 MiB at most, or one event; fewer than asked for if these are larger together.
+    pub items: Vec<GroupDead>,
+    /// What the next page comes after; none at the end.
+    pub next: Option<GroupDeadCursor>,
 }
 
 /// What a page of the dead of a group comes after.
@@ -71,28 +82,36 @@ impl FromStr for GroupDeadCursor {
 pub struct InvalidGroupDeadCursor;
 
 impl Store {
-    /// The dead of a group, the latest of the log first.
+    /// The dead of a group, the latest of the log first, up to `limit` and [`PAGE_BYTES`]: more is not read.
     pub(crate) async fn group_dead(
         &self,
         group: &Name,
         after: Option<&GroupDeadCursor>,
         limit: i64,
-    ) -> Result<Vec<GroupDead>, StoreError> {
+    ) -> Result<GroupDeadPage, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select source, seq, id, canvas_id, category::text as "category!", stream::text as "stream!",
                       name::text as "name!", payload::text as "payload!", attempts, last_error, died_at,
-                      redrive_at is not null as "is_redriven!"
-                 from wakeq.consumer_dead
-                where consumer_group = $1 and ($2::bigint is null or (seq, source) < ($2, $3::text))
-                order by seq desc, source desc limit $4"#,
+                      redrive_at is not null as "is_redriven!", more as "more!"
+                 from (select d.*, row_number() over latest as number, sum(own) over latest as bytes,
+                              lead(d.seq) over (order by d.seq desc, d.source desc) is not null as more
+                         from (select c.*, octet_length(c.payload) + octet_length(c.last_error) as own
+                                 from wakeq.consumer_dead c
+                                where consumer_group = $1 and ($2::bigint is null or (seq, source) < ($2, $3::text))
+                                order by seq desc, source desc limit $4::bigint + 1) as d
+                       window latest as (order by d.seq desc, d.source desc rows unbounded preceding)) as looked
+                where number <= $4 and (bytes <= $5 or number = 1)
+                order by seq desc, source desc"#,
             group.as_str() as _,
             after.map(|after| after.seq),
             after.map(|after| after.source.to_string()),
-            limit
+            limit,
+            PAGE_BYTES
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("list what a group gave up", rows)?;
+        let more = rows.last().is_some_and(|last| last.more);
         let dead = rows.into_iter().filter_map(|row| {
             Some(GroupDead {
                 source: row.source.parse().ok()?,
@@ -107,14 +126,18 @@ impl Store {
                 is_redriven: row.is_redriven,
             })
         });
-        Ok(dead.collect())
+        let items: Vec<_> = dead.collect();
+        let cursor = |last: &GroupDead| GroupDeadCursor { seq: last.seq, source: last.source.clone() };
+        let next = items.last().filter(|_| more).map(cursor);
+        Ok(GroupDeadPage { items, next })
     }
 
-    /// These of the dead of a group, or all, are to be tried again; how many. It is recorded.
+    /// These of the dead of a group, or a page of those that died before this, are to be tried again; how many. It is recorded.
     pub(crate) async fn redrive_group(
         &self,
         group: &Name,
         seq: Option<i64>,
+        before: Timestamp,
         actor: &Actor,
     ) -> Result<u64, StoreError> {
         let mut session = self.session().await?;
@@ -122,7 +145,8 @@ impl Store {
             r#"with page as (
                    select consumer_group, source, seq from wakeq.consumer_dead
                     where consumer_group = $1::text and ($2::bigint is null or seq = $2) and redrive_at is null
-                    order by seq, source limit 10000 for update
+                      and died_at < $7
+                    order by seq, source limit $8 for update
                ), redriven as (
                    update wakeq.consumer_dead d set redrive_at = now() from page p
                     where d.consumer_group = p.consumer_group and d.source = p.source and d.seq = p.seq
@@ -139,7 +163,9 @@ impl Store {
             CanvasId::DEFAULT.0,
             actor.name(),
             actor.request_id(),
-            actor.credential_id()
+            actor.credential_id(),
+            before,
+            GROUP_DEAD_PAGE.cast_signed()
         );
         let count = session.limit(|connection| query.fetch_one(connection)).await;
         Ok(session.answered("bring back what a group gave up", count)?.unsigned_abs())
@@ -153,7 +179,7 @@ impl Store {
                  select consumer_group, source, seq from wakeq.consumer_dead
                   where died_at < now() - $1::interval order by died_at limit $2 for update skip locked)",
             interval(kept),
-            EXPIRED_MAX
+            GROUP_DEAD_PAGE.cast_signed()
         );
         let expired = session.limit(|connection| query.execute(connection)).await;
         Ok(session.answered("forget what groups gave up", expired)?.rows_affected())

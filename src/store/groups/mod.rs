@@ -9,7 +9,8 @@ mod subscribers;
 mod subscriptions;
 mod upkeep;
 
-pub use dead::{GroupDead, GroupDeadCursor, InvalidGroupDeadCursor};
+pub(crate) use dead::GROUP_DEAD_PAGE;
+pub use dead::{GroupDead, GroupDeadCursor, GroupDeadPage, InvalidGroupDeadCursor};
 pub use positions::{FailingEvent, GroupPosition};
 pub(crate) use single::Claimed;
 pub(crate) use subscribers::Registered;

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::cost::{buffers, plan};
 use super::{Table, is_skipped, tester};
-use crate::event::{EventSource, Lead, Name, NewSubscription, NodeId, Partition, SubscriberId};
+use crate::event::{CanvasId, EventSource, Lead, Name, NewSubscription, NodeId, Partition, SubscriberId};
 use crate::store::{Claimed, PositionMove, Registered, Store};
 
 const LEASE: Duration = Duration::from_secs(600);
@@ -107,6 +107,26 @@ impl Table {
         .unwrap();
     }
 
+    /// Adds tombstones of objects of a canvas, of which all but the last are older than any that are kept.
+    pub(crate) async fn add_old_tombstones(&self, canvas: CanvasId, count: i32) {
+        sqlx::query(
+            "insert into wakeq.tombstones (canvas_id, object, seq, prev, cause, left_at)
+             select $1, 'o' || number, 2, 1, 'dead', case when number < $2 then timestamptz '2020-01-01' else now() end
+               from generate_series(1, $2) number",
+        )
+        .bind(canvas.0)
+        .bind(count)
+        .execute(&self.pool)
+        .await
+        .unwrap();
+    }
+
+    /// How many events groups gave up, and how many tombstones there are.
+    pub(crate) async fn dead_of_groups_and_tombstones(&self) -> (i64, i64) {
+        let dead = self.number("select count(*) from wakeq.consumer_dead").await;
+        (dead, self.number("select count(*) from wakeq.tombstones").await)
+    }
+
     /// As if all numbers of the first partition of the log were taken.
     pub(crate) async fn fill_first_partition(&self) {
         self.number("select setval('wakeq.log_seq', 5000001)").await;
@@ -145,7 +165,7 @@ async fn what_groups_gave_up_is_forgotten_when_it_is_old() {
     assert_eq!(table.store.expire_group_dead(kept).await.unwrap(), 2);
     assert_eq!(table.store.expire_group_dead(kept).await.unwrap(), 0);
     let left = table.store.group_dead(&"a".parse().unwrap(), None, 10).await.unwrap();
-    assert_eq!(left.iter().map(|dead| dead.seq).collect::<Vec<_>>(), [29]);
+    assert_eq!(left.items.iter().map(|dead| dead.seq).collect::<Vec<_>>(), [29]);
 }
 
 /// Why tests here are skipped where there is one session.

@@ -1,6 +1,7 @@
 //! The command line, as a process against a real database and Google's emulator; whole outputs where they are stable.
 
 mod both;
+mod bulk;
 mod ends;
 mod groups;
 mod life;

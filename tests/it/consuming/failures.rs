@@ -282,7 +282,7 @@ async fn what_was_given_up_is_tried_again_on_demand() {
     }
     let dead = async |name: &Name| {
         let dead = stage.admin.group_dead(name, None, 100).await.unwrap();
-        dead.into_iter().map(|one| (one.seq, one.attempts)).collect::<Vec<_>>()
+        dead.items.into_iter().map(|one| (one.seq, one.attempts)).collect::<Vec<_>>()
     };
     let until = async |name: &Name, expected: &[(i64, u32)]| {
         let settled = async {
@@ -296,23 +296,71 @@ async fn what_was_given_up_is_tried_again_on_demand() {
     let cursor = GroupDeadCursor { seq: seqs[1], source: category() };
     let rest =
         stage.admin.group_dead(&names[0], Some(&cursor.to_string().parse().unwrap()), 100).await.unwrap();
-    assert_eq!(rest.len(), 1);
+    assert_eq!(rest.items.len(), 1);
     // After it has given one up it looks once more for what is to be tried again: that look is over when its work is.
     all[0].0.withdraw(&category()).await;
-    assert_eq!(stage.admin.redrive_group(&names[0], None, &operator).await.unwrap(), 2);
+    assert_eq!(stage.admin.redrive_group(&names[0], None, None, &operator).await.unwrap().0.count, 2);
     seqs.push(scene.append("one", 3).await);
     all[0].0.accept(category(), 2);
     assert_eq!(all[0].1.take(3).await, [seqs[2], seqs[0], seqs[1]], "after what comes later in the log");
     until(&names[0], &[(seqs[1], 2)]).await;
-    assert_eq!(stage.admin.redrive_group(&names[0], Some(seqs[1]), &operator).await.unwrap(), 1);
+    assert_eq!(
+        stage.admin.redrive_group(&names[0], Some(seqs[1]), None, &operator).await.unwrap().0.count,
+        1
+    );
     // Whatever is appended wakes it.
     seqs.push(scene.append("one", 4).await);
     assert_eq!(all[0].1.take(2).await, [seqs[3], seqs[1]]);
     until(&names[0], &[]).await;
     assert_eq!(dead(&names[1]).await, [(seqs[1], 1), (seqs[0], 1)]);
-    let refused =
-        stage.admin.redrive_group(&"entities.account".parse().unwrap(), None, &operator).await.unwrap_err();
+    let refused = stage
+        .admin
+        .redrive_group(&"entities.account".parse().unwrap(), None, None, &operator)
+        .await
+        .unwrap_err();
     assert!(refused.to_string().contains("send it to the entity again"), "{refused}");
+}
+
+/// Many are tried again without a pause in between, however quiet the source is; another group's stay dead.
+#[tokio::test]
+async fn several_pages_of_what_was_given_up_are_tried_again_at_once() {
+    const MANY: usize = 230;
+    let stage = crate::support::Stage::memory().await.0;
+    let mut scene = Scene::new(Kind::Memory).await;
+    scene.positions = Arc::new(stage.store.clone());
+    let config = ConsumerConfig { on_error: ErrorStrategy::skip(), ..woken() };
+    let names: [Name; 2] = ["projection", "other"].map(|name| name.parse().unwrap());
+    let mut all = Vec::new();
+    for name in &names {
+        let (consumer, recorder, handed) = scene.consumer_named(name.clone(), config);
+        (1..=MANY).for_each(|payload| recorder.trouble(payload, Trouble::Fails, 1));
+        all.push((consumer, handed));
+    }
+    let mut seqs = Vec::new();
+    for payload in 1..=MANY {
+        seqs.push(scene.append("one", payload).await);
+    }
+    for (consumer, handed) in &mut all {
+        consumer.accept(category(), 1);
+        assert_eq!(handed.take(seqs.len()).await, seqs);
+        // Withdrawn, it has noted all of them.
+        consumer.withdraw(&category()).await;
+    }
+    let dead = async |name: &Name| stage.admin.group_dead(name, None, 1_000).await.unwrap().items.len();
+    let given_up = dead(&names[0]).await;
+    let (marked, _) = stage.admin.redrive_group(&names[0], None, None, &Actor::user("ada")).await.unwrap();
+    assert_eq!((marked.count, marked.more), (given_up as u64, false));
+    let (consumer, handed) = &mut all[0];
+    consumer.accept(category(), 2);
+    // The last one may be handed once more from the log, where its owner was withdrawn before that was noted.
+    assert_eq!(handed.take(given_up).await.len(), given_up);
+    let emptied = async {
+        while dead(&names[0]).await > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, emptied).await.expect("all are tried again");
+    assert!(given_up > 200 && dead(&names[1]).await > 200);
 }
 
 /// A deposed owner gives nothing up either: the event is neither among the dead nor passed over.

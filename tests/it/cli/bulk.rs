@@ -1,0 +1,141 @@
+//! Commands about more than one request does, and about what others hold: what they say, and how they end.
+
+use uuid::Uuid;
+use wakeq::CanvasId;
+use wakeq::access::{Reach, Scope};
+
+use super::{Terminal, masked};
+use crate::service::{Service, make_key};
+
+const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
+
+/// One on the database, and one that asks a server, with a key for every canvas.
+async fn terminals(service: &Service) -> [Terminal; 2] {
+    let key = make_key(&service.access, "ada", Reach::EveryCanvas, &Scope::ALL).await;
+    let server = Terminal::without_variables()
+        .set("WAKEQ_SERVER", &format!("http://{}", service.address))
+        .set("WAKEQ_KEY", &key);
+    [Terminal::on(&service.stage.database).set("WAKEQ_NOTIFIER", "local"), server]
+}
+
+/// Inserts so many waiting events of `greet`, and as many dead ones.
+async fn fill(service: &Service, canvas: CanvasId, count: i32) {
+    for sql in [
+        "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until)
+         select gen_random_uuid(), $1, 'WORKER', 'greet', '_', '1', now() from generate_series(1, $2)",
+        "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
+                                        last_error, cause)
+         select gen_random_uuid(), $1, 'WORKER', 'greet', '_', '1', 2, now(), 3, 1, 'no room', 'retries'
+           from generate_series(1, $2)",
+    ] {
+        sqlx::query(sql).bind(canvas.0).bind(count).execute(&service.stage.pool).await.unwrap();
+    }
+}
+
+/// How many wait on a canvas, and how many are dead.
+async fn left(service: &Service, canvas: CanvasId) -> (i64, i64) {
+    let sql = "select (select count(*) from wakeq.events_v2 where canvas_id = $1),
+                      (select count(*) from wakeq.dead_events where canvas_id = $1)";
+    sqlx::query_as(sql).bind(canvas.0).fetch_one(&service.stage.pool).await.unwrap()
+}
+
+/// A dry run counts what the command would do, also where that takes several requests.
+#[tokio::test]
+async fn a_dry_run_counts_all_that_the_command_would_do() {
+    let service = Service::start().await;
+    fill(&service, CanvasId::DEFAULT, 10_002).await;
+    fill(&service, OTHER, 3).await;
+    let other = OTHER.to_string();
+    for terminal in terminals(&service).await {
+        for (count, canvas) in [("10002", &[][..]), ("3", &["--canvas", &other])] {
+            for (line, expected) in [
+                (
+                    &["purge", "greet"][..],
+                    format!("WORKER/greet: {count} events would be deleted (--before <time>)\n"),
+                ),
+                (
+                    &["dead", "redrive", "--handler", "greet"],
+                    format!("{count} dead events would be brought back (--before <time>)\n"),
+                ),
+                (
+                    &["dead", "delete", "--all"],
+                    format!("{count} dead events would be deleted (--before <time>)\n"),
+                ),
+            ] {
+                assert_eq!(terminal.prints(&[line, &["--dry-run"], canvas].concat()).await, expected);
+            }
+        }
+    }
+    assert_eq!(
+        (left(&service, CanvasId::DEFAULT).await, left(&service, OTHER).await),
+        ((10_002, 10_002), (3, 3))
+    );
+    let [database, _] = terminals(&service).await;
+    assert_eq!(database.prints(&["purge", "greet"]).await, "WORKER/greet: 10002 events deleted\n");
+    assert_eq!((left(&service, CanvasId::DEFAULT).await, left(&service, OTHER).await), ((0, 10_002), (3, 3)));
+    service.stop().await;
+}
+
+/// What others hold is left: a command says exactly what it did, how to go on, and ends with an exit code of its own.
+#[tokio::test]
+async fn what_others_hold_is_left_and_said_to_be() {
+    if crate::support::is_skipped("another session that holds rows") {
+        return;
+    }
+    let service = Service::start().await;
+    fill(&service, CanvasId::DEFAULT, 5).await;
+    fill(&service, OTHER, 5).await;
+    let mut held = service.stage.pool.begin().await.unwrap();
+    for sql in [
+        "select from wakeq.events_v2 where canvas_id = $1 limit 2 for update",
+        "select from wakeq.dead_events where canvas_id = $1 limit 2 for update",
+    ] {
+        sqlx::query(sql).bind(CanvasId::DEFAULT.0).fetch_all(&mut *held).await.unwrap();
+    }
+    let [database, server] = terminals(&service).await;
+    let (purge, delete) = (["purge", "greet"], ["dead", "delete", "--all"]);
+    let (purged, deleted) = tokio::join!(database.run(&purge), server.run(&delete));
+    let expected = "wakeq: others hold what is left: repeat the command later (--before <time>)\n";
+    for (printed, out) in [(purged, "WORKER/greet: 3 events deleted\n"), (deleted, "3 dead events deleted\n")]
+    {
+        assert_eq!((printed.code, printed.out.as_str()), (Some(5), out), "{}", printed.err);
+        assert_eq!(masked(&printed.err), expected);
+    }
+    held.rollback().await.unwrap();
+    assert_eq!(database.prints(&purge).await, "WORKER/greet: 2 events deleted\n");
+    assert_eq!(server.prints(&delete).await, "2 dead events deleted\n");
+    assert_eq!((left(&service, CanvasId::DEFAULT).await, left(&service, OTHER).await), ((0, 0), (5, 5)));
+    service.stop().await;
+}
+
+/// All that a group gave up is marked, however much it is; what another group gave up is not.
+#[tokio::test]
+async fn all_that_a_group_gave_up_is_marked() {
+    let service = Service::start().await;
+    for (group, canvas, count) in
+        [("one", CanvasId::DEFAULT, 20_003), ("two", OTHER, 20_000), ("other", OTHER, 3)]
+    {
+        sqlx::query(
+            "insert into wakeq.consumer_dead
+                 (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
+             select $1, 'log', seq, gen_random_uuid(), $2, 'c', 's', 'n', '1', 1, 'no room' from generate_series(1, $3) seq",
+        )
+        .bind(group)
+        .bind(canvas.0)
+        .bind(count)
+        .execute(&service.stage.pool)
+        .await
+        .unwrap();
+    }
+    let [database, server] = terminals(&service).await;
+    let redrive = |group| ["groups", "redrive", group, "--all"];
+    assert_eq!(database.prints(&redrive("one")).await, "20003 events will be tried again\n");
+    assert_eq!(server.prints(&redrive("two")).await, "20000 events will be tried again\n");
+    let marked: i64 =
+        sqlx::query_scalar("select count(*) from wakeq.consumer_dead where redrive_at is not null")
+            .fetch_one(&service.stage.pool)
+            .await
+            .unwrap();
+    assert_eq!(marked, 40_003, "another group's are not");
+    service.stop().await;
+}
