@@ -80,7 +80,7 @@ impl BulkRequest {
 /// What a redrive did.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Redriven {
-    /// Dead events brought back, or counted; at most 10,000 in one request.
+    /// Dead events brought back, or counted; at most 10,000 in one request, or `count_up_to` of those that are only counted.
     #[schema(minimum = 0)]
     pub(crate) redriven: u64,
     /// Whether there are more: ask again, with `before` from this answer and the rest as it was, but without `all`.
@@ -93,7 +93,7 @@ pub(crate) struct Redriven {
 /// What a deletion did.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Deleted {
-    /// Dead events deleted, or counted; at most 10,000 in one request.
+    /// Dead events deleted, or counted; at most 10,000 in one request, or `count_up_to` of those that are only counted.
     #[schema(minimum = 0)]
     pub(crate) deleted: u64,
     /// Whether there are more: ask again, with `before` from this answer and the rest as it was, but without `all`.

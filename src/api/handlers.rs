@@ -110,7 +110,7 @@ impl PurgeRequest {
 /// What a purge did.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Purged {
-    /// Events deleted, or counted; at most 10,000 in one request.
+    /// Events deleted, or counted; at most 10,000 in one request, or `count_up_to` of those that are only counted.
     #[schema(minimum = 0)]
     pub(crate) purged: u64,
     /// Whether there are more: ask again, with `before` from this answer.

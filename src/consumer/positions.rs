@@ -66,8 +66,7 @@ pub trait PositionStore: Send + Sync + 'static {
     }
 
     /// The numbers of events that the group gave up, and that an operator has asked to have tried again: those are handled when there is
-    /// nothing else. A page of them: it is asked again until there are none, so that [`redone`](Self::redone) has to take each away.
-    /// Default: none.
+    /// nothing else. After 100 it is asked again at once, so that [`redone`](Self::redone) has to take each away. Default: none.
     async fn redriven(&self, key: &PositionKey) -> Result<Vec<i64>, ConsumerError> {
         let _ = key;
         Ok(Vec::new())

@@ -17,6 +17,7 @@ use super::{
     ReadBudget,
 };
 use crate::event::{LogEvent, LogPage, Name, PageLimit};
+use crate::store::REDRIVEN_PAGE;
 use crate::telemetry::{ConsumerMetrics, faults};
 
 /// How long after a failure of provider or positions it is tried again; doubled each time, up to the poll interval.
@@ -282,10 +283,10 @@ impl Reading {
         }
     }
 
-    /// Tries again a page of what the group gave up and an operator has asked for, once; whether there was any: then more may follow.
+    /// Tries again a page of what the group gave up and an operator has asked for, once; whether it was full: then more may follow.
     async fn redrive(&mut self) -> Result<bool, Halt> {
         let seqs = self.parts.positions.redriven(&self.key).await?;
-        let any = !seqs.is_empty();
+        let is_full = seqs.len() >= REDRIVEN_PAGE;
         for seq in seqs {
             if self.cancel.is_cancelled() {
                 return Err(Halt::End(End::Withdrawn));
@@ -304,7 +305,7 @@ impl Reading {
             }
             self.parts.positions.redone(&self.key, self.epoch, seq, error).await?;
         }
-        Ok(any)
+        Ok(is_full)
     }
 
     /// Reads as much as there is room for; where there is none, one event.

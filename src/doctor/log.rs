@@ -41,7 +41,9 @@ pub(crate) fn log_holders(holders: &[LogHolder]) -> Finding {
         let found = format!("nobody works on what keeps all of it from there on: {}{kept}", list(&left));
         let mend = "`wakeq groups remove` removes a group, and the pin of `entities/TYPE` with the group `entities.TYPE`; or start \
                     its members again";
-        return Finding::warn(what, found, mend.to_owned());
+        let by_hand = holders.iter().filter(|holder| !holder.is_worked_on).filter_map(LogHolder::unpinning);
+        let by_hand = by_hand.map(|statement| format!("; a pin made by hand goes with `{statement}`"));
+        return Finding::warn(what, found, format!("{mend}{}", by_hand.collect::<String>()));
     }
     if worked_on.is_empty() {
         return Finding::ok(what, "nothing keeps what is old enough to go");
@@ -82,7 +84,14 @@ mod tests {
             found.found,
             "nobody works on what keeps all of it from there on: group former at 17; pin entities/account at 0, too"
         );
-        assert!(found.mend.unwrap().contains("groups remove"));
+        let mend = found.mend.unwrap();
+        assert!(mend.contains("groups remove") && !mend.contains("delete from"), "{mend}");
+        let pins = ["pin kept by hand", "pin ada's"].map(|name| holder(name, 3, false));
+        let mend = log_holders(&pins).mend.unwrap();
+        assert!(
+            mend.contains("where name = 'kept by hand'`") && mend.contains("where name = 'ada''s'`"),
+            "{mend}"
+        );
     }
 
     #[test]

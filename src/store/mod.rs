@@ -95,7 +95,7 @@ pub(crate) use entities::{
 pub use entities::{EntityCursor, EntityEventStatus, EntitySummary, InvalidEntityCursor, StoredEntity};
 pub use error::StoreError;
 pub(crate) use events::{Listed, Position};
-pub(crate) use groups::{Claimed, GROUP_DEAD_PAGE, Registered, RemovedGroup};
+pub(crate) use groups::{Claimed, GROUP_DEAD_PAGE, REDRIVEN_PAGE, Registered, RemovedGroup};
 pub use groups::{
     FailingEvent, GroupDead, GroupDeadCursor, GroupDeadPage, GroupPosition, InvalidGroupDeadCursor,
 };

@@ -114,6 +114,27 @@ async fn a_healthy_queue_passes() {
     assert!(text.lines().count() > 12 && text.lines().all(|line| line.starts_with("ok    ")), "{text}");
 }
 
+/// A pin that is of no group goes with the statement that is named, and no other goes with it.
+#[tokio::test]
+async fn a_pin_made_by_hand_is_removed_as_the_doctor_says() {
+    let database = database().await;
+    let pins =
+        "insert into wakeq.log_pins values ('ada''s', 0), ('kept by hand', 0), ('entities/account', 0);
+                select setval('wakeq.log_seq', 5000001)";
+    let pool = sql(&database, pins).await;
+    let what = "retention of the log";
+    let found = doctor(database.url(), None, &[]).await;
+    assert_eq!(found.one(what).0, "warn", "{:#}", found.report);
+    let mend = found.mend(what);
+    let statement =
+        mend.split('`').find(|part| part.contains("'ada''s'")).unwrap_or_else(|| panic!("{mend}"));
+    sql(&database, statement).await;
+    let left: Vec<String> =
+        sqlx::query_scalar("select name from wakeq.log_pins order by name").fetch_all(&pool).await.unwrap();
+    assert_eq!(left, ["entities/account", "kept by hand"]);
+    assert!(!doctor(database.url(), None, &[]).await.mend(what).contains("ada"));
+}
+
 /// Nothing is there: both halves are looked at all the same.
 #[tokio::test]
 async fn what_is_away_is_said_to_be() {

@@ -9,7 +9,7 @@ use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
 /// Most events that are brought back for a source at a time.
-const REDRIVEN_MAX: i64 = 100;
+pub(crate) const REDRIVEN_PAGE: usize = 100;
 /// Most bytes of the payloads and errors on a page, or one event.
 const PAGE_BYTES: i64 = 4 * 1024 * 1024;
 /// Most events that are forgotten, or marked, at a time.
@@ -193,7 +193,7 @@ impl Store {
               where consumer_group = $1 and source = $2 and redrive_at is not null order by seq limit $3",
             group.as_str() as _,
             source.to_string(),
-            REDRIVEN_MAX
+            REDRIVEN_PAGE as i64
         );
         let seqs = session.limit(|connection| query.fetch_all(connection)).await;
         session.answered("look for what is to be tried again", seqs)

@@ -9,7 +9,7 @@ mod subscribers;
 mod subscriptions;
 mod upkeep;
 
-pub(crate) use dead::GROUP_DEAD_PAGE;
+pub(crate) use dead::{GROUP_DEAD_PAGE, REDRIVEN_PAGE};
 pub use dead::{GroupDead, GroupDeadCursor, GroupDeadPage, InvalidGroupDeadCursor};
 pub use positions::{FailingEvent, GroupPosition};
 pub(crate) use single::Claimed;

@@ -37,6 +37,14 @@ pub struct LogHolder {
     pub is_worked_on: bool,
 }
 
+impl LogHolder {
+    /// The statement that removes a pin which is not of a type of entities: it was made by hand, and no group has it.
+    pub(crate) fn unpinning(&self) -> Option<String> {
+        let pin = self.name.strip_prefix("pin ").filter(|pin| !pin.starts_with("entities/"))?;
+        Some(format!("delete from wakeq.log_pins where name = '{}'", pin.replace('\'', "''")))
+    }
+}
+
 impl Store {
     /// What keeps the first partition of the log, if that is full: those that stand the furthest back first.
     pub(crate) async fn log_holders(&self) -> Result<Vec<LogHolder>, StoreError> {

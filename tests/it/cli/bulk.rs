@@ -10,7 +10,7 @@ use crate::service::{Service, make_key};
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
 
 /// One on the database, and one that asks a server, with a key for every canvas.
-async fn terminals(service: &Service) -> [Terminal; 2] {
+pub(super) async fn terminals(service: &Service) -> [Terminal; 2] {
     let key = make_key(&service.access, "ada", Reach::EveryCanvas, &Scope::ALL).await;
     let server = Terminal::without_variables()
         .set("WAKEQ_SERVER", &format!("http://{}", service.address))

@@ -4,6 +4,7 @@ mod both;
 mod bulk;
 mod ends;
 mod groups;
+mod hands;
 mod life;
 mod pulls;
 mod queues;
