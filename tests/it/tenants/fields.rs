@@ -6,7 +6,7 @@ use super::seed::Values;
 use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
-const NAMES_NOTHING: [&str; 50] = [
+const NAMES_NOTHING: [&str; 51] = [
     // What is kept, as the caller wants it.
     "value",
     "payload",
@@ -41,6 +41,7 @@ const NAMES_NOTHING: [&str; 50] = [
     // How.
     "view",
     "all",
+    "count_up_to",
     "dry_run",
     "only_queues",
     "waiting",
