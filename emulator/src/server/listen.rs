@@ -1,7 +1,7 @@
 //! Listens, serves connections, and ends them.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -51,7 +52,7 @@ const PING_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A listener that has its port, and what it serves.
 pub(crate) struct Server {
-    listener: TcpListener,
+    listener: Listener,
     address: SocketAddr,
     core: Arc<Core>,
     tokens: Arc<Tokens>,
@@ -61,7 +62,7 @@ impl Server {
     /// Takes the port.
     pub(crate) fn bind(address: SocketAddr, core: Arc<Core>, tokens: Tokens) -> io::Result<Self> {
         let listener = listen(address).map_err(|error| explain(address, &error))?;
-        let address = listener.local_addr()?;
+        let address = listener.0.local_addr()?;
         Ok(Self { listener, address, core, tokens: Arc::new(tokens) })
     }
 
@@ -95,7 +96,7 @@ impl Server {
         let next = async {
             let place = Arc::clone(room).acquire_owned().await.ok()?;
             loop {
-                match self.listener.accept().await {
+                match self.listener.0.accept().await {
                     Ok((stream, _)) => return Some((stream, place)),
                     // The client is gone again, or the system is short of something: neither ends the server.
                     Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -137,12 +138,23 @@ async fn connection(stream: TcpStream, port: Port, stop: CancellationToken) {
     }
 }
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+/// Refuses connections from the moment it is dropped. Closing is not enough: a process that another thread is just
+/// starting has a copy of the socket until it executes its program, and the system accepts connections for that copy.
+struct Listener(TcpListener);
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // It fails where the system knows no such thing for a listener, which is closed right after.
+        let _closed_only = SockRef::from(&self.0).shutdown(Shutdown::Both);
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<Listener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // Or a port could not be taken again for a minute after its last connection.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    socket.listen(BACKLOG).map(Listener)
 }
 
 fn explain(address: SocketAddr, error: &io::Error) -> io::Error {
@@ -160,3 +172,26 @@ const ADVICE: &[(io::ErrorKind, &str)] = &[
     ),
     (io::ErrorKind::PermissionDenied, "choose a port above 1023"),
 ];
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nothing_listens_after_it_though_another_process_still_has_the_socket() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.0.local_addr().unwrap();
+        let copy = listener.0.as_fd().try_clone_to_owned().unwrap(); // as a fork has it until it executes its program
+
+        drop(listener);
+        let refused = TcpStream::connect(address).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+
+        let again = listen(address).unwrap();
+        TcpStream::connect(address).await.unwrap();
+        drop((again, copy));
+    }
+}
