@@ -100,62 +100,67 @@ pub use worker::{
     QueueWorker, Route, RunReport, Verdict, WorkerConfig, WorkerError, shutdown_signal,
 };
 
-/// The code in the README, so that it compiles.
-#[cfg(all(doctest, feature = "pubsub", feature = "testing"))]
+/// Compiles the code in the README.
+#[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The code in the page about testing.
+/// Compiles the code in the guide.
+#[cfg(all(doctest, feature = "cli"))]
+#[doc = include_str!("../docs/guide.md")]
+struct Guide;
+
+/// Compiles the code in the page about testing.
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../docs/testing.md")]
 struct Testing;
 
-/// The code in the page about order.
+/// Compiles the code in the page about order.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/order.md")]
 struct Order;
 
-/// The code in the page about entities.
+/// Compiles the code in the page about entities.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/entities.md")]
 struct EntitiesPage;
 
-/// The code in the page about the log.
+/// Compiles the code in the page about the log.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/log.md")]
 struct TheLog;
 
-/// The code in the page about queues.
+/// Compiles the code in the page about queues.
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../docs/queues.md")]
 struct Queues;
 
-/// The code in the page about listeners.
+/// Compiles the code in the page about listeners.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/listeners.md")]
 struct Listeners;
 
-/// The code in the page about consumers.
+/// Compiles the code in the page about consumers.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/consumers.md")]
 struct Consumers;
 
-/// The code in the page about consumer groups.
+/// Compiles the code in the page about consumer groups.
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../docs/groups.md")]
 struct Groups;
 
-/// The code in the page about crons.
+/// Compiles the code in the page about crons.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/cron.md")]
 struct Crons;
 
-/// The code in the page about metrics and traces.
+/// Compiles the code in the page about metrics and traces.
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../docs/telemetry.md")]
 struct Telemetry;
 
-/// The code in the page about the container.
+/// Compiles the code in the page about the container.
 #[cfg(all(doctest, feature = "cli"))]
 #[doc = include_str!("../docs/container.md")]
 struct Container;

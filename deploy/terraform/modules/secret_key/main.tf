@@ -20,7 +20,7 @@ resource "google_secret_manager_secret" "this" {
   }
 }
 
-# A rotation adds versions by hand, NEW,OLD and then NEW (docs/operations.md): Terraform never replaces the first one.
+# A rotation adds versions by hand, NEW,OLD and then NEW (docs/running.md): Terraform never replaces the first one.
 resource "google_secret_manager_secret_version" "this" {
   secret                 = google_secret_manager_secret.this.id
   secret_data_wo         = sha256(ephemeral.random_password.this.result)
