@@ -1,11 +1,12 @@
-//! The time that credentials are held to: this machine's clock, which a test can set forward. Never stored and never
-//! compared with a row.
+//! The clock against which credentials are checked: this machine's, which tests can advance. Its
+//! times are never stored, nor compared with times in the database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-/// This machine's clocks: the monotonic one for the age of what is cached, the wall clock for what Google signed.
+/// This machine's clocks: the monotonic one for the age of cached entries, the wall clock for
+/// timestamps that Google signed.
 ///
 /// ```
 /// use std::time::Duration;
@@ -19,18 +20,18 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Sets it, and all its clones, forward.
+    /// Advances this clock and all its clones.
     pub fn advance(&self, by: Duration) {
         let by_ms = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         self.ahead_ms.fetch_add(by_ms, Ordering::SeqCst);
     }
 
-    /// For ages.
+    /// Monotonic time, for measuring ages.
     pub(super) fn now(&self) -> Instant {
         Instant::now() + self.ahead()
     }
 
-    /// Seconds since 1970, for moments that another machine wrote.
+    /// Seconds since 1970, for comparison with another machine's timestamps.
     pub(super) fn unix_seconds(&self) -> u64 {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         (since + self.ahead()).as_secs()

@@ -1,4 +1,5 @@
-//! Why a credential was not accepted, for logs and the audit. No variant holds a secret or a token.
+//! Why a credential was refused, for the log and the audit log. No variant contains a secret or a
+//! token.
 
 use std::fmt;
 
@@ -6,58 +7,58 @@ use super::KeyId;
 use super::jwks::FetchError;
 use crate::store::StoreError;
 
-/// Why nobody was recognized. A client is told no more than "unauthenticated", or "try again later".
+/// Why no caller was identified. Clients only learn "unauthenticated" or "try again later".
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Unauthenticated {
-    /// No `Authorization` header, or an empty one.
+    /// There is no `Authorization` header, or it is empty.
     #[error("no credential: send `Authorization: Bearer` with a key or a Google ID token")]
     Missing,
-    /// Something that is neither a key nor a token.
+    /// The credential is neither a key nor a token.
     #[error("the `Authorization` header is no `Bearer` with a key or a Google ID token")]
     Malformed,
-    /// A key or a token that does not count, or not any more.
+    /// The key or token is not valid, or no longer valid.
     #[error("the credential was refused: {0}")]
     Unknown(Refusal),
-    /// Nobody can tell now: the database, or Google's keys, are away.
+    /// The credential can't be checked now: the database or Google's keys are unavailable.
     #[error("the credential can't be checked now; try again")]
     Unavailable(#[source] Unchecked),
 }
 
-/// Why a push was not taken.
+/// Why a push was refused.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PushDenied {
-    /// Nobody may push here.
+    /// Push is not configured.
     #[error(
         "this process takes no pushes: set WAKEQ_PUSH_AUDIENCE and WAKEQ_PUSH_ACCOUNTS for `wakeq serve`, as \
-         docs/operations.md says under \"Push\""
+         docs/operations.md says under \"Push mode\""
     )]
     Off,
-    /// Its token does not hold.
+    /// Its credential was refused or can't be checked.
     #[error(transparent)]
     Unauthenticated(#[from] Unauthenticated),
-    /// The token holds, and is of an account that is not named.
+    /// The token is valid, but its account may not push.
     #[error("the push was refused: {0}")]
     NotNamed(Refusal),
 }
 
-/// What is wrong with a credential. For operators, and not for who sent it.
+/// What is wrong with a credential. For operators, not for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// This deployment made no such key: the check at its end does not hold.
+    /// This deployment did not make the key: its check is wrong.
     MadeUp(KeyId),
-    /// There is no such key.
+    /// No key has this id.
     NoSuchKey(KeyId),
-    /// There is such a key, with another secret.
+    /// The key exists, but its secret is different.
     WrongSecret(KeyId),
     /// The key was revoked.
     Revoked(KeyId),
     /// The key has expired.
     Expired(KeyId),
-    /// The ID token does not hold.
+    /// The ID token is invalid.
     Token(InvalidToken),
-    /// The ID token holds, but nobody let this account in.
+    /// The ID token is valid, but its account was not admitted.
     NotListed {
-        /// Whose token it is.
+        /// The account's address.
         email: String,
     },
 }
@@ -81,45 +82,45 @@ impl fmt::Display for Refusal {
 /// What is wrong with an ID token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
-    /// This service was given no audience, so it takes no tokens.
+    /// No audience is configured, so ID tokens are not accepted.
     #[error("no audience is configured, so ID tokens are not taken")]
     Off,
-    /// Its parts can't be read, or a claim is missing or of the wrong kind.
+    /// Its parts can't be parsed, or a claim is missing or has the wrong type.
     #[error("the ID token can't be read")]
     Unreadable,
-    /// Google removed the signature, as Cloud Run does with what its own check has used.
+    /// Google removed the signature; Cloud Run does this to the token that it has checked itself.
     #[error(
         "the ID token's signature was removed on the way: Cloud Run checked it for itself. Send that one in \
          X-Serverless-Authorization, and wakeq's in Authorization"
     )]
     SignatureRemoved,
-    /// Not RS256.
+    /// Its algorithm is not RS256.
     #[error("the ID token is not signed with RS256")]
     Algorithm,
-    /// Google has no such key.
+    /// Google has no key with its key id.
     #[error("the ID token names a signing key that Google does not have")]
     UnknownKey,
-    /// The signature is not of that key.
+    /// Its signature is wrong.
     #[error("the ID token's signature does not hold")]
     Signature,
-    /// For somebody else.
+    /// Its audience is not ours.
     #[error("the ID token was made for another audience")]
     Audience,
-    /// From somebody else.
+    /// Its issuer is not Google.
     #[error("the ID token is not Google's")]
     Issuer,
-    /// Too old.
+    /// It has expired.
     #[error("the ID token has expired")]
     Expired,
-    /// Too young: a clock is wrong.
+    /// It is not valid yet: one of the clocks is wrong.
     #[error("the ID token is not valid yet; is a clock wrong?")]
     NotYet,
-    /// Google does not vouch for the address.
+    /// It has no email address that Google has verified.
     #[error("the ID token has no verified email address; ask for one with `format=full`")]
     Email,
 }
 
-/// What was needed to check a credential, and is away.
+/// What a credential had to be checked with and is unavailable.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Unchecked {
     /// The database.
@@ -130,34 +131,34 @@ pub enum Unchecked {
     Keys(#[from] FetchError),
 }
 
-/// Why a key or an account was not made, changed or listed.
+/// Why a key or an account was not created, changed or listed.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    /// What was asked for makes no sense.
+    /// An argument is invalid.
     #[error("{0}")]
     Invalid(&'static str),
-    /// Two live keys are enough for a rotation.
+    /// The holder already has two live keys, which suffice for replacing one.
     #[error("{holder} has two live keys there already: revoke one first")]
     TwoLive {
-        /// Whose.
+        /// The holder.
         holder: String,
     },
-    /// Others make keys for the same holder at the same moment.
+    /// Other callers are creating keys for the same holder.
     #[error("keys for {holder} are being made by somebody else, too: try again")]
     Busy {
-        /// Whose.
+        /// The holder.
         holder: String,
     },
-    /// No random numbers.
+    /// No random numbers were available.
     #[error(transparent)]
     NoRandomness(#[from] super::NoRandomness),
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     #[error("{0}")]
     Config(&'static str),
     /// TLS can't be set up, for example because there are no root certificates.
     #[error("nothing can be fetched over HTTPS: {0}")]
     Tls(String),
-    /// The database.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,5 +1,6 @@
-//! Google's public keys, fetched and kept: one fetch at a time, whoever needs it. Who asks for a key that is here never
-//! waits, and a key that nobody has costs at most one fetch a minute. Checks no token.
+//! Fetches and caches Google's public keys. All callers share one fetch at a time; a caller whose
+//! key is cached never waits, and unknown key ids cause at most one fetch per minute. Does not
+//! check tokens.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -18,17 +19,17 @@ const FETCH_WITHIN: Duration = Duration::from_secs(5);
 const BODY_MAX_BYTES: usize = 256 * 1024;
 const KEYS_MAX: usize = 100;
 const KEY_ID_MAX_BYTES: usize = 200;
-/// Smaller keys are not safe, larger ones are slow; in bytes of the modulus.
+/// Size of the RSA modulus in bytes. Smaller keys are not safe, larger ones are slow.
 const MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
-/// What `max-age` may say, and what it is taken for when it says nothing.
+/// Bounds of `max-age`, and its default if the answer has none.
 const FRESH_MIN: Duration = Duration::from_secs(5 * 60);
 const FRESH_MAX: Duration = Duration::from_secs(24 * 3600);
 const FRESH_UNSAID: Duration = Duration::from_secs(3600);
-/// How long keys count while no fetch succeeds.
+/// How long keys stay valid while no fetch succeeds.
 const KEPT: Duration = Duration::from_secs(48 * 3600);
-/// Between two fetches for keys that nobody has, and between a refresh that failed and the next.
+/// Minimum time between two fetches for unknown key ids, and after a failed refresh.
 const BETWEEN: Duration = Duration::from_secs(60);
-/// Between two fetches while there are no keys at all.
+/// Minimum time between two fetches while no keys are cached.
 const BETWEEN_WHEN_COLD: Duration = Duration::from_secs(1);
 
 type Fetch = Pin<Box<dyn Future<Output = Result<Arc<KeySet>, FetchError>> + Send>>;
@@ -36,13 +37,13 @@ type Fetch = Pin<Box<dyn Future<Output = Result<Arc<KeySet>, FetchError>> + Send
 /// Why the keys could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
-    /// No connection, no answer in time, or one that broke off.
+    /// No connection, a timeout, or a connection that broke.
     #[error("the fetch failed: {0}")]
     Failed(String),
-    /// Another status than 200.
+    /// A status other than 200.
     #[error("the answer had status {0}")]
     Status(u16),
-    /// Too long, no JSON, or without a usable key.
+    /// The answer is too long, is not JSON, or has no usable key.
     #[error("the answer is no set of RSA keys of at most 256 KiB")]
     NoKeys,
 }
@@ -50,13 +51,13 @@ pub enum FetchError {
 /// Why there is no key.
 #[derive(Debug)]
 pub(super) enum NoKey {
-    /// Google does not have it.
+    /// Google has no key with this id.
     Unknown,
-    /// Nobody can tell.
+    /// The keys could not be fetched.
     Unchecked(FetchError),
 }
 
-/// The keys of one URL. Cheap to clone.
+/// The keys at one URL. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Jwks {
     inner: Arc<Inner>,
@@ -73,13 +74,13 @@ struct Inner {
 struct State {
     keys: Option<Arc<KeySet>>,
     fetching: Option<Shared<Fetch>>,
-    /// The last fetch failed, then.
+    /// When the last fetch failed and why; `None` if it succeeded.
     failure: Option<(Instant, FetchError)>,
-    /// When a fetch was last made for a key that was not here.
+    /// When keys were last fetched because of an unknown key id.
     sought: Option<Instant>,
 }
 
-/// What one fetch brought.
+/// The result of one fetch.
 struct KeySet {
     keys: HashMap<String, Arc<DecodingKey>>,
     fetched_at: Instant,
@@ -92,7 +93,7 @@ enum Look {
 }
 
 impl Jwks {
-    /// Fetches nothing yet.
+    /// Does not fetch anything yet.
     pub(super) fn new(url: &str, clock: Clock) -> Result<Self, AccessError> {
         let parsed = reqwest::Url::parse(url).map_err(|_| {
             AccessError::Config("the URL of Google's keys can't be read: it looks like https://host/path")
@@ -109,7 +110,7 @@ impl Jwks {
         Ok(Self { inner: Arc::new(Inner { url: url.to_owned(), client, clock, state: Mutex::default() }) })
     }
 
-    /// The key with this id; waits only when it is not here.
+    /// Returns the key with this id; waits only if it is not cached.
     pub(super) async fn key(&self, id: &str) -> Result<Arc<DecodingKey>, NoKey> {
         let fetch = match self.inner.look(id)? {
             Look::Here(key) => return Ok(key),
@@ -136,7 +137,7 @@ impl Inner {
         };
         if let Some(key) = keys.keys.get(id) {
             if now >= keys.fetched_at + keys.fresh_for && !recently(failed, BETWEEN) {
-                // Runs on by itself; who asked has what was asked for.
+                // The refresh continues in the background; the caller already has its key.
                 drop(self.fetch(&mut state));
             }
             return Ok(Look::Here(Arc::clone(key)));
@@ -151,8 +152,8 @@ impl Inner {
         Ok(Look::Wait(self.fetch(&mut state)))
     }
 
-    /// The fetch that is under way, or a new one. It is a task of its own, because the one who asks first may leave;
-    /// it ends with the time limit.
+    /// Joins the fetch in flight, or starts one. It runs in a task of its own, because the caller
+    /// that started it may be cancelled; the fetch has a timeout.
     fn fetch(self: &Arc<Self>, state: &mut State) -> Shared<Fetch> {
         if let Some(fetching) = &state.fetching {
             return fetching.clone();
@@ -204,12 +205,12 @@ impl Inner {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing in here panics half-way through a change.
+        // No code panics while a change is incomplete.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// However the fetch ends, the next one may begin.
+/// Allows the next fetch, however this one ends.
 struct UnderWay(Arc<Inner>);
 
 impl Drop for UnderWay {
@@ -218,7 +219,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// How long `Cache-Control` lets keys be used, within our own limits.
+/// How long `Cache-Control` lets keys be used, within our own bounds.
 fn fresh_for(control: &str) -> Duration {
     let seconds = control.split(',').find_map(|part| {
         let (name, value) = part.trim().split_once('=')?;
@@ -247,7 +248,7 @@ struct Jwk {
     e: String,
 }
 
-/// The keys for RS256, if there is one. What else is in the document is left alone.
+/// Parses the RS256 keys of a JWKS document, skipping everything else. `None` if there are none.
 fn read(body: &[u8]) -> Option<HashMap<String, Arc<DecodingKey>>> {
     let document: Document = serde_json::from_slice(body).ok()?;
     let jwks =
@@ -269,7 +270,7 @@ fn usable(jwk: Jwk) -> Option<(String, Arc<DecodingKey>)> {
     sound.then(|| (jwk.kid, Arc::new(key)))
 }
 
-/// An error with what caused it: the outermost alone says little.
+/// An error followed by its causes, since the outermost message alone says little.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
     let mut cause = error.source();

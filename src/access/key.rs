@@ -1,5 +1,5 @@
-//! API keys: their text, how they are made, the check in their text, and what is kept of them. A secret is never shown but
-//! by [`ApiKey::reveal`], and never compared byte by byte.
+//! API keys: their text, generation, checksum and stored hash. A secret is only revealed by
+//! [`ApiKey::reveal`], and only compared in constant time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,11 +13,11 @@ const ID_DIGITS: usize = 12;
 const SECRET_BYTES: usize = 32;
 const CHECK_BYTES: usize = 8;
 
-/// The public part of a key: 12 hexadecimal digits, shown wherever the key is spoken of.
+/// The public part of a key: 12 hexadecimal digits, used wherever the key is referred to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId([u8; ID_DIGITS / 2]);
 
-/// A text that is no public part of a key.
+/// The text is not the public part of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a key is named by its first part: `wakeq_` and 12 digits of 0-9 a-f")]
 pub struct InvalidKeyId;
@@ -25,7 +25,7 @@ pub struct InvalidKeyId;
 impl FromStr for KeyId {
     type Err = InvalidKeyId;
 
-    /// Reads `wakeq_0123456789ab`, or the digits alone.
+    /// Parses `wakeq_0123456789ab`, or the digits alone.
     fn from_str(text: &str) -> Result<Self, InvalidKeyId> {
         hex_bytes(text.strip_prefix(PREFIX).unwrap_or(text)).map(Self).ok_or(InvalidKeyId)
     }
@@ -44,8 +44,8 @@ impl fmt::Debug for KeyId {
     }
 }
 
-/// A whole key, secret included. It can be read from an `Authorization` header, but printed only by
-/// [`ApiKey::reveal`]: once, when it is made.
+/// A complete key, including its secret. It can be parsed from an `Authorization` header, but is
+/// only printed by [`ApiKey::reveal`]: once, when it is created.
 ///
 /// ```
 /// use wakeq::access::ApiKey;
@@ -61,13 +61,13 @@ pub struct ApiKey {
     check: [u8; CHECK_BYTES],
 }
 
-/// The operating system gave no random numbers.
+/// The operating system returned no random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the system gave no random numbers: no key was made")]
 pub struct NoRandomness;
 
 impl ApiKey {
-    /// A new key of a deployment: 48 random bits for its public part, 256 for its secret.
+    /// Generates a key for this deployment: 48 random bits for the public part, 256 for the secret.
     pub(super) fn generate(checks: &KeyChecks) -> Result<Self, NoRandomness> {
         let (mut id, mut secret) = ([0; ID_DIGITS / 2], [0; SECRET_BYTES]);
         aws_lc_rs::rand::fill(&mut id).map_err(|_| NoRandomness)?;
@@ -76,32 +76,33 @@ impl ApiKey {
         Ok(Self { id, secret, check: checks.of(id, &secret) })
     }
 
-    /// Reads `wakeq_<12 digits>_<80 digits>`, lower case; the last 16 are the check. Whether that is the deployment's, and
-    /// whatever else the key is, nothing is said about it.
+    /// Parses `wakeq_<12 digits>_<80 digits>`, in lower-case hexadecimal; the last 16 digits are
+    /// the check. Only the form is validated: the check is not verified, nor whether the key
+    /// exists.
     pub fn parse(text: &str) -> Option<Self> {
         let (id, rest) = text.strip_prefix(PREFIX)?.split_once('_')?;
         let (secret, check) = rest.split_at_checked(2 * SECRET_BYTES)?;
         Some(Self { id: KeyId(hex_bytes(id)?), secret: hex_bytes(secret)?, check: hex_bytes(check)? })
     }
 
-    /// Its public part.
+    /// The public part.
     pub fn id(&self) -> KeyId {
         self.id
     }
 
-    /// The whole key as text: for its holder, and nobody else.
+    /// The complete key as text. Give it to its holder only.
     pub fn reveal(&self) -> String {
         format!("{PREFIX}{}_{}{}", self.id, hex_text(&self.secret), hex_text(&self.check))
     }
 
-    /// What is kept of the secret.
+    /// The hash of the secret, which is what the database stores.
     pub(super) fn hash(&self) -> KeyHash {
         let mut hash = [0; SECRET_BYTES];
         hash.copy_from_slice(digest(&SHA256, &self.secret).as_ref());
         KeyHash(hash)
     }
 
-    /// Whether a text was meant as a key.
+    /// Whether a text is meant to be a key: it has the prefix.
     pub(super) fn is_meant(text: &str) -> bool {
         text.starts_with(PREFIX)
     }
@@ -113,17 +114,17 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// Makes and verifies the checks in the texts of keys: an HMAC under the deployment's secret, so that only the deployment
-/// can make a key that passes, and a made-up one is refused without asking the database.
+/// Creates and verifies the check at the end of keys: an HMAC under the deployment's secret. Only
+/// the deployment can make a key that passes, so made-up keys are refused without a query.
 pub(super) struct KeyChecks(hmac::Key);
 
 impl KeyChecks {
-    /// Under the secret that the deployment keeps for this.
+    /// `secret` is the deployment's secret for key checks.
     pub(super) fn new(secret: &[u8]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
 
-    /// Whether a key was made by the deployment, in a time that does not depend on where its check differs. It may have been
+    /// Whether the deployment made this key, compared in constant time. The key may have been
     /// revoked since.
     pub(super) fn hold(&self, key: &ApiKey) -> bool {
         verify_slices_are_equal(&self.of(key.id, &key.secret), &key.check).is_ok()
@@ -145,25 +146,25 @@ impl fmt::Debug for KeyChecks {
     }
 }
 
-/// The SHA-256 of a secret. Compared in constant time only, and so without `==`.
+/// The SHA-256 of a secret. Has no `==`, because it may only be compared in constant time.
 #[derive(Clone, Copy)]
 pub(super) struct KeyHash([u8; SECRET_BYTES]);
 
 impl KeyHash {
-    /// No secret has this hash, as far as anybody knows: what a key that does not exist is compared with.
+    /// No known secret has this hash: it stands in for the hash of a key that does not exist.
     pub(super) const OF_NOTHING: Self = Self([0; SECRET_BYTES]);
 
-    /// As a row has it.
+    /// `None` unless the column has exactly 32 bytes.
     pub(super) fn of_row(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
 
-    /// As a row has it.
+    /// The value of the column.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether both are the same, in a time that does not depend on where they differ.
+    /// Compares both in constant time.
     pub(super) fn matches(&self, other: &Self) -> bool {
         verify_slices_are_equal(&self.0, &other.0).is_ok()
     }
@@ -179,7 +180,7 @@ fn hex_text(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Exactly `N` bytes from twice as many digits of 0-9 a-f.
+/// Decodes exactly `N` bytes from lower-case hexadecimal digits.
 fn hex_bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digits = text.as_bytes();
     if digits.len() != 2 * N {
@@ -266,7 +267,7 @@ mod tests {
         assert!(!checks().hold(&ApiKey { id: generate().id, ..generate() }), "of another key");
     }
 
-    /// Known answer: HMAC-SHA-256 under `key` of 38 zero bytes, its first eight bytes.
+    /// Known answer: the first eight bytes of the HMAC-SHA-256 of 38 zero bytes under `key`.
     #[test]
     fn the_check_is_the_beginning_of_an_hmac() {
         let check = KeyChecks::new(b"key").of(KeyId([0; 6]), &[0; SECRET_BYTES]);

@@ -1,4 +1,5 @@
-//! Making, listing and revoking keys, and letting service accounts in. Who may do that is decided by the caller.
+//! Creates, lists and revokes keys, and admits service accounts. The caller decides who may do
+//! that.
 
 use std::time::Duration;
 
@@ -6,67 +7,68 @@ use super::{Access, AccessError, ApiKey, KeyId, NarrowScope, Reach, Scopes};
 use crate::event::{Actor, CanvasId, Timestamp};
 use crate::store::{AccountRow, KeyRow, NewKeyRow, RowsOf, StoreError};
 
-/// Most characters of a holder's name, or of an account's address: with what is put before it, it has to fit where
-/// names of actors are kept.
+/// Maximum number of characters of a holder's name or an account's address: with its prefix it has
+/// to fit into the columns for actors' names.
 pub const NAME_MAX: usize = 190;
-/// How long a key lives if nothing is said.
+/// Default lifetime of a key: 365 days.
 pub const DEFAULT_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
-/// How long a key lives at most: ten years.
+/// Maximum lifetime of a key: ten years.
 pub const LIFETIME_MAX: Duration = Duration::from_secs(3652 * 24 * 3600);
 
-/// Most scopes of a key or an account that are limited to handlers.
+/// Maximum number of handler-limited scopes per key or account.
 pub const NARROW_MAX: usize = 16;
 
 const LIFETIME_MIN: Duration = Duration::from_secs(1);
 const ATTEMPTS: usize = 4;
 const LIST_MAX: u32 = 1000;
-/// Every service account has an address in a domain below or equal to this one.
+/// The address of every service account is in this domain or below it.
 const ACCOUNTS_DOMAIN: &str = "gserviceaccount.com";
 
-/// A key to be made.
+/// A key to be created.
 #[derive(Clone, Debug)]
 pub struct NewKey {
-    /// Whom it is for, 1 to 190 letters, digits, spaces and ASCII signs. Two live keys may have the same holder.
+    /// The holder's name: 1 to 190 letters, digits, spaces and ASCII punctuation characters. A
+    /// holder may have two live keys.
     pub holder: String,
-    /// Where it counts.
+    /// Where the key is valid.
     pub reach: Reach,
-    /// What it allows; something, unless [`Access::create_narrow_key`] is told more.
+    /// What the key allows. May only be empty if [`Access::create_narrow_key`] adds narrow scopes.
     pub scopes: Scopes,
-    /// How long it lives, a second to ten years; [`DEFAULT_LIFETIME`] if nothing is said.
+    /// From one second to ten years; [`DEFAULT_LIFETIME`] if `None`.
     pub lifetime: Option<Duration>,
 }
 
-/// A key that was made. This is the only time that it can be shown.
+/// A new key. This is the only time that it can be shown.
 #[derive(Debug)]
 pub struct CreatedKey {
     /// The key itself: [`ApiKey::reveal`] shows it.
     pub key: ApiKey,
-    /// Since when it counts.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// Until when.
+    /// When it expires.
     pub expires_at: Timestamp,
 }
 
-/// What is known of a key.
+/// A stored key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     /// Its public part.
     pub id: KeyId,
-    /// Whom it is for.
+    /// The holder's name.
     pub holder: String,
-    /// Where it counts.
+    /// Where the key is valid.
     pub reach: Reach,
-    /// What it allows.
+    /// What the key allows.
     pub scopes: Scopes,
-    /// What it allows for some handlers besides.
+    /// What it additionally allows for some handlers.
     pub narrow: Vec<NarrowScope>,
-    /// Whether it counts.
+    /// Whether it is valid.
     pub state: KeyState,
-    /// Since when.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// Who made it.
+    /// The actor that created it.
     pub created_by: String,
-    /// Until when.
+    /// When it expires.
     pub expires_at: Timestamp,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
@@ -74,14 +76,14 @@ pub struct Key {
     pub last_used_at: Option<Timestamp>,
 }
 
-/// Whether a key counts.
+/// Whether a key is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyState {
-    /// It does.
+    /// Valid.
     Live,
-    /// It was revoked.
+    /// Revoked.
     Revoked,
-    /// Its time is over.
+    /// Expired.
     Expired,
 }
 
@@ -96,29 +98,30 @@ impl KeyState {
     }
 }
 
-/// A service account that is let in.
+/// A service account that has access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// Its address, in lower case.
     pub email: String,
-    /// Where.
+    /// Where it has access.
     pub reach: Reach,
-    /// What it is allowed there.
+    /// What it may do there.
     pub scopes: Scopes,
-    /// What it is allowed there for some handlers besides.
+    /// What it may additionally do there for some handlers.
     pub narrow: Vec<NarrowScope>,
-    /// Since when.
+    /// When it was admitted.
     pub created_at: Timestamp,
-    /// Who let it in.
+    /// The actor that admitted it.
     pub created_by: String,
 }
 
-/// Which keys or accounts an operation is about.
+/// The keys or accounts that an operation covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Within {
-    /// All there are. For who may do anything with the database anyway.
+    /// All of them. For callers that control the whole database anyway.
     Everything,
-    /// Those with exactly this reach: an admin of one canvas does not see those that count on every canvas.
+    /// Those with exactly this reach: an admin of one canvas does not see keys that are valid on
+    /// every canvas.
     Reach(Reach),
 }
 
@@ -138,13 +141,15 @@ impl From<CanvasId> for Within {
 }
 
 impl Access {
-    /// Makes a key, and a line of the record beside it. Errors: [`AccessError::Invalid`], [`AccessError::TwoLive`] and,
-    /// when others make keys for the same holder at the same time, [`AccessError::Busy`].
+    /// Creates a key and its audit log entry. Errors: [`AccessError::Invalid`],
+    /// [`AccessError::TwoLive`] and, if other callers are creating keys for the same holder,
+    /// [`AccessError::Busy`].
     pub async fn create_key(&self, new: &NewKey, by: &Actor) -> Result<CreatedKey, AccessError> {
         self.create_narrow_key(new, &[], by).await
     }
 
-    /// The same for a key that besides has scopes for some handlers only, at most [`NARROW_MAX`].
+    /// Like [`Access::create_key`], with up to [`NARROW_MAX`] additional scopes for some handlers
+    /// only.
     pub async fn create_narrow_key(
         &self,
         new: &NewKey,
@@ -175,7 +180,8 @@ impl Access {
                 lifetime,
             };
             let added = match store.add_key(&row).await {
-                // Somebody else is making one, and slowly: what became of it is seen below.
+                // Another caller is creating a key for this holder and still holds the lock; the
+                // checks below show the outcome.
                 Err(error) if error.is_contention() => None,
                 added => added?,
             };
@@ -194,8 +200,9 @@ impl Access {
         Err(AccessError::Busy { holder: holder() })
     }
 
-    /// Keys, the newest first, revoked and expired ones included, after the one that the last page ended with; at
-    /// most `limit`, and at most 1,001: one more than a page has tells whether another one follows.
+    /// Lists keys, newest first, including revoked and expired ones, starting after the key
+    /// `after`. Returns at most `limit` keys, up to 1,001: asking for one more than a page shows
+    /// whether another page follows.
     pub async fn keys(
         &self,
         within: Within,
@@ -208,7 +215,8 @@ impl Access {
         Ok(rows.into_iter().filter_map(key_of_row).collect())
     }
 
-    /// Revokes a key: here at once, in every other process within a minute. Whether it was there, and not revoked yet.
+    /// Revokes a key: immediately in this process, within a minute in all others. Returns whether
+    /// it existed and was not revoked yet.
     pub async fn revoke_key(&self, within: Within, id: KeyId, by: &Actor) -> Result<bool, AccessError> {
         check_actor(by)?;
         let revoked = self.inner.store.revoke_key(within.rows(), &id.to_string(), by).await?;
@@ -216,7 +224,7 @@ impl Access {
         Ok(revoked)
     }
 
-    /// Lets a service account in, or replaces what it is allowed there; whether it is new there.
+    /// Admits a service account, or replaces its scopes there. Returns whether it is new there.
     pub async fn allow_account(
         &self,
         email: &str,
@@ -227,7 +235,8 @@ impl Access {
         self.allow_narrow_account(email, reach, scopes, &[], by).await
     }
 
-    /// The same for an account that besides has scopes for some handlers only, at most [`NARROW_MAX`].
+    /// Like [`Access::allow_account`], with up to [`NARROW_MAX`] additional scopes for some
+    /// handlers only.
     pub async fn allow_narrow_account(
         &self,
         email: &str,
@@ -246,8 +255,8 @@ impl Access {
         Ok(new)
     }
 
-    /// Shuts a service account out of where it was let in: here at once, in every other process within a minute.
-    /// Whether it was let in there.
+    /// Removes a service account's access there: immediately in this process, within a minute in
+    /// all others. Returns whether it had access there.
     pub async fn remove_account(&self, email: &str, reach: Reach, by: &Actor) -> Result<bool, AccessError> {
         let email = account_email(email)?;
         check_actor(by)?;
@@ -256,7 +265,7 @@ impl Access {
         Ok(removed)
     }
 
-    /// The service accounts that are let in, by address; 1,000 at most.
+    /// Lists the admitted service accounts by address; at most 1,000.
     pub async fn accounts(&self, within: Within) -> Result<Vec<Account>, AccessError> {
         let rows = self.inner.store.accounts(within.rows(), i64::from(LIST_MAX)).await?;
         Ok(rows.into_iter().map(account_of_row).collect())
@@ -329,7 +338,7 @@ fn check_scopes(scopes: Scopes, narrow: &[NarrowScope]) -> Result<(), AccessErro
     Ok(())
 }
 
-/// As a row names them.
+/// The value of the column.
 fn rows_of(scopes: Scopes, narrow: &[NarrowScope]) -> Vec<String> {
     scopes.to_row().into_iter().chain(narrow.iter().map(NarrowScope::to_string)).collect()
 }
@@ -342,7 +351,7 @@ fn check_actor(actor: &Actor) -> Result<(), AccessError> {
     Ok(())
 }
 
-/// The address in the form in which it is kept.
+/// Validates an account's address and converts it to lower case.
 fn account_email(text: &str) -> Result<String, AccessError> {
     let email = text.to_ascii_lowercase();
     let is_account = email.split_once('@').is_some_and(|(name, domain)| {

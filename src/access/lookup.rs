@@ -1,5 +1,6 @@
-//! What was found in the database a moment ago, so that not every request asks it: bounded, shared by all who ask for
-//! the same at once, and wrong answers are remembered, too. Knows nothing of keys, accounts or SQL.
+//! A bounded cache of database lookups, so that not every request needs a query. Concurrent lookups
+//! of the same key share one query, and misses are cached too. Knows nothing about keys, accounts
+//! or SQL.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,23 +16,23 @@ use crate::store::StoreError;
 type Answer<V> = Result<Found<V>, StoreError>;
 type Loading<V> = Pin<Box<dyn Future<Output = Answer<V>> + Send>>;
 
-/// How long an answer counts, and how many are kept.
+/// How long answers are cached, and how many.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// An answer is given again for this long without asking.
+    /// For how long an answer is reused without a query.
     pub(super) fresh: Duration,
-    /// While the database is away, for this long.
+    /// For how long an answer is reused while the database is unavailable.
     pub(super) stale: Duration,
-    /// Most answers that name something, and as many that say "there is none".
+    /// Maximum number of cached hits, and of cached misses.
     pub(super) entries_max: usize,
-    /// Most questions to the database at a time; more are refused.
+    /// Maximum number of concurrent queries; further ones are refused.
     pub(super) loads_max: usize,
 }
 
-/// An answer, or that there is none, as it was before `asked_at`.
+/// A cached answer: the value, or that there is none.
 pub(super) struct Found<V> {
     pub(super) value: Option<Arc<V>>,
-    /// Just before the database was asked: it is at least this old.
+    /// When the query was sent; the answer is at least this old.
     pub(super) asked_at: Instant,
 }
 
@@ -41,7 +42,7 @@ impl<V> Clone for Found<V> {
     }
 }
 
-/// The answers.
+/// The cache.
 pub(super) struct Lookup<K, V> {
     limits: Limits,
     clock: Clock,
@@ -55,11 +56,12 @@ enum Look<V> {
 }
 
 struct Kept<K, V> {
-    /// Apart from each other, so that a flood of wrong guesses does not push out what is in use.
+    /// Hits are kept apart from misses, so that a flood of wrong guesses does not evict what is in
+    /// use.
     present: HashMap<K, Found<V>>,
     absent: HashMap<K, Found<V>>,
     loading: HashMap<K, WeakShared<Loading<V>>>,
-    /// Counts what was to be forgotten: an answer to a question from before is not kept.
+    /// Incremented by each invalidation: an answer to an earlier query is not cached.
     forgotten: u64,
 }
 
@@ -70,8 +72,8 @@ impl<K: Clone + Eq + Hash, V: Send + Sync + 'static> Lookup<K, V> {
         Self { limits, clock, kept: Mutex::new(kept) }
     }
 
-    /// What was found a moment ago, or else what `load` finds now. Without the database: what was found not too long
-    /// ago.
+    /// Returns the cached answer if it is fresh, or the result of `load`. If the database fails, a
+    /// stale answer is returned while it is within its limit.
     pub(super) async fn find<F>(&self, key: &K, load: F) -> Answer<V>
     where
         F: Future<Output = Result<Option<V>, StoreError>> + Send + 'static,
@@ -97,7 +99,7 @@ impl<K: Clone + Eq + Hash, V: Send + Sync + 'static> Lookup<K, V> {
         }
     }
 
-    /// Asks again the next time.
+    /// Invalidates the entry, so that the next lookup queries the database.
     pub(super) fn forget(&self, key: &K) {
         let mut kept = self.kept();
         kept.present.remove(key);
@@ -106,7 +108,7 @@ impl<K: Clone + Eq + Hash, V: Send + Sync + 'static> Lookup<K, V> {
         kept.forgotten += 1;
     }
 
-    /// A fresh answer, or the question that somebody asks already or that is asked now.
+    /// A fresh answer, or else the query to wait for: the one in flight or a new one.
     fn look<F>(&self, key: &K, load: F) -> Look<V>
     where
         F: Future<Output = Result<Option<V>, StoreError>> + Send + 'static,
@@ -138,13 +140,13 @@ impl<K: Clone + Eq + Hash, V: Send + Sync + 'static> Lookup<K, V> {
         Look::Wait(loading)
     }
 
-    /// The earliest moment that is not longer ago than this; none, if the machine has not run for that long.
+    /// The time this long ago; `None` if the clock does not reach back that far.
     fn oldest(&self, age: Duration) -> Option<Instant> {
         self.clock.now().checked_sub(age)
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept<K, V>> {
-        // Nothing in here panics half-way through a change.
+        // No code panics while a change is incomplete.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -154,7 +156,7 @@ impl<K: Clone + Eq + Hash, V> Kept<K, V> {
         self.present.get(key).or_else(|| self.absent.get(key)).cloned()
     }
 
-    /// Forgets a question that has its answer, and not one that was asked since.
+    /// Removes a query that has completed, but not one that was started since.
     fn forget_ended(&mut self, key: &K) {
         let loading = self.loading.get(key).and_then(WeakShared::upgrade);
         if loading.is_none_or(|loading| loading.peek().is_some()) {
@@ -236,7 +238,7 @@ mod tests {
                 Ok(Some("value"))
             })
         };
-        // One of them leaves, after it was the first to ask.
+        // The caller that started the query is cancelled.
         let mut leaver = Box::pin(ask());
         assert!(futures_util::poll!(leaver.as_mut()).is_pending());
         let (found, ()) = tokio::join!(join_all((0..100).map(|_| ask())), async {
@@ -294,7 +296,7 @@ mod tests {
         assert!(lookup.find(&1, away()).await.is_err());
     }
 
-    /// What was asked before it was to be forgotten is answered, and not kept.
+    /// The answer to a query from before the invalidation is returned, but not cached.
     #[tokio::test]
     async fn an_answer_from_before_a_revocation_is_not_kept() {
         let lookup = Arc::new(lookup(&Clock::default()));

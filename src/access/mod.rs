@@ -1,5 +1,5 @@
-//! Who may do what: credentials are recognized here, and [`authorize`] decides. Speaks no HTTP, and does nothing that it
-//! allows.
+//! Access control: identifies callers by their credentials; [`authorize`] decides what they may do.
+//! Knows no HTTP and performs none of the operations it permits.
 
 mod clock;
 mod error;
@@ -41,7 +41,7 @@ use token::Accepted;
 
 const HEADER_MAX_BYTES: usize = 8 * 1024;
 const CACHE_MAX: Duration = Duration::from_secs(30);
-/// With a statement's own time, what was revoked is refused after 60 s, whatever happens.
+/// Together with the statement timeout, guarantees that a revoked credential is refused after 60 s.
 const STALE: Duration = Duration::from_secs(50);
 const ENTRIES_MAX: usize = 10_000;
 const LOADS_MAX: usize = 64;
@@ -57,18 +57,19 @@ const CANVASES_MAX: i64 = 1000;
 /// ```
 #[derive(Clone, Debug)]
 pub struct AccessConfig {
-    /// For whom Google's ID tokens have to be made, to the letter: the URLs of this service. None, the default: no
-    /// ID tokens are taken, and nothing is ever fetched.
+    /// Accepted `aud` claims of Google's ID tokens, compared exactly: the URLs of this service. If
+    /// empty (the default), ID tokens are not accepted, and no keys are fetched for them.
     pub audiences: Vec<String>,
-    /// Whose pushes are taken. Nobody's, the default: this is no push deployment.
+    /// Which callers may push. None by default: the service is not a push deployment.
     pub push: PushCallers,
-    /// Where Google's public keys are. HTTPS, except on this machine.
+    /// URL of Google's public keys. HTTPS, or plain HTTP on the loopback address.
     pub jwks_url: String,
-    /// Who makes ID tokens, to the letter.
+    /// Accepted `iss` claims of ID tokens, compared exactly.
     pub issuers: Vec<String>,
-    /// For how long a key or an account is not looked for again; 30 s at most, so that a revocation counts within 60 s.
+    /// How long a key or an account is cached. At most 30 s (the default), so that a revocation
+    /// takes effect within 60 s.
     pub cache: Duration,
-    /// The time; for tests.
+    /// The clock; tests replace it.
     pub clock: Clock,
 }
 
@@ -85,7 +86,7 @@ impl Default for AccessConfig {
     }
 }
 
-/// Recognizes who asks, and keeps keys and accounts. Cheap to clone.
+/// Identifies callers, and caches keys and accounts. Cheap to clone.
 #[derive(Clone)]
 pub struct Access {
     inner: Arc<Inner>,
@@ -102,18 +103,19 @@ struct Inner {
     accounts: Lookup<String, Granted>,
 }
 
-/// A key as it was a moment ago.
+/// A cached key.
 struct KnownKey {
     hash: KeyHash,
     principal: Principal,
     revoked: bool,
-    /// None: so late that this machine's clock has no name for it.
+    /// `None` if the expiry is too far away for an [`Instant`].
     expires: Option<Instant>,
     use_to_note: AtomicBool,
 }
 
 impl Access {
-    /// Nothing is asked or fetched yet. Errors: [`AccessError::Config`], [`AccessError::Tls`].
+    /// Creates the service; does not query or fetch anything yet. Errors: [`AccessError::Config`],
+    /// [`AccessError::Tls`].
     pub fn new(store: Store, config: AccessConfig) -> Result<Self, AccessError> {
         if config.cache > CACHE_MAX {
             return Err(AccessError::Config(
@@ -143,7 +145,7 @@ impl Access {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Who sent a request, by the value of its only `Authorization` header.
+    /// Identifies the sender of a request by the value of its only `Authorization` header.
     pub async fn authenticate(&self, authorization: Option<&str>) -> Result<Principal, Unauthenticated> {
         let credential = bearer(authorization)?;
         if ApiKey::is_meant(credential) {
@@ -183,13 +185,14 @@ impl Access {
         Ok(known.principal.clone())
     }
 
-    /// Fetches from the database what keys are checked with, if that is not known yet: afterwards a made-up key is refused
-    /// without the database. A service does it before it takes requests.
+    /// Loads the deployment's secret for the check at the end of keys, unless it is loaded already.
+    /// From then on, made-up keys are refused without a query. Called before the service accepts
+    /// requests.
     pub(crate) async fn prepare(&self) -> Result<(), StoreError> {
         self.checks().await.map(drop)
     }
 
-    /// What tells keys that were made here from others; asked for once.
+    /// Tells keys made by this deployment from made-up ones; its secret is queried once.
     async fn checks(&self) -> Result<&KeyChecks, StoreError> {
         let load = async || Ok(KeyChecks::new(&self.inner.store.key_check_secret().await?));
         self.inner.checks.get_or_try_init(load).await
@@ -208,7 +211,7 @@ impl Access {
         }
     }
 
-    /// The account that a token is of, if it holds and was made for us. What the account may do is another question.
+    /// The account of a valid token whose audience is ours. Does not say what the account may do.
     async fn verified(&self, text: &str, accepted: &Accepted) -> Result<String, Unauthenticated> {
         let invalid = |reason| Unauthenticated::Unknown(Refusal::Token(reason));
         let jwks = self.inner.jwks.as_ref().ok_or(invalid(InvalidToken::Off))?;
@@ -221,7 +224,7 @@ impl Access {
     }
 }
 
-/// What follows `Bearer`.
+/// The credential that follows `Bearer`.
 fn bearer(authorization: Option<&str>) -> Result<&str, Unauthenticated> {
     let header =
         authorization.map(str::trim).filter(|header| !header.is_empty()).ok_or(Unauthenticated::Missing)?;
@@ -237,7 +240,7 @@ fn unchecked(error: StoreError) -> Unauthenticated {
 }
 
 async fn load_key(store: Store, clock: Clock, id: KeyId) -> Result<Option<KnownKey>, StoreError> {
-    // Before the database is asked, so that the key ends here no later than there.
+    // Taken before the query, so that the key never lives longer here than in the database.
     let asked_at = clock.now();
     let Some(row) = store.key_for_use(&id.to_string()).await? else { return Ok(None) };
     let granted = Granted::default().and(Reach::of_row(row.canvas), &row.scopes);
@@ -259,7 +262,8 @@ async fn load_grants(store: Store, email: String) -> Result<Option<Granted>, Sto
     Ok((!rows.is_empty()).then(|| rows.iter().fold(Granted::default(), add)))
 }
 
-/// For operators, who wonder whether a key is still used. Nobody waits for it, and nothing depends on it.
+/// Records when a key was last used, so that operators can tell whether it is still needed. Best
+/// effort, in the background: nothing depends on it.
 async fn note_use(store: Store, id: KeyId) {
     if let Err(error) = store.note_use_of_key(&id.to_string()).await {
         tracing::debug!(key = ?id, %error, "the use of a key was not noted");

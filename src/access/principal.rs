@@ -1,25 +1,26 @@
-//! Who asks, what that one was granted, and the one function that decides. Pure: no I/O, no clock, no credential.
+//! Principals, their grants, and the one function that decides. Pure: no I/O, no clock, no
+//! credentials.
 
 use crate::event::{CanvasId, Name};
 
 use super::{KeyId, NarrowScope, Scope, Scopes};
 
-/// Where a grant counts.
+/// Where a grant applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reach {
     /// On one canvas.
     Canvas(CanvasId),
-    /// On every canvas, those to come included.
+    /// On every canvas, including future ones.
     EveryCanvas,
 }
 
 impl Reach {
-    /// As a row has it: no canvas means every canvas.
+    /// From the column: null means every canvas.
     pub(super) fn of_row(canvas: Option<CanvasId>) -> Self {
         canvas.map_or(Self::EveryCanvas, Self::Canvas)
     }
 
-    /// As a row has it.
+    /// The value of the column.
     pub(super) fn to_row(self) -> Option<CanvasId> {
         match self {
             Self::Canvas(canvas) => Some(canvas),
@@ -35,29 +36,29 @@ impl Reach {
     }
 }
 
-/// Scopes, and where they count.
+/// Scopes and where they apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Where.
+    /// Where they apply.
     pub reach: Reach,
-    /// What.
+    /// The granted scopes.
     pub scopes: Scopes,
 }
 
-/// Somebody who was recognized, with what was granted. It has no default and is read from nowhere: rights come from
-/// a key, from a listed service account, or from the program itself.
+/// An identified caller and its grants. Has no default and is never deserialized: rights come from
+/// a key, from a registered service account, or from the program itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     name: String,
     key: Option<KeyId>,
     grants: Vec<Grant>,
-    /// What counts for some handlers only, and where.
+    /// Scopes granted for some handlers only, and where they apply.
     narrow: Vec<(Reach, NarrowScope)>,
 }
 
 impl Principal {
-    /// Somebody whom this program vouches for, such as the user of a command. `name` is what the audit shows, for
-    /// example `cli:ada`.
+    /// A principal that this program vouches for, such as the user of a command. `name` is what the
+    /// audit log shows, for example `cli:ada`.
     pub fn trusted(name: impl Into<String>, grants: Vec<Grant>) -> Self {
         Self { name: name.into(), key: None, grants, narrow: Vec::new() }
     }
@@ -74,24 +75,25 @@ impl Principal {
         Self { name: format!("account:{email}"), key: None, grants, narrow }
     }
 
-    /// For the audit: `key:<holder>`, `account:<email>`, or what the program said. At most 200 characters, except for
-    /// names that the program made longer.
+    /// The name in the audit log: `key:<holder>`, `account:<email>`, or the name given to
+    /// [`Principal::trusted`]. At most 200 characters, unless the program chose a longer one.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The public part of the key that was shown, if it was one: tells two keys of one holder apart.
+    /// The public part of the key that was presented, if it was a key: tells two keys of one holder
+    /// apart.
     pub fn key(&self) -> Option<KeyId> {
         self.key
     }
 
-    /// What was granted.
+    /// What was granted for all handlers.
     pub fn grants(&self) -> &[Grant] {
         &self.grants
     }
 }
 
-/// What rows say of a credential.
+/// The grants in the rows of a credential.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Granted {
     grants: Vec<Grant>,
@@ -99,7 +101,7 @@ pub(super) struct Granted {
 }
 
 impl Granted {
-    /// What one row says is added to it.
+    /// Adds the grants of one row.
     pub(super) fn and(mut self, reach: Reach, scopes: &[String]) -> Self {
         self.grants.push(Grant { reach, scopes: Scopes::of_row(scopes) });
         self.narrow.extend(NarrowScope::of_row(scopes).into_iter().map(|narrow| (reach, narrow)));
@@ -107,14 +109,14 @@ impl Granted {
     }
 }
 
-/// Why somebody who was recognized may not do something.
+/// Why an identified caller may not do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
-    /// Nothing is granted on this canvas. Answered as if the thing did not exist, so that nobody learns which
-    /// canvases there are.
+    /// Nothing is granted on this canvas. Reported as if the canvas did not exist, so that callers
+    /// cannot find out which canvases there are.
     #[error("there is no such thing")]
     NotFound,
-    /// It is about every canvas, and this was granted on single ones at most.
+    /// The operation concerns every canvas, and the scope is not granted on all of them.
     #[error(
         "this is about the events of all canvases: it needs a key or an account that reaches every canvas, with the scope \
          `{needed}`; `wakeq keys create NAME --scope {needed} --all-canvases` makes such a key"
@@ -123,13 +125,14 @@ pub enum Denied {
         /// The missing scope.
         needed: Scope,
     },
-    /// Something is granted on this canvas, but not this.
+    /// Other scopes are granted on this canvas, but not this one.
     #[error("this needs the scope `{needed}`, which was not granted")]
     Forbidden {
         /// The missing scope.
         needed: Scope,
     },
-    /// It is granted on this canvas for some handlers, and this is not about one of them, or about none at all.
+    /// The scope is granted on this canvas for some handlers only, and the operation concerns
+    /// another handler or no single one.
     #[error(
         "the scope `{needed}` was granted for some handlers only, and this is about another one, or about no single one: lists, and \
          events by their ids, need the scope for all of them"
@@ -140,8 +143,8 @@ pub enum Denied {
     },
 }
 
-/// Whether somebody may do a kind of thing on a canvas: the only place where that is decided. What is not granted is
-/// denied.
+/// Decides whether a principal may use a scope on a canvas: the only place where that is decided.
+/// What is not granted is denied.
 ///
 /// ```
 /// use wakeq::CanvasId;
@@ -174,7 +177,8 @@ pub fn authorize(principal: &Principal, canvas: CanvasId, needed: Scope) -> Resu
     }
 }
 
-/// The same for what is about one handler, for which a scope may have been granted alone.
+/// Like [`authorize`], for an operation on one handler, for which the scope may have been granted
+/// on its own.
 pub(crate) fn authorize_handler(
     principal: &Principal,
     canvas: CanvasId,
@@ -190,7 +194,8 @@ pub(crate) fn authorize_handler(
     }
 }
 
-/// The same for what is about handlers that are not known yet: each has to be asked about with [`authorize_handler`].
+/// Like [`authorize`], for an operation whose handlers are not known yet: each of them has to be
+/// checked with [`authorize_handler`] later.
 pub(crate) fn authorize_some_handler(
     principal: &Principal,
     canvas: CanvasId,
@@ -202,8 +207,8 @@ pub(crate) fn authorize_some_handler(
     }
 }
 
-/// The canvases on which somebody may do a kind of thing, for what is about several at a time; none: on all. By the same
-/// rule as [`authorize`].
+/// The canvases on which a principal has a scope, for operations on several canvases; `None` means
+/// all of them. Follows the same rule as [`authorize`].
 pub(crate) fn canvases(principal: &Principal, needed: Scope) -> Result<Option<Vec<CanvasId>>, Denied> {
     if principal.grants.iter().all(|grant| grant.scopes.is_empty()) {
         return Err(Denied::NotFound);
@@ -219,8 +224,8 @@ pub(crate) fn canvases(principal: &Principal, needed: Scope) -> Result<Option<Ve
     if canvases.is_empty() { Err(Denied::Forbidden { needed }) } else { Ok(Some(canvases)) }
 }
 
-/// Whether somebody may do a kind of thing that is about every canvas: only what was granted on every canvas counts,
-/// however many single ones there are.
+/// Decides whether a principal may use a scope for an operation on all canvases. Only grants on
+/// every canvas count, however many single canvases are granted.
 ///
 /// ```
 /// use wakeq::CanvasId;
@@ -262,7 +267,7 @@ mod tests {
         })
     }
 
-    /// What the rule says, in other words than the code.
+    /// The rule, written differently from the code.
     fn expected(here: bool, scopes: Scopes, needed: Scope) -> Result<(), Denied> {
         match (here && scopes.iter().count() > 0, scopes.iter().any(|scope| scope == needed)) {
             (false, _) => Err(Denied::NotFound),

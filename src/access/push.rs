@@ -1,5 +1,6 @@
-//! Who may push notifications and ask for the minute's pass: accounts that the configuration names, by ID tokens for an
-//! audience of their own. Nothing here is looked up in the database, and nothing else is allowed by it.
+//! Which callers may push notifications and request the minute's pass: service accounts named in
+//! the configuration, with ID tokens for an audience of their own. Needs no database and grants
+//! nothing else.
 
 use std::collections::HashSet;
 
@@ -7,10 +8,10 @@ use super::error::{AccessError, PushDenied, Refusal, Unauthenticated};
 use super::token::{self, Accepted};
 use super::{Access, bearer};
 
-/// Most accounts, and most audiences.
+/// Maximum number of accounts, and of audiences.
 const NAMED_MAX: usize = 100;
 
-/// Whose pushes are taken: what `POST /v1/push` and `POST /v1/wake` go by.
+/// Which callers `POST /v1/push` and `POST /v1/wake` accept.
 ///
 /// ```
 /// use wakeq::access::{AccessConfig, PushCallers};
@@ -23,16 +24,16 @@ const NAMED_MAX: usize = 100;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PushCallers {
-    /// For whom their ID tokens have to be made, to the letter. Not one of [`AccessConfig::audiences`]: a token for the
-    /// one must not count for the other.
+    /// Accepted `aud` claims of their ID tokens, compared exactly. Must not contain any of
+    /// [`AccessConfig::audiences`]: a token for one purpose must not be valid for the other.
     ///
     /// [`AccessConfig::audiences`]: super::AccessConfig::audiences
     pub audiences: Vec<String>,
-    /// Addresses of the service accounts.
+    /// Addresses of the service accounts that may push.
     pub accounts: Vec<String>,
 }
 
-/// Recognizes who pushes.
+/// Identifies callers that push.
 pub(super) struct Pushers {
     accepted: Accepted,
     /// In lower case.
@@ -40,7 +41,7 @@ pub(super) struct Pushers {
 }
 
 impl Pushers {
-    /// `None` if nobody pushes. `audiences` and `issuers` are those of the API's tokens.
+    /// `None` if push is not configured. `audiences` and `issuers` are those of the API's tokens.
     pub(super) fn new(
         push: PushCallers,
         audiences: &[String],
@@ -77,13 +78,13 @@ impl Pushers {
 }
 
 impl Access {
-    /// Whether anybody may push.
+    /// Whether push is configured.
     pub fn takes_pushes(&self) -> bool {
         self.inner.pushers.is_some()
     }
 
-    /// Which account sent a push, by the value of its only `Authorization` header. Keys, and tokens for the API, don't
-    /// count here.
+    /// Identifies the account that sent a push by the value of its only `Authorization` header. API
+    /// keys and tokens for the API are not accepted here.
     pub async fn authenticate_push(&self, authorization: Option<&str>) -> Result<String, PushDenied> {
         let pushers = self.inner.pushers.as_ref().ok_or(PushDenied::Off)?;
         let token = bearer(authorization)?;

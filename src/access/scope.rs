@@ -1,21 +1,22 @@
-//! What a credential may be allowed: four scopes, sets of them, and scopes for some handlers only. Says nothing about
-//! canvases or about who asks.
+//! Scopes: the four of them, sets of them, and scopes limited to some handlers. Knows nothing about
+//! canvases or principals.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::event::Name;
 
-/// One kind of thing to be allowed. None implies another: who may do everything holds all four.
+/// A kind of operation that can be allowed. No scope implies another: full access is all four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// Emit events.
     Emit,
-    /// Look at events, handlers, counts and dead events.
+    /// Read events, handlers, counts and dead events.
     Read,
-    /// Pause, unpause, cancel, hurry, purge, redrive; with [`Scope::Read`] register targets, with [`Scope::Emit`] put crons.
+    /// Pause, unpause, cancel, hurry, purge and redrive; with [`Scope::Read`] register targets,
+    /// with [`Scope::Emit`] put crons.
     Operate,
-    /// Block and unblock, erase entities, make and revoke keys, read the audit list.
+    /// Block and unblock, erase entities, create and revoke keys, read the audit log.
     Admin,
 }
 
@@ -49,7 +50,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// A text that names no scope.
+/// The text is not a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a scope is one of emit, read, operate, admin; the first three may be limited to handlers: emit:WORKER/*, \
@@ -65,8 +66,9 @@ impl FromStr for Scope {
     }
 }
 
-/// A scope for the handlers of one module, or for one of them: `emit:WORKER/*`, `operate:WORKER/resize`. It allows what is about
-/// such a handler and nothing else: no lists, and no event by its id.
+/// A scope limited to the handlers of one module, or to one handler: `emit:WORKER/*`,
+/// `operate:WORKER/resize`. It only allows operations on these handlers: no lists, and no access to
+/// events by id.
 ///
 /// ```
 /// use wakeq::access::{NarrowScope, Scope};
@@ -79,22 +81,22 @@ impl FromStr for Scope {
 pub struct NarrowScope {
     scope: Scope,
     module: Name,
-    /// None: all of them.
+    /// `None` means all handlers of the module.
     name: Option<Name>,
 }
 
 impl NarrowScope {
-    /// What it allows there.
+    /// The scope that it limits.
     pub fn scope(&self) -> Scope {
         self.scope
     }
 
-    /// Whether it allows this for a handler.
+    /// Whether it grants this scope for this handler.
     pub(super) fn allows(&self, needed: Scope, module: &Name, name: &Name) -> bool {
         self.scope == needed && self.module == *module && self.name.as_ref().is_none_or(|own| own == name)
     }
 
-    /// Those that a row names.
+    /// From the column; entries that are not narrow scopes are skipped.
     pub(super) fn of_row(names: &[String]) -> Vec<Self> {
         names.iter().filter_map(|name| name.parse().ok()).collect()
     }
@@ -116,7 +118,7 @@ impl FromStr for NarrowScope {
         let scope: Scope = scope.parse()?;
         let part = |text: &str| text.parse::<Name>().map_err(|_| InvalidScope);
         match scope {
-            // Keys, blocks and the record are about a whole canvas.
+            // Keys, blocks and the audit log belong to a whole canvas.
             Scope::Admin => Err(InvalidScope),
             Scope::Emit | Scope::Read | Scope::Operate => {
                 let name = if name == "*" { None } else { Some(part(name)?) };
@@ -126,7 +128,7 @@ impl FromStr for NarrowScope {
     }
 }
 
-/// What is to be allowed, from texts: whole scopes, and those for some handlers.
+/// Parses scopes: whole ones, and those limited to handlers, sorted and without duplicates.
 pub(crate) fn read_scopes(texts: &[String]) -> Result<(Scopes, Vec<NarrowScope>), InvalidScope> {
     let (narrow, whole): (Vec<&String>, Vec<&String>) = texts.iter().partition(|text| text.contains(':'));
     let whole = whole.into_iter().map(|text| text.parse::<Scope>()).collect::<Result<_, _>>()?;
@@ -136,7 +138,7 @@ pub(crate) fn read_scopes(texts: &[String]) -> Result<(Scopes, Vec<NarrowScope>)
     Ok((whole, narrow))
 }
 
-/// A set of scopes. There is no default, so that nobody holds rights without having been given them.
+/// A set of scopes. Has no default, so that no rights arise by omission.
 ///
 /// ```
 /// use wakeq::access::{Scope, Scopes};
@@ -149,27 +151,27 @@ pub(crate) fn read_scopes(texts: &[String]) -> Result<(Scopes, Vec<NarrowScope>)
 pub struct Scopes(u8);
 
 impl Scopes {
-    /// Whether the set has this scope.
+    /// Whether the set contains this scope.
     pub const fn contains(self, scope: Scope) -> bool {
         self.0 & scope.bit() != 0
     }
 
-    /// Whether it allows nothing.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// What it has, in the order of [`Scope::ALL`].
+    /// Iterates in the order of [`Scope::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Scope> {
         Scope::ALL.into_iter().filter(move |scope| self.contains(*scope))
     }
 
-    /// The scopes that a row names. One that this program does not know allows nothing.
+    /// From the column; scopes that this version does not know grant nothing.
     pub(super) fn of_row(names: &[String]) -> Self {
         names.iter().filter_map(|name| name.parse::<Scope>().ok()).collect()
     }
 
-    /// As a row names them.
+    /// The value of the column.
     pub(super) fn to_row(self) -> Vec<String> {
         self.iter().map(|scope| scope.as_str().to_owned()).collect()
     }

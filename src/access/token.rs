@@ -1,4 +1,4 @@
-//! Google's ID tokens: what is asked of one. Pure: keys, the time and what is accepted come in as arguments.
+//! Checks of Google's ID tokens. Pure: keys, the time and the accepted claims are arguments.
 
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
@@ -6,13 +6,13 @@ use serde::Deserialize;
 
 use super::error::InvalidToken;
 
-/// What clocks may differ by.
+/// Tolerated difference between clocks.
 const LEEWAY_S: u64 = 30;
 const KEY_ID_MAX_BYTES: usize = 200;
-/// What Cloud Run leaves in the place of a signature.
+/// What Cloud Run puts in place of a signature.
 const REMOVED: &str = "SIGNATURE_REMOVED_BY_GOOGLE";
 
-/// For whom and by whom a token has to be made.
+/// The accepted claims.
 #[derive(Clone, Debug)]
 pub(super) struct Accepted {
     pub(super) audiences: Vec<String>,
@@ -35,7 +35,7 @@ pub(super) fn is_meant(text: &str) -> bool {
     text.split('.').count() == 3
 }
 
-/// The id of the key that is said to have signed it. Nothing else that an unchecked token says is used.
+/// The id of the signing key, from the header. Nothing else is used before the token is verified.
 pub(super) fn key_id(token: &str) -> Result<String, InvalidToken> {
     match token.rsplit('.').next() {
         None => return Err(InvalidToken::Unreadable),
@@ -50,7 +50,7 @@ pub(super) fn key_id(token: &str) -> Result<String, InvalidToken> {
     id.ok_or(InvalidToken::UnknownKey)
 }
 
-/// The address of the account that a token was made for, in lower case.
+/// Verifies a token; returns its account's address in lower case.
 pub(super) fn verify(
     token: &str,
     key: &DecodingKey,
@@ -58,7 +58,8 @@ pub(super) fn verify(
     unix_seconds: u64,
 ) -> Result<String, InvalidToken> {
     let mut validation = Validation::new(Algorithm::RS256);
-    // The claims are checked below, against the time that was passed in and exactly as Google writes them.
+    // The claims are checked below, against the `unix_seconds` argument and exactly as Google
+    // writes them.
     validation.required_spec_claims.clear();
     (validation.validate_exp, validation.validate_nbf, validation.validate_aud) = (false, false, false);
     let token = jsonwebtoken::decode::<Claims>(token, key, &validation).map_err(|error| {
