@@ -1,4 +1,4 @@
-//! Crons: put, paused, deleted, looked at; and their next ticks.
+//! Crons and their next ticks: putting, pausing, deleting and showing them.
 
 use chrono::{DateTime, FixedOffset};
 use serde::Serialize;
@@ -11,10 +11,10 @@ use crate::store::{CronPut, CronRow, CronUnpaused, NewCronRow, StoreError};
 
 /// Largest value of a cron, in bytes.
 const VALUE_BYTES_MAX: usize = 64 * 1024;
-/// How many ticks of a cron are shown that is looked at alone.
+/// How many next ticks are shown for a single cron.
 const NEXT: usize = 5;
 
-/// A cron to be put: what is emitted at each tick, for the handler `CRON/name`.
+/// A cron to be put: its value is emitted at each tick, for the handler `CRON/name`.
 ///
 /// ```
 /// use wakeq::{CronSchedule, Missed, NewCron};
@@ -33,7 +33,7 @@ pub struct NewCron {
 }
 
 impl NewCron {
-    /// A cron of this name and schedule. The value, 64 KiB at most, is stored as JSON.
+    /// A cron with this name and schedule. The value, 64 KiB at most, is stored as JSON.
     pub fn new(
         name: &str,
         schedule: CronSchedule,
@@ -42,7 +42,7 @@ impl NewCron {
         Self::of(Event::new(name, value)?, schedule)
     }
 
-    /// The same with a value that is JSON text already; it is kept to the letter.
+    /// Like [`NewCron::new`], with a value that already is JSON text; it is stored verbatim.
     pub fn from_json(
         name: &str,
         schedule: CronSchedule,
@@ -56,13 +56,13 @@ impl NewCron {
         Ok(Self { event, schedule, missed: Missed::default() })
     }
 
-    /// The handler's modifier, when it is not `_`.
+    /// Sets the handler's modifier. Default `_`.
     pub fn modifier(mut self, modifier: &str) -> Result<Self, EventError> {
         self.event = self.event.modifier(modifier)?;
         Ok(self)
     }
 
-    /// What becomes of missed ticks. Default: [`Missed::Skip`].
+    /// Sets what happens to missed ticks. Default: [`Missed::Skip`].
     pub fn missed(mut self, missed: Missed) -> Self {
         self.missed = missed;
         self
@@ -74,40 +74,42 @@ impl NewCron {
 pub struct Cron {
     /// The canvas on which its events are emitted.
     pub canvas: CanvasId,
-    /// Its name, and that of the handler: `CRON/name`.
+    /// Its name, which is also that of its handler: `CRON/name`.
     pub name: Name,
-    /// When it ticks.
+    /// The cron expression.
     pub expression: String,
-    /// On the wall clock of this zone.
+    /// The time zone in which the expression is evaluated.
     pub zone: String,
     /// The handler's modifier.
     pub modifier: String,
-    /// What its events carry, as JSON text; lists leave it out.
+    /// The value of its events as JSON text; left out in lists.
     pub value: Option<String>,
-    /// What becomes of missed ticks.
+    /// What happens to missed ticks.
     pub missed: Missed,
-    /// Who stopped it, if somebody did.
+    /// Its pause, if it is paused.
     pub paused: Option<CronPause>,
-    /// The ticks ahead: five, in a list one, none while it is paused, nor where this release can't read the schedule.
+    /// The next five ticks; in lists, only one. Empty while the cron is paused, or if this release
+    /// can't read the schedule.
     pub next: Vec<CronTick>,
     /// Its last tick.
     pub last: Option<Timestamp>,
-    /// How many events it has emitted: a few of them ahead of their ticks, none that was taken back.
+    /// How many events it has emitted, including those ahead of their ticks and excluding those
+    /// that were taken back.
     pub ticks: u64,
-    /// Who made it.
+    /// Who created it.
     pub created_by: String,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When it was last replaced.
     pub changed_at: Timestamp,
 }
 
-/// Why a cron does not tick.
+/// The pause of a cron.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CronPause {
     /// Since when.
     pub since: Timestamp,
-    /// Who stopped it.
+    /// Who paused it.
     pub by: String,
     /// Why.
     pub reason: Option<String>,
@@ -118,24 +120,25 @@ pub struct CronPause {
 pub struct CronTick {
     /// The moment.
     pub at: Timestamp,
-    /// As the clock of the cron's zone shows it.
+    /// The moment in the cron's time zone.
     pub local: DateTime<FixedOffset>,
 }
 
-/// What putting a cron did.
+/// The result of putting a cron.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PutCron {
-    /// Whether there was none of this name.
+    /// Whether no cron had this name.
     pub new: bool,
-    /// Whether anything is different from before.
+    /// Whether anything changed.
     pub changed: bool,
-    /// As it stands now.
+    /// The cron as it is now.
     pub cron: Cron,
 }
 
 impl Admin {
-    /// Makes a cron, or replaces the one of its name. What that one emitted ahead of its ticks is taken back; a paused
-    /// one stays paused. The same again changes nothing, and leaves no record.
+    /// Creates a cron, or replaces the one of the same name. Events that the old one emitted ahead
+    /// of their ticks are taken back; a paused cron stays paused. Putting the same cron again
+    /// changes nothing and leaves no record.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
@@ -187,8 +190,8 @@ impl Admin {
         cron.ok_or_else(|| AdminError::NoCron(name.clone()))
     }
 
-    /// The crons of a canvas by name, up to `limit`, 1 to [`LIST_MAX`], those after a name: without their values, and
-    /// with one tick each.
+    /// The crons of a canvas by name, after the given name and up to `limit`, 1 to [`LIST_MAX`];
+    /// without their values, and with one tick each.
     pub async fn crons(
         &self,
         canvas: CanvasId,
@@ -200,8 +203,9 @@ impl Admin {
         search(move || rows.into_iter().filter_map(|row| cron(canvas, row, now, 1)).collect()).await
     }
 
-    /// Stops a cron: it ticks no more, and what it emitted ahead of its ticks is taken back. Ticks that pass meanwhile are
-    /// not missed: they are not made up for. Again: replaces who and why.
+    /// Pauses a cron: it no longer ticks, and events emitted ahead of their ticks are taken back.
+    /// Ticks during the pause do not count as missed, so they are not made up for. Pausing again
+    /// replaces who and why.
     pub async fn pause_cron(
         &self,
         canvas: CanvasId,
@@ -220,8 +224,8 @@ impl Admin {
         self.cron(canvas, name).await
     }
 
-    /// Lets a cron go on with its next tick. Where it was not paused, nothing is done and nothing recorded; one whose
-    /// schedule this release can't read stays paused ([`AdminError::UnreadableCron`]).
+    /// Resumes a cron with its next tick. If it was not paused, nothing is done or recorded. A cron
+    /// whose schedule this release can't read stays paused ([`AdminError::UnreadableCron`]).
     pub async fn unpause_cron(
         &self,
         canvas: CanvasId,
@@ -239,7 +243,7 @@ impl Admin {
         self.cron(canvas, name).await
     }
 
-    /// Deletes a cron; what it emitted ahead of its ticks is taken back, what is due stays.
+    /// Deletes a cron. Events emitted ahead of their ticks are taken back; due ones remain.
     pub async fn delete_cron(&self, canvas: CanvasId, name: &Name, actor: &Actor) -> Result<(), AdminError> {
         checked(actor)?;
         if self.store.delete_cron(canvas, name, actor).await? {
@@ -250,18 +254,19 @@ impl Admin {
     }
 }
 
-/// Searches for ticks beside the runtime, two searches at a time: one may go through the days of some hundred years.
+/// Searches for ticks outside the runtime's threads, two searches at a time: a search may go
+/// through the days of several hundred years.
 pub(crate) async fn search<T: Send + 'static>(
     search: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, AdminError> {
     static SEARCHES: Semaphore = Semaphore::const_new(2);
-    // Nobody closes it.
+    // The semaphore is never closed.
     let _place = SEARCHES.acquire().await.map_err(|_| StoreError::Defect)?;
     Ok(tokio::task::spawn_blocking(search).await.map_err(|_| StoreError::Defect)?)
 }
 
-/// The first tick that a cron has to emit once it is put: after what has passed, or, where only something else than its
-/// schedule changes, the one that is late.
+/// The first tick of a cron that is put: the next one after what has passed or, if the schedule is
+/// unchanged, the one that is overdue.
 fn first_tick(schedule: &CronSchedule, old: Option<&CronRow>, passed: Timestamp) -> Option<Timestamp> {
     let next = schedule.next(passed);
     let same = old.filter(|old| old.expression == schedule.expression() && old.zone == schedule.zone());

@@ -1,7 +1,7 @@
-//! Where the next page of a list begins, as a text that callers hand back to the letter.
+//! The position of the next page of a list, as a text that callers return unchanged.
 //!
-//! Only letters, digits and `_ . - ~`, so that it fits into an address unescaped. It holds a key and nothing secret: a
-//! forged one shows no more than another page of the same list.
+//! It consists of letters, digits and `_ . - ~`, so that it fits into a URL unescaped. It contains
+//! a key and nothing secret: a forged one only shows another page of the same list.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,10 +10,10 @@ use super::AdminError;
 use crate::event::{CanvasId, EventId, Name, Timestamp, is_storable};
 use crate::store::{LeasePosition, Position};
 
-/// Longest text of a cursor: two names and what is beside them.
+/// Longest text of a cursor: two names and the rest of a key.
 const LENGTH_MAX: usize = 400;
 
-/// Where the next page of a list begins. Read it back with `parse`.
+/// The position of the next page of a list. Its text is parsed with `parse`.
 ///
 /// ```
 /// assert!("garbage".parse::<wakeq::Cursor>().is_err());
@@ -122,7 +122,7 @@ fn part<T: FromStr>(text: &str) -> Result<T, AdminError> {
     text.parse().map_err(|_| AdminError::Cursor)
 }
 
-/// In microseconds, which is what Postgres keeps; only what Postgres can hold as well.
+/// Parses microseconds, the precision of Postgres; refuses moments that Postgres can't store.
 fn moment(text: &str) -> Result<Timestamp, AdminError> {
     let moment = Timestamp::from_timestamp_micros(part(text)?).ok_or(AdminError::Cursor)?;
     if is_storable(moment) { Ok(moment) } else { Err(AdminError::Cursor) }

@@ -1,21 +1,21 @@
-//! Dead events: brought back, or forgotten before their time.
+//! Dead events: redriving them, and deleting them before their retention ends.
 
 use super::events::counted;
 use super::{Admin, AdminError, BULK_MAX, Bulk, COUNT_MAX, checked};
 use crate::event::{Actor, CanvasId, EventId, Timestamp};
 use crate::store::{BULK_PAGE, DeadFilter};
 
-/// By how much a page shrinks when one of its ids is being emitted: each try waits for a lock.
+/// Factor by which a page shrinks when one of its ids is being emitted: each try waits for a lock.
 const SHRINK: u64 = 32;
-/// After so many ids that are being emitted a call ends, and says that there is more.
+/// After skipping this many ids that are being emitted, a call ends and reports that there is more.
 const SKIP_MAX: u64 = 4;
 
-/// Pages that close in on an event that can't be brought back now, until it is alone and left out.
+/// Pages that narrow down to an event that can't be redriven now, until it is alone and skipped.
 struct Pages {
     size: u64,
-    /// How many were left out: the oldest of those that are left.
+    /// How many of the oldest remaining events are skipped.
     skip: u64,
-    /// One that can't be brought back is among the next so many.
+    /// An event that can't be redriven is among this many next ones.
     near: u64,
 }
 
@@ -37,12 +37,13 @@ impl Pages {
 }
 
 impl Admin {
-    /// Brings dead events back as they were, without their retries, the oldest first, [`BULK_MAX`] at most; or with
-    /// `dry_run` only counts them.
+    /// Redrives dead events, the oldest first, up to [`BULK_MAX`]: they return as they were, with
+    /// their retries reset. With `dry_run` they are only counted.
     ///
-    /// What dies again meanwhile is not brought back a second time; who calls again while there is more should set
-    /// `before` to the moment of the first call for the same reason. A broker that is away is logged and no error: the
-    /// rows are what counts, and their promises make up for what was not published.
+    /// An event that dies again in the meantime is not redriven a second time. Callers that repeat
+    /// the call while there is more should therefore set `before` to the moment of the first call.
+    /// If the broker is unavailable, that is logged and not an error: the rows have changed, and
+    /// their promises wake the events.
     pub async fn redrive(
         &self,
         filter: &DeadFilter,
@@ -52,7 +53,8 @@ impl Admin {
         Ok(self.redrive_until_now(filter, actor, dry_run.then_some(BULK_MAX)).await?.0)
     }
 
-    /// The same; also the moment that everything it was about died before, for the calls that follow.
+    /// Like [`Admin::redrive`]; also returns the moment before which the events had died, for
+    /// subsequent calls.
     pub(crate) async fn redrive_until_now(
         &self,
         filter: &DeadFilter,
@@ -71,14 +73,16 @@ impl Admin {
     }
 
     async fn redrive_pages(&self, filter: &DeadFilter, actor: &Actor) -> Result<Bulk, AdminError> {
-        // Once a page could not be published the others are left to their promises: each would wait for the broker anew.
+        // Once publishing a page has failed, the other events are left to their promises: each page
+        // would wait for the broker again.
         let mut published = true;
         let mut count = 0;
         let mut pages = Pages { size: BULK_PAGE, skip: 0, near: 0 };
         while count < BULK_MAX && pages.skip < SKIP_MAX {
             let page =
                 match self.store.redrive_page(filter, self.copies, (pages.skip, pages.size), actor).await {
-                    // Somebody's open transaction emits one of these ids: the others need not wait for it.
+                    // Another session's open transaction emits one of these ids: the other events
+                    // need not wait for it.
                     Err(error) if error.is_contention() && filter.id.is_none() => {
                         pages.narrow();
                         continue;
@@ -97,7 +101,7 @@ impl Admin {
         Ok(Bulk { count, more })
     }
 
-    /// Brings one dead event of the canvas back; its id.
+    /// Redrives one dead event of the canvas; returns its id.
     pub async fn redrive_one(
         &self,
         canvas: CanvasId,
@@ -112,7 +116,7 @@ impl Admin {
         }
     }
 
-    /// The filter, with the event's own id where it names another one that was chosen for it.
+    /// The filter with the event's own id, if it names the id that the caller had chosen.
     pub(super) async fn meant(&self, filter: &DeadFilter) -> Result<DeadFilter, AdminError> {
         let mut meant = filter.clone();
         if let Some(id) = filter.id
@@ -123,8 +127,8 @@ impl Admin {
         Ok(meant)
     }
 
-    /// Deletes dead events for good, the oldest first, [`BULK_MAX`] at most; or with `dry_run` only counts them. What dies
-    /// meanwhile is left alone.
+    /// Deletes dead events permanently, the oldest first, up to [`BULK_MAX`]; with `dry_run` they
+    /// are only counted. Events that die in the meantime are not deleted.
     pub async fn delete_dead(
         &self,
         filter: &DeadFilter,
@@ -134,7 +138,8 @@ impl Admin {
         Ok(self.delete_dead_until_now(filter, actor, dry_run.then_some(BULK_MAX)).await?.0)
     }
 
-    /// The same; also the moment that everything it was about died before, for the calls that follow.
+    /// Like [`Admin::delete_dead`]; also returns the moment before which the events had died, for
+    /// subsequent calls.
     pub(crate) async fn delete_dead_until_now(
         &self,
         filter: &DeadFilter,

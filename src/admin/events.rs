@@ -6,8 +6,8 @@ use crate::explain::{Explanation, explain};
 use crate::store::{BULK_PAGE, Commanded, LoadedEvent};
 
 impl Admin {
-    /// Why an event is not running, since when, until when, and what happens next. As everywhere where one event is named,
-    /// an id that its caller chose may stand for the event's own.
+    /// Why an event is not running, since when, until when, and what happens next. As in every call
+    /// that takes one event, the id can be the event's own or the one that its caller chose.
     pub async fn explain(&self, canvas: CanvasId, id: EventId) -> Result<Explanation, AdminError> {
         match self.known(canvas, id).await {
             Ok(id) => Ok(explain(&self.store, canvas, id).await?),
@@ -16,7 +16,7 @@ impl Admin {
         }
     }
 
-    /// The value of an event that waits, runs or died, as JSON text to the letter.
+    /// The value of an event that waits, runs or died, as JSON text, verbatim.
     pub async fn value(&self, canvas: CanvasId, id: EventId) -> Result<Option<String>, AdminError> {
         match self.known(canvas, id).await {
             Ok(id) => Ok(self.store.value(canvas, id).await?),
@@ -25,7 +25,7 @@ impl Admin {
         }
     }
 
-    /// Deletes a waiting event; its id.
+    /// Deletes a waiting event; returns its id.
     pub async fn cancel(&self, canvas: CanvasId, id: EventId, actor: &Actor) -> Result<EventId, AdminError> {
         checked(actor)?;
         let id = self.known(canvas, id).await?;
@@ -39,8 +39,9 @@ impl Admin {
         Ok(id)
     }
 
-    /// Makes a waiting event due at once; its id. A rule on its handler still holds it. That its notification could not be
-    /// published is logged and no error: the change stands, and the event's promise brings it back within the minute.
+    /// Makes a waiting event due immediately; returns its id. A rule on its handler still holds it.
+    /// If its notification can't be published, that is logged and not an error: the change stands,
+    /// and the event's promise wakes it within a minute.
     pub async fn run_now(&self, canvas: CanvasId, id: EventId, actor: &Actor) -> Result<EventId, AdminError> {
         checked(actor)?;
         let id = self.known(canvas, id).await?;
@@ -49,13 +50,13 @@ impl Admin {
         Ok(id)
     }
 
-    /// The id of the event that a caller means, who may have chosen another one for it.
+    /// The event's own id; the given one may be the id that its caller chose.
     pub(super) async fn known(&self, canvas: CanvasId, id: EventId) -> Result<EventId, AdminError> {
         self.store.known_event(canvas, id, self.copies).await?.ok_or(AdminError::NotFound(id))
     }
 
-    /// Deletes events of a handler that were emitted before this call and that nobody runs, [`BULK_MAX`] at most, or with
-    /// `dry_run` only counts them.
+    /// Deletes the events of a handler that were emitted before this call and are not running, up
+    /// to [`BULK_MAX`]; with `dry_run` they are only counted.
     pub async fn purge(
         &self,
         scope: &HandlerScope,
@@ -65,8 +66,8 @@ impl Admin {
         Ok(self.purge_before(scope, None, actor, dry_run.then_some(BULK_MAX)).await?.0)
     }
 
-    /// The same with what was emitted before a moment, if one is named; also the moment that it was about, for the calls
-    /// that follow: what is emitted meanwhile is left alone.
+    /// Like [`Admin::purge`], for events emitted before `before` if it is given. Also returns the
+    /// moment that was used, for subsequent calls: events emitted in the meantime are not deleted.
     pub(crate) async fn purge_before(
         &self,
         scope: &HandlerScope,
@@ -86,21 +87,21 @@ impl Admin {
             self.go_on(&lanes).await;
             count += page;
             if page < BULK_PAGE {
-                // What is held by others for a moment is not chased.
+                // Rows that others hold for a moment are not waited for.
                 break;
             }
         }
         Ok((Bulk { count, more: self.store.purgeable(scope, before, 1).await? > 0 }, before))
     }
 
-    /// This moment of the database's clock, or an earlier one.
+    /// The current time of the database's clock, or `before` if that is earlier.
     pub(super) async fn until_now(&self, before: Option<Timestamp>) -> Result<Timestamp, AdminError> {
         let now = self.store.clock().await?;
         Ok(before.map_or(now, |before| before.min(now)))
     }
 }
 
-/// What a count that ends one after so many says.
+/// The result of a count that stops one after `max`.
 pub(super) fn counted(count: u64, max: u64) -> Bulk {
     Bulk { count: count.min(max), more: count > max }
 }

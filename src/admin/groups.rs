@@ -1,6 +1,6 @@
-//! Consumer groups as operators see them: who is there, who has which source, how far they have come.
+//! Consumer groups as operators see them: nodes, subscribers, owners of sources, and positions.
 //!
-//! They are about the events of all canvases: who may do any of this is asked before. Nothing here gives a source to anybody.
+//! Groups span all canvases: callers check the authorization. Nothing here allocates a source.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +11,12 @@ use crate::event::{
 };
 use crate::store::{FailingEvent, GroupDeadCursor, GroupDeadPage, GroupPosition, RemovedGroup};
 
-/// The nodes that have subscribers, and who coordinates.
+/// The nodes that have subscribers, and the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupNodes {
-    /// Those that were heard of within their lease.
+    /// The nodes whose lease has not expired.
     pub nodes: Vec<GroupNode>,
-    /// The node that coordinates, and its term; none, if nobody does now.
+    /// The coordinating node and its term; `None` if there is none at present.
     pub coordinator: Option<(NodeId, i64)>,
 }
 
@@ -27,11 +27,12 @@ pub struct Group {
     pub name: Name,
     /// Its subscribers.
     pub subscribers: Vec<SubscriberState>,
-    /// Its sources: those that it works on, and those in which it has come somewhere.
+    /// Its sources: those that it requests, and those in which it has a position.
     pub sources: Vec<GroupSource>,
-    /// The process that works on all of it [alone](crate::EventBroker::single), if one does.
+    /// The process that consumes the whole group [alone](crate::EventBroker::single), if one does.
     pub alone: Option<NodeId>,
-    /// Of the processors of a type of entities: the number of the log after which nothing is dropped, because their repository is needed.
+    /// For processors of an entity type: the sequence number after which the log is kept, because
+    /// their repository is needed.
     pub pin: Option<i64>,
 }
 
@@ -40,25 +41,25 @@ pub struct Group {
 pub struct GroupSource {
     /// The source.
     pub source: EventSource,
-    /// Who works on it, and where; none: nobody does now.
+    /// The subscriber that owns it, and its node; `None` if it has no owner at present.
     pub owner: Option<(SubscriberId, NodeId)>,
-    /// Whether it is being taken from its owner.
+    /// Whether it is being revoked from its owner.
     pub releasing: bool,
-    /// The `seq` of the last event that is done with; 0 before the first.
+    /// The `seq` of the last event that was processed; 0 before the first.
     pub position: i64,
-    /// Under which epoch the position was opened last; 0 for never.
+    /// The epoch under which the position was last opened; 0 if it never was.
     pub epoch: i64,
-    /// Since when the position stands there; none: it was never opened.
+    /// When the position last moved; `None` if it was never opened.
     pub moved_at: Option<Timestamp>,
-    /// How many numbers of the log lie between the position and the last one that can be read. Those of other sources
-    /// are among them.
+    /// How many sequence numbers of the log are between the position and the last readable one.
+    /// They include those of other sources.
     pub lag: u64,
-    /// The event for which it waits, because that fails.
+    /// The failing event that the source waits for, if any.
     pub failing: Option<FailingEvent>,
 }
 
 impl Group {
-    /// How many of its sources nobody works on.
+    /// How many of its sources have no owner.
     pub fn idle(&self) -> usize {
         if self.alone.is_some() {
             return 0;
@@ -72,37 +73,37 @@ impl Group {
     }
 }
 
-/// Where a group goes on.
+/// Where a group continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResetTo {
-    /// With the first event of the log.
+    /// At the first event of the log.
     Start,
-    /// With the next one that is appended.
+    /// At the next event that is appended.
     End,
     /// After this `seq`.
     After(i64),
 }
 
-/// What moving the positions of a group did.
+/// The result of resetting the positions of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResetGroup {
-    /// How many sources it was done in.
+    /// How many sources were reset.
     pub sources: u64,
-    /// Where they stand now.
+    /// Their position now.
     pub position: i64,
 }
 
-/// What removing a group, or what it has in a source, did.
+/// The result of removing a group, or its position in a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoveGroup {
     /// How many positions were removed.
     pub positions: u64,
-    /// How many pins of the log.
+    /// How many pins of the log were removed.
     pub pins: u64,
 }
 
 impl Admin {
-    /// The nodes that are there.
+    /// The nodes whose lease has not expired, and the coordinator.
     pub async fn group_nodes(&self) -> Result<GroupNodes, AdminError> {
         let nodes = self.store.nodes().await?.into_iter().filter(|node| !node.lapsed).collect();
         let holder = self.store.lock_holder(&Name::coordinator()).await?;
@@ -143,9 +144,11 @@ impl Admin {
         Ok(groups.into_iter().map(|(name, parts)| parts.group(name, readable)).collect())
     }
 
-    /// Lets a group go on elsewhere, in one of its sources or in all; whoever works on them notices. It is recorded.
+    /// Resets the position of a group in one of its sources or in all. The owners of the sources
+    /// notice. The change is recorded.
     ///
-    /// Errors: [`AdminError::NoGroup`]; [`AdminError::NoSource`]; [`AdminError::Invalid`] for a number outside the log.
+    /// Errors: [`AdminError::NoGroup`]; [`AdminError::NoSource`]; [`AdminError::Invalid`] for a
+    /// number outside the log.
     pub async fn reset_group(
         &self,
         name: &Name,
@@ -178,8 +181,8 @@ impl Admin {
 }
 
 impl Admin {
-    /// Has the members of a group try again what failed: those that are unhealthy, and sources that wait for an event. They notice with
-    /// their next heartbeat. It is recorded.
+    /// Has the members of a group retry what failed: unhealthy members, and sources that wait for
+    /// an event. They notice with their next heartbeat. The change is recorded.
     ///
     /// Errors: [`AdminError::NoGroup`].
     pub async fn recover_group(&self, name: &Name, actor: &Actor) -> Result<(), AdminError> {
@@ -188,8 +191,8 @@ impl Admin {
         Ok(self.store.ask_recovery(name, actor).await?)
     }
 
-    /// A page of what a group gave up, the latest of the log first: up to `limit`, 1 to [`LIST_MAX`], and 4 MiB of payloads and
-    /// errors, or one event.
+    /// A page of the events that a group gave up, the latest in the log first: up to `limit`, 1 to
+    /// [`LIST_MAX`], and up to 4 MiB of payloads and errors, or one event.
     pub async fn group_dead(
         &self,
         name: &Name,
@@ -199,11 +202,14 @@ impl Admin {
         Ok(self.store.group_dead(name, after, i64::from(limit.clamp(1, LIST_MAX))).await?)
     }
 
-    /// Has the event with this number, or all that a group gave up, tried again once, by the owners of their sources, after what comes
-    /// later: of those that died before `before`, or this call, 10,000 at most. Answers how many these are, whether there may be more, and
-    /// the `before` for calls that go on: what fails again meanwhile is not marked twice. It is recorded.
+    /// Has the event with this number, or all that a group gave up, retried once by the owners of
+    /// their sources, behind later events: up to 10,000 of those that died before `before`, or
+    /// before this call. Returns how many these are, whether there may be more, and the `before`
+    /// for subsequent calls, so that events that fail again in the meantime are not marked twice.
+    /// The change is recorded.
     ///
-    /// Errors: [`AdminError::Invalid`] for processors of entities: those are sent again, since what came after them counts.
+    /// Errors: [`AdminError::Invalid`] for processors of entities: send those events again, because
+    /// later ones have been decided.
     pub async fn redrive_group(
         &self,
         name: &Name,
@@ -222,9 +228,11 @@ impl Admin {
         Ok((Bulk { count, more: count >= BULK_MAX }, before))
     }
 
-    /// Removes a group that nobody works on: its positions, and, of processors of entities, the pin that keeps the log for them. Or its
-    /// position in a source that none of its members asks for; of processors of entities, who have one source, that is all of it. What
-    /// holds the log no longer may then be dropped from it. It is recorded.
+    /// Removes a group that no process works on: its positions and, for processors of entities, the
+    /// pin that keeps the log for them. With `source`, removes only the position in a source that
+    /// none of the members requests; processors of entities have one source, so this removes all of
+    /// it. Parts of the log that nothing else needs may be dropped afterwards. The change is
+    /// recorded.
     ///
     /// Errors: [`AdminError::NoGroup`]; [`AdminError::NoSource`]; [`AdminError::GroupInUse`].
     pub async fn remove_group(
@@ -248,7 +256,7 @@ impl Admin {
     }
 }
 
-/// What is known of a group.
+/// What is known about a group.
 #[derive(Default)]
 struct Parts {
     subscribers: Vec<SubscriberState>,
@@ -287,7 +295,7 @@ impl Parts {
         }
     }
 
-    /// Whether its subscriber's lease still runs: what one has that is gone has nobody.
+    /// Whether the subscriber's lease is still running: otherwise its sources have no owner.
     fn is_there(&self, with: &Subscription) -> bool {
         self.subscribers.iter().any(|state| state.id == with.subscriber && !state.lapsed)
     }

@@ -1,13 +1,14 @@
-//! Leases of the copies of pulled queues, as operators see them. They are about the events of all canvases: who may do any of this is
-//! asked before.
+//! Leases of copies in pulled queues, as operators see them. Queues span all canvases: callers
+//! check the authorization.
 
 use super::{Admin, AdminError, Cursor, LIST_MAX, Page, checked};
 use crate::event::{Actor, EventId, Name, Notification};
 use crate::store::Lease;
 
 impl Admin {
-    /// The copies of a queue that services have leased now, by canvas and id, without their values and tokens: up to `limit`, 1 to
-    /// [`LIST_MAX`]. A page visits 1,000 canvases at most, so it may come back short or empty, and still have a next one.
+    /// The copies in a queue that services have leased at present, by canvas and id, without values
+    /// and tokens: up to `limit`, 1 to [`LIST_MAX`]. A page visits up to 1,000 canvases, so it may
+    /// be short or empty and still have a next page.
     pub async fn leases(
         &self,
         queue: &Name,
@@ -23,8 +24,8 @@ impl Admin {
         Ok(Page { items, next: next.map(Cursor::of_lease) })
     }
 
-    /// Ends a lease whose token is lost, as an operator may: the copy comes again at once, and nothing is counted. Whoever holds the
-    /// token is told that the lease is over.
+    /// Ends a lease whose token is lost: the copy can be leased again immediately, and nothing is
+    /// counted. The holder of the token gets the error that the lease is over.
     pub async fn end_lease(&self, queue: &Name, id: EventId, actor: &Actor) -> Result<(), AdminError> {
         checked(actor)?;
         let Some(canvas) = self.store.end_lease(queue, id, actor).await? else {

@@ -1,4 +1,4 @@
-//! Lists, page by page: events, dead events, the record.
+//! Lists, page by page: events, dead events, the audit record.
 
 use super::cursor::{Cursor, DeadPosition};
 use super::{Admin, AdminError, LIST_MAX};
@@ -6,30 +6,31 @@ use crate::event::{CanvasId, CopyOf, EventId, HandlerAddress, Name, Place, Times
 use crate::machine::{Policy, Standing, look};
 use crate::store::{AuditEntry, DeadEvent, DeadFilter, Listed, Position};
 
-/// Most events that one page of a list looks at.
+/// Most events that one page of a list examines.
 const LOOK_MAX: i64 = 10_000;
-/// Most bytes of the texts on a page whose rows may have long ones, or one row.
+/// Most bytes of texts on a page whose rows may be long; a single row may exceed it.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// A page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// What was found; it may be little or nothing though more follows, because a page looks at a limited number of rows.
+    /// The items. There may be few or none although more follow, because a page examines a limited
+    /// number of rows.
     pub items: Vec<T>,
-    /// Where the next page begins; none at the end.
+    /// Where the next page begins; `None` at the end.
     pub next: Option<Cursor>,
 }
 
-/// Which events are meant. Nothing set: all of the canvas.
+/// Which events to list. By default all of the canvas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventFilter {
-    /// Of handlers of this module only; `WORKER`, if only a name is given.
+    /// Only handlers of this module; `WORKER` if only a name is given.
     pub module: Option<Name>,
-    /// Of handlers with this name only.
+    /// Only handlers with this name.
     pub name: Option<Name>,
-    /// That stand so only.
+    /// Only events in this state.
     pub state: Option<Standing>,
-    /// That this worker has in hand.
+    /// Only events that this worker has claimed.
     pub worker: Option<Name>,
 }
 
@@ -40,28 +41,29 @@ pub struct EventSummary {
     pub id: EventId,
     /// Its handler.
     pub address: HandlerAddress,
-    /// Where it stands.
+    /// Its state: the result of the machine's checks.
     pub standing: Standing,
     /// When it was emitted.
     pub enqueued_at: Timestamp,
     /// When it is or was due.
     pub delay_until: Timestamp,
-    /// The worker that has it in hand, while its lease stands; none of a copy that is leased over HTTP.
+    /// The worker that has claimed it, while the lease stands; `None` for a pulled copy.
     pub worker: Option<Name>,
-    /// The object it is about, and its link there.
+    /// The object it is on, and its link there, if any.
     pub place: Option<Place>,
-    /// The registered queue that it is in, and the event that it is a copy of, if it is one.
+    /// If it is a copy: its registered queue, and the event that was copied.
     pub copy_of: Option<CopyOf>,
     /// Retries so far.
     pub retries: i32,
-    /// Owners it has outlived.
+    /// Claims that were lost because their workers died or stalled.
     pub losses: i32,
 }
 
 impl Admin {
-    /// Events of a canvas, by handler and due time: up to `limit`, 1 to [`LIST_MAX`]. A page looks at 10,000 events at
-    /// most, so with a state that is rare it may come back short or empty, and still have a next one. An event that is
-    /// retried or delayed anew between two pages may be on both or on none.
+    /// Events of a canvas, by handler and due time: up to `limit`, 1 to [`LIST_MAX`]. A page
+    /// examines up to 10,000 events, so with a rare state it may be short or empty and still have a
+    /// next page. An event that is retried or delayed between two pages may be on both or on
+    /// neither.
     pub async fn events(
         &self,
         canvas: CanvasId,
@@ -87,7 +89,7 @@ impl Admin {
             let listed = self.store.events(canvas, handlers, which, after.as_ref(), (look, one_more)).await?;
             Ok::<_, AdminError>(self.page_of_events(listed, meant, look, limit))
         };
-        // What comes first is most often what is meant, and to look at ten thousand takes ten times as long.
+        // The first rows usually suffice, and examining ten thousand takes ten times as long.
         let first = page(one_more).await?;
         if first.items.len() == limit || first.next.is_none() { Ok(first) } else { page(LOOK_MAX).await }
     }
@@ -139,7 +141,7 @@ impl Admin {
         Ok(Page { items, next })
     }
 
-    /// What was done and refused on a canvas, the newest first, up to `limit`, 1 to [`LIST_MAX`].
+    /// Actions and refusals on a canvas, the newest first, up to `limit`, 1 to [`LIST_MAX`].
     pub async fn audit(
         &self,
         canvas: CanvasId,
@@ -157,7 +159,8 @@ impl Admin {
     }
 }
 
-/// Leaves so many, and of so many bytes, but at least one; whether some were cut off.
+/// Truncates to `limit` items and to the limit in bytes, but to one item at least; returns whether
+/// any were cut off.
 fn cut<T>(items: &mut Vec<T>, limit: usize, bytes: impl Fn(&T) -> usize) -> bool {
     let sums = items.iter().scan(0, |sum, item| {
         *sum += bytes(item);
@@ -217,7 +220,7 @@ mod tests {
         assert_eq!(cut(&[], 9), (0, false));
     }
 
-    /// A tenant's list looks at more than it shows only if copies, which it does not show, stand among its events.
+    /// A tenant's list examines more than it shows only if hidden copies are among its events.
     #[tokio::test]
     async fn a_tenant_s_page_reads_what_it_shows() {
         let table = Table::with(StoreConfig { max_connections: 1, ..StoreConfig::default() }).await;
@@ -229,7 +232,7 @@ mod tests {
         assert_eq!((page.items.len(), page.next.is_some()), (100, true));
         let other = CanvasId(Uuid::from_u128(7));
         assert_eq!(admin.events(other, &filter, None, 100).await.unwrap().items, []);
-        // It reports now what it has read.
+        // Closing makes the session report what it has read.
         table.store.close().await;
         let reported = async {
             while table.fetched().await < before + 101 {

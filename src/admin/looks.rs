@@ -1,4 +1,4 @@
-//! How often a process looks for what became due in the queues that services pull.
+//! How often a process looks for events that became due in pulled queues.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,12 +8,12 @@ use tokio::time::Instant;
 
 use crate::event::Name;
 
-/// When this process looks next for what became due in each queue.
+/// When this process next looks for events that became due in each queue.
 #[derive(Debug, Default)]
 pub(super) struct Looks(Mutex<HashMap<Name, Instant>>);
 
 impl Looks {
-    /// Most queues that are known; beyond, a look comes too early.
+    /// Most queues that are remembered; for others a look comes too early.
     const KNOWN_MAX: usize = 1000;
 
     pub(super) fn is_due(&self, queue: &Name) -> bool {

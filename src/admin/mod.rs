@@ -1,5 +1,6 @@
-//! Control: rules, counts, explanations, lists, dead events, single events, crons, and the record of it all. What users and
-//! operators do; never on the way of an event. Nothing crosses canvases: an event of another one is not there.
+//! Control: rules, counts, explanations, lists, dead events, single events, crons, and the record
+//! of it all. This is for users and operators, and never on the path of an event. Nothing crosses
+//! canvases: an event of another canvas is treated as missing.
 
 mod crons;
 mod cursor;
@@ -46,38 +47,39 @@ use crate::store::Retention;
 use crate::store::{DUE_PAGE, Noted, Refusal, Store, StoreError};
 use crate::wake::{Pass, WakeError, Waker};
 
-/// Most rows that a list holds.
+/// Most rows in a list.
 pub const LIST_MAX: u32 = 1000;
-/// Most events that one call purges, brings back or deletes.
+/// Most events that one call purges, redrives or deletes.
 pub const BULK_MAX: u64 = 10_000;
-/// Most that is counted for who only wants to know.
+/// Upper limit of counts, for callers that only want to know.
 pub(crate) const COUNT_MAX: u64 = 1_000_000;
 
-/// What one call did to many events. No call touches more than [`BULK_MAX`]: call again while there is more.
+/// The result of a call for many events, at most [`BULK_MAX`]: repeat it while there is more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bulk {
-    /// How many, or with `dry_run` how many it would be, up to [`BULK_MAX`].
+    /// How many events were affected, or with `dry_run` would be, up to [`BULK_MAX`].
     pub count: u64,
-    /// Whether there are more: also those that others hold for the moment. With a count of 0, wait a little first.
+    /// Whether there are more, including those that other sessions hold at the moment. If the count
+    /// is 0, wait a little before repeating the call.
     pub more: bool,
 }
 
-/// Why something was not done.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// Only admins block and unblock.
+    /// Only admins can block and unblock.
     #[error("only an admin may {verb} a handler")]
     AdminOnly {
         /// `block` or `unblock`.
         verb: &'static str,
     },
-    /// The rule's own data was refused.
+    /// An argument is not valid.
     #[error("{0}")]
     Invalid(&'static str),
-    /// The canvas has no such event that waits or runs.
+    /// The canvas has no such event.
     #[error("event {0} is not there: it has ended, or never was")]
     NotFound(EventId),
-    /// Somebody runs the event.
+    /// The event is running.
     #[error("event {0} is not waiting: it runs now; try again when it has ended or failed")]
     NotWaiting(EventId),
     /// The canvas has no such cron.
@@ -89,7 +91,7 @@ pub enum AdminError {
          unpause it by the release that made it"
     )]
     UnreadableCron(Name),
-    /// The cursor of a list is not one.
+    /// The text is not a cursor of this list.
     #[error(
         "this is no cursor of this list: take `next_cursor` from its last page to the letter, or start without one"
     )]
@@ -100,27 +102,27 @@ pub enum AdminError {
     /// There is no such queue.
     #[error("no queue {0} is registered: `wakeq queues list` shows those that are")]
     NoQueue(Name),
-    /// The queue is worked by workers or a target.
+    /// The queue is not pulled: workers or a target process it.
     #[error("the queue {0} is not pulled: register it with `pull`, and without a target")]
     NotPulled(Name),
     /// The queue has no such copy.
     #[error("the queue has no copy {0}: it was completed, died or was deleted, or never was")]
     NoCopy(EventId),
-    /// The token was made for no lease of this copy.
+    /// The token does not belong to any lease of this copy.
     #[error("copy {0} is not held by this lease: send the `lease` that you were given with it, unchanged")]
     NotLeased(EventId),
-    /// The lease ran out, or was given up.
+    /// The lease expired or was released.
     #[error(
         "the lease of copy {0} is over: it ran out, or was given up; others may have the copy, and nothing was changed"
     )]
     LeaseOver(EventId),
-    /// Nobody has leased the copy.
+    /// The copy is not leased.
     #[error("copy {0} is not leased in this queue: `wakeq queues leases` shows those that are")]
     NoLease(EventId),
     /// There is no such consumer group.
     #[error("there is no consumer group {0}: `wakeq groups list` shows those with subscribers or positions")]
     NoGroup(Name),
-    /// Somebody works on the group.
+    /// The group is in use.
     #[error(
         "somebody works on the group {0}, or did less than a lease ago: end its members first, then remove it"
     )]
@@ -128,17 +130,17 @@ pub enum AdminError {
     /// The group has no such source.
     #[error("the group {0} has no source {1}: `wakeq groups show {0}` lists its own")]
     NoSource(Name, Box<EventSource>),
-    /// There are as many queues as there may be.
+    /// The limit of 100 queues is reached.
     #[error(
         "100 queues are registered, and there may not be more: unregister one first, or give one more patterns"
     )]
     TooManyQueues,
-    /// Emitters could not hold the patterns.
+    /// The patterns of all queues together need too much memory for emitters.
     #[error(
         "the patterns of all queues together are too costly: use smaller repetitions, or fewer alternatives"
     )]
     TooCostlyPatterns,
-    /// Other queues were registered or unregistered meanwhile, each time that it was tried.
+    /// Other queues were registered or unregistered concurrently at each try.
     #[error("other queues are registered or unregistered all the time: try again")]
     QueuesChange,
     /// The target is the deployment itself.
@@ -151,52 +153,55 @@ pub enum AdminError {
          WAKEQ_SECRET_KEY (`wakeq secrets new-key` makes one), the same for every process"
     )]
     NoSecretKey,
-    /// The operating system gave no random numbers.
+    /// The operating system provided no random numbers.
     #[error("the system gave no random numbers: no secret was made")]
     NoRandomness,
-    /// The database.
+    /// An error of the database.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The database or Pub/Sub, while waking; workers carry on.
+    /// An error of the database or the notifier while waking events; workers continue.
     #[error("the change is made, but waking events stopped; a worker carries on within a minute")]
     Wake(#[source] WakeError),
 }
 
-/// Controls a queue. Cheap to clone.
+/// Controls handlers, events and queues. Cheap to clone.
 #[derive(Clone)]
 pub struct Admin {
     store: Store,
     notifier: Arc<dyn Notifier>,
     waker: Waker,
     patience: Option<Duration>,
-    /// Whether copies in queues are there that are not shown to their canvases.
+    /// Whether copies in queues are visible whose queues do not show them to their canvases.
     copies: bool,
     looks: Arc<Looks>,
 }
 
 impl Admin {
-    /// Control over a store; what it lifts is woken through the notifier. Must be called inside a tokio runtime.
+    /// An admin over a store; what it resumes is woken through the notifier. Must be called inside
+    /// a tokio runtime.
     pub fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
         let waker = Waker::new(store.clone(), Arc::clone(&notifier));
         Self { store, notifier, waker, patience: None, copies: true, looks: Arc::default() }
     }
 
-    /// How many events of a canvas are woken in a second when many wait, twice as many at once. Default 1,000: one canvas's
-    /// backlog is not to stand in front of what others emit. [`CanvasId::DEFAULT`] has no rate.
+    /// Sets how many events of one canvas are woken per second when many wait, with a burst of
+    /// twice as many. Default 1,000. The limit prevents one canvas's backlog from delaying what
+    /// others emit. It does not apply to [`CanvasId::DEFAULT`].
     pub fn canvas_event_rate(mut self, events: u32) -> Self {
         self.waker = self.waker.paced(events);
         self
     }
 
-    /// How long lifting a rule waits for the waking of events; the rest is woken after the call has returned. Default:
-    /// to the end.
+    /// Sets how long a call that resumes events waits for them to be woken; the rest is woken after
+    /// the call has returned. Default: until all are woken.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
     }
 
-    /// The same, for somebody who may act on single canvases only: copies in registered queues are not there, neither to be
-    /// looked at nor to be changed, unless their queue shows them ([`NewQueue::tenant_visible`]).
+    /// Restricts this admin for callers that may act on single canvases only: copies in registered
+    /// queues can be neither seen nor changed, unless their queue shows them
+    /// ([`NewQueue::tenant_visible`]).
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin, canvas: wakeq::CanvasId) -> Result<(), wakeq::AdminError> {
@@ -216,7 +221,7 @@ impl Admin {
         Ok(self.store.clock().await?)
     }
 
-    /// Whether the database has all migrations of this program, or newer ones too.
+    /// Whether the database has all migrations of this program, or also newer ones.
     pub async fn is_migrated(&self) -> Result<bool, AdminError> {
         Ok(self.store.is_migrated().await?)
     }
@@ -226,11 +231,11 @@ impl Admin {
         self.notifier.check().await.map_err(|error| AdminError::Wake(error.into()))
     }
 
-    /// Runs the minute's pass now; with `all`, makes the promises of everything that could run due first.
+    /// Runs the minute's pass now. With `all`, all promises of runnable events are made due first.
     pub async fn wake(&self, all: bool) -> Result<Pass, AdminError> {
         if all {
             self.store.note_wake_all().await?;
-            // It makes the minute's statement due, too.
+            // This also makes the minute's pass due.
             while self.store.make_all_due().await? >= DUE_PAGE {}
         } else {
             self.store.hasten_minute(2 * self.store.timing().probe_period).await?;
@@ -238,8 +243,9 @@ impl Admin {
         self.waker.pass(None).await.map_err(AdminError::Wake)
     }
 
-    /// Runs the minute's pass if it is due, or will be before who asks each period asks again; for no longer than about
-    /// `limit`. With a retention it deletes what is older, too.
+    /// Runs the minute's pass if it is due, or will be before the next call of a caller that calls
+    /// once a period; takes no longer than about `limit`. With a retention, expired data is deleted
+    /// as well.
     #[cfg(feature = "http")]
     pub(crate) async fn wake_within(
         &self,
@@ -250,13 +256,13 @@ impl Admin {
         self.waker.pass_within(limit, retention).await
     }
 
-    /// Writes into the record what was asked for and not allowed, in one statement; a page has at most [`LIST_MAX`].
+    /// Records requests that were refused, [`LIST_MAX`] per statement.
     pub async fn refused(&self, refusals: &[Refusal]) -> Result<(), AdminError> {
         let notes: Vec<_> = refusals.iter().map(Noted::from).collect();
         self.note(&notes).await
     }
 
-    /// Writes into the record what changed nothing, in one statement; a page has at most [`LIST_MAX`].
+    /// Records requests that changed nothing, [`LIST_MAX`] per statement.
     pub(crate) async fn note(&self, notes: &[Noted]) -> Result<(), AdminError> {
         for note in notes {
             checked(&note.actor)?;
@@ -270,13 +276,15 @@ impl Admin {
         Ok(())
     }
 
-    /// Publishes what a committed change made due; whether that went well. A broker that is away is no error to who
-    /// made the change: it stands, and the promises of its rows bring the events back within the minute.
+    /// Publishes what a committed change made due; returns whether that succeeded. If the broker is
+    /// unavailable, that is not an error for the caller: the change stands, and the promises wake
+    /// the events within a minute.
     async fn publish(&self, notifications: &[Notification]) -> bool {
         self.published(self.waker.publish(notifications).await, notifications.len())
     }
 
-    /// The same for many events of a canvas: what it may not publish at once comes by its promises, too.
+    /// Like `publish`, for many events of a canvas: those that it may not publish at once are also
+    /// left to their promises.
     async fn publish_share(&self, canvas: CanvasId, notifications: &[Notification]) -> bool {
         self.published(self.waker.publish_share(canvas, notifications).await, notifications.len())
     }

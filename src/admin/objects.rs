@@ -1,19 +1,20 @@
-//! Objects: what they are, where they stand still, and letting them go on.
+//! Objects: showing them and their halted lanes, and resuming those.
 
 use super::{Admin, AdminError, checked};
 use crate::event::{Actor, CanvasId, Lane, Name, ObjectKey};
 use crate::store::{HaltedLane, InHand, Object, StoreError, Tombstone};
 
-/// Most lanes, or tombstones, that one list has.
+/// Most lanes or tombstones in one list.
 const LANES_MAX: i64 = 1000;
 
 impl Admin {
-    /// An object of the canvas, if an event was ever emitted on it.
+    /// An object of the canvas; `None` if no event was ever emitted on it.
     pub async fn object(&self, canvas: CanvasId, key: &ObjectKey) -> Result<Option<Object>, AdminError> {
         Ok(self.store.object(canvas, key).await?)
     }
 
-    /// Where objects of a canvas, or one of them, stand still because an event died, the longest first; 1,000 at most.
+    /// Halted lanes of a canvas, or of one of its objects, because an event died; the longest
+    /// halted first, up to 1,000.
     pub async fn halted(
         &self,
         canvas: CanvasId,
@@ -22,13 +23,14 @@ impl Admin {
         Ok(self.store.halted_lanes(canvas, object, self.copies, LANES_MAX).await?)
     }
 
-    /// Who works on an object of a canvas now, and on which events of it, by handler and queue; 1,000 at most.
+    /// The running events of an object, with their workers, by handler and queue; up to 1,000.
     pub async fn in_hand(&self, canvas: CanvasId, object: &ObjectKey) -> Result<Vec<InHand>, AdminError> {
         Ok(self.store.in_hand(canvas, object, self.copies, LANES_MAX).await?)
     }
 
-    /// Which links of an object's chain after this one a consumer waits for in vain, in their order, 1,000 at most: their events were
-    /// cancelled, purged, or died and were passed over. For consumers of a registered queue, those that are missing there.
+    /// The links of an object's chain after `after` that a consumer waits for in vain, in order, up
+    /// to 1,000: their events were cancelled or purged, or died and were skipped. With `queue`,
+    /// those that are missing in that registered queue.
     ///
     /// ```
     /// use wakeq::machine::{Consumption, consume, pass_over};
@@ -58,13 +60,14 @@ impl Admin {
         Ok(self.store.tombstones(canvas, object, (queue, self.copies), after, LANES_MAX).await?)
     }
 
-    /// Lets an object go on for a handler, also in the registered queues, without the event that died there, which stays among the dead ones; whether it
-    /// stood still. To let it go on with that event, redrive it.
+    /// Resumes an object for a handler, including its lanes in registered queues, without the event
+    /// that died there, which stays among the dead events; returns whether a lane was halted. To
+    /// resume with that event, redrive it.
     pub async fn skip(&self, lane: &Lane, actor: &Actor) -> Result<bool, AdminError> {
         checked(actor)?;
         let mut lanes = self.store.skip_lane(lane, self.copies, actor).await?;
         let lifted = !lanes.is_empty();
-        // Also where nothing stood still: who repeats a call whose answer got lost makes up for a wake-up that did.
+        // Also if it was not halted: a repeated call makes up for a wake-up that was lost.
         if !lanes.contains(lane) {
             lanes.push(lane.clone());
         }
@@ -72,8 +75,8 @@ impl Admin {
         Ok(lifted)
     }
 
-    /// Wakes the events whose turn it is in lanes where something was removed, which is committed: what goes wrong is only
-    /// logged, and the promises of those events make up for it.
+    /// Wakes the next events of lanes from which an event was removed. The removal is committed, so
+    /// errors are only logged: the promises of those events make up for them.
     pub(super) async fn go_on(&self, lanes: &[Lane]) {
         if lanes.is_empty() {
             return;

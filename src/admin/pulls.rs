@@ -1,7 +1,7 @@
-//! Queues that services pull: their copies are leased, extended, completed and released.
+//! Pulled queues: leasing, extending, completing and releasing their copies.
 //!
-//! A lease is a claim like a worker's, and each change of it is fenced by its token. They are copies of the events of all
-//! canvases: who may do any of this is asked before.
+//! A lease is a claim like a worker's, and each change of it is fenced by its token. The copies are
+//! of events of all canvases: callers check the authorization.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,50 +18,50 @@ use crate::event::{
 use crate::machine::RetryPolicy;
 use crate::store::{Fence, LeasedRow, LoadedEvent, Retry, StoreError};
 
-/// Most copies of one call.
+/// Most copies per call.
 const COPIES_MAX: u32 = 100;
-/// Most bytes of the values of one call, unless one copy has more.
+/// Most bytes of values per call, unless a single copy has more.
 const BYTES_MAX: i64 = 4 * 1024 * 1024;
-/// How long a lease may be.
+/// Shortest and longest lease.
 const LEASE_MIN: Duration = Duration::from_secs(1);
 const LEASE_MAX: Duration = Duration::from_secs(3600);
-/// How long a call may wait for copies.
+/// Longest wait of a call for copies.
 const WAIT_MAX: Duration = Duration::from_secs(20);
-/// How long a copy may be given back for.
+/// Longest delay of a release.
 const RETRY_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Most characters of an error that are kept.
+/// Longest error that is stored, in characters.
 const ERROR_MAX: usize = 4000;
 
-/// Who waits looks after this time, and then at twice as long intervals, up to the second one.
+/// A waiting call looks after this time, then at intervals that double up to `LOOK_LAST`.
 const LOOK_FIRST: Duration = Duration::from_millis(100);
 const LOOK_LAST: Duration = Duration::from_secs(1);
-/// How often a process looks for what became due in a queue of which there is enough to take.
+/// How often a process looks for events that became due in a queue that has enough copies to lease.
 const LOOK_BUSY: Duration = Duration::from_secs(1);
 
-/// Leases of a copy that may run out before it comes alone, and before it dies.
+/// Number of expired leases from which on a copy is leased alone, and at which it dies.
 const SUSPECT_LOSSES: i32 = 2;
 const LOSSES_MAX: i32 = 5;
-/// How often a call goes on that found nothing but copies that died.
+/// How often a call continues if it found only copies that died.
 const TRIES: usize = 10;
 
-/// A copy that was leased: until its lease ends, nobody else gets it.
+/// A leased copy: no one else gets it until its lease ends.
 #[derive(Clone, Debug)]
 pub struct LeasedCopy {
-    /// The copy's own id: a key for effects that must not happen twice.
+    /// The copy's own id, which can be a key for idempotent effects.
     pub id: EventId,
-    /// What extends, completes and releases it.
+    /// The token that extends, completes and releases it.
     pub lease: LeaseToken,
     /// When the lease ends, on the database's clock.
     pub lease_until: Timestamp,
-    /// Which attempt this is, from 1. Leases that ran out are not counted.
+    /// The attempt, counted from 1. Leases that expired are not counted.
     pub attempt: u32,
     /// Canvas, module, name and modifier of the event.
     pub address: HandlerAddress,
-    /// The value, as JSON.
+    /// The value as JSON.
     pub value: String,
-    /// The event that it is a copy of.
+    /// The event that was copied.
     pub origin: EventId,
-    /// Its object, and its link there.
+    /// Its object, and its link there, if any.
     pub place: Option<Place>,
     /// The trace of the emit.
     pub traceparent: Option<Traceparent>,
@@ -71,38 +71,41 @@ pub struct LeasedCopy {
     pub due_at: Timestamp,
 }
 
-/// What a call leased.
+/// The result of a call that leases copies.
 #[derive(Debug, Default)]
 pub(crate) struct LeasedNow {
     pub(crate) copies: Vec<LeasedCopy>,
-    /// The handlers that the events of copies name that died instead, because their leases had run out too often.
+    /// The handlers named by copies that died instead, because their leases had expired too often.
     pub(crate) died: Vec<HandlerScope>,
 }
 
-/// Why and for how long a copy is given back. By default at once, and as if it had not been taken.
+/// Why a copy is released, and for how long. By default it can be leased again immediately, as if
+/// it had not been taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Release {
-    /// What went wrong: the attempt has failed, which counts. Without one nothing is counted.
+    /// The error of a failed attempt, which is counted. Without one nothing is counted.
     pub error: Option<String>,
-    /// After how long it comes again, at most the longest delay of the queue's policy. Default: at once, or after an error as the
-    /// policy says.
+    /// Delay until it can be leased again, up to the longest delay of the queue's policy. Default:
+    /// none, or the policy's delay after an error.
     pub retry: Option<Duration>,
 }
 
-/// What became of a copy that was given back.
+/// What happened to a released copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// It comes again, after so long.
+    /// It can be leased again after this delay.
     Again(Duration),
-    /// It was tried often enough, and is among the dead events of its canvas.
+    /// No retry was left: it is among the dead events of its canvas.
     Died,
 }
 
 impl Admin {
-    /// Leases up to `max` copies of a pulled queue, 1 to 100, canvas after canvas, for 1 s to 1 h. Waits up to 20 s until there
-    /// are any; then there may be none. Their values have 4 MiB together, or there is one copy.
+    /// Leases up to `max` copies of a pulled queue, 1 to 100, in rotation over the canvases, for 1
+    /// s to 1 h. Waits up to 20 s for copies; after that the result may be empty. The values have
+    /// up to 4 MiB together, or there is a single copy.
     ///
-    /// Copies that die here, because their leases ran out five times, are logged, and in no metric: those of the HTTP API are.
+    /// Copies that die here, because their leases expired five times, are logged but not counted in
+    /// metrics; those of the HTTP API are.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
@@ -136,7 +139,7 @@ impl Admin {
         }
     }
 
-    /// The same without waiting, and what died.
+    /// Like [`Admin::lease_copies`] without waiting; also returns what died.
     pub(crate) async fn lease_now(
         &self,
         queue: &Name,
@@ -164,7 +167,8 @@ impl Admin {
         Ok(now)
     }
 
-    /// What the rotation gives, after a look for what became due, unless there was more than enough a moment ago.
+    /// The copies whose turn it is, after a look for those that became due, unless there were more
+    /// than enough a moment ago.
     async fn next_turns(
         &self,
         queue: &Name,
@@ -184,7 +188,7 @@ impl Admin {
         Ok(rows)
     }
 
-    /// Waits until a pulled queue may have something to take; whether it does before the end.
+    /// Waits until a pulled queue may have copies to lease; returns whether it does before `end`.
     pub(crate) async fn await_copies(&self, queue: &Name, end: Instant) -> Result<bool, AdminError> {
         let mut pause = LOOK_FIRST;
         loop {
@@ -195,14 +199,14 @@ impl Admin {
             tokio::time::sleep_until(end.min(now + pause)).await;
             pause = (2 * pause).min(LOOK_LAST);
             match self.store.has_turns(queue, Uuid::new_v4()).await? {
-                // Whoever takes a turn is told why there is none.
+                // Taking a turn reports why there is none.
                 None | Some(true) => return Ok(true),
                 Some(false) => {}
             }
         }
     }
 
-    /// Lets a lease end 1 s to 1 h from now; when that is. One that ran out can't be extended.
+    /// Extends a lease to 1 s to 1 h from now; returns its end. An expired lease can't be extended.
     pub async fn extend_copy(
         &self,
         queue: &Name,
@@ -216,7 +220,7 @@ impl Admin {
         until.ok_or(AdminError::LeaseOver(id))
     }
 
-    /// Completes a copy: it is gone. Again it is answered [`AdminError::NoCopy`].
+    /// Completes a copy, which removes it. A repeated call fails with [`AdminError::NoCopy`].
     pub async fn complete_copy(
         &self,
         queue: &Name,
@@ -239,7 +243,8 @@ impl Admin {
         Ok(())
     }
 
-    /// Gives a copy back, before its lease ends. That it died is in no metric: deaths over the HTTP API are.
+    /// Releases a copy before its lease ends. If it dies, that is not counted in metrics; deaths
+    /// over the HTTP API are.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin, copy: wakeq::LeasedCopy) -> Result<(), Box<dyn std::error::Error>> {
@@ -263,7 +268,7 @@ impl Admin {
         Ok(self.give_back(queue, id, token, release).await?.0)
     }
 
-    /// The same; and the handler that the copy's event names.
+    /// Like [`Admin::release_copy`]; also returns the handler named by the copy's event.
     pub(crate) async fn give_back(
         &self,
         queue: &Name,
@@ -275,7 +280,7 @@ impl Admin {
             return Err(AdminError::Invalid("a copy comes again after 30 days at most"));
         }
         let held = self.held(queue, id, token).await?;
-        // By default, if it is not pulled any more.
+        // The default policy, if the queue is no longer pulled.
         let policy = self.store.pull_policy(queue).await?.flatten().unwrap_or_default();
         let (done, released) = match (&release.error, release.retry) {
             (Some(error), retry) => self.failed(&held, &policy, &kept(error), retry).await?,
@@ -299,7 +304,8 @@ impl Admin {
         Ok((released, held.scope))
     }
 
-    /// An attempt failed: it is tried again, or dies; whether the lease stood, and which of them.
+    /// Handles a failed attempt: the copy is retried or dies. Returns whether the lease stood, and
+    /// which of the two happened.
     async fn failed(
         &self,
         held: &Held,
@@ -343,7 +349,7 @@ impl Admin {
         self.settled(claim.id, die, |died| *died, is_gone).await
     }
 
-    /// What a token holds; an error, if it holds nothing.
+    /// What a token holds, or an error.
     async fn held(&self, queue: &Name, id: EventId, token: &LeaseToken) -> Result<Held, AdminError> {
         match self.store.fence(queue, id, token).await? {
             Fence::NoQueue => Err(AdminError::NoQueue(queue.clone())),
@@ -354,8 +360,9 @@ impl Admin {
         }
     }
 
-    /// Of what was leased, what is handed out: copies that were lost too often die, and one that was lost before comes alone, so that
-    /// it takes no others with it. The others are given back, and keep their places.
+    /// Decides which of the leased copies are handed out. Copies that were lost too often die. One
+    /// that was lost before is handed out alone, so that it takes no others with it; the others are
+    /// released and keep their places.
     async fn judge(
         &self,
         queue: &Name,
@@ -367,7 +374,7 @@ impl Admin {
             rows.into_iter().partition(|row| row.event.losses >= LOSSES_MAX);
         for row in poison {
             let words = "its leases ran out too often";
-            // If not, somebody else has ended it meanwhile.
+            // If not, it was ended by someone else in the meantime.
             if self.died(row.event.claim, Cause::Poison, words, halts).await? {
                 let held = Held::of(row);
                 self.made_room(queue, &held, true).await;
@@ -391,8 +398,8 @@ impl Admin {
         Ok(())
     }
 
-    /// Wakes what may be taken now that a copy is not held any more, which is committed: what goes wrong is only logged, and the
-    /// minute's pass makes up for it.
+    /// Wakes copies that may be leased now that one was released or removed. That is committed, so
+    /// errors are only logged: the minute's pass makes up for them.
     async fn made_room(&self, queue: &Name, held: &Held, removed: bool) {
         if removed && let Some(object) = held.object.clone() {
             self.go_on(&[Lane { scope: held.scope.clone(), object, queue: Some(queue.clone()) }]).await;
@@ -400,7 +407,7 @@ impl Admin {
         self.fill_room(queue, held.scope.canvas).await;
     }
 
-    /// Wakes what has room in a facet now, as far as nobody else does.
+    /// Wakes the copies for which a facet has room now, unless another process does.
     pub(super) async fn fill_room(&self, queue: &Name, canvas: CanvasId) {
         match self.store.room_in_facets_of(&[(queue.clone(), canvas)]).await {
             Ok(rooms) => {
@@ -467,7 +474,7 @@ pub(crate) fn check_wait(wait: Duration) -> Result<(), AdminError> {
     }
 }
 
-/// An error as it is kept.
+/// The error as it is stored.
 fn kept(error: &str) -> String {
     error.chars().filter(|character| *character != '\0').take(ERROR_MAX).collect()
 }

@@ -1,6 +1,6 @@
-//! Queues that services register: which events are copied into them, who works them, and what each canvas gets of them.
+//! Registered queues: what is copied into them, who processes them, and what each canvas gets.
 //!
-//! They see the events of all canvases: who may do any of this is asked before.
+//! Queues span all canvases: callers check the authorization.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,81 +21,85 @@ use crate::wake::WakeError;
 
 /// Most patterns of a queue.
 const PATTERNS_MAX: usize = 20;
-/// Most events of a canvas in each round, and most of them in flight.
+/// Highest weight of a canvas (its events per round), and highest limit of its events in flight.
 const WEIGHT_MAX: u32 = 1000;
 const IN_FLIGHT_MAX: u32 = 10_000;
-/// Most events of a canvas in flight of a queue that is pulled, where nothing is said.
+/// Default limit of a canvas's events in flight in a pulled queue.
 const PULLED_IN_FLIGHT: u32 = 1000;
 
 /// A queue to be registered.
 #[derive(Clone, Debug, Default)]
 pub struct NewQueue {
-    /// Which events are copied into it: those with a topic that any of these is found in. 1 to 20.
+    /// Patterns of the events that are copied into it, 1 to 20: an event is copied if any pattern
+    /// is found in its topic.
     pub patterns: Vec<QueuePattern>,
-    /// What a canvas gets of it that has no settings of its own.
+    /// The default settings of a canvas in this queue.
     pub facets: FacetSettings,
-    /// Whether its copies are shown to their canvases: who may look at events and operate on a canvas then may do so with them,
-    /// and rules on the handlers that they name hold them. Otherwise they are there only for callers that reach every canvas.
+    /// Whether copies are visible to their canvases: callers that may read or operate on a canvas
+    /// may then do so with its copies, and rules on the handlers that they name hold them.
+    /// Otherwise they are visible only to callers with access to every canvas.
     pub tenant_visible: bool,
-    /// How its copies are tried again, if services pull them: [`Admin::lease_copies`]. Then no worker takes them, and it has no
-    /// target. A canvas has 1,000 of them in flight at most, if nothing else is said.
+    /// The retry policy, if services pull the queue ([`Admin::lease_copies`]). Then no worker runs
+    /// its copies, and it has no target. A canvas has 1,000 of them in flight at most by default.
     pub pull: Option<PullPolicy>,
-    /// Where its events are sent. Without one, functions work it: [`Handlers::on_queue`](crate::Handlers::on_queue).
+    /// The target to which its events are sent. Without one, functions process it:
+    /// [`Handlers::on_queue`](crate::Handlers::on_queue).
     #[cfg(feature = "http")]
     pub target: Option<NewTarget>,
 }
 
-/// What registering a queue did.
+/// The result of registering a queue.
 #[derive(Clone, Debug)]
 pub struct PutQueue {
-    /// Whether there was none of this name.
+    /// Whether no queue had this name.
     pub new: bool,
-    /// Whether anything is other than before.
+    /// Whether anything changed.
     pub changed: bool,
-    /// The queue as it stands now.
+    /// The queue as it is now.
     pub queue: RegisteredQueue,
-    /// The secret of its target that was made: shown this once.
+    /// The secret that was generated for its target; it is shown only this once.
     #[cfg(feature = "http")]
     pub secret: Option<Secret>,
-    /// Copies that may go on now, and whose notifications were published until this call returned.
+    /// Copies that may now run and whose notifications were published before this call returned.
     pub woken: usize,
-    /// Whether waking goes on after the call.
+    /// Whether waking continues after the call.
     pub waking: bool,
 }
 
-/// What becomes of the copies that wait in a queue which is unregistered.
+/// What happens to the waiting copies of a queue that is unregistered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waiting {
-    /// They are worked as before, and the queue goes with the last one.
+    /// They are processed as before; the queue is removed after the last one.
     #[default]
     Drain,
-    /// They are deleted, except those that run.
+    /// They are deleted, except those that are running.
     Drop,
 }
 
-/// What unregistering a queue did: it gets no copies any more.
+/// The result of unregistering a queue, which receives no more copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeletedQueue {
-    /// Whether the queue is gone. If not, it goes with its last copy, within a minute.
+    /// Whether the queue is gone. If not, it is removed within a minute after its last copy.
     pub gone: bool,
 }
 
-/// What a canvas gets of a queue now.
+/// The settings of a canvas in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetFacet {
-    /// As it was set; what is not set is as the queue says.
+    /// The settings as they were set; the queue's settings apply to what is not set.
     pub settings: FacetSettings,
-    /// Copies that may go on now, and whose notifications were published until this call returned.
+    /// Copies that may now run and whose notifications were published before this call returned.
     pub woken: usize,
-    /// Whether waking goes on after the call.
+    /// Whether waking continues after the call.
     pub waking: bool,
 }
 
 impl Admin {
-    /// Registers a queue, or replaces what is registered under its name. From then on every emit whose event has a topic
-    /// that a pattern is found in puts a copy into it, in the emit's own transaction. The same once more changes nothing.
+    /// Registers a queue, or replaces the one registered under its name. From then on, every emit
+    /// of an event whose topic matches a pattern adds a copy to the queue, in the transaction of
+    /// the emit. Registering the same queue again changes nothing.
     ///
-    /// It sees the events of all canvases. Settings of single canvases stay.
+    /// The queue receives events of all canvases. The settings of single canvases are kept.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
@@ -191,12 +195,12 @@ impl Admin {
         Ok((put, (taken && is_made).then_some(secret)))
     }
 
-    /// The registered queues by name, those included that are being drained.
+    /// The registered queues by name, including those that are being drained.
     pub async fn queues(&self) -> Result<Vec<RegisteredQueue>, AdminError> {
         Ok(self.store.queues(None).await?)
     }
 
-    /// The queue of this name, and what canvases get of it where that differs: the first 1,000 of them.
+    /// The queue of this name, and the settings of canvases that have their own: the first 1,000.
     pub async fn queue(
         &self,
         name: &Name,
@@ -209,8 +213,8 @@ impl Admin {
         Ok(self.store.queues(Some(name)).await?.pop())
     }
 
-    /// Takes a queue's registration back: it gets no copies any more. What waits is drained, or dropped; what runs ends as
-    /// it would. Called again, it may drop what was to be drained.
+    /// Unregisters a queue: it receives no more copies. Waiting copies are drained or dropped;
+    /// running ones end normally. A repeated call can drop what was to be drained.
     pub async fn delete_queue(
         &self,
         name: &Name,
@@ -233,8 +237,8 @@ impl Admin {
         Ok(DeletedQueue { gone: self.queue_row(name).await?.is_none() })
     }
 
-    /// The canvases with copies in a queue, by their ids, after one of them; at most `limit`, and at most 1,001: one more
-    /// than a page has tells whether another one follows.
+    /// The canvases with copies in a queue, by id, after the given one: up to `limit`, and up to
+    /// 1,001, since one more than a page tells whether another page follows.
     pub async fn facets(
         &self,
         name: &Name,
@@ -249,13 +253,14 @@ impl Admin {
         Ok(facets)
     }
 
-    /// How much there is to do in a queue now: for autoscalers. Cheap, however much waits.
+    /// How much there is to do in a queue, for autoscalers. Cheap, however much is waiting.
     pub async fn queue_depth(&self, name: &Name) -> Result<QueueDepth, AdminError> {
         let depth = self.store.queue_depths(Some(name)).await?.pop();
         depth.ok_or_else(|| AdminError::NoQueue(name.clone()))
     }
 
-    /// Says what a canvas gets of a queue; what is not set is as the queue says. What waits goes on at once if it may now.
+    /// Sets what a canvas gets of a queue; the queue's settings apply to what is not set. Copies
+    /// that may run as a result are woken.
     pub async fn set_facet(
         &self,
         name: &Name,
@@ -280,7 +285,8 @@ impl Admin {
         Ok(SetFacet { settings, woken, waking })
     }
 
-    /// Wakes what waits in a queue; how many were woken until the patience was over, and whether it goes on.
+    /// Wakes what waits in a queue; returns how many were woken before the patience ended, and
+    /// whether waking continues.
     async fn wake_queue(&self, name: &Name) -> Result<(usize, bool), AdminError> {
         let woken = Arc::new(AtomicUsize::new(0));
         let (waker, count, name) = (self.waker.clone(), Arc::clone(&woken), name.clone());
@@ -288,7 +294,8 @@ impl Admin {
         Ok((woken.load(Ordering::Relaxed), waking))
     }
 
-    /// Does something that goes on when the caller hangs up or loses patience; whether it goes on.
+    /// Runs work that continues if the caller drops this future or the patience ends; returns
+    /// whether it continues.
     async fn in_background(
         &self,
         work: impl Future<Output = Result<(), WakeError>> + Send + 'static,
@@ -306,7 +313,7 @@ impl Admin {
         };
         match waited {
             Ok(Ok(done)) => done.map(|()| false).map_err(AdminError::Wake),
-            // A task that panicked has said so; promises bring back what it left.
+            // A task that panicked has reported it; promises wake what it left.
             Ok(Err(_)) | Err(_) => Ok(true),
         }
     }
@@ -354,7 +361,7 @@ fn check_pull(policy: &PullPolicy) -> Result<(), AdminError> {
     check_retries(retries, (delay, factor, delay_max)).map_err(AdminError::Invalid)
 }
 
-/// Whether registering this would change nothing.
+/// Whether registering this queue would change nothing.
 fn is_same(before: &RegisteredQueue, new: &NewQueue) -> bool {
     let patterns = before.patterns.iter().map(String::as_str);
     let settings =
@@ -386,23 +393,23 @@ fn is_same_target(before: &RegisteredQueue, new: &NewQueue) -> bool {
 
 #[cfg(not(feature = "http"))]
 fn is_same_target(_: &RegisteredQueue, _: &NewQueue) -> bool {
-    // Whether it has one is not known here: registering removes it.
+    // Whether it has a target is not known without the feature; registering removes it.
     false
 }
 
-/// Whether what waits may go on once a queue is replaced.
+/// Whether waiting copies may run once a queue is replaced.
 fn goes_on(before: &RegisteredQueue, now: &NewQueue) -> bool {
     #[cfg(feature = "http")]
     let got_a_target = now.target.is_some() && !is_same_target(before, now);
     #[cfg(not(feature = "http"))]
     let got_a_target = false;
-    // Of what waits nobody was notified.
+    // No worker was notified of the waiting copies.
     let got_workers = before.pull.is_some() && now.pull.is_none();
     got_a_target || got_workers || lets_on(before.facets, now.facets)
 }
 
-/// Whether a canvas that could not go on may do so under other settings. What only gets more in a round has its turns
-/// anyway.
+/// Whether a canvas that could not run copies may do so with the new settings. A higher weight
+/// alone is no reason: such a canvas has its turns anyway.
 fn lets_on(before: FacetSettings, now: FacetSettings) -> bool {
     let unpaused = before.weight == Some(0) && now.weight != Some(0);
     let raised = match (before.in_flight_max, now.in_flight_max) {
@@ -413,7 +420,7 @@ fn lets_on(before: FacetSettings, now: FacetSettings) -> bool {
     unpaused || (raised && now.weight != Some(0))
 }
 
-/// A canvas's own settings over those of the queue.
+/// A canvas's own settings, with the queue's settings as defaults.
 fn over(own: FacetSettings, queue: FacetSettings) -> FacetSettings {
     FacetSettings {
         weight: own.weight.or(queue.weight),

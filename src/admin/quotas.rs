@@ -1,4 +1,5 @@
-//! Quotas of canvases: shown, set and unset. Whoever calls makes sure that no tenant raises its own.
+//! Quotas of canvases: showing, setting and resetting them. The caller ensures that tenants can't
+//! raise their own.
 
 use super::{Admin, AdminError, checked};
 use crate::event::{Actor, CanvasId, Quota};
@@ -8,8 +9,8 @@ use crate::store::QuotaUse;
 const LIMIT_MAX: u64 = 1_000_000_000_000_000;
 
 impl Admin {
-    /// Every quota of a canvas: its limit, and how much there is. What there may be much of is measured at most every five
-    /// seconds, and bytes are estimated.
+    /// Every quota of a canvas with its limit and its usage. Usage that is expensive to count is
+    /// measured at most every five seconds, and bytes are estimated.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
@@ -23,8 +24,8 @@ impl Admin {
         Ok(self.store.quotas(canvas).await?)
     }
 
-    /// Sets what a canvas may keep of something, at most 10^15. What is there already stays. It counts at once in this
-    /// process, and within a minute in the others.
+    /// Sets a canvas's limit, at most 10^15. What exists already stays. The limit takes effect
+    /// immediately in this process, and within a minute in others.
     pub async fn set_quota(
         &self,
         canvas: CanvasId,
@@ -39,7 +40,7 @@ impl Admin {
         Ok(self.store.set_quota(canvas, quota, limit, actor).await?)
     }
 
-    /// Gives a canvas the limit that every canvas has; whether another one was set.
+    /// Resets a canvas to the default limit; returns whether another one was set.
     pub async fn unset_quota(
         &self,
         canvas: CanvasId,

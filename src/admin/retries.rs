@@ -1,11 +1,11 @@
-//! How often and when something may be tried again: what targets and pulled queues have in common.
+//! Limits of retry policies, common to targets and pulled queues.
 
 use std::time::Duration;
 
 /// The longest delay between two attempts.
 pub(super) const DELAY_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What is wrong with how often and when something is tried again, if anything.
+/// What is wrong with a retry policy, if anything.
 pub(super) fn check_retries(
     retries: u32,
     (delay, factor, delay_max): (Duration, u32, Duration),

@@ -1,4 +1,4 @@
-//! Pauses and blocks: who may, what they answer, and waking what a lifted one held.
+//! Pauses and blocks: who may set and lift them, their results, and waking what a lifted one held.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,42 +8,43 @@ use crate::event::{Actor, CanvasId, HandlerScope, RuleKind, Timestamp, is_storab
 use crate::store::Rule;
 use crate::wake::WakeError;
 
-/// Why a handler is stopped, and for how long.
+/// Why and for how long a handler is stopped.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
-    /// Shown wherever the rule is; 1,000 characters at most.
+    /// Shown wherever the rule is shown; up to 1,000 characters.
     pub reason: Option<String>,
-    /// The rule ends by itself then, within a minute.
+    /// When the rule ends by itself. Events that it held are woken within a minute after that.
     pub until: Option<Timestamp>,
 }
 
-/// What pausing or blocking did.
+/// The result of pausing or blocking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stopped {
     /// Whether the handler had no rule of this kind before.
     pub new: bool,
-    /// The rule as it stands now.
+    /// The rule as it is now.
     pub rule: Rule,
-    /// Whether a rule of the other kind stands, too.
+    /// The other kind, if a rule of it stands as well.
     pub also: Option<RuleKind>,
 }
 
-/// What lifting a rule did.
+/// The result of lifting a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resumed {
-    /// Whether the rule stood.
+    /// Whether there was a rule to lift.
     pub lifted: bool,
-    /// Whether the handler is still stopped, by a rule of the other kind.
+    /// The other kind, if a rule of it still stops the handler.
     pub still: Option<RuleKind>,
-    /// Events whose notifications were published by this call until it returned.
+    /// Events whose notifications this call published before it returned.
     pub woken: usize,
-    /// Whether waking goes on after the call, here (see [`Admin::patience`]) or in another process. Should this process die, a worker carries on.
+    /// Whether waking continues after the call, here (see [`Admin::patience`]) or in another
+    /// process. If this process dies, a worker continues.
     pub waking: bool,
 }
 
 impl Admin {
-    /// Stops a handler for its users: once this has returned, no worker can claim an event of it. One claimed a
-    /// moment before may just be starting. Again: replaces reason and end.
+    /// Pauses a handler: once this has returned, no worker can claim an event of it. One claimed
+    /// just before may still be starting. Pausing again replaces reason and end.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
@@ -65,13 +66,13 @@ impl Admin {
         self.stop(RuleKind::Pause, scope, actor, stop).await
     }
 
-    /// Lifts a pause and wakes what waited. A block stays, and the answer says so. Where there was no pause, nothing
-    /// is done and nothing recorded.
+    /// Lifts a pause and wakes the events that it held. A block stays, which the result says. If
+    /// there was no pause, nothing is done or recorded.
     pub async fn unpause(&self, scope: &HandlerScope, actor: &Actor) -> Result<Resumed, AdminError> {
         self.lift(RuleKind::Pause, scope, actor).await
     }
 
-    /// Stops a handler whatever its users do. Only for admins.
+    /// Blocks a handler, whatever its users do. Only for admins.
     pub async fn block(
         &self,
         scope: &HandlerScope,
@@ -84,7 +85,8 @@ impl Admin {
         self.stop(RuleKind::Block, scope, actor, stop).await
     }
 
-    /// Lifts a block and wakes what waited. Only for admins. A pause stays, and the answer says so.
+    /// Lifts a block and wakes the events that it held. Only for admins. A pause stays: see the
+    /// result.
     pub async fn unblock(&self, scope: &HandlerScope, actor: &Actor) -> Result<Resumed, AdminError> {
         if !actor.is_admin() {
             return Err(AdminError::AdminOnly { verb: "unblock" });
@@ -132,8 +134,9 @@ impl Admin {
         Ok(Resumed { lifted: lifted.job.is_some(), still, woken, waking })
     }
 
-    /// Works a resume job off in a task of its own, which goes on when the caller hangs up or loses patience; how many
-    /// events were woken until then, and whether it goes on.
+    /// Processes a resume job in a task of its own, which continues if the caller drops this future
+    /// or the patience ends. Returns how many events were woken before that, and whether it
+    /// continues.
     pub(super) async fn resume(&self, canvas: CanvasId, job: i64) -> Result<(usize, bool), WakeError> {
         let woken = Arc::new(AtomicUsize::new(0));
         let (waker, count) = (self.waker.clone(), Arc::clone(&woken));
@@ -150,15 +153,15 @@ impl Admin {
             None => Ok(end.await),
         };
         let waking = match waited {
-            // Also if another process has taken the job over.
+            // Also true if another process has taken over the job.
             Ok(Ok(resumed)) => resumed?,
-            // A task that panicked has said so; its job is a row, and a worker carries on.
+            // A task that panicked has reported it; its job is a row, and a worker continues.
             Ok(Err(_)) | Err(_) => true,
         };
         Ok((woken.load(Ordering::Relaxed), waking))
     }
 
-    /// The rules in force, of one handler or of all.
+    /// The rules in force, of one handler or of all, up to [`LIST_MAX`].
     pub async fn rules(&self, scope: Option<&HandlerScope>) -> Result<Vec<Rule>, AdminError> {
         let handler = scope.map(|scope| (&scope.module, &scope.name));
         Ok(self.store.rules(scope.map(|scope| scope.canvas), handler, i64::from(LIST_MAX)).await?)

@@ -1,4 +1,5 @@
-//! Writes whose answer gets lost, though they were carried out: what follows from them is nobody else's to do.
+//! Writes that may have taken effect although their answer was lost: only the caller does what
+//! follows from them.
 
 use std::time::Duration;
 
@@ -8,13 +9,13 @@ use super::Admin;
 use crate::event::EventId;
 use crate::store::{LoadedEvent, StoreError};
 
-/// How long a write without an answer is repeated, and after which pause.
+/// How long a write without an answer is repeated, and the pause between tries.
 const REPEATED_FOR: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(200);
 
 impl Admin {
-    /// Repeats a write to one event that gets no answer; what it answered, if that says that it changed something. If not, a try before may
-    /// have: then what the row says tells.
+    /// Repeats a write to one event until it is answered, and returns that answer if it reports a
+    /// change. If it does not, an earlier try may have made the change: then the row decides.
     pub(super) async fn settled<T, F>(
         &self,
         id: EventId,
@@ -44,13 +45,13 @@ impl Admin {
         }
     }
 
-    /// An event, by its own id; of whichever canvas.
+    /// An event by its own id, on any canvas.
     pub(super) async fn found(&self, id: EventId) -> Result<Option<LoadedEvent>, StoreError> {
         Ok(self.store.load(&[id]).await?.pop().flatten())
     }
 }
 
-/// What a removal did whose answer was lost.
+/// The result of a removal whose answer was lost.
 pub(super) fn is_gone(found: Option<LoadedEvent>) -> Option<bool> {
     Some(found.is_none())
 }

@@ -8,30 +8,30 @@ use crate::event::{CanvasId, HandlerScope, Timestamp};
 use crate::store::RegisteredTarget;
 use crate::store::{Depth, HandlerCounts, HandlerDoing, Rule};
 
-/// The events of one handler, by what they wait for.
+/// The events of one handler, counted by what they wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandlerStats {
     /// The handler, with all its modifiers.
     pub scope: HandlerScope,
-    /// Due and free to run.
+    /// Due, and free to run.
     pub waiting: i64,
     /// Not due yet.
     pub delayed: i64,
     /// Due, and held by a pause or a block.
     pub paused: i64,
-    /// On a worker now.
+    /// Claimed by a worker.
     pub running: i64,
-    /// Given up, and kept.
+    /// Dead events that are kept.
     pub dead: i64,
-    /// Objects that stand still for it, because an event of theirs died.
+    /// Lanes that are halted because an event died.
     pub halted: i64,
-    /// Since when the oldest due event has been due.
+    /// When the oldest due event became due.
     pub oldest_due: Option<Timestamp>,
     /// The rules in force, a block first.
     pub rules: Vec<Rule>,
-    /// Since when some worker has had events for it but no such handler.
+    /// Since when a worker has had events for it but no such handler.
     pub unknown_since: Option<Timestamp>,
-    /// Where its events are sent, by modifier.
+    /// Its targets, by modifier.
     #[cfg(feature = "http")]
     pub targets: Vec<RegisteredTarget>,
 }
@@ -60,7 +60,8 @@ impl HandlerStats {
 }
 
 impl Admin {
-    /// The handlers of a canvas that have events, rules or targets, with counts; one handler, if it is named.
+    /// The handlers of a canvas that have events, rules or targets, with counts; only one handler,
+    /// if it is given.
     pub async fn stats(
         &self,
         canvas: CanvasId,
@@ -88,7 +89,7 @@ impl Admin {
         Ok(stats.into_values().collect())
     }
 
-    /// Says where events are sent; a handler that has a target and nothing else is one all the same.
+    /// Adds the targets, including handlers that have nothing but a target.
     #[cfg(feature = "http")]
     async fn with_targets(
         &self,
@@ -105,8 +106,9 @@ impl Admin {
         Ok(stats)
     }
 
-    /// How many events of a canvas, or of one handler, are due and free to run: cheap however many wait, so made for
-    /// scalers that ask often. Counts to 10,000; of each handler it looks at so many due events at most.
+    /// How many events of a canvas, or of one handler, are due and free to run. Cheap however many
+    /// wait, so it suits autoscalers that ask often. Counts up to 10,000, and examines up to this
+    /// many due events of each handler.
     pub async fn depth(&self, canvas: CanvasId, scope: Option<&HandlerScope>) -> Result<Depth, AdminError> {
         if scope.is_some_and(|scope| scope.canvas != canvas) {
             return Err(AdminError::Invalid("the handler belongs to another canvas"));

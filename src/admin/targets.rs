@@ -1,6 +1,8 @@
-//! Handlers reached over HTTP: registering, showing and deleting them, and waking what waited for one.
+//! Handlers that are reached over HTTP: registering, showing and deleting them, and waking what
+//! waited for one.
 //!
-//! Whether this deployment may call a URL is the caller's to ask first (`delivery`): here only its form is known.
+//! Whether this deployment may call a URL is checked by the caller beforehand (`delivery`); only
+//! its form is checked here.
 
 use std::time::Duration;
 
@@ -12,58 +14,60 @@ use crate::event::{
 };
 use crate::store::{NewTargetRow, PutOutcome, RegisteredTarget};
 
-/// Modifiers that are words of the API's paths.
+/// Modifiers that the paths of the API use otherwise.
 const RESERVED: [&str; 4] = ["pause", "block", "purge", "handlers"];
-/// Shortest and longest time for one attempt.
+/// Shortest and longest timeout of an attempt.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
 /// A handler to be reached over HTTP.
 #[derive(Clone, Debug)]
 pub struct NewTarget {
-    /// Where its events are sent.
+    /// The URL to which its events are sent.
     pub url: TargetUrl,
-    /// How often, how long, and how many at a time.
+    /// Retries, timeout and concurrency.
     pub policy: TargetPolicy,
-    /// For whom an OIDC token is made that goes with each request: 1 to 500 visible ASCII characters.
+    /// The audience of the OIDC token that is sent with each request: 1 to 500 visible ASCII
+    /// characters. Without it no token is sent.
     pub audience: Option<String>,
-    /// What its requests are signed with.
+    /// The secret that its requests are signed with.
     pub secret: NewSecret,
 }
 
-/// Which secret signs from now on. Whichever it replaces signs, too, for 24 hours more.
+/// Which secret signs from now on. A replaced secret also signs for another 24 hours.
 #[derive(Clone, Debug, Default)]
 pub enum NewSecret {
-    /// The one that signs already; for a new target one that is made.
+    /// The current secret; a new target gets a generated one.
     #[default]
     Keep,
     /// This one.
     Given(Secret),
-    /// A new one.
+    /// A newly generated one.
     Rotate,
 }
 
-/// What registering a target did.
+/// The result of registering a target.
 #[derive(Clone, Debug)]
 pub struct Registered {
     /// Whether the handler had no target.
     pub new: bool,
-    /// The target as it stands now.
+    /// The target as it is now.
     pub target: RegisteredTarget,
-    /// The secret that was made: shown this once.
+    /// The secret that was generated; it is shown only this once.
     pub secret: Option<Secret>,
-    /// The rule that holds the handler all the same; registering lifts none.
+    /// A rule that still holds the handler: registering lifts none.
     pub still: Option<RuleKind>,
-    /// Events that had waited for the handler, and whose notifications were published until this call returned.
+    /// Events that had waited for the handler and were published before this call returned.
     pub woken: usize,
-    /// Whether waking goes on after the call, here or in another process.
+    /// Whether waking continues after the call, here or in another process.
     pub waking: bool,
 }
 
 impl Admin {
-    /// Registers a handler that is reached over HTTP, or replaces what is registered at its address, and wakes what
-    /// waited for it. It counts for every worker with a [`Deliverer`](crate::delivery::Deliverer) at once; one that has
-    /// a function for the address runs that.
+    /// Registers a handler that is reached over HTTP, or replaces the one registered at its
+    /// address, and wakes the events that waited for it. It takes effect immediately for every
+    /// worker with a [`Deliverer`](crate::delivery::Deliverer); a worker that has a function for
+    /// the address runs that.
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
@@ -129,7 +133,7 @@ impl Admin {
         })
     }
 
-    /// A secret as its row has it.
+    /// The secret as it is stored in a row.
     pub(super) fn sealed(
         &self,
         address: &HandlerAddress,
@@ -141,14 +145,14 @@ impl Admin {
         })
     }
 
-    /// The target at an address, if there is one.
+    /// The target at an address; `None` if there is none.
     pub async fn target(&self, address: &HandlerAddress) -> Result<Option<RegisteredTarget>, AdminError> {
         let HandlerScope { canvas, module, name } = &address.scope;
         let found = self.store.targets(*canvas, Some((module, name)), Some(&address.modifier), 1).await?;
         Ok(found.into_iter().next())
     }
 
-    /// The targets of a canvas, or of one handler with all its modifiers, by address.
+    /// The targets of a canvas, or of one handler, by address; up to [`LIST_MAX`].
     pub async fn targets(
         &self,
         canvas: CanvasId,
@@ -158,8 +162,8 @@ impl Admin {
         Ok(self.store.targets(canvas, handler, None, i64::from(LIST_MAX)).await?)
     }
 
-    /// Deletes a target. An attempt that had begun goes on. Its events wait from then on like those
-    /// of a handler that no worker knows.
+    /// Deletes a target. A running attempt continues. From then on its events wait like those of a
+    /// handler that no worker knows.
     pub async fn delete_target(&self, address: &HandlerAddress, actor: &Actor) -> Result<(), AdminError> {
         checked(actor)?;
         if self.store.delete_target(address, actor).await? {
@@ -169,7 +173,7 @@ impl Admin {
         }
     }
 
-    /// A target is not the deployment itself, under the names that it is known to have.
+    /// Refuses a target that is the deployment itself, under any name that it is known to have.
     pub(super) async fn check_not_own(&self, new: &NewTarget) -> Result<(), AdminError> {
         Ok(self.store.own_deployment().await?.check(&new.url, new.audience.as_deref())?)
     }
